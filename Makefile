@@ -1,0 +1,66 @@
+# The verbs of this project. CI runs the same ones (.ci/run). `make setup` is implied by all of them.
+#
+#   make setup    a virtual environment in .venv, everything pinned by constraints.txt
+#   make demo     train, move a machine, kill a machine, compare bit for bit; leaves demo/
+#   make test     every test but the soak campaigns
+#   make check    format, lint, types
+#   make fix      format and lint, mended in place
+#   make soak     long fault campaigns
+#   make bench    downtime and overhead beside torchrun; leaves bench/results/
+#   make clean    remove what the verbs made
+#
+# torch comes first and alone: PYTHON=python3.12 chooses the interpreter, and
+# TORCH_INDEX=https://download.pytorch.org/whl/cpu the source of a CPU build where the default index
+# serves a CUDA one. WORKERS=4 lets that many tests run at once.
+
+PYTHON ?= python3
+TORCH_INDEX ?=
+WORKERS ?= 2
+
+VENV := .venv
+BIN := $(VENV)/bin
+READY := $(VENV)/ready
+PIP := $(BIN)/python -m pip --quiet --disable-pip-version-check
+TORCH_FROM := $(if $(TORCH_INDEX),--index-url $(TORCH_INDEX))
+SOURCES := src tests bench examples
+
+.DEFAULT_GOAL := help
+.PHONY: help setup demo test check fix soak bench clean
+
+help:
+	@sed -n 's/^#   //p' Makefile
+
+setup: $(READY)
+
+$(READY): pyproject.toml constraints.txt
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "trainmover needs Python 3.11 or newer, and $(PYTHON) is " + sys.version.split()[0] + ".\nNothing was installed.\nName a newer one: make setup PYTHON=python3.12")'
+	$(PYTHON) -m venv $(VENV)
+	$(PIP) install -c constraints.txt $(TORCH_FROM) torch
+	$(PIP) install -c constraints.txt -e '.[dev]'
+	@touch $@
+
+demo: $(READY)
+	$(BIN)/trainmover demo --out demo
+
+test: $(READY)
+	$(BIN)/python -m pytest -n $(WORKERS) --dist worksteal -m 'not soak'
+
+check: $(READY)
+	$(BIN)/ruff format --check $(SOURCES)
+	$(BIN)/ruff check $(SOURCES)
+	$(BIN)/mypy
+
+fix: $(READY)
+	$(BIN)/ruff format $(SOURCES)
+	$(BIN)/ruff check --fix $(SOURCES)
+
+soak: $(READY)
+	$(BIN)/python -m pytest -m soak --timeout 3600
+
+bench: $(READY)
+	$(BIN)/python -m bench.downtime
+	$(BIN)/python -m bench.overhead
+
+clean:
+	rm -rf $(VENV) build dist demo .mypy_cache .ruff_cache .pytest_cache .hypothesis bench/results/tmp
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +

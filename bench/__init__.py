@@ -1,0 +1,1 @@
+"""Claims, measured: one module a claim, each writes a dated result with hardware and commit."""

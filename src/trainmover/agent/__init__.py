@@ -1,0 +1,1 @@
+"""One per machine: starts and watches the workers, keeps host-memory copies, relays."""

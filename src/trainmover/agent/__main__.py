@@ -1,0 +1,63 @@
+"""`python -m trainmover.agent`: the process that represents one machine in a job."""
+
+import argparse
+import asyncio
+import json
+import os
+import sys
+from pathlib import Path
+
+from trainmover.agent.run import WORKER_COMMAND, AgentConfig, run_agent
+from trainmover.errors import TrainmoverError, UserError
+from trainmover.ids import MachineId
+from trainmover.lifeline import die_with
+
+
+def main(argv: list[str] | None = None) -> int:
+    """0: the job is over. 1: the machine is out, and why is on stderr. 2: a wrong call."""
+    options = _parser().parse_args(argv)
+    if options.parent:
+        die_with(options.parent)
+    if os.getsid(0) != os.getpid() and os.getpgid(0) != os.getpid():
+        os.setsid()
+    try:
+        asyncio.run(run_agent(_config(options)))
+    except TrainmoverError as error:
+        print(f"trainmover agent {options.machine}: {error}", file=sys.stderr)
+        return 2 if isinstance(error, UserError) else 1
+    return 0
+
+
+def _config(options: argparse.Namespace) -> AgentConfig:
+    worker = tuple(json.loads(options.worker)) if options.worker else WORKER_COMMAND
+    return AgentConfig(
+        controller=options.controller,
+        machine=MachineId(options.machine),
+        nproc=options.nproc,
+        standby=options.standby,
+        token_file=options.token_file,
+        directory=options.dir,
+        role=options.role,
+        shutdown_s=options.shutdown_timeout,
+        worker=worker,
+    )
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="python -m trainmover.agent", description=__doc__)
+    add = parser.add_argument
+    add("--controller", required=True, metavar="HOST:PORT", help="where the job's controller is")
+    add("--machine", required=True, metavar="NAME", help="a name no other machine of the job has")
+    add("--nproc", type=int, default=1, metavar="N", help="workers on this machine")
+    add("--standby", action="store_true", help="join without ranks")
+    add("--token-file", type=Path, required=True, metavar="FILE", help="the job's token")
+    add("--dir", type=Path, metavar="DIR", help="private to this machine; removed at the end")
+    add("--role", default="default", metavar="NAME", help="ROLE_NAME of the workers")
+    add("--shutdown-timeout", type=float, default=5.0, metavar="S", help="from SIGTERM to SIGKILL")
+    add("--worker", metavar="JSON", help=argparse.SUPPRESS)
+    add("--parent", type=int, metavar="PID", help="end when this process, the parent, ends")
+    return parser
+
+
+if __name__ == "__main__":
+    sys.exit(main())

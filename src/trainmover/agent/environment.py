@@ -1,0 +1,63 @@
+"""The environment a worker starts with: torchrun's, and a few words of our own. Pure."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from trainmover.protocol.messages import JobSpec
+
+UNSET = ("RANK", "GROUP_RANK", "ROLE_RANK", "MASTER_ADDR", "MASTER_PORT")
+"""Said by the worker itself, when it learns its slot, or by us below; never inherited."""
+
+
+@dataclass(frozen=True)
+class Setting:
+    """What all workers of a machine share. Paths are absolute; the token itself is in its file."""
+
+    machine: str
+    role: str
+    token_file: str
+    spec_file: str
+    directory: str
+    vault: str
+    agent_pid: int
+
+
+def worker_environment(
+    inherited: Mapping[str, str],
+    spec: JobSpec,
+    setting: Setting,
+    *,
+    local_rank: int,
+    restarts: int,
+    control_fd: int,
+) -> dict[str, str]:
+    """Everything torchrun sets but the rank, plus TRAINMOVER_*."""
+    store_host, _, store_port = spec.store.rpartition(":")
+    environment = {name: value for name, value in inherited.items() if name not in UNSET}
+    environment.setdefault("OMP_NUM_THREADS", "1")
+    environment.setdefault("TORCH_NCCL_ASYNC_ERROR_HANDLING", "1")
+    environment |= {
+        "LOCAL_RANK": str(local_rank),
+        "LOCAL_WORLD_SIZE": str(spec.nproc),
+        "WORLD_SIZE": str(spec.world_size),
+        "GROUP_WORLD_SIZE": str(spec.machines),
+        "ROLE_NAME": setting.role,
+        "ROLE_WORLD_SIZE": str(spec.world_size),
+        "MASTER_ADDR": store_host,
+        "MASTER_PORT": store_port,
+        "PYTHONUNBUFFERED": "1",
+        "TORCHELASTIC_RUN_ID": spec.run_id,
+        "TORCHELASTIC_RESTART_COUNT": str(restarts),
+        "TORCHELASTIC_MAX_RESTARTS": str(spec.restarts_max),
+        "TORCHELASTIC_ERROR_FILE": f"{setting.directory}/{local_rank}/error.json",
+        "TORCHELASTIC_USE_AGENT_STORE": "True",
+        "TORCHELASTIC_SIGNALS_TO_HANDLE": "SIGTERM,SIGINT,SIGHUP,SIGQUIT",
+        "TRAINMOVER_RUN_ID": spec.run_id,
+        "TRAINMOVER_MACHINE": setting.machine,
+        "TRAINMOVER_CONTROL_FD": str(control_fd),
+        "TRAINMOVER_TOKEN_FILE": setting.token_file,
+        "TRAINMOVER_SPEC": setting.spec_file,
+        "TRAINMOVER_AGENT_PID": str(setting.agent_pid),
+        "TRAINMOVER_VAULT": setting.vault,
+    }
+    return environment

@@ -1,0 +1,135 @@
+"""What workers print: to log files, and to the screen of whoever ran the job.
+
+A worker must never wait because somebody does not read, so the agent always reads: log files are
+written by a thread, and when the controller does not keep up, lines for the screen are dropped and
+counted. A script that prints in a tight loop costs one message per 50 ms, not one per line.
+"""
+
+import asyncio
+import os
+import queue
+import threading
+from collections.abc import Callable
+from pathlib import Path
+
+from trainmover.ids import Rank
+
+BATCH_S = 0.05
+READ_BYTES = 64 * 1024
+PARTIAL_BYTES_MAX = 64 * 1024
+BATCH_BYTES_MAX = 256 * 1024
+
+Lines = Callable[[bytes], None]
+
+
+class StreamReader:
+    """One pipe of one worker. `lines` gets whole lines; a partial one when the pipe ends."""
+
+    def __init__(self, fd: int, lines: Lines) -> None:
+        os.set_blocking(fd, False)
+        self._fd = fd
+        self._lines = lines
+        self._partial = b""
+        self._loop = asyncio.get_running_loop()
+        self._open = True
+        self._loop.add_reader(fd, self._read_some)
+
+    def drain(self) -> None:
+        """Read all that is there now."""
+        while self._open and self._read_some():
+            pass
+
+    def finish(self) -> None:
+        """Read all that is there, flush the partial line, close."""
+        self.drain()
+        self._close()
+
+    def _read_some(self) -> bool:
+        try:
+            data = os.read(self._fd, READ_BYTES)
+        except BlockingIOError:
+            return False
+        if not data:
+            self._close()
+            return False
+        head, newline, tail = (self._partial + data).rpartition(b"\n")
+        if len(tail) > PARTIAL_BYTES_MAX:
+            head, newline, tail = head + newline + tail, b"\n", b""
+        self._partial = tail
+        if newline:
+            self._lines(head + newline)
+        return True
+
+    def _close(self) -> None:
+        if not self._open:
+            return
+        self._open = False
+        self._loop.remove_reader(self._fd)
+        os.close(self._fd)
+        if self._partial:
+            self._lines(self._partial + b"\n")
+            self._partial = b""
+
+
+class ScreenBatch:
+    """Hands lines on by rank and stream: the first at once, those that follow every 50 ms."""
+
+    def __init__(self, send: Callable[[Rank, str, str], None]) -> None:
+        self._send = send
+        self._waiting: dict[tuple[Rank, str], list[bytes]] = {}
+        self._bytes = 0
+        self._dropped = 0
+        self._timer: asyncio.TimerHandle | None = None
+
+    def add(self, rank: Rank, stream: str, lines: bytes) -> None:
+        if self._bytes + len(lines) > BATCH_BYTES_MAX and self._bytes:
+            self._dropped += lines.count(b"\n")
+            return
+        self._bytes += len(lines)
+        self._waiting.setdefault((rank, stream), []).append(lines)
+        if self._timer is None:
+            self._next_window()
+
+    def _next_window(self) -> None:
+        self._timer = None
+        if self._waiting:
+            self._timer = asyncio.get_running_loop().call_later(BATCH_S, self._next_window)
+            self.flush()
+
+    def flush(self) -> None:
+        """Hand on what waits, now."""
+        waiting, self._waiting, self._bytes = self._waiting, {}, 0
+        for (rank, stream), parts in waiting.items():
+            self._send(rank, stream, b"".join(parts).decode(errors="replace"))
+        if self._dropped:
+            dropped, self._dropped = self._dropped, 0
+            (rank, stream) = next(iter(waiting))
+            self._send(rank, stream, f"... {dropped} lines came too fast to be shown\n")
+
+
+class LogFiles:
+    """Appends to files from a thread of its own: a slow disk must not delay an order."""
+
+    def __init__(self) -> None:
+        self._queue: queue.SimpleQueue[tuple[Path, bytes] | None] = queue.SimpleQueue()
+        self._thread: threading.Thread | None = None
+
+    def append(self, path: Path, data: bytes) -> None:
+        if self._thread is None:
+            self._thread = threading.Thread(target=self._write, name="log-files", daemon=True)
+            self._thread.start()
+        self._queue.put((path, data))
+
+    def close(self) -> None:
+        """Return when everything is written."""
+        if self._thread is not None:
+            self._queue.put(None)
+            self._thread.join()
+            self._thread = None
+
+    def _write(self) -> None:
+        while (item := self._queue.get()) is not None:
+            path, data = item
+            path.parent.mkdir(parents=True, exist_ok=True)
+            with path.open("ab") as file:
+                file.write(data)

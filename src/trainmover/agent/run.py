@@ -1,0 +1,349 @@
+"""The agent's shell: one loop that relays, watches and obeys.
+
+    controller --orders--> link --every worker order--> workers
+    controller <--facts--- link <--FromWorker---------- workers
+
+An agent without its controller is worth nothing: when the link is lost it kills its workers and
+ends, so that a machine that was given up for lost cannot go on training in an old epoch.
+"""
+
+import asyncio
+import os
+import shutil
+import signal
+import socket
+import sys
+import tempfile
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from trainmover.agent.decide import Place, place_after, shown_as, written
+from trainmover.agent.environment import Setting, worker_environment
+from trainmover.agent.link import FrameLink, dial
+from trainmover.agent.output import LogFiles, ScreenBatch
+from trainmover.agent.workers import Listener, Worker, start_worker
+from trainmover.errors import PeerLost, ProtocolError, TrainmoverError, UserError
+from trainmover.ids import MachineId, Rank
+from trainmover.lifeline import adopt_orphans, kill_descendants
+from trainmover.protocol.framing import frame
+from trainmover.protocol.messages import (
+    PROTOCOL,
+    AgentFact,
+    Die,
+    FromWorker,
+    Heartbeat,
+    Hello,
+    Interrupt,
+    JobSpec,
+    Order,
+    Output,
+    Refused,
+    Shutdown,
+    StartWorkers,
+    VaultHeld,
+    Welcome,
+    WorkerExited,
+    WorkerOrder,
+    decode_order,
+    encode,
+)
+from trainmover.state.vault import Vault, address_of, serve
+from trainmover.version import VERSION
+
+HEARTBEAT_S = 0.2
+VAULT_BYTES_MAX = 2 * 1024**3
+WORKER_COMMAND = (sys.executable, "-u", "-m", "trainmover.worker")
+
+
+@dataclass(frozen=True, kw_only=True)
+class AgentConfig:
+    """What the command line said. directory: private to this machine; None: a fresh one."""
+
+    controller: str
+    machine: MachineId
+    nproc: int
+    standby: bool
+    token_file: Path
+    directory: Path | None = None
+    role: str = "default"
+    shutdown_s: float = 5.0
+    worker: tuple[str, ...] = WORKER_COMMAND
+
+
+async def run_agent(config: AgentConfig) -> None:
+    """Serve until the job is over. Raises a TrainmoverError if it ended in any other way."""
+    loop = asyncio.get_running_loop()
+    token = read_token(config.token_file)
+    adopt_orphans()
+    sock = await dial(config.controller, token)
+    vault = Vault(VAULT_BYTES_MAX)
+    vault_server = await serve(vault, token, bind=sock.getsockname()[0])
+    directory = config.directory or Path(tempfile.mkdtemp(prefix=f"trainmover-{config.machine}-"))
+    agent = Agent(config, vault, address_of(vault_server), directory)
+    loop.set_exception_handler(agent.failed)
+    loop.add_signal_handler(signal.SIGTERM, partial(agent.end, kill=False))
+    try:
+        await agent.join(sock)
+        await agent.over
+    finally:
+        vault_server.close()
+        if agent.run_id:
+            kill_descendants(agent.run_id)
+        shutil.rmtree(directory, ignore_errors=True)
+
+
+def read_token(path: Path) -> bytes:
+    """The job's token. Raises UserError if the file cannot be read."""
+    try:
+        return path.read_bytes().strip()
+    except OSError as error:
+        raise UserError(
+            f"The token file {path} cannot be read: {error.strerror}.",
+            means="This machine cannot prove that it belongs to the job.",
+            do="Give the token file of the job with --token-file.",
+        ) from error
+
+
+class Agent:
+    """`over` is done when the agent has ended; it carries the error if there was one."""
+
+    def __init__(self, config: AgentConfig, vault: Vault, vault_address: str, directory: Path):
+        self.over: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._config = config
+        self._vault = vault
+        self._vault_address = vault_address
+        self._directory = directory.resolve()
+        self._spec: JobSpec | None = None
+        self._place = Place()
+        self._restarts = 0
+        self._workers: dict[int, Worker] = {}
+        self._leaving: set[Worker] = set()
+        self._when_gone: Callable[[], None] | None = None
+        self._error: TrainmoverError | None = None
+        self._ending = False
+        self._screen = ScreenBatch(self._send_output)
+        self._logs = LogFiles()
+        self._link = FrameLink(self._obey_payload, self._link_lost)
+
+    @property
+    def run_id(self) -> str:
+        return self._spec.run_id if self._spec else ""
+
+    async def join(self, sock: socket.socket) -> None:
+        """Say hello on a proved connection; the welcome comes as the first order."""
+        loop = asyncio.get_running_loop()
+        await loop.create_connection(lambda: self._link, sock=sock)
+        config = self._config
+        self._say(
+            Hello(
+                machine=config.machine,
+                version=VERSION,
+                protocol=PROTOCOL,
+                nproc=config.nproc,
+                standby=config.standby,
+                vault=self._vault_address,
+                host=socket.gethostname(),
+                pid=os.getpid(),
+            )
+        )
+        self._beat()
+
+    def failed(self, loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+        """A callback of the loop raised: the agent ends, it does not limp on."""
+        error = context.get("exception")
+        if not isinstance(error, TrainmoverError):
+            loop.default_exception_handler(context)
+            error = PeerLost(
+                f"The agent of {self._config.machine} failed: {error or context['message']}.",
+                means="Its workers are ended; the job treats the machine as lost.",
+                do="Report the traceback above.",
+            )
+        self._give_up(error)
+
+    def end(self, *, kill: bool) -> None:
+        """End the workers, then this agent. Asked twice, it ends at once."""
+        kill = kill or self._ending
+        self._ending = True
+        self._end_workers(signal.SIGKILL if kill else signal.SIGTERM, then=self._leave)
+        if not kill:
+            grace_s = self._config.shutdown_s
+            asyncio.get_running_loop().call_later(grace_s, self._signal_all, signal.SIGKILL)
+
+    # --- orders ---
+
+    def _obey_payload(self, payload: bytes) -> None:
+        order = decode_order(payload)
+        if isinstance(order, WorkerOrder):
+            self._hand_out(payload, order)
+        else:
+            self._obey(order)
+
+    def _hand_out(self, payload: bytes, order: WorkerOrder) -> None:
+        framed = frame(payload)
+        for worker in self._workers.values():
+            worker.send_framed(framed)
+        if isinstance(order, Interrupt):
+            held = {Rank(r): list(steps) for r, steps in self._vault.records_held().items()}
+            self._say(VaultHeld(epoch=order.epoch, records=held))  # type: ignore[arg-type]
+        place = place_after(self._place, order)
+        if place != self._place:
+            for worker in self._workers.values():
+                worker.drain_output()  # lines printed so far belong to the old place
+            self._place = place
+
+    def _obey(self, order: Order) -> None:
+        match order:
+            case Welcome(spec=spec):
+                self._spec = spec
+                self._directory.mkdir(parents=True, exist_ok=True)
+                self._spec_file.write_bytes(msgspec.msgpack.encode(spec))
+            case Refused(reason=reason):
+                happened, _, rest = reason.partition("\n")
+                self._give_up(ProtocolError(happened, means=rest))
+            case StartWorkers():
+                self._restarts = order.restarts
+                self._end_workers(signal.SIGKILL, then=self._start_workers)
+            case Die():
+                self._signal_all(signal.SIGKILL)
+                os.kill(os.getpid(), signal.SIGKILL)
+            case Shutdown(kill=kill):
+                self.end(kill=kill)
+
+    # --- workers ---
+
+    @property
+    def _spec_file(self) -> Path:
+        return self._directory / "spec.msgpack"
+
+    def _start_workers(self) -> None:
+        self._place = Place()
+        for local_rank in range(self._known_spec.nproc):
+            (self._directory / str(local_rank)).mkdir(exist_ok=True)
+            self._workers[local_rank] = self._start_worker(local_rank)
+
+    def _start_worker(self, local_rank: int) -> Worker:
+        spec, config = self._known_spec, self._config
+        setting = Setting(
+            machine=config.machine,
+            role=config.role,
+            token_file=str(config.token_file.resolve()),
+            spec_file=str(self._spec_file),
+            directory=str(self._directory),
+            vault=self._vault_address,
+            agent_pid=os.getpid(),
+        )
+
+        def environment(fd: int) -> dict[str, str]:
+            return worker_environment(
+                os.environ,
+                spec,
+                setting,
+                local_rank=local_rank,
+                restarts=self._restarts,
+                control_fd=fd,
+            )
+
+        listener = Listener(
+            fact=partial(self._worker_said, local_rank),
+            lines=partial(self._worker_printed, local_rank),
+            exited=partial(self._worker_exited, local_rank),
+        )
+        return start_worker(config.worker, spec.cwd, environment, listener)
+
+    def _worker_said(self, local_rank: int, payload: bytes) -> None:
+        self._say(FromWorker(local_rank=local_rank, payload=msgspec.Raw(payload)))
+
+    def _worker_printed(self, local_rank: int, stream: str, lines: bytes) -> None:
+        spec = self._known_spec
+        if written(spec.log, local_rank, stream):
+            assert spec.log.log_dir is not None
+            attempt = Path(spec.log.log_dir) / spec.run_id / f"attempt_{self._restarts}"
+            folder = attempt / self._config.machine / str(local_rank)
+            self._logs.append(folder / f"{stream}.log", lines)
+        rank = shown_as(self._place, spec.log, spec.nproc, local_rank, stream)
+        if rank is not None:
+            self._screen.add(rank, stream, lines)
+
+    def _worker_exited(self, local_rank: int, code: int) -> None:
+        worker = self._workers.pop(local_rank)
+        self._screen.flush()
+        if worker in self._leaving:
+            self._leaving.discard(worker)
+        else:
+            self._say(WorkerExited(local_rank=local_rank, pid=worker.pid, code=code))
+        self._go_on_when_gone()
+
+    def _end_workers(self, number: int, *, then: Callable[[], None]) -> None:
+        """Signal all workers; `then` is called when the last is gone. The newest call counts."""
+        self._when_gone = then
+        for worker in self._workers.values():
+            worker.mute()
+            self._leaving.add(worker)
+        self._signal_all(number)
+        self._go_on_when_gone()
+
+    def _signal_all(self, number: int) -> None:
+        for worker in self._workers.values():
+            worker.signal(number)
+
+    def _go_on_when_gone(self) -> None:
+        if not self._workers and self._when_gone is not None:
+            then, self._when_gone = self._when_gone, None
+            then()
+
+    # --- the link ---
+
+    @property
+    def _known_spec(self) -> JobSpec:
+        if self._spec is None:
+            raise ProtocolError(
+                "The controller gave an order before its welcome.",
+                means="This machine leaves the job.",
+                do="Both ends must run the same version of trainmover.",
+            )
+        return self._spec
+
+    def _say(self, fact: AgentFact) -> None:
+        self._link.send(encode(fact))
+
+    def _send_output(self, rank: Rank, stream: str, text: str) -> None:
+        self._say(Output(rank=rank, stream=stream, text=text))
+
+    def _beat(self) -> None:
+        self._say(Heartbeat())
+        asyncio.get_running_loop().call_later(HEARTBEAT_S, self._beat)
+
+    def _link_lost(self, reason: str) -> None:
+        if not self._ending:
+            self._give_up(
+                PeerLost(
+                    "The link to the controller was lost" + (f": {reason}." if reason else "."),
+                    means=f"The workers of {self._config.machine} are ended.",
+                    do="If the job still runs, start this agent again: it joins as a standby.",
+                )
+            )
+        elif not self._workers and not self.over.done():
+            self._set_over()
+
+    def _give_up(self, error: TrainmoverError) -> None:
+        self._error = self._error or error
+        self.end(kill=True)
+
+    def _leave(self) -> None:
+        self._screen.flush()
+        self._logs.close()
+        self._link.close()
+        self._set_over()
+
+    def _set_over(self) -> None:
+        if self.over.done():
+            return
+        if self._error is not None:
+            self.over.set_exception(self._error)
+        else:
+            self.over.set_result(None)

@@ -1,0 +1,32 @@
+"""Groups whose members change while the processes and the modules that hold them stay."""
+
+from trainmover.comm.communicator import Communicator, LinkStats, Session, View
+from trainmover.comm.failures import Drained, ReplayMismatch
+from trainmover.comm.gloo import GlooCommunicator
+from trainmover.comm.groups import CommStats, Groups, Mode, SwitchStats, groups
+from trainmover.comm.hook import hook_torch
+from trainmover.comm.preparation import Preparation
+from trainmover.comm.private import PrivateGroup
+from trainmover.comm.shim import ShimGroup
+from trainmover.comm.tap import Call, Tap
+
+__all__ = [
+    "Call",
+    "CommStats",
+    "Communicator",
+    "Drained",
+    "GlooCommunicator",
+    "Groups",
+    "LinkStats",
+    "Mode",
+    "Preparation",
+    "PrivateGroup",
+    "ReplayMismatch",
+    "Session",
+    "ShimGroup",
+    "SwitchStats",
+    "Tap",
+    "View",
+    "groups",
+    "hook_torch",
+]

@@ -1,0 +1,101 @@
+"""What the arguments of a ProcessGroup method mean: which tensors go in and which come out.
+
+torch calls the same operation by several names and with several signatures, and adds names from
+version to version. Everything that must know more about a call than its name asks here. None of
+it is on the hot path.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.distributed import ProcessGroup
+
+from trainmover.comm.tap import Call
+
+_IN_PLACE = ("allreduce", "allreduce_coalesced", "broadcast", "reduce")
+_OUT_THEN_IN = (
+    "allgather",
+    "_allgather_base",
+    "all_gather_single",
+    "allgather_coalesced",
+    "allgather_into_tensor_coalesced",
+    "all_gather_single_coalesced",
+    "gather",
+    "scatter",
+    "reduce_scatter",
+    "_reduce_scatter_base",
+    "reduce_scatter_single",
+    "reduce_scatter_tensor_coalesced",
+    "reduce_scatter_single_coalesced",
+    "alltoall",
+    "alltoall_base",
+    "all_to_all_single",
+)
+_SEND = ("send",)
+_RECEIVE = ("recv", "recv_anysource")
+_EMPTY = ("barrier", "monitored_barrier")
+
+ALL_OPS = tuple(
+    name
+    for name in (*_IN_PLACE, *_OUT_THEN_IN, *_SEND, *_RECEIVE, *_EMPTY)
+    if hasattr(ProcessGroup, name)
+)
+"""Every operation of the installed torch that a group must carry."""
+
+
+def _flat(value: Any) -> Iterator[Tensor]:
+    if isinstance(value, Tensor):
+        yield value
+    elif isinstance(value, (list, tuple)):
+        for part in value:
+            yield from _flat(part)
+
+
+def _argument(args: Sequence[Any], kwargs: Mapping[str, Any], index: int, word: str) -> Any:
+    if len(args) > index:
+        return args[index]
+    return next((value for name, value in kwargs.items() if word in name.lower()), None)
+
+
+def inputs_of(op: str, args: Sequence[Any], kwargs: Mapping[str, Any]) -> list[Tensor]:
+    """The tensors that are read, in the order of the arguments."""
+    if op in _IN_PLACE or op in _SEND:
+        return list(_flat(_argument(args, kwargs, 0, "tensor")))
+    if op in _OUT_THEN_IN:
+        return list(_flat(_argument(args, kwargs, 1, "input")))
+    return []
+
+
+def outputs_of(op: str, args: Sequence[Any], kwargs: Mapping[str, Any]) -> list[Tensor]:
+    """The tensors that are written; for calls in place they are also the inputs."""
+    if op in _IN_PLACE or op in _RECEIVE:
+        return list(_flat(_argument(args, kwargs, 0, "tensor")))
+    if op in _OUT_THEN_IN:
+        return list(_flat(_argument(args, kwargs, 0, "output")))
+    return []
+
+
+def _root_and_reduction(args: Sequence[Any], kwargs: Mapping[str, Any]) -> tuple[Any, Any]:
+    root: Any = None
+    reduction: Any = None
+    for value in (*args, *kwargs.values()):
+        if isinstance(value, int):
+            root = value if root is None else root
+        elif isinstance(value, torch.distributed.ReduceOp):
+            reduction = str(value)
+        elif hasattr(value, "rootRank") or hasattr(value, "reduceOp"):
+            root = getattr(value, "rootRank", root)
+            reduction = str(value.reduceOp) if hasattr(value, "reduceOp") else reduction
+    return root, reduction
+
+
+def describe(group: str, seq: int, op: str, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Call:
+    """The call as a tap sees it."""
+    inputs, outputs = inputs_of(op, args, kwargs), outputs_of(op, args, kwargs)
+    tensors = [*inputs, *outputs]
+    shapes = tuple(tuple(tensor.shape) for tensor in tensors)
+    dtypes = tuple(str(tensor.dtype) for tensor in tensors)
+    root, reduction = _root_and_reduction(args, kwargs)
+    return Call(group, seq, op, (shapes, dtypes, root, reduction), inputs, outputs)

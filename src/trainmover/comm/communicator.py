@@ -1,0 +1,109 @@
+"""What carries the bytes of one group, and how it is exchanged while the job runs.
+
+A group keeps its seats for the life of the job: seat = rank in the group, never renumbered. Who
+sits there changes from epoch to epoch. A *communicator* lives as long as its group; what it is
+within one epoch is a *session*, and a session never outlives its epoch. Work that was started on
+a session therefore can not leak into the next epoch.
+
+    prepare(view)      phase 1, training goes on: meet the other seats of the coming epoch
+    switchover(epoch)  phase 2, training is paused: the prepared session becomes the current one
+    discard(epoch)     the epoch will not come: forget what was prepared for it
+
+`gloo` builds the whole group anew for each epoch. A communicator that keeps most of its links
+between epochs does the same three things with a smaller `prepare`.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Any, Protocol
+
+from torch._C._distributed_c10d import Store
+
+
+@dataclass(frozen=True)
+class View:
+    """One group in one epoch, seen from one seat.
+
+    store   shared by all seats of the epoch; the session keeps its keys under `epoch/group`
+    fenced  refuse a seat that was already taken in this epoch: a prefix serves once
+    """
+
+    epoch: int
+    group: str
+    store: Store
+    seat: int
+    size: int
+    timeout: timedelta
+    fenced: bool = True
+
+
+@dataclass(frozen=True)
+class LinkStats:
+    """What the last switchover of one communicator did. Links count from this seat.
+
+    leaked  threads that were left waiting for a peer that never came, since the beginning
+    """
+
+    opened: int = 0
+    kept: int = 0
+    closed: int = 0
+    prepare_ns: int = 0
+    switchover_ns: int = 0
+    leaked: int = 0
+
+
+class Session(Protocol):
+    """A communicator within one epoch."""
+
+    epoch: int
+    immediate: bool
+    """True when `issue` returns only finished work, so nobody ever has to wait."""
+
+    def issue(self, op: str, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
+        """Start the `dist.ProcessGroup` method of that name; the result is its Work, or None."""
+
+    def sliced(self, op: str, work: Any) -> bool:
+        """True when `work.wait(short timeout)` may fail and be called again without harm.
+
+        Such work also has `get_future`. Other work needs a thread that waits for it.
+        """
+
+    def abort(self, why: str) -> None:
+        """Wake what waits for peers, whatever state the peers are in. Never blocks; idempotent."""
+
+    def backend(self, device: Any) -> Any:
+        """The c10d backend inside, or None."""
+
+    def sequence_number(self) -> int:
+        """Collectives so far, as c10d counts them."""
+
+
+class Communicator(Protocol):
+    """Carries one group from epoch to epoch."""
+
+    @property
+    def session(self) -> Session | None:
+        """The current epoch's; None before the first switchover and after `close`."""
+
+    def prepare(self, view: View) -> None:
+        """Meet the other seats of `view`. Blocks until all came, so call it in the background.
+
+        Idempotent for one epoch; the current session keeps working. Raises Drained once the epoch
+        is discarded, PeerLost when a seat does not come within the view's timeout.
+        """
+
+    def switchover(self, epoch: int) -> None:
+        """Make the session prepared for `epoch` the current one; the old one is destroyed later."""
+
+    def discard(self, epoch: int) -> None:
+        """Forget what is or is being prepared for `epoch`. Never blocks."""
+
+    def abort(self, why: str) -> None:
+        """Abort the current session."""
+
+    def close(self) -> None:
+        """Abort and destroy everything, in the background. Never blocks."""
+
+    def stats(self) -> LinkStats:
+        """Counts of the last switchover."""

@@ -1,0 +1,41 @@
+"""How a call between ranks can end other than with its result."""
+
+import re
+
+import torch.distributed as dist
+
+from trainmover.errors import TrainmoverError
+
+
+class Drained(Exception):
+    """The epoch ended while this call waited, so nobody will ever answer it.
+
+    Only calls that the runtime itself makes raise it. Collectives of the script never do: they
+    complete with whatever their buffers hold, and the step is judged at its gate.
+    """
+
+
+class ReplayMismatch(TrainmoverError):
+    """A call in the sandbox that the record does not answer."""
+
+
+_LOST = re.compile(
+    r"connection (was )?(closed|reset|refused|aborted)|timed out|timeout|broken pipe|"
+    r"transport/|read error|write error|socket|not connected|no route to host|unreachable",
+    re.IGNORECASE,
+)
+_MISUSE = re.compile(r"enforce fail|invalid|mismatch|unsupported|not supported", re.IGNORECASE)
+
+
+def means_lost_peer(error: BaseException) -> bool:
+    """Tell a broken connection from a call that could never have worked.
+
+    gloo reports both as RuntimeError, so the text decides. When in doubt the answer is no: an
+    error that the script sees is better than a step that is retried for ever.
+    """
+    if isinstance(error, dist.DistNetworkError):
+        return True
+    if not isinstance(error, RuntimeError) or isinstance(error, NotImplementedError):
+        return False
+    text = str(error)
+    return bool(_LOST.search(text)) and not _MISUSE.search(text)

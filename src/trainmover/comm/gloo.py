@@ -1,0 +1,291 @@
+"""A group carried by gloo: the whole group is built anew for every epoch.
+
+This is the reference communicator. What it does per epoch: open a listener, publish its address
+under `epoch/group` in the store, wait until every seat has done so, and only then let gloo connect.
+The wait is ours, so it can be given up at any moment; inside gloo's constructor a seat that dies
+holds us until the timeout, and the thread that sits there is counted as leaked until it returns.
+"""
+
+import functools
+import os
+import threading
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from datetime import timedelta
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from torch._C._distributed_c10d import (
+    DebugLevel,
+    HashStore,
+    PrefixStore,
+    ProcessGroupGloo,
+    Store,
+    _ProcessGroupWrapper,
+    get_debug_level,
+)
+
+from trainmover.comm.communicator import LinkStats, View
+from trainmover.comm.failures import Drained
+from trainmover.comm.sockets import OwnSocket, connections_between, cut, with_new_listeners
+from trainmover.comm.threads import in_background
+from trainmover.errors import PeerLost, UserError
+
+_GLOO = dist.ProcessGroup.BackendType.GLOO
+_STOCK: Any = ProcessGroupGloo  # torch's stubs lag behind.
+_ASK_AGAIN = timedelta(milliseconds=50)
+
+
+class GlooSession:
+    """A gloo group within one epoch, as a full ProcessGroup.
+
+    Not ProcessGroupGloo itself: frameworks call methods that only the full class has.
+    """
+
+    immediate = False
+
+    def __init__(self, view: View, backend: Any, sockets: list[OwnSocket]) -> None:
+        self.epoch = view.epoch
+        self.sockets = sockets
+        group = dist.ProcessGroup(view.store, view.seat, view.size)
+        group._set_default_backend(_GLOO)
+        for device in _devices():
+            group._register_backend(device, _GLOO, backend)
+        self._group: Any = group
+        self._sliced: dict[str, bool] = {}
+
+    def issue(self, op: str, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
+        return getattr(self._alive(), op)(*args, **kwargs)
+
+    def _alive(self) -> Any:
+        group = self._group
+        if group is None:
+            raise RuntimeError(f"Connection closed: epoch {self.epoch} has ended")
+        return group
+
+    def sliced(self, op: str, work: Any) -> bool:
+        """gloo's collectives have a future and wait on it; its other work has neither."""
+        known = self._sliced.get(op)
+        if known is None:
+            known = self._sliced[op] = _has_future(work)
+        return known
+
+    def abort(self, why: str) -> None:
+        cut(self.sockets)
+
+    def backend(self, device: Any) -> Any:
+        return self._alive()._get_backend(device)
+
+    def sequence_number(self) -> int:
+        return int(self._alive()._get_sequence_number_for_group())
+
+    def take_group(self) -> list[Any]:
+        """Leave the session hollow; whoever drops what is in the list pays for gloo's end."""
+        group, self._group = [self._group], None
+        return group
+
+
+def _devices() -> list[torch.device]:
+    names = ["cpu", "cuda"] if torch.cuda.is_available() else ["cpu"]
+    return [torch.device(name) for name in names]
+
+
+def _has_future(work: Any) -> bool:
+    try:
+        work.get_future()
+    except (RuntimeError, AttributeError):
+        return False
+    return True
+
+
+class _Build:
+    """One attempt to meet the other seats of one view."""
+
+    def __init__(self, view: View) -> None:
+        self.view = view
+        self.cancelled = threading.Event()
+        self.store = _own_connection(view.store) if view.fenced else view.store
+        self.prefix = PrefixStore(f"{view.epoch}/{view.group}", self.store)
+        self.inside_gloo = False
+
+    def run(self) -> GlooSession:
+        if self.view.fenced and self.prefix.add(f"seat/{self.view.seat}", 1) != 1:
+            raise UserError(
+                f"seat {self.view.seat} of group {self.view.group} was taken before in epoch "
+                f"{self.view.epoch}",
+                means="two processes believe to be the same rank, or one connected twice",
+                do="connect again under a new epoch; a prefix of the store serves once",
+            )
+        backend, sockets = self._connected("gloo")
+        if get_debug_level() == DebugLevel.DETAIL:
+            checker, more = self._connected("check")
+            backend, sockets = _ProcessGroupWrapper(backend, checker), sockets + more
+        return GlooSession(self.view, backend, sockets)
+
+    def _connected(self, name: str) -> tuple[Any, list[OwnSocket]]:
+        view = self.view
+        store = PrefixStore(name, self.prefix)
+        options: Any = _STOCK._Options()
+        devices, here = with_new_listeners(_create_devices)
+        options._devices, options._threads, options._timeout = (
+            devices,
+            2 * len(devices),
+            view.timeout,
+        )
+        there = self._exchange(store, here)
+        if self.cancelled.is_set():
+            raise Drained(f"epoch {view.epoch} was given up")
+        self.inside_gloo = True
+        try:
+            backend = ProcessGroupGloo(store, view.seat, view.size, options)
+        except RuntimeError as error:
+            raise PeerLost(f"group {view.group} could not connect: {error}") from error
+        finally:
+            self.inside_gloo = False
+        backend._set_sequence_number_for_group()
+        return backend, connections_between(set(here), there)
+
+    def _exchange(self, store: Store, here: list[str]) -> set[str]:
+        """Publish where we listen; the addresses of all other seats, once they came."""
+        view = self.view
+        store.set(f"at/{view.seat}", "\n".join(here))
+        others = [seat for seat in range(view.size) if seat != view.seat]
+        self._await(store, {f"at/{seat}": seat for seat in others})
+        return {
+            address for seat in others for address in store.get(f"at/{seat}").decode().split("\n")
+        }
+
+    def _await(self, store: Store, seats: Mapping[str, int]) -> None:
+        deadline = time.monotonic() + self.view.timeout.total_seconds()
+        while not self.cancelled.is_set():
+            left = timedelta(seconds=max(0.001, deadline - time.monotonic()))
+            try:
+                store.wait(list(seats), min(_ASK_AGAIN, left))
+            except RuntimeError as error:
+                if "time" not in str(error).lower():
+                    raise PeerLost(f"the store of epoch {self.view.epoch} is gone") from error
+            else:
+                return
+            if time.monotonic() >= deadline:
+                raise PeerLost(self._absent(store, seats))
+        raise Drained(f"epoch {self.view.epoch} was given up")
+
+    def _absent(self, store: Store, seats: Mapping[str, int]) -> str:
+        absent = [seat for key, seat in seats.items() if not store.check([key])]
+        return (
+            f"seats {absent} of group {self.view.group} did not come to epoch {self.view.epoch} "
+            f"within {self.view.timeout.total_seconds():g} s"
+        )
+
+
+def _own_connection(store: Store) -> Store:
+    """A store client waits under its own lock: waiting on a shared one would block its owner."""
+    try:
+        cloned: Store = store.clone()  # type: ignore[attr-defined]
+        return cloned
+    except (RuntimeError, AttributeError, NotImplementedError):
+        return store
+
+
+def _create_devices() -> list[Any]:
+    """The devices that stock gloo would use, connecting at once and not at the first call."""
+    names = [name for name in os.environ.get("GLOO_SOCKET_IFNAME", "").split(",") if name]
+    if not names:
+        return [_STOCK.create_default_device(lazy_init=False)]
+    return [_STOCK.create_device(interface=name, lazy_init=False) for name in names]
+
+
+@functools.cache
+def lone_backend(process: int) -> Any:
+    """A gloo backend without peers: DDP asks a group named gloo for the interface gloo uses.
+
+    process  the caller's process id: a forked child must not share its parent's
+    """
+    options: Any = _STOCK._Options()
+    options._devices, _ = with_new_listeners(_create_devices)
+    options._threads, options._timeout = 1, timedelta(seconds=1)
+    return ProcessGroupGloo(HashStore(), 0, 1, options)
+
+
+class GlooCommunicator:
+    """Carries one group; see `Communicator` for the protocol."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._session: GlooSession | None = None
+        self._links = 0
+        self._builds: dict[int, _Build] = {}
+        self._ready: dict[int, tuple[GlooSession, int, int]] = {}
+        self._discarded: set[int] = set()
+        self._stats = LinkStats()
+        self._leaked = 0
+
+    @property
+    def session(self) -> GlooSession | None:
+        return self._session
+
+    def prepare(self, view: View) -> None:
+        started = time.perf_counter_ns()
+        build = _Build(view)
+        with self._lock:
+            if view.epoch in self._ready:
+                return
+            if view.epoch in self._discarded:
+                raise Drained(f"epoch {view.epoch} was given up")
+            if view.epoch in self._builds:
+                raise UserError(f"epoch {view.epoch} of group {view.group} is being prepared")
+            self._builds[view.epoch] = build
+        try:
+            session = build.run()
+        finally:
+            with self._lock:
+                given_up = self._builds.pop(view.epoch, None) is not build
+        if given_up:
+            self._retire(session)
+            raise Drained(f"epoch {view.epoch} was given up")
+        spent = time.perf_counter_ns() - started
+        with self._lock:
+            self._ready[view.epoch] = (session, view.size - 1, spent)
+
+    def discard(self, epoch: int) -> None:
+        with self._lock:
+            self._discarded.add(epoch)
+            build = self._builds.pop(epoch, None)
+            ready = self._ready.pop(epoch, None)
+        if build is not None:
+            self._leaked += build.inside_gloo
+            build.cancelled.set()
+        if ready is not None:
+            self._retire(ready[0])
+
+    def switchover(self, epoch: int) -> None:
+        started = time.perf_counter_ns()
+        with self._lock:
+            session, links, prepare_ns = self._ready.pop(epoch)
+            old, closed = self._session, self._links
+            self._session, self._links = session, links
+        if old is not None:
+            self._retire(old)
+        spent = time.perf_counter_ns() - started
+        self._stats = LinkStats(links, 0, closed, prepare_ns, spent)
+
+    def abort(self, why: str) -> None:
+        if self._session is not None:
+            self._session.abort(why)
+
+    def close(self) -> None:
+        for epoch in [*self._builds, *self._ready]:
+            self.discard(epoch)
+        old, self._session, self._links = self._session, None, 0
+        if old is not None:
+            self._retire(old)
+
+    def stats(self) -> LinkStats:
+        return replace(self._stats, leaked=self._leaked)
+
+    def _retire(self, session: GlooSession) -> None:
+        """Destroy in the background: gloo joins its threads, and one may wait out its timeout."""
+        session.abort("the epoch has ended")
+        in_background("retire", session.take_group().clear)

@@ -1,0 +1,449 @@
+"""All groups of this process: which epoch they are in, and how they get to the next one.
+
+    PLAIN    no runtime. Groups connect when they are made; errors are raised as stock gloo does.
+    SANDBOX  groups have no peers. Every call is answered by the tap, or it is a loud error.
+    LIVE     groups connect under the epoch's store; a lost peer drains instead of raising.
+
+*Draining* is the time between the end of one epoch and the switchover to the next. It begins in one
+moment for all groups: under one lock the flag is set and every session is marked as released, so a
+call either started before, and is ended by the drain, or starts after, and completes at once.
+
+Groups connect one after the other: private ones first, then the script's in the order of their
+creation. The script makes them in the same order on every rank, so ranks never wait in a circle.
+"""
+
+import threading
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import timedelta
+from enum import Enum
+from typing import Any
+
+from torch._C._distributed_c10d import Store
+
+from trainmover.comm.calls import describe
+from trainmover.comm.communicator import Communicator
+from trainmover.comm.failures import Drained, ReplayMismatch, means_lost_peer
+from trainmover.comm.gloo import GlooCommunicator
+from trainmover.comm.member import Member
+from trainmover.comm.preparation import Preparation
+from trainmover.comm.private import PrivateGroup
+from trainmover.comm.shim import ShimGroup
+from trainmover.comm.solo import SoloCommunicator
+from trainmover.comm.tap import Call, Tap
+from trainmover.comm.work import Watch, wait_for_stranded
+from trainmover.errors import PeerLost, TrainmoverError, UserError
+
+_STRANDED_NS = 50_000_000
+_PLAIN_EPOCH = 0
+
+
+class Mode(Enum):
+    PLAIN = "plain"
+    SANDBOX = "sandbox"
+    LIVE = "live"
+
+
+@dataclass(frozen=True)
+class SwitchStats:
+    """One switchover of all groups of this process.
+
+    prepared   groups that were connected in the background, before the pause
+    opened     links to other seats made anew; kept: taken over; closed: of the old epoch
+    stranded   calls of the old epoch that had still not ended
+    """
+
+    epoch: int
+    groups: int
+    prepared: int
+    opened: int
+    kept: int
+    closed: int
+    wait_ns: int
+    build_ns: int
+    exchange_ns: int
+    stranded: int
+
+
+@dataclass(frozen=True)
+class CommStats:
+    """Sums since the process began."""
+
+    drains: int
+    drain_ns_last: int
+    switchovers: int
+    last: SwitchStats | None
+    leaked: int
+
+
+class Groups:
+    """The registry. One per process, because torch has one world per process."""
+
+    def __init__(self, communicator: Callable[[], Communicator] = GlooCommunicator) -> None:
+        self.mode = Mode.PLAIN
+        self.epoch = _PLAIN_EPOCH
+        self.draining = False
+        self.tap: Tap | None = None
+        self.on_broken: Callable[[str], None] | None = None
+        self.rendezvous_store: Callable[[], Store] | None = None
+        self.watching = False
+        self._drain_on_error = False
+        self._communicator = communicator
+        self._lock = threading.RLock()
+        self._members: list[Member] = []
+        self._store: Store | None = None
+        self._newest = _PLAIN_EPOCH
+        self._preparations: list[Preparation] = []
+        self._drains = 0
+        self._drain_ns_last = 0
+        self._switches = 0
+        self._last: SwitchStats | None = None
+
+    # What the runtime says before the script runs.
+
+    @property
+    def drain_on_error(self) -> bool:
+        """A lost peer ends the epoch instead of raising. Then calls are also *watched*: their
+        handles end with the epoch. Watching alone keeps stock behaviour."""
+        return self._drain_on_error
+
+    @drain_on_error.setter
+    def drain_on_error(self, value: bool) -> None:
+        self._drain_on_error = value
+        self.watching = self.watching or value
+
+    def use_store(self, store: Store, epoch: int) -> None:
+        """Groups created from now on connect under `epoch` in `store`: LIVE."""
+        with self._lock:
+            if epoch < self._newest:
+                raise Drained(f"epoch {epoch} is older than {self._newest}")
+            self.mode, self.epoch, self._store = Mode.LIVE, epoch, store
+            self._newest = epoch
+            self.drain_on_error = True
+
+    def sandbox(self) -> None:
+        """Groups created from now on have no peers until the first switchover."""
+        with self._lock:
+            self.mode, self._store = Mode.SANDBOX, None
+            self.drain_on_error = True
+
+    # Groups come and go.
+
+    def create(
+        self, name: str, seat: int, size: int, timeout: timedelta, store: Store
+    ) -> ShimGroup:
+        """A group for torch, connected unless in the sandbox or draining. Blocks for its peers."""
+        member = self._admit(name, seat, size, timeout, private=False)
+        self._connect(member, store)
+        return ShimGroup(self, member, store)
+
+    def private(
+        self, name: str, rank: int, size: int, timeout: timedelta = timedelta(minutes=30)
+    ) -> PrivateGroup:
+        """A group of ours that torch does not know; it follows every switchover."""
+        if self.mode is Mode.PLAIN:
+            raise UserError(f"private group {name} needs the epoch's store", do="call use_store")
+        member = self._admit(name, rank, size, timeout, private=True)
+        self._connect(member, None)
+        return PrivateGroup(member, self)
+
+    def _admit(
+        self, name: str, seat: int, size: int, timeout: timedelta, *, private: bool
+    ) -> Member:
+        carrier = SoloCommunicator() if size == 1 else self._communicator()
+        member = Member(name, seat, size, timeout, carrier, private)
+        self.add(member)
+        return member
+
+    def add(self, member: Member) -> None:
+        """Have the group follow every switchover from now on."""
+        with self._lock:
+            if any((m.private, m.name) == (member.private, member.name) for m in self._members):
+                raise UserError(f"group {member.name} exists already")
+            self._members.append(member)
+            self._members.sort(key=lambda m: (not m.private, m.order))
+
+    def remove(self, member: Member) -> None:
+        """Forget a group. In LIVE its end costs the caller nothing; in PLAIN it ends with its
+        last reference, as a stock group does."""
+        with self._lock:
+            if member not in self._members:
+                return
+            self._members.remove(member)
+            watch = member.watch
+            if self.mode is Mode.PLAIN:
+                return
+            member.watch = None
+        member.communicator.close()
+        if watch is not None:
+            watch.release()
+
+    def _connect(self, member: Member, store: Store | None) -> None:
+        if self.mode is Mode.SANDBOX or self.draining:
+            return
+        try:
+            if self.mode is Mode.LIVE:
+                self._connect_live(member)
+            elif store is not None:
+                view = member.view(_PLAIN_EPOCH, store, fenced=False)
+                member.communicator.prepare(view)
+                self._exchange(member, _PLAIN_EPOCH)
+        except TrainmoverError:
+            self.remove(member)
+            raise
+
+    def _connect_live(self, member: Member) -> None:
+        """A drain meanwhile leaves the group unconnected; it connects at the switchover."""
+        with self._lock:
+            if self.draining or self._store is None:
+                return
+            preparation = Preparation(self.epoch, self._store, [member])
+            self._preparations.append(preparation)
+        preparation.start()
+        preparation.wait()
+        with self._lock:
+            self._preparations.remove(preparation)
+            error = preparation.error
+            if error is None and not self.draining:
+                self._exchange(member, preparation.epoch)
+                return
+        if isinstance(error, PeerLost):
+            self._end_epoch(f"group {member.name}: {error}", report=True)
+        elif error is not None and not isinstance(error, Drained):
+            raise error
+
+    def _exchange(self, member: Member, epoch: int) -> Watch | None:
+        """Give the group its session of `epoch`; the watch of the old one."""
+        old = member.watch
+        member.communicator.switchover(epoch)
+        session = member.communicator.session
+        assert session is not None
+        member.watch = Watch(session, self)
+        return old
+
+    # The end of an epoch.
+
+    def absorb(self, watch: Watch, error: BaseException) -> bool:
+        """See `Owner`."""
+        if watch.released:
+            return True
+        if not self._drain_on_error or not means_lost_peer(error):
+            return False
+        self._end_epoch(str(error), report=True, seen_by=watch)
+        return True
+
+    def drain(self, why: str, *, epoch: int | None = None) -> None:
+        """End the current epoch: everything that waits completes with what its buffers hold.
+
+        Idempotent, and done in milliseconds whatever the peers do. `epoch` is the one ordered
+        next: connecting to anything older is given up, now and later.
+        """
+        with self._lock:
+            if epoch is not None:
+                self._newest = max(self._newest, epoch)
+            stale = [p for p in self._preparations if p.epoch < self._newest]
+        for preparation in stale:
+            preparation.cancel()
+        self._end_epoch(why, report=False)
+
+    def _end_epoch(self, why: str, *, report: bool, seen_by: Watch | None = None) -> None:
+        started = time.perf_counter_ns()
+        with self._lock:
+            if self.draining or (seen_by is not None and seen_by.released):
+                return
+            self.draining = True
+            watches = [m.watch for m in self._members if m.watch is not None]
+            for watch in watches:
+                watch.released = True
+            if report and self.on_broken is not None:
+                self.on_broken(why)
+            connecting = [p for p in self._preparations if p.epoch <= self.epoch]
+        for preparation in connecting:
+            preparation.cancel()
+        for watch in watches:
+            watch.session.abort(why)
+        for watch in watches:
+            watch.release()
+        self._drains += 1
+        self._drain_ns_last = time.perf_counter_ns() - started
+
+    # The way to the next epoch.
+
+    def prepare(self, epoch: int, store: Store) -> None:
+        """Connect all groups to a coming epoch in the background. Idempotent; the newest wins."""
+        with self._lock:
+            if self._prepared(epoch) is not None:
+                return
+            if epoch < self._newest or epoch <= self.epoch:
+                raise Drained(f"epoch {epoch} is older than {max(self._newest, self.epoch + 1)}")
+            stale = [p for p in self._preparations if self.epoch < p.epoch < epoch]
+            preparation = Preparation(epoch, store, self._members)
+            self._preparations.append(preparation)
+        for old in stale:
+            self.discard(old.epoch)
+        preparation.start()
+
+    def _prepared(self, epoch: int) -> Preparation | None:
+        return next((p for p in self._preparations if p.epoch == epoch), None)
+
+    def prepared(self, epoch: int) -> Preparation:
+        """How far phase 1 of `epoch` is: wait(), done(), error, add_done_callback()."""
+        with self._lock:
+            preparation = self._prepared(epoch)
+        if preparation is None:
+            raise UserError(f"epoch {epoch} was not prepared, or was discarded")
+        return preparation
+
+    def discard(self, epoch: int) -> None:
+        """The epoch will not come. Never blocks."""
+        with self._lock:
+            stale = [p for p in self._preparations if p.epoch == epoch and p.epoch > self.epoch]
+            self._preparations = [p for p in self._preparations if p not in stale]
+        for preparation in stale:
+            preparation.cancel()
+
+    def switchover(self, epoch: int, store: Store) -> SwitchStats:
+        """Bring all groups into `epoch`: exchange what was prepared, connect the rest now.
+
+        Ends draining and the sandbox. Raises Drained when an even newer epoch was ordered
+        meanwhile and PeerLost when a seat does not come; then nothing has changed.
+        """
+        started = time.perf_counter_ns()
+        prepared = self._await_prepared(epoch)
+        waited = time.perf_counter_ns()
+        self._connect_rest(epoch, store, prepared)
+        built = time.perf_counter_ns()
+        old = [m.watch for m in self._members if m.watch is not None and m.watch.released]
+        stranded = wait_for_stranded(old, lambda: time.perf_counter_ns() < built + _STRANDED_NS)
+        with self._lock:
+            self._still_ordered(epoch)
+            left = [self._exchange(member, epoch) for member in self._members]
+            self.mode, self.epoch, self._store = Mode.LIVE, epoch, store
+            self._newest = max(self._newest, epoch)
+            over = [p for p in self._preparations if p.epoch < epoch]
+            self._preparations = [p for p in self._preparations if p.epoch > epoch]
+            self.draining = False
+        for preparation in over:
+            preparation.cancel()
+        for watch in left:
+            if watch is not None:
+                watch.release()
+        self._last = self._account(epoch, len(prepared), (started, waited, built), stranded)
+        self._switches += 1
+        return self._last
+
+    def _still_ordered(self, epoch: int) -> None:
+        if epoch < self._newest or epoch <= self.epoch:
+            raise Drained(f"epoch {epoch} is out of date")
+
+    def _await_prepared(self, epoch: int) -> tuple[Member, ...]:
+        with self._lock:
+            self._still_ordered(epoch)
+            preparation = self._prepared(epoch)
+        if preparation is None:
+            return ()
+        preparation.wait()
+        if preparation.error is not None:
+            raise preparation.error
+        return preparation.members
+
+    def _connect_rest(self, epoch: int, store: Store, prepared: Sequence[Member]) -> None:
+        with self._lock:
+            self._still_ordered(epoch)
+            rest = Preparation(epoch, store, [m for m in self._members if m not in prepared])
+            self._preparations.append(rest)
+        rest.start()
+        rest.wait()
+        with self._lock:
+            self._preparations.remove(rest)
+        if rest.error is not None:
+            rest.cancel()
+            raise rest.error
+
+    def _account(
+        self, epoch: int, prepared: int, times: tuple[int, int, int], stranded: int
+    ) -> SwitchStats:
+        links = [member.communicator.stats() for member in self._members]
+        started, waited, built = times
+        return SwitchStats(
+            epoch=epoch,
+            groups=len(links),
+            prepared=prepared,
+            opened=sum(link.opened for link in links),
+            kept=sum(link.kept for link in links),
+            closed=sum(link.closed for link in links),
+            wait_ns=waited - started,
+            build_ns=built - waited,
+            exchange_ns=time.perf_counter_ns() - built,
+            stranded=stranded,
+        )
+
+    # What a call asks that is not simply carried.
+
+    def describe(
+        self, member: Member, op: str, args: Sequence[Any], kwargs: Mapping[str, Any]
+    ) -> Call | None:
+        """The call for the tap, numbered; None when nobody listens."""
+        if self.tap is None:
+            return None
+        with self._lock:
+            sequence, member.sequence = member.sequence, member.sequence + 1
+        return describe(member.name, sequence, op, args, kwargs)
+
+    def serves(self, call: Call) -> bool:
+        """True when the tap has filled the outputs."""
+        tap = self.tap
+        return tap is not None and tap.serve(call)
+
+    def finished(self, call: Call) -> None:
+        """See `Owner`."""
+        tap = self.tap
+        if tap is not None:
+            tap.done(call)
+
+    def refuse(self, member: Member, op: str) -> None:
+        """Raise for a call on a group without peers, unless it has just got some, or drains."""
+        if self.draining or member.watch is not None:
+            return
+        if self.mode is Mode.SANDBOX:
+            raise ReplayMismatch(
+                f"{op} of group {member.name} is not in the record",
+                means="the script in the sandbox does not do what the recorded rank did",
+            )
+        raise UserError(f"{op} on group {member.name}, which was destroyed")
+
+    def reset_sequence(self) -> None:
+        """Number the calls of every group from 0 again."""
+        with self._lock:
+            for member in self._members:
+                member.sequence = 0
+
+    def close(self) -> None:
+        """Destroy every group and forget every epoch but its number; back to PLAIN.
+
+        The next run of the script in this process needs a newer epoch: a prefix serves once.
+        """
+        with self._lock:
+            members, self._members = self._members, []
+            preparations, self._preparations = self._preparations, []
+            watches = [member.watch for member in members if member.watch is not None]
+            for member in members:
+                member.watch = None
+            self.mode, self._store, self.tap = Mode.PLAIN, None, None
+            self.watching = self._drain_on_error = False
+        for preparation in preparations:
+            preparation.cancel()
+        for member in members:
+            member.communicator.close()
+        for watch in watches:
+            watch.release()
+        self.draining = False
+
+    def stats(self) -> CommStats:
+        leaked = sum(member.communicator.stats().leaked for member in self._members)
+        return CommStats(self._drains, self._drain_ns_last, self._switches, self._last, leaked)
+
+
+groups = Groups()
+"""The groups of this process."""

@@ -1,0 +1,156 @@
+"""Where torch makes a gloo group, it gets one of ours; a script can not tell the difference.
+
+torch's `_new_process_group_helper` constructs `ProcessGroupGloo`, and if what it gets is a whole
+ProcessGroup, uses that as the group. So the one name it constructs is replaced, and the helper
+around it tells the replacement which group is being made. Everything else that torch keeps about
+a group (its backend's name, its ranks, its tags) is written by torch itself and stays as it is.
+
+Also replaced: the rendezvous for `env://`, so that the runtime can lend its own store, and the
+barrier over the store after init, which nobody would answer in the sandbox.
+"""
+
+import functools
+import inspect
+import os
+import threading
+from collections.abc import Callable, Iterator
+from datetime import timedelta
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from torch._C._distributed_c10d import Store
+from torch.distributed import distributed_c10d as c10d
+
+from trainmover.comm.groups import Groups, Mode
+from trainmover.comm.shim import ShimGroup
+from trainmover.errors import TrainmoverError, UserError
+
+_HELPER = "_new_process_group_helper"
+_NEEDED = (_HELPER, "ProcessGroupGloo", "rendezvous", "_store_based_barrier", "_world")
+
+
+class _Making(threading.local):
+    """The group that torch is making in this thread."""
+
+    groups: Groups | None = None
+    name: str = ""
+    taken: bool = False
+
+
+_making = _Making()
+_installed: list[Groups] = []
+
+
+class _GlooDoor(type(c10d.ProcessGroupGloo)):  # type: ignore[misc]
+    """Class of the replacement: inside the helper it makes our group, elsewhere stock gloo's."""
+
+    stock: type = c10d.ProcessGroupGloo
+
+    def __call__(cls, *args: Any, **kwargs: Any) -> Any:
+        groups = _making.groups
+        if groups is None or _making.taken:
+            return cls.stock(*args, **kwargs)
+        _making.taken = True
+        return _make(groups, _making.name, *args, **kwargs)
+
+    def __instancecheck__(cls, instance: object) -> bool:
+        return isinstance(instance, (cls.stock, ShimGroup))
+
+
+class _Gloo(c10d.ProcessGroupGloo, metaclass=_GlooDoor):
+    """Stands where torch looks for ProcessGroupGloo; has all its other attributes."""
+
+
+def _make(groups: Groups, name: str, store: Store, rank: int, size: int, timeout: timedelta) -> Any:
+    return groups.create(name, rank, size, timeout, store)
+
+
+def hook_torch(groups: Groups) -> None:
+    """Serve every gloo group that torch makes from now on. Call before `init_process_group`.
+
+    Calling it again only exchanges the registry. Raises UserError when torch has a group already,
+    or does not look inside as this was written for.
+    """
+    if _installed:
+        _installed[0] = groups
+        return
+    _check_torch()
+    if dist.is_initialized():
+        raise UserError(
+            "torch.distributed is initialised already",
+            means="its groups are torch's own and cannot follow a change of members",
+            do="import trainmover before calling init_process_group",
+        )
+    _installed.append(groups)
+    internals: Any = c10d
+    internals.ProcessGroupGloo = _Gloo
+    setattr(internals, _HELPER, _announcing(getattr(internals, _HELPER)))
+    internals.rendezvous = _lending(internals.rendezvous)
+    internals._store_based_barrier = _skipping_in_sandbox(internals._store_based_barrier)
+
+
+def _check_torch() -> None:
+    missing = [name for name in _NEEDED if not hasattr(c10d, name)]
+    helper: Any = getattr(c10d, _HELPER, None)
+    if not missing and not {"backend", "group_name"} <= set(inspect.signature(helper).parameters):
+        missing = [f"parameters of {_HELPER}"]
+    if not missing and "ProcessGroupGloo" not in helper.__code__.co_names:
+        missing = [f"ProcessGroupGloo inside {_HELPER}"]
+    if missing:
+        raise TrainmoverError(
+            f"torch {torch.__version__} has no {', '.join(missing)}",
+            means="this build of torch makes its groups in a way trainmover does not know",
+            do="use torch 2.11 to 2.13, or report the version",
+        )
+
+
+def _announcing(stock: Callable[..., Any]) -> Callable[..., Any]:
+    signature = inspect.signature(stock)
+
+    @functools.wraps(stock)
+    def helper(*args: Any, **kwargs: Any) -> Any:
+        arguments = signature.bind(*args, **kwargs).arguments
+        before = _making.groups, _making.name, _making.taken
+        _making.groups = _installed[0] if _on_gloo(arguments["backend"]) else None
+        _making.name, _making.taken = str(arguments["group_name"]), False
+        try:
+            return stock(*args, **kwargs)
+        finally:
+            _making.groups, _making.name, _making.taken = before
+
+    return helper
+
+
+def _on_gloo(backend: Any) -> bool:
+    """True when the group's CPU traffic goes over gloo."""
+    devices = c10d.BackendConfig(c10d.Backend(backend or "undefined")).get_device_backend_map()
+    return bool(devices.get("cpu") == "gloo")
+
+
+def _lending(stock: Callable[..., Any]) -> Callable[..., Any]:
+    @functools.wraps(stock)
+    def rendezvous(url: str, rank: int = -1, world_size: int = -1, **kwargs: Any) -> Any:
+        lend = _installed[0].rendezvous_store
+        if lend is None or not url.startswith("env://"):
+            return stock(url, rank, world_size, **kwargs)
+        return _lent(lend, rank, world_size)
+
+    return rendezvous
+
+
+def _lent(
+    lend: Callable[[], Store], rank: int, world_size: int
+) -> Iterator[tuple[Store, int, int]]:
+    me = rank if rank >= 0 else int(os.environ["RANK"])
+    size = world_size if world_size > 0 else int(os.environ["WORLD_SIZE"])
+    yield lend(), me, size
+
+
+def _skipping_in_sandbox(stock: Callable[..., None]) -> Callable[..., None]:
+    @functools.wraps(stock)
+    def barrier(*args: Any, **kwargs: Any) -> None:
+        if _installed[0].mode is not Mode.SANDBOX:
+            stock(*args, **kwargs)
+
+    return barrier

@@ -1,0 +1,37 @@
+"""This process's seat in one group."""
+
+import itertools
+from dataclasses import dataclass, field
+from datetime import timedelta
+
+from torch._C._distributed_c10d import Store
+
+from trainmover.comm.communicator import Communicator, View
+from trainmover.comm.work import Watch
+
+_order = itertools.count()
+
+
+@dataclass(eq=False)
+class Member:
+    """What the registry knows of one group.
+
+    watch  waits on the session of the current epoch; None while the group is not connected
+    order  groups connect in this order on every rank; private ones come first
+    """
+
+    name: str
+    seat: int
+    size: int
+    timeout: timedelta
+    communicator: Communicator
+    private: bool = False
+    watch: Watch | None = None
+    sequence: int = 0
+    order: int = field(default_factory=_order.__next__)
+
+    def view(self, epoch: int, store: Store, *, fenced: bool = True) -> View:
+        """This seat in an epoch."""
+        prefix = "private" if self.private else "group"
+        name = f"{prefix}/{self.name}"
+        return View(epoch, name, store, self.seat, self.size, self.timeout, fenced)

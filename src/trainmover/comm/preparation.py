@@ -1,0 +1,86 @@
+"""Phase 1 for all groups: meet the peers of a coming epoch while training goes on."""
+
+import threading
+import time
+from collections.abc import Callable, Sequence
+
+from torch._C._distributed_c10d import Store
+
+from trainmover.comm.failures import Drained
+from trainmover.comm.member import Member
+from trainmover.comm.threads import in_background
+
+
+class Preparation:
+    """Groups connecting to one epoch, one after the other, in a thread of their own.
+
+    error  why it ended without connecting all; None while it runs and when it succeeded
+    """
+
+    def __init__(self, epoch: int, store: Store, members: Sequence[Member]) -> None:
+        self.epoch = epoch
+        self.members = tuple(members)
+        self.error: Exception | None = None
+        self.spent_ns = 0
+        self._store = store
+        self._over = threading.Event()
+        self._lock = threading.Lock()
+        self._callbacks: list[Callable[[Preparation], None]] = []
+        self._cancelled = False
+
+    def start(self) -> None:
+        """Returns at once; an empty preparation is done at once."""
+        if self.members:
+            in_background("prepare", self._run)
+        else:
+            self._end(None)
+
+    def _run(self) -> None:
+        started = time.perf_counter_ns()
+        error: Exception | None = None
+        try:
+            for member in self.members:
+                if self._cancelled:
+                    break
+                member.communicator.prepare(member.view(self.epoch, self._store))
+        except Exception as failed:  # noqa: BLE001  outermost loop: the waiter gets it
+            error = failed
+        self.spent_ns = time.perf_counter_ns() - started
+        if self._cancelled:
+            self._forget()
+        self._end(error)
+
+    def _forget(self) -> None:
+        for member in self.members:
+            member.communicator.discard(self.epoch)
+
+    def _end(self, error: Exception | None) -> None:
+        with self._lock:
+            if self._over.is_set():
+                return
+            self.error = error
+            self._over.set()
+            callbacks, self._callbacks = self._callbacks, []
+        for callback in callbacks:
+            callback(self)
+
+    def cancel(self) -> None:
+        """End it as Drained, now. What still blocks inside a communicator is left to itself."""
+        self._cancelled = True
+        self._end(Drained(f"epoch {self.epoch} was given up"))
+        self._forget()
+
+    def done(self) -> bool:
+        return self._over.is_set()
+
+    def wait(self, timeout_s: float | None = None) -> bool:
+        """False when it is not done after `timeout_s`. Look at `error` afterwards."""
+        return self._over.wait(timeout_s)
+
+    def add_done_callback(self, callback: "Callable[[Preparation], None]") -> None:
+        """Call it once when done, at once when done already, in whichever thread."""
+        with self._lock:
+            if not self._over.is_set():
+                self._callbacks.append(callback)
+                return
+        callback(self)

@@ -1,0 +1,52 @@
+"""A group that belongs to the runtime and not to the script."""
+
+from typing import Any, Protocol
+
+import torch.distributed as dist
+from torch import Tensor
+
+from trainmover.comm.failures import Drained
+from trainmover.comm.member import Member
+from trainmover.comm.work import Request, Watch
+
+
+class _Registry(Protocol):
+    draining: bool
+
+
+class PrivateGroup:
+    """Blocking calls over ranks of the job; unlike the script's they tell when they failed."""
+
+    def __init__(self, member: Member, registry: _Registry) -> None:
+        self._member = member
+        self._registry = registry
+
+    @property
+    def name(self) -> str:
+        return self._member.name
+
+    @property
+    def rank(self) -> int:
+        return self._member.seat
+
+    @property
+    def size(self) -> int:
+        return self._member.size
+
+    def all_reduce(self, tensor: Tensor, op: dist.ReduceOp.RedOpType = dist.ReduceOp.SUM) -> None:
+        """Reduce in place over all ranks.
+
+        Raises Drained when the epoch ends before the result is there; `tensor` is then garbage.
+        """
+        watch = self._connected()
+        options: Any = dist.AllreduceOptions()
+        options.reduceOp = op
+        watch.start(Request("allreduce", ([tensor], options), {})).wait()
+        if watch.released:
+            raise Drained(f"epoch {watch.session.epoch} ended in group {self.name}")
+
+    def _connected(self) -> Watch:
+        watch = self._member.watch
+        if watch is None or watch.released or self._registry.draining:
+            raise Drained(f"group {self.name} is not connected")
+        return watch

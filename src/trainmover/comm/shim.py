@@ -1,0 +1,161 @@
+"""The process group that frameworks hold: stock modules keep it while its members change.
+
+It carries no bytes. Every operation goes to the session of the current epoch, or to the tap, or,
+while the job drains, completes at once with whatever is in the buffers. torch finds the operations
+by name, in Python and from C++, so the class is filled with one method per name that the installed
+torch knows.
+"""
+
+import os
+from collections.abc import Callable, Mapping, Sequence
+from datetime import timedelta
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch._C._distributed_c10d import FakeProcessGroup, PrefixStore, ProcessGroup, Store
+from torch.distributed.distributed_c10d import GroupName
+
+from trainmover.comm.calls import ALL_OPS, outputs_of
+from trainmover.comm.gloo import lone_backend
+from trainmover.comm.member import Member
+from trainmover.comm.work import Request, SettledWork
+
+if TYPE_CHECKING:
+    from trainmover.comm.groups import Groups
+
+_BLOCKING = frozenset({"monitored_barrier"})
+
+
+def _anchor(rank: int, size: int) -> Any:
+    """A backend that refuses every call.
+
+    torch reads names, devices and options from a group's registered backend, and it must never
+    change, so it is not the one that works. A call that reaches it has found a way around us.
+    """
+    fake: Any = FakeProcessGroup  # torch's stubs lag behind.
+    options = fake.Options()
+    options.error_on_collective = True
+    return fake._create_internal(rank, size, options)
+
+
+class ShimGroup(ProcessGroup):
+    """A c10d process group whose connections are exchanged underneath.
+
+    store  the group's own part of the script's store; only handed back to torch
+    """
+
+    def __init__(self, groups: "Groups", member: Member, store: Store) -> None:
+        super().__init__(member.seat, member.size)  # type: ignore[call-arg]
+        self._store = store
+        self._groups = groups
+        self._member = member
+        self.options = SimpleNamespace()
+        kinds = ProcessGroup.BackendType
+        anchor = _anchor(member.seat, member.size)
+        self._register_backend(torch.device("cpu"), kinds.CUSTOM, anchor)
+        self._register_backend(torch.device("cuda"), kinds.GLOO, lone_backend(os.getpid()))
+
+    def getBackendName(self) -> str:
+        return "gloo"
+
+    def get_group_store(self) -> Store:
+        return self._store
+
+    def _get_backend(self, device: torch.device) -> Any:
+        """The backend that works now: for reading options. Do not keep it over an epoch."""
+        session = self._member.communicator.session
+        working = session.backend(device) if session is not None else None
+        return working if working is not None else super()._get_backend(device)
+
+    def _get_sequence_number_for_group(self) -> int:
+        session = self._member.communicator.session
+        return session.sequence_number() if session is not None else 0
+
+    def _set_sequence_number_for_group(self) -> None:
+        """Every session sets its own when it connects."""
+
+    def set_timeout(self, timeout: timedelta) -> None:
+        """Change the timeout of this and every coming epoch."""
+        self._member.timeout = timeout
+        session = self._member.communicator.session
+        working = session.backend(torch.device("cpu")) if session is not None else None
+        if working is not None:
+            working.set_timeout(timeout)
+
+    def split_group(
+        self,
+        ranks: Sequence[int],
+        timeout: timedelta | None = None,
+        opts: Any = None,
+        group_name: str | None = None,
+        group_desc: str | None = None,
+        device_types: Any = None,
+    ) -> "ShimGroup | None":
+        """A group of some of this group's ranks; None for those outside."""
+        seats = sorted(ranks)
+        if self._member.seat not in seats:
+            return None
+        name = group_name or f"{self._member.name}:split:{'_'.join(map(str, seats))}"
+        store = PrefixStore(f"{name}/", self.get_group_store())
+        part = self._groups.create(
+            name, seats.index(self._member.seat), len(seats), timeout or self._member.timeout, store
+        )
+        part._set_group_name(GroupName(name))
+        part._set_group_desc(group_desc or f"{self.group_desc}:split")
+        return part
+
+    def shutdown(self) -> None:
+        self._groups.remove(self._member)
+
+    def abort(self) -> None:
+        self._member.communicator.abort("the script aborted the group")
+        self._groups.remove(self._member)
+
+
+def _carry(group: ShimGroup, op: str, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
+    member = group._member
+    watch = member.watch  # Read first: what starts below belongs to this epoch and no other.
+    groups = group._groups
+    if watch is None or groups.draining or groups.tap is not None:
+        return _carry_specially(group, op, args, kwargs)
+    if not groups.watching:
+        return watch.session.issue(op, args, kwargs)
+    if op in _BLOCKING:
+        return watch.run(Request(op, args, kwargs))
+    return watch.start(Request(op, args, kwargs))
+
+
+def _carry_specially(
+    group: ShimGroup, op: str, args: Sequence[Any], kwargs: Mapping[str, Any]
+) -> Any:
+    """Draining, listened to, or not connected."""
+    member, groups = group._member, group._groups
+    watch = member.watch
+    if groups.draining:
+        return _at_once(op, args, kwargs)
+    call = groups.describe(member, op, args, kwargs)
+    if call is not None and groups.serves(call):
+        return _at_once(op, args, kwargs)
+    if watch is None:
+        groups.refuse(member, op)
+        return _at_once(op, args, kwargs)
+    request = Request(op, args, kwargs, call)
+    return watch.run(request) if op in _BLOCKING else watch.start(request)
+
+
+def _at_once(op: str, args: Sequence[Any], kwargs: Mapping[str, Any]) -> SettledWork | None:
+    return None if op in _BLOCKING else SettledWork(outputs_of(op, args, kwargs))
+
+
+def _method(op: str) -> Callable[..., Any]:
+    def carry(self: ShimGroup, *args: Any, **kwargs: Any) -> Any:
+        return _carry(self, op, args, kwargs)
+
+    carry.__name__ = op
+    carry.__qualname__ = f"ShimGroup.{op}"
+    return torch.compiler.disable(carry)  # type: ignore[no-any-return, no-untyped-call]
+
+
+for _op in ALL_OPS:
+    setattr(ShimGroup, _op, _method(_op))

@@ -1,0 +1,45 @@
+"""A place to listen to the calls of the script's groups, or to answer them instead of the peers."""
+
+from collections.abc import Hashable
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from torch import Tensor
+
+
+@dataclass
+class Call:
+    """One call on one group.
+
+    seq      counts the calls of this group from 0, while a tap is installed
+    op       name of the ProcessGroup method
+    meta     (shapes, dtypes, root or peer or None, name of the reduce operation or None);
+             shapes and dtypes of the inputs first, then of the outputs
+    outputs  the caller's own tensors; whoever serves the call fills them in place
+    """
+
+    group: str
+    seq: int
+    op: str
+    meta: tuple[Any, ...]
+    inputs: list[Tensor]
+    outputs: list[Tensor]
+
+    @property
+    def key(self) -> Hashable:
+        """(group, seq, op, shapes, dtypes): equal on record and replay, or something is wrong."""
+        return (self.group, self.seq, self.op, self.meta[0], self.meta[1])
+
+    def __str__(self) -> str:
+        shapes = " ".join("x".join(map(str, shape)) or "scalar" for shape in self.meta[0])
+        return f"{self.op} number {self.seq} of group {self.group} ({shapes or 'no tensors'})"
+
+
+class Tap(Protocol):
+    """Installed as `groups.tap`. Both methods may be called from any thread."""
+
+    def serve(self, call: Call) -> bool:
+        """True: `call.outputs` are filled and the call must not run."""
+
+    def done(self, call: Call) -> None:
+        """The call ran for real and `call.outputs` are final; its waiter is released afterwards."""

@@ -1,0 +1,354 @@
+"""The handles that frameworks wait on are ours, so that they can end when the epoch ends.
+
+gloo's own work ends when its peers do their part or its timeout passes, and a cut socket wakes most
+of it but not all. So every call returns a `WatchedWork` that ends when gloo's work ends *or* at the
+moment its session is drained, whichever comes first. What gloo leaves behind keeps its own
+references to the tensors and is collected with its session.
+
+A plain `wait()` first waits in gloo itself for a moment: most calls end there without a switch of
+threads. Only a longer wait, or one that asked for a future, is registered with the `Watch`.
+"""
+
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from datetime import timedelta
+from typing import Any, NamedTuple, Protocol
+
+import torch
+from torch import Tensor
+from torch._C._distributed_c10d import Work
+
+from trainmover.comm.calls import outputs_of
+from trainmover.comm.communicator import Session
+from trainmover.comm.tap import Call
+from trainmover.comm.threads import waiters
+
+FOREVER = timedelta(0)
+_SLICE = timedelta(milliseconds=4)
+
+
+class Request(NamedTuple):
+    """What was asked for; `call` only when a tap listens."""
+
+    op: str
+    args: Sequence[Any]
+    kwargs: Mapping[str, Any]
+    call: Call | None = None
+
+    def outputs(self) -> list[Tensor]:
+        return outputs_of(self.op, self.args, self.kwargs)
+
+
+class SettledWork(Work):
+    """Work that is over: `outputs` are whatever the buffers hold."""
+
+    def __init__(self, outputs: list[Tensor]) -> None:
+        super().__init__()
+        self._outputs = outputs
+
+    def wait(self, timeout: timedelta = FOREVER) -> bool:
+        return True
+
+    def synchronize(self) -> None:
+        """Nothing is left to wait for."""
+
+    def is_completed(self) -> bool:
+        return True
+
+    def is_success(self) -> bool:
+        return True
+
+    def exception(self) -> None:
+        return None
+
+    def result(self) -> list[Tensor]:
+        return self._outputs
+
+    def source_rank(self) -> int:
+        return 0
+
+    _source_rank = source_rank
+
+    def get_future(self) -> "torch.futures.Future[Any]":
+        future: torch.futures.Future[Any] = torch.futures.Future()
+        future.set_result(self._outputs)
+        return future
+
+
+class Owner(Protocol):
+    """What a watch asks of the registry of all groups."""
+
+    def absorb(self, watch: "Watch", error: BaseException) -> bool:
+        """True: the error is a lost peer that the runtime handles; the caller must not see it.
+
+        The registry is marked as broken before this returns, so nobody can act on the result of
+        the failed call and still believe in the epoch.
+        """
+
+    def finished(self, call: Call) -> None:
+        """The outputs of a call that ran for real are final."""
+
+
+class Watch:
+    """Everybody who waits on one session, so that all of them can be released at once."""
+
+    def __init__(self, session: Session, owner: Owner) -> None:
+        self.session = session
+        self.owner = owner
+        self.released = False
+        self.stranded: list[WatchedWork] = []
+        self._waiting: dict[int, WatchedWork] = {}
+
+    def start(self, request: Request) -> Any:
+        """Issue the call; its handle ends with the call or with the session."""
+        try:
+            work = self.session.issue(request.op, request.args, request.kwargs)
+        except Exception as error:
+            if not self.owner.absorb(self, error):
+                raise
+            return SettledWork(request.outputs())
+        if self.session.immediate:
+            if request.call is not None:
+                self.owner.finished(request.call)
+            return work
+        return WatchedWork(self, work, request)
+
+    def run(self, request: Request) -> None:
+        """A call that blocks and has no handle: return when it ends or the session does."""
+        work = WatchedWork(self, _BlockingCall(self.session, request), request)
+        work.wait()
+
+    def enter(self, work: "WatchedWork") -> bool:
+        """Register a waiter; False when the session has already ended."""
+        self._waiting[id(work)] = work
+        return not (self.released and self.leave(work))
+
+    def leave(self, work: "WatchedWork") -> bool:
+        """True for exactly one caller per registered waiter: that one settles it."""
+        return self._waiting.pop(id(work), None) is not None
+
+    def release(self) -> None:
+        """End everything that waits. Callbacks of futures run in this thread."""
+        self.released = True
+        while self._waiting:
+            try:
+                _, work = self._waiting.popitem()
+            except KeyError:
+                return
+            work.end_with_session()
+
+
+class _BlockingCall:
+    """A method that blocks, in the shape of Work for a waiter thread."""
+
+    def __init__(self, session: Session, request: Request) -> None:
+        self._session = session
+        self._request = request
+
+    def wait(self) -> None:
+        self._session.issue(self._request.op, self._request.args, self._request.kwargs)
+
+    def is_completed(self) -> bool:
+        return False
+
+
+class WatchedWork(Work):
+    """A handle of a running call that also ends with its session."""
+
+    def __init__(self, watch: Watch, inner: Any, request: Request) -> None:
+        super().__init__()
+        self._watch = watch
+        self._inner = inner
+        self._request = request
+        self._settled = False
+        self._drained = False
+        self._delegated = False
+        self._inner_over = False
+        self._error: BaseException | None = None
+        self._over: threading.Event | None = None
+        self._future: torch.futures.Future[Any] | None = None
+        self._arming = threading.Lock()
+        if request.call is not None:
+            self._arm(FOREVER)
+
+    def wait(self, timeout: timedelta = FOREVER) -> bool:
+        """Raises what the call raised, except a lost peer that the runtime handles."""
+        if not self._settled and not self._wait_inside(timeout):
+            self._wait_outside(timeout)
+        if self._error is not None:
+            raise self._error
+        return True
+
+    def _wait_inside(self, timeout: timedelta) -> bool:
+        """Wait in the communicator's own work for a moment; False when it needs longer."""
+        if self._over is not None or not self._watch.session.sliced(self._request.op, self._inner):
+            return False
+        try:
+            self._inner.wait(min(timeout, _SLICE) if timeout else _SLICE)
+        except RuntimeError:
+            if not self._inner.is_completed():
+                return False
+            self._settle(self._verdict())  # The slice may have ended just before the work did.
+        else:
+            self._settle(None)
+        return True
+
+    def _verdict(self) -> BaseException | None:
+        """How finished work ended."""
+        try:
+            self._inner.wait()
+        except RuntimeError as error:
+            return None if self._watch.owner.absorb(self._watch, error) else error
+        return None
+
+    def _wait_outside(self, timeout: timedelta) -> None:
+        over = self._arm(timeout)
+        if not over.wait(timeout.total_seconds() if timeout else None) and not self._settled:
+            raise RuntimeError("Operation timed out!")
+
+    def _arm(self, timeout: timedelta) -> threading.Event:
+        """Register with the watch and have somebody else wait for the communicator's work."""
+        with self._arming:
+            if self._over is not None:
+                return self._over
+            self._over = over = threading.Event()
+        if self._settled:
+            over.set()
+        elif not self._watch.enter(self):
+            self.end_with_session()
+        elif not isinstance(self._inner, _BlockingCall) and self._watch.session.sliced(
+            self._request.op, self._inner
+        ):
+            self._inner.get_future().add_done_callback(self._inner_ended)
+        else:
+            self._delegated = True
+            waiters.run(lambda: self._wait_for_inner(timeout))
+        return over
+
+    def _wait_for_inner(self, timeout: timedelta) -> None:
+        try:
+            self._inner.wait(timeout) if timeout else self._inner.wait()
+        except Exception as error:  # noqa: BLE001  a thread's outermost loop: the waiter gets it
+            self._conclude(error)
+        else:
+            self._conclude(None)
+
+    def _inner_ended(self, future: "torch.futures.Future[Any]") -> None:
+        try:
+            future.wait()
+        except Exception as error:  # noqa: BLE001  a thread's outermost loop: the waiter gets it
+            self._conclude(error)
+        else:
+            self._conclude(None)
+
+    def _conclude(self, error: BaseException | None) -> None:
+        """The communicator's work ended, in any thread."""
+        self._inner_over = True
+        if not self._watch.leave(self):
+            return
+        if error is not None and self._watch.owner.absorb(self._watch, error):
+            self._drained, error = True, None
+        elif error is None and self._request.call is not None:
+            error = self._tell_tap(self._request.call)
+        self._settle(error)
+
+    def _tell_tap(self, call: Call) -> BaseException | None:
+        """A tap that fails must be heard by whoever waits, and we are in a thread of gloo's."""
+        try:
+            self._watch.owner.finished(call)
+        except Exception as error:  # noqa: BLE001  in a thread of gloo's: the waiter gets it
+            return error
+        return None
+
+    def end_with_session(self) -> None:
+        """Complete with whatever the buffers hold; the communicator's work is left behind."""
+        self._drained = True
+        self._watch.stranded.append(self)
+        self._settle(None)
+
+    def still_runs(self) -> bool:
+        """True when the communicator's work, left behind, has not ended as far as we can see."""
+        if self._delegated:
+            return not self._inner_over
+        return self._watch.session.sliced(self._request.op, self._inner) and not bool(
+            self._inner.is_completed()
+        )
+
+    def _settle(self, error: BaseException | None) -> None:
+        with self._arming:
+            if self._settled:
+                return
+            self._error = error
+            self._settled = True
+            future = self._future
+        if self._over is not None:
+            self._over.set()
+        if future is not None:
+            self._fulfil(future)
+
+    def _fulfil(self, future: "torch.futures.Future[Any]") -> None:
+        if self._error is not None:
+            future.set_exception(self._error)
+        else:
+            future.set_result(self._value())
+
+    def _value(self) -> Any:
+        """What the communicator's future holds; the outputs when there is none or it is left."""
+        if self._drained or not self._watch.session.sliced(self._request.op, self._inner):
+            return self._request.outputs()
+        return self._inner.get_future().value()
+
+    def get_future(self) -> "torch.futures.Future[Any]":
+        with self._arming:
+            if self._future is not None:
+                return self._future
+            future: torch.futures.Future[Any] = torch.futures.Future()
+            self._future = future
+            settled = self._settled
+        if settled:
+            self._fulfil(future)
+        else:
+            self._arm(FOREVER)
+        return future
+
+    def is_completed(self) -> bool:
+        return self._settled or self._watch.released or bool(self._inner.is_completed())
+
+    def is_success(self) -> bool:
+        return self._error is None and (self._drained or bool(self._inner.is_success()))
+
+    def exception(self) -> Any:
+        return None if self._drained else self._inner.exception()
+
+    def synchronize(self) -> None:
+        self.wait()
+
+    def result(self) -> Any:
+        return self._request.outputs() if self._drained else self._inner.result()
+
+    def source_rank(self) -> int:
+        return 0 if self._drained else int(self._inner.source_rank())
+
+    def _source_rank(self) -> int:
+        return 0 if self._drained else int(self._inner._source_rank())
+
+    def _get_duration(self) -> float:
+        return float(self._inner._get_duration())
+
+    def _get_op_type(self) -> Any:
+        return self._inner._get_op_type()
+
+
+def wait_for_stranded(watches: list[Watch], still: Callable[[], bool]) -> int:
+    """Wait while `still` for calls that a drain left behind; the number that did not end.
+
+    A call that is left may write to the script's buffers for as long as bytes arrive. Its sockets
+    are cut, so that ends at once; only work that waits to *send* may stay, and it writes nothing.
+    """
+    left = [work for watch in watches for work in watch.stranded]
+    pause = threading.Event()
+    while left and still():
+        left = [work for work in left if work.still_runs()]
+        if left:
+            pause.wait(0.001)
+    return len(left)

@@ -1,0 +1,42 @@
+"""Orders that follow from an event; the host carries them out in order. Pure."""
+
+from dataclasses import dataclass
+
+from trainmover.ids import MachineId
+from trainmover.protocol.messages import Order
+
+
+@dataclass(frozen=True)
+class Send:
+    """Give `order` to the agent of `machine`."""
+
+    machine: MachineId
+    order: Order
+
+
+@dataclass(frozen=True)
+class Fence:
+    """Close the machine's link for good: nothing it still says counts."""
+
+    machine: MachineId
+
+
+@dataclass(frozen=True)
+class Answer:
+    """Reply to a request of the API. `text` says what happened or why not."""
+
+    request: str
+    ok: bool
+    text: str
+    incident: int | None = None
+
+
+@dataclass(frozen=True)
+class End:
+    """The job is over. code 0: the script's result stands. text: for the user, or ""."""
+
+    code: int
+    text: str
+
+
+Effect = Send | Fence | Answer | End

@@ -1,0 +1,64 @@
+"""Book-keeping of incidents: marks, outcome, downtime. Pure."""
+
+from dataclasses import replace
+from typing import Any
+
+from trainmover.controller.state import Incident, Job, Outcome
+from trainmover.protocol.messages import Committed
+
+
+def amend(job: Job, number: int, **changes: Any) -> Job:
+    """The job with one incident changed."""
+    return replace(
+        job,
+        incidents=tuple(
+            replace(incident, **changes) if incident.number == number else incident
+            for incident in job.incidents
+        ),
+    )
+
+
+def incident(job: Job, number: int) -> Incident:
+    """The incident with this number."""
+    return job.incidents[number - 1]
+
+
+def mark(job: Job, number: int, phase: str, at_us: int) -> Job:
+    """Phase `phase` has ended now. A phase that is gone through again counts to its last end."""
+    marks = {name: at for name, at in incident(job, number).marks.items() if name != phase}
+    return amend(job, number, marks={**marks, phase: at_us})
+
+
+def open_incident(job: Job) -> Incident | None:
+    """The incident that waits for its first commit, or is under way."""
+    last = job.incidents[-1] if job.incidents else None
+    return last if last is not None and last.outcome is Outcome.OPEN else None
+
+
+def first_commit(job: Job, fact: Committed, at_us: int) -> Job:
+    """Count a rank's first commit of the epoch; the last rank's closes the incident.
+
+    Downtime is what the stayer that stood still longest has measured with its own clock.
+    """
+    current = open_incident(job)
+    if current is None or current.epoch != fact.epoch:
+        return job
+    if fact.gap_us is not None:
+        lost_ms = (fact.gap_us - (fact.median_us or 0)) / 1000.0
+        worst = max(lost_ms, current.downtime_ms or 0.0, 0.0)
+        job = amend(job, current.number, downtime_ms=worst)
+    return count_rank(job, fact.rank, at_us)
+
+
+def count_rank(job: Job, rank: int, at_us: int) -> Job:
+    """`rank` has committed in the incident's epoch, or will never commit again."""
+    current = open_incident(job)
+    if current is None or job.change is not None or job.epoch != current.epoch:
+        return job
+    ranks = current.committed_first | {rank}
+    job = amend(job, current.number, committed_first=ranks)
+    if len(ranks) < job.spec.world_size:
+        return job
+    return amend(
+        mark(job, current.number, "first_step", at_us), current.number, outcome=Outcome.DONE
+    )

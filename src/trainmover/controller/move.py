@@ -1,0 +1,175 @@
+"""A planned move: everything that can be done while the job trains is done before it pauses. Pure.
+
+    bind      the joiner runs the script in the sandbox as the leaver's ranks and parks
+    prepare   phase 1: groups of the next epoch are built beside those in use
+    pause     the next gate carries the flag, so all ranks stop at the same boundary
+    switch    the leaver gives state and record to the joiner; phase 2; go; the leaver leaves
+
+Up to the switch everything can be cancelled and the job does not notice.
+"""
+
+from dataclasses import replace
+
+from trainmover.controller.effects import Answer, Effect, Send
+from trainmover.controller.events import MoveRequested
+from trainmover.controller.incidents import amend, incident, mark
+from trainmover.controller.recovery import bind_ready, go_when_switched, parked, send_switch
+from trainmover.controller.seats import choose_joiners, seats_after, with_machine
+from trainmover.controller.start import Decision, end
+from trainmover.controller.state import (
+    Change,
+    Incident,
+    Job,
+    Kind,
+    MachineState,
+    Outcome,
+    Phase,
+    Stage,
+)
+from trainmover.ids import Epoch, MachineId, Slot
+from trainmover.protocol.messages import Discard, Leave, PauseAt, Prepare
+
+_LATER = "Ask again when it is done (trainmover status)."
+
+
+def request_move(job: Job, event: MoveRequested) -> Decision:
+    """Begin a move, or say why not."""
+    machine = MachineId(event.machine)
+    refusal = _why_not(job, machine)
+    if refusal:
+        return job, (Answer(event.request, ok=False, text=refusal),)
+    slot = job.slot_of(machine)
+    joiners = choose_joiners(job, [Slot(slot or 0)], taken=())
+    if slot is None or joiners is None:
+        return job, (Answer(event.request, ok=False, text=_no_standby(job, machine)),)
+    epoch = Epoch(job.epoch_last + 1)
+    number = len(job.incidents) + 1
+    new = Incident(
+        number=number,
+        kind=Kind.MOVE,
+        machine=machine,
+        joiner=joiners[slot],
+        ranks=tuple(job.spec.ranks(slot)),
+        cause="a move was asked for",
+        rung=0,
+        why_rung="planned: no step is interrupted",
+        epoch=epoch,
+        request=event.request,
+        marks={"begun": event.at_us},
+    )
+    change = Change(
+        kind=Kind.MOVE,
+        epoch=epoch,
+        stage=Stage.BIND,
+        incident=number,
+        joiners=joiners,
+        leavers={slot: machine},
+        request=event.request,
+    )
+    job = replace(job, epoch_last=epoch, change=change, incidents=(*job.incidents, new))
+    return bind_ready(job)
+
+
+def _why_not(job: Job, machine: MachineId) -> str:
+    if job.phase is not Phase.RUNNING:
+        return f"The job is {job.phase}: nothing was moved.\nA move needs a running job."
+    if machine not in job.machines:
+        return unknown_machine(job, machine)
+    if job.slot_of(machine) is None:
+        return f"{machine} holds no ranks: there is nothing to move."
+    if job.change is not None:
+        now = "a move is running" if job.change.kind is Kind.MOVE else "a recovery is running"
+        return f"{machine} was not moved: {now}.\nThe job trains on.\n" + _LATER
+    if not job.all_recorded:
+        return (
+            f"{machine} was not moved: the first steps are not recorded yet.\n"
+            "The job trains on.\nAsk again after a few steps."
+        )
+    if job.finished:
+        return f"{machine} was not moved: the script is ending."
+    return ""
+
+
+def unknown_machine(job: Job, machine: str) -> str:
+    """Three lines for a name that is no machine of the job."""
+    names = ", ".join(m.id for m in sorted(job.machines.values(), key=lambda m: m.place))
+    return f"There is no machine {machine}.\nNothing was done.\nThe machines are {names}."
+
+
+def _no_standby(job: Job, machine: MachineId) -> str:
+    notes = "; ".join(f"{m.id} is {m.state}: {m.note}" for m in job.machines.values() if m.note)
+    return (
+        f"{machine} was not moved: no standby is left{f' ({notes})' if notes else ''}.\n"
+        "The job trains on.\nStart jobs with more --standbys, or wait until one is warm."
+    )
+
+
+def advance_move(job: Job, at_us: int) -> Decision:
+    """Go on to the next stage if everything it needs has been said."""
+    change = job.change
+    assert change is not None
+    everybody = job.spec.world_size
+    match change.stage:
+        case Stage.BIND if parked(job, change):
+            job = _next_stage(mark(job, change.incident, "bind", at_us), Stage.PREPARE)
+            order = Prepare(epoch=change.epoch)
+            return job, tuple(Send(machine, order) for machine in seats_after(job, change))
+        case Stage.PREPARE if len(change.prepared) == everybody:
+            job = _next_stage(mark(job, change.incident, "prepare", at_us), Stage.PAUSE)
+            pause = PauseAt(epoch=change.epoch)
+            return job, tuple(Send(machine, pause) for machine in job.seats)
+        case Stage.PAUSE if len(change.at_boundary) == everybody:
+            return _switch(job, at_us)
+        case Stage.SWITCH:
+            return go_when_switched(job, at_us)
+        case _:
+            return job, ()
+
+
+def _next_stage(job: Job, stage: Stage) -> Job:
+    assert job.change is not None
+    return replace(job, change=replace(job.change, stage=stage))
+
+
+def _switch(job: Job, at_us: int) -> Decision:
+    change = job.change
+    assert change is not None
+    steps = set(change.at_boundary.values())
+    if len(steps) != 1:
+        return end(
+            job,
+            1,
+            f"The ranks paused at different steps: {sorted(steps)}.\n"
+            "The job has ended: going on could train on wrong data.\nPlease report this.",
+        )
+    (step,) = steps
+    job = amend(mark(job, change.incident, "pause", at_us), change.incident, step=step)
+    job = replace(job, committed=step, change=replace(change, committed=step))
+    moving = [rank for slot in change.joiners for rank in job.spec.ranks(slot)]
+    return send_switch(job, {rank: rank for rank in moving})
+
+
+def cancel_move(job: Job, why: str, *, failed: bool = False) -> Decision:
+    """Before the switch: the joiner goes back to the pool, everybody else trains on."""
+    change = job.change
+    assert change is not None
+    effects: list[Effect] = [
+        Send(machine, Discard(epoch=change.epoch))
+        for machine in job.seats
+        if machine in job.machines
+    ]
+    for machine in change.joiners.values():
+        if machine in job.machines and job.machines[machine].state is MachineState.BOUND:
+            effects.append(Send(machine, Leave(epoch=change.epoch)))
+            job = with_machine(job, machine, said=frozenset())
+    outcome = Outcome.FAILED if failed else Outcome.CANCELLED
+    job = amend(job, change.incident, outcome=outcome, note=why, request="")
+    job = replace(job, change=None)
+    leaver = incident(job, change.incident).machine
+    text = f"{leaver} was not moved: {why}.\nThe job trains on."
+    return job, (*effects, Answer(change.request, ok=False, text=text, incident=change.incident))
+
+
+def before_switch(change: Change | None) -> bool:
+    """Whether `change` is a move that can still be cancelled without the job noticing."""
+    return change is not None and change.kind is Kind.MOVE and change.stage is not Stage.SWITCH

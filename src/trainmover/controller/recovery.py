@@ -1,0 +1,307 @@
+"""Rung 1: survivors stay, a joiner takes the lost ranks, the interrupted step is run again. Pure.
+
+    drain      new epoch to everybody; each rank says where it stood, each agent which records it
+               holds; meanwhile the joiner runs the script in the sandbox as the lost ranks
+    boundary   the verdict is out; survivors apply or unwind and wait between two steps
+    switch     the joiner takes state and record, all groups exchange the lost member
+
+Whatever fails meanwhile is the next event: epoch + 1 and the same code from the top. What a joiner
+has already done is kept.
+"""
+
+from dataclasses import replace
+
+from trainmover.controller.effects import Effect, Send
+from trainmover.controller.incidents import amend, incident, mark, open_incident
+from trainmover.controller.seats import (
+    address_of,
+    buddies,
+    choose_joiners,
+    holders,
+    record_places,
+    replica,
+    seats_after,
+    with_machine,
+)
+from trainmover.controller.start import Decision, end, no_standby, restart, start_workers
+from trainmover.controller.state import (
+    Change,
+    Incident,
+    Job,
+    Kind,
+    MachineState,
+    Outcome,
+    Stage,
+)
+from trainmover.controller.verdict import Impossible, judge
+from trainmover.ids import Epoch, MachineId, Rank, Slot, Step
+from trainmover.protocol.messages import Bind, Go, Interrupt, Leave, Switch, Verdict
+
+RETRIES_MAX = 8
+"""Recoveries in a row without a single commit: then it is the script or the hardware of all."""
+
+
+def interrupt(
+    job: Job, cause: str, *, machine: MachineId | None, at_us: int, heard_us: int
+) -> Decision:
+    """Open a new epoch after a loss (or a broken link, when no slot is vacant)."""
+    if not job.all_recorded:
+        return restart(job, cause, machine=machine, at_us=at_us, heard_us=heard_us)
+    job = replace(job, retries=job.retries + 1)
+    if job.retries > RETRIES_MAX:
+        return end(
+            job,
+            1,
+            f"{cause}; that was recovery {RETRIES_MAX} in a row without a committed step.\n"
+            f"The job has ended after step {job.committed}: it would go on like this for ever.\n"
+            f"Look at what step {job.committed + 1} does, and at the workers' logs.",
+        )
+    kept = _joiners_kept(job)
+    more = choose_joiners(
+        job, [slot for slot in job.vacant() if slot not in kept], taken=kept.values()
+    )
+    if more is None:
+        return end(job, 1, no_standby(job, cause, len(job.vacant())))
+    joiners = {**kept, **more}
+    epoch = Epoch(job.epoch_last + 1)
+    job, released = _release(job, set(joiners.values()))
+    job, number = _note_incident(job, cause, joiners, machine, epoch, at_us, heard_us)
+    change = Change(
+        kind=Kind.RECOVERY,
+        epoch=epoch,
+        stage=Stage.DRAIN,
+        incident=number,
+        joiners=joiners,
+        leavers={slot: job.seats[slot] for slot in joiners},
+    )
+    job = replace(job, epoch_last=epoch, change=change)
+    orders = tuple(Send(name, Interrupt(epoch=epoch)) for name in sorted(job.machines))
+    job, bound = bind_ready(job)
+    return job, released + orders + bound
+
+
+def _joiners_kept(job: Job) -> dict[Slot, MachineId]:
+    """Joiners of the change so far whose slot is still vacant and who still live."""
+    before = job.change.joiners if job.change else {}
+    vacant = job.vacant()
+    usable = {MachineState.BOUND, MachineState.WARM, MachineState.WARMING, MachineState.IDLE}
+    return {
+        slot: machine
+        for slot, machine in before.items()
+        if slot in vacant and machine in job.machines and job.machines[machine].state in usable
+    }
+
+
+def _release(job: Job, wanted: set[MachineId]) -> Decision:
+    """Joiners of the change so far that are not needed any more go back to the pool."""
+    effects: list[Effect] = []
+    for machine in (job.change.joiners if job.change else {}).values():
+        if machine in wanted or machine not in job.machines:
+            continue
+        if job.machines[machine].state is MachineState.BOUND:
+            effects.append(Send(machine, Leave(epoch=job.epoch_last)))
+            job = with_machine(job, machine, said=frozenset())
+    return job, tuple(effects)
+
+
+def _note_incident(
+    job: Job,
+    cause: str,
+    joiners: dict[Slot, MachineId],
+    machine: MachineId | None,
+    epoch: Epoch,
+    at_us: int,
+    heard_us: int,
+) -> tuple[Job, int]:
+    """Open an incident; one that was open is closed as overtaken, its start is kept."""
+    current = open_incident(job)
+    marks = {"heard": heard_us, "detect": at_us}
+    if current is not None:
+        overtaken = current.kind is Kind.MOVE and job.change is not None
+        outcome = Outcome.CANCELLED if overtaken else Outcome.FAILED
+        job = amend(job, current.number, outcome=outcome, note=f"overtaken: {cause}", request="")
+    number = len(job.incidents) + 1
+    new = Incident(
+        number=number,
+        kind=Kind.RECOVERY,
+        machine=machine,
+        joiner=next(iter(joiners.values()), None),
+        ranks=tuple(rank for slot in sorted(joiners) for rank in job.spec.ranks(slot)),
+        cause=cause,
+        rung=1,
+        why_rung="state and records live on other machines",
+        epoch=epoch,
+        marks=marks,
+    )
+    return replace(job, incidents=(*job.incidents, new)), number
+
+
+def bind_ready(job: Job) -> Decision:
+    """Bind the joiners whose processes are up; start fresh processes for one that crashed."""
+    change = job.change
+    assert change is not None
+    effects: list[Effect] = []
+    for slot, name in sorted(change.joiners.items()):
+        machine = job.machines[name]
+        if machine.state is MachineState.DOWN:
+            job, order = start_workers(job, name)
+            effects += order
+        elif machine.state in (MachineState.WARM, MachineState.IDLE):
+            job = with_machine(job, name, state=MachineState.BOUND, said=frozenset())
+            order_ = Bind(epoch=change.epoch, slot=slot, records=record_places(job))
+            effects.append(Send(name, order_))
+    return job, tuple(effects)
+
+
+def survivors(job: Job, change: Change) -> list[Rank]:
+    """Ranks that stay through `change`."""
+    return [
+        rank
+        for slot in range(len(job.seats))
+        if slot not in change.joiners and job.seats[slot] in job.machines
+        for rank in job.spec.ranks(Slot(slot))
+    ]
+
+
+def joining(job: Job, change: Change) -> list[Rank]:
+    """Ranks that get a new machine."""
+    return [rank for slot in sorted(change.joiners) for rank in job.spec.ranks(slot)]
+
+
+def parked(job: Job, change: Change) -> bool:
+    """Whether every joiner's workers have run the script and wait."""
+    return all(
+        job.machines[name].state is MachineState.BOUND
+        and len(job.machines[name].said) == job.spec.nproc
+        for name in change.joiners.values()
+    )
+
+
+def advance_recovery(job: Job, at_us: int) -> Decision:
+    """Go on to the next stage if everything it needs has been said."""
+    assert job.change is not None
+    match job.change.stage:
+        case Stage.DRAIN:
+            return _give_verdict(job, at_us)
+        case Stage.BOUNDARY:
+            return _switch_when_ready(job, at_us)
+        case _:
+            return go_when_switched(job, at_us)
+
+
+def _give_verdict(job: Job, at_us: int) -> Decision:
+    change = job.change
+    assert change is not None
+    stay = survivors(job, change)
+    if not set(stay) <= set(change.positions) or not set(job.machines) <= set(change.vaults):
+        return job, ()
+    lost = joining(job, change)
+    held = {
+        rank: {step for vault in change.vaults.values() for step in vault.get(rank, [])}
+        for rank in lost
+    }
+    verdict = judge({rank: change.positions[rank] for rank in stay}, lost, held, job.committed)
+    if isinstance(verdict, Impossible):
+        return end(job, 1, _impossible(job, verdict))
+    job = mark(job, change.incident, "drain", at_us)
+    job = amend(job, change.incident, step=verdict)
+    change = replace(change, stage=Stage.BOUNDARY, committed=verdict)
+    job = replace(job, change=change, committed=verdict)
+    order = Verdict(epoch=change.epoch, committed=verdict)
+    orders = tuple(
+        Send(machine, order)
+        for slot, machine in enumerate(job.seats)
+        if slot not in change.joiners and machine in job.machines
+    )
+    return job, orders
+
+
+def _impossible(job: Job, verdict: Impossible) -> str:
+    assert job.change is not None
+    cause = incident(job, job.change.incident).cause
+    return (
+        f"{cause}, and {verdict.why}.\n"
+        f"The job has ended after step {job.committed}: it could only go on with other numbers.\n"
+        "Start it again from your newest checkpoint."
+    )
+
+
+def _switch_when_ready(job: Job, at_us: int) -> Decision:
+    change = job.change
+    assert change is not None
+    stay = survivors(job, change)
+    if (
+        set(stay) <= set(change.at_boundary)
+        and "verdict" not in incident(job, change.incident).marks
+    ):
+        job = mark(job, change.incident, "verdict", at_us)
+    if not set(stay) <= set(change.at_boundary) or not parked(job, change):
+        return job, ()
+    sources: dict[Rank, Rank] = {}
+    for rank in joining(job, change):
+        source = replica(job, rank, stay)
+        if source is None:
+            return end(job, 1, _no_replica(job, rank))
+        sources[rank] = source
+    job = mark(job, change.incident, "bind", at_us)
+    return send_switch(job, sources)
+
+
+def _no_replica(job: Job, rank: Rank) -> str:
+    assert job.change is not None
+    return (
+        f"{incident(job, job.change.incident).cause}; "
+        f"no other rank holds the state of rank {rank}.\n"
+        f"The job has ended after step {job.committed}.\n"
+        "Sharded state without a replica needs checkpoints of your own for now."
+    )
+
+
+def send_switch(job: Job, sources: dict[Rank, Rank]) -> Decision:
+    """Phase 2: to everybody who is or becomes a member, and to leavers, who give their state."""
+    change = job.change
+    assert change is not None
+    assert change.committed is not None
+    after = seats_after(job, change)
+    vaults = {machine.id: machine.vault for machine in job.machines.values()}
+    resume = Step(change.committed + 1)
+    order = Switch(
+        epoch=change.epoch,
+        committed=change.committed,
+        sources={
+            rank: (source, address_of(job, job.seats, source)) for rank, source in sources.items()
+        },
+        records={
+            rank: holders(change, rank, resume, vaults)
+            for rank, source in sources.items()
+            if rank != source
+        },
+        buddies=buddies(job, after),
+        closing=bool(job.finished),
+    )
+    receivers = sorted({*after, *job.seats} & set(job.machines))
+    job = replace(job, change=replace(change, stage=Stage.SWITCH))
+    return job, tuple(Send(machine, order) for machine in receivers)
+
+
+def go_when_switched(job: Job, at_us: int) -> Decision:
+    """Every rank has exchanged its member: the new seats are in force, leavers leave."""
+    change = job.change
+    assert change is not None
+    if len(change.switched) < job.spec.world_size:
+        return job, ()
+    after = seats_after(job, change)
+    go = Go(epoch=change.epoch)
+    effects: list[Effect] = [Send(machine, go) for machine in after]
+    for machine in change.joiners.values():
+        job = with_machine(job, machine, state=MachineState.ACTIVE, said=frozenset(), crashes=0)
+    for machine in change.leavers.values():
+        if (
+            machine in job.machines
+            and job.machines[machine].state is MachineState.ACTIVE
+            and machine not in after
+        ):
+            effects.append(Send(machine, Leave(epoch=change.epoch)))
+            job = with_machine(job, machine, state=MachineState.BOUND, said=frozenset())
+    job = mark(job, change.incident, "switchover", at_us)
+    return replace(job, seats=after, epoch=change.epoch, change=None), tuple(effects)

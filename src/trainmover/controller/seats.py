@@ -1,0 +1,116 @@
+"""Who keeps what for whom: buddies, sources of state, choice of a joiner. Pure."""
+
+from collections.abc import Iterable
+from dataclasses import replace
+from typing import Any
+
+from trainmover.controller.state import Change, Job, Machine, MachineState
+from trainmover.ids import MachineId, Rank, Slot, Step
+
+# A joiner that is warm costs least; one that still comes up is better than none. A cold one (its
+# shadow run differed from the record) is never taken.
+_PREFERENCE = (
+    MachineState.WARM,
+    MachineState.WARMING,
+    MachineState.IDLE,
+    MachineState.STARTING,
+    MachineState.DOWN,
+)
+
+
+def with_machine(job: Job, machine: MachineId, **changes: Any) -> Job:
+    """The job with one machine changed."""
+    return replace(
+        job, machines={**job.machines, machine: replace(job.machines[machine], **changes)}
+    )
+
+
+def without_machine(job: Job, machine: MachineId) -> Job:
+    """The job with one machine gone; its seat, if it had one, becomes vacant."""
+    return replace(job, machines={m: v for m, v in job.machines.items() if m != machine})
+
+
+def choose_joiners(
+    job: Job, slots: Iterable[Slot], taken: Iterable[MachineId]
+) -> dict[Slot, MachineId] | None:
+    """A machine for each slot, the readiest first; None if there are too few.
+
+    A machine whose worker crashed may take its own slot again: that is the respawn on a healthy
+    machine when no standby is left.
+    """
+    vacant = set(job.vacant())
+    free = [
+        machine
+        for machine in sorted(job.machines.values(), key=lambda m: (_rank_of_state(m), m.place))
+        if machine.id not in taken
+        and machine.state in _PREFERENCE
+        and (machine.id not in job.seats or job.slot_of(machine.id) in vacant)
+    ]
+    slots = list(slots)
+    if len(free) < len(slots):
+        return None
+    return {slot: machine.id for slot, machine in zip(slots, free, strict=False)}
+
+
+def _rank_of_state(machine: Machine) -> int:
+    return _PREFERENCE.index(machine.state) if machine.state in _PREFERENCE else len(_PREFERENCE)
+
+
+def seats_after(job: Job, change: Change) -> tuple[MachineId, ...]:
+    """Slot -> machine once `change` is through."""
+    return tuple(change.joiners.get(Slot(slot), machine) for slot, machine in enumerate(job.seats))
+
+
+def buddies(job: Job, seats: tuple[MachineId, ...]) -> dict[Rank, str]:
+    """Rank -> vault of the machine that keeps its record: the next one round the ring.
+
+    A job of one machine asks a standby, and only if there is none its own agent: then a lost
+    machine is lost for good, which `verdict` will say.
+    """
+    ring = list(seats) if len(set(seats)) > 1 else [*seats, *_others(job, seats)]
+    keeper = {
+        slot: job.machines[ring[(slot + 1) % len(ring)]].vault
+        for slot in range(len(seats))
+        if ring[(slot + 1) % len(ring)] in job.machines
+    }
+    return {
+        rank: keeper[slot]
+        for slot in range(len(seats))
+        if slot in keeper
+        for rank in job.spec.ranks(Slot(slot))
+    }
+
+
+def _others(job: Job, seats: tuple[MachineId, ...]) -> list[MachineId]:
+    spare = [machine for machine in job.machines.values() if machine.id not in seats]
+    return [machine.id for machine in sorted(spare, key=lambda m: m.place)][:1]
+
+
+def record_places(job: Job) -> dict[Rank, list[str]]:
+    """Rank -> vaults that hold the record of its first steps."""
+    return {rank: [vault] for rank, vault in buddies(job, job.seats).items()}
+
+
+def holders(change: Change, rank: Rank, step: Step, vaults: dict[MachineId, str]) -> list[str]:
+    """Vaults that hold the record with which `rank` runs `step`."""
+    return [
+        vaults[machine]
+        for machine, held in change.vaults.items()
+        if machine in vaults and step in held.get(rank, [])
+    ]
+
+
+def replica(job: Job, rank: Rank, survivors: list[Rank]) -> Rank | None:
+    """A survivor whose bulk state was equal to `rank`'s when the first steps were recorded.
+
+    Sources are spread by rank, so that several joiners do not all ask one stayer.
+    """
+    digest = job.recorded[rank].digest
+    equal = [other for other in survivors if job.recorded[other].digest == digest]
+    return equal[rank % len(equal)] if equal else None
+
+
+def address_of(job: Job, seats: tuple[MachineId, ...], rank: Rank) -> str:
+    """Where the worker of `rank` serves state."""
+    slot, local_rank = divmod(rank, job.spec.nproc)
+    return job.machines[seats[slot]].workers[local_rank]

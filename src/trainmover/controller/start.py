@@ -1,0 +1,181 @@
+"""From machines to a running job, standbys, and starting again from nothing. Pure."""
+
+from dataclasses import replace
+
+from trainmover.controller.effects import Effect, End, Send
+from trainmover.controller.incidents import open_incident
+from trainmover.controller.seats import buddies, choose_joiners, record_places, with_machine
+from trainmover.controller.state import Incident, Job, Kind, Machine, MachineState, Outcome, Phase
+from trainmover.ids import Epoch, MachineId, Slot
+from trainmover.protocol.messages import RunRank, StartWorkers, WarmUp
+
+Decision = tuple[Job, tuple[Effect, ...]]
+
+SANDBOX_CRASHES_MAX = 3
+
+
+def gather(job: Job) -> Decision:
+    """Once enough machines have their workers up, seat them and run."""
+    if job.phase is Phase.GATHERING:
+        seats = _first_seats(job)
+        if seats is None:
+            return job, ()
+        job = replace(job, seats=seats)
+    if any(job.machines[machine].state is not MachineState.IDLE for machine in job.seats):
+        return job, ()
+    epoch = Epoch(job.epoch_last + 1)
+    orders = tuple(
+        Send(machine, RunRank(epoch=epoch, slot=Slot(slot), buddies=buddies(job, job.seats)))
+        for slot, machine in enumerate(job.seats)
+    )
+    for machine in job.seats:
+        job = with_machine(job, machine, state=MachineState.ACTIVE)
+    return replace(job, phase=Phase.RUNNING, epoch=epoch, epoch_last=epoch), orders
+
+
+def _first_seats(job: Job) -> tuple[MachineId, ...] | None:
+    """Machines that hold ranks from the start; standbys only in the place of early losses."""
+    by_wish = sorted(job.machines.values(), key=lambda m: (m.standby, m.place))
+    chosen = by_wish[: job.spec.machines]
+    if len(chosen) < job.spec.machines or sum(m.standby for m in chosen) > job.lost_early:
+        return None
+    if any(machine.state is not MachineState.IDLE for machine in chosen):
+        return None
+    return tuple(machine.id for machine in sorted(chosen, key=lambda m: m.place))
+
+
+def lost_early(job: Job, machine: MachineId, why: str) -> Decision:
+    """A machine is lost before the job began; a standby may take part in its place."""
+    job = replace(job, lost_early=job.lost_early + 1)
+    left = job.spec.machines + job.spec.standbys - job.lost_early
+    if left >= job.spec.machines:
+        return gather(job)
+    return end(
+        job,
+        1,
+        f"{machine} was lost before the job began: {why}.\n"
+        f"{left} machines are left; {job.spec.machines} are needed.\n"
+        "Look at that machine's output above, or start with --standbys.",
+    )
+
+
+def tend_standbys(job: Job) -> Decision:
+    """While no change is under way: start crashed workers again, warm up idle machines."""
+    if job.change is not None or job.phase is not Phase.RUNNING:
+        return job, ()
+    effects: list[Effect] = []
+    for machine in sorted(job.machines.values(), key=lambda m: m.place):
+        if machine.id in job.seats:
+            continue
+        if machine.state is MachineState.DOWN:
+            job, order = _start_again(job, machine)
+            effects += order
+        elif machine.state is MachineState.IDLE and job.all_recorded and not job.finished:
+            job = with_machine(job, machine.id, state=MachineState.WARMING, said=frozenset())
+            effects.append(Send(machine.id, WarmUp(slot=Slot(0), records=record_places(job))))
+    return job, tuple(effects)
+
+
+def _start_again(job: Job, machine: Machine) -> Decision:
+    if machine.crashes >= SANDBOX_CRASHES_MAX:
+        note = f"its workers crashed {machine.crashes} times in the sandbox"
+        return with_machine(job, machine.id, state=MachineState.COLD, note=note), ()
+    return start_workers(job, machine.id)
+
+
+def start_workers(job: Job, machine: MachineId) -> Decision:
+    """Fresh processes on one machine."""
+    job = with_machine(
+        job, machine, state=MachineState.STARTING, workers={}, said=frozenset(), note=""
+    )
+    return job, (Send(machine, StartWorkers(epoch=job.epoch_last, restarts=job.restarts)),)
+
+
+def restart(
+    job: Job, cause: str, *, machine: MachineId | None, at_us: int, heard_us: int
+) -> Decision:
+    """Rung 3: run everything again from the start, with a standby in the place of what is lost.
+
+    The way out of a loss before the first steps are recorded: nothing is warm yet and hardly
+    anything is lost. Deterministic, so the repeated steps have the same bits.
+    """
+    job = replace(job, restarts=job.restarts + 1, change=None)
+    if job.restarts > job.spec.restarts_max:
+        return end(
+            job,
+            1,
+            f"{cause}.\nThe job has used its {job.spec.restarts_max} restarts (--max-restarts).",
+        )
+    slots = job.vacant()
+    joiners = choose_joiners(job, slots, taken=())
+    if joiners is None:
+        return end(job, 1, no_standby(job, cause, len(slots)))
+    seats = tuple(joiners.get(Slot(slot), machine) for slot, machine in enumerate(job.seats))
+    ranks = tuple(rank for slot in slots for rank in job.spec.ranks(slot))
+    why = (
+        "the first steps were not recorded yet"
+        if job.attached
+        else "the script has not called attach()"
+    )
+    job = replace(
+        job,
+        seats=seats,
+        phase=Phase.STARTING,
+        epoch_last=Epoch(job.epoch_last + 1),
+        attached=frozenset(),
+        recorded={},
+        finished={},
+        incidents=(
+            *_superseded(job),
+            Incident(
+                number=len(job.incidents) + 1,
+                kind=Kind.RECOVERY,
+                machine=machine,
+                joiner=next(iter(joiners.values()), None),
+                ranks=ranks,
+                cause=cause,
+                rung=3,
+                why_rung=why,
+                epoch=Epoch(job.epoch_last + 2),
+                marks={"heard": heard_us, "detect": at_us},
+            ),
+        ),
+    )
+    effects: list[Effect] = []
+    for name in seats:
+        job, order = start_workers(job, name)
+        effects += order
+    return job, tuple(effects)
+
+
+def _superseded(job: Job) -> tuple[Incident, ...]:
+    current = open_incident(job)
+    if current is None:
+        return job.incidents
+    note = "another loss came first; see the next incident"
+    return (*job.incidents[:-1], replace(current, outcome=Outcome.FAILED, note=note))
+
+
+def no_standby(job: Job, cause: str, needed: int) -> str:
+    """Three lines for the user when nobody can take a slot."""
+    have = sum(machine.id not in job.seats for machine in job.machines.values())
+    return (
+        f"{cause}; {needed} machine{'s' * (needed > 1)} must be replaced and {have} standby"
+        f"{'s are' if have != 1 else ' is'} left.\n"
+        f"The job has ended after step {job.committed}.\n"
+        "Start it again with more --standbys."
+    )
+
+
+def end(job: Job, code: int, text: str) -> Decision:
+    """The job is over with `code`."""
+    incidents = tuple(
+        replace(i, outcome=Outcome.FAILED, note=text.split("\n")[0])
+        if i.outcome is Outcome.OPEN and code
+        else i
+        for i in job.incidents
+    )
+    job = replace(
+        job, phase=Phase.ENDED, code=code, ended_because=text, change=None, incidents=incidents
+    )
+    return job, (End(code, text),)

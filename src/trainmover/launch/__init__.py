@@ -1,0 +1,1 @@
+"""Starts the processes of a job on this machine and sees to it that none is left."""

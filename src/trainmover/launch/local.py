@@ -1,0 +1,156 @@
+"""The local launcher: every machine of the job is an agent process on this one."""
+
+import asyncio
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from trainmover.errors import JobFailed
+from trainmover.ids import MachineId
+
+TAIL_BYTES = 4096
+END_S = 3.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class LocalPlan:
+    """What to start. directory: gets one folder per machine; worker: another program for tests."""
+
+    run_id: str
+    machines: int
+    standbys: int
+    nproc: int
+    directory: Path
+    token_file: Path
+    role: str = "default"
+    shutdown_s: float = 5.0
+    worker: tuple[str, ...] = ()
+
+
+class LocalMachines:
+    """Agents m1, m2, ...; the last `standbys` of them join without ranks.
+
+    ended(machine, code, stderr's tail) is called on the loop when an agent's process has ended.
+    """
+
+    def __init__(self, plan: LocalPlan, ended: Callable[[MachineId, int, str], None]) -> None:
+        self._plan = plan
+        self._ended = ended
+        self._agents: dict[MachineId, subprocess.Popen[bytes]] = {}
+        self._watched: dict[MachineId, int] = {}
+
+    @property
+    def pids(self) -> dict[MachineId, int]:
+        return {machine: agent.pid for machine, agent in self._agents.items()}
+
+    def start(self, controller: str) -> None:
+        """Start all agents; they dial `controller` (host:port)."""
+        plan = self._plan
+        for number in range(1, plan.machines + plan.standbys + 1):
+            self._start_agent(MachineId(f"m{number}"), controller, number > plan.machines)
+
+    async def stop(self) -> None:
+        """End what is left, at the latest after a few seconds by SIGKILL."""
+        for agent in self._agents.values():
+            _signal(agent, signal.SIGTERM)
+        deadline = asyncio.get_running_loop().time() + END_S
+        while any(agent.poll() is None for agent in self._agents.values()):
+            if asyncio.get_running_loop().time() > deadline:
+                break
+            await asyncio.sleep(0.01)
+        self.kill()
+
+    def kill(self) -> None:
+        """SIGKILL what is left, and wait for it."""
+        for agent in self._agents.values():
+            _signal(agent, signal.SIGKILL)
+            agent.wait()
+        for machine in list(self._watched):
+            self._unwatch(machine)
+
+    def _start_agent(self, machine: MachineId, controller: str, standby: bool) -> None:
+        plan = self._plan
+        directory = plan.directory / machine
+        directory.mkdir()
+        command = [sys.executable, "-P", "-m", "trainmover.agent"]
+        command += ["--controller", controller, "--machine", machine, "--nproc", str(plan.nproc)]
+        command += ["--token-file", str(plan.token_file), "--dir", str(directory)]
+        command += ["--role", plan.role, "--shutdown-timeout", str(plan.shutdown_s)]
+        command += ["--parent", str(os.getpid())] + ["--standby"] * standby
+        if plan.worker:
+            command += ["--worker", json.dumps(plan.worker)]
+        with self._stderr(machine).open("wb") as stderr:
+            agent = _spawn(command, plan.run_id, stdout=stderr.fileno(), stderr=stderr.fileno())
+        self._agents[machine] = agent
+        pidfd = os.pidfd_open(agent.pid)
+        self._watched[machine] = pidfd
+        asyncio.get_running_loop().add_reader(pidfd, self._agent_ended, machine)
+
+    def _agent_ended(self, machine: MachineId) -> None:
+        self._unwatch(machine)
+        code = self._agents[machine].wait()
+        data = self._stderr(machine).read_bytes()[-TAIL_BYTES:]
+        self._ended(machine, code, data.decode(errors="replace").strip())
+
+    def _unwatch(self, machine: MachineId) -> None:
+        pidfd = self._watched.pop(machine)
+        asyncio.get_running_loop().remove_reader(pidfd)
+        os.close(pidfd)
+
+    def _stderr(self, machine: MachineId) -> Path:
+        return self._plan.directory / f"{machine}.err"
+
+
+class StoreProcess:
+    """torch's key-value store in a child of ours. Start it early: it imports torch."""
+
+    def __init__(self, run_id: str = "") -> None:
+        command = [sys.executable, "-P", "-m", "trainmover.server.store"]
+        command += ["--parent", str(os.getpid())]
+        self._process = _spawn(command, run_id, stdout=subprocess.PIPE, stderr=None)
+
+    @property
+    def pid(self) -> int:
+        return self._process.pid
+
+    def address(self) -> str:
+        """host:port; blocks for the moment until it listens. Raises JobFailed if it ended."""
+        assert self._process.stdout is not None
+        line = self._process.stdout.readline().strip()
+        if not line:
+            raise JobFailed(
+                "The key-value store could not be started.",
+                means="Nothing else was started.",
+                do="Its output above says why; is torch installed?",
+            )
+        return f"127.0.0.1:{int(line)}"
+
+    def stop(self) -> None:
+        _signal(self._process, signal.SIGKILL)
+        self._process.wait()
+        if self._process.stdout is not None:
+            self._process.stdout.close()
+
+
+def _spawn(
+    command: Sequence[str], run_id: str, *, stdout: int, stderr: int | None
+) -> "subprocess.Popen[bytes]":
+    """A child in a session of its own: a Ctrl-C at the terminal is for us, not for it."""
+    return subprocess.Popen(
+        command,
+        env=os.environ | {"TRAINMOVER_RUN_ID": run_id},
+        stdin=subprocess.DEVNULL,
+        stdout=stdout,
+        stderr=stderr,
+        start_new_session=True,
+    )
+
+
+def _signal(process: "subprocess.Popen[bytes]", number: int) -> None:
+    if process.poll() is None:
+        process.send_signal(number)

@@ -1,0 +1,174 @@
+"""Where runs on this machine can be found: one private directory each.
+
+$TRAINMOVER_HOME or ~/.cache/trainmover      0700
+  runs/<run id>/
+    run.json    how to reach it; there while it lives
+    token       0600
+    m1/ ...     private to that machine
+"""
+
+import itertools
+import os
+import random
+import secrets
+import shutil
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+import msgspec
+
+from trainmover.errors import UserError
+
+_ORPHAN_S = 60.0
+_HOW = ("brisk", "calm", "deft", "fair", "keen", "kind", "neat", "quick", "sharp", "swift", "wise")
+_WHO = ("badger", "crane", "finch", "heron", "ibis", "lark", "lynx", "marten", "otter", "raven")
+
+
+class Run(msgspec.Struct, frozen=True, kw_only=True):
+    """A live run. started: the kernel's start time of `pid`, so that a reused pid is not it."""
+
+    run_id: str
+    api_url: str
+    pid: int
+    started: int
+    directory: str
+    token_file: str
+    journal: str
+
+
+@dataclass(frozen=True)
+class RunDirectory:
+    """A run's private files. `remove` when it ends."""
+
+    path: Path
+    run_id: str
+
+    @classmethod
+    def create(cls, run_id: str = "", path: Path | None = None) -> "RunDirectory":
+        """A fresh directory, 0700. Raises UserError if it is in use or cannot be made."""
+        if path is not None:
+            return cls(_make(path.resolve(), path.name), run_id or path.resolve().name)
+        if run_id:
+            return cls(_make(runs_home() / run_id, run_id), run_id)
+        names = (f"{random.choice(_HOW)}-{random.choice(_WHO)}{n or ''}" for n in itertools.count())
+        for name in names:
+            if not (runs_home() / name).exists():
+                return cls(_make(runs_home() / name, name), name)
+        raise AssertionError("unreachable")
+
+    @property
+    def token_file(self) -> Path:
+        return self.path / "token"
+
+    def write_token(self) -> bytes:
+        """A fresh token, in a file only we can read."""
+        token = secrets.token_hex(32).encode()
+        with os.fdopen(os.open(self.token_file, os.O_WRONLY | os.O_CREAT, 0o600), "wb") as file:
+            file.write(token)
+        return token
+
+    def publish(self, run: Run) -> None:
+        """Let status, move, kill and events find the run."""
+        unfinished = self.path / "run.json.new"
+        unfinished.write_bytes(msgspec.json.encode(run))
+        unfinished.rename(self.path / "run.json")
+
+    def remove(self) -> None:
+        shutil.rmtree(self.path, ignore_errors=True)
+
+
+def home() -> Path:
+    """Where everything of ours on this machine lives."""
+    given = os.environ.get("TRAINMOVER_HOME")
+    return Path(given) if given else Path.home() / ".cache" / "trainmover"
+
+
+def runs_home() -> Path:
+    """The parent of runs' directories; made, private, on first use."""
+    path = home() / "runs"
+    path.mkdir(parents=True, exist_ok=True, mode=0o700)
+    home().chmod(0o700)
+    return path
+
+
+def process_started(pid: int) -> int | None:
+    """Clock ticks after boot at which a process started; None if it does not live."""
+    try:
+        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    except OSError:
+        return None
+    return None if fields[0] == "Z" else int(fields[19])
+
+
+def live_runs() -> list[Run]:
+    """Runs of this machine that live; what dead ones left behind is removed."""
+    runs = []
+    for path in sorted(runs_home().iterdir()):
+        run = read_run(path)
+        if run is not None:
+            runs.append(run)
+        elif (path / "run.json").exists() or _old(path):
+            shutil.rmtree(path, ignore_errors=True)
+    return runs
+
+
+def read_run(directory: Path) -> Run | None:
+    """The live run of a directory; None if there is none."""
+    try:
+        run = msgspec.json.decode((directory / "run.json").read_bytes(), type=Run)
+    except (OSError, msgspec.MsgspecError):
+        return None
+    return run if process_started(run.pid) == run.started else None
+
+
+def find_run(run_id: str = "", directory: Path | None = None) -> Run:
+    """The run meant: the named one, or the only one. Raises UserError."""
+    if directory is not None:
+        run = read_run(directory)
+        runs = [run] if run else []
+    else:
+        runs = [run for run in live_runs() if run_id in ("", run.run_id)]
+    if len(runs) == 1:
+        return runs[0]
+    if not runs:
+        what = str(directory) if directory else run_id
+        raise UserError(
+            f"Run {what} is not alive on this machine." if what else "No run is alive here.",
+            means="There is nothing to show or to change.",
+            do="Start one: trainmover run --machines 2 --standbys 1 train.py",
+        )
+    raise UserError(
+        f"{len(runs)} runs are alive: {', '.join(run.run_id for run in runs)}.",
+        means="Nothing was done, since it is not clear which one is meant.",
+        do=f"Say which: --run-id {runs[0].run_id}",
+    )
+
+
+def _make(path: Path, what: str) -> Path:
+    try:
+        path.mkdir(parents=True, mode=0o700)
+    except FileExistsError as error:
+        if path.is_dir() and read_run(path) is None and not any(path.iterdir()):
+            path.chmod(0o700)
+            return path
+        raise UserError(
+            f"The run directory {path} exists already.",
+            means="Another run may be using it; nothing was started.",
+            do=f"Take another --run-id than {what}, or an empty --run-dir.",
+        ) from error
+    except OSError as error:
+        raise UserError(
+            f"The run directory {path} could not be made: {error.strerror}.",
+            means="Nothing was started.",
+            do="Set --run-dir or TRAINMOVER_HOME to a place that can be written.",
+        ) from error
+    return path
+
+
+def _old(path: Path) -> bool:
+    """Whether a directory without run.json is left over, not just being made."""
+    try:
+        return time.time() - path.stat().st_mtime > _ORPHAN_S
+    except OSError:
+        return False

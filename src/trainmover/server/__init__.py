@@ -1,0 +1,1 @@
+"""Hosts the controller: the loop, the clock, the links to agents, the HTTP API."""

@@ -1,0 +1,169 @@
+"""The HTTP API: what the CLI and the dashboard talk to. Loopback, and a token on every request.
+
+GET  /api/status                 snapshot
+GET  /api/events?after=N         entries above N; with Accept: text/event-stream they go on coming,
+                                 id = sequence number, resumed with Last-Event-ID
+POST /api/move {"machine": m}    answers when the move is done, refused or cancelled
+POST /api/kill {"machine": m}    a drill
+POST /api/stop                   end the job
+"""
+
+import asyncio
+import contextlib
+import hmac
+import socket
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from typing import Any
+
+import msgspec
+import uvicorn
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import Response, StreamingResponse
+from starlette.routing import Route
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+from trainmover.controller.effects import Answer
+from trainmover.server.notices import Happened
+from trainmover.server.run import Server
+from trainmover.server.snapshot import incident_json
+
+STOPPED_CODE = 143
+
+
+class MachineNamed(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Body of a move or a kill."""
+
+    machine: str
+
+
+class TokenRequired:
+    """Refuses every request that does not carry the job's token."""
+
+    def __init__(self, app: ASGIApp, token: bytes) -> None:
+        self._app = app
+        self._expected = b"Bearer " + token
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] == "http" and not self._allowed(scope):
+            refused = _json({"error": "This request does not carry the job's token."}, status=401)
+            await refused(scope, receive, send)
+        else:
+            await self._app(scope, receive, send)
+
+    def _allowed(self, scope: Scope) -> bool:
+        given: bytes = dict(scope["headers"]).get(b"authorization", b"")
+        return hmac.compare_digest(given, self._expected)
+
+
+class Api:
+    """Serves one Server over HTTP on the running loop, from `start` to `close`."""
+
+    def __init__(self, server: Server, token: bytes) -> None:
+        self._server = server
+        app = TokenRequired(Starlette(routes=_routes(server)), token)
+        config = uvicorn.Config(
+            app,
+            log_level="critical",
+            access_log=False,
+            lifespan="off",
+            timeout_graceful_shutdown=1,
+            ws="none",
+        )
+        self._uvicorn = _QuietUvicorn(config)
+        self._task: asyncio.Task[None] | None = None
+
+    async def start(self, listener: socket.socket) -> None:
+        self._task = asyncio.create_task(self._uvicorn.serve(sockets=[listener]))
+        while not self._uvicorn.started and not self._task.done():
+            await asyncio.sleep(0.001)
+
+    async def close(self) -> None:
+        """Finish what is being answered, at most a second."""
+        self._uvicorn.should_exit = True
+        if self._task is not None:
+            await self._task
+
+
+class _QuietUvicorn(uvicorn.Server):
+    @contextlib.contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        """Signals are the host's business."""
+        yield
+
+
+def _routes(server: Server) -> list[Route]:
+    async def status(request: Request) -> Response:
+        return _json(server.status())
+
+    async def events(request: Request) -> Response:
+        after = request.headers.get("last-event-id") or request.query_params.get("after", "0")
+        if not after.isascii() or not after.isdigit():
+            return _json({"error": f"after must be a sequence number, not {after!r}."}, status=400)
+        if "text/event-stream" in request.headers.get("accept", ""):
+            return StreamingResponse(_stream(server, int(after)), media_type="text/event-stream")
+        return _json([happened_json(h) for h in server.happened if h.seq > int(after)])
+
+    async def move(request: Request) -> Response:
+        return await _ask(request, server, server.move)
+
+    async def kill(request: Request) -> Response:
+        return await _ask(request, server, server.kill)
+
+    async def stop(request: Request) -> Response:
+        server.stop(STOPPED_CODE, "asked for over the API")
+        return _json({"ok": True, "text": "The job is stopping."})
+
+    return [
+        Route("/api/status", status),
+        Route("/api/events", events),
+        Route("/api/move", move, methods=["POST"]),
+        Route("/api/kill", kill, methods=["POST"]),
+        Route("/api/stop", stop, methods=["POST"]),
+    ]
+
+
+async def _ask(
+    request: Request, server: Server, ask: Callable[[str], Awaitable[Answer]]
+) -> Response:
+    try:
+        body = msgspec.json.decode(await request.body(), type=MachineNamed)
+    except msgspec.MsgspecError as error:
+        return _json({"error": f'The body must be {{"machine": name}}: {error}.'}, status=400)
+    answer = await ask(body.machine)
+    incident = None
+    if answer.incident is not None:
+        incident = incident_json(server.job.incidents[answer.incident - 1])
+    return _json({"ok": answer.ok, "text": answer.text, "incident": incident})
+
+
+async def _stream(server: Server, after: int) -> AsyncIterator[bytes]:
+    """Entries above `after`, then each as it comes, until the job is over."""
+    sent = 0
+    while True:
+        news = server.news
+        for happened in server.happened[sent:]:
+            if happened.seq > after:
+                data = msgspec.json.encode(happened_json(happened))
+                yield b"id: %d\ndata: %s\n\n" % (happened.seq, data)
+        sent = len(server.happened)
+        if server.over:
+            return
+        if sent == len(server.happened):
+            await news.wait()
+
+
+def happened_json(happened: Happened) -> dict[str, Any]:
+    """One entry of the event stream."""
+    return {
+        "seq": happened.seq,
+        "at_us": happened.at_us,
+        "kind": happened.kind,
+        "text": happened.text,
+        "event": msgspec.to_builtins(happened.event, str_keys=True),
+    }
+
+
+def _json(value: object, status: int = 200) -> Response:
+    data = msgspec.json.encode(value)
+    return Response(data, status_code=status, media_type="application/json")

@@ -1,0 +1,47 @@
+"""What a server tells whoever watches it: the screen, the demo, the event stream."""
+
+from dataclasses import dataclass
+
+from trainmover.controller.events import Event
+from trainmover.controller.state import Job
+from trainmover.ids import Epoch, Rank
+from trainmover.protocol.messages import Row
+
+
+@dataclass(frozen=True)
+class Happened:
+    """An entry of the journal. `text` may be ""; `loud`: worth a line on the screen of the run.
+
+    event   None for a note
+    before  the job before it; the same object as `after` for a note
+    """
+
+    seq: int
+    at_us: int
+    kind: str
+    text: str
+    loud: bool
+    event: Event | None
+    before: Job
+    after: Job
+
+
+@dataclass(frozen=True)
+class Printed:
+    """Lines a worker has printed; each ends with a newline."""
+
+    rank: Rank
+    stream: str
+    text: str
+
+
+@dataclass(frozen=True)
+class Stepped:
+    """Steps a rank has committed."""
+
+    rank: Rank
+    epoch: Epoch
+    rows: list[Row]
+
+
+Notice = Happened | Printed | Stepped

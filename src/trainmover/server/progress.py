@@ -1,0 +1,61 @@
+"""How far each rank is and how fast, from what it commits. In memory only."""
+
+import statistics
+from collections import deque
+from dataclasses import dataclass, field
+
+from trainmover.ids import Rank, Step
+from trainmover.protocol.messages import Committed
+
+RECENT_STEPS = 64
+
+
+@dataclass
+class RankProgress:
+    """values: what the newest step reported; gaps_us: between the last commits of one epoch."""
+
+    step: Step = Step(0)
+    values: dict[str, float] = field(default_factory=dict)
+    at_us: int = 0
+    gaps_us: deque[int] = field(default_factory=lambda: deque(maxlen=RECENT_STEPS))
+
+    @property
+    def step_ms(self) -> float | None:
+        """Median milliseconds of recent steps; None before the second."""
+        return statistics.median(self.gaps_us) / 1000.0 if self.gaps_us else None
+
+    def take(self, fact: Committed) -> None:
+        for index, row in enumerate(fact.rows):
+            undisturbed = row.step == self.step + 1 and not (fact.first and index == 0)
+            if undisturbed and self.at_us:
+                self.gaps_us.append(row.at_us - self.at_us)
+            self.step, self.values, self.at_us = row.step, row.values, row.at_us
+
+
+class Progress:
+    """Of all ranks."""
+
+    def __init__(self) -> None:
+        self.ranks: dict[Rank, RankProgress] = {}
+
+    def take(self, fact: Committed) -> None:
+        self.ranks.setdefault(fact.rank, RankProgress()).take(fact)
+
+    @property
+    def step(self) -> Step:
+        """The last step that every rank heard of has committed; 0 before any."""
+        return min((rank.step for rank in self.ranks.values()), default=Step(0))
+
+    @property
+    def step_ms(self) -> float | None:
+        """Median over ranks of their recent medians."""
+        known = [ms for rank in self.ranks.values() if (ms := rank.step_ms) is not None]
+        return statistics.median(known) if known else None
+
+    @property
+    def loss(self) -> float | None:
+        """What the lowest rank that reports one calls `loss`."""
+        for rank in sorted(self.ranks):
+            if "loss" in self.ranks[rank].values:
+                return self.ranks[rank].values["loss"]
+        return None

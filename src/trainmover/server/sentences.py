@@ -1,0 +1,158 @@
+"""What happened, in one human sentence per event. Pure."""
+
+from dataclasses import dataclass
+
+from trainmover.controller.events import (
+    AgentSaid,
+    Event,
+    KillRequested,
+    MachineJoined,
+    MachineLost,
+    MoveRequested,
+    StopRequested,
+    WorkerSaid,
+)
+from trainmover.controller.state import Incident, Job, Kind, Machine, MachineState, Outcome, Phase
+from trainmover.ids import Rank
+from trainmover.protocol.messages import Finished, Raised, Warned, WorkerExited, WorkerFact
+
+
+@dataclass(frozen=True)
+class Sentence:
+    """loud: worth a line on the screen of whoever runs the job."""
+
+    text: str
+    loud: bool = False
+
+
+SILENCE = Sentence("")
+
+
+def sentence(before: Job, event: Event, after: Job) -> Sentence:
+    """The most important thing the event has brought about; SILENCE if nobody would care."""
+    incidents = incident_sentences(before, after)
+    if incidents:
+        return Sentence("; ".join(incidents), loud=True)
+    if after.phase is not before.phase and after.phase is Phase.RUNNING:
+        return Sentence(_running(after))
+    said = _of_event(event, after)
+    return said if said.text else _of_machines(before, after)
+
+
+def incident_sentences(before: Job, after: Job) -> list[str]:
+    """One for every incident that was opened or closed."""
+    known = {incident.number: incident for incident in before.incidents}
+    sentences = []
+    for incident in after.incidents:
+        old = known.get(incident.number)
+        if old is None:
+            sentences.append(_opened(incident))
+        if (old is None or old.outcome is Outcome.OPEN) and incident.outcome is not Outcome.OPEN:
+            sentences.append(_closed(incident))
+    return sentences
+
+
+def ranks_text(ranks: list[Rank] | tuple[Rank, ...]) -> str:
+    """Consecutive ranks, shortest: 3, 4-7, or - for none.
+
+    >>> ranks_text([Rank(4), Rank(5)]), ranks_text([])
+    ('4-5', '-')
+    """
+    if not ranks:
+        return "-"
+    if len(ranks) > 1 and list(ranks) == list(range(ranks[0], ranks[-1] + 1)):
+        return f"{ranks[0]}-{ranks[-1]}"
+    return ",".join(str(rank) for rank in ranks)
+
+
+def _ranks(ranks: tuple[Rank, ...]) -> str:
+    return f"rank{'s' * (len(ranks) != 1)} {ranks_text(ranks)}"
+
+
+def _opened(incident: Incident) -> str:
+    if incident.kind is Kind.MOVE:
+        return f"{incident.machine} -> {incident.joiner}: moving {_ranks(incident.ranks)}"
+    if incident.rung == 3:
+        return f"{incident.cause} -> the job starts again ({incident.why_rung})"
+    if incident.joiner is None:
+        return f"{incident.cause} -> the step is run again"
+    return f"{incident.cause} -> {incident.joiner} takes {_ranks(incident.ranks)}"
+
+
+def _closed(incident: Incident) -> str:
+    if incident.outcome is not Outcome.DONE:
+        return f"incident {incident.number} {incident.outcome}: {incident.note}"
+    planned = incident.kind is Kind.MOVE
+    down = ""
+    if incident.downtime_ms is not None:
+        down = f": {'pause' if planned else 'downtime'} {incident.downtime_ms:.0f} ms"
+    after = f" after step {incident.step}" if incident.step is not None else ""
+    who = f"{incident.machine} -> {incident.joiner}" if incident.joiner else "retried in place"
+    phases = ", ".join(f"{name} {ms:.0f}" for name, ms in incident.phases_ms.items())
+    return f"{who}{after}{down}" + (f" ({phases} ms)" if phases else "") + _state(incident)
+
+
+def _state(incident: Incident) -> str:
+    if not incident.certificates:
+        return ""
+    equal = all(certificate.equal for certificate in incident.certificates)
+    size = sum(certificate.bytes for certificate in incident.certificates) / 1e6
+    return f"; state {'equal' if equal else 'DIFFERS'}, {size:.1f} MB"
+
+
+def _running(job: Job) -> str:
+    seats = ", ".join(
+        f"{machine} has {_ranks(tuple(job.spec.ranks(slot)))}"
+        for machine in job.seats
+        if (slot := job.slot_of(machine)) is not None
+    )
+    return f"epoch {job.epoch}: {seats}"
+
+
+def _of_event(event: Event, after: Job) -> Sentence:
+    match event:
+        case MachineJoined():
+            return Sentence(f"{event.machine} joined" + (" as a standby" * event.standby))
+        case MachineLost():
+            return Sentence(f"{event.machine} was lost: {event.why}", loud=after.code is None)
+        case MoveRequested():
+            return Sentence(f"a move of {event.machine} was asked for and refused")
+        case KillRequested():
+            return Sentence(f"a drill: {event.machine} is to die", loud=True)
+        case StopRequested():
+            return Sentence(f"the job is to stop: {event.why}")
+        case AgentSaid(fact=WorkerExited() as fact):
+            return Sentence(f"worker {fact.local_rank} of {event.machine} ended ({fact.code})")
+        case WorkerSaid():
+            return _of_worker(event.fact)
+        case _:
+            return SILENCE
+
+
+def _of_worker(fact: WorkerFact) -> Sentence:
+    match fact:
+        case Raised():
+            return Sentence(f"rank {fact.rank} raised {fact.error} in step {fact.step}")
+        case Warned():
+            return Sentence(f"rank {fact.rank}: {fact.text}", loud=True)
+        case Finished():
+            return Sentence(f"the script of rank {fact.rank} ended after step {fact.step}")
+        case _:
+            return SILENCE
+
+
+def _of_machines(before: Job, after: Job) -> Sentence:
+    """A standby that has become warm, or cannot."""
+    for machine in after.machines.values():
+        old = before.machines.get(machine.id)
+        if old is not None and old.state is not machine.state:
+            return _of_state(machine)
+    return SILENCE
+
+
+def _of_state(machine: Machine) -> Sentence:
+    if machine.state is MachineState.WARM:
+        return Sentence(f"{machine.id} is warm: a standby")
+    if machine.state is MachineState.COLD:
+        return Sentence(f"{machine.id} is no standby: {machine.note}", loud=True)
+    return SILENCE

@@ -1,0 +1,361 @@
+"""Nested Python values as bytes, without pickle: what a state_dict may hold, and nothing else.
+
+The carrier is msgpack. What msgpack has (None, bool, 64-bit int, float, str, bytes, list, dict with
+str keys) is written natively; every other type is a msgpack extension whose body is again such a
+value, so a reader can only ever build the types in the table below. Values come back bit exact and
+in their own type: a tuple stays a tuple, -0.0 stays -0.0, a dict keeps its order.
+
+`split` is `encode` for large state: tensors stay outside as the live objects, and the bytes hold a
+`Hole` in the place of each. `join` fills the holes again.
+"""
+
+import re
+from collections import Counter, OrderedDict, defaultdict
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import msgspec
+import numpy
+import torch
+from torch import Tensor
+
+from trainmover.errors import ProtocolError, UserError
+from trainmover.state import tensor_bytes
+
+# Extension codes are part of the wire format: never renumber, only append.
+_INT, _COMPLEX, _TUPLE, _SET, _FROZENSET, _DICT, _ORDERED, _DEFAULT, _COUNTER = range(9)
+_TENSOR, _SIZE, _DTYPE, _ARRAY, _SCALAR, _HOLE, _DEVICE, _BYTEARRAY = range(9, 17)
+
+_DEFAULT_FACTORIES: dict[str, Callable[[], Any] | None] = {
+    "int": int,
+    "float": float,
+    "list": list,
+    "dict": dict,
+    "set": set,
+    "": None,
+}
+_ARRAY_DTYPE = re.compile(r"[<>|=]([biufcmMSU]\d*(\[\w+\])?|\?)")
+_METADATA = "_metadata"  # nn.Module.state_dict() hangs versions of its modules on the dict
+
+_encoder = msgspec.msgpack.Encoder()
+
+
+@dataclass(frozen=True)
+class Hole:
+    """The place of a tensor that travels beside the bytes.
+
+    path     where it is inside the value: "state[0].exp_avg"
+    shape    of the tensor as it travels: of a sharded tensor the local part
+    sharded  whether the value held a DTensor there
+    """
+
+    path: str
+    shape: tuple[int, ...]
+    dtype: torch.dtype
+    sharded: bool
+
+    @property
+    def fit(self) -> tuple[tuple[int, ...], torch.dtype]:
+        return self.shape, self.dtype
+
+
+def encode(value: object) -> bytes:
+    """Bytes from which `decode` makes an equal value of equal types.
+
+    A tensor or array of any strides becomes a contiguous one on the CPU. Raises UserError for a
+    type that is not in the table, naming its path inside the value ("scheduler.lambdas[0]").
+    """
+    return _run(_Writer(tensors=None, canonical=False), value)
+
+
+def split(value: object, *, canonical: bool = False) -> tuple[bytes, list[Tensor]]:
+    """Structure of a value, and its tensors: the live objects; see `as_local` for their bytes.
+
+    canonical  entries of dicts are sorted, so that insertion order does not show
+    """
+    tensors: list[Tensor] = []
+    return _run(_Writer(tensors=tensors, canonical=canonical), value), tensors
+
+
+def decode(data: bytes | memoryview) -> Any:
+    """The value that `encode` was given. Raises ProtocolError on any other bytes."""
+    return _read(data, _no_holes)
+
+
+def join(data: bytes | memoryview, tensors: Sequence[Tensor]) -> Any:
+    """The value that `split` was given, around `tensors` (not copied). Raises ProtocolError."""
+    remaining = iter(tensors)
+
+    def next_tensor(hole: Hole) -> Tensor:
+        tensor = next(remaining, None)
+        if tensor is None:
+            raise ValueError(f"no tensor left for {hole.path}")
+        return tensor
+
+    return _read(data, next_tensor)
+
+
+def holes(data: bytes | memoryview) -> list[Hole]:
+    """What tensors `split` left out of these bytes, in order. Raises ProtocolError."""
+    found: list[Hole] = []
+
+    def note(hole: Hole) -> None:
+        found.append(hole)
+
+    _read(data, note)
+    return found
+
+
+def as_local(tensor: Tensor) -> Tensor:
+    """The tensor whose bytes this process holds: of a DTensor its local part, detached."""
+    local = tensor.detach()
+    if hasattr(local, "to_local"):
+        local = local.to_local()
+    wait = getattr(local, "wait", None)
+    if wait is not None:  # A collective is still writing it.
+        local = wait()
+    return local
+
+
+# ---- writing
+
+
+def _run(writer: "_Writer", value: object) -> bytes:
+    try:
+        return _encoder.encode(writer.native(value, ""))
+    except RecursionError:
+        raise UserError(
+            "A tracked state contains itself, or is nested too deeply to be sent.",
+            means="This rank could not be rebuilt on another machine.",
+            do="Return plain data from state_dict().",
+        ) from None
+
+
+class _Writer:
+    """Turns a value into one that msgpack has: native types, and Ext for the rest."""
+
+    def __init__(self, *, tensors: list[Tensor] | None, canonical: bool) -> None:
+        self.tensors = tensors
+        self.canonical = canonical
+
+    def native(self, value: object, path: str) -> object:
+        kind = type(value)
+        if value is None or kind in (bool, float, str, bytes):
+            return value
+        if isinstance(value, Tensor):
+            return self._tensor(value, path)
+        write = _WRITERS.get(kind)
+        if write is not None:
+            return write(self, value, path)
+        if isinstance(value, (numpy.ndarray, numpy.generic)):
+            return self._numpy(value, path)
+        raise _unsupported(value, path)
+
+    def ext(self, code: int, body: object) -> msgspec.msgpack.Ext:
+        return msgspec.msgpack.Ext(code, _encoder.encode(body))
+
+    def items(self, values: Sequence[object], path: str) -> list[object]:
+        return [self.native(value, f"{path}[{index}]") for index, value in enumerate(values)]
+
+    def pairs(self, mapping: Mapping[Any, object], path: str) -> list[list[object]]:
+        """Key and value of each entry; keys may be anything hashable that can be encoded."""
+        keys = _Writer(tensors=None, canonical=self.canonical)
+        return [
+            [keys.native(key, f"{path} key"), self.native(value, _below(path, key))]
+            for key, value in mapping.items()
+        ]
+
+    def integer(self, value: int, path: str) -> object:
+        if -(2**63) <= value < 2**64:
+            return value
+        return self.ext(_INT, value.to_bytes(value.bit_length() // 8 + 1, "little", signed=True))
+
+    def mapping(self, value: dict[Any, object], path: str) -> object:
+        entries = self._ordered(value)
+        if all(type(key) is str for key in entries):
+            return {key: self.native(entry, _below(path, key)) for key, entry in entries.items()}
+        return self.ext(_DICT, self.pairs(entries, path))
+
+    def ordered(self, value: "OrderedDict[Any, object]", path: str) -> object:
+        pairs = self.pairs(self._ordered(value), path)
+        metadata = getattr(value, _METADATA, None)
+        return self.ext(_ORDERED, [pairs, self.native(metadata, f"{path}.{_METADATA}")])
+
+    def default(self, value: "defaultdict[Any, object]", path: str) -> object:
+        factory = value.default_factory
+        for name, known in _DEFAULT_FACTORIES.items():
+            if factory is known:
+                return self.ext(_DEFAULT, [name, self.pairs(self._ordered(value), path)])
+        raise _unsupported(factory, f"{path}.default_factory")
+
+    def unordered(self, value: "set[object] | frozenset[object]", path: str) -> object:
+        """Sorted by encoding: equal sets have equal bytes in every process."""
+        code = _SET if isinstance(value, set) else _FROZENSET
+        # Tensors in a set stay inside the bytes: sorting would change the order of holes.
+        inner = _Writer(tensors=None, canonical=self.canonical)
+        encoded = sorted(_encoder.encode(inner.native(item, f"{path}{{}}")) for item in value)
+        return self.ext(code, [msgspec.Raw(item) for item in encoded])
+
+    def _ordered(self, value: Mapping[Any, object]) -> Mapping[Any, object]:
+        if not self.canonical:
+            return value
+        return dict(sorted(value.items(), key=lambda entry: encode(entry[0])))
+
+    def _tensor(self, value: Tensor, path: str) -> object:
+        sharded = hasattr(value, "to_local")
+        local = as_local(value)
+        if not tensor_bytes.is_plain(local) or (sharded and self.tensors is None):
+            raise _unsupported(value, path)
+        shape, dtype = list(local.shape), tensor_bytes.dtype_name(local.dtype)
+        if self.tensors is None:
+            return self.ext(_TENSOR, [dtype, shape, tensor_bytes.view_bytes(local)])
+        self.tensors.append(value)
+        return self.ext(_HOLE, [path, shape, dtype, sharded])
+
+    def _numpy(self, value: "numpy.ndarray[Any, Any] | numpy.generic", path: str) -> object:
+        if not _ARRAY_DTYPE.fullmatch(value.dtype.str):
+            raise _unsupported(value, path)
+        if isinstance(value, numpy.generic):
+            return self.ext(_SCALAR, [value.dtype.str, value.tobytes()])
+        if type(value) is not numpy.ndarray:
+            raise _unsupported(value, path)
+        return self.ext(_ARRAY, [value.dtype.str, list(value.shape), value.tobytes()])
+
+
+_WRITERS: dict[type, Callable[[_Writer, Any, str], object]] = {
+    int: _Writer.integer,
+    list: _Writer.items,
+    dict: _Writer.mapping,
+    tuple: lambda w, v, path: w.ext(_TUPLE, w.items(v, path)),
+    complex: lambda w, v, path: w.ext(_COMPLEX, [v.real, v.imag]),
+    bytearray: lambda w, v, path: w.ext(_BYTEARRAY, bytes(v)),
+    set: _Writer.unordered,
+    frozenset: _Writer.unordered,
+    OrderedDict: _Writer.ordered,
+    defaultdict: _Writer.default,
+    Counter: lambda w, v, path: w.ext(_COUNTER, w.pairs(w._ordered(v), path)),
+    torch.Size: lambda w, v, path: w.ext(_SIZE, list(v)),
+    torch.dtype: lambda w, v, path: w.ext(_DTYPE, tensor_bytes.dtype_name(v)),
+    torch.device: lambda w, v, path: w.ext(_DEVICE, str(v)),
+}
+
+
+def _below(path: str, key: object) -> str:
+    if not isinstance(key, str):
+        return f"{path}[{key!r}]"
+    return f"{path}.{key}" if path else key
+
+
+def _unsupported(value: object, path: str) -> UserError:
+    kind = f"{type(value).__module__}.{type(value).__qualname__}"
+    return UserError(
+        f"Tracked state holds a {kind} at `{path or 'its top'}`, which cannot be sent.",
+        means="This rank could not be rebuilt on another machine.",
+        do="Leave it out of state_dict(), or turn it into numbers, strings, tensors, lists, dicts.",
+    )
+
+
+# ---- reading
+
+
+def _read(data: bytes | memoryview, fill: Callable[[Hole], object]) -> Any:
+    def ext_hook(code: int, body: memoryview) -> object:
+        if code == _HOLE:
+            return fill(_hole(read(body)))
+        return _READERS[code](read(body))
+
+    decoder = msgspec.msgpack.Decoder(ext_hook=ext_hook)
+    read: Callable[[memoryview | bytes], Any] = decoder.decode
+    try:
+        return read(data)
+    except ProtocolError:
+        raise
+    except (
+        *(msgspec.MsgspecError, ValueError, TypeError, LookupError, AttributeError),
+        *(OverflowError, RecursionError, RuntimeError, MemoryError),
+    ) as error:
+        raise ProtocolError(
+            f"Bytes that should hold a state do not: {type(error).__name__}: {error}",
+            means="Nothing was taken from them.",
+            do="All processes of a job must run the same version of trainmover.",
+        ) from error
+
+
+def _no_holes(hole: Hole) -> object:
+    raise ValueError(f"the tensor {hole.path} is not in these bytes")
+
+
+def _hole(body: Any) -> Hole:
+    path, shape, dtype, sharded = body
+    if type(path) is not str or type(sharded) is not bool or not _is_shape(shape):
+        raise ValueError("malformed hole")
+    return Hole(path, tuple(shape), tensor_bytes.DTYPES[dtype], sharded)
+
+
+def _is_shape(shape: Any) -> bool:
+    return type(shape) is list and all(type(n) is int and 0 <= n < 2**63 for n in shape)
+
+
+def _expect(kind: type, body: Any) -> Any:
+    if type(body) is not kind:
+        raise TypeError(f"expected {kind.__name__}, got {type(body).__name__}")
+    return body
+
+
+def _read_ordered(body: Any) -> "OrderedDict[Any, Any]":
+    pairs, metadata = body
+    value = OrderedDict(_expect(list, pairs))
+    if metadata is not None:
+        setattr(value, _METADATA, metadata)
+    return value
+
+
+def _read_tensor(body: Any) -> Tensor:
+    dtype, shape, data = body
+    if not _is_shape(shape):
+        raise ValueError("malformed shape")
+    view = memoryview(_expect(bytes, data))
+    return tensor_bytes.from_bytes(view, tensor_bytes.DTYPES[dtype], tuple(shape))
+
+
+def _array_dtype(name: Any) -> "numpy.dtype[Any]":
+    if not _ARRAY_DTYPE.fullmatch(_expect(str, name)):
+        raise ValueError(f"unknown array type {name!r}")
+    dtype: numpy.dtype[Any] = numpy.dtype(name)
+    return dtype
+
+
+def _read_array(body: Any) -> "numpy.ndarray[Any, Any]":
+    dtype, shape, data = body
+    if not _is_shape(shape):
+        raise ValueError("malformed shape")
+    array: numpy.ndarray[Any, Any] = numpy.ndarray(shape, _array_dtype(dtype), data)
+    if array.nbytes != len(data):
+        raise ValueError("array of another size")
+    return array.copy()
+
+
+def _read_scalar(body: Any) -> Any:
+    dtype, data = body
+    return _array_dtype(dtype).type(numpy.frombuffer(data, _array_dtype(dtype), count=1)[0])
+
+
+_READERS: dict[int, Callable[[Any], object]] = {
+    _INT: lambda body: int.from_bytes(_expect(bytes, body), "little", signed=True),
+    _COMPLEX: lambda body: complex(_expect(float, body[0]), _expect(float, body[1])),
+    _TUPLE: lambda body: tuple(_expect(list, body)),
+    _SET: lambda body: set(_expect(list, body)),
+    _FROZENSET: lambda body: frozenset(_expect(list, body)),
+    _DICT: lambda body: dict(_expect(list, body)),
+    _ORDERED: _read_ordered,
+    _DEFAULT: lambda body: defaultdict(_DEFAULT_FACTORIES[body[0]], _expect(list, body[1])),
+    _COUNTER: lambda body: Counter(dict(_expect(list, body))),
+    _TENSOR: _read_tensor,
+    _SIZE: lambda body: torch.Size(_expect(list, body)),
+    _DTYPE: lambda body: tensor_bytes.DTYPES[body],
+    _ARRAY: _read_array,
+    _SCALAR: _read_scalar,
+    _DEVICE: lambda body: torch.device(_expect(str, body)),
+    _BYTEARRAY: lambda body: bytearray(_expect(bytes, body)),
+}

@@ -1,0 +1,72 @@
+"""The bytes of a tensor: read without a copy where that is possible, and put back.
+
+All bytes are in logical order (as `contiguous()` would lay them out), so that two tensors with
+equal values have equal bytes whatever their strides, storage or device are.
+"""
+
+import re
+from typing import Any
+
+import torch
+from torch import Tensor
+
+DTYPES = {
+    str(dtype).removeprefix("torch."): dtype
+    for dtype in vars(torch).values()
+    if isinstance(dtype, torch.dtype) and not re.match(r"torch\.q", str(dtype))
+}
+"""Every dtype whose values are plain bytes, by name. Quantized ones carry scales beside them."""
+
+
+def dtype_name(dtype: torch.dtype) -> str:
+    return str(dtype).removeprefix("torch.")
+
+
+def is_plain(tensor: Tensor) -> bool:
+    """Whether the tensor is nothing but shape, dtype and bytes (no sparse, quantized, meta...)."""
+    return (
+        tensor.layout == torch.strided
+        and tensor.device.type != "meta"
+        and dtype_name(tensor.dtype) in DTYPES
+    )
+
+
+def flat_bytes(tensor: Tensor) -> Tensor:
+    """The tensor's bytes as a 1-d uint8 tensor on the same device.
+
+    Shares the storage of a contiguous tensor: writing to the result writes to the tensor. For any
+    other layout it is a copy.
+    """
+    plain = tensor.detach().resolve_conj().resolve_neg().contiguous()
+    return plain.reshape(-1).view(torch.uint8)
+
+
+def shares_bytes(tensor: Tensor) -> bool:
+    """Whether `flat_bytes` gives the tensor's own storage on the CPU instead of a copy."""
+    return (
+        tensor.device.type == "cpu"
+        and tensor.is_contiguous()
+        and not tensor.is_conj()
+        and not tensor.is_neg()
+    )
+
+
+def view_bytes(tensor: Tensor) -> memoryview:
+    """Bytes in logical order; no copy for a contiguous CPU tensor, which must then outlive it."""
+    array: Any = flat_bytes(tensor).cpu().numpy()  # Any: not a Buffer to mypy on 3.11
+    return memoryview(array)
+
+
+def from_bytes(data: memoryview, dtype: torch.dtype, shape: tuple[int, ...]) -> Tensor:
+    """A new CPU tensor that owns its storage. Raises ValueError if the sizes do not fit."""
+    elements = 1
+    for extent in shape:
+        if extent < 0:
+            raise ValueError(f"negative extent in shape {shape}")
+        elements *= extent
+    if elements * dtype.itemsize != len(data):
+        raise ValueError(f"{len(data)} bytes do not fill a {dtype} tensor of shape {shape}")
+    tensor = torch.empty(shape, dtype=dtype)
+    if elements:
+        view_bytes(tensor)[:] = data
+    return tensor

@@ -1,0 +1,178 @@
+"""A worker's connection to a vault: blocking, usable from several threads.
+
+One lock, requests answered in order, so an ack that nobody waited for is simply the next reply.
+`close` takes no lock: it must be able to wake a thread that waits inside one.
+"""
+
+import contextlib
+import select
+import socket
+import threading
+from collections.abc import Callable
+
+import msgspec
+
+from trainmover.errors import PeerLost, ProtocolError, UserError
+from trainmover.protocol.framing import FrameReader, frame
+from trainmover.state.dial import dial
+from trainmover.state.vault import wire
+from trainmover.state.vault.store import Record
+
+_RECV_BYTES = 1024 * 1024
+_POLL_MS = 10  # How long a cancelled wait may go unnoticed.
+
+
+class VaultClient:
+    """Once the vault is gone or `close` was called, all methods raise PeerLost: make a new one."""
+
+    def __init__(self, address: str, token: bytes, *, connect_timeout_s: float = 5.0) -> None:
+        """Connects. Raises PeerLost, or ProtocolError for a wrong token."""
+        self._address = address
+        self._link = dial(address, token=token, purpose=wire.PURPOSE, timeout_s=connect_timeout_s)
+        self._poll = select.poll()
+        self._poll.register(self._link, select.POLLIN)
+        self._frames = FrameReader()
+        self._replies: list[wire.Reply] = []
+        self._acks_due = 0
+        self._refusal: wire.Refused | None = None
+        self._lock = threading.Lock()
+
+    def put_record(
+        self, rank: int, step: int, complete: bool, data: bytes, *, wait: bool = True
+    ) -> None:
+        """Have the vault keep a rank record; with `wait`, return when it says that it does.
+
+        Raises UserError if the vault is full: at once with `wait`, else from the next call.
+        """
+        with self._lock:
+            self._send(wire.PutRecord(rank, step, complete, data))
+            self._acks_due += 1
+            if wait:
+                self._take_acks()
+                self._raise_refusal()
+
+    def wait_acks(self, cancelled: Callable[[], bool]) -> bool:
+        """Wait for every put that did not wait. False if `cancelled()` became true first."""
+        with self._lock:
+            while self._acks_due:
+                if not self._replies and not self._readable():
+                    if cancelled():
+                        return False
+                    continue
+                self._take_ack()
+            self._raise_refusal()
+            return True
+
+    def get_record(self, rank: int, step: int) -> Record | None:
+        match self._request(wire.GetRecord(rank, step)):
+            case wire.RecordFound(step, complete, data):
+                return Record(step, complete, data)
+            case wire.Nothing():
+                return None
+        raise self._broken()
+
+    def records_held(self) -> dict[int, list[int]]:
+        """Steps held of each rank, ascending."""
+        reply = self._request(wire.ListRecords())
+        if not isinstance(reply, wire.RecordsHeld):
+            raise self._broken()
+        return reply.steps
+
+    def put_blob(self, name: str, data: bytes | bytearray) -> None:
+        """Have the vault keep a blob; returns when it does. Raises UserError if it does not fit."""
+        view, part_bytes = memoryview(data), wire.BLOB_PART_BYTES
+        for offset in range(0, max(1, len(view)), part_bytes):
+            part = view[offset : offset + part_bytes]
+            self._request(wire.PutBlob(name, offset, len(view), part))
+
+    def get_blob(self, name: str) -> bytes | bytearray | None:
+        """The blob as it was when reading began. One thread at a time may read blobs."""
+        blob = bytearray()
+        while True:
+            match self._request(wire.GetBlob(name, len(blob))):
+                case wire.Nothing():
+                    return None
+                case wire.BlobPart(total, data):
+                    blob += data
+                case _:
+                    raise self._broken()
+            if len(blob) >= total:
+                return blob
+            if not data:
+                raise self._broken()
+
+    def close(self) -> None:
+        """End the connection, from any thread; whoever waits gets PeerLost."""
+        with contextlib.suppress(OSError):  # Already gone: what we wanted.
+            self._link.shutdown(socket.SHUT_RDWR)
+        self._link.close()
+
+    def _request(self, request: wire.Request) -> wire.Reply:
+        with self._lock:
+            self._send(request)
+            self._take_acks()
+            reply = self._take_reply()
+            self._raise_refusal(reply)
+            return reply
+
+    def _send(self, request: wire.Request) -> None:
+        try:
+            self._link.sendall(frame(wire.encoder.encode(request)))
+        except OSError as error:
+            raise self._lost(str(error)) from error
+
+    def _take_acks(self) -> None:
+        while self._acks_due:
+            self._take_ack()
+
+    def _take_ack(self) -> None:
+        reply = self._take_reply()
+        self._acks_due -= 1
+        if isinstance(reply, wire.Refused):
+            self._refusal = reply  # Raised when no reply is left in flight.
+        elif not isinstance(reply, wire.Done):
+            raise self._broken()
+
+    def _raise_refusal(self, reply: wire.Reply | None = None) -> None:
+        refusal, self._refusal = self._refusal, None
+        if isinstance(reply, wire.Refused):
+            refusal = reply
+        if refusal is not None:
+            raise UserError(refusal.happened, means=refusal.means, do=refusal.do)
+
+    def _take_reply(self) -> wire.Reply:
+        while not self._replies:
+            self._receive()
+        return self._replies.pop(0)
+
+    def _receive(self) -> None:
+        try:
+            data = self._link.recv(_RECV_BYTES)
+        except OSError as error:
+            raise self._lost(str(error)) from error
+        if not data:
+            raise self._lost("the connection was closed")
+        try:
+            for payload in self._frames.feed(data):
+                self._replies.append(wire.reply_decoder.decode(payload))
+        except msgspec.MsgspecError as error:
+            raise self._broken() from error
+
+    def _readable(self) -> bool:
+        if self._link.fileno() < 0:
+            raise self._lost("it was closed here")
+        return bool(self._poll.poll(_POLL_MS))
+
+    def _lost(self, why: str) -> PeerLost:
+        return PeerLost(
+            f"The vault at {self._address} is gone: {why}.",
+            means="Records put there may be lost with it.",
+            do="Nothing by hand: the controller names another machine to keep them.",
+        )
+
+    def _broken(self) -> ProtocolError:
+        return ProtocolError(
+            f"The vault at {self._address} sent a reply that makes no sense here.",
+            means="Nothing was taken from it.",
+            do="All processes of a job must run the same version of trainmover.",
+        )

@@ -1,0 +1,102 @@
+"""The vault as a value store: no clock, no sockets."""
+
+from typing import NamedTuple
+
+from trainmover.errors import UserError
+
+STEPS_KEPT = 2
+"""While step k's record is being put, some rank may still be told to begin again at k - 1."""
+
+
+class Record(NamedTuple):
+    """What a rank needs beside its bulk state.
+
+    step      the next step to run with it
+    complete  as the worker says: whether it can stand alone
+    """
+
+    step: int
+    complete: bool
+    data: bytes
+
+
+class Vault:
+    """Records by rank and step, blobs by name, at most `bytes_max` of payload.
+
+    >>> vault = Vault(bytes_max=1000)
+    >>> for step in (7, 8, 9):
+    ...     vault.put_record(0, step, True, b"state")
+    >>> vault.records_held(), vault.bytes_held
+    ({0: [8, 9]}, 10)
+    """
+
+    def __init__(self, bytes_max: int) -> None:
+        self.bytes_max = bytes_max
+        self.bytes_held = 0
+        self._records: dict[int, dict[int, Record]] = {}
+        self._blobs: dict[str, bytes | bytearray] = {}
+
+    def put_record(self, rank: int, step: int, complete: bool, data: bytes) -> None:
+        """Keep it, and of the rank's other records only the one put last.
+
+        Put last, not highest: after going back to an older step, the older records are the current
+        ones. Raises UserError when the vault is full; what it held stays.
+        """
+        held = self._records.get(rank, {})
+        others = {s: record for s, record in held.items() if s != step}
+        newest = dict(list(others.items())[len(others) - STEPS_KEPT + 1 :]) if others else {}
+        freed = _bytes(held) - _bytes(newest)
+        self._take(len(data) - freed, f"the record of rank {rank}")
+        newest[step] = Record(step, complete, data)
+        self._records[rank] = newest
+
+    def get_record(self, rank: int, step: int) -> Record | None:
+        return self._records.get(rank, {}).get(step)
+
+    def newest_record(self, rank: int) -> Record | None:
+        """The one put last."""
+        held = list(self._records.get(rank, {}).values())
+        return held[-1] if held else None
+
+    def records_held(self) -> dict[int, list[int]]:
+        """Steps held of each rank, ascending."""
+        return {rank: sorted(held) for rank, held in sorted(self._records.items())}
+
+    def put_blob(self, name: str, data: bytes | bytearray) -> None:
+        """Keep `data` (not copied), replacing what had the name. Raises UserError when full."""
+        self.check_room(name, len(data))
+        self._take(len(data) - len(self._blobs.get(name, b"")), f"`{name}`")
+        self._blobs[name] = data
+
+    def check_room(self, name: str, size_bytes: int) -> None:
+        """Raise UserError if a blob of that size could not be put under `name` now."""
+        growth = size_bytes - len(self._blobs.get(name, b""))
+        if self.bytes_held + growth > self.bytes_max:
+            raise self._full(size_bytes, f"`{name}`")
+
+    def get_blob(self, name: str) -> bytes | bytearray | None:
+        return self._blobs.get(name)
+
+    def drop_blob(self, name: str) -> None:
+        self.bytes_held -= len(self._blobs.pop(name, b""))
+
+    def blobs_held(self) -> dict[str, int]:
+        """Size in bytes of each blob."""
+        return {name: len(data) for name, data in sorted(self._blobs.items())}
+
+    def _take(self, growth: int, what: str) -> None:
+        if growth > 0 and self.bytes_held + growth > self.bytes_max:
+            raise self._full(growth, what)
+        self.bytes_held += growth
+
+    def _full(self, size_bytes: int, what: str) -> UserError:
+        return UserError(
+            f"The vault cannot keep {what}: {size_bytes} bytes more, "
+            f"with {self.bytes_held} of {self.bytes_max} in use.",
+            means="A loss of the machine that sent it would not be recoverable from here.",
+            do="Give agents more host memory, or track less small state.",
+        )
+
+
+def _bytes(records: dict[int, Record]) -> int:
+    return sum(len(record.data) for record in records.values())

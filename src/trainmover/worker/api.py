@@ -1,0 +1,206 @@
+"""What a script says to trainmover: my state, my step, my batches.
+
+Under plain python or torchrun `attach()` gives a job of its own: everything works, nothing is
+protected. Under `trainmover run` the same script runs as one rank of a job whose machines can be
+replaced.
+"""
+
+import functools
+import os
+from collections.abc import Callable, Iterator
+from typing import Any, ParamSpec, Protocol, TypeVar
+
+from torch import Tensor
+
+from trainmover.errors import UserError
+from trainmover.state.tracked import Tracked
+from trainmover.worker.batches import Batches
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+
+class Runtime(Protocol):
+    """What stands behind a `Job`: nothing (a job of its own) or a member of a larger one."""
+
+    @property
+    def tracked(self) -> Tracked: ...
+    @property
+    def rank(self) -> int: ...
+    @property
+    def world_size(self) -> int: ...
+    @property
+    def steps(self) -> int: ...
+    @property
+    def is_shadow(self) -> bool: ...
+
+    def run_step(self, function: Callable[..., Any], args: Any, kwargs: Any) -> Any:
+        """Run one step as a transaction."""
+
+    def begin_loop(self, batches: Batches) -> int:
+        """A loop over data begins; gives its number in this run of the script."""
+
+    def fetch(self, loop: int, batches: Batches) -> Any:
+        """The next batch; raises StopIteration at the end."""
+
+    def report(self, values: dict[str, float | Tensor]) -> None:
+        """Values that commit with the step."""
+
+
+class Job:
+    """The running script's view of its job. Get it from `attach()`."""
+
+    def __init__(self, runtime: Runtime) -> None:
+        self._runtime = runtime
+
+    @property
+    def rank(self) -> int:
+        """This process's rank, 0 <= rank < world_size. A moved rank keeps it."""
+        return self._runtime.rank
+
+    @property
+    def world_size(self) -> int:
+        """Ranks in the job. Never changes."""
+        return self._runtime.world_size
+
+    @property
+    def steps(self) -> int:
+        """Steps committed so far, by the whole life of the job."""
+        return self._runtime.steps
+
+    @property
+    def is_shadow(self) -> bool:
+        """Whether this is a shadow run in the sandbox: write no files, log nothing."""
+        return self._runtime.is_shadow
+
+    def track(self, **objects: Any) -> None:
+        """Name what must survive a machine: anything with state_dict and load_state_dict.
+
+        Raises UserError for an object without them, or a name used twice.
+        """
+        for name, tracked in objects.items():
+            self._runtime.tracked.add(name, tracked)
+
+    def step(self, function: Callable[P, R]) -> Callable[P, R]:
+        """Decorator: one call of `function` is one transaction.
+
+        It commits at the first `optimizer.step()` inside, or at its return if there is none. If a
+        machine is lost before that, the function is run again with the same arguments, after RNG,
+        buffers and small tracked state are put back. It may raise; that ends the job.
+        """
+
+        @functools.wraps(function)
+        def step(*args: P.args, **kwargs: P.kwargs) -> R:
+            result: R = self._runtime.run_step(function, args, kwargs)
+            return result
+
+        return step
+
+    def batches(self, loader: Any, passes: int | None = 1) -> Iterator[Any]:
+        """Iterate `passes` data passes over `loader` (None: without end), resuming where the rank
+        stood.
+
+        loader  a StatefulDataLoader, a map-style DataLoader, or a sequence such as `range(1000)`
+        A sampler with `set_epoch` gets the number of the pass. Raises UserError for a loader whose
+        place cannot be described, such as a plain DataLoader over an IterableDataset.
+        """
+        return JobBatches(self._runtime, Batches(loader, passes))
+
+    def report(self, **values: float | Tensor) -> None:
+        """Numbers of this step, for the job's record: they commit with it, exactly once.
+
+        Call it inside a step, before `optimizer.step()`. values: floats or tensors of one element.
+        """
+        self._runtime.report(values)
+
+
+class JobBatches:
+    """Iterator behind `Job.batches`."""
+
+    def __init__(self, runtime: Runtime, batches: Batches) -> None:
+        self._runtime = runtime
+        self._batches = batches
+        self._loop = runtime.begin_loop(batches)
+
+    def __iter__(self) -> "JobBatches":
+        return self
+
+    def __next__(self) -> Any:
+        return self._runtime.fetch(self._loop, self._batches)
+
+    def __len__(self) -> int:
+        return len(self._batches)
+
+
+class Alone:
+    """Runtime of a job of its own: under plain python, or a rank under torchrun."""
+
+    is_shadow = False
+
+    def __init__(self) -> None:
+        self.tracked = Tracked()
+        self.rank = int(os.environ.get("RANK", "0"))
+        self.world_size = int(os.environ.get("WORLD_SIZE", "1"))
+        self.steps = 0
+
+    def run_step(self, function: Callable[..., Any], args: Any, kwargs: Any) -> Any:
+        """Just run it."""
+        result = function(*args, **kwargs)
+        self.steps += 1
+        return result
+
+    def begin_loop(self, batches: Batches) -> int:
+        """Loops need no number here."""
+        return 0
+
+    def fetch(self, loop: int, batches: Batches) -> Any:
+        """The next batch."""
+        return next(batches)
+
+    def report(self, values: dict[str, float | Tensor]) -> None:
+        """Nobody keeps them."""
+
+
+_current: Job | None = None
+_member: Runtime | None = None
+_on_attach: Callable[[], None] | None = None
+
+
+def attach() -> Job:
+    """This process's job. Call it once per run of the script, before or after groups are made."""
+    global _current
+    if _current is None:
+        _current = Job(_member if _member is not None else Alone())
+        if _on_attach is not None:
+            _on_attach()
+    return _current
+
+
+def serve(member: Runtime | None) -> None:
+    """Used by the worker: what `attach()` is to give in the run of the script that begins now."""
+    global _current, _member
+    _current, _member = None, member
+
+
+def on_attach(call: Callable[[], None]) -> None:
+    """Used by the worker: call this when the script attaches."""
+    global _on_attach
+    _on_attach = call
+
+
+def attached() -> bool:
+    """Whether the script has called `attach()`."""
+    return _current is not None
+
+
+def number(name: str, value: float | Tensor) -> float:
+    """A reported value as a float. Raises UserError if it has more than one element."""
+    if isinstance(value, Tensor):
+        if value.numel() != 1:
+            raise UserError(
+                f"report({name}=...) got a tensor of shape {tuple(value.shape)}.",
+                means="The step cannot be committed with it.",
+                do="Report one number per name, for instance loss.mean().",
+            )
+        return float(value.item())
+    return float(value)

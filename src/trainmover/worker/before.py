@@ -1,0 +1,75 @@
+"""What a retry of a step must put back: RNG, buffers, small tracked state, the batch."""
+
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.utils import _pytree
+
+from trainmover.state import rng
+from trainmover.state.tracked import Tracked
+
+_ARGUMENT_BYTES_MAX = 64 * 1024 * 1024
+
+
+@dataclass
+class Before:
+    """Taken as a step starts. Copies are of CPU tensors and small; parameters need none: they
+    change only after the commit.
+
+    arguments  (args, kwargs) with tensors cloned, so that a step may normalise its batch in place
+    buffers    (live buffer, copy), for instance the running mean of a batch-norm
+    """
+
+    rng_state: bytes
+    small: dict[str, bytes]
+    buffers: list[tuple[Tensor, Tensor]]
+    arguments: tuple[Any, Any]
+
+    @staticmethod
+    def take(tracked: Tracked, args: Any, kwargs: Any) -> "Before":
+        """Cost: one RNG capture, the small states, a copy of buffers and batch."""
+        return Before(
+            rng.capture(), tracked.small_states(), _buffers(tracked), _cloned((args, kwargs))
+        )
+
+    def restore(self, tracked: Tracked) -> tuple[Any, Any]:
+        """Put everything back, drop gradients; gives the arguments to run the step with."""
+        rng.restore(self.rng_state)
+        tracked.load_small(self.small)
+        with torch.no_grad():
+            for buffer, copy in self.buffers:
+                buffer.copy_(copy)
+        drop_gradients(tracked)
+        args, kwargs = _cloned(self.arguments)
+        return args, kwargs
+
+
+def drop_gradients(tracked: Tracked) -> None:
+    """What a drained backward left in them is worthless."""
+    for _, module in tracked.items():
+        if isinstance(module, nn.Module):
+            for parameter in module.parameters():
+                parameter.grad = None
+
+
+def _buffers(tracked: Tracked) -> list[tuple[Tensor, Tensor]]:
+    return [
+        (buffer, buffer.detach().clone())
+        for _, module in tracked.items()
+        if isinstance(module, nn.Module)
+        for buffer in module.buffers()
+    ]
+
+
+def _cloned(arguments: tuple[Any, Any]) -> tuple[Any, Any]:
+    """The same structure with CPU tensors copied; anything large or elsewhere is kept as it is."""
+
+    def clone(value: Any) -> Any:
+        if isinstance(value, Tensor) and value.device.type == "cpu" and not value.requires_grad:
+            return value.clone() if value.nbytes <= _ARGUMENT_BYTES_MAX else value
+        return value
+
+    cloned: tuple[Any, Any] = _pytree.tree_map(clone, arguments)
+    return cloned

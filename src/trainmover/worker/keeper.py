@@ -1,0 +1,117 @@
+"""Keeps this rank's record with its buddy: another machine's agent, in host memory.
+
+Record of a rank, "how to run step s on another machine":
+
+    top_step  first step after the last fetch of a batch
+    top       position of every loop, RNG and small state just before that fetch
+    now       RNG and small state at the gate of step s - 1, if a step was made since the fetch
+    rows      committed rows not yet told to the controller, so that none is lost with the rank
+
+A joiner goes back to the fetch, draws the same batch, passes over the steps already committed since
+(`top_step` to s - 1), takes `now`, and goes on with step s. Mostly the fetch is the last thing that
+happened, and there is nothing to pass over.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+from trainmover.errors import PeerLost
+from trainmover.ids import Step
+from trainmover.protocol.messages import Row
+from trainmover.state.encode import decode, encode
+from trainmover.state.vault import VaultClient
+
+
+@dataclass
+class Moment:
+    """RNG and small tracked state at one point of the script."""
+
+    rng: bytes
+    small: dict[str, bytes]
+
+
+@dataclass
+class RankRecord:
+    """See the module's text."""
+
+    step: Step
+    complete: bool
+    top_step: Step
+    positions: dict[int, Any]
+    top: Moment
+    now: Moment | None
+    rows: list[Row] = field(default_factory=list)
+
+    def to_bytes(self) -> bytes:
+        """For the vault and the wire."""
+        now = None if self.now is None else [self.now.rng, self.now.small]
+        rows = [[row.step, row.at_us, row.values] for row in self.rows]
+        top = [self.top.rng, self.top.small]
+        return encode([self.step, self.complete, self.top_step, self.positions, top, now, rows])
+
+    @staticmethod
+    def from_bytes(data: bytes) -> "RankRecord":
+        """Raises ProtocolError on malformed bytes."""
+        step, complete, top_step, positions, top, now, rows = decode(data)
+        return RankRecord(
+            step,
+            complete,
+            top_step,
+            positions,
+            Moment(*top),
+            None if now is None else Moment(*now),
+            [Row(step=s, at_us=at, values=values) for s, at, values in rows],
+        )
+
+
+class Keeper:
+    """The connection to the buddy's vault. Used by the main thread only."""
+
+    def __init__(self, token: bytes, rank: int) -> None:
+        self._token = token
+        self._rank = rank
+        self._address = ""
+        self._client: VaultClient | None = None
+
+    def follow(self, address: str, latest: RankRecord | None) -> bool:
+        """Keep the record at `address` from now on. True if that is another buddy than before.
+
+        Raises PeerLost if it cannot be reached.
+        """
+        if address == self._address and self._client is not None:
+            return False
+        self.close()
+        self._client = VaultClient(address, self._token)
+        self._address = address
+        if latest is not None:
+            self._put(latest, wait=True)
+        return True
+
+    def put(self, record: RankRecord) -> None:
+        """Send a record; `safe` tells when it has arrived. Raises PeerLost."""
+        self._put(record, wait=False)
+
+    def safe(self, cancelled: Callable[[], bool]) -> bool:
+        """Wait until everything put is acknowledged; False if cancelled first. Raises PeerLost."""
+        return self._connected().wait_acks(cancelled)
+
+    def put_blob(self, name: str, data: bytes) -> None:
+        """Keep a large thing under a name. Raises PeerLost."""
+        self._connected().put_blob(name, data)
+
+    def close(self) -> None:
+        """End the connection."""
+        if self._client is not None:
+            self._client.close()
+            self._client = None
+
+    def _put(self, record: RankRecord, *, wait: bool) -> None:
+        self._connected().put_record(
+            self._rank, record.step, record.complete, record.to_bytes(), wait=wait
+        )
+
+    def _connected(self) -> VaultClient:
+        if self._client is None:
+            raise PeerLost("This rank has no buddy to keep its record.")
+        return self._client

@@ -1,0 +1,59 @@
+"""Where a rank stands and what it was told, under one lock.
+
+The control thread writes orders in, the main thread waits on them. Everything that reads "no newer
+epoch was ordered" and then acts (passes the gate, says a position) does both under `changed`:
+that one rule is what makes the controller's verdict binding.
+"""
+
+import threading
+from dataclasses import dataclass, field
+
+from trainmover.ids import Epoch, Step
+from trainmover.protocol.messages import Switch, Verdict
+
+NONE = Epoch(0)
+
+
+@dataclass
+class Standing:
+    """Guarded by `changed`.
+
+    live        whether this worker holds its rank (a joiner only from `Go` on)
+    epoch       membership in force here
+    ordered     newest epoch an Interrupt spoke of; greater than `epoch` while one is pending
+    committed   last step whose update is applied, or is bound to be
+    gate        step in whose gate the rank stands with its record safe; 0: none
+    pause_asked epoch whose pause flag is raised at the next gate
+    pause_at    epoch whose pause was agreed at a gate: stop at the next fetch
+    """
+
+    changed: threading.Condition = field(default_factory=threading.Condition)
+    live: bool = False
+    epoch: Epoch = NONE
+    ordered: Epoch = NONE
+    committed: Step = Step(0)
+    gate: Step = Step(0)
+    verdict: Verdict | None = None
+    switch: Switch | None = None
+    go: Epoch = NONE
+    leave: Epoch = NONE
+    discarded: Epoch = NONE
+    pause_asked: Epoch = NONE
+    pause_at: Epoch = NONE
+    ending: Step | None = None
+    exit: bool = False
+
+    @property
+    def pending(self) -> bool:
+        """Whether a newer epoch was ordered than the one in force."""
+        return self.ordered > self.epoch
+
+    @property
+    def paused(self) -> bool:
+        """Whether a pause was agreed and not taken back."""
+        return self.pause_at > max(self.epoch, self.discarded)
+
+    @property
+    def pause_flag(self) -> Epoch:
+        """What to raise at the next gate; 0: nothing."""
+        return self.pause_asked if self.pause_asked > max(self.epoch, self.discarded) else NONE

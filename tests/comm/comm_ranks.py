@@ -1,0 +1,98 @@
+"""Ranks as forked processes of the test: torch is imported once, and none outlives its test."""
+
+import faulthandler
+import multiprocessing
+import os
+import signal
+import traceback
+from collections.abc import Callable
+from contextlib import suppress
+from datetime import timedelta
+from typing import Any
+
+import torch
+import torch.distributed as dist
+
+from trainmover.comm import groups, hook_torch
+
+_FORK = multiprocessing.get_context("fork")
+PATIENCE_S = 60
+
+
+class Ranks:
+    """A few processes, a store they share, and a way to talk to each by queue.
+
+    A program is `program(rank, ranks) -> result`. It runs in a child, so what it returns must
+    be picklable; what it raises fails the test with the child's traceback.
+    """
+
+    def __init__(self, size: int) -> None:
+        self.size = size
+        self.store = dist.TCPStore(
+            "127.0.0.1", 0, is_master=True, wait_for_workers=False, timeout=timedelta(seconds=60)
+        )
+        self._results: Any = _FORK.SimpleQueue()
+        self.processes: dict[str, Any] = {}
+        self._answers: dict[str, Any] = {}
+
+    def connect(self) -> dist.Store:
+        """A connection to the shared store, for use in a child."""
+        return dist.TCPStore(
+            "127.0.0.1", self.store.port, is_master=False, timeout=timedelta(seconds=60)
+        )
+
+    def start(self, name: str, program: Callable[..., Any], *args: Any) -> None:
+        process = _FORK.Process(target=self._child, args=(name, program, args), daemon=True)
+        process.start()
+        self.processes[name] = process
+
+    def _child(self, name: str, program: Callable[..., Any], args: tuple[Any, ...]) -> None:
+        faulthandler.dump_traceback_later(PATIENCE_S - 10, exit=True)
+        torch.set_num_threads(1)
+        try:
+            hook_torch(groups)
+            answer = (name, program(*args), None)
+        except BaseException:
+            answer = (name, None, traceback.format_exc())
+        self._results.put(answer)
+        os._exit(0)
+
+    def result(self, name: str) -> Any:
+        """What the child returned. Waits for it; other answers are kept."""
+        while name not in self._answers:
+            self._await_answer(name)
+            who, value, error = self._results.get()
+            assert error is None, f"{who}:\n{error}"
+            self._answers[who] = value
+        return self._answers[name]
+
+    def _await_answer(self, name: str) -> None:
+        process = self.processes[name]
+        while not self._results._reader.poll(0.2):
+            gone = not process.is_alive() and self._results.empty()
+            assert not gone, f"{name} ended without an answer, code {process.exitcode}"
+
+    def run(self, program: Callable[..., Any], *args: Any) -> list[Any]:
+        """`program(rank, ranks, *args)` on every rank; the results by rank."""
+        for rank in range(self.size):
+            self.start(str(rank), program, rank, self, *args)
+        return [self.result(str(rank)) for rank in range(self.size)]
+
+    def signal(self, name: str, number: signal.Signals) -> None:
+        os.kill(self.processes[name].pid, number)
+
+    def close(self) -> None:
+        for process in self.processes.values():
+            with suppress(ProcessLookupError):
+                process.kill()
+            process.join()
+
+
+def join_live(rank: int, ranks: Ranks, epoch: int = 1) -> dist.Store:
+    """Have torch's world in this child served by ours, in `epoch`."""
+    store = ranks.connect()
+    groups.use_store(store, epoch)
+    dist.init_process_group(
+        "gloo", store=dist.PrefixStore(f"script{epoch}", store), rank=rank, world_size=ranks.size
+    )
+    return store

@@ -1,0 +1,227 @@
+"""Values come back bit exact and in their own type; no bytes can do worse than ProtocolError."""
+
+import contextlib
+import math
+import struct
+from collections import Counter, OrderedDict, defaultdict
+from typing import Any
+
+import numpy
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from trainmover.errors import ProtocolError, UserError
+from trainmover.state.encode import Hole, decode, encode, holes, join, split
+from trainmover.state.tensor_bytes import DTYPES, view_bytes
+
+keys = st.recursive(
+    st.none()
+    | st.booleans()
+    | st.integers()
+    | st.text()
+    | st.binary()
+    | st.floats(allow_nan=False),
+    lambda inner: st.tuples(inner, inner) | st.frozensets(inner, max_size=3),
+    max_leaves=4,
+)
+leaves = keys | st.floats() | st.complex_numbers() | st.sets(keys, max_size=3)
+values = st.recursive(
+    leaves,
+    lambda inner: (
+        st.lists(inner, max_size=4)
+        | st.tuples(inner, inner)
+        | st.dictionaries(keys, inner, max_size=4)
+        | st.dictionaries(st.text(), inner, max_size=4).map(OrderedDict)
+    ),
+    max_leaves=20,
+)
+
+
+def same(a: Any, b: Any) -> bool:
+    """Equal in type, order and bits."""
+    if type(a) is not type(b):
+        return False
+    match a:
+        case float():
+            return struct.pack("d", a) == struct.pack("d", b)
+        case complex():
+            return same(a.real, b.real) and same(a.imag, b.imag)
+        case list() | tuple():
+            return len(a) == len(b) and all(map(same, a, b))
+        case dict():
+            return same(list(a.items()), list(b.items()))
+    return bool(a == b)
+
+
+@given(values)
+def test_values_come_back_as_they_were(value: Any) -> None:
+    assert same(decode(encode(value)), value)
+
+
+@given(st.binary(max_size=200))
+@settings(max_examples=300)
+def test_random_bytes_are_refused_or_read(data: bytes) -> None:
+    for read in (decode, holes):
+        with contextlib.suppress(ProtocolError):
+            read(data)
+
+
+@given(values, st.data())
+def test_damaged_bytes_are_refused_or_read(value: Any, data: st.DataObject) -> None:
+    damaged = bytearray(encode([value, torch.ones(2), numpy.ones(2), torch.float16]))
+    for _ in range(data.draw(st.integers(1, 4))):
+        damaged[data.draw(st.integers(0, len(damaged) - 1))] = data.draw(st.integers(0, 255))
+    with contextlib.suppress(ProtocolError):
+        decode(bytes(damaged))
+
+
+def test_truncated_bytes_are_refused() -> None:
+    data = encode({"a": [torch.ones(3), {1: (2, 3)}]})
+    for end in range(len(data)):
+        with pytest.raises(ProtocolError):
+            decode(data[:end])
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        defaultdict(list, {"x": [1]}),
+        defaultdict(int, {1: 2}),
+        defaultdict(None, {1: 2}),
+        Counter({3: 1, 5: 2}),
+        torch.Size([2, 3]),
+        torch.bfloat16,
+        torch.device("cpu"),
+        bytearray(b"ab"),
+        -(2**63),
+        2**64 - 1,
+        2**64,
+        -(2**200),
+    ],
+    ids=repr,
+)
+def test_special_types_come_back(value: Any) -> None:
+    back = decode(encode(value))
+    assert type(back) is type(value)
+    assert back == value
+    if isinstance(value, defaultdict):
+        assert back.default_factory is value.default_factory
+
+
+@pytest.mark.parametrize("name", sorted(DTYPES))
+@pytest.mark.parametrize("shape", [(), (0,), (2, 0, 3), (3, 4)])
+def test_tensors_of_every_type_come_back(name: str, shape: tuple[int, ...]) -> None:
+    size = math.prod(shape) * DTYPES[name].itemsize
+    raw = torch.arange(size, dtype=torch.uint8) % 2
+    tensor = raw.view(DTYPES[name]).reshape(shape)
+    back = decode(encode(tensor))
+    assert (back.dtype, back.shape) == (tensor.dtype, tensor.shape)
+    assert view_bytes(back) == view_bytes(tensor)
+
+
+@pytest.mark.parametrize(
+    "tensor",
+    [
+        torch.arange(6).view(2, 3).t(),
+        torch.arange(10)[::3],
+        torch.ones(3).expand(2, 3),
+        torch.tensor([1 + 2j]).conj(),
+        torch.nn.Parameter(torch.ones(2)),
+        torch.tensor([float("nan"), -0.0, float("-inf")]),
+    ],
+    ids=["transposed", "strided", "expanded", "conjugated", "parameter", "special"],
+)
+def test_any_strides_become_contiguous(tensor: torch.Tensor) -> None:
+    back = decode(encode({"t": tensor}))["t"]
+    assert type(back) is torch.Tensor
+    assert back.is_contiguous()
+    assert view_bytes(back) == view_bytes(tensor.detach())
+
+
+@pytest.mark.parametrize(
+    "array",
+    [
+        numpy.arange(6).reshape(2, 3).T,
+        numpy.float32(1.5),
+        numpy.bool_(True),
+        numpy.array("text"),
+        numpy.empty((0, 2)),
+        numpy.array(["2020-01-01"], dtype="datetime64[D]"),
+    ],
+    ids=repr,
+)
+def test_numpy_values_come_back(array: Any) -> None:
+    back = decode(encode(array))
+    assert type(back) is type(array)
+    assert back.dtype == array.dtype
+    assert back.shape == array.shape
+    assert back.tobytes() == array.tobytes()
+
+
+@pytest.mark.parametrize(
+    ("value", "path"),
+    [
+        ({"scheduler": {"lambdas": [print]}}, r"scheduler\.lambdas\[0\]"),
+        ([(1, {2: object()})], r"\[0\]\[1\]\[2\]"),
+        ({"a": numpy.array([object()])}, "`a`"),
+        ({"a": torch.ones(2).to_sparse()}, "`a`"),
+        ({"a": torch.empty(2, device="meta")}, "`a`"),
+        (defaultdict(lambda: 1), "default_factory"),
+        (object(), "its top"),
+    ],
+)
+def test_what_cannot_be_sent_is_named_with_its_path(value: Any, path: str) -> None:
+    with pytest.raises(UserError, match=path) as caught:
+        encode(value)
+    assert caught.value.do
+
+
+def test_a_value_that_contains_itself_is_refused() -> None:
+    loop: list[Any] = []
+    loop.append(loop)
+    with pytest.raises(UserError, match="contains itself"):
+        encode(loop)
+
+
+def test_module_state_keeps_its_versions() -> None:
+    module = torch.nn.Sequential(torch.nn.Linear(2, 2), torch.nn.BatchNorm1d(2))
+    back = decode(encode(module.state_dict()))
+    assert back._metadata == module.state_dict()._metadata
+    torch.nn.Sequential(torch.nn.Linear(2, 2), torch.nn.BatchNorm1d(2)).load_state_dict(back)
+
+
+def test_split_leaves_live_tensors_out() -> None:
+    weight = torch.ones(3, 4)
+    value = {"w": weight, "state": {0: {"step": torch.tensor(2.0), "n": 7}}}
+    structure, tensors = split(value)
+    assert tensors[0] is weight
+    assert holes(structure) == [
+        Hole("w", (3, 4), torch.float32, False),
+        Hole("state[0].step", (), torch.float32, False),
+    ]
+    back = join(structure, tensors)
+    assert back["w"] is weight
+    assert back["state"][0] == {"step": torch.tensor(2.0), "n": 7}
+
+
+def test_holes_need_their_tensors() -> None:
+    structure, _ = split([torch.ones(1)])
+    with pytest.raises(ProtocolError, match="no tensor left"):
+        join(structure, [])
+    with pytest.raises(ProtocolError, match="not in these bytes"):
+        decode(structure)
+
+
+def test_canonical_structure_does_not_show_insertion_order() -> None:
+    a = {"x": torch.ones(1), 2: torch.zeros(1), "n": {"p": 1, "q": 2}}
+    b = {"n": {"q": 2, "p": 1}, 2: torch.zeros(1), "x": torch.ones(1)}
+    (one, first), (other, second) = split(a, canonical=True), split(b, canonical=True)
+    assert one == other
+    assert first == second
+    assert split(a)[0] != split(b)[0]
+
+
+def test_equal_sets_have_equal_bytes() -> None:
+    assert encode({"b", "a", "c"}) == encode({"c", "b", "a"})

@@ -1,0 +1,145 @@
+"""The map of the project, kept true: which room may import which, and what pure code may not touch.
+
+A room is a folder of src/trainmover, or a file that lies there. ARCHITECTURE.md draws the same map.
+"""
+
+import ast
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[1] / "src"
+PACKAGE = ROOT / "trainmover"
+
+WORDS = {"errors", "ids", "version"}
+MAY_IMPORT: dict[str, set[str]] = {
+    "errors": set(),
+    "ids": set(),
+    "version": set(),
+    "lifeline": set(),
+    "protocol": WORDS,
+    "controller": WORDS | {"protocol"},
+    "journal": WORDS | {"protocol", "controller"},
+    "comm": WORDS,
+    "state": WORDS | {"protocol"},
+    "sandbox": WORDS | {"protocol", "comm", "state"},
+    "worker": WORDS | {"lifeline", "protocol", "comm", "state", "sandbox"},
+    "agent": WORDS | {"lifeline", "protocol", "state"},
+    "server": WORDS | {"lifeline", "protocol", "controller", "journal"},
+    "launch": WORDS | {"lifeline", "protocol", "controller", "journal", "server", "agent"},
+    "cli": WORDS | {"protocol", "controller", "journal", "server", "launch"},
+    "__init__": {"version", "worker"},
+    "__main__": {"cli"},
+}
+
+# Time, chance and the outside world reach these as values.
+PURE_ROOMS = {"errors", "ids", "version", "protocol", "controller"}
+PURE_FILES = {"agent/decide.py", "server/sentences.py", "server/admission.py"}
+IMPURE = {"asyncio", "datetime", "os", "random", "secrets", "socket", "subprocess", "threading"}
+IMPURE |= {"time", "torch", "uuid"}
+
+# A command that answers in a moment cannot wait for `import torch`. Processes of their own may.
+LIGHT_ROOMS = PURE_ROOMS | {"lifeline", "journal", "agent", "server", "launch", "cli"}
+OWN_PROCESS = {"server/store.py"}
+
+FILES = sorted(PACKAGE.rglob("*.py"))
+
+
+def room_of(path: Path) -> str:
+    return path.relative_to(PACKAGE).parts[0].removesuffix(".py")
+
+
+def name_of(path: Path) -> str:
+    return path.relative_to(PACKAGE).as_posix()
+
+
+def modules(tree: ast.AST, path: Path) -> Iterator[str]:
+    """Every module that is imported below `tree`, by its full dotted name."""
+    package = path.relative_to(ROOT).parent.parts
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            above = package[: len(package) - node.level + 1] if node.level else ()
+            base = ".".join([*above, *([node.module] if node.module else [])])
+            yield base
+            yield from (f"{base}.{alias.name}" for alias in node.names)
+
+
+def imported(path: Path) -> set[str]:
+    return set(modules(ast.parse(path.read_text()), path))
+
+
+def rooms(path: Path) -> set[str]:
+    parts = (name.split(".") for name in imported(path))
+    return {p[1] for p in parts if p[0] == "trainmover" and len(p) > 1 and p[1] in MAY_IMPORT}
+
+
+def at_module_level(path: Path) -> set[str]:
+    """Modules imported by importing `path`: not those in functions or under TYPE_CHECKING."""
+    body: list[ast.stmt] = []
+    for statement in ast.parse(path.read_text()).body:
+        if isinstance(statement, ast.If) and "TYPE_CHECKING" in ast.unparse(statement.test):
+            continue
+        if not isinstance(statement, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+            body.append(statement)
+    return set(modules(ast.Module(body, []), path))
+
+
+@pytest.mark.parametrize("path", FILES, ids=name_of)
+def test_a_room_imports_only_what_the_map_allows(path: Path) -> None:
+    room = room_of(path)
+    assert room in MAY_IMPORT, f"{room} is a new room: put it on the map in {__file__}"
+    assert rooms(path) - MAY_IMPORT[room] - {room} == set()
+
+
+@pytest.mark.parametrize(
+    "path", [p for p in FILES if room_of(p) in PURE_ROOMS or name_of(p) in PURE_FILES], ids=name_of
+)
+def test_pure_code_gets_time_and_chance_as_values(path: Path) -> None:
+    assert {name.split(".")[0] for name in imported(path)} & IMPURE == set()
+
+
+@pytest.mark.parametrize(
+    "path",
+    [p for p in FILES if room_of(p) in LIGHT_ROOMS and name_of(p) not in OWN_PROCESS],
+    ids=name_of,
+)
+def test_light_rooms_do_not_load_torch(path: Path) -> None:
+    assert {name.split(".")[0] for name in at_module_level(path)} & {"torch", "numpy"} == set()
+
+
+def test_the_map_has_no_circle() -> None:
+    done: set[str] = set()
+    while left := MAY_IMPORT.keys() - done:
+        ready = {room for room in left if MAY_IMPORT[room] <= done}
+        assert ready, f"these import each other in a circle: {sorted(left)}"
+        done |= ready
+
+
+def test_the_map_and_the_pure_files_exist() -> None:
+    assert {room_of(path) for path in FILES} == MAY_IMPORT.keys()
+    assert {name for name in PURE_FILES | OWN_PROCESS if not (PACKAGE / name).is_file()} == set()
+
+
+@pytest.mark.parametrize("module", ["trainmover", "trainmover.cli.main", "trainmover.agent.run"])
+def test_importing_the_command_leaves_torch_alone(module: str) -> None:
+    check = f"import sys, {module}; sys.exit('torch' in sys.modules)"
+    subprocess.run([sys.executable, "-c", check], check=True, timeout=60)
+
+
+@pytest.mark.parametrize(
+    ("source", "found"),
+    [
+        ("from trainmover import server", "trainmover.server"),
+        ("from .. import server", "trainmover.server"),
+        ("from ..server.run import Server", "trainmover.server.run"),
+        ("import trainmover.server.run as run", "trainmover.server.run"),
+        ("def late():\n    from time import time", "time"),
+    ],
+)
+def test_no_way_to_write_an_import_is_overlooked(source: str, found: str) -> None:
+    assert found in set(modules(ast.parse(source), PACKAGE / "controller" / "decide.py"))

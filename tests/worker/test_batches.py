@@ -1,0 +1,317 @@
+"""A resumed loader must give what the undisturbed one gives, from every place, bit for bit."""
+
+import random
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy
+import pytest
+import torch
+from torch.utils.data import (
+    DataLoader,
+    Dataset,
+    DistributedSampler,
+    IterableDataset,
+    RandomSampler,
+    WeightedRandomSampler,
+)
+
+from trainmover.errors import StateMismatch, UserError
+from trainmover.state import rng
+from trainmover.state.encode import decode, encode
+from trainmover.worker.batches import Batches
+
+PASSES = 2
+Record = tuple[bytes, bytes]  # Encoded position, RNG: what a rank record holds of the data.
+
+
+class Noisy(Dataset[torch.Tensor]):
+    """Augments at random, as vision datasets do: from the generators of whichever process loads."""
+
+    def __len__(self) -> int:
+        return 22
+
+    def __getitem__(self, index: int) -> torch.Tensor:
+        return torch.tensor([index, random.random(), numpy.random.rand()]) + torch.rand(3)
+
+
+class Plain(Noisy):
+    def __getitem__(self, index: int) -> torch.Tensor:
+        return torch.tensor([float(index)])
+
+
+class Buckets:
+    """A batch sampler that shuffles with the global generators, and knows no length."""
+
+    def __iter__(self) -> Iterator[list[int]]:
+        order = torch.randperm(22).tolist()
+        random.shuffle(order)
+        while order:
+            yield [order.pop() for _ in range(min(len(order), len(order) % 3 + 2))]
+
+
+def seeded() -> torch.Generator:
+    return torch.Generator().manual_seed(5)
+
+
+def distributed() -> "DataLoader[torch.Tensor]":
+    sampler: Any = DistributedSampler(Noisy(), num_replicas=2, rank=1, seed=3)
+    return DataLoader(Noisy(), batch_size=3, sampler=sampler)
+
+
+def lazy_generator() -> "DataLoader[torch.Tensor]":
+    """Draws 32 numbers at a time during the pass, and once more when it is found empty."""
+    sampler = RandomSampler(Noisy(), replacement=True, num_samples=64, generator=seeded())
+    return DataLoader(Noisy(), batch_size=8, sampler=sampler)
+
+
+def stateful(workers: int) -> Any:
+    loader = pytest.importorskip("torchdata.stateful_dataloader").StatefulDataLoader
+    dataset = Plain() if workers else Noisy()
+    return loader(dataset, batch_size=4, shuffle=True, num_workers=workers)
+
+
+LOADERS: dict[str, Callable[[], Any]] = {
+    "in order": lambda: DataLoader(Noisy(), batch_size=4),
+    "shuffle": lambda: DataLoader(Noisy(), batch_size=4, shuffle=True),
+    "shuffle, full batches": lambda: DataLoader(Noisy(), batch_size=11, shuffle=True),
+    "generator": lambda: DataLoader(Noisy(), batch_size=11, shuffle=True, generator=seeded()),
+    "distributed": distributed,
+    "replacement": lambda: DataLoader(
+        Noisy(), batch_size=4, sampler=RandomSampler(Noisy(), replacement=True)
+    ),
+    "lazy generator": lazy_generator,
+    "weighted": lambda: DataLoader(
+        Noisy(), batch_size=4, sampler=WeightedRandomSampler([1.0, 2.0] * 11, 22)
+    ),
+    "batch sampler": lambda: DataLoader(Noisy(), batch_sampler=Buckets()),  # type: ignore[arg-type]
+    "no batches": lambda: DataLoader(Plain(), batch_size=None, shuffle=True),
+    "a list": lambda: [torch.tensor([float(n)]) for n in range(5)],
+    "stateful": lambda: stateful(0),
+}
+SLOW_LOADERS: dict[str, Callable[[], Any]] = {
+    "processes": lambda: DataLoader(
+        Noisy(), batch_size=4, shuffle=True, num_workers=2, generator=seeded()
+    ),
+    "persistent processes": lambda: DataLoader(
+        Noisy(), batch_size=6, shuffle=True, num_workers=2, persistent_workers=True
+    ),
+    "stateful processes": lambda: stateful(2),
+}
+
+
+def seed_all(seed: int) -> None:
+    torch.manual_seed(seed)
+    random.seed(seed)
+    numpy.random.seed(seed)
+
+
+def train(batches: Batches) -> Iterator[tuple[Record, torch.Tensor]]:
+    """Steps as the runtime takes them: the record of a step is taken before its batch is fetched.
+
+    Yields that record, and the batch with a random number that the step draws (dropout).
+    """
+    while True:
+        record = encode(batches.position()), rng.capture()
+        assert encode(batches.position()) == record[0]
+        batch = next(batches, None)
+        if batch is None:
+            return
+        assert encode(decode(encode(batches.position()))) == encode(batches.position())
+        yield record, torch.cat([batch.reshape(-1), torch.rand(1), torch.rand(1) + random.random()])
+
+
+def resumed(loader: Any, record: Record) -> Batches:
+    batches = Batches(loader, PASSES)
+    before = rng.capture()
+    batches.resume(decode(record[0]))
+    assert rng.capture() == before, "resume left other global generators"
+    rng.restore(record[1])
+    return batches
+
+
+def check_resumes(make: Callable[[], Any], places: Callable[[int], list[int]]) -> None:
+    seed_all(1)
+    undisturbed = list(train(Batches(make(), PASSES)))
+    end = rng.capture()
+    for place in places(len(undisturbed)):
+        seed_all(1000 + place)
+        batches = resumed(make(), undisturbed[place][0])
+        rest = list(train(batches))
+        assert len(rest) == len(undisturbed) - place
+        for (record, batch), (expected_record, expected) in zip(
+            rest, undisturbed[place:], strict=True
+        ):
+            assert torch.equal(batch, expected), f"resumed at {place}"
+            assert record == expected_record
+        assert rng.capture() == end
+
+
+@pytest.mark.parametrize("name", LOADERS)
+def test_resumes_bitwise_from_every_place(name: str) -> None:
+    check_resumes(LOADERS[name], lambda count: list(range(count)))
+
+
+@pytest.mark.parametrize("name", SLOW_LOADERS)
+def test_resumes_bitwise_with_loader_processes(name: str) -> None:
+    # A place in each pass, the first place, and both sides of the boundary between passes.
+    check_resumes(
+        SLOW_LOADERS[name],
+        lambda count: [0, 2, count // 2 - 1, count // 2, count // 2 + 1, count - 1],
+    )
+
+
+@pytest.mark.parametrize("name", ["shuffle", "generator", "distributed", "batch sampler"])
+def test_batches_are_those_of_the_bare_loader(name: str) -> None:
+    seed_all(2)
+    through = [batch for batch in Batches(LOADERS[name](), 1)]
+    seed_all(2)
+    bare = list(LOADERS[name]())
+    assert all(torch.equal(a, b) for a, b in zip(through, bare, strict=True))
+
+
+def test_each_pass_of_a_distributed_sampler_is_shuffled_anew() -> None:
+    batches = Batches(distributed(), 2)
+    drawn = [batch[:, 0].floor() for batch in batches]
+    half = len(drawn) // 2
+    assert len(drawn) == len(batches)
+    assert not torch.equal(torch.cat(drawn[:half]), torch.cat(drawn[half:]))
+
+
+def test_passing_over_loads_no_data() -> None:
+    class Counted(Plain):
+        loads = 0
+
+        def __getitem__(self, index: int) -> torch.Tensor:
+            Counted.loads += 1
+            return super().__getitem__(index)
+
+    def make(workers: int) -> "DataLoader[torch.Tensor]":
+        return DataLoader(Counted(), batch_size=2, shuffle=True, num_workers=workers)
+
+    batches = Batches(make(0), 1)
+    for _ in range(11):
+        next(batches)
+    Counted.loads = 0
+    for workers in (0, 2):
+        again = Batches(make(workers), 1)
+        again.resume(batches.position())
+        assert next(again, None) is None
+    assert Counted.loads == 0
+
+
+def test_a_position_of_a_plain_loader_does_not_grow_or_touch_generators() -> None:
+    batches = Batches(DataLoader(Plain(), shuffle=True), None)
+    next(batches)
+    before, size = rng.capture(), len(encode(batches.position()))
+    for _ in range(60):
+        next(batches)
+    assert len(encode(batches.position())) <= size + 16
+    assert size < 32 * 1024
+    state = rng.capture()
+    batches.position()
+    assert rng.capture() == state != before
+
+
+def test_position_at_the_start_draws_nothing() -> None:
+    before = rng.capture()
+    for make in LOADERS.values():
+        batches = Batches(make(), 1)
+        rng.restore(before)
+        batches.position()
+        assert rng.capture() == before
+
+
+def test_the_end_is_a_place_too() -> None:
+    batches = Batches(LOADERS["shuffle"](), 1)
+    list(batches)
+    again = Batches(LOADERS["shuffle"](), 1)
+    again.resume(decode(encode(batches.position())))
+    assert again.finished
+    assert list(again) == []
+
+
+def test_resume_leaves_what_was_under_way() -> None:
+    batches = Batches(LOADERS["generator"](), 2)
+    start = batches.position()
+    first = list(batches)
+    batches.resume(start)
+    assert [b[:, 0].floor().tolist() for b in batches] == [b[:, 0].floor().tolist() for b in first]
+
+
+def test_other_indices_are_noticed() -> None:
+    batches = Batches(DataLoader(Plain(), sampler=range(5)), 1)
+    next(batches), next(batches)
+    other = Batches(DataLoader(Plain(), sampler=[4, 3, 2, 1, 0]), 1)
+    with pytest.raises(StateMismatch, match="does not give the batches again"):
+        other.resume(batches.position())
+
+
+def test_fewer_indices_are_noticed() -> None:
+    batches = Batches(DataLoader(Plain(), sampler=range(5)), 1)
+    next(batches), next(batches)
+    with pytest.raises(StateMismatch, match="does not give the batches again"):
+        Batches(DataLoader(Plain(), sampler=range(1)), 1).resume(batches.position())
+
+
+def test_missing_generators_are_noticed() -> None:
+    batches = Batches(LOADERS["generator"](), 1)
+    next(batches)
+    with pytest.raises(StateMismatch, match="generators"):
+        Batches(LOADERS["shuffle"](), 1).resume(batches.position())
+
+
+class Stream(IterableDataset[int]):
+    def __iter__(self) -> Iterator[int]:
+        return iter(range(3))
+
+
+@pytest.mark.parametrize(
+    "loader",
+    [
+        DataLoader(Stream()),
+        DataLoader(Plain(), num_workers=2, in_order=False),
+        iter([1, 2]),
+    ],
+    ids=["stream", "out of order", "iterator"],
+)
+def test_loaders_that_cannot_be_resumed_are_refused(loader: Any) -> None:
+    with pytest.raises(UserError, match="cannot resume this loader"):
+        Batches(loader, 1)
+
+
+def test_endless_passes_over_nothing_are_refused() -> None:
+    with pytest.raises(UserError, match="no batch"):
+        next(Batches([], None))
+    assert list(Batches([], 2)) == []
+
+
+class StatefulStream(Stream):
+    """Yields from where its state says."""
+
+    def __init__(self) -> None:
+        self.at = 0
+
+    def __iter__(self) -> Iterator[int]:
+        while self.at < 4:
+            self.at += 1
+            yield self.at
+        self.at = 0
+
+    def state_dict(self) -> dict[str, int]:
+        return {"at": self.at}
+
+    def load_state_dict(self, state: dict[str, int]) -> None:
+        self.at = state["at"]
+
+
+@pytest.mark.parametrize("stream", [Stream, StatefulStream])
+@pytest.mark.parametrize("workers", [0, 2])
+def test_a_stream_in_a_stateful_loader_resumes_again_and_again(
+    workers: int, stream: type[Stream]
+) -> None:
+    module = pytest.importorskip("torchdata.stateful_dataloader")
+    check_resumes(
+        lambda: module.StatefulDataLoader(stream(), batch_size=1, num_workers=workers),
+        lambda count: list(range(0, count, workers + 1)),
+    )
