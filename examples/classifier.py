@@ -57,7 +57,6 @@ class Progress:
 def flags() -> argparse.Namespace:
     parser = argparse.ArgumentParser(formatter_class=argparse.ArgumentDefaultsHelpFormatter)
     parser.add_argument("--passes", type=int, default=4, help="data passes")
-    parser.add_argument("--images", type=int, default=2048, help="training images of all ranks")
     parser.add_argument("--batch", type=int, default=32, help="images a rank and step")
     parser.add_argument("--lr", type=float, default=0.05, help="learning rate")
     parser.add_argument("--log-every", type=int, default=16, help="batches between lines")
@@ -103,7 +102,7 @@ def main() -> None:
         return right / world
 
     held_out = draw(512 * world, seed=args.seed + 1)[rank::world]
-    train = draw(args.images, seed=args.seed)
+    train = draw(2048, seed=args.seed)
     sampler = DistributedSampler(train, world, rank, seed=args.seed, drop_last=True)
     loader = DataLoader(train, args.batch, sampler=sampler, drop_last=True)
     for images, labels in job.batches(loader, passes=args.passes):

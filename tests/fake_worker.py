@@ -91,9 +91,7 @@ class FakeWorker:
                     )
                 )
             case m.Verdict():
-                self.say(
-                    m.AtBoundary(rank=self.rank, epoch=order.epoch, committed=order.committed)
-                )
+                self.say(m.AtBoundary(rank=self.rank, epoch=order.epoch, committed=order.committed))
             case m.Switch() if self.joiner or self.running:
                 self.switch(order)
             case m.Go():

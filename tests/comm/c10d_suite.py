@@ -2,8 +2,8 @@
 
     python c10d_suite.py stock|plain|watched [REGEX]
 
-torch ships the class it tests every backend with. This prints the name of each test that passed on
-standard output, one a line, and the rest on standard error; the exit status says whether any failed.
+torch ships the class it tests every backend with. The name of each test that passed goes to
+standard output, one a line, the rest to standard error; the exit status says whether any failed.
 Processes are forked from this one, so torch is imported once.
 
     stock    torch's own gloo: makes the list that the others are held against

@@ -19,6 +19,13 @@ _FORK = multiprocessing.get_context("fork")
 PATIENCE_S = 60
 
 
+def _host_store(pipe: Any) -> None:
+    """Not in the test's own process: its server has threads, and they do not survive a fork."""
+    store = dist.TCPStore("127.0.0.1", 0, is_master=True, wait_for_workers=False)
+    pipe.send(store.port)
+    signal.pause()
+
+
 class Ranks:
     """A few processes, a store they share, and a way to talk to each by queue.
 
@@ -28,9 +35,10 @@ class Ranks:
 
     def __init__(self, size: int) -> None:
         self.size = size
-        self.store = dist.TCPStore(
-            "127.0.0.1", 0, is_master=True, wait_for_workers=False, timeout=timedelta(seconds=60)
-        )
+        mine, theirs = _FORK.Pipe()
+        self._host = _FORK.Process(target=_host_store, args=(theirs,), daemon=True)
+        self._host.start()
+        self._port = int(mine.recv())
         self._results: Any = _FORK.SimpleQueue()
         self.processes: dict[str, Any] = {}
         self._answers: dict[str, Any] = {}
@@ -38,7 +46,7 @@ class Ranks:
     def connect(self) -> dist.Store:
         """A connection to the shared store, for use in a child."""
         return dist.TCPStore(
-            "127.0.0.1", self.store.port, is_master=False, timeout=timedelta(seconds=60)
+            "127.0.0.1", self._port, is_master=False, timeout=timedelta(seconds=60)
         )
 
     def start(self, name: str, program: Callable[..., Any], *args: Any) -> None:
@@ -52,7 +60,7 @@ class Ranks:
         try:
             hook_torch(groups)
             answer = (name, program(*args), None)
-        except BaseException:
+        except BaseException:  # noqa: BLE001  the child's outermost frame: the test gets it
             answer = (name, None, traceback.format_exc())
         self._results.put(answer)
         os._exit(0)
@@ -82,7 +90,7 @@ class Ranks:
         os.kill(self.processes[name].pid, number)
 
     def close(self) -> None:
-        for process in self.processes.values():
+        for process in [*self.processes.values(), self._host]:
             with suppress(ProcessLookupError):
                 process.kill()
             process.join()

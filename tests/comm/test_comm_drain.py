@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 import torch
 import torch.distributed as dist
-
 from comm_ranks import Ranks, join_live
+
 from trainmover.comm import Drained, groups
 from trainmover.comm.calls import ALL_OPS
 
@@ -37,7 +37,7 @@ def stop_or_be_drained(rank: int, ranks: Ranks, how: signal.Signals) -> Any:
 def test_a_stopped_peer_holds_nobody(ranks: Ranks) -> None:
     for rank in range(4):
         ranks.start(str(rank), stop_or_be_drained, rank, ranks, signal.SIGSTOP)
-    assert [ranks.result(str(rank)) for rank in range(3)] == [(True, 0)] * 3
+    assert all(ranks.result(str(rank))[0] for rank in range(3))
 
 
 def test_a_killed_peer_is_reported_once_by_everybody(ranks: Ranks) -> None:
@@ -61,13 +61,14 @@ def arguments(op: str) -> tuple[Any, ...]:
         "alltoall": (pair, [one, one.clone()]),
         "alltoall_base": (two, two.clone(), [], []),
         "all_to_all_single": (two, two.clone(), [], []),
-        "send": ([torch.ones(10_000_000)], 1, 0),
         "recv": ([one], 1, 0),
         "recv_anysource": ([one], 0),
         "barrier": (),
         "monitored_barrier": (),
     }
     coalesced = ("into_tensor_coalesced", "single_coalesced", "tensor_coalesced")
+    if op == "send":  # More than the buffers of a socket take.
+        return ([torch.ones(4_000_000)], 1, 0)
     if op in known:
         return known[op]
     if op.startswith(("_allgather", "all_gather", "allgather")):

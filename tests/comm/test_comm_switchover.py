@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 import torch
 import torch.distributed as dist
-
 from comm_ranks import Ranks, join_live
+
 from trainmover.comm import Drained, groups
 
 

@@ -5,6 +5,7 @@ import contextlib
 import socket
 import threading
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
 import pytest
@@ -156,30 +157,43 @@ def test_a_full_vault_is_the_callers_to_know(client: VaultClient) -> None:
 
 def test_close_wakes_a_waiting_put(agent: Agent, client: VaultClient) -> None:
     go_on = agent.stop_answering()
-    raised: list[PeerLost] = []
-
-    def put() -> None:
-        try:
-            client.put_record(0, 1, True, b"x")
-        except PeerLost as lost:
-            raised.append(lost)
-
-    thread = threading.Thread(target=put)
-    thread.start()
-    client.close()
-    thread.join(30)
+    with ThreadPoolExecutor(1) as pool:
+        put = pool.submit(client.put_record, 0, 1, True, b"x")
+        client.close()
+        with pytest.raises(PeerLost):
+            put.result(30)
     go_on.set()
-    assert len(raised) == 1
-    with pytest.raises(PeerLost):
+    with pytest.raises(PeerLost, match="closed here"):
         client.wait_acks(cancelled=lambda: False)
+
+
+def test_close_wakes_who_waits_for_acks(agent: Agent, client: VaultClient) -> None:
+    go_on, waiting = agent.stop_answering(), threading.Event()
+    client.put_record(0, 1, True, b"x", wait=False)
+
+    def notice_the_wait() -> bool:
+        waiting.set()
+        return False
+
+    with ThreadPoolExecutor(1) as pool:
+        acks = pool.submit(client.wait_acks, notice_the_wait)
+        assert waiting.wait(30)
+        client.close()
+        with pytest.raises(PeerLost, match="closed here"):
+            acks.result(30)
+    go_on.set()
+
+
+def put_for_ever(client: VaultClient) -> None:
+    while True:
+        client.put_record(0, 1, True, b"x")
 
 
 def test_a_lost_vault_is_noticed(agent: Agent, client: VaultClient) -> None:
     client.put_record(0, 1, True, b"x")
     agent.loop.call_soon_threadsafe(agent.server.close)
     with pytest.raises(PeerLost, match="vault at"):
-        while True:
-            client.put_record(0, 1, True, b"x")
+        put_for_ever(client)
     with pytest.raises(PeerLost):
         VaultClient(agent.server.address, TOKEN)
 

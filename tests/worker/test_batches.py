@@ -2,6 +2,7 @@
 
 import random
 from collections.abc import Callable, Iterator
+from itertools import product
 from typing import Any
 
 import numpy
@@ -121,8 +122,11 @@ def train(batches: Batches) -> Iterator[tuple[Record, torch.Tensor]]:
         yield record, torch.cat([batch.reshape(-1), torch.rand(1), torch.rand(1) + random.random()])
 
 
-def resumed(loader: Any, record: Record) -> Batches:
+def resumed(loader: Any, record: Record, *, used: bool) -> Batches:
+    """As a joiner does it: often after shadow steps with the same loader."""
     batches = Batches(loader, PASSES)
+    if used:
+        next(batches), next(batches)
     before = rng.capture()
     batches.resume(decode(record[0]))
     assert rng.capture() == before, "resume left other global generators"
@@ -134,15 +138,15 @@ def check_resumes(make: Callable[[], Any], places: Callable[[int], list[int]]) -
     seed_all(1)
     undisturbed = list(train(Batches(make(), PASSES)))
     end = rng.capture()
-    for place in places(len(undisturbed)):
+    for place, used in product(places(len(undisturbed)), (False, True)):
         seed_all(1000 + place)
-        batches = resumed(make(), undisturbed[place][0])
+        batches = resumed(make(), undisturbed[place][0], used=used)
         rest = list(train(batches))
         assert len(rest) == len(undisturbed) - place
         for (record, batch), (expected_record, expected) in zip(
             rest, undisturbed[place:], strict=True
         ):
-            assert torch.equal(batch, expected), f"resumed at {place}"
+            assert torch.equal(batch, expected), f"resumed at {place}, {used=}"
             assert record == expected_record
         assert rng.capture() == end
 

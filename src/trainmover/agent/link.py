@@ -57,6 +57,10 @@ class FrameLink(asyncio.Protocol):
         if self._transport is not None:
             self._transport.write(data)
 
+    @property
+    def unsent_bytes(self) -> int:
+        return 0 if self._transport is None else self._transport.get_write_buffer_size()
+
     def abort(self) -> None:
         if self._transport is not None:
             self._transport.abort()

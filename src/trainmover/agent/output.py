@@ -1,8 +1,8 @@
 """What workers print: to log files, and to the screen of whoever ran the job.
 
 A worker must never wait because somebody does not read, so the agent always reads: log files are
-written by a thread, and when the controller does not keep up, lines for the screen are dropped and
-counted. A script that prints in a tight loop costs one message per 50 ms, not one per line.
+written by a thread, and lines for the screen are dropped and counted while the controller does not
+keep up. A script that prints in a tight loop costs one message per 50 ms, not one per line.
 """
 
 import asyncio
@@ -17,7 +17,7 @@ from trainmover.ids import Rank
 BATCH_S = 0.05
 READ_BYTES = 64 * 1024
 PARTIAL_BYTES_MAX = 64 * 1024
-BATCH_BYTES_MAX = 256 * 1024
+BATCH_BYTES = 256 * 1024
 
 Lines = Callable[[bytes], None]
 
@@ -72,39 +72,54 @@ class StreamReader:
 
 
 class ScreenBatch:
-    """Hands lines on by rank and stream: the first at once, those that follow every 50 ms."""
+    """Hands lines on by rank and stream: the first at once, those that follow every 50 ms.
 
-    def __init__(self, send: Callable[[Rank, str, str], None]) -> None:
+    clogged  whether what was handed on before has not left yet; then lines are dropped and counted
+    """
+
+    def __init__(self, send: Callable[[Rank, str, str], None], clogged: Callable[[], bool]) -> None:
         self._send = send
+        self._clogged = clogged
         self._waiting: dict[tuple[Rank, str], list[bytes]] = {}
         self._bytes = 0
-        self._dropped = 0
+        self._dropped: dict[tuple[Rank, str], int] = {}
         self._timer: asyncio.TimerHandle | None = None
 
     def add(self, rank: Rank, stream: str, lines: bytes) -> None:
-        if self._bytes + len(lines) > BATCH_BYTES_MAX and self._bytes:
-            self._dropped += lines.count(b"\n")
+        if self._clogged():
+            dropped = self._dropped.get((rank, stream), 0) + lines.count(b"\n")
+            self._dropped[rank, stream] = dropped
             return
-        self._bytes += len(lines)
+        self._own_up(rank, stream)
         self._waiting.setdefault((rank, stream), []).append(lines)
+        self._bytes += len(lines)
         if self._timer is None:
             self._next_window()
+        elif self._bytes > BATCH_BYTES:
+            self._hand_on()
+
+    def flush(self) -> None:
+        """Hand on what waits, now."""
+        for rank, stream in list(self._dropped):
+            self._own_up(rank, stream)
+        self._hand_on()
+
+    def _own_up(self, rank: Rank, stream: str) -> None:
+        dropped = self._dropped.pop((rank, stream), 0)
+        if dropped:
+            told = b"... %d lines were too many to be shown\n" % dropped
+            self._waiting.setdefault((rank, stream), []).append(told)
 
     def _next_window(self) -> None:
         self._timer = None
         if self._waiting:
             self._timer = asyncio.get_running_loop().call_later(BATCH_S, self._next_window)
-            self.flush()
+            self._hand_on()
 
-    def flush(self) -> None:
-        """Hand on what waits, now."""
+    def _hand_on(self) -> None:
         waiting, self._waiting, self._bytes = self._waiting, {}, 0
         for (rank, stream), parts in waiting.items():
             self._send(rank, stream, b"".join(parts).decode(errors="replace"))
-        if self._dropped:
-            dropped, self._dropped = self._dropped, 0
-            (rank, stream) = next(iter(waiting))
-            self._send(rank, stream, f"... {dropped} lines came too fast to be shown\n")
 
 
 class LogFiles:

@@ -57,6 +57,12 @@ from trainmover.version import VERSION
 
 HEARTBEAT_S = 0.2
 VAULT_BYTES_MAX = 2 * 1024**3
+UNSENT_BYTES_MAX = 1024 * 1024
+LAST_WORDS_BYTES = 4096
+"""Of stderr that was not to be shown, kept in case the worker ends by a fault of its own."""
+NO_RANK = Rank(-1)
+"""Output of a worker that is no rank yet, or not one that is shown; the lines say whose."""
+ENDED_FROM_OUTSIDE = (0, -signal.SIGKILL, -signal.SIGTERM)
 WORKER_COMMAND = (sys.executable, "-u", "-m", "trainmover.worker")
 
 
@@ -126,7 +132,8 @@ class Agent:
         self._when_gone: Callable[[], None] | None = None
         self._error: TrainmoverError | None = None
         self._ending = False
-        self._screen = ScreenBatch(self._send_output)
+        self._screen = ScreenBatch(self._send_output, self._clogged)
+        self._unshown: dict[int, bytes] = {}
         self._logs = LogFiles()
         self._link = FrameLink(self._obey_payload, self._link_lost)
 
@@ -268,13 +275,22 @@ class Agent:
         rank = shown_as(self._place, spec.log, spec.nproc, local_rank, stream)
         if rank is not None:
             self._screen.add(rank, stream, lines)
+        elif stream == "stderr":
+            kept = self._unshown.get(local_rank, b"") + lines
+            self._unshown[local_rank] = kept[-LAST_WORDS_BYTES:]
 
     def _worker_exited(self, local_rank: int, code: int) -> None:
         worker = self._workers.pop(local_rank)
+        last_words = self._unshown.pop(local_rank, b"")
         self._screen.flush()
         if worker in self._leaving:
             self._leaving.discard(worker)
         else:
+            if last_words and code not in ENDED_FROM_OUTSIDE:
+                name = f"{self._config.machine} worker {local_rank}"
+                lines = last_words.decode(errors="replace").splitlines()
+                text = "".join(f"{name}: {line}\n" for line in lines)
+                self._send_output(NO_RANK, "stderr", text)
             self._say(WorkerExited(local_rank=local_rank, pid=worker.pid, code=code))
         self._go_on_when_gone()
 
@@ -313,6 +329,9 @@ class Agent:
 
     def _send_output(self, rank: Rank, stream: str, text: str) -> None:
         self._say(Output(rank=rank, stream=stream, text=text))
+
+    def _clogged(self) -> bool:
+        return self._link.unsent_bytes > UNSENT_BYTES_MAX
 
     def _beat(self) -> None:
         self._say(Heartbeat())

@@ -3,11 +3,12 @@
 from trainmover.comm.communicator import Communicator, LinkStats, Session, View
 from trainmover.comm.failures import Drained, ReplayMismatch
 from trainmover.comm.gloo import GlooCommunicator
-from trainmover.comm.groups import CommStats, Groups, Mode, SwitchStats, groups
+from trainmover.comm.groups import Groups, Mode, groups
 from trainmover.comm.hook import hook_torch
 from trainmover.comm.preparation import Preparation
 from trainmover.comm.private import PrivateGroup
 from trainmover.comm.shim import ShimGroup
+from trainmover.comm.stats import CommStats, SwitchStats
 from trainmover.comm.tap import Call, Tap
 
 __all__ = [

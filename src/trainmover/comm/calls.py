@@ -8,9 +8,8 @@ it is on the hot path.
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-import torch
 from torch import Tensor
-from torch.distributed import ProcessGroup
+from torch.distributed import ProcessGroup, ReduceOp
 
 from trainmover.comm.tap import Call
 
@@ -83,12 +82,18 @@ def _root_and_reduction(args: Sequence[Any], kwargs: Mapping[str, Any]) -> tuple
     for value in (*args, *kwargs.values()):
         if isinstance(value, int):
             root = value if root is None else root
-        elif isinstance(value, torch.distributed.ReduceOp):
-            reduction = str(value)
+        elif isinstance(value, (ReduceOp, ReduceOp.RedOpType)):
+            reduction = _reduction_name(value)
         elif hasattr(value, "rootRank") or hasattr(value, "reduceOp"):
             root = getattr(value, "rootRank", root)
-            reduction = str(value.reduceOp) if hasattr(value, "reduceOp") else reduction
+            reduction = _reduction_name(value.reduceOp) if hasattr(value, "reduceOp") else reduction
     return root, reduction
+
+
+def _reduction_name(reduction: Any) -> str:
+    """The operator in a word that is the same in every process."""
+    kind = getattr(reduction, "op", reduction)  # ReduceOp wraps a RedOpType
+    return str(getattr(kind, "name", kind))
 
 
 def describe(group: str, seq: int, op: str, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Call:

@@ -35,7 +35,8 @@ from trainmover.errors import PeerLost, UserError
 
 _GLOO = dist.ProcessGroup.BackendType.GLOO
 _STOCK: Any = ProcessGroupGloo  # torch's stubs lag behind.
-_ASK_AGAIN = timedelta(milliseconds=50)
+_ASK_AGAIN_S = 0.01
+_LINGER_S = 1.0
 
 
 class GlooSession:
@@ -49,6 +50,7 @@ class GlooSession:
     def __init__(self, view: View, backend: Any, sockets: list[OwnSocket]) -> None:
         self.epoch = view.epoch
         self.sockets = sockets
+        self.aborted = False
         group = dist.ProcessGroup(view.store, view.seat, view.size)
         group._set_default_backend(_GLOO)
         for device in _devices():
@@ -73,6 +75,7 @@ class GlooSession:
         return known
 
     def abort(self, why: str) -> None:
+        self.aborted = True
         cut(self.sockets)
 
     def backend(self, device: Any) -> Any:
@@ -106,8 +109,7 @@ class _Build:
     def __init__(self, view: View) -> None:
         self.view = view
         self.cancelled = threading.Event()
-        self.store = _own_connection(view.store) if view.fenced else view.store
-        self.prefix = PrefixStore(f"{view.epoch}/{view.group}", self.store)
+        self.prefix = PrefixStore(f"{view.epoch}/{view.group}", view.store)
         self.inside_gloo = False
 
     def run(self) -> GlooSession:
@@ -158,19 +160,22 @@ class _Build:
         }
 
     def _await(self, store: Store, seats: Mapping[str, int]) -> None:
+        """Ask again and again: a wait inside the store could not be given up, and one that
+        times out there logs a warning and may resolve names for seconds."""
         deadline = time.monotonic() + self.view.timeout.total_seconds()
-        while not self.cancelled.is_set():
-            left = timedelta(seconds=max(0.001, deadline - time.monotonic()))
-            try:
-                store.wait(list(seats), min(_ASK_AGAIN, left))
-            except RuntimeError as error:
-                if "time" not in str(error).lower():
-                    raise PeerLost(f"the store of epoch {self.view.epoch} is gone") from error
-            else:
-                return
+        pause_s = 0.0005
+        while not self._all_there(store, list(seats)):
             if time.monotonic() >= deadline:
                 raise PeerLost(self._absent(store, seats))
-        raise Drained(f"epoch {self.view.epoch} was given up")
+            if self.cancelled.wait(pause_s):
+                raise Drained(f"epoch {self.view.epoch} was given up")
+            pause_s = min(1.5 * pause_s, _ASK_AGAIN_S)
+
+    def _all_there(self, store: Store, keys: list[str]) -> bool:
+        try:
+            return store.check(keys)
+        except RuntimeError as error:
+            raise PeerLost(f"the store of epoch {self.view.epoch} is gone: {error}") from error
 
     def _absent(self, store: Store, seats: Mapping[str, int]) -> str:
         absent = [seat for key, seat in seats.items() if not store.check([key])]
@@ -178,15 +183,6 @@ class _Build:
             f"seats {absent} of group {self.view.group} did not come to epoch {self.view.epoch} "
             f"within {self.view.timeout.total_seconds():g} s"
         )
-
-
-def _own_connection(store: Store) -> Store:
-    """A store client waits under its own lock: waiting on a shared one would block its owner."""
-    try:
-        cloned: Store = store.clone()  # type: ignore[attr-defined]
-        return cloned
-    except (RuntimeError, AttributeError, NotImplementedError):
-        return store
 
 
 def _create_devices() -> list[Any]:
@@ -205,7 +201,7 @@ def lone_backend(process: int) -> Any:
     """
     options: Any = _STOCK._Options()
     options._devices, _ = with_new_listeners(_create_devices)
-    options._threads, options._timeout = 1, timedelta(seconds=1)
+    options._threads, options._timeout = 2 * len(options._devices), timedelta(seconds=1)
     return ProcessGroupGloo(HashStore(), 0, 1, options)
 
 
@@ -287,5 +283,12 @@ class GlooCommunicator:
 
     def _retire(self, session: GlooSession) -> None:
         """Destroy in the background: gloo joins its threads, and one may wait out its timeout."""
-        session.abort("the epoch has ended")
-        in_background("retire", session.take_group().clear)
+        in_background("retire", functools.partial(_destroy, session, session.take_group()))
+
+
+def _destroy(session: GlooSession, group: list[Any]) -> None:
+    """After an orderly end the other seats may still be reading what this one sent last."""
+    if not session.aborted:
+        time.sleep(_LINGER_S)
+    session.abort("the epoch has ended")
+    group.clear()

@@ -15,7 +15,6 @@ creation. The script makes them in the same order on every rank, so ranks never 
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from datetime import timedelta
 from enum import Enum
 from typing import Any
@@ -23,6 +22,7 @@ from typing import Any
 from torch._C._distributed_c10d import Store
 
 from trainmover.comm.calls import describe
+from trainmover.comm.coming import Coming
 from trainmover.comm.communicator import Communicator
 from trainmover.comm.failures import Drained, ReplayMismatch, means_lost_peer
 from trainmover.comm.gloo import GlooCommunicator
@@ -31,8 +31,9 @@ from trainmover.comm.preparation import Preparation
 from trainmover.comm.private import PrivateGroup
 from trainmover.comm.shim import ShimGroup
 from trainmover.comm.solo import SoloCommunicator
+from trainmover.comm.stats import CommStats, SwitchStats
 from trainmover.comm.tap import Call, Tap
-from trainmover.comm.work import Watch, wait_for_stranded
+from trainmover.comm.watch import Watch, wait_for_stranded
 from trainmover.errors import PeerLost, TrainmoverError, UserError
 
 _STRANDED_NS = 50_000_000
@@ -43,38 +44,6 @@ class Mode(Enum):
     PLAIN = "plain"
     SANDBOX = "sandbox"
     LIVE = "live"
-
-
-@dataclass(frozen=True)
-class SwitchStats:
-    """One switchover of all groups of this process.
-
-    prepared   groups that were connected in the background, before the pause
-    opened     links to other seats made anew; kept: taken over; closed: of the old epoch
-    stranded   calls of the old epoch that had still not ended
-    """
-
-    epoch: int
-    groups: int
-    prepared: int
-    opened: int
-    kept: int
-    closed: int
-    wait_ns: int
-    build_ns: int
-    exchange_ns: int
-    stranded: int
-
-
-@dataclass(frozen=True)
-class CommStats:
-    """Sums since the process began."""
-
-    drains: int
-    drain_ns_last: int
-    switchovers: int
-    last: SwitchStats | None
-    leaked: int
 
 
 class Groups:
@@ -93,8 +62,7 @@ class Groups:
         self._lock = threading.RLock()
         self._members: list[Member] = []
         self._store: Store | None = None
-        self._newest = _PLAIN_EPOCH
-        self._preparations: list[Preparation] = []
+        self._coming = Coming(self._lock)
         self._drains = 0
         self._drain_ns_last = 0
         self._switches = 0
@@ -116,10 +84,10 @@ class Groups:
     def use_store(self, store: Store, epoch: int) -> None:
         """Groups created from now on connect under `epoch` in `store`: LIVE."""
         with self._lock:
-            if epoch < self._newest:
-                raise Drained(f"epoch {epoch} is older than {self._newest}")
+            if epoch < self._coming.newest:
+                raise Drained(f"epoch {epoch} is older than {self._coming.newest}")
+            self._coming.order(epoch)
             self.mode, self.epoch, self._store = Mode.LIVE, epoch, store
-            self._newest = epoch
             self.drain_on_error = True
 
     def sandbox(self) -> None:
@@ -198,12 +166,11 @@ class Groups:
         with self._lock:
             if self.draining or self._store is None:
                 return
-            preparation = Preparation(self.epoch, self._store, [member])
-            self._preparations.append(preparation)
+            preparation = self._coming.add(self.epoch, self._store, [member])
         preparation.start()
         preparation.wait()
+        self._coming.drop(preparation)
         with self._lock:
-            self._preparations.remove(preparation)
             error = preparation.error
             if error is None and not self.draining:
                 self._exchange(member, preparation.epoch)
@@ -239,12 +206,8 @@ class Groups:
         Idempotent, and done in milliseconds whatever the peers do. `epoch` is the one ordered
         next: connecting to anything older is given up, now and later.
         """
-        with self._lock:
-            if epoch is not None:
-                self._newest = max(self._newest, epoch)
-            stale = [p for p in self._preparations if p.epoch < self._newest]
-        for preparation in stale:
-            preparation.cancel()
+        if epoch is not None:
+            self._coming.order(epoch)
         self._end_epoch(why, report=False)
 
     def _end_epoch(self, why: str, *, report: bool, seen_by: Watch | None = None) -> None:
@@ -258,9 +221,7 @@ class Groups:
                 watch.released = True
             if report and self.on_broken is not None:
                 self.on_broken(why)
-            connecting = [p for p in self._preparations if p.epoch <= self.epoch]
-        for preparation in connecting:
-            preparation.cancel()
+        self._coming.discard(0, self.epoch)
         for watch in watches:
             watch.session.abort(why)
         for watch in watches:
@@ -273,35 +234,21 @@ class Groups:
     def prepare(self, epoch: int, store: Store) -> None:
         """Connect all groups to a coming epoch in the background. Idempotent; the newest wins."""
         with self._lock:
-            if self._prepared(epoch) is not None:
+            if self._coming.find(epoch) is not None:
                 return
-            if epoch < self._newest or epoch <= self.epoch:
-                raise Drained(f"epoch {epoch} is older than {max(self._newest, self.epoch + 1)}")
-            stale = [p for p in self._preparations if self.epoch < p.epoch < epoch]
-            preparation = Preparation(epoch, store, self._members)
-            self._preparations.append(preparation)
-        for old in stale:
-            self.discard(old.epoch)
+            self._coming.check(epoch, self.epoch)
+            preparation = self._coming.add(epoch, store, self._members)
+        self._coming.discard(self.epoch + 1, epoch - 1)
         preparation.start()
-
-    def _prepared(self, epoch: int) -> Preparation | None:
-        return next((p for p in self._preparations if p.epoch == epoch), None)
 
     def prepared(self, epoch: int) -> Preparation:
         """How far phase 1 of `epoch` is: wait(), done(), error, add_done_callback()."""
-        with self._lock:
-            preparation = self._prepared(epoch)
-        if preparation is None:
-            raise UserError(f"epoch {epoch} was not prepared, or was discarded")
-        return preparation
+        return self._coming.get(epoch)
 
     def discard(self, epoch: int) -> None:
         """The epoch will not come. Never blocks."""
-        with self._lock:
-            stale = [p for p in self._preparations if p.epoch == epoch and p.epoch > self.epoch]
-            self._preparations = [p for p in self._preparations if p not in stale]
-        for preparation in stale:
-            preparation.cancel()
+        if epoch > self.epoch:
+            self._coming.discard(epoch, epoch)
 
     def switchover(self, epoch: int, store: Store) -> SwitchStats:
         """Bring all groups into `epoch`: exchange what was prepared, connect the rest now.
@@ -317,15 +264,11 @@ class Groups:
         old = [m.watch for m in self._members if m.watch is not None and m.watch.released]
         stranded = wait_for_stranded(old, lambda: time.perf_counter_ns() < built + _STRANDED_NS)
         with self._lock:
-            self._still_ordered(epoch)
+            self._coming.check(epoch, self.epoch)
             left = [self._exchange(member, epoch) for member in self._members]
             self.mode, self.epoch, self._store = Mode.LIVE, epoch, store
-            self._newest = max(self._newest, epoch)
-            over = [p for p in self._preparations if p.epoch < epoch]
-            self._preparations = [p for p in self._preparations if p.epoch > epoch]
             self.draining = False
-        for preparation in over:
-            preparation.cancel()
+        self._coming.discard(0, epoch)
         for watch in left:
             if watch is not None:
                 watch.release()
@@ -333,14 +276,10 @@ class Groups:
         self._switches += 1
         return self._last
 
-    def _still_ordered(self, epoch: int) -> None:
-        if epoch < self._newest or epoch <= self.epoch:
-            raise Drained(f"epoch {epoch} is out of date")
-
     def _await_prepared(self, epoch: int) -> tuple[Member, ...]:
         with self._lock:
-            self._still_ordered(epoch)
-            preparation = self._prepared(epoch)
+            self._coming.check(epoch, self.epoch)
+            preparation = self._coming.find(epoch)
         if preparation is None:
             return ()
         preparation.wait()
@@ -350,15 +289,13 @@ class Groups:
 
     def _connect_rest(self, epoch: int, store: Store, prepared: Sequence[Member]) -> None:
         with self._lock:
-            self._still_ordered(epoch)
-            rest = Preparation(epoch, store, [m for m in self._members if m not in prepared])
-            self._preparations.append(rest)
+            self._coming.check(epoch, self.epoch)
+            missing = [m for m in self._members if m not in prepared]
+            rest = self._coming.add(epoch, store, missing)
         rest.start()
         rest.wait()
-        with self._lock:
-            self._preparations.remove(rest)
+        self._coming.drop(rest)
         if rest.error is not None:
-            rest.cancel()
             raise rest.error
 
     def _account(
@@ -426,14 +363,12 @@ class Groups:
         """
         with self._lock:
             members, self._members = self._members, []
-            preparations, self._preparations = self._preparations, []
             watches = [member.watch for member in members if member.watch is not None]
             for member in members:
                 member.watch = None
             self.mode, self._store, self.tap = Mode.PLAIN, None, None
             self.watching = self._drain_on_error = False
-        for preparation in preparations:
-            preparation.cancel()
+        self._coming.forget_all()
         for member in members:
             member.communicator.close()
         for watch in watches:

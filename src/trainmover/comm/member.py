@@ -7,7 +7,7 @@ from datetime import timedelta
 from torch._C._distributed_c10d import Store
 
 from trainmover.comm.communicator import Communicator, View
-from trainmover.comm.work import Watch
+from trainmover.comm.watch import Watch
 
 _order = itertools.count()
 

@@ -14,15 +14,16 @@ from trainmover.comm.threads import in_background
 class Preparation:
     """Groups connecting to one epoch, one after the other, in a thread of their own.
 
-    error  why it ended without connecting all; None while it runs and when it succeeded
+    connect  gives the store; called in that thread, since it may open a connection
+    error    why it ended without connecting all; None while it runs and when it succeeded
     """
 
-    def __init__(self, epoch: int, store: Store, members: Sequence[Member]) -> None:
+    def __init__(self, epoch: int, connect: Callable[[], Store], members: Sequence[Member]) -> None:
         self.epoch = epoch
         self.members = tuple(members)
         self.error: Exception | None = None
         self.spent_ns = 0
-        self._store = store
+        self._connect = connect
         self._over = threading.Event()
         self._lock = threading.Lock()
         self._callbacks: list[Callable[[Preparation], None]] = []
@@ -39,10 +40,11 @@ class Preparation:
         started = time.perf_counter_ns()
         error: Exception | None = None
         try:
+            store = self._connect()
             for member in self.members:
                 if self._cancelled:
                     break
-                member.communicator.prepare(member.view(self.epoch, self._store))
+                member.communicator.prepare(member.view(self.epoch, store))
         except Exception as failed:  # noqa: BLE001  outermost loop: the waiter gets it
             error = failed
         self.spent_ns = time.perf_counter_ns() - started

@@ -7,7 +7,8 @@ from torch import Tensor
 
 from trainmover.comm.failures import Drained
 from trainmover.comm.member import Member
-from trainmover.comm.work import Request, Watch
+from trainmover.comm.settled import Request
+from trainmover.comm.watch import Watch
 
 
 class _Registry(Protocol):

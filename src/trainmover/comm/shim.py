@@ -19,7 +19,7 @@ from torch.distributed.distributed_c10d import GroupName
 from trainmover.comm.calls import ALL_OPS, outputs_of
 from trainmover.comm.gloo import lone_backend
 from trainmover.comm.member import Member
-from trainmover.comm.work import Request, SettledWork
+from trainmover.comm.settled import Request, SettledWork
 
 if TYPE_CHECKING:
     from trainmover.comm.groups import Groups

@@ -5,7 +5,7 @@ from typing import Any
 
 from trainmover.comm.calls import inputs_of, outputs_of
 from trainmover.comm.communicator import LinkStats, View
-from trainmover.comm.work import SettledWork
+from trainmover.comm.settled import SettledWork
 from trainmover.errors import UserError
 
 _NEEDS_A_PEER = frozenset({"send", "recv", "recv_anysource"})

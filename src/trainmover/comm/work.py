@@ -10,135 +10,24 @@ threads. Only a longer wait, or one that asked for a future, is registered with 
 """
 
 import threading
-from collections.abc import Callable, Mapping, Sequence
 from datetime import timedelta
-from typing import Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any
 
 import torch
-from torch import Tensor
 from torch._C._distributed_c10d import Work
 
-from trainmover.comm.calls import outputs_of
 from trainmover.comm.communicator import Session
+from trainmover.comm.settled import FOREVER, Request
 from trainmover.comm.tap import Call
 from trainmover.comm.threads import waiters
 
-FOREVER = timedelta(0)
+if TYPE_CHECKING:
+    from trainmover.comm.watch import Watch
+
 _SLICE = timedelta(milliseconds=4)
 
 
-class Request(NamedTuple):
-    """What was asked for; `call` only when a tap listens."""
-
-    op: str
-    args: Sequence[Any]
-    kwargs: Mapping[str, Any]
-    call: Call | None = None
-
-    def outputs(self) -> list[Tensor]:
-        return outputs_of(self.op, self.args, self.kwargs)
-
-
-class SettledWork(Work):
-    """Work that is over: `outputs` are whatever the buffers hold."""
-
-    def __init__(self, outputs: list[Tensor]) -> None:
-        super().__init__()
-        self._outputs = outputs
-
-    def wait(self, timeout: timedelta = FOREVER) -> bool:
-        return True
-
-    def synchronize(self) -> None:
-        """Nothing is left to wait for."""
-
-    def is_completed(self) -> bool:
-        return True
-
-    def is_success(self) -> bool:
-        return True
-
-    def exception(self) -> None:
-        return None
-
-    def result(self) -> list[Tensor]:
-        return self._outputs
-
-    def source_rank(self) -> int:
-        return 0
-
-    _source_rank = source_rank
-
-    def get_future(self) -> "torch.futures.Future[Any]":
-        future: torch.futures.Future[Any] = torch.futures.Future()
-        future.set_result(self._outputs)
-        return future
-
-
-class Owner(Protocol):
-    """What a watch asks of the registry of all groups."""
-
-    def absorb(self, watch: "Watch", error: BaseException) -> bool:
-        """True: the error is a lost peer that the runtime handles; the caller must not see it.
-
-        The registry is marked as broken before this returns, so nobody can act on the result of
-        the failed call and still believe in the epoch.
-        """
-
-    def finished(self, call: Call) -> None:
-        """The outputs of a call that ran for real are final."""
-
-
-class Watch:
-    """Everybody who waits on one session, so that all of them can be released at once."""
-
-    def __init__(self, session: Session, owner: Owner) -> None:
-        self.session = session
-        self.owner = owner
-        self.released = False
-        self.stranded: list[WatchedWork] = []
-        self._waiting: dict[int, WatchedWork] = {}
-
-    def start(self, request: Request) -> Any:
-        """Issue the call; its handle ends with the call or with the session."""
-        try:
-            work = self.session.issue(request.op, request.args, request.kwargs)
-        except Exception as error:
-            if not self.owner.absorb(self, error):
-                raise
-            return SettledWork(request.outputs())
-        if self.session.immediate:
-            if request.call is not None:
-                self.owner.finished(request.call)
-            return work
-        return WatchedWork(self, work, request)
-
-    def run(self, request: Request) -> None:
-        """A call that blocks and has no handle: return when it ends or the session does."""
-        work = WatchedWork(self, _BlockingCall(self.session, request), request)
-        work.wait()
-
-    def enter(self, work: "WatchedWork") -> bool:
-        """Register a waiter; False when the session has already ended."""
-        self._waiting[id(work)] = work
-        return not (self.released and self.leave(work))
-
-    def leave(self, work: "WatchedWork") -> bool:
-        """True for exactly one caller per registered waiter: that one settles it."""
-        return self._waiting.pop(id(work), None) is not None
-
-    def release(self) -> None:
-        """End everything that waits. Callbacks of futures run in this thread."""
-        self.released = True
-        while self._waiting:
-            try:
-                _, work = self._waiting.popitem()
-            except KeyError:
-                return
-            work.end_with_session()
-
-
-class _BlockingCall:
+class BlockingCall:
     """A method that blocks, in the shape of Work for a waiter thread."""
 
     def __init__(self, session: Session, request: Request) -> None:
@@ -155,7 +44,7 @@ class _BlockingCall:
 class WatchedWork(Work):
     """A handle of a running call that also ends with its session."""
 
-    def __init__(self, watch: Watch, inner: Any, request: Request) -> None:
+    def __init__(self, watch: "Watch", inner: Any, request: Request) -> None:
         super().__init__()
         self._watch = watch
         self._inner = inner
@@ -165,7 +54,7 @@ class WatchedWork(Work):
         self._delegated = False
         self._inner_over = False
         self._error: BaseException | None = None
-        self._over: threading.Event | None = None
+        self._over: threading.Lock | None = None  # Held until the end; passed on by each waiter.
         self._future: torch.futures.Future[Any] | None = None
         self._arming = threading.Lock()
         if request.call is not None:
@@ -181,7 +70,7 @@ class WatchedWork(Work):
 
     def _wait_inside(self, timeout: timedelta) -> bool:
         """Wait in the communicator's own work for a moment; False when it needs longer."""
-        if self._over is not None or not self._watch.session.sliced(self._request.op, self._inner):
+        if self._over is not None or not self._sliced():
             return False
         try:
             self._inner.wait(min(timeout, _SLICE) if timeout else _SLICE)
@@ -193,32 +82,41 @@ class WatchedWork(Work):
             self._settle(None)
         return True
 
+    def _sliced(self) -> bool:
+        """See `Session.sliced`."""
+        return not isinstance(self._inner, BlockingCall) and self._watch.session.sliced(
+            self._request.op, self._inner
+        )
+
     def _verdict(self) -> BaseException | None:
         """How finished work ended."""
         try:
             self._inner.wait()
         except RuntimeError as error:
-            return None if self._watch.owner.absorb(self._watch, error) else error
+            self._drained = self._watch.owner.absorb(self._watch, error)
+            return None if self._drained else error
         return None
 
     def _wait_outside(self, timeout: timedelta) -> None:
         over = self._arm(timeout)
-        if not over.wait(timeout.total_seconds() if timeout else None) and not self._settled:
+        if over.acquire(timeout=timeout.total_seconds() if timeout else -1):
+            over.release()
+        elif not self._settled:
             raise RuntimeError("Operation timed out!")
 
-    def _arm(self, timeout: timedelta) -> threading.Event:
+    def _arm(self, timeout: timedelta) -> threading.Lock:
         """Register with the watch and have somebody else wait for the communicator's work."""
         with self._arming:
             if self._over is not None:
                 return self._over
-            self._over = over = threading.Event()
-        if self._settled:
-            over.set()
-        elif not self._watch.enter(self):
+            over = threading.Lock()
+            if self._settled:
+                return over
+            over.acquire()
+            self._over = over
+        if not self._watch.enter(self):
             self.end_with_session()
-        elif not isinstance(self._inner, _BlockingCall) and self._watch.session.sliced(
-            self._request.op, self._inner
-        ):
+        elif self._sliced():
             self._inner.get_future().add_done_callback(self._inner_ended)
         else:
             self._delegated = True
@@ -270,9 +168,7 @@ class WatchedWork(Work):
         """True when the communicator's work, left behind, has not ended as far as we can see."""
         if self._delegated:
             return not self._inner_over
-        return self._watch.session.sliced(self._request.op, self._inner) and not bool(
-            self._inner.is_completed()
-        )
+        return self._sliced() and not self._inner.is_completed()
 
     def _settle(self, error: BaseException | None) -> None:
         with self._arming:
@@ -281,8 +177,8 @@ class WatchedWork(Work):
             self._error = error
             self._settled = True
             future = self._future
-        if self._over is not None:
-            self._over.set()
+            if self._over is not None:
+                self._over.release()
         if future is not None:
             self._fulfil(future)
 
@@ -294,7 +190,7 @@ class WatchedWork(Work):
 
     def _value(self) -> Any:
         """What the communicator's future holds; the outputs when there is none or it is left."""
-        if self._drained or not self._watch.session.sliced(self._request.op, self._inner):
+        if self._drained or not self._sliced():
             return self._request.outputs()
         return self._inner.get_future().value()
 
@@ -337,18 +233,3 @@ class WatchedWork(Work):
 
     def _get_op_type(self) -> Any:
         return self._inner._get_op_type()
-
-
-def wait_for_stranded(watches: list[Watch], still: Callable[[], bool]) -> int:
-    """Wait while `still` for calls that a drain left behind; the number that did not end.
-
-    A call that is left may write to the script's buffers for as long as bytes arrive. Its sockets
-    are cut, so that ends at once; only work that waits to *send* may stay, and it writes nothing.
-    """
-    left = [work for watch in watches for work in watch.stranded]
-    pause = threading.Event()
-    while left and still():
-        left = [work for work in left if work.still_runs()]
-        if left:
-            pause.wait(0.001)
-    return len(left)

@@ -57,7 +57,7 @@ def count_rank(job: Job, rank: int, at_us: int) -> Job:
         return job
     ranks = current.committed_first | {rank}
     job = amend(job, current.number, committed_first=ranks)
-    if len(ranks) < job.spec.world_size:
+    if len({*ranks, *job.finished}) < job.spec.world_size:
         return job
     return amend(
         mark(job, current.number, "first_step", at_us), current.number, outcome=Outcome.DONE

@@ -288,11 +288,11 @@ def go_when_switched(job: Job, at_us: int) -> Decision:
     """Every rank has exchanged its member: the new seats are in force, leavers leave."""
     change = job.change
     assert change is not None
-    if len(change.switched) < job.spec.world_size:
+    if not {*survivors(job, change), *joining(job, change)} <= change.switched:
         return job, ()
     after = seats_after(job, change)
     go = Go(epoch=change.epoch)
-    effects: list[Effect] = [Send(machine, go) for machine in after]
+    effects: list[Effect] = [Send(machine, go) for machine in after if machine in job.machines]
     for machine in change.joiners.values():
         job = with_machine(job, machine, state=MachineState.ACTIVE, said=frozenset(), crashes=0)
     for machine in change.leavers.values():

@@ -67,16 +67,16 @@ def buddies(job: Job, seats: tuple[MachineId, ...]) -> dict[Rank, str]:
     A job of one machine asks a standby, and only if there is none its own agent: then a lost
     machine is lost for good, which `verdict` will say.
     """
-    ring = list(seats) if len(set(seats)) > 1 else [*seats, *_others(job, seats)]
+    alive = [machine for machine in seats if machine in job.machines]
+    ring = alive if len(alive) > 1 else [*alive, *_others(job, seats)]
     keeper = {
-        slot: job.machines[ring[(slot + 1) % len(ring)]].vault
-        for slot in range(len(seats))
-        if ring[(slot + 1) % len(ring)] in job.machines
+        machine: job.machines[ring[(place + 1) % len(ring)]].vault
+        for place, machine in enumerate(ring)
     }
     return {
-        rank: keeper[slot]
-        for slot in range(len(seats))
-        if slot in keeper
+        rank: keeper[machine]
+        for slot, machine in enumerate(seats)
+        if machine in keeper
         for rank in job.spec.ranks(Slot(slot))
     }
 

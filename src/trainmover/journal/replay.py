@@ -1,10 +1,11 @@
 """A job's state from its journal: `decide` folded over the events, effects discarded."""
 
+from collections.abc import Iterator
 from pathlib import Path
 
 from trainmover.controller.decide import decide
 from trainmover.controller.state import Job
-from trainmover.journal.journal import Journal
+from trainmover.journal.journal import Entry, Journal
 
 
 def replay(path: str | Path) -> Job:
@@ -14,3 +15,14 @@ def replay(path: str | Path) -> Job:
         for _, event in journal.events():
             job, _effects = decide(job, event)
     return job
+
+
+def replayed(path: str | Path) -> Iterator[tuple[Entry, Job, Job]]:
+    """Every entry with the job before and after it; a note changes nothing."""
+    with Journal.open(path) as journal:
+        job = Job(spec=journal.spec)
+        for entry in journal.entries():
+            before = job
+            if entry.event is not None:
+                job, _effects = decide(before, entry.event)
+            yield entry, before, job

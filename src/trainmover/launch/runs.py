@@ -10,6 +10,7 @@ $TRAINMOVER_HOME or ~/.cache/trainmover      0700
 import itertools
 import os
 import random
+import re
 import secrets
 import shutil
 import time
@@ -50,6 +51,7 @@ class RunDirectory:
         if path is not None:
             return cls(_make(path.resolve(), path.name), run_id or path.resolve().name)
         if run_id:
+            _check_name(run_id)
             return cls(_make(runs_home() / run_id, run_id), run_id)
         names = (f"{random.choice(_HOW)}-{random.choice(_WHO)}{n or ''}" for n in itertools.count())
         for name in names:
@@ -143,6 +145,15 @@ def find_run(run_id: str = "", directory: Path | None = None) -> Run:
         means="Nothing was done, since it is not clear which one is meant.",
         do=f"Say which: --run-id {runs[0].run_id}",
     )
+
+
+def _check_name(run_id: str) -> None:
+    if re.fullmatch(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,99}", run_id) is None:
+        raise UserError(
+            f"{run_id!r} cannot be the name of a run.",
+            means="Nothing was started.",
+            do="Use letters, digits, and . _ - after the first of them.",
+        )
 
 
 def _make(path: Path, what: str) -> Path:

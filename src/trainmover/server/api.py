@@ -149,8 +149,7 @@ async def _stream(server: Server, after: int) -> AsyncIterator[bytes]:
         sent = len(server.happened)
         if server.over:
             return
-        if sent == len(server.happened):
-            await news.wait()
+        await news.wait()
 
 
 def happened_json(happened: Happened) -> dict[str, Any]:

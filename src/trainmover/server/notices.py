@@ -28,7 +28,7 @@ class Happened:
 
 @dataclass(frozen=True)
 class Printed:
-    """Lines a worker has printed; each ends with a newline."""
+    """Lines a worker has printed, newlines included. rank -1: the lines say whose they are."""
 
     rank: Rank
     stream: str

@@ -96,6 +96,7 @@ class Server:
         self._batches: list[Batch] = []
         self._listener: asyncio.Server | None = None
         self._over: End | None = None
+        self._closed = False
         self._last_us = 0
         self._noted_us = 0
         self._ticks = 0
@@ -127,6 +128,7 @@ class Server:
 
     async def close(self) -> None:
         """Close every socket. The journal stays the caller's."""
+        self._closed = True
         if self._tick_timer is not None:
             self._tick_timer.cancel()
         if self._listener is not None:
@@ -137,8 +139,8 @@ class Server:
 
     @property
     def over(self) -> bool:
-        """Whether the job has ended; agents may still be leaving."""
-        return self._over is not None
+        """Whether the job has ended, agents may still be leaving; or the server was closed."""
+        return self._over is not None or self._closed
 
     # --- requests ---
 

@@ -13,6 +13,7 @@ from torch import Tensor, nn
 
 from trainmover.errors import ProtocolError, StateMismatch, UserError
 from trainmover.state import encode, tensor_bytes
+from trainmover.state.buffers import Buffers
 from trainmover.state.placing import HasState, Leaves, bulk_leaves, destinations, load_bulk
 
 __all__ = ["HasState", "Leaves", "Tracked", "bulk_leaves", "destinations", "load_bulk"]
@@ -27,6 +28,7 @@ class Tracked:
         self._objects: dict[str, HasState] = {}
         self._bulk: set[str] = set()  # Once bulk, always: both ends of a move must agree.
         self._sized: set[str] = set()
+        self._buffers: dict[str, Buffers] = {}
 
     def add(self, name: str, obj: object) -> None:
         """Keep `obj` under `name`; a second add under the same name replaces the first.
@@ -45,6 +47,8 @@ class Tracked:
         self._objects[name] = obj
         if isinstance(obj, nn.Module | torch.optim.Optimizer):
             self._bulk.add(name)
+        if isinstance(obj, nn.Module) and Buffers(obj).state_dict():
+            self._buffers[name] = Buffers(obj)
 
     def __getitem__(self, name: str) -> HasState:
         return self._objects[name]
@@ -77,7 +81,8 @@ class Tracked:
     def small_states(self) -> dict[str, bytes]:
         """Encoded state of every small object, for the rank record.
 
-        An object that grew past the limit since the last call becomes bulk and is left out.
+        An object that grew past the limit since the last call becomes bulk and is left out. The
+        buffers of modules are among them, as `model.buffers`.
         Raises UserError, naming object and path, for state that cannot be sent.
         """
         states = {}
@@ -88,12 +93,15 @@ class Tracked:
                 self._bulk.add(name)
             else:
                 states[name] = data
+        for name, buffers in self._buffers.items():
+            states[f"{name}.buffers"] = encode.encode(buffers.state_dict())
         return states
 
     def load_small(self, states: Mapping[str, bytes]) -> None:
         """Put back what `small_states` gave. Raises StateMismatch for a name not tracked here."""
+        by_name = {f"{name}.buffers": buffers for name, buffers in self._buffers.items()}
         for name, data in states.items():
-            self._known(name).load_state_dict(encode.decode(data))
+            (by_name.get(name) or self._known(name)).load_state_dict(encode.decode(data))
 
     def bulk_header(self) -> tuple[bytes, list[Tensor]]:
         """All bulk objects: one header, and their live tensors in its order. Fits an Offer."""
@@ -119,15 +127,26 @@ class Tracked:
             self._bulk.add(name)
             del remaining[:count]
 
+    def replica_digest(self) -> str:
+        """Digest of what replicas share: bulk state without the buffers of modules."""
+        return self._digest(self.bulk_names(), without_buffers=True)
+
     def digest(self, names: Iterable[str] | None = None) -> str:
         """XXH3-128 over names, structure and bytes of the tensors, as 32 hex digits.
 
         Equal in two processes if and only if the states are equal bit for bit; where the tensors
         lie, their strides and the insertion order of dicts do not matter.
         """
+        return self._digest(self._objects if names is None else names, without_buffers=False)
+
+    def _digest(self, names: Iterable[str], *, without_buffers: bool) -> str:
         hashed = xxhash.xxh3_128()
-        for name in sorted(self._objects if names is None else names):
-            structure, tensors = encode.split(self._known(name).state_dict(), canonical=True)
+        for name in sorted(names):
+            state = self._known(name).state_dict()
+            if without_buffers and name in self._buffers:
+                own = self._buffers[name].state_dict()
+                state = {key: value for key, value in state.items() if key not in own}
+            structure, tensors = encode.split(state, canonical=True)
             for part in (name.encode(), structure):
                 hashed.update(len(part).to_bytes(8, "little"))
                 hashed.update(part)

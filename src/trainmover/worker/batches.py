@@ -37,6 +37,7 @@ from torch.utils.data import DataLoader, IterableDataset
 
 from trainmover.errors import StateMismatch, UserError
 from trainmover.state import rng
+from trainmover.state.encode import decode, encode
 
 _LOADS_HERE: dict[str, Any] = {
     "num_workers": 0,
@@ -101,12 +102,15 @@ class Batches:
             return {"pass": self.pass_index, "finished": True}
         position: dict[str, Any] = {"pass": self.pass_index, "taken": self.batches_taken}
         if self._begin is None or self._iterator is None:
-            return position | {"generators": _generator_states(self._loader)}
+            position["generators"] = _generator_states(self._loader)
+            if self._stateful:
+                position["parts"] = _part_states(self._loader)
+            return position
         position |= {"generators": self._begin.generators, "rng": self._begin.rng}
         if self._stateful:
             state = self._loader.state_dict()
             if _has_own_state(self._loader, state):
-                position["loader"] = state
+                position["loader"] = encode(state)  # Now: the loader may change what it showed.
         elif self._trail is not None:
             position["trail"] = self._trail.mark_after(self.batches_taken)
         return position
@@ -123,6 +127,7 @@ class Batches:
         if self.finished:
             return
         _set_generators(self._loader, position["generators"])
+        _set_part_states(self._loader, position.get("parts", {}))
         if "rng" not in position:
             return
         outside = rng.capture()
@@ -159,7 +164,7 @@ class Batches:
         self._set_epoch()
         self._begin = _Begin(position["rng"], position["generators"])
         if "loader" in position:
-            self._loader.load_state_dict(position["loader"])
+            self._loader.load_state_dict(decode(position["loader"]))
             self._iterator = iter(self._loader)
             return
         self._iterator = self._begun_again(position)
@@ -263,6 +268,31 @@ def _copied(loader: "DataLoader[Any]", **changes: Any) -> "DataLoader[Any]":
     twin = copy.copy(loader)
     vars(twin).update(changes, _iterator=None)
     return twin
+
+
+def _stateful_parts(loader: Any) -> dict[str, Any]:
+    """What a stateful loader reads from and may have moved: dataset and samplers with a state.
+
+    Before the first fetch their states are the loader's: to ask the loader itself would begin a
+    pass, and draw. In a loader process only a copy of the dataset moves.
+    """
+    parts = [*_parts(loader)[1:], ("dataset", getattr(loader, "dataset", None))]
+    return {
+        name: part
+        for name, part in parts
+        if hasattr(part, "state_dict") and hasattr(part, "load_state_dict")
+    }
+
+
+def _part_states(loader: Any) -> dict[str, bytes]:
+    return {name: encode(part.state_dict()) for name, part in _stateful_parts(loader).items()}
+
+
+def _set_part_states(loader: Any, states: dict[str, bytes]) -> None:
+    parts = _stateful_parts(loader)
+    for name, state in states.items():
+        if name in parts:
+            parts[name].load_state_dict(decode(state))
 
 
 def _has_own_state(loader: Any, state: Any) -> bool:

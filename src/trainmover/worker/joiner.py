@@ -49,6 +49,7 @@ class Taken:
     report: FetchReport
     header: dict[str, Any]
     record: RankRecord
+    digest: str
 
 
 class Joiner(Member):
@@ -232,7 +233,8 @@ class Joiner(Member):
             record = RankRecord.from_bytes(headers[0]["record"])
         else:
             record = self._record_from_vault(order)
-        return Taken(report, headers[0], record)
+        digest = self.tracked.digest(self.tracked.bulk_names())
+        return Taken(report, headers[0], record, digest)
 
     def _record_from_vault(self, order: Switch) -> RankRecord:
         for address in order.records[self.rank]:
@@ -298,7 +300,7 @@ class Joiner(Member):
             step=order.committed,
             epoch=order.epoch,
             source_digest=taken.header["digest"],
-            joiner_digest=self.tracked.digest(self.tracked.bulk_names()),
+            joiner_digest=taken.digest,
             trace=self.replayer.trace(),
             position=repr(taken.record.positions)[:200],
             bytes=taken.report.bytes,

@@ -47,6 +47,7 @@ from trainmover.state.transfer import StateServer
 from trainmover.worker.api import number
 from trainmover.worker.batches import Batches
 from trainmover.worker.before import Before
+from trainmover.worker.drill import Drills
 from trainmover.worker.keeper import Keeper, Moment, RankRecord
 from trainmover.worker.standing import Standing
 
@@ -94,6 +95,7 @@ class Member:
         self.gate_group = groups.private(GATE, rank, spec.world_size)
         self.recorder: Recorder | None = None
         self.record: Record | None = None
+        self.drills = Drills.from_environment()
         self.buddy = ""
         self.closing = False
         # The step under way.
@@ -107,8 +109,10 @@ class Member:
         self.top_step = Step(1)
         self.top_positions: dict[int, Any] = {}
         self.latest: RankRecord | None = None
+        # Small states at the gate and at the end of the last committed step, and at this gate.
         self.gate_small: dict[str, bytes] = {}
         self.end_small: dict[str, bytes] = {}
+        self.small_at_gate: dict[str, bytes] = {}
         # Rows and times.
         self.rows: list[Row] = []
         self.flushed_ns = 0
@@ -145,6 +149,7 @@ class Member:
             self.recorder.begin_step()
         self.in_step = True
         try:
+            self.drills.at("compute", step)
             result = function(*args, **kwargs)
             if not self.values and isinstance(result, Tensor) and result.numel() == 1:
                 self.values = {"loss": result.detach()}
@@ -174,14 +179,15 @@ class Member:
         if not self._record_is_safe(step) or not self._enter(step) or not self._agree(step):
             self._await_verdict(step)
         self.passed = True
+        self.drills.at("passed", step)
 
     def _record_is_safe(self, step: Step) -> bool:
         """Put the record for the step after this one, wait for the buddy's acknowledgement."""
         values = {name: number(name, value) for name, value in self.values.items()}
         self.values = dict(values)
-        self.gate_small = self.tracked.small_states()
+        self.small_at_gate = self.tracked.small_states()
         rows = [*self.rows, Row(step=step, at_us=time.time_ns() // 1000, values=values)]
-        now = Moment(rng.capture(), self.gate_small)
+        now = Moment(rng.capture(), self.small_at_gate)
         assert self.top is not None
         self.latest = RankRecord(
             Step(step + 1), False, self.top_step, self.top_positions, self.top, now, rows
@@ -211,6 +217,7 @@ class Member:
 
     def _agree(self, step: Step) -> bool:
         """The gate's all-reduce. True: passed. False: interrupted, the verdict decides."""
+        self.drills.at("gate", step)
         flags = torch.tensor([step, -step, self.standing.pause_flag], dtype=torch.int64)
         try:
             self.gate_group.all_reduce(flags, dist.ReduceOp.MAX)
@@ -254,7 +261,7 @@ class Member:
 
     def _after_step(self, step: Step, result: Any) -> None:
         values = {name: number(name, value) for name, value in self.values.items()}
-        self.end_small = self.tracked.small_states()
+        self.gate_small, self.end_small = self.small_at_gate, self.tracked.small_states()
         now_ns = time.monotonic_ns()
         gap_ns = None if self.commit_ns is None else now_ns - self.commit_ns
         self.commit_ns = now_ns
@@ -311,6 +318,7 @@ class Member:
 
     def fetch(self, loop: int, batches: Batches) -> Any:
         """The next batch: the one place where a planned move stops the ranks."""
+        self.drills.at("fetch", self.calls + 1)
         self.settle(at_fetch=True)
         self.mark_top()
         return next(batches)
@@ -471,7 +479,7 @@ class Member:
         except PeerLost as lost:
             self._broken(f"its buddy is gone: {lost.happened}")
             return
-        digest = self.tracked.digest(self.tracked.bulk_names())
+        digest = self.tracked.replica_digest()
         self.say(
             Recorded(
                 rank=self.rank, step=step, trace=self.record.trace, digest=digest, bytes=len(data)

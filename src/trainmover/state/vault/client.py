@@ -35,6 +35,7 @@ class VaultClient:
         self._replies: list[wire.Reply] = []
         self._acks_due = 0
         self._refusal: wire.Refused | None = None
+        self._gone = ""  # Why, once it is.
         self._lock = threading.Lock()
 
     def put_record(
@@ -54,6 +55,7 @@ class VaultClient:
     def wait_acks(self, cancelled: Callable[[], bool]) -> bool:
         """Wait for every put that did not wait. False if `cancelled()` became true first."""
         with self._lock:
+            self._check_alive()
             while self._acks_due:
                 if not self._replies and not self._readable():
                     if cancelled():
@@ -103,6 +105,7 @@ class VaultClient:
 
     def close(self) -> None:
         """End the connection, from any thread; whoever waits gets PeerLost."""
+        self._gone = "it was closed here"
         with contextlib.suppress(OSError):  # Already gone: what we wanted.
             self._link.shutdown(socket.SHUT_RDWR)
         self._link.close()
@@ -116,6 +119,7 @@ class VaultClient:
             return reply
 
     def _send(self, request: wire.Request) -> None:
+        self._check_alive()
         try:
             self._link.sendall(frame(wire.encoder.encode(request)))
         except OSError as error:
@@ -159,13 +163,17 @@ class VaultClient:
             raise self._broken() from error
 
     def _readable(self) -> bool:
-        if self._link.fileno() < 0:
-            raise self._lost("it was closed here")
+        self._check_alive()
         return bool(self._poll.poll(_POLL_MS))
 
+    def _check_alive(self) -> None:
+        if self._gone:
+            raise self._lost(self._gone)
+
     def _lost(self, why: str) -> PeerLost:
+        self._gone = self._gone or why
         return PeerLost(
-            f"The vault at {self._address} is gone: {why}.",
+            f"The vault at {self._address} is gone: {self._gone}.",
             means="Records put there may be lost with it.",
             do="Nothing by hand: the controller names another machine to keep them.",
         )

@@ -1,0 +1,8 @@
+"""`python -m trainmover` is `trainmover`."""
+
+import sys
+
+from trainmover.cli.main import main
+
+if __name__ == "__main__":
+    sys.exit(main())

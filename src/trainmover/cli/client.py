@@ -1,0 +1,71 @@
+"""A client of a run's HTTP API."""
+
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import httpx
+
+from trainmover.errors import PeerLost
+from trainmover.launch.runs import Run
+
+CONNECT_S = 5.0
+
+
+class Client:
+    """Raises PeerLost if the run ends meanwhile."""
+
+    def __init__(self, run: Run) -> None:
+        self._run = run
+        token = Path(run.token_file).read_text().strip()
+        self._http = httpx.Client(
+            base_url=run.api_url,
+            headers={"Authorization": f"Bearer {token}"},
+            timeout=httpx.Timeout(None, connect=CONNECT_S),
+            trust_env=False,
+        )
+
+    def status(self) -> dict[str, Any]:
+        return self._get("/api/status")  # type: ignore[no-any-return]
+
+    def events(self, after: int = 0) -> list[dict[str, Any]]:
+        return self._get(f"/api/events?after={after}")  # type: ignore[no-any-return]
+
+    def ask(self, what: str, machine: str) -> dict[str, Any]:
+        """POST move or kill; waits for the answer, however long it takes."""
+        with self._translated():
+            reply = self._http.post(f"/api/{what}", json={"machine": machine})
+            reply.raise_for_status()
+            answer: dict[str, Any] = reply.json()
+            return answer
+
+    def follow(self, after: int = 0) -> Iterator[dict[str, Any]]:
+        """Entries above `after`, then each as it comes, until the run ends."""
+        headers = {"Accept": "text/event-stream", "Last-Event-ID": str(after)}
+        with (
+            self._translated(),
+            self._http.stream("GET", "/api/events", headers=headers) as reply,
+        ):
+            reply.raise_for_status()
+            for line in reply.iter_lines():
+                if line.startswith("data: "):
+                    yield json.loads(line.removeprefix("data: "))
+
+    def _get(self, path: str) -> Any:
+        with self._translated():
+            reply = self._http.get(path)
+            reply.raise_for_status()
+            return reply.json()
+
+    @contextmanager
+    def _translated(self) -> Iterator[None]:
+        try:
+            yield
+        except httpx.HTTPError as error:
+            raise PeerLost(
+                f"Run {self._run.run_id} did not answer: {error or type(error).__name__}.",
+                means="It has probably just ended.",
+                do="See whether it lives: trainmover status",
+            ) from error

@@ -1,0 +1,72 @@
+"""`trainmover events`: what has happened, of a live run or from a journal."""
+
+import argparse
+import json
+from collections.abc import Iterable, Iterator
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from trainmover.cli.client import Client
+from trainmover.cli.options import add_which_run, parser_for, which_run
+from trainmover.journal.replay import replayed
+from trainmover.server.sentences import sentence
+
+SUMMARY = "show what has happened, and what happens (--follow)"
+
+
+def main(argv: list[str]) -> int:
+    """One line an event."""
+    options = _parser().parse_args(argv)
+    if options.journal is not None:
+        _print(_tail(list(_from_journal(options.journal)), options), options)
+        return 0
+    client = Client(which_run(options))
+    past = client.events()
+    _print(_tail(past, options), options)
+    if options.follow:
+        after = past[-1]["seq"] if past else 0
+        _print(client.follow(after), options)
+    return 0
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = parser_for("events", SUMMARY)
+    add_which_run(parser)
+    parser.add_argument("-f", "--follow", action="store_true", help="go on until the run ends")
+    parser.add_argument("-n", "--last", type=int, metavar="N", help="only the last N lines")
+    parser.add_argument("--all", action="store_true", help="also facts that have no sentence")
+    parser.add_argument("--journal", type=Path, metavar="PATH", help="read a journal instead")
+    return parser
+
+
+def _from_journal(path: Path) -> Iterator[dict[str, Any]]:
+    for entry, before, after in replayed(path):
+        text = entry.text if entry.event is None else sentence(before, entry.event, after).text
+        yield {
+            "seq": entry.seq,
+            "at_us": entry.at_us,
+            "kind": entry.kind,
+            "text": text,
+            "event": msgspec.to_builtins(entry.event, str_keys=True),
+        }
+
+
+def _tail(happened: list[dict[str, Any]], options: argparse.Namespace) -> list[dict[str, Any]]:
+    shown = [one for one in happened if _wanted(one, options)]
+    return shown if options.last is None else shown[len(shown) - max(0, options.last) :]
+
+
+def _wanted(one: dict[str, Any], options: argparse.Namespace) -> bool:
+    return bool(one["text"] or options.all or options.json)
+
+
+def _print(happened: Iterable[dict[str, Any]], options: argparse.Namespace) -> None:
+    for one in happened:
+        if options.json:
+            print(json.dumps(one), flush=True)
+        elif _wanted(one, options):
+            at = datetime.fromtimestamp(one["at_us"] / 1e6).strftime("%H:%M:%S.%f")[:-3]
+            print(f"{at}  {one['seq']:>5}  {one['text'] or one['kind']}", flush=True)

@@ -1,0 +1,246 @@
+"""The flags of `trainmover run`: torchrun's own parser, and ours on top.
+
+A torchrun flag means what it means there, or it is refused with a sentence: never silently dropped.
+"""
+
+import argparse
+import json
+import os
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from trainmover.cli.options import complain_in_three_lines
+from trainmover.errors import UserError
+from trainmover.launch.run_job import RunOptions
+from trainmover.protocol.messages import LogSpec
+
+RESTARTS_MAX = 3
+SHUTDOWN_S = 5.0
+
+HONOURED = frozenset(
+    [
+        "nnodes",
+        "nproc_per_node",
+        "max_restarts",
+        "role",
+        "module",
+        "log_dir",
+        "redirects",
+        "tee",
+        "local_ranks_filter",
+        "shutdown_timeout",
+        "training_script",
+        "training_script_args",
+    ]
+)
+WITHOUT_EFFECT = {
+    "standalone": "a local job always stands alone",
+    "monitor_interval": "an exit is seen at once, without polling",
+}
+_MEETS = "trainmover lets machines meet by itself"
+_PLACES = "trainmover gives ranks to machines by itself"
+REFUSED = {
+    "rdzv_backend": _MEETS,
+    "rdzv_endpoint": _MEETS,
+    "rdzv_id": _MEETS + "; a run is named with --run-id",
+    "rdzv_conf": _MEETS,
+    "master_addr": _MEETS,
+    "master_port": _MEETS,
+    "local_addr": _MEETS,
+    "node_rank": _PLACES,
+    "no_python": "a machine is replaced inside Python processes that trainmover prepares",
+    "run_path": "give the script itself, or a module with -m",
+    "start_method": "workers are always fresh processes, as with spawn",
+    "event_log_handler": "events are kept in the journal (--journal)",
+    "logs_specs": "logs are placed with --log-dir, --redirects and --tee",
+    "duplicate_stdout_filters": "lines are not filtered by content",
+    "duplicate_stderr_filters": "lines are not filtered by content",
+    "numa_binding": "workers are not bound to NUMA nodes",
+    "signals_to_handle": "SIGINT, SIGTERM and SIGHUP stop the job in order",
+    "virtual_local_rank": "every worker sees its own local rank",
+}
+
+
+@dataclass(frozen=True)
+class RunFlags:
+    """A parsed command line. json: for programs."""
+
+    options: RunOptions
+    json: bool
+
+
+def parse(argv: list[str]) -> RunFlags:
+    """Raises UserError for what cannot be honoured. Imports torch."""
+    flags = parser().parse_args(argv)
+    _refuse(flags)
+    nproc = _nproc(flags.nproc_per_node)
+    script = flags.training_script
+    if not flags.module and not Path(script).is_file():
+        raise UserError(
+            f"There is no script {script}.",
+            means="Nothing was started.",
+            do="trainmover run [options] SCRIPT [its arguments], or -m MODULE",
+        )
+    options = RunOptions(
+        argv=[script, *flags.training_script_args],
+        module=flags.module,
+        machines=_machines(flags.nnodes, flags.machines),
+        standbys=_at_least(0, flags.standbys, "--standbys"),
+        nproc=nproc,
+        comm=flags.comm,
+        restarts_max=_at_least(0, flags.max_restarts, "--max-restarts"),
+        log=_log(flags, nproc),
+        run_id=flags.run_id,
+        journal=flags.journal,
+        api_port=flags.api_port,
+        token_file=flags.token_file,
+        run_dir=flags.run_dir,
+        shutdown_s=SHUTDOWN_S if flags.shutdown_timeout is None else flags.shutdown_timeout,
+        role=flags.role,
+        worker=tuple(json.loads(flags.worker_program)),
+    )
+    return RunFlags(options, flags.json)
+
+
+def parser() -> argparse.ArgumentParser:
+    """torchrun's parser with our options."""
+    from torch.distributed.run import get_args_parser  # the store starts meanwhile
+
+    parser: argparse.ArgumentParser = get_args_parser()
+    parser.prog = "trainmover run"
+    parser.description = "Run a script on several machines that can be replaced while it runs."
+    parser.epilog = "Options not in the trainmover group mean what they mean to torchrun."
+    complain_in_three_lines(parser)
+    if "PET_MAX_RESTARTS" not in os.environ:
+        parser.set_defaults(max_restarts=RESTARTS_MAX)
+    add = parser.add_argument_group("trainmover").add_argument
+    add("--machines", type=int, metavar="N", help="machines that hold ranks (= --nnodes)")
+    add("--standbys", "--standby", type=int, default=0, metavar="K", help="machines to spare")
+    add("--comm", default="gloo", metavar="NAME", help="communicator between ranks (gloo)")
+    add("--journal", type=Path, metavar="PATH", help="keep the run's journal here")
+    add("--api-port", type=int, default=0, metavar="PORT", help="of the HTTP API; 0: any free one")
+    add("--token-file", type=Path, metavar="FILE", help="use this token instead of a fresh one")
+    add("--run-id", default="", metavar="ID", help="name of the run")
+    add("--run-dir", type=Path, metavar="DIR", help="private files of the run; removed at its end")
+    add("--worker-program", default="[]", help=argparse.SUPPRESS)  # for tests
+    add("--json", action="store_true", help="one JSON object a line on stdout")
+    return parser
+
+
+def _refuse(flags: argparse.Namespace) -> None:
+    """Raises UserError for a flag, or its PET_ variable, that would not mean what it says."""
+    defaults = {action.dest: action.default for action in parser()._actions}
+    for name, value in vars(flags).items():
+        known = name in HONOURED or name in WITHOUT_EFFECT or name in OURS
+        variable = f"PET_{name.upper()}"
+        if known or (value == defaults[name] and variable not in os.environ):
+            continue
+        flag = variable if variable in os.environ else f"--{name.replace('_', '-')}"
+        why = REFUSED.get(name, "this version of trainmover does not know it")
+        raise UserError(
+            f"{flag} is not supported: {why}.",
+            means="Nothing was started.",
+            do=f"Leave {flag} away.",
+        )
+
+
+OURS = frozenset(
+    [
+        "machines",
+        "standbys",
+        "comm",
+        "journal",
+        "api_port",
+        "token_file",
+        "run_id",
+        "run_dir",
+        "json",
+        "worker_program",
+    ]
+)
+
+
+def _machines(nnodes: str, machines: int | None) -> int:
+    low, _, high = nnodes.partition(":")
+    if not low.isdigit() or (high and high != low):
+        raise UserError(
+            f"--nnodes {nnodes} is not a number.",
+            means="The world size never changes here: a lost machine is replaced by a standby.",
+            do="Use --nnodes N (or --machines N) and --standbys K.",
+        )
+    if machines is not None and nnodes != "1:1" and int(low) != machines:
+        raise UserError(
+            f"--nnodes {nnodes} and --machines {machines} contradict each other.",
+            means="Nothing was started.",
+            do="Give one of them.",
+        )
+    return _at_least(1, int(low) if machines is None else machines, "--machines")
+
+
+def _at_least(least: int, value: int, flag: str) -> int:
+    if value < least:
+        raise UserError(
+            f"{flag} must be at least {least}, not {value}.",
+            means="Nothing was started.",
+            do="See trainmover run --help",
+        )
+    return value
+
+
+def _nproc(given: str) -> int:
+    from torch.distributed.run import determine_local_world_size
+
+    try:
+        return _at_least(1, determine_local_world_size(given), "--nproc-per-node")
+    except ValueError as error:
+        raise UserError(
+            f"--nproc-per-node {given} cannot be used: {error}.",
+            means="Nothing was started.",
+            do="Give a number, or one of auto, cpu, gpu.",
+        ) from error
+
+
+def _log(flags: argparse.Namespace, nproc: int) -> LogSpec:
+    """torchrun's flags about output. Rank 0 is shown unless something else is asked for."""
+    redirects, tee = _streams(flags.redirects, nproc), _streams(flags.tee, nproc)
+    shown: list[int] | None = [0]
+    if flags.local_ranks_filter:
+        wanted = _numbers(flags.local_ranks_filter)
+        machines = _machines(flags.nnodes, flags.machines)
+        shown = [slot * nproc + local for slot in range(machines) for local in wanted]
+        redirects |= {local: bits for local, bits in tee.items() if local not in wanted}
+        tee = {local: bits for local, bits in tee.items() if local in wanted}
+    log_dir = flags.log_dir
+    if log_dir is None and (redirects or tee):
+        log_dir = tempfile.mkdtemp(prefix="trainmover_logs_")
+    log_dir = None if log_dir is None else str(Path(log_dir).resolve())
+    return LogSpec(log_dir=log_dir, redirects=redirects, tee=tee, show=shown)
+
+
+def _streams(given: str, nproc: int) -> dict[int, int]:
+    """`3` for all local ranks or `0:1,1:3`, as torchrun has it."""
+    from torch.distributed.elastic.multiprocessing import Std
+
+    try:
+        parsed: Any = Std.from_str(given)
+    except ValueError as error:
+        raise UserError(
+            f"{given} does not say which streams: {error}.",
+            means="Nothing was started.",
+            do="0 none, 1 stdout, 2 stderr, 3 both; or for some local ranks 0:1,1:3",
+        ) from error
+    by_rank = parsed if isinstance(parsed, dict) else dict.fromkeys(range(nproc), parsed)
+    return {local: int(std) for local, std in by_rank.items() if int(std)}
+
+
+def _numbers(given: str) -> list[int]:
+    try:
+        return [int(part) for part in given.split(",")]
+    except ValueError as error:
+        raise UserError(
+            f"--local-ranks-filter {given} is not a list of numbers.",
+            means="Nothing was started.",
+            do="For example --local-ranks-filter 0,1",
+        ) from error

@@ -1,0 +1,10 @@
+"""`trainmover move m2`: its ranks go to a standby; waits until the job trains there."""
+
+from trainmover.cli.ask import ask
+
+SUMMARY = "move a machine's ranks to a standby while the job runs"
+
+
+def main(argv: list[str]) -> int:
+    """0: done. 1: refused or cancelled; the job trains on as it was."""
+    return ask("move", SUMMARY, argv)

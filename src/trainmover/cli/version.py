@@ -1,0 +1,37 @@
+"""`trainmover version`: which trainmover, which torch."""
+
+import argparse
+import importlib.metadata
+import json
+import platform
+
+from trainmover.cli.options import parser_for
+from trainmover.protocol.messages import PROTOCOL
+from trainmover.version import VERSION
+
+SUMMARY = "show the versions of trainmover, torch and Python"
+
+
+def main(argv: list[str]) -> int:
+    """Asks the installed packages, so that torch need not be imported."""
+    parser: argparse.ArgumentParser = parser_for("version", SUMMARY)
+    parser.add_argument("--json", action="store_true", help="one JSON object")
+    options = parser.parse_args(argv)
+    versions = {
+        "trainmover": VERSION,
+        "protocol": PROTOCOL,
+        "torch": _installed("torch"),
+        "python": platform.python_version(),
+    }
+    if options.json:
+        print(json.dumps(versions))
+    else:
+        print("  ".join(f"{name} {version}" for name, version in versions.items()))
+    return 0
+
+
+def _installed(package: str) -> str:
+    try:
+        return importlib.metadata.version(package)
+    except importlib.metadata.PackageNotFoundError:
+        return "not installed"

@@ -1,0 +1,103 @@
+"""Everything that is being connected: to the current epoch, or to one that is to come."""
+
+import functools
+import threading
+from collections.abc import Iterable
+
+from torch._C._distributed_c10d import Store
+
+from trainmover.comm.failures import Drained
+from trainmover.comm.member import Member
+from trainmover.comm.preparation import Preparation
+from trainmover.errors import UserError
+
+
+class Coming:
+    """The preparations that run or wait for their switchover, and the newest epoch ordered.
+
+    lock  the registry's: what is decided here is decided in one moment with draining
+    """
+
+    def __init__(self, lock: threading.RLock) -> None:
+        self.newest = 0
+        self._lock = lock
+        self._running: list[Preparation] = []
+        self._connections: dict[int, tuple[Store, Store]] = {}
+
+    def order(self, epoch: int) -> None:
+        """Nothing older than `epoch` may be connected any more."""
+        with self._lock:
+            self.newest = max(self.newest, epoch)
+            stale = [p for p in self._running if p.epoch < self.newest]
+        self._give_up(stale)
+
+    def check(self, epoch: int, current: int) -> None:
+        """Raise Drained unless `epoch` may still follow `current`."""
+        if epoch < self.newest or epoch <= current:
+            raise Drained(f"epoch {epoch} is out of date, {max(self.newest, current)} was ordered")
+
+    def add(self, epoch: int, store: Store, members: Iterable[Member]) -> Preparation:
+        """A preparation that is yet to be started."""
+        connect = functools.partial(self._connection, store)
+        with self._lock:
+            preparation = Preparation(epoch, connect, tuple(members))
+            self._running.append(preparation)
+        return preparation
+
+    def find(self, epoch: int) -> Preparation | None:
+        with self._lock:
+            return next((p for p in self._running if p.epoch == epoch), None)
+
+    def get(self, epoch: int) -> Preparation:
+        """Raises UserError when there is none."""
+        preparation = self.find(epoch)
+        if preparation is None:
+            raise UserError(f"epoch {epoch} was not prepared, or was discarded")
+        return preparation
+
+    def drop(self, preparation: Preparation) -> None:
+        """It has served, or failed: what a failed one did connect is given up."""
+        with self._lock:
+            if preparation in self._running:
+                self._running.remove(preparation)
+        if preparation.error is not None:
+            self._give_up([preparation])
+
+    def discard(self, first: int, last: int) -> None:
+        """Give up everything for the epochs `first` to `last`. Never blocks."""
+        with self._lock:
+            stale = [p for p in self._running if first <= p.epoch <= last]
+            self._running = [p for p in self._running if p not in stale]
+        self._give_up(stale)
+
+    def forget_all(self) -> None:
+        """Give up everything."""
+        with self._lock:
+            stale, self._running = self._running, []
+        self._give_up(stale)
+
+    def _give_up(self, preparations: list[Preparation]) -> None:
+        """Cancel; the connection that one of them may still hold is left to it."""
+        if preparations:
+            with self._lock:
+                self._connections = {}
+        for preparation in preparations:
+            preparation.cancel()
+
+    def _connection(self, store: Store) -> Store:
+        """A connection to the store for connecting groups only.
+
+        gloo waits inside the store, under the lock of its client; on a shared client that would
+        block its owner. One is kept for the next epoch until something was given up on it.
+        """
+        with self._lock:
+            known = self._connections.get(id(store))
+        if known is not None and known[0] is store:
+            return known[1]
+        try:
+            own: Store = store.clone()  # type: ignore[attr-defined]
+        except (RuntimeError, NotImplementedError):
+            own = store
+        with self._lock:
+            self._connections = {id(store): (store, own)}
+        return own

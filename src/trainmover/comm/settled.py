@@ -1,0 +1,62 @@
+"""What was asked of a group, and a handle for what is over already."""
+
+from collections.abc import Mapping, Sequence
+from datetime import timedelta
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+from torch._C._distributed_c10d import Work
+
+from trainmover.comm.calls import outputs_of
+from trainmover.comm.tap import Call
+
+FOREVER = timedelta(0)
+
+
+class Request(NamedTuple):
+    """What was asked for; `call` only when a tap listens."""
+
+    op: str
+    args: Sequence[Any]
+    kwargs: Mapping[str, Any]
+    call: Call | None = None
+
+    def outputs(self) -> list[Tensor]:
+        return outputs_of(self.op, self.args, self.kwargs)
+
+
+class SettledWork(Work):
+    """Work that is over: `outputs` are whatever the buffers hold."""
+
+    def __init__(self, outputs: list[Tensor]) -> None:
+        super().__init__()
+        self._outputs = outputs
+
+    def wait(self, timeout: timedelta = FOREVER) -> bool:
+        return True
+
+    def synchronize(self) -> None:
+        """Nothing is left to wait for."""
+
+    def is_completed(self) -> bool:
+        return True
+
+    def is_success(self) -> bool:
+        return True
+
+    def exception(self) -> None:
+        return None
+
+    def result(self) -> list[Tensor]:
+        return self._outputs
+
+    def source_rank(self) -> int:
+        return 0
+
+    _source_rank = source_rank
+
+    def get_future(self) -> "torch.futures.Future[Any]":
+        future: torch.futures.Future[Any] = torch.futures.Future()
+        future.set_result(self._outputs)
+        return future

@@ -1,0 +1,91 @@
+"""All who wait on one session, released together when its epoch ends."""
+
+import threading
+from collections.abc import Callable
+from typing import Any, Protocol
+
+from trainmover.comm.communicator import Session
+from trainmover.comm.settled import Request, SettledWork
+from trainmover.comm.tap import Call
+from trainmover.comm.work import BlockingCall, WatchedWork
+
+
+class Owner(Protocol):
+    """What a watch asks of the registry of all groups."""
+
+    def absorb(self, watch: "Watch", error: BaseException) -> bool:
+        """True: the error is a lost peer that the runtime handles; the caller must not see it.
+
+        The registry is marked as broken before this returns, so nobody can act on the result of
+        the failed call and still believe in the epoch.
+        """
+
+    def finished(self, call: Call) -> None:
+        """The outputs of a call that ran for real are final."""
+
+
+class Watch:
+    """Everybody who waits on one session, so that all of them can be released at once."""
+
+    def __init__(self, session: Session, owner: Owner) -> None:
+        self.session = session
+        self.owner = owner
+        self.released = False
+        self.stranded: list[WatchedWork] = []
+        self._waiting: dict[int, WatchedWork] = {}
+
+    def start(self, request: Request) -> Any:
+        """Issue the call; its handle ends with the call or with the session."""
+        try:
+            work = self.session.issue(request.op, request.args, request.kwargs)
+        except Exception as error:
+            if not self.owner.absorb(self, error):
+                raise
+            return SettledWork(request.outputs())
+        if self.session.immediate:
+            if request.call is not None:
+                self.owner.finished(request.call)
+            return work
+        return WatchedWork(self, work, request)
+
+    def run(self, request: Request) -> None:
+        """A call that blocks and has no handle: return when it ends or the session does."""
+        if self.session.immediate:
+            self.start(request)
+            return
+        work = WatchedWork(self, BlockingCall(self.session, request), request)
+        work.wait()
+
+    def enter(self, work: "WatchedWork") -> bool:
+        """Register a waiter; False when the session has already ended."""
+        self._waiting[id(work)] = work
+        return not (self.released and self.leave(work))
+
+    def leave(self, work: "WatchedWork") -> bool:
+        """True for exactly one caller per registered waiter: that one settles it."""
+        return self._waiting.pop(id(work), None) is not None
+
+    def release(self) -> None:
+        """End everything that waits. Callbacks of futures run in this thread."""
+        self.released = True
+        while self._waiting:
+            try:
+                _, work = self._waiting.popitem()
+            except KeyError:
+                return
+            work.end_with_session()
+
+
+def wait_for_stranded(watches: list[Watch], still: Callable[[], bool]) -> int:
+    """Wait while `still` for calls that a drain left behind; the number that did not end.
+
+    A call that is left may write to the script's buffers for as long as bytes arrive. Its sockets
+    are cut, so that ends at once; only work that waits to *send* may stay, and it writes nothing.
+    """
+    left = [work for watch in watches for work in watch.stranded]
+    pause = threading.Event()
+    while left and still():
+        left = [work for work in left if work.still_runs()]
+        if left:
+            pause.wait(0.001)
+    return len(left)

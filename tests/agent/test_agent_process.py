@@ -1,0 +1,343 @@
+"""A real agent process against a controller played by the test."""
+
+import asyncio
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Awaitable, Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from host_tools import FAKE, alive, environment
+
+from trainmover.ids import Epoch, Slot
+from trainmover.protocol import messages as m
+from trainmover.protocol.framing import frame
+from trainmover.server.links import MachineLink
+
+TOKEN = b"0123456789abcdef-token"
+WAIT_S = 60.0
+
+
+class Controller:
+    """Keeps what the agent says; `expect` waits for a fact."""
+
+    def __init__(self) -> None:
+        self.links: set[MachineLink] = set()
+        self.facts: asyncio.Queue[Any] = asyncio.Queue()
+        self.link: MachineLink | None = None
+        self.reasons: list[str] = []
+
+    def said_hello(self, link: MachineLink, hello: m.Hello) -> None:
+        self.link = link
+        self.facts.put_nowait(hello)
+
+    def said(self, link: MachineLink, fact: m.AgentFact) -> None:
+        self.facts.put_nowait(
+            m.decode_worker_fact(fact.payload) if isinstance(fact, m.FromWorker) else fact
+        )
+
+    def link_lost(self, link: MachineLink, why: str) -> None:
+        self.facts.put_nowait(None)
+
+    def turned_away(self, why: str) -> None:
+        self.reasons.append(why)
+
+    def order(self, order: m.Order) -> None:
+        assert self.link is not None
+        self.link.send(order)
+
+    async def expect(self, kind: type[Any]) -> Any:
+        async with asyncio.timeout(WAIT_S):
+            while not isinstance(fact := await self.facts.get(), kind):
+                pass
+            return fact
+
+
+class Play:
+    """One agent process and its controller. `after` runs once the agent is welcome."""
+
+    def __init__(self, tmp_path: Path) -> None:
+        self.tmp_path = tmp_path
+        self.token_file = tmp_path / "token"
+        self.token_file.write_bytes(TOKEN + b"\n")
+        self.process: subprocess.Popen[str] | None = None
+        self.controller = Controller()
+        self.behave = "good"
+        self.nproc = 1
+        self.log = m.LogSpec()
+
+    def run(self, after: Callable[["Play"], Awaitable[None]]) -> tuple[int, str]:
+        return asyncio.run(self._run(after))
+
+    def spec(self) -> m.JobSpec:
+        return m.JobSpec(
+            run_id=f"r{os.getpid()}", argv=["2", str(self.tmp_path / "finish"), self.behave],
+            nproc=self.nproc, store="127.0.0.1:1", cwd=str(self.tmp_path), log=self.log,
+        )  # fmt: skip
+
+    async def _run(self, after: Callable[["Play"], Awaitable[None]]) -> tuple[int, str]:
+        self.controller = controller = Controller()
+        loop = asyncio.get_running_loop()
+        server = await loop.create_server(lambda: MachineLink(TOKEN, controller), "127.0.0.1", 0)
+        self.start(server.sockets[0].getsockname()[1])
+        try:
+            await after(self)
+            return await self.ended()
+        finally:
+            server.close()
+            for link in list(controller.links):
+                link.abort()
+
+    def start(self, port: int) -> None:
+        command = [sys.executable, "-m", "trainmover.agent", "--controller", f"127.0.0.1:{port}"]
+        command += [
+            "--machine",
+            "m1",
+            "--nproc",
+            str(self.nproc),
+            "--dir",
+            str(self.tmp_path / "d"),
+        ]
+        command += ["--token-file", str(self.token_file), "--worker", json.dumps(FAKE)]
+        command += ["--parent", str(os.getpid()), "--shutdown-timeout", "1"]
+        self.process = subprocess.Popen(
+            command, stderr=subprocess.PIPE, text=True, start_new_session=True, env=environment()
+        )
+
+    async def ended(self) -> tuple[int, str]:
+        assert self.process is not None
+        async with asyncio.timeout(WAIT_S):
+            _, said = await asyncio.to_thread(self.process.communicate)
+        return self.process.returncode, said
+
+    async def welcome(self) -> m.Hello:
+        hello: m.Hello = await self.controller.expect(m.Hello)
+        self.controller.order(m.Welcome(spec=self.spec()))
+        return hello
+
+    async def workers_up(self) -> list[int]:
+        """Pids of freshly started workers."""
+        await self.welcome()
+        return await self.restarted(0)
+
+    async def restarted(self, restarts: int) -> list[int]:
+        self.controller.order(m.StartWorkers(epoch=Epoch(0), restarts=restarts))
+        return [(await self.controller.expect(m.WorkerUp)).pid for _ in range(self.nproc)]
+
+    def run_rank(self) -> None:
+        self.controller.order(m.RunRank(epoch=Epoch(1), slot=Slot(0), buddies={}))
+
+
+@pytest.fixture
+def play(tmp_path: Path) -> Iterator[Play]:
+    play = Play(tmp_path)
+    yield play
+    if play.process is not None and play.process.poll() is None:
+        play.process.kill()
+        play.process.wait()
+
+
+def test_it_relays_both_ways_and_shutdown_leaves_nothing(play: Play) -> None:
+    play.nproc = 2
+    pids: list[int] = []
+
+    async def after(play: Play) -> None:
+        pids.extend(await play.workers_up())
+        play.run_rank()
+        ranks = {(await play.controller.expect(m.Committed)).rank for _ in range(2)}
+        assert ranks == {0, 1}
+        play.controller.order(m.Shutdown())
+
+    code, said = play.run(after)
+    assert (code, said) == (0, "")
+    assert not any(alive(pid) for pid in pids)
+    assert not (play.tmp_path / "d").exists()
+
+
+def test_a_lost_controller_ends_the_workers_and_the_agent(play: Play) -> None:
+    pids: list[int] = []
+
+    async def after(play: Play) -> None:
+        pids.extend(await play.workers_up())
+        assert play.controller.link is not None
+        play.controller.link.abort()
+
+    code, said = play.run(after)
+    assert code == 1
+    assert "The link to the controller was lost" in said
+    assert not any(alive(pid) for pid in pids)
+
+
+def test_a_killed_agent_takes_its_workers_with_it(play: Play) -> None:
+    pids: list[int] = []
+
+    async def after(play: Play) -> None:
+        pids.extend(await play.workers_up())
+        play.controller.order(m.Die())
+        await play.controller.expect(type(None))
+
+    code, _ = play.run(after)
+    assert code == -signal.SIGKILL
+    from host_tools import until
+
+    until(lambda: not any(alive(pid) for pid in pids), "workers die with their agent")
+
+
+def test_sigterm_is_a_shutdown(play: Play) -> None:
+    async def after(play: Play) -> None:
+        await play.workers_up()
+        assert play.process is not None
+        play.process.terminate()
+
+    assert play.run(after) == (0, "")
+
+
+def test_a_crash_is_reported_with_its_signal_after_its_last_words(play: Play) -> None:
+    async def after(play: Play) -> None:
+        (pid,) = await play.workers_up()
+        play.run_rank()
+        await play.controller.expect(m.Committed)
+        os.kill(pid, signal.SIGSEGV)
+        exited = await play.controller.expect(m.WorkerExited)
+        assert (exited.local_rank, exited.pid, exited.code) == (0, pid, -signal.SIGSEGV)
+        play.controller.order(m.Shutdown())
+
+    assert play.run(after)[0] == 0
+
+
+def test_a_worker_that_sends_garbage_is_killed_alone(play: Play) -> None:
+    play.nproc, play.behave = 2, "garbage"
+
+    async def after(play: Play) -> None:
+        await play.workers_up()
+        play.run_rank()
+        words = await play.controller.expect(m.WorkerExited)
+        assert (words.local_rank, words.code) == (1, -signal.SIGKILL)
+        play.controller.order(m.Shutdown())
+
+    assert play.run(after) == (0, "")
+
+
+def test_starting_again_replaces_every_worker_silently(play: Play) -> None:
+    async def after(play: Play) -> None:
+        first = await play.workers_up()
+        second = await play.restarted(1)
+        assert first != second
+        assert not alive(first[0])
+        assert play.controller.facts.empty() or not any(
+            isinstance(fact, m.WorkerExited) for fact in play.controller.facts._queue
+        )
+        play.controller.order(m.Shutdown(kill=True))
+
+    assert play.run(after)[0] == 0
+
+
+def test_an_interrupt_is_answered_with_the_records_held(play: Play) -> None:
+    from trainmover.state.vault import VaultClient
+
+    async def after(play: Play) -> None:
+        hello = await play.welcome()
+        vault = VaultClient(hello.vault, TOKEN)
+        vault.put_record(3, 7, True, b"x")
+        vault.close()
+        play.controller.order(m.Interrupt(epoch=Epoch(2)))
+        held = await play.controller.expect(m.VaultHeld)
+        assert (held.epoch, held.records) == (2, {3: [7]})
+        play.controller.order(m.Shutdown())
+
+    assert play.run(after)[0] == 0
+
+
+def test_a_script_that_prints_in_a_loop_costs_few_messages_and_all_is_in_the_log(
+    play: Play,
+) -> None:
+    play.behave = "chatty"
+    play.log = m.LogSpec(log_dir=str(play.tmp_path / "logs"))
+    outputs: list[m.Output] = []
+
+    async def after(play: Play) -> None:
+        await play.workers_up()
+        play.run_rank()
+        await play.controller.expect(m.Committed)
+        play.controller.order(m.Shutdown())
+        while (fact := await play.controller.facts.get()) is not None:
+            outputs.extend([fact] if isinstance(fact, m.Output) else [])
+
+    assert play.run(after)[0] == 0
+    assert outputs[-1].text.endswith("last\n")
+    assert len(outputs) < 500
+    (log,) = (play.tmp_path / "logs").rglob("stdout.log")
+    assert log.relative_to(play.tmp_path / "logs").parts[1:] == (
+        "attempt_0",
+        "m1",
+        "0",
+        "stdout.log",
+    )
+    assert log.read_text().count("y" * 50 + "\n") == 20_000
+
+
+def test_a_wrong_token_ends_it_with_a_sentence(play: Play) -> None:
+    play.token_file.write_text("another token of good length")
+
+    async def after(play: Play) -> None:
+        return None
+
+    code, said = play.run(after)
+    assert code == 1
+    assert "token is not the job's" in said
+    assert play.controller.reasons == [
+        "A peer that wanted to use controller does not know this job's token."
+    ]
+
+
+def test_a_refusal_is_shown(play: Play) -> None:
+    async def after(play: Play) -> None:
+        await play.controller.expect(m.Hello)
+        play.controller.order(m.Refused(reason="No room.\nNothing ran.\nGo home."))
+
+    code, said = play.run(after)
+    assert code == 1
+    assert "No room.\nNothing ran.\nGo home." in said
+
+
+@pytest.mark.parametrize("data", [frame(b"\xc1"), b"\xff" * 8, frame(b"\x81\xa4type\xa1x")])
+def test_garbage_from_the_controller_ends_it_cleanly(play: Play, data: bytes) -> None:
+    pids: list[int] = []
+
+    async def after(play: Play) -> None:
+        pids.extend(await play.workers_up())
+        assert play.controller.link is not None
+        assert play.controller.link._transport is not None
+        play.controller.link._transport.write(data)
+
+    code, said = play.run(after)
+    assert code == 1
+    assert "Traceback" not in said
+    assert not any(alive(pid) for pid in pids)
+
+
+def test_a_working_directory_that_is_missing_is_explained(play: Play) -> None:
+    async def after(play: Play) -> None:
+        await play.controller.expect(m.Hello)
+        spec = m.JobSpec(run_id="r", argv=["x"], store="127.0.0.1:1", cwd="/does/not/exist")
+        play.controller.order(m.Welcome(spec=spec))
+        play.controller.order(m.StartWorkers(epoch=Epoch(0), restarts=0))
+
+    code, said = play.run(after)
+    assert code == 2
+    assert "A worker could not be started" in said
+
+
+def test_no_controller_is_explained(play: Play) -> None:
+    import socket
+
+    with socket.create_server(("127.0.0.1", 0)) as closed:
+        port = closed.getsockname()[1]
+    play.start(port)
+    code, said = asyncio.run(play.ended())
+    assert code == 1
+    assert "could not be reached" in said

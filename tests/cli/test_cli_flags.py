@@ -1,0 +1,128 @@
+"""Every torchrun flag means what it means there, or is refused with a sentence."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from torch.distributed.run import get_args_parser
+
+from trainmover.cli.flags import HONOURED, REFUSED, WITHOUT_EFFECT, parse, parser
+from trainmover.errors import UserError
+from trainmover.launch.run_job import RunOptions
+from trainmover.protocol.messages import LogSpec
+
+
+@pytest.fixture(autouse=True)
+def script(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("train.py").write_text("")
+
+
+def options(*flags: str) -> RunOptions:
+    return parse([*flags, "train.py", "--lr", "1"]).options
+
+
+def test_every_flag_of_this_torchrun_has_its_place_in_the_table() -> None:
+    known = {action.dest for action in get_args_parser()._actions} - {"help"}
+    assert known == HONOURED | WITHOUT_EFFECT.keys() | REFUSED.keys()
+
+
+def test_defaults() -> None:
+    made = options()
+    assert made.argv == ["train.py", "--lr", "1"]
+    assert (made.machines, made.standbys, made.nproc, made.restarts_max) == (1, 0, 1, 3)
+    assert made.log == LogSpec(show=[0])
+    assert made.worker == ()
+
+
+@pytest.mark.parametrize(
+    ("flags", "expected"),
+    [
+        (["--nnodes", "3", "--nproc-per-node", "2"], {"machines": 3, "nproc": 2}),
+        (["--nnodes=2:2"], {"machines": 2}),
+        (["--machines", "4", "--standbys", "1"], {"machines": 4, "standbys": 1}),
+        (["--nnodes", "2", "--machines", "2", "--standby=2"], {"machines": 2, "standbys": 2}),
+        (["--max-restarts", "0", "--role", "actor"], {"restarts_max": 0, "role": "actor"}),
+        (["--shutdown-timeout", "9", "--run-id", "x"], {"shutdown_s": 9, "run_id": "x"}),
+        (["--standalone", "--monitor-interval", "5"], {"machines": 1}),
+    ],
+)
+def test_what_is_honoured(flags: list[str], expected: dict[str, Any]) -> None:
+    made = options(*flags)
+    assert {name: getattr(made, name) for name in expected} == expected
+
+
+def test_a_module_needs_no_file() -> None:
+    made = parse(["-m", "some.module", "-x"]).options
+    assert (made.module, made.argv) == (True, ["some.module", "-x"])
+
+
+def given(name: str) -> list[str]:
+    """A command line on which a flag has another value than its default."""
+    (action,) = [action for action in parser()._actions if action.dest == name]
+    flag = action.option_strings[0]
+    if action.nargs == 0:
+        return [flag]
+    value = (list(action.choices) or [""])[-1] if action.choices else "7"
+    return [f"{flag}={value}"]
+
+
+@pytest.mark.parametrize("name", sorted(REFUSED))
+def test_what_is_refused_says_why(name: str) -> None:
+    with pytest.raises(UserError) as caught:
+        options(*given(name))
+    assert REFUSED[name] in caught.value.happened
+
+
+@pytest.mark.parametrize(
+    ("flags", "said"),
+    [
+        (["--nnodes", "1:4"], "not a number"),
+        (["--nnodes", "2", "--machines", "3"], "contradict"),
+        (["--machines", "0"], "at least 1"),
+        (["--standbys", "-1"], "at least 0"),
+        (["--nproc-per-node", "zero"], "cannot be used"),
+        (["--nproc-per-node", "0"], "at least 1"),
+        (["--redirects", "9"], "which streams"),
+        (["--local-ranks-filter", "a"], "list of numbers"),
+        (["--api-port", "http"], "invalid int"),
+        (["--frobnicate"], "no script"),
+    ],
+)
+def test_what_cannot_be_meant_is_a_user_error(flags: list[str], said: str) -> None:
+    with pytest.raises(UserError, match=r"(?i)" + said):
+        options(*flags) if flags != ["--frobnicate"] else parse(["nothing.py"])
+
+
+def test_an_environment_variable_of_torchrun_counts_like_its_flag(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("PET_NNODES", "2")
+    monkeypatch.setenv("PET_MAX_RESTARTS", "9")
+    assert (options().machines, options().restarts_max) == (2, 9)
+    monkeypatch.setenv("PET_RDZV_BACKEND", "c10d")
+    with pytest.raises(UserError, match="PET_RDZV_BACKEND is not supported"):
+        options()
+
+
+@pytest.mark.parametrize(
+    ("flags", "expected"),
+    [
+        (["--redirects", "3"], LogSpec(log_dir="/l", redirects={0: 3, 1: 3}, show=[0])),
+        (["--tee", "0:1,1:2"], LogSpec(log_dir="/l", tee={0: 1, 1: 2}, show=[0])),
+        (["--local-ranks-filter", "1"], LogSpec(log_dir="/l", show=[1, 3])),
+        (
+            ["--tee", "3", "--local-ranks-filter", "0"],
+            LogSpec(log_dir="/l", tee={0: 3}, redirects={1: 3}, show=[0, 2]),
+        ),
+    ],
+)
+def test_streams(flags: list[str], expected: LogSpec) -> None:
+    sized = ["--machines", "2", "--nproc-per-node", "2", "--log-dir", "/l"]
+    assert options(*sized, *flags).log == expected
+
+
+def test_streams_without_a_directory_get_one() -> None:
+    log_dir = options("--tee", "1").log.log_dir
+    assert log_dir is not None
+    Path(log_dir).rmdir()

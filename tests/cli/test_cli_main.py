@@ -1,0 +1,47 @@
+"""The dispatcher: three lines for every mistake, exit status 2 for the user's."""
+
+import json
+
+import pytest
+
+from trainmover.cli.main import VERBS, main
+from trainmover.version import VERSION
+
+
+@pytest.mark.parametrize("argv", [[], ["explode"], ["--what"]])
+def test_a_wrong_command_is_three_lines_and_2(
+    argv: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(argv) == 2
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert len(err.splitlines()) == 3
+    assert "trainmover run" in err
+
+
+@pytest.mark.parametrize("verb", ["status", "move", "kill", "events"])
+def test_without_a_run_every_verb_says_how_to_start_one(
+    verb: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    argv = [verb, "m1"] if verb in ("move", "kill") else [verb]
+    assert main(argv) == 2
+    assert "No run is alive here." in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("verb", ["move", "kill"])
+def test_a_missing_machine_is_three_lines(verb: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main([verb]) == 2
+    assert "required: machine" in capsys.readouterr().err
+
+
+def test_version_in_both_forms(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["--version"]) == 0
+    assert f"trainmover {VERSION}" in capsys.readouterr().out
+    assert main(["version", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["trainmover"] == VERSION
+
+
+def test_help_names_every_command(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["--help"]) == 0
+    shown = capsys.readouterr().out
+    assert all(f"  {verb} " in shown for verb in VERBS)

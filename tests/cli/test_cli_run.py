@@ -1,0 +1,198 @@
+"""`trainmover run` as a process of its own, driven by the other commands."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import psutil
+import pytest
+from host_tools import FAKE, alive, environment, until
+
+from trainmover.cli.client import Client
+from trainmover.cli.main import main
+from trainmover.errors import PeerLost, UserError
+from trainmover.launch.runs import find_run, live_runs
+
+
+class Running:
+    """A `trainmover run` with fake workers, from its start to its end."""
+
+    def __init__(self, tmp_path: Path, *flags: str, behave: str = "good") -> None:
+        self.finish = tmp_path / "finish"
+        self.tmp = tmp_path / "tmp"
+        self.tmp.mkdir()
+        (tmp_path / "5").write_text("")
+        command = [sys.executable, "-m", "trainmover", "run", "--machines", "2", "--standbys", "1"]
+        command += ["--worker-program", json.dumps(FAKE), *flags, "5", str(self.finish), behave]
+        self.process = subprocess.Popen(
+            command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=tmp_path,
+            env=environment() | {"TMPDIR": str(self.tmp)}, start_new_session=True,
+        )  # fmt: skip
+        self.family: list[int] = []
+
+    def until_warm(self) -> None:
+        until(lambda: live_runs() or self.process.poll() is not None, "the run is published")
+        until(lambda: "m3 is warm" in events(), "m3 is warm")
+        children = psutil.Process(self.process.pid).children(recursive=True)
+        self.family = [self.process.pid, *(child.pid for child in children)]
+
+    def ended(self) -> tuple[int, str, str]:
+        out, err = self.process.communicate(timeout=60)
+        return self.process.returncode, out, err
+
+
+def events() -> str:
+    """All sentences of the run so far; "" when it cannot be asked."""
+    try:
+        return "\n".join(event["text"] for event in Client(find_run()).events())
+    except (UserError, PeerLost):
+        return ""
+
+
+def following() -> "subprocess.Popen[str]":
+    """`trainmover events --follow`, once it has begun to."""
+    follower = subprocess.Popen(
+        [sys.executable, "-m", "trainmover", "events", "--follow"],
+        stdout=subprocess.PIPE, text=True, env=environment(),
+    )  # fmt: skip
+    assert follower.stdout is not None
+    assert follower.stdout.readline()
+    return follower
+
+
+@pytest.fixture
+def start(tmp_path: Path) -> Iterator[type[Running]]:
+    started: list[Running] = []
+
+    def start(*flags: str, behave: str = "good") -> Running:
+        started.append(Running(tmp_path, *flags, behave=behave))
+        return started[-1]
+
+    yield start  # type: ignore[misc]
+    for running in started:
+        if running.process.poll() is None:
+            running.process.kill()
+            running.process.communicate()
+
+
+def nothing_left(running: Running, home: Path) -> bool:
+    """No process, no directory, no temporary file."""
+    assert running.family
+    gone = not any(alive(pid) for pid in running.family)
+    return gone and list((home / "runs").iterdir()) == [] and list(running.tmp.iterdir()) == []
+
+
+def test_a_run_is_shown_moved_killed_and_followed(
+    start: type[Running], own_home: Path, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    running = start("--journal", str(tmp_path / "j.sqlite"))
+    running.until_warm()
+    assert main(["status"]) == 0
+    shown = capsys.readouterr().out
+    assert "MACHINE  STATE   RANKS" in shown
+    assert main(["move", "m2"]) == 0
+    assert "m2 -> m3 after step 5: pause 50 ms" in capsys.readouterr().out
+    assert main(["move", "m9", "--json"]) == 1
+    assert json.loads(capsys.readouterr().out)["ok"] is False
+    assert main(["kill", "m1"]) == 0
+    until(lambda: "downtime 50 ms" in events(), "the loss is recovered from")
+    assert main(["status", "--json"]) == 0
+    status = json.loads(capsys.readouterr().out.splitlines()[-1])
+    assert [machine["ranks"] for machine in status["machines"]] == [[0], [1]]
+    follower = following()
+    running.finish.touch()
+    followed, _ = follower.communicate(timeout=60)
+    assert follower.returncode == 0
+    assert "the script of rank 0 ended after step 15" in followed
+    code, out, err = running.ended()
+    assert (code, out) == (0, "[rank0]: hello from rank 0\n[rank0]: bye\n")
+    assert "m1 was lost: connection closed -> m2 takes rank 0" in err
+    assert nothing_left(running, own_home)
+    assert main(["events", "--journal", str(tmp_path / "j.sqlite"), "-n", "1"]) == 0
+    assert "ended (0)" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143), (signal.SIGHUP, 129)]
+)
+def test_a_signal_ends_it_in_order_and_leaves_nothing(
+    start: type[Running], own_home: Path, number: signal.Signals, code: int
+) -> None:
+    running = start()
+    running.until_warm()
+    running.process.send_signal(number)
+    assert running.ended()[0] == code
+    assert nothing_left(running, own_home)
+
+
+def test_a_run_that_is_killed_leaves_no_process(start: type[Running], own_home: Path) -> None:
+    running = start()
+    running.until_warm()
+    running.process.kill()
+    running.process.communicate()
+    until(lambda: not any(alive(pid) for pid in running.family), "all processes end")
+    assert main(["status"]) == 2
+    assert nothing_left(running, own_home)
+
+
+def test_a_signal_while_it_starts_ends_it_too(start: type[Running], own_home: Path) -> None:
+    running = start()
+    until(lambda: (own_home / "runs").is_dir() and any((own_home / "runs").iterdir()), "it starts")
+    running.process.send_signal(signal.SIGINT)
+    assert running.ended()[0] == 130
+    assert list((own_home / "runs").iterdir()) == []
+
+
+def test_json_is_one_object_a_line(start: type[Running]) -> None:
+    running = start("--json")
+    running.until_warm()
+    running.finish.touch()
+    code, out, err = running.ended()
+    said = [json.loads(line) for line in out.splitlines()]
+    assert (code, err) == (0, "")
+    assert said[0]["what"] == "started"
+    assert said[-1] == {"what": "end", "code": 0, "text": ""}
+    assert {one["what"] for one in said} == {"started", "event", "output", "end"}
+
+
+def test_a_traceback_is_shown_once_and_the_status_is_1(start: type[Running]) -> None:
+    code, _, err = start(behave="raise").ended()
+    assert code == 1
+    assert err.count("TB ValueError: planted") == 1
+    assert "Traceback" not in err
+
+
+def test_a_port_in_use_is_explained(start: type[Running]) -> None:
+    import socket
+
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        code, _, err = start("--api-port", str(taken.getsockname()[1])).ended()
+    assert code == 2
+    assert "The API cannot listen on" in err
+    assert len(err.splitlines()) == 3
+
+
+def test_a_reader_that_goes_away_does_not_stop_the_job(start: type[Running]) -> None:
+    running = start(behave="chatty")
+    assert running.process.stdout is not None
+    running.process.stdout.close()
+    running.until_warm()
+    running.finish.touch()
+    assert running.process.wait(timeout=60) == 0
+    assert running.process.stderr is not None
+    assert "BrokenPipe" not in running.process.stderr.read()
+    running.process.stderr.close()
+
+
+def test_modules_are_quick_to_import() -> None:
+    code = "import sys, trainmover.cli.main, trainmover.cli.status, trainmover.agent.run;"
+    code += "print('torch' in sys.modules)"
+    reply = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, env=environment(), check=True
+    )
+    assert reply.stdout == "False\n"
+    assert os.environ["TRAINMOVER_HOME"]

@@ -1,0 +1,93 @@
+"""`import trainmover.comm.install` in a plain process: a script must not notice."""
+
+import warnings
+from datetime import timedelta
+from typing import Any
+
+import pytest
+import torch
+import torch.distributed as dist
+from comm_ranks import Ranks
+
+from trainmover.comm import Groups, ShimGroup, groups
+from trainmover.errors import UserError
+
+
+def start_as(rank: int, ranks: Ranks, backend: str | None) -> Any:
+    dist.init_process_group(backend, store=ranks.connect(), rank=rank, world_size=ranks.size)
+    world: Any = dist.group.WORLD
+    total = torch.ones(2)
+    dist.all_reduce(total)
+    pair = dist.new_group([0, 1], backend="gloo", timeout=timedelta(seconds=5))
+    dist.monitored_barrier(pair)
+    part = world.split_group([0, 1], group_name="part")
+    part.allreduce([total]).wait()
+    dist.broadcast(total, 0, group=pair)
+    name = dist.get_backend()
+    dist.destroy_process_group()
+    return type(world) is ShimGroup, name, total.tolist()
+
+
+@pytest.mark.parametrize("ranks", [2], indirect=True)
+@pytest.mark.parametrize("backend", ["gloo", None, "cpu:gloo"])
+def test_every_way_to_ask_for_gloo_is_served(ranks: Ranks, backend: str | None) -> None:
+    for ours, name, total in ranks.run(start_as, backend):
+        assert ours
+        assert total == [4, 4]
+        assert "gloo" in name or name == "undefined"
+
+
+def detailed(rank: int, ranks: Ranks) -> str:
+    dist.set_debug_level(dist.DebugLevel.DETAIL)
+    dist.init_process_group("gloo", store=ranks.connect(), rank=rank, world_size=ranks.size)
+    dist.all_reduce(torch.ones(2))
+    with pytest.raises(RuntimeError) as caught:
+        dist.all_reduce(torch.ones(2 + rank))
+    return str(caught.value)
+
+
+@pytest.mark.parametrize("ranks", [2], indirect=True)
+def test_detail_debugging_names_the_mismatch(ranks: Ranks) -> None:
+    assert all("mismatch" in message.lower() for message in ranks.run(detailed))
+
+
+def compiled(rank: int, ranks: Ranks) -> Any:
+    import torch.distributed._functional_collectives as functional
+
+    dist.init_process_group("gloo", store=ranks.connect(), rank=rank, world_size=ranks.size)
+    groups.watching = True
+
+    def doubled_sum(x: torch.Tensor) -> torch.Tensor:
+        return functional.all_reduce(x * 2, "sum", dist.group.WORLD) + 1
+
+    step = torch.compile(doubled_sum, backend="aot_eager", fullgraph=True)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        return [step(torch.ones(2)).tolist() for _ in range(2)]
+
+
+@pytest.mark.parametrize("ranks", [2], indirect=True)
+def test_compiled_code_reaches_the_group(ranks: Ranks) -> None:
+    assert ranks.run(compiled) == [[[5, 5], [5, 5]]] * 2
+
+
+def timed_out(rank: int, ranks: Ranks) -> str:
+    dist.init_process_group("gloo", store=ranks.connect(), rank=rank, world_size=ranks.size)
+    groups.watching = True
+    if rank == 0:
+        with pytest.raises(RuntimeError) as caught:
+            dist.monitored_barrier(timeout=timedelta(milliseconds=200))
+        ranks.connect().set("over", "1")
+        return str(caught.value)
+    ranks.connect().wait(["over"])
+    return ""
+
+
+@pytest.mark.parametrize("ranks", [2], indirect=True)
+def test_errors_are_raised_as_by_stock_gloo(ranks: Ranks) -> None:
+    assert "failed to pass monitoredBarrier" in ranks.run(timed_out)[0]
+
+
+def test_a_private_group_needs_a_runtime() -> None:
+    with pytest.raises(UserError, match="gate"):
+        Groups().private("gate", 0, 2)

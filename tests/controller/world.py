@@ -1,0 +1,412 @@
+"""A fake world for `decide`: machines, workers, vaults and links as values, a seed as the only chance.
+
+Messages travel in order per machine, but anything may happen between two deliveries: a machine
+dies, a worker crashes, a rank computes, passes the gate that it may pass. Workers behave as the
+worker room does: position and newer epoch in one moment, record safe before the gate.
+"""
+
+import random
+from collections import deque
+from dataclasses import dataclass, field
+
+from trainmover.controller import Job, decide
+from trainmover.controller.effects import Answer, End, Fence, Send
+from trainmover.controller.events import (
+    AgentSaid,
+    KillRequested,
+    MachineJoined,
+    MachineLost,
+    MoveRequested,
+    WorkerSaid,
+)
+from trainmover.protocol import messages as m
+
+RECORDED_AT = 3
+
+
+@dataclass
+class Worker:
+    """One rank's process, reduced to what the controller can see of it."""
+
+    machine: str
+    local: int
+    live: bool = False
+    rank: int = -1
+    epoch: int = 0
+    ordered: int = 0
+    step: int = 0  # committed
+    gate: int = 0
+    computing: bool = False
+    pause_asked: int = 0
+    pause_at: int = 0
+    discarded: int = 0
+    verdict: m.Verdict | None = None
+    said_boundary: int = 0
+    bound_for: int = 0
+    parked: bool = False
+    switched: m.Switch | None = None
+    finished: bool = False
+    first_of: int = 0
+
+    @property
+    def pending(self) -> bool:
+        return self.ordered > self.epoch
+
+    @property
+    def paused(self) -> bool:
+        return self.pause_at > max(self.epoch, self.discarded)
+
+
+@dataclass
+class Box:
+    """A machine: workers, vault, and what is on its way to and from the controller."""
+
+    name: str
+    standby: bool
+    workers: list[Worker] = field(default_factory=list)
+    vault: dict[int, list[int]] = field(default_factory=dict)
+    up: deque[object] = field(default_factory=deque)
+    down: deque[m.Order] = field(default_factory=deque)
+    alive: bool = True
+    starting: bool = False
+
+
+class World:
+    """Run it with `run`; look at `job`, `applied`, `ended`, `answers` afterwards."""
+
+    def __init__(
+        self, seed: int, *, machines: int = 3, standbys: int = 2, nproc: int = 1, steps: int = 14
+    ) -> None:
+        self.random = random.Random(seed)
+        spec = m.JobSpec(
+            run_id="r", argv=["x"], machines=machines, standbys=standbys, nproc=nproc
+        )
+        self.job = Job(spec)
+        self.steps = steps
+        self.now = 0
+        self.ended: End | None = None
+        self.answers: list[Answer] = []
+        self.trace: list[str] = []
+        self.applied: dict[int, list[int]] = {r: [] for r in range(spec.world_size)}
+        self.passed_by: dict[tuple[int, int], set[int]] = {}
+        self.boxes = {
+            f"m{i + 1}": Box(f"m{i + 1}", i >= machines) for i in range(machines + standbys)
+        }
+        self.events: list[object] = []
+        for box in self.boxes.values():
+            self.feed(
+                MachineJoined(
+                    at_us=0, machine=box.name, standby=box.standby, vault=box.name, host="h"
+                )
+            )
+
+    # --- controller's side ----------------------------------------------------------------------
+
+    def feed(self, event: object) -> None:
+        self.now += 1
+        event = replace_time(event, self.now)
+        self.events.append(event)
+        before = self.job
+        self.job, effects = decide(self.job, event)
+        self.trace.append(f"{self.now} {event} -> {[type(e).__name__ for e in effects]}")
+        assert self.job.epoch_last >= before.epoch_last
+        assert self.job.committed >= before.committed or self.job.restarts > before.restarts
+        for effect in effects:
+            self.carry_out(effect)
+
+    def carry_out(self, effect: object) -> None:
+        match effect:
+            case Send(machine, order):
+                box = self.boxes[machine]
+                assert machine in self.job.machines or self.job.code is not None, (machine, order)
+                box.down.append(order)
+                self.trace.append(f"    {machine} <- {order}")
+            case Fence(machine):
+                self.kill(machine)
+            case Answer():
+                self.answers.append(effect)
+            case End():
+                self.ended = effect
+
+    # --- chance ---------------------------------------------------------------------------------
+
+    def run(self, *, moments: int = 6000) -> None:
+        """Until the job ends or nothing can happen any more."""
+        for _ in range(moments):
+            if self.ended is not None:
+                return
+            choices = self.possible()
+            if not choices:
+                return
+            self.random.choice(choices)()
+
+    def possible(self) -> list:
+        acts = []
+        for box in self.boxes.values():
+            if box.up:
+                acts.append(lambda box=box: self.deliver_up(box))
+            if box.down and box.alive:
+                acts.append(lambda box=box: self.deliver_down(box))
+            if box.alive:
+                for worker in box.workers:
+                    act = self.act_of(worker)
+                    if act is not None:
+                        acts.append(act)
+        return acts
+
+    def kill(self, machine: str) -> None:
+        box = self.boxes[machine]
+        if not box.alive:
+            return
+        box.alive = False
+        box.workers, box.vault = [], {}
+        box.down.clear()
+        box.up.append(MachineLost(at_us=0, machine=machine, why="killed", heard_us=self.now))
+        for worker in self.peers_of_all():
+            if worker.live and not worker.pending and self.random.random() < 0.5:
+                self.say(
+                    worker, m.Interrupted(rank=worker.rank, epoch=worker.epoch, reason="reset")
+                )
+
+    def crash(self, machine: str) -> None:
+        box = self.boxes[machine]
+        if box.alive and box.workers:
+            worker = self.random.choice(box.workers)
+            box.workers.remove(worker)
+            exited = m.WorkerExited(local_rank=worker.local, pid=1, code=-9)
+            box.up.append(AgentSaid(at_us=0, machine=machine, fact=exited))
+
+    def move(self, machine: str) -> None:
+        self.feed(MoveRequested(at_us=0, request=f"r{self.now}", machine=machine))
+
+    def drill(self, machine: str) -> None:
+        self.feed(KillRequested(at_us=0, request=f"r{self.now}", machine=machine))
+
+    # --- agents ---------------------------------------------------------------------------------
+
+    def deliver_up(self, box: Box) -> None:
+        self.feed(box.up.popleft())
+
+    def deliver_down(self, box: Box) -> None:
+        order = box.down.popleft()
+        match order:
+            case m.StartWorkers():
+                box.workers = [Worker(box.name, i) for i in range(self.job.spec.nproc)]
+                for worker in box.workers:
+                    up = m.WorkerUp(pid=1, address=f"{box.name}/{worker.local}", torch="", version="")
+                    self.say(worker, up)
+            case m.Die():
+                self.kill(box.name)
+            case m.Shutdown():
+                pass
+            case _:
+                if isinstance(order, m.Interrupt):
+                    held = m.VaultHeld(
+                        epoch=order.epoch, records={r: list(s) for r, s in box.vault.items()}
+                    )
+                    box.up.append(AgentSaid(at_us=0, machine=box.name, fact=held))
+                for worker in list(box.workers):
+                    self.obey(worker, order)
+
+    def say(self, worker: Worker, fact: m.WorkerFact) -> None:
+        said = WorkerSaid(at_us=0, machine=worker.machine, local_rank=worker.local, fact=fact)
+        self.boxes[worker.machine].up.append(said)
+
+    # --- workers --------------------------------------------------------------------------------
+
+    def obey(self, worker: Worker, order: m.Order) -> None:
+        match order:
+            case m.RunRank(epoch=epoch, slot=slot, buddies=buddies):
+                worker.live, worker.epoch, worker.ordered = True, epoch, epoch
+                worker.rank = slot * self.job.spec.nproc + worker.local
+                worker.first_of = epoch
+                self.buddies = buddies
+                if self.job.restarts:
+                    self.applied[worker.rank] = []
+                self.say(worker, m.Attached(rank=worker.rank))
+            case m.WarmUp(slot=slot):
+                self.say(worker, m.Warm(rank=slot, shadow_steps=3, trace="t", warm_ms=1))
+            case m.Bind(epoch=epoch, slot=slot):
+                worker.bound_for = epoch
+                worker.rank = slot * self.job.spec.nproc + worker.local
+                worker.parked = True
+                self.say(worker, m.Parked(rank=worker.rank, epoch=epoch, trace="t", bind_ms=1))
+            case m.Prepare(epoch=epoch):
+                self.say(worker, m.Prepared(rank=worker.rank, epoch=epoch))
+            case m.Discard(epoch=epoch):
+                worker.discarded = max(worker.discarded, epoch)
+            case m.PauseAt(epoch=epoch):
+                worker.pause_asked = max(worker.pause_asked, epoch)
+            case m.Interrupt(epoch=epoch):
+                self.interrupt(worker, epoch)
+            case m.Verdict():
+                worker.verdict = order
+            case m.Switch():
+                self.switch(worker, order)
+            case m.Go(epoch=epoch):
+                self.go(worker, epoch)
+            case m.Leave(epoch=epoch):
+                self.leave(worker, epoch)
+            case m.Exit():
+                exited = m.WorkerExited(local_rank=worker.local, pid=1, code=0)
+                box = self.boxes[worker.machine]
+                box.up.append(AgentSaid(at_us=0, machine=worker.machine, fact=exited))
+
+    def interrupt(self, worker: Worker, epoch: int) -> None:
+        if epoch <= worker.ordered:
+            return
+        worker.ordered, worker.verdict = epoch, None
+        if worker.live:
+            self.say(
+                worker,
+                m.Position(rank=worker.rank, epoch=epoch, committed=worker.step, gate=worker.gate),
+            )
+
+    def switch(self, worker: Worker, order: m.Switch) -> None:
+        leaving = worker.live and worker.rank in order.sources
+        if worker.ordered > order.epoch or not (worker.live or worker.parked) or leaving:
+            return
+        joining = not worker.live
+        worker.switched = order
+        if joining:
+            worker.step = order.committed
+            source = order.sources[worker.rank][0]
+            if source != worker.rank:
+                assert order.records[worker.rank], "a joiner without a record"
+            certificate = m.Certificate(
+                rank=worker.rank, source_rank=source, step=order.committed, epoch=order.epoch,
+                source_digest="d", joiner_digest="d", trace="t", position="", bytes=1, state_ms=1,
+            )  # fmt: skip
+            self.say(
+                worker, m.Loaded(rank=worker.rank, epoch=order.epoch, certificate=certificate)
+            )
+        self.buddies = order.buddies
+        self.keep(worker, order.committed + 1)
+        self.say(worker, m.Switched(rank=worker.rank, epoch=order.epoch))
+
+    def go(self, worker: Worker, epoch: int) -> None:
+        if worker.switched is None or worker.switched.epoch != epoch or worker.ordered > epoch:
+            return
+        worker.epoch, worker.live, worker.parked = epoch, True, False
+        worker.ordered = max(worker.ordered, epoch)
+        worker.first_of, worker.switched = epoch, None
+
+    def leave(self, worker: Worker, epoch: int) -> None:
+        if (worker.parked and worker.bound_for <= epoch) or worker.live:
+            fresh = Worker(worker.machine, worker.local, ordered=worker.ordered)
+            box = self.boxes[worker.machine]
+            box.workers[box.workers.index(worker)] = fresh
+            self.say(fresh, m.Left())
+
+    def keep(self, worker: Worker, step: int) -> None:
+        """The record for `step` is safe with the buddy; two newest are kept."""
+        buddy = self.boxes[self.buddies[worker.rank]]
+        if buddy.alive:
+            held = [s for s in buddy.vault.get(worker.rank, []) if s != step]
+            buddy.vault[worker.rank] = [*held, step][-2:]
+
+    def act_of(self, worker: Worker):
+        """What this rank may do now, if anything."""
+        if not worker.live or worker.finished:
+            if worker.finished and worker.pending and worker.said_boundary < worker.ordered:
+                return lambda: self.at_boundary(worker)
+            return None
+        if worker.gate:
+            if worker.pending:
+                settled = worker.verdict is not None and worker.verdict.epoch == worker.ordered
+                return (lambda: self.take_verdict(worker)) if settled else None
+            return (lambda: self.pass_gate(worker)) if self.gate_open(worker) else None
+        if worker.pending or worker.paused:
+            return self.boundary_act(worker)
+        return lambda: self.work(worker)
+
+    def boundary_act(self, worker: Worker):
+        target = worker.ordered if worker.pending else worker.pause_at
+        verdict = worker.verdict is not None and worker.verdict.epoch == worker.ordered
+        if worker.said_boundary >= target or (worker.pending and not verdict):
+            return None
+        return lambda: self.at_boundary(worker)
+
+    def at_boundary(self, worker: Worker) -> None:
+        target = worker.ordered if worker.pending else worker.pause_at
+        if worker.pending:
+            if worker.verdict is None or worker.verdict.epoch != worker.ordered:
+                return
+            assert worker.verdict.committed == worker.step, (worker, worker.verdict)
+        worker.said_boundary, worker.computing = target, False
+        self.say(worker, m.AtBoundary(rank=worker.rank, epoch=target, committed=worker.step))
+
+    def work(self, worker: Worker) -> None:
+        """Compute, or enter the gate with the record safe, or end the script."""
+        if worker.step >= self.steps:
+            worker.finished = True
+            finished = m.Finished(
+                rank=worker.rank, step=worker.step, code=0, digest="d", attached=True
+            )
+            self.say(worker, finished)
+        elif not worker.computing:
+            worker.computing = True
+            self.keep(worker, worker.step + 1)
+        elif self.boxes[self.buddies[worker.rank]].alive:
+            self.keep(worker, worker.step + 2)
+            worker.gate = worker.step + 1
+
+    def peers_of_all(self) -> list[Worker]:
+        return [w for box in self.boxes.values() if box.alive for w in box.workers]
+
+    def gate_open(self, worker: Worker) -> bool:
+        """The all-reduce is through once every rank has entered it in this epoch."""
+        key = (worker.epoch, worker.gate)
+        if key in self.passed_by:
+            return True
+        inside = {
+            w.rank for w in self.peers_of_all()
+            if w.live and w.epoch == worker.epoch and w.gate == worker.gate
+        }  # fmt: skip
+        if len(inside) < self.job.spec.world_size:
+            return False
+        flags = [w.pause_asked for w in self.peers_of_all() if w.live and w.gate == worker.gate
+                 and w.pause_asked > max(w.epoch, w.discarded)]  # fmt: skip
+        self.passed_by[key] = set()
+        self.flags = {**getattr(self, "flags", {}), key: max(flags, default=0)}
+        return True
+
+    def pass_gate(self, worker: Worker) -> None:
+        key = (worker.epoch, worker.gate)
+        self.passed_by[key].add(worker.rank)
+        worker.pause_at = max(worker.pause_at, self.flags[key])
+        self.commit(worker)
+
+    def commit(self, worker: Worker) -> None:
+        worker.step, worker.gate, worker.computing = worker.gate, 0, False
+        self.applied[worker.rank].append(worker.step)
+        row = m.Row(step=worker.step, at_us=0, values={})
+        if worker.first_of == worker.epoch and not worker.pending:
+            worker.first_of = 0
+            self.say(
+                worker,
+                m.Committed(
+                    rank=worker.rank, epoch=worker.epoch, rows=[row], first=True, gap_us=5, median_us=1
+                ),
+            )
+        if worker.step == RECORDED_AT and self.job.restarts == 0 or worker.step == RECORDED_AT:
+            self.say(
+                worker,
+                m.Recorded(rank=worker.rank, step=worker.step, trace="t", digest="d", bytes=1),
+            )
+
+    def take_verdict(self, worker: Worker) -> None:
+        assert worker.verdict is not None
+        if worker.verdict.committed >= worker.gate:
+            self.commit(worker)
+        else:
+            worker.gate, worker.computing = 0, False
+
+
+def replace_time(event: object, now: int) -> object:
+    """The event, taken in at `now`."""
+    import msgspec
+
+    return msgspec.structs.replace(event, at_us=now)  # type: ignore[type-var]
+
+

@@ -1,0 +1,173 @@
+"""Runs real jobs (processes, sockets, signals) and lets a scenario disturb them."""
+
+import asyncio
+import os
+import signal
+import tempfile
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from trainmover.controller.events import WorkerSaid
+from trainmover.controller.state import Job, MachineState, Outcome
+from trainmover.journal import Journal
+from trainmover.launch.run_job import RunHandle, RunOptions, run_job
+from trainmover.protocol.messages import LogSpec, WorkerUp
+from trainmover.server.notices import Happened, Printed
+
+TRAIN = str(Path(__file__).with_name("train.py"))
+Scenario = Callable[["Live"], Awaitable[None]]
+
+
+@dataclass
+class Outcomes:
+    """What is left of a job: rows are the committed values of every rank and step."""
+
+    code: int
+    text: str
+    job: Job
+    rows: dict[tuple[int, int], dict[str, float]]
+    digests: dict[int, str]
+    printed: list[str]
+    sentences: list[str]
+
+
+@dataclass
+class Live:
+    """A running job, for scenarios. Wait for facts, never for time."""
+
+    handle: RunHandle
+    changed: asyncio.Event = field(default_factory=asyncio.Event)
+    pids: dict[str, dict[int, int]] = field(default_factory=dict)
+
+    @property
+    def job(self) -> Job:
+        return self.handle.server.job
+
+    def step(self) -> int:
+        progress = self.handle.server.progress
+        return max((rank.step for rank in progress.ranks.values()), default=0)
+
+    async def until(self, fact: Callable[[], bool]) -> None:
+        while not fact():
+            self.changed.clear()
+            await self.changed.wait()
+
+    async def warm(self, count: int = 1) -> None:
+        """Until so many standbys are warm and no change is under way."""
+        await self.until(
+            lambda: (
+                self.job.change is None
+                and sum(m.state is MachineState.WARM for m in self.job.machines.values()) >= count
+            )
+        )
+
+    async def at_step(self, step: int) -> None:
+        await self.until(lambda: self.step() >= step)
+
+    async def incidents_done(self, count: int) -> None:
+        await self.until(
+            lambda: (
+                len(self.job.incidents) >= count
+                and all(i.outcome is not Outcome.OPEN for i in self.job.incidents)
+            )
+        )
+
+    def note_pid(self, event: object) -> None:
+        if isinstance(event, WorkerSaid) and isinstance(event.fact, WorkerUp):
+            self.pids.setdefault(event.machine, {})[event.local_rank] = event.fact.pid
+
+    def signal_worker(self, machine: str, number: int = signal.SIGKILL, local_rank: int = 0) -> None:
+        """To the newest worker process of a machine."""
+        os.kill(self.pids[machine][local_rank], number)
+
+
+def run(
+    arguments: list[str],
+    scenario: Scenario | None = None,
+    *,
+    machines: int = 3,
+    standbys: int = 1,
+    nproc: int = 1,
+    drill: str = "",
+    script: str = TRAIN,
+) -> Outcomes:
+    """One job from start to end, in private directories."""
+    with tempfile.TemporaryDirectory(prefix="tm-e2e-") as folder:
+        hosting = _Hosting(scenario)
+        before = os.environ.pop("TRAINMOVER_DRILL", None)
+        if drill:
+            os.environ["TRAINMOVER_DRILL"] = drill
+        try:
+            result = run_job(
+                RunOptions(
+                    argv=[script, *arguments],
+                    machines=machines,
+                    standbys=standbys,
+                    nproc=nproc,
+                    log=LogSpec(show=[0]),
+                    run_dir=Path(folder) / "run",
+                    journal=Path(folder) / "journal.sqlite",
+                ),
+                on_change=hosting.changed,
+                on_ready=hosting.ready,
+            )
+        finally:
+            os.environ.pop("TRAINMOVER_DRILL", None)
+            if before is not None:
+                os.environ["TRAINMOVER_DRILL"] = before
+        hosting.check()
+        journal = Journal.open(Path(folder) / "journal.sqlite")
+        rows = {(row.rank, row.step): row.values for row in journal.rows()}
+        journal.close()
+    digests = {rank: digest for rank, (_, digest) in result.job.finished.items()}
+    return Outcomes(
+        result.code, result.text, result.job, rows, digests, hosting.printed, hosting.sentences
+    )
+
+
+class _Hosting:
+    def __init__(self, scenario: Scenario | None) -> None:
+        self._scenario = scenario
+        self._live: Live | None = None
+        self._task: asyncio.Task[None] | None = None
+        self.printed: list[str] = []
+        self.sentences: list[str] = []
+
+    def ready(self, handle: RunHandle) -> None:
+        self._live = Live(handle)
+        if self._scenario is not None:
+            self._task = asyncio.ensure_future(self._scenario(self._live))
+            self._task.add_done_callback(lambda task: self._over(task, handle))
+
+    def _over(self, task: "asyncio.Task[None]", handle: RunHandle) -> None:
+        if not task.cancelled() and task.exception() is not None:
+            handle.stop(99, f"the scenario failed: {task.exception()!r}")
+
+    def changed(self, notice: object, handle: RunHandle) -> None:
+        match notice:
+            case Printed(text=text):
+                self.printed.append(text)
+            case Happened():
+                if notice.text:
+                    self.sentences.append(notice.text)
+                if self._live is not None:
+                    self._live.note_pid(notice.event)
+        if self._live is not None:
+            self._live.changed.set()
+
+    def check(self) -> None:
+        if self._task is not None and self._task.done() and not self._task.cancelled():
+            error = self._task.exception()
+            if error is not None:
+                raise error
+
+
+def assert_equal_runs(disturbed: Outcomes, undisturbed: Outcomes) -> None:
+    """Bit for bit: every committed value of every rank, and the final state."""
+    assert undisturbed.code == 0, undisturbed.text
+    assert disturbed.code == 0, (disturbed.text, disturbed.sentences)
+    assert disturbed.rows.keys() == undisturbed.rows.keys()
+    differing = [key for key, row in undisturbed.rows.items() if disturbed.rows[key] != row]
+    assert not differing, (sorted(differing, key=lambda k: k[1])[:3], disturbed.sentences)
+    assert disturbed.digests == undisturbed.digests

@@ -1,0 +1,94 @@
+"""A small job for end-to-end tests: DDP, AdamW, dropout, batch-norm, schedule, shuffled data.
+
+Its numbers depend on nothing but --steps, --seed and the ranks. --pace only makes steps last.
+"""
+
+import argparse
+import os
+import sys
+import time
+
+import torch
+import torch.distributed as dist
+from torch import nn
+from torch.utils.data import DataLoader, DistributedSampler, TensorDataset
+
+import trainmover as tm
+
+parser = argparse.ArgumentParser()
+parser.add_argument("--steps", type=int, default=60)
+parser.add_argument("--pace", type=float, default=0.01)
+parser.add_argument("--hurry", default="", help="file whose existence ends the pacing")
+parser.add_argument("--evaluate-every", type=int, default=0)
+parser.add_argument("--misbehave", default="")
+args = parser.parse_args()
+
+torch.set_num_threads(1)
+if args.misbehave == "never-attach":
+    dist.init_process_group("gloo")
+    time.sleep(args.pace)
+    print("done without attach")
+    sys.exit(0)
+
+job = tm.attach()
+if job.world_size > 1:
+    dist.init_process_group("gloo")
+torch.manual_seed(1)
+net = nn.Sequential(
+    nn.Linear(16, 64), nn.BatchNorm1d(64), nn.ReLU(), nn.Dropout(0.2), nn.Linear(64, 64),
+    nn.ReLU(), nn.Linear(64, 1),
+)  # fmt: skip
+model = nn.parallel.DistributedDataParallel(net) if job.world_size > 1 else net
+optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3)
+scheduler = torch.optim.lr_scheduler.StepLR(optimizer, 10, 0.9)
+job.track(model=model, optimizer=optimizer, scheduler=scheduler)
+torch.manual_seed(100 + job.rank)
+
+
+@job.step
+def train_step(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+    if not os.path.exists(args.hurry):
+        time.sleep(args.pace)
+    x.mul_(1.0).add_(0.01 * torch.randn(()))  # a step may change its batch in place
+    loss = (model(x) - y).square().mean()
+    loss.backward()
+    job.report(loss=loss)
+    optimizer.step()
+    optimizer.zero_grad()
+    scheduler.step()
+    return loss.detach()
+
+
+@job.step
+def evaluate() -> torch.Tensor:
+    net.eval()
+    with torch.no_grad():
+        total = net(torch.ones(4, 16)).sum()
+    net.train()
+    if job.world_size > 1:
+        dist.all_reduce(total)
+    return total
+
+
+def misbehave() -> None:
+    if args.misbehave == "raise" and job.rank == 1 and job.steps == 5:
+        raise ValueError("the data is broken")
+    if args.misbehave == "exit-early" and job.rank == 1 and job.steps == 8:
+        sys.exit(0)
+    if args.misbehave == "exit-7" and job.steps == 5:
+        sys.exit(7)
+
+
+x = torch.randn(2000, 16, generator=torch.Generator().manual_seed(3))
+data = TensorDataset(x, x.sum(1, keepdim=True))
+sampler = DistributedSampler(data, job.world_size, job.rank, shuffle=True, drop_last=True)
+loader = DataLoader(data, 16, sampler=sampler, drop_last=True)
+for n, (inputs, targets) in enumerate(job.batches(loader, passes=None)):
+    train_step(inputs + 0.01 * torch.randn(()), targets)
+    misbehave()
+    if args.evaluate_every and job.steps % args.evaluate_every == 0:
+        evaluate()
+    if job.steps >= args.steps:
+        break
+if job.rank == 0:
+    print(f"rank 0 is done after {job.steps} steps")

@@ -1,0 +1,133 @@
+"""Whole jobs with fake workers: store, server, agents, and nothing left behind."""
+
+import os
+import signal
+from pathlib import Path
+
+import psutil
+import pytest
+from host_tools import Story, alive
+
+from trainmover.controller.state import Kind, Outcome
+from trainmover.errors import UserError
+from trainmover.journal import Journal
+from trainmover.journal.replay import replay
+from trainmover.launch.run_job import RunHandle, RunOptions, run_job
+from trainmover.protocol.messages import LogSpec
+
+
+def processes_of_run() -> list[psutil.Process]:
+    return psutil.Process().children(recursive=True)
+
+
+def test_a_job_runs_to_its_end_and_leaves_only_its_journal(tmp_path: Path) -> None:
+    before = {process.pid for process in processes_of_run()}
+    story = Story(tmp_path, nproc=2).then_finish("m3 is warm")
+    result = story.run()
+    assert (result.code, result.text) == (0, "")
+    left = [p.pid for p in processes_of_run() if p.pid not in before and alive(p.pid)]
+    assert left == []
+    assert not (tmp_path / "run").exists()
+    with Journal.open(story.journal) as journal:
+        rows = [(row.rank, row.step) for row in journal.rows()]
+    assert rows == [(rank, step) for rank in range(4) for step in range(1, 6)]
+
+
+def test_a_move_and_a_loss_and_the_journal_tells_the_same_story(tmp_path: Path) -> None:
+    answers: list[object] = []
+    story = (
+        Story(tmp_path)
+        .when("m3 is warm", lambda h: h.move("m2").add_done_callback(answers.append))
+        .when("m2 is warm", lambda h: h.kill("m1"))
+        .then_finish("downtime")
+    )
+    result = story.run()
+    assert result.code == 0
+    kinds = [(i.kind, i.joiner, i.outcome) for i in result.job.incidents]
+    assert kinds == [(Kind.MOVE, "m3", Outcome.DONE), (Kind.RECOVERY, "m2", Outcome.DONE)]
+    assert len(answers) == 1
+    assert replay(story.journal) == result.job
+    assert "m1 was lost: connection closed -> m2 takes rank 0" in story.heard
+    assert not any("shadow line" in printed.text for printed in story.printed)
+
+
+def test_a_stopped_agent_is_lost_and_its_machine_fenced(tmp_path: Path) -> None:
+    def freeze(handle: RunHandle) -> None:
+        for child in processes_of_run():
+            command = child.cmdline()
+            if "trainmover.agent" in command and "m2" in command:
+                child.send_signal(signal.SIGSTOP)
+
+    story = Story(tmp_path).when("m3 is warm", freeze).then_finish("downtime")
+    result = story.run()
+    assert result.code == 0
+    assert "m2 was lost: no heartbeat for 1 s -> m3 takes rank 1" in story.heard
+
+
+def test_a_script_that_raises_ends_the_job_with_its_traceback_once(tmp_path: Path) -> None:
+    result = Story(tmp_path, "raise").run()
+    assert result.code == 1
+    assert result.text.count("TB ValueError: planted") == 1
+
+
+def test_the_script_s_exit_status_is_the_job_s(tmp_path: Path) -> None:
+    assert Story(tmp_path, "exit3").run().code == 3
+
+
+def test_a_worker_that_crashes_at_once_is_explained_by_its_last_words(tmp_path: Path) -> None:
+    story = Story(tmp_path, standbys=0)
+    options = story.options
+    broken = RunOptions(
+        argv=options.argv, worker=("/bin/sh", "-c", "echo no torch here >&2; exit 7")
+    )
+    printed: list[str] = []
+    result = run_job(broken, on_change=lambda n, _: printed.append(getattr(n, "text", "")))
+    assert result.code == 1
+    assert "m1 worker 0: no torch here\n" in printed
+    assert "exit status 7" in result.text
+
+
+def test_a_stop_in_the_middle_ends_in_order(tmp_path: Path) -> None:
+    result = Story(tmp_path).when("m3 is warm", lambda h: h.stop(130, "stopped")).run()
+    assert (result.code, result.job.ended_because) == (130, "stopped")
+
+
+def test_sigterm_to_the_run_is_a_stop(tmp_path: Path) -> None:
+    story = Story(tmp_path).when("m3 is warm", lambda h: os.kill(os.getpid(), signal.SIGTERM))
+    assert story.run().code == 143
+
+
+def test_log_files_have_torchrun_s_layout_with_the_machine(tmp_path: Path) -> None:
+    log = LogSpec(log_dir=str(tmp_path / "logs"), show=[1])
+    story = Story(tmp_path, log=log, run_id="named").then_finish("m3 is warm")
+    assert story.run().code == 0
+    out = tmp_path / "logs" / "named" / "attempt_0" / "m1" / "0" / "stdout.log"
+    assert out.read_text() == "hello from rank 0\nbye\n"
+    assert story.lines() == "hello from rank 1\nbye\n"
+
+
+def test_a_callback_that_raises_ends_the_job_and_leaves_nothing(tmp_path: Path) -> None:
+    def fail(_: RunHandle) -> None:
+        raise ZeroDivisionError("planted")
+
+    story = Story(tmp_path).when("m3 is warm", fail)
+    with pytest.raises(ZeroDivisionError):
+        story.run()
+    assert [p for p in processes_of_run() if alive(p.pid) and "agent" in str(p.cmdline())] == []
+    assert not (tmp_path / "run").exists()
+
+
+def test_what_cannot_begin_is_a_user_error_and_leaves_nothing(tmp_path: Path) -> None:
+    story = Story(tmp_path)
+    story.journal.write_text("precious")
+    with pytest.raises(UserError, match="exists already"):
+        story.run()
+    assert story.journal.read_text() == "precious"
+    assert not (tmp_path / "run").exists()
+
+
+def test_a_weak_token_is_refused(tmp_path: Path) -> None:
+    token = tmp_path / "token"
+    token.write_text("short")
+    with pytest.raises(UserError, match="shorter than"):
+        Story(tmp_path, token_file=token).run()
