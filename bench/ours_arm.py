@@ -20,6 +20,7 @@ from trainmover.server.notices import Notice, Stepped
 MACHINES = 4
 SETTLE_STEPS = 12
 """Undisturbed steps before each incident and after the last, so that medians are medians."""
+LIMIT_S = 240.0
 GPT = Path(__file__).resolve().parents[1] / "examples" / "gpt.py"
 
 
@@ -74,8 +75,14 @@ def warm(job: Job) -> bool:
     return any(machine.state is MachineState.WARM for machine in job.machines.values())
 
 
+def limited(handle: RunHandle) -> None:
+    """A job in which nothing happens any more ends as a failure, not never."""
+    asyncio.get_running_loop().call_later(LIMIT_S, handle.stop, 1, f"{LIMIT_S:.0f} s are over")
+
+
 def trials(kinds: list[Kind], job_args: list[str]) -> list[Trial]:
-    """One job with these incidents. Raises RuntimeError if one of them did not come to its end."""
+    """One job with these incidents: moves first, since a machine that was moved away is a standby
+    again. Raises RuntimeError if one of them did not come to its end."""
     with tempfile.TemporaryDirectory(prefix="bench-ours-") as folder:
         journal = Path(folder) / "journal.sqlite"
         options = RunOptions(
@@ -85,7 +92,7 @@ def trials(kinds: list[Kind], job_args: list[str]) -> list[Trial]:
             journal=journal,
             log=LogSpec(show=[]),
         )
-        result = run_job(options, on_change=Plan(kinds))
+        result = run_job(options, on_change=Plan(kinds), on_ready=limited)
         with Journal.open(journal) as source:
             marks = [Mark(row.rank, row.step, row.at_us) for row in source.rows()]
     done = [i for i in result.job.incidents if i.outcome is Outcome.DONE]

@@ -12,7 +12,7 @@ from trainmover.server.notices import Happened, Notice, Printed, Stepped
 
 FAKE = (sys.executable, "-u", str(Path(__file__).with_name("fake_worker.py")))
 SRC = str(Path(__file__).resolve().parents[1] / "src")
-WAIT_S = 60.0
+WAIT_S = 30.0
 
 
 def environment() -> dict[str, str]:
@@ -20,11 +20,11 @@ def environment() -> dict[str, str]:
     return os.environ | {"PYTHONPATH": SRC}
 
 
-def until(true: Callable[[], object], what: str) -> None:
+def until(true: Callable[[], object], what: str | Callable[[], str]) -> None:
     """Wait for a fact of another process."""
     deadline = time.monotonic() + WAIT_S
     while not true():
-        assert time.monotonic() < deadline, f"never happened: {what}"
+        assert time.monotonic() < deadline, f"never happened: {what() if callable(what) else what}"
         time.sleep(0.005)
 
 

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from trainmover.worker.api import Job, attach
 
 from trainmover.version import VERSION as __version__
+
 __all__ = ["Job", "__version__", "attach"]
 
 

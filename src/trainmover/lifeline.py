@@ -10,6 +10,7 @@ if TYPE_CHECKING:
 
 _PR_SET_PDEATHSIG = 1
 _PR_SET_CHILD_SUBREAPER = 36
+_KILL_ROUNDS = 10
 _libc = ctypes.CDLL(None, use_errno=True)
 
 
@@ -29,7 +30,11 @@ def kill_descendants(run_id: str) -> None:
     """SIGKILL and reap every descendant of ours that was started for the run."""
     import psutil  # 30 ms that workers, who only need `die_with`, do not spend
 
-    while left := [c for c in psutil.Process().children(recursive=True) if _started_for(c, run_id)]:
+    for _ in range(_KILL_ROUNDS):  # more than one: a child may be forked while we look
+        family = psutil.Process().children(recursive=True)
+        left = [child for child in family if _started_for(child, run_id)]
+        if not left:
+            return
         for child in left:
             try:
                 child.kill()

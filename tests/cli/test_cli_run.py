@@ -15,7 +15,7 @@ from host_tools import FAKE, alive, environment, until
 from trainmover.cli.client import Client
 from trainmover.cli.main import main
 from trainmover.errors import PeerLost, UserError
-from trainmover.launch.runs import find_run, live_runs
+from trainmover.launch.runs import find_run
 
 
 class Running:
@@ -35,8 +35,11 @@ class Running:
         self.family: list[int] = []
 
     def until_warm(self) -> None:
-        until(lambda: live_runs() or self.process.poll() is not None, "the run is published")
-        until(lambda: "m3 is warm" in events(), "m3 is warm")
+        def warm() -> bool:
+            assert self.process.poll() is None, self.ended()
+            return "m3 is warm" in events()
+
+        until(warm, lambda: f"m3 is warm, but {events()!r}")
         children = psutil.Process(self.process.pid).children(recursive=True)
         self.family = [self.process.pid, *(child.pid for child in children)]
 

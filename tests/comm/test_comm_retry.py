@@ -135,8 +135,7 @@ def train(rank: int, ranks: Ranks, layout: str) -> tuple[list[float], list[float
             except Drained:
                 optimizer.zero_grad()
                 groups.drain("gate")
-                st = groups.switchover(groups.epoch + 1, store)
-                print(rank, st, groups.stats().drain_ns_last / 1e6)
+                groups.switchover(groups.epoch + 1, store)
                 retries += 1
                 continue
             fault.at, fault.per_step = -1, fault.calls - before

@@ -2,6 +2,8 @@
 
 import os
 import signal
+import threading
+from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -9,7 +11,8 @@ import torch
 import torch.distributed as dist
 from comm_ranks import Ranks, join_live
 
-from trainmover.comm import Drained, groups
+from trainmover.comm import Drained, GlooCommunicator, View, groups
+from trainmover.errors import PeerLost, UserError
 
 
 def world_sum(rank: int) -> float:
@@ -131,8 +134,6 @@ def give_up_on_joiner_unless_last(rank: int, ranks: Ranks) -> Any:
 
 def overtaken(rank: int, ranks: Ranks) -> Any:
     """The orders of epoch 3 arrive while rank 0 is on its way into epoch 2, alone."""
-    import threading
-
     store = join_live(rank, ranks)
     groups.drain("epoch 2 ordered", epoch=2)
     if rank == 0:
@@ -143,6 +144,8 @@ def overtaken(rank: int, ranks: Ranks) -> Any:
             groups.switchover(2, store)
         assert groups.draining
     groups.switchover(3, store)
+    groups.drain("epoch 3 ordered, said again", epoch=3)
+    assert not groups.draining
     return world_sum(rank)
 
 
@@ -167,18 +170,7 @@ def test_the_script_runs_again_in_the_same_process(ranks: Ranks) -> None:
     assert ranks.run(run_twice) == [[3, 3], [3, 3]]
 
 
-def same_seat(rank: int, ranks: Ranks) -> str:
-    groups.use_store(ranks.connect(), 1)
-    groups.private("gate", 0, 2) if rank == 0 else None
-    return "connected"
-
-
 def test_a_seat_is_taken_once_per_epoch() -> None:
-    from datetime import timedelta
-
-    from trainmover.comm import GlooCommunicator, View
-    from trainmover.errors import PeerLost, UserError
-
     store = dist.HashStore()
     view = View(1, "g", store, seat=0, size=2, timeout=timedelta(milliseconds=100))
     with pytest.raises(PeerLost, match=r"seats \[1\] of group g"):

@@ -4,6 +4,7 @@ import pytest
 from world import World
 
 from trainmover.controller import Job, decide
+from trainmover.controller.events import MoveRequested
 
 
 def play(world: World, *, kills: int, crashes: int, moves: int) -> None:
@@ -27,6 +28,8 @@ def check(world: World) -> None:
         assert all(world.job.finished[r][0] == world.steps for r in world.applied), tail
         for rank, steps in world.applied.items():
             assert steps == sorted(set(steps)), (rank, steps, tail)
+        asked = [event.request for event in world.events if isinstance(event, MoveRequested)]
+        assert sorted(answer.request for answer in world.answers) == sorted(asked), tail
 
 
 @pytest.mark.parametrize("seed", range(300))
@@ -42,6 +45,24 @@ def test_one_failure_with_standbys_left_never_ends_the_job(seed: int) -> None:
 def test_moves_and_crashes_never_end_the_job(seed: int) -> None:
     world = World(seed, nproc=1 + seed % 2)
     play(world, kills=0, crashes=1, moves=3)
+    check(world)
+    assert world.ended is not None
+    assert world.ended.code == 0, world.ended.text
+
+
+@pytest.mark.parametrize("seed", range(100))
+def test_a_loss_during_a_move_with_one_standby_never_ends_the_job(seed: int) -> None:
+    world = World(seed, standbys=1, nproc=1 + seed % 2)
+    play(world, kills=1, crashes=0, moves=3)
+    check(world)
+    assert world.ended is not None
+    assert world.ended.code == 0, world.ended.text
+
+
+@pytest.mark.parametrize("seed", range(150))
+def test_crashes_without_a_standby_never_end_the_job(seed: int) -> None:
+    world = World(seed, standbys=0, nproc=1 + seed % 2)
+    play(world, kills=0, crashes=3, moves=0)
     check(world)
     assert world.ended is not None
     assert world.ended.code == 0, world.ended.text

@@ -1,4 +1,4 @@
-"""A fake world for `decide`: machines, workers, vaults and links as values, a seed as the only chance.
+"""A fake world for `decide`: machines, workers, vaults, links as values; a seed is the only chance.
 
 Messages travel in order per machine, but anything may happen between two deliveries: a machine
 dies, a worker crashes, a rank computes, passes the gate that it may pass. Workers behave as the
@@ -78,9 +78,7 @@ class World:
         self, seed: int, *, machines: int = 3, standbys: int = 2, nproc: int = 1, steps: int = 14
     ) -> None:
         self.random = random.Random(seed)
-        spec = m.JobSpec(
-            run_id="r", argv=["x"], machines=machines, standbys=standbys, nproc=nproc
-        )
+        spec = m.JobSpec(run_id="r", argv=["x"], machines=machines, standbys=standbys, nproc=nproc)
         self.job = Job(spec)
         self.steps = steps
         self.now = 0
@@ -193,7 +191,9 @@ class World:
             case m.StartWorkers():
                 box.workers = [Worker(box.name, i) for i in range(self.job.spec.nproc)]
                 for worker in box.workers:
-                    up = m.WorkerUp(pid=1, address=f"{box.name}/{worker.local}", torch="", version="")
+                    up = m.WorkerUp(
+                        pid=1, address=f"{box.name}/{worker.local}", torch="", version=""
+                    )
                     self.say(worker, up)
             case m.Die():
                 self.kill(box.name)
@@ -277,9 +277,7 @@ class World:
                 rank=worker.rank, source_rank=source, step=order.committed, epoch=order.epoch,
                 source_digest="d", joiner_digest="d", trace="t", position="", bytes=1, state_ms=1,
             )  # fmt: skip
-            self.say(
-                worker, m.Loaded(rank=worker.rank, epoch=order.epoch, certificate=certificate)
-            )
+            self.say(worker, m.Loaded(rank=worker.rank, epoch=order.epoch, certificate=certificate))
         self.buddies = order.buddies
         self.keep(worker, order.committed + 1)
         self.say(worker, m.Switched(rank=worker.rank, epoch=order.epoch))
@@ -386,10 +384,15 @@ class World:
             self.say(
                 worker,
                 m.Committed(
-                    rank=worker.rank, epoch=worker.epoch, rows=[row], first=True, gap_us=5, median_us=1
+                    rank=worker.rank,
+                    epoch=worker.epoch,
+                    rows=[row],
+                    first=True,
+                    gap_us=5,
+                    median_us=1,
                 ),
             )
-        if worker.step == RECORDED_AT and self.job.restarts == 0 or worker.step == RECORDED_AT:
+        if worker.step == RECORDED_AT:
             self.say(
                 worker,
                 m.Recorded(rank=worker.rank, step=worker.step, trace="t", digest="d", bytes=1),
@@ -408,5 +411,3 @@ def replace_time(event: object, now: int) -> object:
     import msgspec
 
     return msgspec.structs.replace(event, at_us=now)  # type: ignore[type-var]
-
-

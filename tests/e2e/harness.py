@@ -77,7 +77,9 @@ class Live:
         if isinstance(event, WorkerSaid) and isinstance(event.fact, WorkerUp):
             self.pids.setdefault(event.machine, {})[event.local_rank] = event.fact.pid
 
-    def signal_worker(self, machine: str, number: int = signal.SIGKILL, local_rank: int = 0) -> None:
+    def signal_worker(
+        self, machine: str, number: int = signal.SIGKILL, local_rank: int = 0
+    ) -> None:
         """To the newest worker process of a machine."""
         os.kill(self.pids[machine][local_rank], number)
 

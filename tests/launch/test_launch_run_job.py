@@ -87,6 +87,17 @@ def test_a_worker_that_crashes_at_once_is_explained_by_its_last_words(tmp_path: 
     assert "exit status 7" in result.text
 
 
+def test_a_lost_store_ends_the_job_with_a_sentence(tmp_path: Path) -> None:
+    def kill_store(_: RunHandle) -> None:
+        for child in processes_of_run():
+            if "trainmover.server.store" in child.cmdline():
+                child.kill()
+
+    result = Story(tmp_path).when("m3 is warm", kill_store).run()
+    assert result.code == 1
+    assert "key-value store's process has ended" in result.text
+
+
 def test_a_stop_in_the_middle_ends_in_order(tmp_path: Path) -> None:
     result = Story(tmp_path).when("m3 is warm", lambda h: h.stop(130, "stopped")).run()
     assert (result.code, result.job.ended_because) == (130, "stopped")

@@ -1,6 +1,7 @@
 """Runs are found while they live, and what dead ones left is removed."""
 
 import os
+import socket
 import stat
 from pathlib import Path
 
@@ -19,13 +20,17 @@ from trainmover.launch.runs import (
 )
 
 
-def published(name: str = "", pid: int | None = None) -> RunDirectory:
-    directory = RunDirectory.create(name)
+def published(name: str = "", pid: int | None = None, host: str = "") -> RunDirectory:
+    return published_in(RunDirectory.create(name), pid, host)
+
+
+def published_in(directory: RunDirectory, pid: int | None = None, host: str = "") -> RunDirectory:
     started = process_started(os.getpid()) or 0
     directory.publish(
         Run(
             run_id=directory.run_id,
             api_url="http://127.0.0.1:1",
+            host=host or socket.gethostname(),
             pid=os.getpid() if pid is None else pid,
             started=started,
             directory=str(directory.path),
@@ -69,6 +74,29 @@ def test_what_a_dead_run_left_behind_is_removed() -> None:
     assert not dead.path.exists()
     assert not old.exists()
     assert (runs_home() / "just-made").exists()
+
+
+def test_a_run_that_is_just_being_published_is_never_removed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    directory = RunDirectory.create("one")
+    read = Path.read_bytes
+
+    def read_too_early(path: Path) -> bytes:
+        try:
+            return read(path)
+        finally:
+            published_in(directory)
+
+    monkeypatch.setattr(Path, "read_bytes", read_too_early)
+    assert live_runs() == []
+    assert [run.run_id for run in live_runs()] == ["one"]
+
+
+def test_a_run_of_another_host_is_left_alone() -> None:
+    theirs = published("theirs", pid=2**22 + 1, host="another")
+    assert live_runs() == []
+    assert theirs.path.exists()
 
 
 def test_a_reused_pid_is_not_the_run() -> None:

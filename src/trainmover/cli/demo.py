@@ -19,6 +19,7 @@ from rich.console import Console
 import trainmover
 from trainmover.cli import pictures
 from trainmover.cli.demo_screen import DemoScreen
+from trainmover.cli.options import parser_for
 from trainmover.cli.recording import Recording, Span, differences, missing, report
 from trainmover.controller.state import Job, Kind, MachineState, Outcome
 from trainmover.errors import JobFailed, UserError
@@ -31,17 +32,13 @@ SUMMARY = "train, move a machine, kill a machine, compare bit for bit"
 MACHINES = 4
 MOVED = "m2"
 STEPS_MIN = 80
+DATA_BYTES = 10_000
 
 
 def main(argv: list[str]) -> int:
     """Exit status: 0 if the disturbed run equals the undisturbed one."""
     options = _parser().parse_args(argv)
-    if options.steps < STEPS_MIN:
-        raise UserError(
-            f"--steps {options.steps} is too short a run.",
-            means="It would be over before a standby is warm; nothing was started.",
-            do=f"Give --steps {STEPS_MIN} or more.",
-        )
+    _check(options)
     console = Console(stderr=options.json, highlight=False, soft_wrap=True)
     begun = time.monotonic()
     disturbed = _run(options, console, Drill(options.steps))
@@ -64,12 +61,28 @@ def script() -> Path:
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="trainmover demo", description=SUMMARY)
+    parser = parser_for("demo", SUMMARY)
     parser.add_argument("--steps", type=int, default=200, help="steps of each run (200)")
     parser.add_argument("--out", type=Path, default=Path("demo"), help="folder of the results")
-    parser.add_argument("--data", help="file to train on (default: a text that Python brings)")
+    parser.add_argument("--data", type=Path, help="file to train on (default: Python's help texts)")
     parser.add_argument("--json", action="store_true", help="print one JSON object, the report")
     return parser
+
+
+def _check(options: argparse.Namespace) -> None:
+    """Raises UserError for what cannot work."""
+    if options.steps < STEPS_MIN:
+        raise UserError(
+            f"--steps {options.steps} is too short a run.",
+            means="It would be over before a standby is warm; nothing was started.",
+            do=f"Give --steps {STEPS_MIN} or more.",
+        )
+    if options.data and (not options.data.is_file() or options.data.stat().st_size < DATA_BYTES):
+        raise UserError(
+            f"{options.data} is not a file of at least {DATA_BYTES} bytes.",
+            means="There is nothing to train on; nothing was started.",
+            do="Give --data a longer text, or leave it away.",
+        )
 
 
 # --- running --------------------------------------------------------------------------------------
@@ -154,7 +167,7 @@ def _run(options: argparse.Namespace, console: Console, drill: Drill | None) -> 
     """One run of the example. Raises JobFailed if it does not end well."""
     title = "disturbed" if drill else "undisturbed"
     arguments = ["--steps", str(options.steps), "--log-every", str(options.steps)]
-    arguments += ["--data", str(Path(options.data).resolve())] if options.data else []
+    arguments += ["--data", str(options.data.resolve())] if options.data else []
     with tempfile.TemporaryDirectory(prefix="trainmover-demo-") as folder:
         journal = Path(folder) / "journal.sqlite"
         run = RunOptions(

@@ -204,9 +204,12 @@ class Groups:
         """End the current epoch: everything that waits completes with what its buffers hold.
 
         Idempotent, and done in milliseconds whatever the peers do. `epoch` is the one ordered
-        next: connecting to anything older is given up, now and later.
+        next: connecting to anything older is given up, now and later. An order for an epoch that
+        has come already is late or doubled, and ignored.
         """
         if epoch is not None:
+            if epoch <= self.epoch:
+                return
             self._coming.order(epoch)
         self._end_epoch(why, report=False)
 
@@ -268,6 +271,9 @@ class Groups:
             left = [self._exchange(member, epoch) for member in self._members]
             self.mode, self.epoch, self._store = Mode.LIVE, epoch, store
             self.draining = False
+        served = self._coming.find(epoch)
+        if served is not None:
+            self._coming.drop(served)
         self._coming.discard(0, epoch)
         for watch in left:
             if watch is not None:

@@ -28,6 +28,7 @@ from trainmover.controller.incidents import (
     first_commit,
     incident,
     mark,
+    open_incident,
 )
 from trainmover.controller.move import (
     advance_move,
@@ -136,7 +137,9 @@ def _advance(job: Job, at_us: int) -> Decision:
     if job.phase in (Phase.GATHERING, Phase.STARTING):
         return gather(job)
     if job.phase is Phase.ENDING:
-        return _end_when_all_left(job)
+        job, answers = _answer_done_moves(job)
+        job, more = _end_when_all_left(job)
+        return job, answers + more
     change = job.change
     if change is None:
         job, answers = _answer_done_moves(job)
@@ -169,6 +172,9 @@ def _answer_done_moves(job: Job) -> Decision:
 def _machine_joined(job: Job, event: MachineJoined) -> Decision:
     machine = Machine(id=event.machine, standby=event.standby, vault=event.vault, host=event.host)
     job = replace(job, machines={**job.machines, event.machine: machine})
+    if job.change is not None:  # It was not asked what records it holds, and it holds none.
+        vaults = {**job.change.vaults, event.machine: {}}
+        job = replace(job, change=replace(job.change, vaults=vaults))
     return start_workers(job, event.machine)
 
 
@@ -204,12 +210,16 @@ def _lost(job: Job, machine: MachineId, cause: str, at_us: int, heard_us: int) -
 
 
 def _answer_overtaken(job: Job, cause: str) -> Decision:
-    """A move that a loss has overtaken is answered; the recovery takes over its joiner."""
-    change = job.change
-    if change is None or change.kind is not Kind.MOVE:
+    """A move that a loss has overtaken before its first commit is answered.
+
+    The recovery takes over its joiner.
+    """
+    current = open_incident(job)
+    if current is None or not current.request:
         return job, ()
     text = f"The move was overtaken: {cause}.\nThe job recovers and trains on."
-    return job, (Answer(change.request, ok=False, text=text, incident=change.incident),)
+    answer = Answer(current.request, ok=False, text=text, incident=current.number)
+    return amend(job, current.number, request=""), (answer,)
 
 
 def _kill(job: Job, event: KillRequested) -> Decision:
@@ -289,11 +299,15 @@ def _worker_said(job: Job, event: WorkerSaid) -> Decision:
         case SandboxFailed(reason=reason):
             return _sandbox_failed(job, machine, reason)
         case Left():
-            return _said(job, machine, event.local_rank, MachineState.BOUND, MachineState.IDLE), ()
+            return _said(
+                job, machine, event.local_rank, MachineState.LEAVING, MachineState.IDLE
+            ), ()
         case Committed():
             return _committed(job, fact, event.at_us)
         case Finished():
             return _finished(job, machine, event.local_rank, fact, event.at_us)
+        case WentOn() | Raised() if job.rank_of(machine, event.local_rank) != fact.rank:
+            return job, ()  # A leaver that is being unwound: its ranks live elsewhere.
         case WentOn(rank=rank, step=step):
             return end(job, 1, _ended_early(job, rank, step))
         case Raised():
@@ -353,10 +367,12 @@ def _sandbox_failed(job: Job, machine: MachineId, reason: str) -> Decision:
     if before_switch(job.change):
         return cancel_move(job, cause)
     assert job.change is not None
-    marks = incident(job, job.change.incident).marks
-    at_us = max(marks.values())
-    lost = incident(job, job.change.incident).machine
-    return interrupt(job, cause, machine=lost, at_us=at_us, heard_us=marks["heard"])
+    current = incident(job, job.change.incident)
+    at_us = max(current.marks.values())
+    heard_us = current.marks.get("heard", at_us)
+    job, answer = _answer_overtaken(job, cause)
+    job, effects = interrupt(job, cause, machine=current.machine, at_us=at_us, heard_us=heard_us)
+    return job, answer + effects
 
 
 def _committed(job: Job, fact: Committed, at_us: int) -> Decision:
@@ -381,6 +397,9 @@ def _finished(
     if before_switch(job.change):
         job, effects = cancel_move(job, "the script ended first")
     if len(job.finished) == job.spec.world_size:
+        current = open_incident(job)
+        if current is not None:
+            job = amend(job, current.number, outcome=Outcome.DONE, note="the script ended first")
         job = replace(job, phase=Phase.ENDING, change=None)
         return job, (*effects, *(Send(name, Exit()) for name in job.seats if name in job.machines))
     if first and fact.attached:

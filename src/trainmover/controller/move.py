@@ -12,7 +12,7 @@ from dataclasses import replace
 
 from trainmover.controller.effects import Answer, Effect, Send
 from trainmover.controller.events import MoveRequested
-from trainmover.controller.incidents import amend, incident, mark
+from trainmover.controller.incidents import amend, incident, mark, open_incident
 from trainmover.controller.recovery import bind_ready, go_when_switched, parked, send_switch
 from trainmover.controller.seats import choose_joiners, seats_after, with_machine
 from trainmover.controller.start import Decision, end
@@ -77,8 +77,9 @@ def _why_not(job: Job, machine: MachineId) -> str:
         return unknown_machine(job, machine)
     if job.slot_of(machine) is None:
         return f"{machine} holds no ranks: there is nothing to move."
-    if job.change is not None:
-        now = "a move is running" if job.change.kind is Kind.MOVE else "a recovery is running"
+    current = open_incident(job)  # Until its first commit: each incident has a downtime of its own.
+    if current is not None:
+        now = "a move is running" if current.kind is Kind.MOVE else "a recovery is running"
         return f"{machine} was not moved: {now}.\nThe job trains on.\n" + _LATER
     if not job.all_recorded:
         return (
@@ -161,7 +162,7 @@ def cancel_move(job: Job, why: str, *, failed: bool = False) -> Decision:
     for machine in change.joiners.values():
         if machine in job.machines and job.machines[machine].state is MachineState.BOUND:
             effects.append(Send(machine, Leave(epoch=change.epoch)))
-            job = with_machine(job, machine, said=frozenset())
+            job = with_machine(job, machine, state=MachineState.LEAVING, said=frozenset())
     outcome = Outcome.FAILED if failed else Outcome.CANCELLED
     job = amend(job, change.incident, outcome=outcome, note=why, request="")
     job = replace(job, change=None)

@@ -57,6 +57,7 @@ def interrupt(
             f"Look at what step {job.committed + 1} does, and at the workers' logs.",
         )
     kept = _joiners_kept(job)
+    job, released = _release(job, kept)
     more = choose_joiners(
         job, [slot for slot in job.vacant() if slot not in kept], taken=kept.values()
     )
@@ -64,7 +65,6 @@ def interrupt(
         return end(job, 1, no_standby(job, cause, len(job.vacant())))
     joiners = {**kept, **more}
     epoch = Epoch(job.epoch_last + 1)
-    job, released = _release(job, set(joiners.values()))
     job, number = _note_incident(job, cause, joiners, machine, epoch, at_us, heard_us)
     change = Change(
         kind=Kind.RECOVERY,
@@ -84,7 +84,13 @@ def _joiners_kept(job: Job) -> dict[Slot, MachineId]:
     """Joiners of the change so far whose slot is still vacant and who still live."""
     before = job.change.joiners if job.change else {}
     vacant = job.vacant()
-    usable = {MachineState.BOUND, MachineState.WARM, MachineState.WARMING, MachineState.IDLE}
+    usable = {
+        MachineState.BOUND,
+        MachineState.LEAVING,
+        MachineState.WARM,
+        MachineState.WARMING,
+        MachineState.IDLE,
+    }
     return {
         slot: machine
         for slot, machine in before.items()
@@ -92,15 +98,18 @@ def _joiners_kept(job: Job) -> dict[Slot, MachineId]:
     }
 
 
-def _release(job: Job, wanted: set[MachineId]) -> Decision:
-    """Joiners of the change so far that are not needed any more go back to the pool."""
+def _release(job: Job, kept: dict[Slot, MachineId]) -> Decision:
+    """Joiners of the change so far whose slot is not vacant go back to the pool.
+
+    Once they have left they can be bound to another slot, in this very change.
+    """
     effects: list[Effect] = []
-    for machine in (job.change.joiners if job.change else {}).values():
-        if machine in wanted or machine not in job.machines:
+    for slot, machine in (job.change.joiners if job.change else {}).items():
+        if slot in kept or machine not in job.machines:
             continue
         if job.machines[machine].state is MachineState.BOUND:
             effects.append(Send(machine, Leave(epoch=job.epoch_last)))
-            job = with_machine(job, machine, said=frozenset())
+            job = with_machine(job, machine, state=MachineState.LEAVING, said=frozenset())
     return job, tuple(effects)
 
 
@@ -154,12 +163,13 @@ def bind_ready(job: Job) -> Decision:
 
 
 def survivors(job: Job, change: Change) -> list[Rank]:
-    """Ranks that stay through `change`."""
+    """Ranks that stay through `change`. One that has finished and left has nothing to say."""
     return [
         rank
         for slot in range(len(job.seats))
         if slot not in change.joiners and job.seats[slot] in job.machines
         for rank in job.spec.ranks(Slot(slot))
+        if rank not in job.exited
     ]
 
 
@@ -302,6 +312,6 @@ def go_when_switched(job: Job, at_us: int) -> Decision:
             and machine not in after
         ):
             effects.append(Send(machine, Leave(epoch=change.epoch)))
-            job = with_machine(job, machine, state=MachineState.BOUND, said=frozenset())
+            job = with_machine(job, machine, state=MachineState.LEAVING, said=frozenset())
     job = mark(job, change.incident, "switchover", at_us)
     return replace(job, seats=after, epoch=change.epoch, change=None), tuple(effects)

@@ -13,6 +13,7 @@ _PREFERENCE = (
     MachineState.WARM,
     MachineState.WARMING,
     MachineState.IDLE,
+    MachineState.LEAVING,
     MachineState.STARTING,
     MachineState.DOWN,
 )

@@ -6,7 +6,7 @@ from trainmover.controller.effects import Effect, End, Send
 from trainmover.controller.incidents import open_incident
 from trainmover.controller.seats import buddies, choose_joiners, record_places, with_machine
 from trainmover.controller.state import Incident, Job, Kind, Machine, MachineState, Outcome, Phase
-from trainmover.ids import Epoch, MachineId, Slot
+from trainmover.ids import Epoch, MachineId, Slot, Step
 from trainmover.protocol.messages import RunRank, StartWorkers, WarmUp
 
 Decision = tuple[Job, tuple[Effect, ...]]
@@ -122,9 +122,11 @@ def restart(
         seats=seats,
         phase=Phase.STARTING,
         epoch_last=Epoch(job.epoch_last + 1),
+        committed=Step(0),
         attached=frozenset(),
         recorded={},
         finished={},
+        exited=frozenset(),
         incidents=(
             *_superseded(job),
             Incident(

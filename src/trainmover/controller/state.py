@@ -19,6 +19,7 @@ class MachineState(StrEnum):
     WARM = "warm"  # a standby
     COLD = "cold"  # the sandbox failed: see Machine.note
     BOUND = "bound"  # runs as a joiner, from `Bind` to `Go`
+    LEAVING = "leaving"  # unwinds the script, from `Leave` to `Left`
     ACTIVE = "active"  # holds ranks
 
 
@@ -197,9 +198,18 @@ class Job:
         return [
             Slot(slot)
             for slot, machine in enumerate(self.seats)
-            if (machine not in self.machines or self.machines[machine].state is MachineState.DOWN)
+            if self._is_empty(machine)
             and not all(rank in self.finished for rank in self.spec.ranks(Slot(slot)))
         ]
+
+    def _is_empty(self, machine: MachineId) -> bool:
+        """Whether the seat of `machine` has no rank running: also while it is respawned there."""
+        if machine not in self.machines:
+            return True
+        state = self.machines[machine].state
+        if self.phase is Phase.RUNNING:
+            return state is not MachineState.ACTIVE
+        return state is MachineState.DOWN
 
     def rank_of(self, machine: MachineId, local_rank: int) -> Rank | None:
         """The rank of a worker that holds one."""

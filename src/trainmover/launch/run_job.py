@@ -7,6 +7,7 @@ even if it is killed, workers die with their agents, and the run's directory is 
 import asyncio
 import os
 import signal
+import socket
 import threading
 from collections.abc import Callable
 from contextlib import AsyncExitStack
@@ -30,6 +31,11 @@ from trainmover.server.api import Api
 from trainmover.server.notices import Happened, Notice
 from trainmover.server.run import Server, bind
 
+_STORE_ENDED = (
+    "The key-value store's process has ended.\n"
+    "The job has ended: its groups could not be built again after the next loss.\n"
+    "Look at the memory of this machine, then start the job again."
+)
 STOP_SIGNALS = {signal.SIGINT: 130, signal.SIGTERM: 143, signal.SIGHUP: 129}
 
 
@@ -137,6 +143,7 @@ class _Hosting:
         async with AsyncExitStack() as stack:
             store = store or StoreProcess()
             stack.callback(store.stop)
+            self._watch_store(stack, store)
             self._watch_signals(stack)
             adopt_orphans()
             return await self._run(stack, store)
@@ -213,6 +220,20 @@ class _Hosting:
         error = context.get("exception") or RuntimeError(context["message"])
         if self._server is not None:
             self._server.failed(error)
+
+    def _watch_store(self, stack: AsyncExitStack, store: StoreProcess) -> None:
+        """Without the store no group can be made again: say so now, not at the next loss."""
+        pidfd = os.pidfd_open(store.pid)
+        stack.callback(os.close, pidfd)
+        loop = asyncio.get_running_loop()
+
+        def ended() -> None:
+            loop.remove_reader(pidfd)
+            if self._server is not None:
+                self._server.stop(1, _STORE_ENDED)
+
+        loop.add_reader(pidfd, ended)
+        stack.callback(loop.remove_reader, pidfd)
 
     def _watch_signals(self, stack: AsyncExitStack) -> None:
         if threading.current_thread() is not threading.main_thread():
@@ -299,6 +320,7 @@ def _run_entry(
     return Run(
         run_id=directory.run_id,
         api_url=f"http://{api[0]}:{api[1]}",
+        host=socket.gethostname(),
         pid=os.getpid(),
         started=started,
         directory=str(directory.path),

@@ -13,6 +13,7 @@ import random
 import re
 import secrets
 import shutil
+import socket
 import time
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,7 +22,7 @@ import msgspec
 
 from trainmover.errors import UserError
 
-_ORPHAN_S = 60.0
+_ORPHAN_S = 3600.0
 _HOW = ("brisk", "calm", "deft", "fair", "keen", "kind", "neat", "quick", "sharp", "swift", "wise")
 _WHO = ("badger", "crane", "finch", "heron", "ibis", "lark", "lynx", "marten", "otter", "raven")
 
@@ -31,6 +32,7 @@ class Run(msgspec.Struct, frozen=True, kw_only=True):
 
     run_id: str
     api_url: str
+    host: str
     pid: int
     started: int
     directory: str
@@ -104,24 +106,38 @@ def process_started(pid: int) -> int | None:
 
 
 def live_runs() -> list[Run]:
-    """Runs of this machine that live; what dead ones left behind is removed."""
+    """Runs of this machine that live; what dead ones left behind is removed.
+
+    A directory is removed only on proof: its own run.json names a process that is no more, or it
+    never got one for an hour. It may be in the middle of being published.
+    """
     runs = []
     for path in sorted(runs_home().iterdir()):
-        run = read_run(path)
-        if run is not None:
+        run = _published(path)
+        if run is not None and run.host != socket.gethostname():
+            continue  # a home directory shared between machines: theirs to judge
+        if run is not None and _lives(run):
             runs.append(run)
-        elif (path / "run.json").exists() or _old(path):
+        elif run is not None or _old(path):
             shutil.rmtree(path, ignore_errors=True)
     return runs
 
 
 def read_run(directory: Path) -> Run | None:
     """The live run of a directory; None if there is none."""
+    run = _published(directory)
+    return run if run is not None and _lives(run) else None
+
+
+def _published(directory: Path) -> Run | None:
     try:
-        run = msgspec.json.decode((directory / "run.json").read_bytes(), type=Run)
+        return msgspec.json.decode((directory / "run.json").read_bytes(), type=Run)
     except (OSError, msgspec.MsgspecError):
         return None
-    return run if process_started(run.pid) == run.started else None
+
+
+def _lives(run: Run) -> bool:
+    return process_started(run.pid) == run.started
 
 
 def find_run(run_id: str = "", directory: Path | None = None) -> Run:

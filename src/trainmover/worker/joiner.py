@@ -125,10 +125,10 @@ class Joiner(Member):
         finally:
             self.in_step = False
 
-    def before_update(self) -> None:
-        """No gate in the sandbox."""
+    def pass_gate(self) -> None:
+        """There is no gate in the sandbox."""
         if not self.is_shadow:
-            super().before_update()
+            super().pass_gate()
 
     def begin_loop(self, batches: Batches) -> int:
         """A loop that begins after the joiner took its place resumes where the lost rank stood."""

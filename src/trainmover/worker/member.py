@@ -102,6 +102,7 @@ class Member:
         self.calls = Step(0)
         self.in_step = False
         self.passed = False
+        self.update_depth = 0
         self.values: dict[str, float | Tensor] = {}
         # Where the script stands in its data.
         self.loops: list[Batches] = []
@@ -144,7 +145,7 @@ class Member:
         return result
 
     def _attempt(self, step: Step, function: Callable[..., Any], args: Any, kwargs: Any) -> Any:
-        self.calls, self.passed, self.values = step, False, {}
+        self.calls, self.passed, self.values, self.update_depth = step, False, {}, 0
         if self.recorder is not None:
             self.recorder.begin_step()
         self.in_step = True
@@ -168,10 +169,23 @@ class Member:
         finally:
             self.in_step = False
 
-    def before_update(self) -> None:
-        """Called before every `optimizer.step()`: the first one in a step is its gate."""
-        if self.in_step and not self.passed:
+    def enter_update(self) -> None:
+        """Called before every `optimizer.step()`: the first one in a step is its gate.
+
+        The depth is for optimizers that hold others; an aborted step leaves it where it was, so
+        every attempt starts it anew.
+        """
+        self.update_depth += 1
+        if self.update_depth == 1 and self.in_step and not self.passed:
             self.pass_gate()
+        if self.recorder is not None:
+            self.recorder.in_optimizer = True
+
+    def leave_update(self) -> None:
+        """Called after every `optimizer.step()`."""
+        self.update_depth -= 1
+        if self.update_depth == 0 and self.recorder is not None:
+            self.recorder.in_optimizer = False
 
     def pass_gate(self) -> None:
         """Returns when step `calls` is committed everywhere. Raises Retry if it is aborted."""

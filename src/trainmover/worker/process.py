@@ -17,7 +17,7 @@ from typing import assert_never
 import msgspec
 import torch
 import torch.distributed as dist
-from torch._C._distributed_c10d import HashStore, PrefixStore, Store, TCPStore
+from torch._C._distributed_c10d import HashStore, PrefixStore
 from torch.optim.optimizer import (
     register_optimizer_step_post_hook,
     register_optimizer_step_pre_hook,
@@ -64,6 +64,7 @@ from trainmover.worker.link import ControlLink
 from trainmover.worker.member import Member
 from trainmover.worker.program import Ended, clean_up, run_script
 from trainmover.worker.standing import NONE, Standing
+from trainmover.worker.stores import Stores
 
 _PR_SET_PDEATHSIG = 1
 UNATTACHED_GRACE_S = 3.0
@@ -79,6 +80,7 @@ class Worker:
         self.token = token
         self.link = link
         self.standing = Standing()
+        self.stores = Stores(spec.store)
         self.server = StateServer(token)
         self.work: RunRank | WarmUp | Bind | None = None
         self.member: Member | None = None
@@ -154,7 +156,7 @@ class Worker:
 
         def run() -> None:
             try:
-                groups.prepare(order.epoch, self.store())
+                groups.prepare(order.epoch, self.stores.take())
                 preparation = groups.prepared(order.epoch)
                 preparation.wait()
                 done("" if preparation.error is None else str(preparation.error).split("\n")[0])
@@ -211,11 +213,6 @@ class Worker:
             work, self.work = self.work, None
             return work
 
-    def store(self) -> Store:
-        """A connection of its own to the job's store: a waiting call never holds up another."""
-        host, port = self.spec.store.rsplit(":", 1)
-        return TCPStore(host, int(port), is_master=False, wait_for_workers=False)
-
     def _take_slot(self, slot: Slot) -> Rank:
         """RANK and its kin, as torchrun sets them."""
         rank = self.spec.ranks(slot)[self.local_rank]
@@ -224,8 +221,8 @@ class Worker:
 
     def _run_live(self, order: RunRank) -> None:
         rank = self._take_slot(order.slot)
-        store = self.store()
-        groups.rendezvous_store = lambda: PrefixStore(f"script/{order.epoch}", self.store())
+        store = self.stores.take()
+        groups.rendezvous_store = lambda: PrefixStore(f"script/{order.epoch}", self.stores.take())
         groups.use_store(store, order.epoch)
         with self.standing.changed:
             self.standing.live, self.standing.epoch = True, order.epoch
@@ -237,7 +234,7 @@ class Worker:
             standing=self.standing,
             say=self.link.say,
             server=self.server,
-            store=self.store,
+            store=self.stores.take,
         )
         member.first_of = order.epoch
         member.recorder = groups.tap = Recorder(rank)
@@ -292,7 +289,7 @@ class Worker:
             standing=self.standing,
             say=self.link.say,
             server=self.server,
-            store=self.store,
+            store=self.stores.take,
             record=record,
             bound_for=None if bound_for is None else type(NONE)(bound_for),
         )
@@ -418,23 +415,14 @@ def _die_with_agent() -> None:
 
 def _hook_optimizers(worker: Worker) -> None:
     """The gate is the pre-hook of the first outermost `optimizer.step()` of a step."""
-    depth = 0
 
     def before(*_: object) -> None:
-        nonlocal depth
-        depth += 1
-        member = worker.member
-        if depth == 1 and member is not None:
-            member.before_update()
-            if member.recorder is not None:
-                member.recorder.in_optimizer = True
+        if worker.member is not None:
+            worker.member.enter_update()
 
     def after(*_: object) -> None:
-        nonlocal depth
-        depth -= 1
-        member = worker.member
-        if depth == 0 and member is not None and member.recorder is not None:
-            member.recorder.in_optimizer = False
+        if worker.member is not None:
+            worker.member.leave_update()
 
     register_optimizer_step_pre_hook(before)
     register_optimizer_step_post_hook(after)

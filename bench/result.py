@@ -1,0 +1,110 @@
+"""Claims and the dated files that hold them."""
+
+import json
+import os
+import platform
+import subprocess
+import sys
+import time
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+
+RESULTS = Path(__file__).resolve().parent / "results"
+
+
+@dataclass(frozen=True)
+class Claim:
+    """claim: a name; value: measured; most: the largest value with which it holds."""
+
+    claim: str
+    value: float
+    unit: str
+    most: float
+
+    @property
+    def holds(self) -> bool:
+        return self.value <= self.most
+
+    def as_json(self) -> dict[str, Any]:
+        return {
+            "claim": self.claim,
+            "value": round(self.value, 4),
+            "unit": self.unit,
+            "expected": f"<= {self.most:.4g}",
+            "holds": self.holds,
+        }
+
+
+@dataclass(frozen=True)
+class Setting:
+    """Where and when a bench ran. loads: 1-minute load averages, our own processes included."""
+
+    date: str
+    commit: str
+    processor: str
+    cores: int
+    python: str
+    torch: str
+    loads: list[float]
+
+
+def setting(loads: list[float]) -> Setting:
+    """This machine, now."""
+    return Setting(
+        date=time.strftime("%Y-%m-%d %H:%M"),
+        commit=_commit(),
+        processor=_processor(),
+        cores=len(os.sched_getaffinity(0)),
+        python=platform.python_version(),
+        torch=torch.__version__,
+        loads=[round(load, 1) for load in loads],
+    )
+
+
+def write(name: str, claims: list[Claim], table: list[str], where: Setting, raw: Any) -> Path:
+    """Leave bench/results/<date>-<name>.json and .md; the path of the second."""
+    RESULTS.mkdir(exist_ok=True)
+    stem = RESULTS / f"{where.date.replace(' ', '-').replace(':', '')}-{name}"
+    said = [claim.as_json() for claim in claims]
+    document = {"bench": name, "claims": said, "setting": asdict(where), "raw": raw}
+    stem.with_suffix(".json").write_text(json.dumps(document, indent=1) + "\n")
+    lines = [f"# {name}, {where.date}", "", *table, "", "| claim | value | expected | holds |"]
+    lines += ["|---|---|---|---|"]
+    for claim in said:
+        value = f"{claim['value']} {claim['unit']}"
+        holds = "yes" if claim["holds"] else "NO"
+        lines.append(f"| {claim['claim']} | {value} | {claim['expected']} | {holds} |")
+    lines += ["", f"{where.processor}, {where.cores} cores, Python {where.python}, torch "]
+    lines[-1] += f"{where.torch}; commit {where.commit}; load {min(where.loads)}-{max(where.loads)}"
+    stem.with_suffix(".md").write_text("\n".join(lines) + "\n")
+    return stem.with_suffix(".md")
+
+
+def say(name: str, claims: list[Claim], text: list[str], *, as_json: bool) -> int:
+    """Print the result; exit status 0 if every claim holds. The JSON is the last line."""
+    if as_json:
+        print("\n".join(text), file=sys.stderr)
+        print(json.dumps({"bench": name, "claims": [claim.as_json() for claim in claims]}))
+    else:
+        print("\n".join(text))
+        for claim in claims:
+            holds = "holds" if claim.holds else "DOES NOT HOLD"
+            expected = f"expected <= {claim.most:.4g}"
+            print(f"{claim.claim}: {claim.value:.4g} {claim.unit}, {expected}: {holds}")
+    return 0 if all(claim.holds for claim in claims) else 1
+
+
+def _commit() -> str:
+    command = ["git", "describe", "--always", "--dirty", "--abbrev=12"]
+    done = subprocess.run(command, cwd=RESULTS.parent, capture_output=True, text=True, check=False)
+    return done.stdout.strip() or "none"
+
+
+def _processor() -> str:
+    for line in Path("/proc/cpuinfo").read_text().splitlines():
+        if line.startswith("model name"):
+            return line.partition(":")[2].strip()
+    return platform.processor() or platform.machine()

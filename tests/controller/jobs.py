@@ -1,0 +1,255 @@
+"""Jobs at every point of their lives, made by feeding events to `decide`; and short words for both.
+
+`RUNNING` has machines m1, m2, m3 with ranks 0, 1, 2, and m4 as a warm standby. The constants after
+it stand one stage further each: a move of m2, and a recovery from the loss of m2.
+"""
+
+from typing import Any, TypeVar
+
+from trainmover.controller import Job, decide
+from trainmover.controller.effects import Answer, Effect, End, Send
+from trainmover.controller.events import (
+    EVENTS,
+    AgentSaid,
+    KillRequested,
+    MachineJoined,
+    MachineLost,
+    MoveRequested,
+    WorkerSaid,
+)
+from trainmover.controller.state import Phase
+from trainmover.protocol import messages as m
+
+K = TypeVar("K", bound=m.Order)
+
+# --- feeding and looking --------------------------------------------------------------------------
+
+
+def after(job: Job, *events: EVENTS) -> tuple[Job, tuple[Effect, ...]]:
+    """`decide` over several events; all their effects in order."""
+    effects: tuple[Effect, ...] = ()
+    for event in events:
+        job, more = decide(job, event)
+        effects += more
+    return job, effects
+
+
+def orders(effects: tuple[Effect, ...], kind: type[K]) -> dict[str, K]:
+    """Machine -> the order of that kind it got."""
+    return {
+        effect.machine: effect.order
+        for effect in effects
+        if isinstance(effect, Send) and isinstance(effect.order, kind)
+    }
+
+
+def kinds(effects: tuple[Effect, ...]) -> list[tuple[str, str]]:
+    """(machine, order) in short; an effect that is no order stands with its own name and ""."""
+    return [
+        (effect.machine, type(effect.order).__name__)
+        if isinstance(effect, Send)
+        else ("", type(effect).__name__)
+        for effect in effects
+    ]
+
+
+def answers(effects: tuple[Effect, ...]) -> list[Answer]:
+    return [effect for effect in effects if isinstance(effect, Answer)]
+
+
+def ended(effects: tuple[Effect, ...]) -> End:
+    """The one End there must be."""
+    (end,) = [effect for effect in effects if isinstance(effect, End)]
+    return end
+
+
+# --- events ---------------------------------------------------------------------------------------
+
+
+def joined(machine: str, *, standby: bool = False) -> MachineJoined:
+    return MachineJoined(
+        at_us=0, machine=machine, standby=standby, vault=f"vault-{machine}", host="h"
+    )
+
+
+def lost(machine: str, *, at_us: int = 0, heard_us: int = 0) -> MachineLost:
+    return MachineLost(at_us=at_us, machine=machine, why="link broke", heard_us=heard_us)
+
+
+def said(machine: str, fact: Any, *, local_rank: int = 0, at_us: int = 0) -> WorkerSaid:
+    return WorkerSaid(at_us=at_us, machine=machine, local_rank=local_rank, fact=fact)
+
+
+def up(machine: str, *, local_rank: int = 0) -> WorkerSaid:
+    fact = m.WorkerUp(pid=1, address=f"{machine}/{local_rank}", torch="2", version="1")
+    return said(machine, fact, local_rank=local_rank)
+
+
+def exited(machine: str, code: int = -9, *, local_rank: int = 0, at_us: int = 0) -> AgentSaid:
+    fact = m.WorkerExited(local_rank=local_rank, pid=1, code=code)
+    return AgentSaid(at_us=at_us, machine=machine, fact=fact)
+
+
+def vault(
+    machine: str, epoch: int, records: dict[int, list[int]] | None = None, *, at_us: int = 0
+) -> AgentSaid:
+    fact = m.VaultHeld(epoch=epoch, records=records or {})
+    return AgentSaid(at_us=at_us, machine=machine, fact=fact)
+
+
+def recorded(machine: str, rank: int, *, digest: str = "d", local_rank: int = 0) -> WorkerSaid:
+    fact = m.Recorded(rank=rank, step=3, trace="t", digest=digest, bytes=1)
+    return said(machine, fact, local_rank=local_rank)
+
+
+def warm(machine: str, *, local_rank: int = 0) -> WorkerSaid:
+    fact = m.Warm(rank=local_rank, shadow_steps=3, trace="t", warm_ms=1)
+    return said(machine, fact, local_rank=local_rank)
+
+
+def parked(
+    machine: str, rank: int, epoch: int, *, trace: str = "t", local_rank: int = 0, at_us: int = 0
+) -> WorkerSaid:
+    fact = m.Parked(rank=rank, epoch=epoch, trace=trace, bind_ms=1)
+    return said(machine, fact, local_rank=local_rank, at_us=at_us)
+
+
+def prepared(
+    machine: str, rank: int, epoch: int, reason: str = "", *, at_us: int = 0
+) -> WorkerSaid:
+    return said(machine, m.Prepared(rank=rank, epoch=epoch, reason=reason), at_us=at_us)
+
+
+def at_boundary(
+    machine: str, rank: int, epoch: int, step: int = 7, *, at_us: int = 0
+) -> WorkerSaid:
+    fact = m.AtBoundary(rank=rank, epoch=epoch, committed=step)
+    return said(machine, fact, at_us=at_us)
+
+
+def position(
+    machine: str, rank: int, epoch: int, committed: int = 7, gate: int = 0, *, at_us: int = 0
+) -> WorkerSaid:
+    fact = m.Position(rank=rank, epoch=epoch, committed=committed, gate=gate)
+    return said(machine, fact, at_us=at_us)
+
+
+def certificate(rank: int, *, equal: bool = True) -> m.Certificate:
+    return m.Certificate(
+        rank=rank, source_rank=0, step=7, epoch=2, source_digest="d",
+        joiner_digest="d" if equal else "other", trace="t", position="", bytes=8, state_ms=1.0,
+    )  # fmt: skip
+
+
+def loaded(
+    machine: str, rank: int, epoch: int, *, equal: bool = True, at_us: int = 0
+) -> WorkerSaid:
+    fact = m.Loaded(rank=rank, epoch=epoch, certificate=certificate(rank, equal=equal))
+    return said(machine, fact, at_us=at_us)
+
+
+def switched(machine: str, rank: int, epoch: int, *, at_us: int = 0) -> WorkerSaid:
+    return said(machine, m.Switched(rank=rank, epoch=epoch), at_us=at_us)
+
+
+def committed(
+    machine: str, rank: int, epoch: int, step: int = 8, *, gap_us: int | None = None,
+    median_us: int | None = None, at_us: int = 0,
+) -> WorkerSaid:  # fmt: skip
+    fact = m.Committed(
+        rank=rank, epoch=epoch, rows=[m.Row(step=step, at_us=0, values={})], first=True,
+        gap_us=gap_us, median_us=median_us,
+    )  # fmt: skip
+    return said(machine, fact, at_us=at_us)
+
+
+def finished(machine: str, rank: int, *, step: int = 9, code: int = 0) -> WorkerSaid:
+    return said(machine, m.Finished(rank=rank, step=step, code=code, digest="d", attached=True))
+
+
+def interrupted(machine: str, rank: int, epoch: int) -> WorkerSaid:
+    return said(machine, m.Interrupted(rank=rank, epoch=epoch, reason="reset by peer"))
+
+
+def raised(machine: str, rank: int) -> WorkerSaid:
+    return said(machine, m.Raised(rank=rank, step=4, error="ValueError: no", traceback="Traceback"))
+
+
+def move(machine: str, request: str = "r1", *, at_us: int = 0) -> MoveRequested:
+    return MoveRequested(at_us=at_us, request=request, machine=machine)
+
+
+def kill(machine: str, request: str = "r1", *, at_us: int = 0) -> KillRequested:
+    return KillRequested(at_us=at_us, request=request, machine=machine)
+
+
+# --- jobs -----------------------------------------------------------------------------------------
+
+
+def gathering(
+    *, machines: int = 3, standbys: int = 1, nproc: int = 1, restarts_max: int = 3
+) -> Job:
+    """Every machine has joined; no worker is up."""
+    spec = m.JobSpec(
+        run_id="r", argv=["train.py"], machines=machines, standbys=standbys, nproc=nproc,
+        restarts_max=restarts_max,
+    )  # fmt: skip
+    names = [f"m{i + 1}" for i in range(machines + standbys)]
+    events = [joined(name, standby=i >= machines) for i, name in enumerate(names)]
+    return after(Job(spec), *events)[0]
+
+
+def begun(**knobs: int) -> Job:
+    """Every worker is up, the script runs, nothing is recorded; epoch 1."""
+    job = gathering(**knobs)
+    job, _ = after(
+        job, *(up(name, local_rank=i) for name in job.machines for i in range(job.spec.nproc))
+    )
+    assert job.phase is Phase.RUNNING
+    return job
+
+
+def running(**knobs: int) -> Job:
+    """All ranks are recorded and have committed; standbys are warm; epoch 1."""
+    job = begun(**knobs)
+    nproc = job.spec.nproc
+    pairs = [(rank, job.seats[rank // nproc]) for rank in range(job.spec.world_size)]
+    local = range(nproc)
+    job, _ = after(job, *(committed(name, rank, 1, step=1) for rank, name in pairs))
+    job, _ = after(job, *(recorded(name, r, local_rank=r % nproc) for r, name in pairs))
+    spare = [name for name in job.machines if name not in job.seats]
+    return after(job, *(warm(name, local_rank=i) for name in spare for i in local))[0]
+
+
+GATHERING = gathering()
+BEGUN = begun()
+RUNNING = running()
+SEATS = RUNNING.seats
+
+# A move of m2 to m4, stage by stage; epoch 2.
+MOVE_BINDS, _ = decide(RUNNING, move("m2", at_us=100))
+MOVE_PREPARES, _ = decide(MOVE_BINDS, parked("m4", 1, 2, at_us=200))
+MOVE_PAUSES, _ = after(
+    MOVE_PREPARES, *(prepared(name, r, 2, at_us=300) for r, name in enumerate(("m1", "m4", "m3")))
+)
+MOVE_SWITCHES, _ = after(
+    MOVE_PAUSES, *(at_boundary(name, rank, 2, at_us=400) for rank, name in enumerate(SEATS))
+)
+MOVE_ALL_SWITCHED = (
+    loaded("m4", 1, 2, at_us=450),
+    *(switched(name, rank, 2, at_us=500) for rank, name in enumerate(("m1", "m4", "m3"))),
+)
+MOVED, _ = after(MOVE_SWITCHES, *MOVE_ALL_SWITCHED)
+
+# m2 is lost between steps 7 and 8, m4 takes rank 1; epoch 2.
+DRAINS, _ = decide(RUNNING, lost("m2", at_us=100, heard_us=40))
+DRAINED = (
+    *(position(name, rank, 2, at_us=200) for rank, name in ((0, "m1"), (2, "m3"))),
+    vault("m1", 2, {2: [8]}),
+    vault("m3", 2, {1: [8]}),
+    vault("m4", 2, at_us=200),
+)
+BOUNDARY, _ = after(DRAINS, *DRAINED)
+AT_BOUNDARY = (at_boundary("m1", 0, 2, at_us=300), at_boundary("m3", 2, 2, at_us=300))
+RECOVERY_SWITCHES, _ = after(BOUNDARY, *AT_BOUNDARY, parked("m4", 1, 2, at_us=400))
+RECOVERED, _ = after(RECOVERY_SWITCHES, *MOVE_ALL_SWITCHED)

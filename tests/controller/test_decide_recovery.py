@@ -1,0 +1,407 @@
+"""An unplanned loss: drain, verdict, joiner, switch; and the next loss in the middle of it."""
+
+import pytest
+from jobs import (
+    AT_BOUNDARY,
+    BOUNDARY,
+    DRAINED,
+    DRAINS,
+    MOVE_ALL_SWITCHED,
+    RECOVERED,
+    RECOVERY_SWITCHES,
+    RUNNING,
+    SEATS,
+    after,
+    at_boundary,
+    certificate,
+    committed,
+    ended,
+    exited,
+    finished,
+    interrupted,
+    joined,
+    kinds,
+    lost,
+    orders,
+    parked,
+    position,
+    raised,
+    recorded,
+    running,
+    said,
+    switched,
+    up,
+    vault,
+    warm,
+)
+
+from trainmover.controller import Job, decide
+from trainmover.controller.recovery import RETRIES_MAX
+from trainmover.controller.state import Kind, MachineState, Outcome, Phase, Stage
+from trainmover.protocol import messages as m
+
+every_stage = pytest.mark.parametrize(
+    "job", [DRAINS, BOUNDARY, RECOVERY_SWITCHES], ids=["drain", "boundary", "switch"]
+)
+
+
+def joiners(job: Job) -> dict[int, str]:
+    assert job.change is not None
+    return dict(job.change.joiners)
+
+
+def stage(job: Job) -> Stage:
+    assert job.change is not None
+    return job.change.stage
+
+
+# --- one machine ----------------------------------------------------------------------------------
+
+
+def test_a_lost_machine_is_fenced_and_everybody_left_is_interrupted() -> None:
+    _, effects = decide(RUNNING, lost("m2"))
+    assert kinds(effects) == [
+        ("", "Fence"), ("m1", "Interrupt"), ("m3", "Interrupt"), ("m4", "Interrupt"), ("m4", "Bind"),
+    ]  # fmt: skip
+    assert {order.epoch for order in orders(effects, m.Interrupt).values()} == {2}
+    assert orders(effects, m.Bind)["m4"].slot == 1
+
+
+def test_the_verdict_waits_for_every_survivor_and_every_vault() -> None:
+    for missing in range(len(DRAINED)):
+        facts = [fact for i, fact in enumerate(DRAINED) if i != missing]
+        job, effects = after(DRAINS, *facts)
+        assert (stage(job), effects) == (Stage.DRAIN, ())
+
+
+def test_the_verdict_goes_to_the_survivors() -> None:
+    job, effects = after(DRAINS, *DRAINED)
+    assert kinds(effects) == [("m1", "Verdict"), ("m3", "Verdict")]
+    assert orders(effects, m.Verdict)["m1"] == m.Verdict(epoch=2, committed=7)
+    assert (stage(job), job.committed) == (Stage.BOUNDARY, 7)
+
+
+def test_a_verdict_that_is_impossible_ends_the_job() -> None:
+    facts = [vault("m3", 2) if fact == DRAINED[3] else fact for fact in DRAINED]
+    _, effects = after(DRAINS, *facts)
+    text = ended(effects).text
+    assert text.startswith("m2 was lost: link broke, and the record of rank 1 for step 8")
+    assert "newest checkpoint" in text
+
+
+def test_the_switch_waits_for_boundary_and_joiner_in_any_order() -> None:
+    job, effects = after(BOUNDARY, *AT_BOUNDARY)
+    assert effects == ()
+    _, effects = decide(job, parked("m4", 1, 2))
+    assert sorted(orders(effects, m.Switch)) == ["m1", "m3", "m4"]
+    job, effects = after(BOUNDARY, parked("m4", 1, 2), AT_BOUNDARY[0])
+    assert effects == ()
+    _, effects = decide(job, AT_BOUNDARY[1])
+    assert sorted(orders(effects, m.Switch)) == ["m1", "m3", "m4"]
+
+
+def test_a_joiner_may_be_parked_before_the_verdict() -> None:
+    job, effects = after(DRAINS, parked("m4", 1, 2), *DRAINED)
+    assert not orders(effects, m.Switch)
+    _, effects = after(job, *AT_BOUNDARY)
+    assert orders(effects, m.Switch)
+
+
+def test_the_joiner_takes_state_from_a_replica_and_its_record_from_a_vault() -> None:
+    _, effects = after(BOUNDARY, *AT_BOUNDARY, parked("m4", 1, 2))
+    order = orders(effects, m.Switch)["m1"]
+    assert order.sources == {1: (2, "m3/0")}
+    assert order.records == {1: ["vault-m3"]}
+    assert order.buddies == {0: "vault-m4", 1: "vault-m3", 2: "vault-m1"}
+    assert (order.committed, order.closing) == (7, False)
+
+
+def test_a_state_that_no_survivor_holds_ends_the_job() -> None:
+    job, _ = decide(RUNNING, recorded("m2", 1, digest="shard"))
+    _, effects = after(job, lost("m2"), *DRAINED, *AT_BOUNDARY, parked("m4", 1, 2))
+    assert "no other rank holds the state of rank 1" in ended(effects).text
+
+
+def test_go_puts_the_joiner_in_force() -> None:
+    job, effects = after(RECOVERY_SWITCHES, *MOVE_ALL_SWITCHED)
+    assert kinds(effects) == [("m1", "Go"), ("m4", "Go"), ("m3", "Go")]
+    assert (job.seats, job.epoch, job.change) == (("m1", "m4", "m3"), 2, None)
+    assert job.incidents[0].certificates == (certificate(1),)
+
+
+def test_all_ranks_of_a_machine_are_taken_together() -> None:
+    job, effects = decide(running(nproc=2), lost("m2"))
+    job, _ = after(job, *(position(f"m{r // 2 + 1}", r, 2) for r in (0, 1, 4, 5)))
+    job, _ = after(job, vault("m1", 2), vault("m3", 2, {2: [8], 3: [8]}), vault("m4", 2))
+    job, _ = after(job, *(at_boundary(f"m{r // 2 + 1}", r, 2) for r in (0, 1, 4, 5)))
+    job, effects = decide(job, parked("m4", 2, 2))
+    assert effects == ()
+    _, effects = decide(job, parked("m4", 3, 2, local_rank=1))
+    assert orders(effects, m.Switch)["m4"].sources == {2: (4, "m3/0"), 3: (5, "m3/1")}
+
+
+def test_a_second_report_of_the_same_loss_changes_nothing() -> None:
+    assert decide(DRAINS, lost("m2")) == (DRAINS, ())
+
+
+# --- crashes and links ----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("code", "words"), [(-9, "signal 9"), (3, "exit status 3"), (0, "exit status 0")]
+)
+def test_a_worker_that_ends_unannounced_is_a_crash_whatever_its_code(code: int, words: str) -> None:
+    job, effects = decide(RUNNING, exited("m2", code))
+    assert joiners(job) == {1: "m4"}
+    assert job.incidents[0].cause == f"worker 0 of m2 ended ({words})"
+    assert sorted(orders(effects, m.Interrupt)) == ["m1", "m2", "m3", "m4"]
+
+
+def test_the_machine_of_a_crashed_worker_gets_fresh_ones_after_the_recovery() -> None:
+    job, _ = decide(RUNNING, exited("m2"))
+    assert job.machines["m2"].state is MachineState.DOWN
+    job, _ = after(job, *DRAINED, vault("m2", 2), *AT_BOUNDARY, parked("m4", 1, 2))
+    job, effects = after(job, *MOVE_ALL_SWITCHED)
+    assert kinds(effects)[-1] == ("m2", "StartWorkers")
+    _, effects = decide(job, up("m2"))
+    assert kinds(effects) == [("m2", "WarmUp")]
+
+
+def test_other_workers_of_a_crashed_machine_end_without_further_notice() -> None:
+    job, _ = decide(running(nproc=2), exited("m2"))
+    assert decide(job, exited("m2", local_rank=1)) == (job, ())
+
+
+def test_without_a_standby_a_crashed_machine_takes_its_own_ranks_again() -> None:
+    job, effects = decide(running(standbys=0), exited("m2"))
+    assert joiners(job) == {1: "m2"}
+    assert kinds(effects)[-1] == ("m2", "StartWorkers")
+    job, effects = decide(job, up("m2"))
+    assert kinds(effects) == [("m2", "Bind")]
+
+
+def test_a_respawned_machine_trains_again_in_its_own_seat() -> None:
+    job, _ = after(running(standbys=0), exited("m2"), up("m2"), parked("m2", 1, 2))
+    job, _ = after(job, *DRAINED[:4], vault("m2", 2), *AT_BOUNDARY)
+    job, effects = after(job, *(switched(f"m{rank + 1}", rank, 2) for rank in range(3)))
+    assert kinds(effects) == [("m1", "Go"), ("m2", "Go"), ("m3", "Go")]
+    assert (job.seats, job.machines["m2"].state) == (SEATS, MachineState.ACTIVE)
+
+
+def test_a_loss_while_a_machine_is_respawned_recovers_both() -> None:
+    job, _ = after(running(standbys=0), exited("m2"))
+    job, effects = decide(job, exited("m3"))
+    assert joiners(job) == {1: "m2", 2: "m3"}
+    job, effects = after(job, up("m2"), up("m3"))
+    assert [(name, order.slot) for name, order in orders(effects, m.Bind).items()] == [
+        ("m2", 1),
+        ("m3", 2),
+    ]
+
+
+def test_a_broken_link_is_retried_with_the_same_machines() -> None:
+    job, effects = decide(RUNNING, interrupted("m1", 0, 1))
+    assert kinds(effects) == [(f"m{i}", "Interrupt") for i in range(1, 5)]
+    assert joiners(job) == {}
+    facts = [position(f"m{rank + 1}", rank, 2) for rank in range(3)]
+    job, effects = after(job, *facts, *(vault(f"m{i}", 2) for i in range(1, 5)))
+    assert sorted(orders(effects, m.Verdict)) == list(SEATS)
+    job, effects = after(job, *(at_boundary(f"m{rank + 1}", rank, 2) for rank in range(3)))
+    assert sorted(orders(effects, m.Switch)) == list(SEATS)
+    job, effects = after(job, *(switched(f"m{rank + 1}", rank, 2) for rank in range(3)))
+    assert kinds(effects) == [("m1", "Go"), ("m2", "Go"), ("m3", "Go")]
+
+
+def test_more_reports_of_the_same_broken_link_are_no_news() -> None:
+    job, _ = decide(RUNNING, interrupted("m1", 0, 1))
+    assert decide(job, interrupted("m3", 2, 1)) == (job, ())
+    assert decide(job, interrupted("m3", 2, 2)) == (job, ())
+
+
+def test_a_report_about_an_older_epoch_is_no_news() -> None:
+    assert decide(RECOVERED, interrupted("m1", 0, 1)) == (RECOVERED, ())
+
+
+def test_the_machine_behind_a_broken_link_shows_later_and_is_replaced() -> None:
+    job, _ = decide(RUNNING, interrupted("m1", 0, 1))
+    job, _ = decide(job, lost("m2"))
+    assert (joiners(job), job.epoch_last) == ({1: "m4"}, 3)
+    assert [i.outcome for i in job.incidents] == [Outcome.FAILED, Outcome.OPEN]
+
+
+# --- the next loss in the middle of it ------------------------------------------------------------
+
+
+@every_stage
+def test_another_machine_lost_keeps_the_first_joiner(job: Job) -> None:
+    job, _ = after(job, joined("m5", standby=True), up("m5"))
+    job, effects = decide(job, lost("m3"))
+    assert joiners(job) == {1: "m4", 2: "m5"}
+    assert (stage(job), job.epoch_last) == (Stage.DRAIN, 3)
+    assert list(orders(effects, m.Bind)) == ["m5"]
+
+
+@every_stage
+def test_another_machine_lost_with_no_standby_left_ends_the_job(job: Job) -> None:
+    job, effects = decide(job, lost("m3"))
+    text = ended(effects).text
+    assert text.startswith("m3 was lost: link broke; 2 machines must be replaced and 1 standby is")
+    assert "more --standbys" in text
+    assert [i.outcome for i in job.incidents] == [Outcome.FAILED] * len(job.incidents)
+
+
+@every_stage
+def test_a_lost_joiner_is_replaced_by_the_next_standby(job: Job) -> None:
+    job, _ = after(job, joined("m5", standby=True), up("m5"))
+    job, effects = decide(job, lost("m4"))
+    assert joiners(job) == {1: "m5"}
+    assert list(orders(effects, m.Bind)) == ["m5"]
+
+
+def test_a_joiner_that_crashes_is_started_again_if_there_is_no_other() -> None:
+    job, effects = decide(DRAINS, exited("m4"))
+    assert joiners(job) == {1: "m4"}
+    assert ("m4", "StartWorkers") in kinds(effects)
+    _, effects = decide(job, up("m4"))
+    assert kinds(effects) == [("m4", "Bind")]
+
+
+def test_a_joiner_whose_sandbox_fails_is_not_taken_again() -> None:
+    job, effects = decide(DRAINS, said("m4", m.SandboxFailed(rank=1, reason="it raised")))
+    assert ended(effects).text.startswith("m4 cannot take the ranks: it raised; 1 machine must")
+    job, _ = after(DRAINS, joined("m5", standby=True))
+    job, effects = decide(job, said("m4", m.SandboxFailed(rank=1, reason="it raised")))
+    assert joiners(job) == {1: "m5"}
+    assert job.incidents[-1].marks["heard"] == 40
+
+
+def test_facts_of_the_epoch_before_are_ignored_after_a_second_loss() -> None:
+    job, _ = after(running(standbys=2), lost("m2"))
+    job, _ = decide(job, lost("m3"))
+    for late in (*DRAINED, *AT_BOUNDARY, *MOVE_ALL_SWITCHED):
+        if getattr(late, "machine", "") != "m3":
+            assert decide(job, late) == (job, ())
+
+
+def test_a_parked_joiner_stays_parked_through_a_second_loss() -> None:
+    job, _ = after(running(standbys=2), lost("m2"), parked("m4", 1, 2), lost("m3"))
+    job, _ = after(job, position("m1", 0, 3), vault("m1", 3, {2: [8]}), vault("m4", 3, {1: [8]}))
+    job, effects = after(job, vault("m5", 3), parked("m5", 2, 3), at_boundary("m1", 0, 3))
+    switch = orders(effects, m.Switch)["m5"]
+    assert switch.sources == {1: (0, "m1/0"), 2: (0, "m1/0")}
+
+
+def test_a_machine_that_joins_during_the_drain_is_not_waited_for() -> None:
+    job, _ = decide(DRAINS, joined("m5", standby=True))
+    _, effects = after(job, *DRAINED)
+    assert sorted(orders(effects, m.Verdict)) == ["m1", "m3"]
+
+
+def test_a_standby_lost_during_the_drain_is_not_waited_for() -> None:
+    job, _ = after(running(standbys=2), lost("m2"), *DRAINED)
+    assert stage(job) is Stage.DRAIN
+    job, effects = decide(job, lost("m5"))
+    assert sorted(orders(effects, m.Verdict)) == ["m1", "m3"]
+
+
+def test_a_standby_is_warmed_only_after_the_recovery() -> None:
+    job, effects = after(RECOVERY_SWITCHES, joined("m5", standby=True), up("m5"))
+    assert not orders(effects, m.WarmUp)
+    _, effects = after(job, *MOVE_ALL_SWITCHED)
+    assert kinds(effects)[-1] == ("m5", "WarmUp")
+
+
+def test_a_loss_right_after_the_recovery_is_a_recovery_of_its_own() -> None:
+    job, _ = after(RECOVERED, joined("m5", standby=True), up("m5"), warm("m5"))
+    job, _ = decide(job, lost("m4"))
+    assert (joiners(job), job.epoch_last) == ({1: "m5"}, 3)
+    assert [i.outcome for i in job.incidents] == [Outcome.FAILED, Outcome.OPEN]
+
+
+# --- crash loops ----------------------------------------------------------------------------------
+
+
+def test_recoveries_without_a_commit_between_are_limited() -> None:
+    job = running(standbys=0)
+    for _ in range(RETRIES_MAX):
+        job, _ = after(job, exited("m2"), up("m2"))
+    assert job.phase is Phase.RUNNING
+    _, effects = decide(job, exited("m2"))
+    assert f"that was recovery {RETRIES_MAX} in a row without a committed step" in (
+        ended(effects).text
+    )
+
+
+def test_a_commit_ends_the_count() -> None:
+    job, _ = decide(RECOVERED, committed("m1", 0, 2))
+    assert (RECOVERED.retries, job.retries) == (1, 0)
+
+
+# --- the end of the script ------------------------------------------------------------------------
+
+
+def test_the_first_rank_to_finish_tells_everybody() -> None:
+    job, effects = decide(RUNNING, finished("m1", 0))
+    assert [order for order in orders(effects, m.Ending).values()] == [m.Ending(rank=0, step=9)] * 3
+    assert decide(job, finished("m2", 1))[1] == ()
+
+
+def test_the_job_ends_well_when_every_rank_has_finished_and_left() -> None:
+    job, effects = after(RUNNING, *(finished(f"m{rank + 1}", rank) for rank in range(3)))
+    assert kinds(effects)[-3:] == [("m1", "Exit"), ("m2", "Exit"), ("m3", "Exit")]
+    assert job.phase is Phase.ENDING
+    job, effects = after(job, exited("m1", 0), exited("m2", 0))
+    assert effects == ()
+    job, effects = decide(job, exited("m3", 0))
+    assert (ended(effects).code, ended(effects).text, job.phase) == (0, "", Phase.ENDED)
+
+
+def test_a_machine_lost_after_every_rank_has_finished_changes_nothing_of_the_result() -> None:
+    job, _ = after(RUNNING, *(finished(f"m{rank + 1}", rank) for rank in range(3)))
+    job, effects = after(job, exited("m1", 0), lost("m2"), exited("m3", 0))
+    assert ended(effects).code == 0
+
+
+def test_a_script_that_exits_nonzero_ends_the_job_with_its_code() -> None:
+    _, effects = decide(RUNNING, finished("m2", 1, code=3))
+    assert ended(effects).code == 3
+    assert ended(effects).text == "The script ended with exit status 3 on rank 1."
+
+
+def test_a_script_that_raises_ends_the_job_with_its_traceback() -> None:
+    _, effects = decide(RUNNING, raised("m2", 1))
+    assert ended(effects).code == 1
+    assert ended(effects).text == "rank 1 raised ValueError: no in step 4:\nTraceback"
+
+
+def test_a_rank_that_went_on_after_another_ended_is_named() -> None:
+    job, _ = decide(RUNNING, finished("m1", 0))
+    _, effects = decide(job, said("m2", m.WentOn(rank=1, step=10)))
+    assert ended(effects).text.startswith(
+        "The script of rank 0 ended after step 9, but rank 1 went on to step 10."
+    )
+
+
+def test_a_finished_fact_of_a_machine_without_that_rank_is_ignored() -> None:
+    assert decide(RUNNING, finished("m4", 1)) == (RUNNING, ())
+    assert decide(RUNNING, finished("m1", 1)) == (RUNNING, ())
+
+
+def test_a_loss_while_others_have_finished_builds_no_groups_again() -> None:
+    job, _ = after(RUNNING, finished("m1", 0, step=7), lost("m2"), *DRAINED)
+    _, effects = after(job, *AT_BOUNDARY, parked("m4", 1, 2))
+    assert orders(effects, m.Switch)["m4"].closing
+
+
+def test_a_finished_rank_whose_process_is_gone_is_not_waited_for() -> None:
+    job, _ = after(RUNNING, finished("m1", 0, step=7), exited("m1"), lost("m2"))
+    _, effects = after(job, *DRAINED[1:])
+    assert orders(effects, m.Verdict)
+
+
+def test_a_script_that_ends_in_a_recovery_closes_the_incident() -> None:
+    job, _ = after(RUNNING, finished("m1", 0), finished("m3", 2), interrupted("m2", 1, 1))
+    job, _ = decide(job, finished("m2", 1))
+    assert (job.phase, job.change) == (Phase.ENDING, None)
+    assert job.incidents[0].kind is Kind.RECOVERY
+    assert job.incidents[0].outcome is Outcome.DONE

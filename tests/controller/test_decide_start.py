@@ -1,0 +1,219 @@
+"""From machines to a running job with warm standbys; and the ways in which it never gets there."""
+
+import pytest
+from jobs import (
+    BEGUN,
+    GATHERING,
+    RUNNING,
+    after,
+    begun,
+    ended,
+    exited,
+    gathering,
+    joined,
+    kinds,
+    lost,
+    orders,
+    recorded,
+    said,
+    up,
+    warm,
+)
+
+from trainmover.controller import Job, decide
+from trainmover.controller.effects import Send
+from trainmover.controller.events import StopRequested
+from trainmover.controller.state import MachineState, Phase
+from trainmover.protocol import messages as m
+
+ALL_UP = tuple(up(name) for name in ("m1", "m2", "m3", "m4"))
+
+
+def test_a_machine_that_joins_starts_workers_at_once() -> None:
+    job, effects = decide(Job(m.JobSpec(run_id="r", argv=["x"])), joined("m1"))
+    assert effects == (Send("m1", m.StartWorkers(epoch=0, restarts=0)),)
+    assert job.machines["m1"].state is MachineState.STARTING
+
+
+def test_nothing_runs_until_every_worker_is_up() -> None:
+    job, effects = after(GATHERING, *ALL_UP[:2])
+    assert job.phase is Phase.GATHERING
+    assert effects == ()
+
+
+def test_all_workers_of_a_machine_must_be_up() -> None:
+    job, effects = after(gathering(machines=1, standbys=0, nproc=2), up("m1", local_rank=1))
+    assert effects == ()
+    job, effects = decide(job, up("m1"))
+    assert orders(effects, m.RunRank)["m1"].slot == 0
+
+
+def test_ranks_follow_the_natural_order_of_names() -> None:
+    job = gathering(machines=11, standbys=0)
+    names = sorted(job.machines)  # m1, m10, m11, m2, ...
+    job, effects = after(job, *(up(name) for name in names))
+    slots = {name: order.slot for name, order in orders(effects, m.RunRank).items()}
+    assert slots == {f"m{i + 1}": i for i in range(11)}
+    assert job.seats[9:] == ("m10", "m11")
+
+
+def test_each_rank_keeps_its_record_with_the_next_machine() -> None:
+    _, effects = after(GATHERING, *ALL_UP)
+    buddies = orders(effects, m.RunRank)["m1"].buddies
+    assert buddies == {0: "vault-m2", 1: "vault-m3", 2: "vault-m1"}
+
+
+def test_a_standby_does_not_take_part_in_the_place_of_a_slow_machine() -> None:
+    job, _ = after(GATHERING, up("m4"), up("m1"), up("m2"))
+    assert job.phase is Phase.GATHERING
+    job, effects = decide(job, up("m3"))
+    assert sorted(orders(effects, m.RunRank)) == ["m1", "m2", "m3"]
+
+
+def test_a_standby_takes_the_place_of_an_early_loss() -> None:
+    job, effects = after(GATHERING, lost("m2"), *(up(name) for name in ("m1", "m3", "m4")))
+    assert job.seats == ("m1", "m3", "m4")
+    assert sorted(orders(effects, m.RunRank)) == ["m1", "m3", "m4"]
+
+
+def test_more_early_losses_than_standbys_end_the_job() -> None:
+    job, effects = after(GATHERING, lost("m2"), lost("m3"))
+    assert job.phase is Phase.ENDED
+    assert ended(effects).code == 1
+    assert ended(effects).text.startswith("m3 was lost before the job began: link broke.")
+    assert "2 machines are left; 3 are needed" in ended(effects).text
+
+
+def test_a_worker_that_ends_before_the_job_began_ends_it() -> None:
+    _, effects = decide(GATHERING, exited("m1", 1))
+    assert ended(effects).code == 1
+    assert "worker 0 of m1 ended (exit status 1) before the script began" in ended(effects).text
+
+
+def test_standbys_warm_up_only_when_every_rank_is_recorded() -> None:
+    job, effects = after(BEGUN, recorded("m1", 0), recorded("m2", 1))
+    assert effects == ()
+    job, effects = decide(job, recorded("m3", 2))
+    assert kinds(effects) == [("m4", "WarmUp")]
+    assert job.machines["m4"].state is MachineState.WARMING
+
+
+def test_a_warm_up_gets_the_places_of_all_records() -> None:
+    _, effects = after(BEGUN, *(recorded(f"m{rank + 1}", rank) for rank in range(3)))
+    records = orders(effects, m.WarmUp)["m4"].records
+    assert records == {0: ["vault-m2"], 1: ["vault-m3"], 2: ["vault-m1"]}
+
+
+def test_a_standby_is_warm_when_all_its_workers_are() -> None:
+    job = begun(machines=1, standbys=1, nproc=2)
+    job, _ = after(job, recorded("m1", 0), recorded("m1", 1, local_rank=1), warm("m2"))
+    assert job.machines["m2"].state is MachineState.WARMING
+    job, _ = decide(job, warm("m2", local_rank=1))
+    assert job.machines["m2"].state is MachineState.WARM
+
+
+def test_a_machine_that_joins_later_becomes_a_standby() -> None:
+    job, effects = after(RUNNING, joined("m5", standby=True), up("m5"))
+    assert kinds(effects) == [("m5", "StartWorkers"), ("m5", "WarmUp")]
+    assert job.seats == RUNNING.seats
+
+
+def test_a_failed_sandbox_makes_a_machine_cold_and_leaves_the_job_alone() -> None:
+    job, effects = decide(RUNNING, said("m4", m.SandboxFailed(rank=0, reason="other calls")))
+    assert effects == ()
+    assert (job.machines["m4"].state, job.machines["m4"].note) == (MachineState.COLD, "other calls")
+
+
+def test_a_standby_that_crashes_gets_fresh_workers_and_warms_up_again() -> None:
+    job, effects = after(RUNNING, exited("m4"), up("m4"))
+    assert kinds(effects) == [("m4", "StartWorkers"), ("m4", "WarmUp")]
+    assert job.machines["m4"].crashes == 1
+
+
+def test_a_standby_that_crashes_again_and_again_becomes_cold() -> None:
+    job, effects = after(RUNNING, *(exited("m4"), up("m4")) * 2, exited("m4"))
+    assert kinds(effects).count(("m4", "StartWorkers")) == 2
+    assert job.machines["m4"].state is MachineState.COLD
+    assert "crashed 3 times" in job.machines["m4"].note
+
+
+def test_a_lost_standby_costs_nothing() -> None:
+    job, effects = decide(RUNNING, lost("m4"))
+    assert kinds(effects) == [("", "Fence")]
+    assert (job.change, job.incidents, job.epoch_last) == (None, (), 1)
+
+
+# --- again from nothing (rung 3) ------------------------------------------------------------------
+
+
+def test_a_loss_before_the_first_steps_are_recorded_starts_everything_again() -> None:
+    job, effects = decide(BEGUN, lost("m2"))
+    assert job.phase is Phase.STARTING
+    assert job.seats == ("m1", "m4", "m3")
+    starts = orders(effects, m.StartWorkers)
+    assert sorted(starts) == ["m1", "m3", "m4"]
+    assert {order.restarts for order in starts.values()} == {1}
+
+
+def test_after_a_restart_the_ranks_run_in_a_new_epoch() -> None:
+    job, _ = decide(BEGUN, lost("m2"))
+    job, effects = after(job, up("m1"), up("m3"), up("m4"))
+    epochs = {order.epoch for order in orders(effects, m.RunRank).values()}
+    assert epochs == {job.epoch} == {job.incidents[0].epoch} == {3}
+    assert job.epoch > BEGUN.epoch_last
+
+
+def test_a_restart_says_its_rung_and_why() -> None:
+    incident = decide(BEGUN, lost("m2", at_us=9, heard_us=5))[0].incidents[0]
+    assert (incident.rung, incident.why_rung) == (3, "the script has not called attach()")
+    assert (incident.joiner, incident.ranks) == ("m4", (1,))
+    assert incident.marks == {"heard": 5, "detect": 9}
+    attached, _ = decide(BEGUN, said("m1", m.Attached(rank=0)))
+    incident = decide(attached, lost("m2"))[0].incidents[0]
+    assert incident.why_rung == "the first steps were not recorded yet"
+
+
+def test_a_restart_forgets_what_the_script_had_done() -> None:
+    job, _ = after(BEGUN, said("m1", m.Attached(rank=0)), recorded("m1", 0), lost("m2"))
+    assert (job.attached, job.recorded, job.finished) == (frozenset(), {}, {})
+    assert (job.committed, job.restarts) == (0, 1)
+
+
+def test_a_crash_with_no_standby_left_restarts_on_the_same_machine() -> None:
+    job, effects = decide(begun(standbys=0), exited("m2"))
+    assert job.seats == ("m1", "m2", "m3")
+    assert sorted(orders(effects, m.StartWorkers)) == ["m1", "m2", "m3"]
+
+
+def test_restarts_are_counted_and_limited() -> None:
+    job = begun(standbys=0, restarts_max=2)
+    ups = tuple(up(name) for name in ("m1", "m2", "m3"))
+    job, effects = after(job, *(exited("m2"), *ups) * 2)
+    assert (job.phase, job.restarts) == (Phase.RUNNING, 2)
+    _, effects = decide(job, exited("m2"))
+    assert "has used its 2 restarts" in ended(effects).text
+
+
+def test_a_loss_while_starting_again_is_the_next_restart() -> None:
+    job, _ = after(begun(standbys=2), lost("m2"), lost("m3"))
+    assert job.seats == ("m1", "m4", "m5")
+    assert [incident.outcome for incident in job.incidents] == ["failed", "open"]
+    assert "another loss came first" in job.incidents[0].note
+
+
+def test_a_restart_without_enough_machines_ends_the_job() -> None:
+    _, effects = after(begun(standbys=0), lost("m2"))
+    assert ended(effects).text.startswith("m2 was lost: link broke; 1 machine must be replaced")
+
+
+def test_a_worker_that_dies_before_the_repeated_script_began_ends_the_job() -> None:
+    job, _ = decide(BEGUN, lost("m2"))
+    _, effects = decide(job, exited("m4", 1))
+    assert "before the script began" in ended(effects).text
+
+
+@pytest.mark.parametrize("job", [GATHERING, BEGUN, RUNNING], ids=["gathering", "begun", "running"])
+def test_a_stop_ends_the_job_whatever_it_does(job: Job) -> None:
+    job, effects = decide(job, StopRequested(at_us=0, code=130, why="ctrl-c"))
+    assert (job.phase, job.code, ended(effects).code) == (Phase.ENDED, 130, 130)
+    assert ended(effects).text == job.ended_because == "ctrl-c"
