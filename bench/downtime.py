@@ -69,8 +69,7 @@ def main() -> int:
     claims = judge(measured)
     table = tabulated(measured)
     where = result.setting(measured.loads)
-    name = "downtime-quick" if options.quick else "downtime"
-    path = result.write(name, claims, table, where, raw(measured))
+    path = result.write("downtime", claims, table, where, raw(measured), quick=options.quick)
     return result.say("downtime", claims, [*table, f"written to {path}"], as_json=options.json)
 
 

@@ -64,10 +64,22 @@ def setting(loads: list[float]) -> Setting:
     )
 
 
-def write(name: str, claims: list[Claim], table: list[str], where: Setting, raw: Any) -> Path:
-    """Leave bench/results/<date>-<name>.json and .md; the path of the second."""
-    RESULTS.mkdir(exist_ok=True)
-    stem = RESULTS / f"{where.date.replace(' ', '-').replace(':', '')}-{name}"
+def write(
+    name: str,
+    claims: list[Claim],
+    table: list[str],
+    where: Setting,
+    raw: Any,
+    *,
+    quick: bool,
+) -> Path:
+    """Leave <date>-<name>.json and .md; the path of the second.
+
+    quick  a look, not a result: it goes to bench/results/tmp, which git ignores
+    """
+    folder = RESULTS / "tmp" if quick else RESULTS
+    folder.mkdir(parents=True, exist_ok=True)
+    stem = folder / f"{where.date.replace(' ', '-').replace(':', '')}-{name}"
     said = [claim.as_json() for claim in claims]
     document = {"bench": name, "claims": said, "setting": asdict(where), "raw": raw}
     stem.with_suffix(".json").write_text(json.dumps(document, indent=1) + "\n")

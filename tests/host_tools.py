@@ -1,5 +1,6 @@
 """What tests of agent, server, launch and cli share: a fake worker's command, waiting for facts."""
 
+import asyncio
 import os
 import sys
 import time
@@ -57,6 +58,17 @@ class Story:
         """Once, when a sentence contains `text`; cues are taken in the order they were given."""
         self._cues.append((text, do))
         return self
+
+    def when_warm(self, do: Callable[[RunHandle], object]) -> "Story":
+        """Once the standby m3 is warm and the records of all ranks are safe."""
+
+        def safely(handle: RunHandle) -> None:
+            if handle.server.progress.step < 5 or len(handle.server.progress.ranks) < 2:
+                asyncio.get_running_loop().call_later(0.01, safely, handle)
+            else:
+                do(handle)
+
+        return self.when("m3 is warm", safely)
 
     def then_finish(self, text: str) -> "Story":
         return self.when(text, lambda _: self.finish.touch())

@@ -1,8 +1,11 @@
 """Ties processes to each other, so that nothing outlives the job. Linux only."""
 
+import contextlib
 import ctypes
 import os
 import signal
+import time
+from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -11,6 +14,7 @@ if TYPE_CHECKING:
 _PR_SET_PDEATHSIG = 1
 _PR_SET_CHILD_SUBREAPER = 36
 _KILL_ROUNDS = 10
+_REAP_S = 2.0
 _libc = ctypes.CDLL(None, use_errno=True)
 
 
@@ -41,6 +45,16 @@ def kill_descendants(run_id: str) -> None:
             except psutil.NoSuchProcess:
                 continue
         psutil.wait_procs(left, timeout=1.0)
+
+
+def reap(pids: Iterable[int]) -> None:
+    """Collect dying and dead processes that became our children when their parent was killed."""
+    deadline = time.monotonic() + _REAP_S
+    for pid in pids:
+        # Not our child: it was collected by its parent, as it should be.
+        with contextlib.suppress(ChildProcessError):
+            while os.waitpid(pid, os.WNOHANG) == (0, 0) and time.monotonic() < deadline:
+                time.sleep(0.002)
 
 
 def _started_for(process: "psutil.Process", run_id: str) -> bool:

@@ -70,7 +70,7 @@ def test_the_report_is_json_and_names_downtimes_and_phases() -> None:
     result = json.loads(json.dumps(report(recording(), recording(), [])))
     assert (result["bitwise_equal"], result["steps"]) == (True, 4)
     assert result["step_ms_median"] == 50.0
-    assert result["incidents"][0] == incident_report(MOVE)
+    assert result["incidents"][0] == json.loads(json.dumps(incident_report(MOVE)))
     assert result["incidents"][0]["phases_ms"] == {"bind": 200.0, "switchover": 50.0}
 
 

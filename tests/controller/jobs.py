@@ -210,11 +210,12 @@ def begun(**knobs: int) -> Job:
 
 
 def running(**knobs: int) -> Job:
-    """All ranks are recorded and have committed; standbys are warm; epoch 1."""
+    """All ranks have attached, committed and recorded; standbys are warm; epoch 1."""
     job = begun(**knobs)
     nproc = job.spec.nproc
     pairs = [(rank, job.seats[rank // nproc]) for rank in range(job.spec.world_size)]
     local = range(nproc)
+    job, _ = after(job, *(said(name, m.Attached(rank=rank)) for rank, name in pairs))
     job, _ = after(job, *(committed(name, rank, 1, step=1) for rank, name in pairs))
     job, _ = after(job, *(recorded(name, r, local_rank=r % nproc) for r, name in pairs))
     spare = [name for name in job.machines if name not in job.seats]

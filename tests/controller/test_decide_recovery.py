@@ -3,6 +3,7 @@
 import pytest
 from jobs import (
     AT_BOUNDARY,
+    BEGUN,
     BOUNDARY,
     DRAINED,
     DRAINS,
@@ -13,6 +14,7 @@ from jobs import (
     SEATS,
     after,
     at_boundary,
+    begun,
     certificate,
     committed,
     ended,
@@ -61,8 +63,12 @@ def stage(job: Job) -> Stage:
 def test_a_lost_machine_is_fenced_and_everybody_left_is_interrupted() -> None:
     _, effects = decide(RUNNING, lost("m2"))
     assert kinds(effects) == [
-        ("", "Fence"), ("m1", "Interrupt"), ("m3", "Interrupt"), ("m4", "Interrupt"), ("m4", "Bind"),
-    ]  # fmt: skip
+        ("", "Fence"),
+        ("m1", "Interrupt"),
+        ("m3", "Interrupt"),
+        ("m4", "Interrupt"),
+        ("m4", "Bind"),
+    ]
     assert {order.epoch for order in orders(effects, m.Interrupt).values()} == {2}
     assert orders(effects, m.Bind)["m4"].slot == 1
 
@@ -182,7 +188,9 @@ def test_without_a_standby_a_crashed_machine_takes_its_own_ranks_again() -> None
 
 def test_a_respawned_machine_trains_again_in_its_own_seat() -> None:
     job, _ = after(running(standbys=0), exited("m2"), up("m2"), parked("m2", 1, 2))
-    job, _ = after(job, *DRAINED[:4], vault("m2", 2), *AT_BOUNDARY)
+    job, effects = after(job, *DRAINED[:4], vault("m2", 2))
+    assert sorted(orders(effects, m.Verdict)) == ["m1", "m3"]
+    job, _ = after(job, *AT_BOUNDARY)
     job, effects = after(job, *(switched(f"m{rank + 1}", rank, 2) for rank in range(3)))
     assert kinds(effects) == [("m1", "Go"), ("m2", "Go"), ("m3", "Go")]
     assert (job.seats, job.machines["m2"].state) == (SEATS, MachineState.ACTIVE)
@@ -226,7 +234,9 @@ def test_the_machine_behind_a_broken_link_shows_later_and_is_replaced() -> None:
     job, _ = decide(RUNNING, interrupted("m1", 0, 1))
     job, _ = decide(job, lost("m2"))
     assert (joiners(job), job.epoch_last) == ({1: "m4"}, 3)
-    assert [i.outcome for i in job.incidents] == [Outcome.FAILED, Outcome.OPEN]
+    (incident,) = job.incidents  # The loss explains the broken link: no incident of its own.
+    assert (incident.machine, incident.joiner, incident.ranks) == ("m2", "m4", (1,))
+    assert (incident.epoch, incident.outcome) == (3, Outcome.OPEN)
 
 
 # --- the next loss in the middle of it ------------------------------------------------------------
@@ -318,6 +328,13 @@ def test_a_loss_right_after_the_recovery_is_a_recovery_of_its_own() -> None:
     assert [i.outcome for i in job.incidents] == [Outcome.FAILED, Outcome.OPEN]
 
 
+def test_a_machine_that_has_taken_ranks_is_forgiven_its_crashes() -> None:
+    job, _ = after(RUNNING, exited("m4"), up("m4"), warm("m4"), lost("m2"), *DRAINED)
+    assert job.machines["m4"].crashes == 1
+    job, _ = after(job, *AT_BOUNDARY, parked("m4", 1, 2), *MOVE_ALL_SWITCHED)
+    assert job.machines["m4"].crashes == 0
+
+
 # --- crash loops ----------------------------------------------------------------------------------
 
 
@@ -344,6 +361,26 @@ def test_the_first_rank_to_finish_tells_everybody() -> None:
     job, effects = decide(RUNNING, finished("m1", 0))
     assert [order for order in orders(effects, m.Ending).values()] == [m.Ending(rank=0, step=9)] * 3
     assert decide(job, finished("m2", 1))[1] == ()
+
+
+def test_a_script_that_never_attached_may_end_on_each_rank_when_it_likes() -> None:
+    fact = m.Finished(rank=0, step=0, code=0, digest="", attached=False)
+    assert decide(BEGUN, said("m1", fact))[1] == ()
+
+
+def test_a_script_that_never_attached_is_told_what_it_went_without() -> None:
+    fact = m.Finished(rank=0, step=0, code=0, digest="", attached=False)
+    job, _ = after(begun(machines=1, standbys=0), said("m1", fact))
+    _, effects = decide(job, exited("m1", 0))
+    assert ended(effects).code == 0
+    assert "never called trainmover.attach()" in ended(effects).text
+
+
+def test_a_script_without_a_step_is_told_what_it_went_without() -> None:
+    job, _ = after(begun(machines=1, standbys=0), said("m1", m.Attached(rank=0)))
+    _, effects = after(job, finished("m1", 0, step=0), exited("m1", 0))
+    assert ended(effects).code == 0
+    assert "ran no function marked @job.step" in ended(effects).text
 
 
 def test_the_job_ends_well_when_every_rank_has_finished_and_left() -> None:

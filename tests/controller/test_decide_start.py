@@ -9,6 +9,7 @@ from jobs import (
     begun,
     ended,
     exited,
+    finished,
     gathering,
     joined,
     kinds,
@@ -70,6 +71,19 @@ def test_a_standby_does_not_take_part_in_the_place_of_a_slow_machine() -> None:
     assert sorted(orders(effects, m.RunRank)) == ["m1", "m2", "m3"]
 
 
+def test_a_standby_does_not_take_part_in_the_place_of_a_machine_yet_to_join() -> None:
+    early = (joined("m1"), joined("m2"), joined("m4", standby=True))
+    job, _ = after(Job(RUNNING.spec), *early, up("m1"), up("m2"), up("m4"))
+    assert job.phase is Phase.GATHERING
+    job, _ = after(job, joined("m3"), up("m3"))
+    assert job.seats == ("m1", "m2", "m3")
+
+
+def test_a_standby_does_not_take_part_because_of_its_name() -> None:
+    job, _ = after(gathering(standbys=0), joined("m0", standby=True), up("m0"), *ALL_UP[:3])
+    assert job.seats == ("m1", "m2", "m3")
+
+
 def test_a_standby_takes_the_place_of_an_early_loss() -> None:
     job, effects = after(GATHERING, lost("m2"), *(up(name) for name in ("m1", "m3", "m4")))
     assert job.seats == ("m1", "m3", "m4")
@@ -116,6 +130,12 @@ def test_a_machine_that_joins_later_becomes_a_standby() -> None:
     job, effects = after(RUNNING, joined("m5", standby=True), up("m5"))
     assert kinds(effects) == [("m5", "StartWorkers"), ("m5", "WarmUp")]
     assert job.seats == RUNNING.seats
+
+
+def test_a_machine_that_joins_when_a_script_has_ended_is_not_warmed() -> None:
+    job, effects = after(RUNNING, finished("m1", 0), joined("m5", standby=True), up("m5"))
+    assert not orders(effects, m.WarmUp)
+    assert job.machines["m5"].state is MachineState.IDLE
 
 
 def test_a_failed_sandbox_makes_a_machine_cold_and_leaves_the_job_alone() -> None:
@@ -174,7 +194,8 @@ def test_a_restart_says_its_rung_and_why() -> None:
 
 
 def test_a_restart_forgets_what_the_script_had_done() -> None:
-    job, _ = after(BEGUN, said("m1", m.Attached(rank=0)), recorded("m1", 0), lost("m2"))
+    job, _ = after(BEGUN, said("m1", m.Attached(rank=0)), recorded("m1", 0))
+    job, _ = after(job, finished("m1", 0), lost("m2"))
     assert (job.attached, job.recorded, job.finished) == (frozenset(), {}, {})
     assert (job.committed, job.restarts) == (0, 1)
 

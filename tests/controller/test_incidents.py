@@ -90,6 +90,13 @@ def test_a_rank_that_has_finished_will_never_commit() -> None:
     assert job.incidents[0].outcome is Outcome.DONE
 
 
+def test_a_rank_that_had_finished_before_counts_as_well() -> None:
+    job, _ = after(RUNNING, finished("m1", 0, step=7), lost("m2"), *DRAINED, *AT_BOUNDARY)
+    job, _ = after(job, parked("m4", 1, 2), *MOVE_ALL_SWITCHED)
+    job, _ = after(job, finished("m3", 2, step=7), finished("m4", 1, step=7))
+    assert (job.incidents[0].outcome, job.incidents[0].note) == (Outcome.DONE, "")
+
+
 def test_commits_without_an_incident_only_raise_the_floor() -> None:
     job, effects = decide(RUNNING, committed("m1", 0, 1, step=40))
     assert (job.committed, job.incidents, effects) == (40, (), ())

@@ -72,6 +72,11 @@ def test_a_seat_whose_ranks_have_finished_is_not_vacant() -> None:
     assert job.vacant() == []
 
 
+def test_a_seat_with_one_rank_still_at_work_is_vacant() -> None:
+    job = replace(without_machine(running(nproc=2), "m2"), finished={2: (9, "d")})
+    assert job.vacant() == [1]
+
+
 def test_records_are_kept_round_the_ring_of_machines_that_live() -> None:
     job = running(nproc=2, standbys=0)
     ring = buddies(job, job.seats)

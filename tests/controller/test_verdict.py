@@ -90,7 +90,7 @@ def test_a_rank_that_computes_while_another_is_past_is_impossible() -> None:
 
 
 def test_nobody_left_resumes_at_the_floor() -> None:
-    assert verdict(floor=8, held=[9]) == 8
+    assert verdict(floor=8, held=[9, 10]) == 8
     assert isinstance(verdict(floor=8, held=[8]), Impossible)
 
 

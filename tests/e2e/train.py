@@ -53,7 +53,8 @@ def train_step(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
     loss = (model(x) - y).square().mean()
     loss.backward()
     job.report(loss=loss)
-    optimizer.step()
+    if args.misbehave != "never-step":
+        optimizer.step()
     optimizer.zero_grad()
     scheduler.step()
     return loss.detach()

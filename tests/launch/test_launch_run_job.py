@@ -17,7 +17,14 @@ from trainmover.protocol.messages import LogSpec
 
 
 def processes_of_run() -> list[psutil.Process]:
-    return psutil.Process().children(recursive=True)
+    """Our descendants that live."""
+    return [p for p in psutil.Process().children(recursive=True) if alive(p.pid)]
+
+
+def the_process(*words: str) -> psutil.Process:
+    """The one whose command line has all of these words."""
+    (found,) = [p for p in processes_of_run() if set(words) <= set(p.cmdline())]
+    return found
 
 
 def test_a_job_runs_to_its_end_and_leaves_only_its_journal(tmp_path: Path) -> None:
@@ -25,7 +32,7 @@ def test_a_job_runs_to_its_end_and_leaves_only_its_journal(tmp_path: Path) -> No
     story = Story(tmp_path, nproc=2).then_finish("m3 is warm")
     result = story.run()
     assert (result.code, result.text) == (0, "")
-    left = [p.pid for p in processes_of_run() if p.pid not in before and alive(p.pid)]
+    left = [p.pid for p in processes_of_run() if p.pid not in before]
     assert left == []
     assert not (tmp_path / "run").exists()
     with Journal.open(story.journal) as journal:
@@ -37,7 +44,7 @@ def test_a_move_and_a_loss_and_the_journal_tells_the_same_story(tmp_path: Path) 
     answers: list[object] = []
     story = (
         Story(tmp_path)
-        .when("m3 is warm", lambda h: h.move("m2").add_done_callback(answers.append))
+        .when_warm(lambda h: h.move("m2").add_done_callback(answers.append))
         .when("m2 is warm", lambda h: h.kill("m1"))
         .then_finish("downtime")
     )
@@ -53,12 +60,9 @@ def test_a_move_and_a_loss_and_the_journal_tells_the_same_story(tmp_path: Path) 
 
 def test_a_stopped_agent_is_lost_and_its_machine_fenced(tmp_path: Path) -> None:
     def freeze(handle: RunHandle) -> None:
-        for child in processes_of_run():
-            command = child.cmdline()
-            if "trainmover.agent" in command and "m2" in command:
-                child.send_signal(signal.SIGSTOP)
+        the_process("trainmover.agent", "m2").send_signal(signal.SIGSTOP)
 
-    story = Story(tmp_path).when("m3 is warm", freeze).then_finish("downtime")
+    story = Story(tmp_path).when_warm(freeze).then_finish("downtime")
     result = story.run()
     assert result.code == 0
     assert "m2 was lost: no heartbeat for 1 s -> m3 takes rank 1" in story.heard
@@ -89,9 +93,7 @@ def test_a_worker_that_crashes_at_once_is_explained_by_its_last_words(tmp_path: 
 
 def test_a_lost_store_ends_the_job_with_a_sentence(tmp_path: Path) -> None:
     def kill_store(_: RunHandle) -> None:
-        for child in processes_of_run():
-            if "trainmover.server.store" in child.cmdline():
-                child.kill()
+        the_process("trainmover.server.store").kill()
 
     result = Story(tmp_path).when("m3 is warm", kill_store).run()
     assert result.code == 1
@@ -124,7 +126,7 @@ def test_a_callback_that_raises_ends_the_job_and_leaves_nothing(tmp_path: Path) 
     story = Story(tmp_path).when("m3 is warm", fail)
     with pytest.raises(ZeroDivisionError):
         story.run()
-    assert [p for p in processes_of_run() if alive(p.pid) and "agent" in str(p.cmdline())] == []
+    assert [p for p in processes_of_run() if "trainmover.agent" in p.cmdline()] == []
     assert not (tmp_path / "run").exists()
 
 

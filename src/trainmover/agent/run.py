@@ -191,16 +191,20 @@ class Agent:
             self._obey(order)
 
     def _hand_out(self, payload: bytes, order: WorkerOrder) -> None:
+        self._take_place(order)
         framed = frame(payload)
         for worker in self._workers.values():
             worker.send_framed(framed)
         if isinstance(order, Interrupt):
             held = {Rank(r): list(steps) for r, steps in self._vault.records_held().items()}
             self._say(VaultHeld(epoch=order.epoch, records=held))  # type: ignore[arg-type]
+
+    def _take_place(self, order: WorkerOrder) -> None:
+        """Before the workers hear of it: what they print afterwards belongs to the new place."""
         place = place_after(self._place, order)
         if place != self._place:
             for worker in self._workers.values():
-                worker.drain_output()  # lines printed so far belong to the old place
+                worker.drain_output()
             self._place = place
 
     def _obey(self, order: Order) -> None:

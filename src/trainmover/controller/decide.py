@@ -417,7 +417,24 @@ def _end_when_all_left(job: Job) -> Decision:
         for rank in job.spec.ranks(Slot(slot))
         if rank not in job.exited
     ]
-    return (job, ()) if waiting else end(job, 0, "")
+    return (job, ()) if waiting else end(job, 0, _unprotected(job))
+
+
+def _unprotected(job: Job) -> str:
+    """What to tell a user whose script ran to its end without protection; "" if it had it."""
+    if not job.attached:
+        return (
+            "The script never called trainmover.attach().\n"
+            "It ran as under torchrun: a lost machine would have started it again from nothing.\n"
+            "Call attach(), track() and step as in examples/gpt.py."
+        )
+    if job.committed == 0:
+        return (
+            "The script attached but ran no function marked @job.step.\n"
+            "Nothing of it was protected: a lost machine would have started it again.\n"
+            "Mark the function that makes one optimizer step with @job.step."
+        )
+    return ""
 
 
 def _ended_early(job: Job, rank: Rank, step: int) -> str:

@@ -122,9 +122,18 @@ def _note_incident(
     at_us: int,
     heard_us: int,
 ) -> tuple[Job, int]:
-    """Open an incident; one that was open is closed as overtaken, its start is kept."""
+    """Open an incident; one that was open is closed as overtaken.
+
+    A broken link is often the first sign of a lost machine: then the loss explains the incident
+    that the link has opened, and is no other.
+    """
     current = open_incident(job)
     marks = {"heard": heard_us, "detect": at_us}
+    ranks = tuple(rank for slot in sorted(joiners) for rank in job.spec.ranks(slot))
+    joiner = next(iter(joiners.values()), None)
+    if current is not None and current.kind is Kind.RECOVERY and current.machine is None:
+        explained = {"machine": machine, "joiner": joiner, "ranks": ranks, "cause": cause}
+        return amend(job, current.number, epoch=epoch, **explained), current.number
     if current is not None:
         overtaken = current.kind is Kind.MOVE and job.change is not None
         outcome = Outcome.CANCELLED if overtaken else Outcome.FAILED
@@ -134,8 +143,8 @@ def _note_incident(
         number=number,
         kind=Kind.RECOVERY,
         machine=machine,
-        joiner=next(iter(joiners.values()), None),
-        ranks=tuple(rank for slot in sorted(joiners) for rank in job.spec.ranks(slot)),
+        joiner=joiner,
+        ranks=ranks,
         cause=cause,
         rung=1,
         why_rung="state and records live on other machines",

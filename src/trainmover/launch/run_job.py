@@ -24,7 +24,7 @@ from trainmover.ids import MachineId
 from trainmover.journal import Journal
 from trainmover.launch.local import LocalMachines, LocalPlan, StoreProcess
 from trainmover.launch.runs import Run, RunDirectory, process_started
-from trainmover.lifeline import adopt_orphans, kill_descendants
+from trainmover.lifeline import adopt_orphans, kill_descendants, reap
 from trainmover.protocol.hello import TOKEN_BYTES_MIN
 from trainmover.protocol.messages import JobSpec, LogSpec, WorkerUp
 from trainmover.server.api import Api
@@ -255,11 +255,7 @@ class _Hosting:
 
     def _leave_nothing(self, run_id: str) -> None:
         kill_descendants(run_id)
-        for pid in self._worker_pids:
-            try:
-                os.waitpid(pid, os.WNOHANG)
-            except ChildProcessError:
-                continue  # it was its agent's, as it should be
+        reap(self._worker_pids)
 
 
 def _token(options: RunOptions, directory: RunDirectory) -> tuple[Path, bytes]:

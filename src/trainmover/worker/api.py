@@ -76,7 +76,7 @@ class Job:
     def track(self, **objects: Any) -> None:
         """Name what must survive a machine: anything with state_dict and load_state_dict.
 
-        Raises UserError for an object without them, or a name used twice.
+        A name used again stands for the new object. Raises UserError for an object without them.
         """
         for name, tracked in objects.items():
             self._runtime.tracked.add(name, tracked)

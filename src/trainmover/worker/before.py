@@ -14,17 +14,34 @@ _ARGUMENT_BYTES_MAX = 64 * 1024 * 1024
 
 
 @dataclass
+class Buffer:
+    """One buffer of one module: the tensor that stood there and a copy of what it held."""
+
+    module: nn.Module
+    name: str
+    live: Tensor | None
+    copy: Tensor | None
+
+    def put_back(self) -> None:
+        """The same tensor in its place, with the same content."""
+        if self.live is not None and self.copy is not None:
+            self.live.copy_(self.copy)
+        self.module._buffers[self.name] = self.live
+
+
+@dataclass
 class Before:
     """Taken as a step starts. Copies are of CPU tensors and small; parameters need none: they
     change only after the commit.
 
     arguments  (args, kwargs) with tensors cloned, so that a step may normalise its batch in place
-    buffers    (live buffer, copy), for instance the running mean of a batch-norm
+    buffers    of every module, for instance the running mean of a batch-norm: a step may write
+               into them or put other tensors in their place
     """
 
     rng_state: bytes
     small: dict[str, bytes]
-    buffers: list[tuple[Tensor, Tensor]]
+    buffers: list[Buffer]
     arguments: tuple[Any, Any]
 
     @staticmethod
@@ -39,8 +56,8 @@ class Before:
         rng.restore(self.rng_state)
         tracked.load_small(self.small)
         with torch.no_grad():
-            for buffer, copy in self.buffers:
-                buffer.copy_(copy)
+            for buffer in self.buffers:
+                buffer.put_back()
         drop_gradients(tracked)
         args, kwargs = _cloned(self.arguments)
         return args, kwargs
@@ -54,12 +71,13 @@ def drop_gradients(tracked: Tracked) -> None:
                 parameter.grad = None
 
 
-def _buffers(tracked: Tracked) -> list[tuple[Tensor, Tensor]]:
+def _buffers(tracked: Tracked) -> list[Buffer]:
     return [
-        (buffer, buffer.detach().clone())
+        Buffer(part, name, live, None if live is None else live.detach().clone())
         for _, module in tracked.items()
         if isinstance(module, nn.Module)
-        for buffer in module.buffers()
+        for part in module.modules()
+        for name, live in part._buffers.items()
     ]
 
 

@@ -12,6 +12,7 @@ not through it), `passed` (through the gate, nothing applied yet), `fetch` (befo
 """
 
 import os
+import re
 import signal
 import time
 from dataclasses import dataclass
@@ -20,6 +21,9 @@ from trainmover.errors import UserError
 
 POINTS = ("compute", "gate", "passed", "fetch")
 ACTIONS = ("kill", "crash", "raise", "sleep")
+_FORM = re.compile(
+    rf"([^:]+):({'|'.join(POINTS)}):([0-9]+):({'|'.join(ACTIONS)})(?:=([0-9]+(?:\.[0-9]+)?))?"
+)
 
 
 @dataclass(frozen=True)
@@ -39,16 +43,15 @@ def parse(text: str) -> list[Drill]:
 
 
 def _parse_one(part: str) -> Drill:
-    fields = part.split(":")
-    action, _, amount = fields[-1].partition("=")
-    known = len(fields) == 4 and fields[1] in POINTS and action in ACTIONS
-    if not known or not fields[2].isdigit():
+    form = _FORM.fullmatch(part)
+    if form is None:
         raise UserError(
             f"TRAINMOVER_DRILL has {part!r}.",
             means="The drill was not begun.",
             do=f"Write machine:point:step:action; points {POINTS}, actions {ACTIONS}.",
         )
-    return Drill(fields[0], fields[1], int(fields[2]), action, float(amount or 0.5))
+    machine, point, step, action, amount = form.groups()
+    return Drill(machine, point, int(step), action, float(amount or 0.5))
 
 
 class Drills:

@@ -170,7 +170,8 @@ class Joiner(Member):
                 if standing.leave >= bound_for:
                     raise Unwind
                 order = standing.switch
-                if order is not None and order.epoch > done and order.epoch >= standing.ordered:
+                oldest = max(bound_for, done + 1, standing.ordered)  # An earlier life had others.
+                if order is not None and order.epoch >= oldest:
                     self.cancelled, self.switching = threading.Event(), True
                     return order
                 standing.changed.wait()

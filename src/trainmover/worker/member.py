@@ -36,6 +36,7 @@ from trainmover.protocol.messages import (
     Row,
     Switch,
     Switched,
+    Warned,
     WentOn,
     WorkerFact,
 )
@@ -103,6 +104,7 @@ class Member:
         self.in_step = False
         self.passed = False
         self.update_depth = 0
+        self.updates = 0
         self.values: dict[str, float | Tensor] = {}
         # Where the script stands in its data.
         self.loops: list[Batches] = []
@@ -176,6 +178,7 @@ class Member:
         every attempt starts it anew.
         """
         self.update_depth += 1
+        self.updates += 1
         if self.update_depth == 1 and self.in_step and not self.passed:
             self.pass_gate()
         if self.recorder is not None:
@@ -480,6 +483,7 @@ class Member:
         """Steps enough: the hook goes, the record goes to the buddy, standbys may warm up."""
         recorder, self.recorder, groups.tap = self.recorder, None, None
         assert recorder is not None
+        self._warn_if_idle(step)
         self.record = recorder.finish(step)
         if self.record is None:
             raise UserError(
@@ -499,6 +503,17 @@ class Member:
                 rank=self.rank, step=step, trace=self.record.trace, digest=digest, bytes=len(data)
             )
         )
+
+    def _warn_if_idle(self, step: Step) -> None:
+        optimizers = [n for n, o in self.tracked.items() if isinstance(o, torch.optim.Optimizer)]
+        if optimizers and not self.updates and self.rank == 0:
+            self.say(
+                Warned(
+                    rank=self.rank,
+                    text=f"{step} steps were made without an optimizer.step() inside: if one is "
+                    "made outside the function marked @job.step, it is not protected",
+                )
+            )
 
     def forget(self) -> None:
         """Drop every reference to what the script made; its run is over."""

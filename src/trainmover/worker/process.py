@@ -4,6 +4,7 @@ The control thread turns orders into changes of `Standing`; the main thread runs
 told: live, as a warm-up in the sandbox, or bound as a joiner that becomes live.
 """
 
+import atexit
 import ctypes
 import os
 import signal
@@ -440,4 +441,14 @@ def main() -> None:
     api.on_attach(worker.attached)
     sys.path[0] = ""
     worker.run()
+    _leave()
+
+
+def _leave() -> None:
+    """End as python ends, but for C++ destructors: gloo's threads do not survive those."""
+    for thread in threading.enumerate():
+        if not thread.daemon and thread is not threading.current_thread():
+            thread.join()
+    atexit._run_exitfuncs()
     _flush_output()
+    os._exit(0)

@@ -72,7 +72,7 @@ def _trimmed(error: BaseException) -> str:
 
 
 def _is_ours(filename: str) -> bool:
-    return "runpy" in filename or filename == __file__
+    return filename in ("<frozen runpy>", runpy.__file__, __file__)
 
 
 def clean_up() -> None:

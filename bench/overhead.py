@@ -1,0 +1,99 @@
+"""What does trainmover cost while nothing happens? The same script under both, in turns.
+
+    python -m bench.overhead            three runs of each
+    python -m bench.overhead --quick    one run of each
+
+examples/gpt.py, four ranks on this host, plain gloo: under `trainmover run` with one machine a rank
+(gates, records and journal included) and under torchrun. The script itself takes the time of its
+steps, in both alike. A step takes 50 ms or more, as steps do.
+"""
+
+import argparse
+import os
+import statistics
+import subprocess
+import sys
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+
+from bench import result
+from bench.gaps import Mark, median_step_ms
+
+OVERHEAD_MOST = 1.03
+STEP_MS_LEAST = 50.0
+RANKS = 4
+ROOT = Path(__file__).resolve().parents[1]
+ARMS = {
+    "torchrun": ["torch.distributed.run", "--standalone", f"--nproc-per-node={RANKS}"],
+    "trainmover": ["trainmover.cli.main", "run", f"--machines={RANKS}"],
+}
+
+
+def main() -> int:
+    """Exit status 0 if the claim holds."""
+    parser = argparse.ArgumentParser(prog="python -m bench.overhead", description=__doc__)
+    parser.formatter_class = argparse.RawDescriptionHelpFormatter
+    parser.add_argument("--quick", action="store_true", help="one run of each")
+    parser.add_argument("--runs", type=int, default=3, help="of each (3)")
+    parser.add_argument("--steps", type=int, default=150, help="of each run (150)")
+    parser.add_argument("--json", action="store_true", help="one JSON object as the last line")
+    options = parser.parse_args()
+    step_ms: dict[str, list[float]] = {arm: [] for arm in ARMS}
+    loads = []
+    for turn in range(1 if options.quick else options.runs):
+        # The other goes first in every second turn: neither always meets a machine that is warm.
+        for arm in list(ARMS)[:: -1 if turn % 2 else 1]:
+            step_ms[arm].append(timed(ARMS[arm], options.steps))
+            loads.append(os.getloadavg()[0])
+            said = f"{arm:<11}{step_ms[arm][-1]:7.2f} ms a step, load {loads[-1]:.1f}"
+            print(said, file=sys.stderr, flush=True)
+    claims = judge(step_ms)
+    table = tabulated(step_ms)
+    where = result.setting(loads)
+    path = result.write("overhead", claims, table, where, step_ms, quick=options.quick)
+    return result.say("overhead", claims, [*table, f"written to {path}"], as_json=options.json)
+
+
+def timed(starter: Sequence[str], steps: int) -> float:
+    """Median milliseconds of a step of one run. Raises CalledProcessError if it fails."""
+    with tempfile.TemporaryDirectory(prefix="bench-overhead-") as here:
+        environment = os.environ | {
+            "BENCH_DIR": here,
+            "OMP_NUM_THREADS": "1",
+            "PYTHONWARNINGS": "ignore",
+            "PYTHONPATH": os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")]),
+        }
+        command = [sys.executable, "-m", *starter, str(ROOT / "bench" / "timed_gpt.py")]
+        command += ["--steps", str(steps), "--log-every", str(steps)]
+        subprocess.run(
+            command, env=environment, cwd=ROOT, check=True, timeout=600, stdout=subprocess.DEVNULL
+        )
+        lines = [
+            line for path in Path(here).glob("steps.*") for line in path.read_text().splitlines()
+        ]
+    return median_step_ms(Mark(*map(int, line.split())) for line in lines)
+
+
+def judge(step_ms: dict[str, list[float]]) -> list[result.Claim]:
+    """The ratio of each turn's pair, so that a change of load between turns does not count."""
+    pairs = zip(step_ms["trainmover"], step_ms["torchrun"], strict=True)
+    ratio = statistics.median(ours / theirs for ours, theirs in pairs)
+    short = STEP_MS_LEAST / min(step_ms["torchrun"])
+    return [
+        result.Claim("median step / torchrun's", ratio, "ratio", OVERHEAD_MOST),
+        result.Claim("50 ms / torchrun's step (is the step long enough?)", short, "ratio", 1.0),
+    ]
+
+
+def tabulated(step_ms: dict[str, list[float]]) -> list[str]:
+    """Medians of the runs as a table."""
+    lines = ["| median step, ms | of the runs | each run |", "|---|---|---|"]
+    for arm, values in step_ms.items():
+        each = ", ".join(f"{value:.1f}" for value in values)
+        lines.append(f"| {arm} | {statistics.median(values):.1f} | {each} |")
+    return lines
+
+
+if __name__ == "__main__":
+    sys.exit(main())

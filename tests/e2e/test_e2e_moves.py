@@ -1,0 +1,85 @@
+"""Planned moves while stepping, and everything that may go wrong during one."""
+
+import psutil
+from harness import Live, assert_equal_runs, run
+
+from trainmover.controller.effects import Answer
+from trainmover.controller.state import Kind, Outcome, Stage
+
+STEPS = ["--steps", "260"]
+
+
+async def at_stage(live: Live, stage: Stage) -> None:
+    await live.until(lambda: live.job.change is not None and live.job.change.stage is stage)
+
+
+def test_moves_of_one_and_two_rank_machines_keep_the_bits(undisturbed) -> None:
+    answers: list[Answer] = []
+
+    async def scenario(live: Live) -> None:
+        for machine in ("m1", "m2", "m3"):
+            await live.warm(1)
+            answers.append(await live.handle.move(machine))
+
+    outcome = run([*STEPS, "--pace", "0.03"], scenario, machines=2, standbys=1, nproc=2)
+    # m3 had taken the ranks of m1 and gave them to whoever was warm then.
+    assert [answer.ok for answer in answers] == [True, True, True], answers
+    moves = outcome.job.incidents
+    assert [i.outcome for i in moves] == [Outcome.DONE] * 3
+    assert all(len(i.certificates) == 2 and all(c.equal for c in i.certificates) for i in moves)
+    assert {"bind", "prepare", "pause", "state", "switchover", "first_step"} <= moves[0].marks.keys()
+    assert_equal_runs(outcome, undisturbed(STEPS, machines=2, nproc=2))
+
+
+def test_failures_during_a_move(undisturbed) -> None:
+    """The joiner dies in prepare, the leaver dies in prepare, a machine dies at the boundary."""
+    answers: list[Answer] = []
+
+    async def scenario(live: Live) -> None:
+        await live.warm(3)
+        moving = live.handle.move("m2")
+        refused = await live.handle.move("m1")
+        await at_stage(live, Stage.PREPARE)
+        live.handle.kill(live.job.change.joiners[1])  # type: ignore[union-attr]
+        answers.extend([refused, await moving])
+        await live.warm(2)
+        moving = live.handle.move("m2")
+        await at_stage(live, Stage.PREPARE)
+        live.handle.kill("m2")
+        answers.append(await moving)
+        await live.warm(1)
+        await live.incidents_done(3)
+        moving = live.handle.move("m3")
+        await at_stage(live, Stage.SWITCH)
+        live.signal_worker("m1")
+        answers.append(await moving)
+        await live.incidents_done(5)
+        await live.warm(1)
+        answers.append(await live.handle.move("nobody"))
+
+    outcome = run([*STEPS, "--pace", "0.03"], scenario, machines=3, standbys=3)
+    refused, joiner_died, leaver_died, overtaken, unknown = answers
+    assert not any(answer.ok for answer in answers)
+    assert "a move is running" in refused.text
+    assert "the joiner failed" in joiner_died.text
+    assert "m2 was lost" in leaver_died.text
+    assert "overtaken" in overtaken.text
+    assert "There is no machine nobody" in unknown.text
+    kinds = [(i.kind, i.outcome) for i in outcome.job.incidents]
+    assert kinds[0] == (Kind.MOVE, Outcome.CANCELLED)
+    assert_equal_runs(outcome, undisturbed(STEPS, machines=3))
+
+
+def test_a_silent_machine_is_lost_after_its_heartbeats(undisturbed) -> None:
+    """SIGSTOP of an agent: nothing breaks, nothing is said; the machine is fenced and replaced."""
+    async def scenario(live: Live) -> None:
+        await live.warm(1)
+        agent = psutil.Process(live.pids["m2"][0]).parent()
+        assert agent is not None
+        agent.suspend()
+        await live.incidents_done(1)
+        agent.resume()
+
+    outcome = run([*STEPS, "--pace", "0.03"], scenario, machines=3, standbys=1)
+    assert "no heartbeat" in outcome.job.incidents[0].cause
+    assert_equal_runs(outcome, undisturbed(STEPS, machines=3))

@@ -1,0 +1,156 @@
+"""A step that is run again finds everything as it was."""
+
+import random
+from typing import Any
+
+import numpy
+import pytest
+import torch
+from torch import Tensor, nn
+
+from trainmover.state import rng
+from trainmover.state.tracked import Tracked
+from trainmover.worker import before
+from trainmover.worker.before import Before
+
+
+class Counter:
+    """Small tracked state."""
+
+    def __init__(self) -> None:
+        self.count = 0
+
+    def state_dict(self) -> dict[str, int]:
+        return {"count": self.count}
+
+    def load_state_dict(self, state: dict[str, int]) -> None:
+        self.count = state["count"]
+
+
+class Averaged(nn.Module):
+    """Keeps its mean by putting a new tensor in the buffer's place; `seen` begins as None."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.register_buffer("mean", torch.zeros(3))
+        self.register_buffer("seen", None)
+
+    def forward(self, batch: Tensor) -> Tensor:
+        self.mean = 0.9 * self.mean + 0.1 * batch.detach().mean(0)
+        self.seen = torch.ones(1)
+        return batch - self.mean
+
+
+def tracked(**objects: Any) -> Tracked:
+    result = Tracked()
+    for name, value in objects.items():
+        result.add(name, value)
+    return result
+
+
+def test_every_generator_is_put_back() -> None:
+    empty = tracked()
+    taken = Before.take(empty, (), {})
+    first = (torch.rand(3), random.random(), numpy.random.rand())
+    taken.restore(empty)
+    again = (torch.rand(3), random.random(), numpy.random.rand())
+    assert first[0].equal(again[0])
+    assert first[1:] == again[1:]
+
+
+def test_taking_draws_nothing() -> None:
+    state = rng.capture()
+    Before.take(tracked(model=nn.BatchNorm1d(3)), (torch.ones(2),), {})
+    assert rng.capture() == state
+
+
+def test_buffers_are_put_back_in_place() -> None:
+    model = nn.Sequential(nn.Linear(3, 3), nn.BatchNorm1d(3))
+    buffers = [(buffer, buffer.clone()) for buffer in model.buffers()]
+    taken = Before.take(tracked(model=model), (), {})
+    model(torch.randn(8, 3))
+    assert not all(torch.equal(buffer, old) for buffer, old in buffers)
+    taken.restore(tracked(model=model))
+    assert all(torch.equal(buffer, old) for buffer, old in buffers)
+
+
+def test_a_buffer_that_the_step_has_replaced_is_put_back() -> None:
+    model = nn.Sequential(Averaged())
+    taken = Before.take(tracked(model=model), (), {})
+    mean = model[0].mean
+    model(torch.ones(2, 3))
+    assert model[0].mean is not mean
+    taken.restore(tracked(model=model))
+    assert model[0].mean is mean
+    assert mean.tolist() == [0.0, 0.0, 0.0]
+    assert model[0].seen is None
+
+
+def test_small_state_is_put_back() -> None:
+    counter = Counter()
+    objects = tracked(counter=counter)
+    taken = Before.take(objects, (), {})
+    counter.count = 5
+    taken.restore(objects)
+    assert counter.count == 0
+
+
+def test_gradients_are_dropped_and_parameters_kept() -> None:
+    model = nn.Linear(3, 1)
+    objects = tracked(model=model)
+    taken = Before.take(objects, (), {})
+    model(torch.ones(2, 3)).sum().backward()
+    weight = model.weight.detach().clone()
+    taken.restore(objects)
+    assert [parameter.grad for parameter in model.parameters()] == [None, None]
+    assert model.weight.equal(weight)
+
+
+def test_a_batch_changed_in_place_is_given_anew_every_time() -> None:
+    batch = {"x": torch.ones(2), "y": [torch.zeros(1), "label"]}
+    objects = tracked()
+    taken = Before.take(objects, (batch,), {"scale": torch.tensor(2.0)})
+    batch["x"].mul_(5)  # type: ignore[union-attr]
+    for _ in range(2):
+        (again,), keywords = taken.restore(objects)
+        assert again["x"].tolist() == [1.0, 1.0]
+        assert again["y"][1] == "label"
+        assert keywords["scale"].item() == 2.0
+        again["x"].zero_()
+        keywords["scale"].zero_()
+
+
+def test_what_cannot_be_copied_is_passed_on_as_it_is() -> None:
+    leaf, thing = torch.ones(1, requires_grad=True), object()
+    taken = Before.take(tracked(), (leaf, thing), {})
+    args, _ = taken.restore(tracked())
+    assert args[0] is leaf
+    assert args[1] is thing
+
+
+def test_a_large_batch_is_not_copied(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(before, "_ARGUMENT_BYTES_MAX", 100)
+    small, large = torch.ones(25), torch.ones(26)
+    args, _ = Before.take(tracked(), (small, large), {}).restore(tracked())
+    assert args[0] is not small
+    assert args[1] is large
+
+
+def test_a_step_run_again_gives_the_same_bits() -> None:
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Linear(3, 3), nn.BatchNorm1d(3), nn.Dropout(0.5), Averaged())
+    objects, batch = tracked(model=model), torch.randn(8, 3)
+
+    def step(batch: Tensor) -> tuple[Tensor, Tensor]:
+        loss = model(batch.mul_(0.5)).square().sum()
+        loss.backward()
+        grad = model[0].weight.grad
+        assert grad is not None
+        return loss.detach().clone(), grad.clone()
+
+    taken = Before.take(objects, (batch,), {})
+    first = step(batch)
+    args, _ = taken.restore(objects)
+    again = step(*args)
+    assert first[0].equal(again[0])
+    assert first[1].equal(again[1])

@@ -1,0 +1,158 @@
+"""A rank's record comes back as it was, and lies where the keeper says it does."""
+
+import asyncio
+import threading
+from collections.abc import Iterator
+
+import pytest
+
+from trainmover.errors import PeerLost, ProtocolError
+from trainmover.protocol.messages import Row
+from trainmover.state.vault import Vault, VaultServer, serve
+from trainmover.worker.keeper import Keeper, Moment, RankRecord
+
+TOKEN = b"t" * 16
+Buddy = tuple[Vault, VaultServer]
+
+
+def record(step: int, *, now: bool = False) -> RankRecord:
+    return RankRecord(
+        step=step,
+        complete=not now,
+        top_step=step - 1 if now else step,
+        positions={0: {"pass": 1, "taken": 4}, 1: {"pass": 0, "finished": True}},
+        top=Moment(b"rng", {"counter": b"\0"}),
+        now=Moment(b"later", {}) if now else None,
+        rows=[Row(step=step - 1, at_us=12, values={"loss": 1 / 3, "zero": -0.0})],
+    )
+
+
+class Buddies:
+    """Vaults served on loopback, all by one event loop in a thread."""
+
+    def __init__(self) -> None:
+        self.loop = asyncio.new_event_loop()
+        self.servers: list[VaultServer] = []
+        self._thread = threading.Thread(target=self.loop.run_forever)
+        self._thread.start()
+
+    def make(self) -> Buddy:
+        vault = Vault(bytes_max=1024 * 1024)
+        serving = asyncio.run_coroutine_threadsafe(serve(vault, TOKEN), self.loop)
+        self.servers.append(serving.result(30))
+        return vault, self.servers[-1]
+
+    def close(self) -> None:
+        for server in self.servers:
+            self.loop.call_soon_threadsafe(server.close)
+        self.loop.call_soon_threadsafe(self.loop.stop)
+        self._thread.join()
+        self.loop.run_until_complete(asyncio.sleep(0))
+        self.loop.close()
+
+
+@pytest.fixture
+def buddies() -> Iterator[Buddies]:
+    buddies = Buddies()
+    yield buddies
+    buddies.close()
+
+
+@pytest.fixture
+def keeper() -> Iterator[Keeper]:
+    keeper = Keeper(TOKEN, 5)
+    yield keeper
+    keeper.close()
+
+
+@pytest.mark.parametrize("now", [False, True])
+def test_a_record_comes_back_equal(now: bool) -> None:
+    taken = record(8, now=now)
+    back = RankRecord.from_bytes(taken.to_bytes())
+    assert back == taken
+    assert repr(back.rows) == repr(taken.rows)
+    assert back.to_bytes() == taken.to_bytes()
+
+
+@pytest.mark.parametrize("damage", [slice(0, -1), slice(1, None), slice(0, 0)])
+def test_a_damaged_record_is_a_protocol_error(damage: slice) -> None:
+    with pytest.raises(ProtocolError):
+        RankRecord.from_bytes(record(8).to_bytes()[damage])
+
+
+def test_what_is_safe_lies_in_the_buddys_vault(buddies: Buddies, keeper: Keeper) -> None:
+    vault, server = buddies.make()
+    assert keeper.follow(server.address, None)
+    keeper.put(record(8, now=True))
+    keeper.put(record(9))
+    assert keeper.safe(cancelled=lambda: False)
+    assert vault.records_held() == {5: [8, 9]}
+    held = vault.get_record(5, 8)
+    assert held is not None
+    assert RankRecord.from_bytes(held.data) == record(8, now=True)
+    assert not held.complete
+
+
+def test_a_new_buddy_has_the_newest_record_at_once(buddies: Buddies, keeper: Keeper) -> None:
+    (_, first), (vault, second) = buddies.make(), buddies.make()
+    keeper.follow(first.address, None)
+    assert keeper.follow(second.address, record(8))
+    assert vault.records_held() == {5: [8]}
+    assert not keeper.follow(second.address, record(9))
+    assert vault.records_held() == {5: [8]}
+
+
+def test_large_things_are_kept_by_name(buddies: Buddies, keeper: Keeper) -> None:
+    vault, server = buddies.make()
+    keeper.follow(server.address, None)
+    keeper.put_blob("record/5", b"x" * 100_000)
+    assert vault.get_blob("record/5") == b"x" * 100_000
+
+
+def test_without_a_buddy_nothing_is_kept(keeper: Keeper) -> None:
+    with pytest.raises(PeerLost, match="no buddy"):
+        keeper.put(record(8))
+    with pytest.raises(PeerLost):
+        keeper.safe(cancelled=lambda: False)
+    keeper.close()
+
+
+def test_a_closed_keeper_connects_anew_to_the_same_buddy(buddies: Buddies, keeper: Keeper) -> None:
+    vault, server = buddies.make()
+    keeper.follow(server.address, None)
+    keeper.close()
+    assert keeper.follow(server.address, record(8))
+    assert vault.records_held() == {5: [8]}
+
+
+def put_for_ever(keeper: Keeper) -> None:
+    while True:
+        keeper.put(record(8))
+        keeper.safe(cancelled=lambda: False)
+
+
+def test_a_buddy_that_is_gone_is_told(buddies: Buddies, keeper: Keeper) -> None:
+    (_, gone), (vault, server) = buddies.make(), buddies.make()
+    keeper.follow(gone.address, None)
+    buddies.loop.call_soon_threadsafe(gone.close)
+    with pytest.raises(PeerLost):
+        put_for_ever(keeper)
+    assert keeper.follow(server.address, record(8))
+    assert vault.records_held() == {5: [8]}
+
+
+def test_waiting_can_be_cancelled(buddies: Buddies, keeper: Keeper) -> None:
+    _, server = buddies.make()
+    keeper.follow(server.address, None)
+    go_on, held = threading.Event(), threading.Event()
+
+    def hold() -> None:
+        held.set()
+        go_on.wait(30)
+
+    buddies.loop.call_soon_threadsafe(hold)
+    assert held.wait(30)
+    keeper.put(record(8))
+    assert keeper.safe(cancelled=lambda: True) is False
+    go_on.set()
+    assert keeper.safe(cancelled=lambda: False)

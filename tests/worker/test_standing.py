@@ -1,0 +1,26 @@
+"""What follows from the orders a rank was given."""
+
+import pytest
+
+from trainmover.worker.standing import Standing
+
+
+@pytest.mark.parametrize(
+    ("epoch", "ordered", "pending"), [(1, 0, False), (1, 1, False), (1, 2, True)]
+)
+def test_an_interrupt_of_a_newer_epoch_is_pending(epoch: int, ordered: int, pending: bool) -> None:
+    assert Standing(epoch=epoch, ordered=ordered).pending is pending
+
+
+@pytest.mark.parametrize(
+    ("pause", "epoch", "discarded", "counts"),
+    [(2, 1, 0, True), (2, 2, 0, False), (2, 1, 2, False), (3, 1, 2, True), (0, 0, 0, False)],
+)
+def test_a_pause_counts_until_it_is_over_or_taken_back(
+    pause: int, epoch: int, discarded: int, counts: bool
+) -> None:
+    asked = Standing(epoch=epoch, discarded=discarded, pause_asked=pause)
+    agreed = Standing(epoch=epoch, discarded=discarded, pause_at=pause)
+    assert asked.pause_flag == (pause if counts else 0)
+    assert agreed.paused is counts
+    assert not asked.paused
