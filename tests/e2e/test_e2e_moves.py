@@ -27,7 +27,9 @@ def test_moves_of_one_and_two_rank_machines_keep_the_bits(undisturbed) -> None:
     moves = outcome.job.incidents
     assert [i.outcome for i in moves] == [Outcome.DONE] * 3
     assert all(len(i.certificates) == 2 and all(c.equal for c in i.certificates) for i in moves)
-    assert {"bind", "prepare", "pause", "state", "switchover", "first_step"} <= moves[0].marks.keys()
+    assert {"bind", "prepare", "pause", "state", "switchover", "first_step"} <= moves[
+        0
+    ].marks.keys()
     assert_equal_runs(outcome, undisturbed(STEPS, machines=2, nproc=2))
 
 
@@ -72,6 +74,7 @@ def test_failures_during_a_move(undisturbed) -> None:
 
 def test_a_silent_machine_is_lost_after_its_heartbeats(undisturbed) -> None:
     """SIGSTOP of an agent: nothing breaks, nothing is said; the machine is fenced and replaced."""
+
     async def scenario(live: Live) -> None:
         await live.warm(1)
         agent = psutil.Process(live.pids["m2"][0]).parent()

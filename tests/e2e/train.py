@@ -84,7 +84,7 @@ x = torch.randn(2000, 16, generator=torch.Generator().manual_seed(3))
 data = TensorDataset(x, x.sum(1, keepdim=True))
 sampler = DistributedSampler(data, job.world_size, job.rank, shuffle=True, drop_last=True)
 loader = DataLoader(data, 16, sampler=sampler, drop_last=True)
-for n, (inputs, targets) in enumerate(job.batches(loader, passes=None)):
+for inputs, targets in job.batches(loader, passes=None):
     train_step(inputs + 0.01 * torch.randn(()), targets)
     misbehave()
     if args.evaluate_every and job.steps % args.evaluate_every == 0:

@@ -15,6 +15,7 @@ STATE_COLOURS = {
     "warm": "#8cc5a8",
     "warming": "#d8e8df",
     "bound": "#f2a541",
+    "leaving": "#8d93a5",
     "starting": "#e3e6ec",
     "idle": "#e3e6ec",
 }

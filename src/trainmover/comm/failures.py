@@ -4,7 +4,7 @@ import re
 
 import torch.distributed as dist
 
-from trainmover.errors import TrainmoverError
+from trainmover.errors import StateMismatch
 
 
 class Drained(Exception):
@@ -15,7 +15,7 @@ class Drained(Exception):
     """
 
 
-class ReplayMismatch(TrainmoverError):
+class ReplayMismatch(StateMismatch):
     """A call in the sandbox that the record does not answer."""
 
 

@@ -290,6 +290,8 @@ def _worker_said(job: Job, event: WorkerSaid) -> Decision:
             if job.rank_of(machine, event.local_rank) != rank:
                 return job, ()
             return replace(job, recorded={**job.recorded, rank: fact}), ()
+        case Warm(rank=rank, trace=trace) if _differs(job, rank, trace):
+            return _sandbox_failed(job, machine, _OTHER_TRACE.format(rank=rank))
         case Warm():
             return _said(
                 job, machine, event.local_rank, MachineState.WARMING, MachineState.WARM
@@ -352,9 +354,16 @@ def _parked(job: Job, machine: MachineId, local_rank: int, rank: Rank, trace: st
     current = job.machines[machine]
     if current.state is not MachineState.BOUND:
         return job, ()
-    if rank in job.recorded and job.recorded[rank].trace != trace:
-        return _sandbox_failed(job, machine, f"as rank {rank} its step made other collectives")
+    if _differs(job, rank, trace):
+        return _sandbox_failed(job, machine, _OTHER_TRACE.format(rank=rank))
     return with_machine(job, machine, said=current.said | {local_rank}), ()
+
+
+_OTHER_TRACE = "as rank {rank} its shadow step made other collectives than the recorded one"
+
+
+def _differs(job: Job, rank: Rank, trace: str) -> bool:
+    return rank in job.recorded and job.recorded[rank].trace != trace
 
 
 def _sandbox_failed(job: Job, machine: MachineId, reason: str) -> Decision:

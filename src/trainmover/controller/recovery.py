@@ -53,7 +53,7 @@ def interrupt(
             job,
             1,
             f"{cause}; that was recovery {RETRIES_MAX} in a row without a committed step.\n"
-            f"The job has ended after step {job.committed}: it would go on like this for ever.\n"
+            "The job has ended: it would go on like this for ever.\n"
             f"Look at what step {job.committed + 1} does, and at the workers' logs.",
         )
     kept = _joiners_kept(job)
@@ -132,8 +132,10 @@ def _note_incident(
     ranks = tuple(rank for slot in sorted(joiners) for rank in job.spec.ranks(slot))
     joiner = next(iter(joiners.values()), None)
     if current is not None and current.kind is Kind.RECOVERY and current.machine is None:
+        marks["heard"] = min(heard_us, current.marks["heard"])
+        marks["detect"] = current.marks["detect"]
         explained = {"machine": machine, "joiner": joiner, "ranks": ranks, "cause": cause}
-        return amend(job, current.number, epoch=epoch, **explained), current.number
+        return amend(job, current.number, epoch=epoch, marks=marks, **explained), current.number
     if current is not None:
         overtaken = current.kind is Kind.MOVE and job.change is not None
         outcome = Outcome.CANCELLED if overtaken else Outcome.FAILED

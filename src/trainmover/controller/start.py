@@ -99,7 +99,8 @@ def restart(
     The way out of a loss before the first steps are recorded: nothing is warm yet and hardly
     anything is lost. Deterministic, so the repeated steps have the same bits.
     """
-    job = replace(job, restarts=job.restarts + 1, change=None)
+    again = job.phase is Phase.STARTING  # The restart under way has not begun to run: same one.
+    job = replace(job, restarts=job.restarts + (not again), change=None)
     if job.restarts > job.spec.restarts_max:
         return end(
             job,
@@ -164,7 +165,7 @@ def no_standby(job: Job, cause: str, needed: int) -> str:
     return (
         f"{cause}; {needed} machine{'s' * (needed > 1)} must be replaced and {have} standby"
         f"{'s are' if have != 1 else ' is'} left.\n"
-        f"The job has ended after step {job.committed}.\n"
+        "The job has ended.\n"
         "Start it again with more --standbys."
     )
 

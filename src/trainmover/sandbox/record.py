@@ -18,7 +18,7 @@ import xxhash
 from torch import Tensor
 
 from trainmover.comm.tap import Call
-from trainmover.errors import UserError
+from trainmover.errors import ProtocolError, UserError
 from trainmover.state.encode import decode, encode
 
 STEPS = 3
@@ -52,8 +52,11 @@ class Record:
     @staticmethod
     def from_bytes(data: bytes) -> "Record":
         """Raises ProtocolError on malformed bytes."""
-        rank, steps, trace, entries = decode(data)
-        table = {(group, seq): Entry(what, outputs) for group, seq, what, outputs in entries}
+        try:
+            rank, steps, trace, entries = decode(data)
+            table = {(group, seq): Entry(what, outs) for group, seq, what, outs in entries}
+        except (TypeError, ValueError) as error:
+            raise ProtocolError(f"These bytes are no record of first steps: {error}.") from error
         return Record(rank, steps, trace, table)
 
 

@@ -203,6 +203,9 @@ class Server:
                 self._end(effect)
 
     def _end(self, effect: End) -> None:
+        if effect.code and self.progress.step:
+            text = f"{effect.text.rstrip()}\nThe last committed step is {self.progress.step}."
+            effect = End(effect.code, text)
         self._over = effect
         for request in list(self._answers):
             self._carry_out(Answer(request, ok=False, text=_ENDED))

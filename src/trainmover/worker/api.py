@@ -76,7 +76,9 @@ class Job:
     def track(self, **objects: Any) -> None:
         """Name what must survive a machine: anything with state_dict and load_state_dict.
 
-        A name used again stands for the new object. Raises UserError for an object without them.
+        Change rank-private state before `optimizer.step()`: what a step changes after its gate is
+        known elsewhere only if another rank holds the same. A name used again stands for the new
+        object. Raises UserError for an object without them.
         """
         for name, tracked in objects.items():
             self._runtime.tracked.add(name, tracked)

@@ -303,8 +303,17 @@ class Joiner(Member):
             source_digest=taken.header["digest"],
             joiner_digest=taken.digest,
             trace=self.replayer.trace(),
-            position=repr(taken.record.positions)[:200],
+            position=_in_words(taken.record.positions),
             bytes=taken.report.bytes,
             state_ms=taken.report.seconds * 1000.0,
         )
         self.say(Loaded(rank=self.rank, epoch=order.epoch, certificate=certificate))
+
+
+def _in_words(positions: dict[int, Any]) -> str:
+    """Where a rank stands in its data, for people: pass and batches of each loop."""
+    return "; ".join(
+        f"loop {loop}: pass {at['pass']}, "
+        + ("finished" if at.get("finished") else f"{at['taken']} batches taken")
+        for loop, at in positions.items()
+    )

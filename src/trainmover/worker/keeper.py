@@ -16,7 +16,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-from trainmover.errors import PeerLost
+from trainmover.errors import PeerLost, ProtocolError
 from trainmover.ids import Step
 from trainmover.protocol.messages import Row
 from trainmover.state.encode import decode, encode
@@ -53,16 +53,19 @@ class RankRecord:
     @staticmethod
     def from_bytes(data: bytes) -> "RankRecord":
         """Raises ProtocolError on malformed bytes."""
-        step, complete, top_step, positions, top, now, rows = decode(data)
-        return RankRecord(
-            step,
-            complete,
-            top_step,
-            positions,
-            Moment(*top),
-            None if now is None else Moment(*now),
-            [Row(step=s, at_us=at, values=values) for s, at, values in rows],
-        )
+        try:
+            step, complete, top_step, positions, top, now, rows = decode(data)
+            return RankRecord(
+                step,
+                complete,
+                top_step,
+                positions,
+                Moment(*top),
+                None if now is None else Moment(*now),
+                [Row(step=s, at_us=at, values=values) for s, at, values in rows],
+            )
+        except (TypeError, ValueError) as error:
+            raise ProtocolError(f"These bytes are no rank record: {error}.") from error
 
 
 class Keeper:

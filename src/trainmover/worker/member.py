@@ -55,6 +55,8 @@ from trainmover.worker.standing import Standing
 FLUSH_NS = 100_000_000
 """Committed rows are told in batches this far apart: less work for everybody on the step's path."""
 
+RAISE_GRACE_S = 1.0
+
 GATE = "gate"
 
 
@@ -160,7 +162,7 @@ class Member:
                 self.pass_gate()
             return result
         except Exception:
-            if self.passed or not self._tainted():
+            if self.passed or not self._soon_tainted():
                 raise
             self._await_verdict(step)  # Garbage made it raise: an abort, never a commit.
             raise StateMismatch(
@@ -224,6 +226,11 @@ class Member:
         After a closing switchover groups drain for good: no step follows, only the script's end.
         """
         return self.standing.pending or (groups.draining and not self.closing)
+
+    def _soon_tainted(self) -> bool:
+        """Whether a lost peer can be behind an exception: its loss may be heard a moment later."""
+        with self.standing.changed:
+            return self.standing.changed.wait_for(self._tainted, RAISE_GRACE_S)
 
     def _enter(self, step: Step) -> bool:
         with self.standing.changed:

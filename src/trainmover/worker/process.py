@@ -26,7 +26,7 @@ from torch.optim.optimizer import (
 
 from trainmover.comm import groups, hook_torch
 from trainmover.errors import PeerLost, TrainmoverError
-from trainmover.ids import Rank, Slot, Step
+from trainmover.ids import Epoch, Rank, Slot, Step
 from trainmover.protocol.messages import (
     WORKER_ORDERS,
     Attached,
@@ -264,11 +264,11 @@ class Worker:
         self.member = joiner
         api.serve(joiner)
         ended = run_script(self.spec.argv, module=self.spec.module)
-        if joiner.is_shadow and not ended.unwound:
+        if self._told_to_leave(ended, order.epoch):
+            self._leave(joiner)
+        elif joiner.is_shadow:
             self._forget(joiner)
             self.link.say(SandboxFailed(rank=joiner.rank, reason=_shadow_end(ended, joiner)))
-        elif ended.unwound:
-            self._leave(joiner)
         else:
             self._report(joiner, ended)
 
@@ -334,10 +334,16 @@ class Worker:
     def _run_and_report(self, member: Member) -> None:
         api.serve(member)
         ended = run_script(self.spec.argv, module=self.spec.module)
-        if ended.unwound:
+        if self._told_to_leave(ended, NONE):
             self._leave(member)
         else:
             self._report(member, ended)
+
+    def _told_to_leave(self, ended: Ended, bound_for: Epoch) -> bool:
+        """Whether the run ended because the rank lives elsewhere: also if the script's own
+        clean-up made something else of the unwinding."""
+        standing = self.standing
+        return ended.unwound or standing.leave >= max(bound_for, standing.epoch + 1)
 
     def _leave(self, member: Member) -> None:
         self._forget(member)
