@@ -85,7 +85,9 @@ def test_the_script_of_the_demo_is_found() -> None:
     assert demo.script().name == "gpt.py"
 
 
-@pytest.mark.parametrize("argv", [["--steps", "3"], ["--data", "/nowhere"], ["--speed"]])
+@pytest.mark.parametrize(
+    "argv", [["--steps", "3"], ["--data", "/nowhere"], ["--speed"], ["--out", "/dev/null/x"]]
+)
 def test_a_demo_that_cannot_work_is_refused(argv: list[str]) -> None:
     with pytest.raises(UserError):
         demo.main(argv)

@@ -86,12 +86,21 @@ def test_what_is_refused_says_why(name: str) -> None:
         (["--redirects", "9"], "which streams"),
         (["--local-ranks-filter", "a"], "list of numbers"),
         (["--api-port", "http"], "invalid int"),
+        (["--api-port", "65536"], "not a port"),
+        (["--api-port", "-1"], "not a port"),
+        (["--shutdown-timeout", "-1"], "at least 0"),
+        (["--comm", "nccl"], "no communicator"),
         (["--frobnicate"], "no script"),
     ],
 )
 def test_what_cannot_be_meant_is_a_user_error(flags: list[str], said: str) -> None:
     with pytest.raises(UserError, match=r"(?i)" + said):
         options(*flags) if flags != ["--frobnicate"] else parse(["nothing.py"])
+
+
+def test_only_the_script_is_missing_from_an_empty_line() -> None:
+    with pytest.raises(UserError, match=r"required: training_script\.\n"):
+        parse(["--machines", "2"])
 
 
 def test_an_environment_variable_of_torchrun_counts_like_its_flag(

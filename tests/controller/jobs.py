@@ -81,12 +81,14 @@ def said(machine: str, fact: Any, *, local_rank: int = 0, at_us: int = 0) -> Wor
 
 
 def up(machine: str, *, local_rank: int = 0) -> WorkerSaid:
-    fact = m.WorkerUp(pid=1, address=f"{machine}/{local_rank}", torch="2", version="1")
+    fact = m.WorkerUp(pid=1 + local_rank, address=f"{machine}/{local_rank}", torch="2", version="1")
     return said(machine, fact, local_rank=local_rank)
 
 
-def exited(machine: str, code: int = -9, *, local_rank: int = 0, at_us: int = 0) -> AgentSaid:
-    fact = m.WorkerExited(local_rank=local_rank, pid=1, code=code)
+def exited(
+    machine: str, code: int = -9, *, local_rank: int = 0, pid: int = 0, at_us: int = 0
+) -> AgentSaid:
+    fact = m.WorkerExited(local_rank=local_rank, pid=pid, code=code)
     return AgentSaid(at_us=at_us, machine=machine, fact=fact)
 
 

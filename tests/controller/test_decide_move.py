@@ -58,7 +58,7 @@ def test_a_move_binds_the_standby_to_the_leavers_ranks() -> None:
     assert kinds(effects) == [("m4", "Bind")]
     bind = orders(effects, m.Bind)["m4"]
     assert (bind.epoch, bind.slot) == (2, 1)
-    assert bind.records[1] == ["vault-m3"]
+    assert bind.records[1][0] == "vault-m3"
     assert job.machines["m4"].state is MachineState.BOUND
 
 
@@ -228,7 +228,7 @@ def test_a_sandbox_that_fails_cancels_the_move() -> None:
 
 def test_a_joiner_whose_step_has_another_trace_cancels_the_move() -> None:
     job, effects = decide(MOVE_BINDS, parked("m4", 1, 2, trace="other"))
-    assert "as rank 1 its step made other collectives" in answers(effects)[0].text
+    assert "as rank 1 its shadow step made other collectives" in answers(effects)[0].text
     assert job.machines["m4"].state is MachineState.COLD
 
 

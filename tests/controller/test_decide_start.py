@@ -16,6 +16,7 @@ from jobs import (
     lost,
     orders,
     recorded,
+    running,
     said,
     up,
     warm,
@@ -115,7 +116,9 @@ def test_standbys_warm_up_only_when_every_rank_is_recorded() -> None:
 def test_a_warm_up_gets_the_places_of_all_records() -> None:
     _, effects = after(BEGUN, *(recorded(f"m{rank + 1}", rank) for rank in range(3)))
     records = orders(effects, m.WarmUp)["m4"].records
-    assert records == {0: ["vault-m2"], 1: ["vault-m3"], 2: ["vault-m1"]}
+    assert {rank: places[0] for rank, places in records.items()} == {
+        0: "vault-m2", 1: "vault-m3", 2: "vault-m1",
+    }  # fmt: skip
 
 
 def test_a_standby_is_warm_when_all_its_workers_are() -> None:
@@ -238,3 +241,38 @@ def test_a_stop_ends_the_job_whatever_it_does(job: Job) -> None:
     job, effects = decide(job, StopRequested(at_us=0, code=130, why="ctrl-c"))
     assert (job.phase, job.code, ended(effects).code) == (Phase.ENDED, 130, 130)
     assert ended(effects).text == job.ended_because == "ctrl-c"
+
+
+# --- what is still heard of processes that fresh ones replace -------------------------------------
+
+
+def test_all_workers_of_a_machine_lost_before_the_record_are_one_restart() -> None:
+    job, _ = after(begun(nproc=2), exited("m2", pid=1))
+    job, effects = after(job, exited("m2", pid=2, local_rank=1), exited("m1", pid=1))
+    assert (job.phase, job.restarts, effects) == (Phase.STARTING, 1, ())
+
+
+def test_all_workers_of_a_machine_lost_at_once_are_one_incident() -> None:
+    job = running(nproc=8, machines=2, standbys=0)
+    job, _ = after(job, *(exited("m2", local_rank=i, pid=1 + i) for i in range(8)))
+    assert (job.code, job.retries, len(job.incidents)) == (None, 1, 1)
+
+
+def test_a_fresh_process_that_ends_at_once_is_heard() -> None:
+    job, _ = after(begun(standbys=0), exited("m2", pid=1))
+    _, effects = after(job, exited("m2", pid=77))
+    assert "before the script began" in ended(effects).text
+
+
+@pytest.mark.parametrize(
+    "fact",
+    [
+        m.Finished(rank=0, step=9, code=0, digest="d", attached=True),
+        m.Recorded(rank=0, step=3, trace="t", digest="d", bytes=1),
+        m.Attached(rank=0),
+        m.Raised(rank=0, step=1, error="ValueError", traceback=""),
+    ],
+)
+def test_a_fact_from_before_the_restart_is_late(fact: m.WorkerFact) -> None:
+    job, _ = after(begun(), exited("m2", pid=1))
+    assert after(job, said("m1", fact)) == (job, ())

@@ -3,12 +3,13 @@
 from dataclasses import replace
 
 import pytest
-from jobs import RUNNING, after, exited, joined, lost, recorded, running, up
+from jobs import RUNNING, SEATS, after, exited, joined, lost, recorded, running, up
 
 from trainmover.controller import Job
 from trainmover.controller.seats import (
     buddies,
     choose_joiners,
+    record_places,
     replica,
     with_machine,
     without_machine,
@@ -91,6 +92,12 @@ def test_a_job_of_one_machine_asks_a_standby_and_at_last_itself() -> None:
     assert buddies(job, job.seats) == {0: "vault-m2"}
     job = without_machine(job, "m2")
     assert buddies(job, job.seats) == {0: "vault-m1"}
+
+
+def test_the_first_steps_of_a_lost_rank_are_looked_for_on_every_machine_that_lives() -> None:
+    job = without_machine(running(machines=2, standbys=1), "m1")
+    assert record_places(job) == {rank: ["vault-m2", "vault-m3"] for rank in (0, 1)}
+    assert record_places(RUNNING)[1][0] == buddies(RUNNING, SEATS)[1]
 
 
 def test_nobody_keeps_its_own_record_if_anybody_else_lives() -> None:

@@ -30,6 +30,7 @@ class Worker:
 
     machine: str
     local: int
+    pid: int = 0
     live: bool = False
     rank: int = -1
     epoch: int = 0
@@ -82,6 +83,7 @@ class World:
         self.job = Job(spec)
         self.steps = steps
         self.now = 0
+        self.pid = 0
         self.ended: End | None = None
         self.answers: list[Answer] = []
         self.trace: list[str] = []
@@ -171,7 +173,7 @@ class World:
         if box.alive and box.workers:
             worker = self.random.choice(box.workers)
             box.workers.remove(worker)
-            exited = m.WorkerExited(local_rank=worker.local, pid=1, code=-9)
+            exited = m.WorkerExited(local_rank=worker.local, pid=worker.pid, code=-9)
             box.up.append(AgentSaid(at_us=0, machine=machine, fact=exited))
 
     def move(self, machine: str) -> None:
@@ -189,10 +191,13 @@ class World:
         order = box.down.popleft()
         match order:
             case m.StartWorkers():
-                box.workers = [Worker(box.name, i) for i in range(self.job.spec.nproc)]
+                self.pid += self.job.spec.nproc
+                box.workers = [
+                    Worker(box.name, i, pid=self.pid + i) for i in range(self.job.spec.nproc)
+                ]
                 for worker in box.workers:
                     up = m.WorkerUp(
-                        pid=1, address=f"{box.name}/{worker.local}", torch="", version=""
+                        pid=worker.pid, address=f"{box.name}/{worker.local}", torch="", version=""
                     )
                     self.say(worker, up)
             case m.Die():
@@ -248,7 +253,7 @@ class World:
             case m.Leave(epoch=epoch):
                 self.leave(worker, epoch)
             case m.Exit():
-                exited = m.WorkerExited(local_rank=worker.local, pid=1, code=0)
+                exited = m.WorkerExited(local_rank=worker.local, pid=worker.pid, code=0)
                 box = self.boxes[worker.machine]
                 box.up.append(AgentSaid(at_us=0, machine=worker.machine, fact=exited))
 
@@ -291,7 +296,7 @@ class World:
 
     def leave(self, worker: Worker, epoch: int) -> None:
         if (worker.parked and worker.bound_for <= epoch) or worker.live:
-            fresh = Worker(worker.machine, worker.local, ordered=worker.ordered)
+            fresh = Worker(worker.machine, worker.local, pid=worker.pid, ordered=worker.ordered)
             box = self.boxes[worker.machine]
             box.workers[box.workers.index(worker)] = fresh
             self.say(fresh, m.Left())

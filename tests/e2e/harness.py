@@ -15,6 +15,7 @@ from trainmover.launch.run_job import RunHandle, RunOptions, run_job
 from trainmover.protocol.messages import LogSpec, WorkerUp
 from trainmover.server.notices import Happened, Printed
 
+QUIET_S = 60
 TRAIN = str(Path(__file__).with_name("train.py"))
 Scenario = Callable[["Live"], Awaitable[None]]
 
@@ -38,6 +39,7 @@ class Live:
 
     handle: RunHandle
     changed: asyncio.Event = field(default_factory=asyncio.Event)
+    quiet: asyncio.Event = field(default_factory=asyncio.Event)
     pids: dict[str, dict[int, int]] = field(default_factory=dict)
 
     @property
@@ -138,9 +140,21 @@ class _Hosting:
 
     def ready(self, handle: RunHandle) -> None:
         self._live = Live(handle)
+        self._watching = asyncio.ensure_future(self._watch(Live(handle, self._live.quiet)))
         if self._scenario is not None:
             self._task = asyncio.ensure_future(self._scenario(self._live))
             self._task.add_done_callback(lambda task: self._over(task, handle))
+
+    async def _watch(self, live: Live) -> None:
+        """A job in which nothing happens any more is stopped and described."""
+        while True:
+            live.changed.clear()
+            try:
+                await asyncio.wait_for(live.changed.wait(), QUIET_S)
+            except TimeoutError:
+                print("\n".join(self.sentences[-30:]), live.job, sep="\n")
+                live.handle.stop(98, f"nothing happened for {QUIET_S} s")
+                return
 
     def _over(self, task: "asyncio.Task[None]", handle: RunHandle) -> None:
         if not task.cancelled() and task.exception() is not None:
@@ -157,6 +171,7 @@ class _Hosting:
                     self._live.note_pid(notice.event)
         if self._live is not None:
             self._live.changed.set()
+            self._live.quiet.set()
 
     def check(self) -> None:
         if self._task is not None and self._task.done() and not self._task.cancelled():

@@ -9,6 +9,7 @@ import pytest
 from harness import Live, assert_equal_runs, run
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
+LENGTH = {"gpt.py": ["--steps", "600"], "classifier.py": ["--passes", "60"]}
 ROUNDS = 12
 
 
@@ -50,7 +51,7 @@ FAILURES = [kill_worker, kill_worker, move, move, move_and_kill, kill_machine, s
 
 @pytest.mark.soak
 @pytest.mark.parametrize("seed", range(4))
-@pytest.mark.parametrize("example", ["gpt.py", "classifier.py"])
+@pytest.mark.parametrize("example", LENGTH)
 def test_any_failures_in_any_order(example: str, seed: int) -> None:
     chance = random.Random(seed)
 
@@ -66,7 +67,7 @@ def test_any_failures_in_any_order(example: str, seed: int) -> None:
             await failure(live, chance.choice(live.job.seats))
             await live.incidents_done(count)
 
-    arguments = ["--steps", "600"]
+    arguments = LENGTH[example]
     script = str(EXAMPLES / example)
     disturbed = run(arguments, scenario, machines=4, standbys=5, script=script)
     assert_equal_runs(disturbed, run(arguments, machines=4, standbys=0, script=script))

@@ -119,7 +119,7 @@ def test_kinds() -> None:
     tracked = build(1, 1)
     assert tracked.bulk_names() == ["model", "optimizer", "average"]
     assert tracked.small_names() == ["scheduler"]
-    assert list(tracked.small_states()) == ["scheduler", "model.buffers"]
+    assert list(tracked.small_states()) == ["scheduler", "model.modes", "model.buffers"]
 
 
 def test_a_small_object_that_grows_becomes_bulk() -> None:

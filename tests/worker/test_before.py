@@ -154,3 +154,20 @@ def test_a_step_run_again_gives_the_same_bits() -> None:
     again = step(*args)
     assert first[0].equal(again[0])
     assert first[1].equal(again[1])
+
+
+def test_a_scaler_left_half_way_unscales_again() -> None:
+    weight = nn.Parameter(torch.ones(1))
+    optimizer = torch.optim.SGD([weight], lr=1.0)
+    scaler = torch.amp.GradScaler("cpu", init_scale=4.0)
+    everything = tracked(scaler=scaler)
+    scaler.scale(torch.ones(()))  # Makes its tensors, as the first step of a script does.
+    taken = Before.take(everything, (), {})
+    for attempt in range(2):
+        weight.grad = None
+        scaler.scale(weight.sum()).backward()
+        scaler.unscale_(optimizer)
+        if attempt == 0:
+            taken.restore(everything)  # Aborted at the gate, before scaler.update().
+    assert weight.grad is not None
+    assert weight.grad.item() == 1.0

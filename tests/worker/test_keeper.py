@@ -1,6 +1,7 @@
 """A rank's record comes back as it was, and lies where the keeper says it does."""
 
 import asyncio
+import socket
 import threading
 from collections.abc import Iterator
 
@@ -156,3 +157,16 @@ def test_waiting_can_be_cancelled(buddies: Buddies, keeper: Keeper) -> None:
     assert keeper.safe(cancelled=lambda: True) is False
     go_on.set()
     assert keeper.safe(cancelled=lambda: False)
+
+
+def test_a_connection_that_broke_is_made_anew(keeper: Keeper, buddies: Buddies) -> None:
+    """The buddy may live and stay the buddy: only the link to it was cut."""
+    vault, server = buddies.make()
+    keeper.follow(server.address, record(8))
+    assert keeper._client is not None
+    keeper._client._link.shutdown(socket.SHUT_RDWR)
+    with pytest.raises(PeerLost):
+        keeper.put(record(9))
+    assert keeper.follow(server.address, record(9))
+    assert vault.records_held() == {5: [8, 9]}
+    assert not keeper.follow(server.address, record(9))

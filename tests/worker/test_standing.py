@@ -24,3 +24,15 @@ def test_a_pause_counts_until_it_is_over_or_taken_back(
     assert asked.pause_flag == (pause if counts else 0)
     assert agreed.paused is counts
     assert not asked.paused
+
+
+def test_go_puts_in_force_what_was_switched_unless_a_newer_epoch_was_ordered() -> None:
+    joiner = Standing(epoch=0, ordered=2, switched=2)
+    joiner.go(2)
+    assert (joiner.epoch, joiner.live, joiner.pending) == (2, True, False)
+    overtaken = Standing(epoch=1, ordered=3, switched=2)
+    overtaken.go(2)
+    assert (overtaken.epoch, overtaken.live) == (1, False)
+    late = Standing(epoch=4, ordered=4, switched=4)
+    late.go(2)
+    assert late.epoch == 4

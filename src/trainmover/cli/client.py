@@ -63,6 +63,12 @@ class Client:
     def _translated(self) -> Iterator[None]:
         try:
             yield
+        except httpx.HTTPStatusError as error:
+            raise PeerLost(
+                f"Run {self._run.run_id} refused the request (HTTP {error.response.status_code}).",
+                means="Nothing was done; the job goes on.",
+                do=f"The token in {self._run.token_file} must be the one it was started with.",
+            ) from error
         except httpx.HTTPError as error:
             raise PeerLost(
                 f"Run {self._run.run_id} did not answer: {error or type(error).__name__}.",

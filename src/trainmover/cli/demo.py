@@ -25,7 +25,7 @@ from trainmover.controller.state import Job, Kind, MachineState, Outcome
 from trainmover.errors import JobFailed, UserError
 from trainmover.ids import MachineId
 from trainmover.launch.run_job import RunHandle, RunOptions, run_job
-from trainmover.protocol.messages import LogSpec
+from trainmover.protocol.messages import LogSpec, Row
 from trainmover.server.notices import Happened, Notice, Printed, Stepped
 
 SUMMARY = "train, move a machine, kill a machine, compare bit for bit"
@@ -39,6 +39,7 @@ def main(argv: list[str]) -> int:
     """Exit status: 0 if the disturbed run equals the undisturbed one."""
     options = _parser().parse_args(argv)
     _check(options)
+    _make(options.out)
     console = Console(stderr=options.json, highlight=False, soft_wrap=True)
     begun = time.monotonic()
     disturbed = _run(options, console, Drill(options.steps))
@@ -85,6 +86,18 @@ def _check(options: argparse.Namespace) -> None:
         )
 
 
+def _make(out: Path) -> None:
+    """The folder of the results, before two runs are spent on them. Raises UserError."""
+    try:
+        out.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise UserError(
+            f"The folder {out} cannot be made: {error.strerror}.",
+            means="The results would have no place; nothing was started.",
+            do="Give --out a place that can be written.",
+        ) from error
+
+
 # --- running --------------------------------------------------------------------------------------
 
 
@@ -129,10 +142,8 @@ class Watch:
     def __call__(self, notice: Notice, handle: RunHandle) -> None:
         match notice:
             case Stepped(rank=0, rows=rows) if rows:
-                self._step = rows[-1].step
                 for row in rows:
-                    ms = handle.server.progress.step_ms
-                    self._screen.step(row.step, row.values.get("loss"), ms)
+                    self._stepped(row, handle.server.progress.step_ms)
             case Happened():
                 self._happened(notice)
             case Printed(stream="stderr", text=text):
@@ -141,6 +152,12 @@ class Watch:
                 return
         if self._drill is not None:
             self._drill.look(handle.server.job, self._step, handle)
+
+    def _stepped(self, row: Row, step_ms: float | None) -> None:
+        """Show it once: who takes over rank 0 may report a step that was reported before."""
+        if row.step > self._step:
+            self._step = row.step
+            self._screen.step(row.step, row.values.get("loss"), step_ms)
 
     def _happened(self, happened: Happened) -> None:
         now = {m.id: str(m.state) for m in happened.after.machines.values()}

@@ -18,6 +18,8 @@ from trainmover.protocol.messages import LogSpec
 
 RESTARTS_MAX = 3
 SHUTDOWN_S = 5.0
+COMMUNICATORS = ("gloo",)
+PORT_MAX = 65535
 
 HONOURED = frozenset(
     [
@@ -89,15 +91,15 @@ def parse(argv: list[str]) -> RunFlags:
         machines=_machines(flags.nnodes, flags.machines),
         standbys=_at_least(0, flags.standbys, "--standbys"),
         nproc=nproc,
-        comm=flags.comm,
+        comm=_comm(flags.comm),
         restarts_max=_at_least(0, flags.max_restarts, "--max-restarts"),
         log=_log(flags, nproc),
         run_id=flags.run_id,
         journal=flags.journal,
-        api_port=flags.api_port,
+        api_port=_port(flags.api_port),
         token_file=flags.token_file,
         run_dir=flags.run_dir,
-        shutdown_s=SHUTDOWN_S if flags.shutdown_timeout is None else flags.shutdown_timeout,
+        shutdown_s=_shutdown_s(flags.shutdown_timeout),
         role=flags.role,
         worker=tuple(json.loads(flags.worker_program)),
     )
@@ -113,6 +115,7 @@ def parser() -> argparse.ArgumentParser:
     parser.description = "Run a script on several machines that can be replaced while it runs."
     parser.epilog = "Options not in the trainmover group mean what they mean to torchrun."
     complain_in_three_lines(parser)
+    _require_only_the_script(parser)
     if "PET_MAX_RESTARTS" not in os.environ:
         parser.set_defaults(max_restarts=RESTARTS_MAX)
     add = parser.add_argument_group("trainmover").add_argument
@@ -127,6 +130,13 @@ def parser() -> argparse.ArgumentParser:
     add("--worker-program", default="[]", help=argparse.SUPPRESS)  # for tests
     add("--json", action="store_true", help="one JSON object a line on stdout")
     return parser
+
+
+def _require_only_the_script(parser: argparse.ArgumentParser) -> None:
+    """argparse holds the script's own arguments for required too, and would say so."""
+    for action in parser._actions:
+        if action.dest == "training_script_args":
+            action.required = False
 
 
 def _refuse(flags: argparse.Namespace) -> None:
@@ -177,6 +187,30 @@ def _machines(nnodes: str, machines: int | None) -> int:
             do="Give one of them.",
         )
     return _at_least(1, int(low) if machines is None else machines, "--machines")
+
+
+def _comm(name: str) -> str:
+    if name not in COMMUNICATORS:
+        raise UserError(
+            f"--comm {name} is no communicator of this version of trainmover.",
+            means="Nothing was started.",
+            do=f"Leave it away, or give one of: {', '.join(COMMUNICATORS)}",
+        )
+    return name
+
+
+def _port(number: int) -> int:
+    if not 0 <= number <= PORT_MAX:
+        raise UserError(
+            f"--api-port {number} is not a port.",
+            means="Nothing was started.",
+            do=f"Give a number up to {PORT_MAX}, or 0 for any free port.",
+        )
+    return number
+
+
+def _shutdown_s(given: int | None) -> float:
+    return SHUTDOWN_S if given is None else _at_least(0, given, "--shutdown-timeout")
 
 
 def _at_least(least: int, value: int, flag: str) -> int:

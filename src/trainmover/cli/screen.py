@@ -38,8 +38,9 @@ class Screen:
                 self._say(text, style="bold yellow")
 
     def ended(self, result: RunResult) -> None:
-        if result.text:
-            self._say(f"trainmover: {result.text}", style="bold red" if result.code else None)
+        text = result.text.rstrip()
+        if text:
+            self._say(f"trainmover: {text}", style="bold red" if result.code else None)
 
     def _write(self, text: str, to: Any) -> None:
         """A reader that has gone (`| head`) is no reason to stop training."""

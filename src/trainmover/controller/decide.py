@@ -255,6 +255,8 @@ def _agent_said(job: Job, event: AgentSaid) -> Decision:
 def _worker_exited(job: Job, machine: MachineId, fact: WorkerExited, at_us: int) -> Decision:
     """A process ended that had not said it would."""
     rank = job.rank_of(machine, fact.local_rank)
+    if fact.pid in job.machines[machine].gone:
+        return job, ()
     if rank is not None and rank in job.finished:
         return replace(job, exited=job.exited | {rank}), ()
     if job.machines[machine].state is MachineState.DOWN:
@@ -281,9 +283,11 @@ def _worker_said(job: Job, event: WorkerSaid) -> Decision:
     if event.machine not in job.machines:
         return job, ()
     machine, fact = event.machine, event.fact
+    if isinstance(fact, WorkerUp):
+        return _worker_up(job, machine, event.local_rank, fact), ()
+    if event.local_rank not in job.machines[machine].workers:
+        return job, ()  # Of a process that is being replaced.
     match fact:
-        case WorkerUp():
-            return _worker_up(job, machine, event.local_rank, fact.address), ()
         case Attached(rank=rank):
             return replace(job, attached=job.attached | {rank}), ()
         case Recorded(rank=rank):
@@ -328,12 +332,13 @@ def _worker_said(job: Job, event: WorkerSaid) -> Decision:
             assert_never(fact)
 
 
-def _worker_up(job: Job, machine: MachineId, local_rank: int, address: str) -> Job:
+def _worker_up(job: Job, machine: MachineId, local_rank: int, fact: WorkerUp) -> Job:
     current = job.machines[machine]
-    workers = {**current.workers, local_rank: address}
+    workers = {**current.workers, local_rank: fact.address}
+    pids = {**current.pids, local_rank: fact.pid}
     up = len(workers) == job.spec.nproc and current.state is MachineState.STARTING
     state = MachineState.IDLE if up else current.state
-    return with_machine(job, machine, workers=workers, state=state)
+    return with_machine(job, machine, workers=workers, pids=pids, state=state)
 
 
 def _said(

@@ -88,8 +88,19 @@ def _others(job: Job, seats: tuple[MachineId, ...]) -> list[MachineId]:
 
 
 def record_places(job: Job) -> dict[Rank, list[str]]:
-    """Rank -> vaults that hold the record of its first steps."""
-    return {rank: [vault] for rank, vault in buddies(job, job.seats).items()}
+    """Rank -> vaults that may hold the record of its first steps, the likeliest first.
+
+    Every machine that lives is asked: the ring as it will be says nothing of where a rank that is
+    lost has put its record.
+    """
+    slots = len(job.seats)
+    places: dict[Rank, list[str]] = {}
+    for slot in range(slots):
+        ring = [job.seats[(slot + step) % slots] for step in range(1, slots + 1)]
+        names = [*ring, *sorted(job.machines.keys() - set(ring))]
+        vaults = [job.machines[name].vault for name in names if name in job.machines]
+        places |= {rank: vaults for rank in job.spec.ranks(Slot(slot))}
+    return places
 
 
 def holders(change: Change, rank: Rank, step: Step, vaults: dict[MachineId, str]) -> list[str]:

@@ -86,7 +86,14 @@ def _start_again(job: Job, machine: Machine) -> Decision:
 def start_workers(job: Job, machine: MachineId) -> Decision:
     """Fresh processes on one machine."""
     job = with_machine(
-        job, machine, state=MachineState.STARTING, workers={}, said=frozenset(), note=""
+        job,
+        machine,
+        state=MachineState.STARTING,
+        workers={},
+        pids={},
+        gone=frozenset(job.machines[machine].pids.values()),
+        said=frozenset(),
+        note="",
     )
     return job, (Send(machine, StartWorkers(epoch=job.epoch_last, restarts=job.restarts)),)
 

@@ -28,6 +28,8 @@ class Machine:
     """One machine with a live agent.
 
     workers     local rank -> address where that worker serves state
+    pids        local rank -> its process, also once that has crashed
+    gone        processes that fresh ones have replaced: what is still heard of them is late
     said        local ranks that have said what the present state waits for (warm, parked, left)
     crashes     workers lost in the sandbox in a row
     killed_us   when a drill ordered its death
@@ -39,6 +41,8 @@ class Machine:
     host: str
     state: MachineState = MachineState.STARTING
     workers: dict[int, str] = field(default_factory=dict)
+    pids: dict[int, int] = field(default_factory=dict)
+    gone: frozenset[int] = frozenset()
     said: frozenset[int] = frozenset()
     note: str = ""
     crashes: int = 0

@@ -10,6 +10,7 @@ to the journal in batches, output to the watchers.
 
 import asyncio
 import itertools
+import os
 import socket
 from collections.abc import Callable
 from typing import Any
@@ -203,9 +204,6 @@ class Server:
                 self._end(effect)
 
     def _end(self, effect: End) -> None:
-        if effect.code and self.progress.step:
-            text = f"{effect.text.rstrip()}\nThe last committed step is {self.progress.step}."
-            effect = End(effect.code, text)
         self._over = effect
         for request in list(self._answers):
             self._carry_out(Answer(request, ok=False, text=_ENDED))
@@ -225,6 +223,9 @@ class Server:
                 self._flush_rows()
             except StateMismatch as error:
                 code, text = 1, str(error)
+            if code and self.progress.step:  # known only now: commits are told in batches
+                step = self.progress.step
+                text = f"{text.rstrip()}\nThe last step reported as committed is {step}."
             self.ended.set_result((code, text))
 
     def _to_all(self, order: Shutdown) -> None:
@@ -405,7 +406,7 @@ def bind(address: str, what: str) -> socket.socket:
         return socket.create_server((host, int(port)), backlog=128)
     except OSError as error:
         raise UserError(
-            f"{what} cannot listen on {address}: {error.strerror}.",
+            f"{what} cannot listen on {address}: {os.strerror(error.errno or 0)}.",
             means="Nothing was started.",
             do="Take another port, or 0 for any free one.",
         ) from error

@@ -32,7 +32,7 @@ def sentence(before: Job, event: Event, after: Job) -> Sentence:
     """The most important thing the event has brought about; SILENCE if nobody would care."""
     incidents = incident_sentences(before, after)
     if incidents:
-        return Sentence("; ".join(incidents), loud=True)
+        return Sentence("; ".join(incidents), loud=after.code is None)  # else the end says it
     if after.phase is not before.phase and after.phase is Phase.RUNNING:
         return Sentence(_running(after))
     said = _of_event(event, after)
@@ -118,7 +118,7 @@ def _of_event(event: Event, after: Job) -> Sentence:
         case MoveRequested():
             return Sentence(f"a move of {event.machine} was asked for and refused")
         case KillRequested():
-            return Sentence(f"a drill: {event.machine} is to die", loud=True)
+            return _of_kill(event, after)
         case StopRequested():
             return Sentence(f"the job is to stop: {event.why}")
         case AgentSaid(fact=WorkerExited() as fact):
@@ -127,6 +127,12 @@ def _of_event(event: Event, after: Job) -> Sentence:
             return _of_worker(event.fact)
         case _:
             return SILENCE
+
+
+def _of_kill(event: KillRequested, after: Job) -> Sentence:
+    if after.code is not None or event.machine not in after.machines:
+        return Sentence(f"a drill on {event.machine} was asked for and refused")
+    return Sentence(f"a drill: {event.machine} is to die", loud=True)
 
 
 def _of_worker(fact: WorkerFact) -> Sentence:

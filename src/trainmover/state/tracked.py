@@ -14,6 +14,7 @@ from torch import Tensor, nn
 from trainmover.errors import ProtocolError, StateMismatch, UserError
 from trainmover.state import encode, tensor_bytes
 from trainmover.state.buffers import Buffers
+from trainmover.state.modes import Modes
 from trainmover.state.placing import HasState, Leaves, bulk_leaves, destinations, load_bulk
 
 __all__ = ["HasState", "Leaves", "Tracked", "bulk_leaves", "destinations", "load_bulk"]
@@ -29,6 +30,7 @@ class Tracked:
         self._bulk: set[str] = set()  # Once bulk, always: both ends of a move must agree.
         self._sized: set[str] = set()
         self._buffers: dict[str, Buffers] = {}
+        self._beside: dict[str, HasState] = {}  # Parts of modules that are small, by name.
 
     def add(self, name: str, obj: object) -> None:
         """Keep `obj` under `name`; a second add under the same name replaces the first.
@@ -47,8 +49,13 @@ class Tracked:
         self._objects[name] = obj
         if isinstance(obj, nn.Module | torch.optim.Optimizer):
             self._bulk.add(name)
-        if isinstance(obj, nn.Module) and Buffers(obj).state_dict():
-            self._buffers[name] = Buffers(obj)
+        self._beside.pop(f"{name}.modes", None)
+        self._beside.pop(f"{name}.buffers", None)
+        self._buffers.pop(name, None)
+        if isinstance(obj, nn.Module):
+            self._beside[f"{name}.modes"] = Modes(obj)
+            if Buffers(obj).state_dict():
+                self._buffers[name] = self._beside[f"{name}.buffers"] = Buffers(obj)
 
     def __getitem__(self, name: str) -> HasState:
         return self._objects[name]
@@ -81,8 +88,8 @@ class Tracked:
     def small_states(self) -> dict[str, bytes]:
         """Encoded state of every small object, for the rank record.
 
-        An object that grew past the limit since the last call becomes bulk and is left out. The
-        buffers of modules are among them, as `model.buffers`.
+        An object that grew past the limit since the last call becomes bulk and is left out.
+        What modules hold beside their parameters is among them: `model.buffers`, `model.modes`.
         Raises UserError, naming object and path, for state that cannot be sent.
         """
         states = {}
@@ -93,15 +100,14 @@ class Tracked:
                 self._bulk.add(name)
             else:
                 states[name] = data
-        for name, buffers in self._buffers.items():
-            states[f"{name}.buffers"] = encode.encode(buffers.state_dict())
+        for name, part in self._beside.items():
+            states[name] = encode.encode(part.state_dict())
         return states
 
     def load_small(self, states: Mapping[str, bytes]) -> None:
         """Put back what `small_states` gave. Raises StateMismatch for a name not tracked here."""
-        by_name = {f"{name}.buffers": buffers for name, buffers in self._buffers.items()}
         for name, data in states.items():
-            (by_name.get(name) or self._known(name)).load_state_dict(encode.decode(data))
+            (self._beside.get(name) or self._known(name)).load_state_dict(encode.decode(data))
 
     def bulk_header(self) -> tuple[bytes, list[Tensor]]:
         """All bulk objects: one header, and their live tensors in its order. Fits an Offer."""

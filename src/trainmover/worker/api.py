@@ -144,10 +144,17 @@ class Alone:
         self.rank = int(os.environ.get("RANK", "0"))
         self.world_size = int(os.environ.get("WORLD_SIZE", "1"))
         self.steps = 0
+        self.in_step = False
 
     def run_step(self, function: Callable[..., Any], args: Any, kwargs: Any) -> Any:
-        """Just run it."""
-        result = function(*args, **kwargs)
+        """Just run it; a step called within a step is part of it."""
+        if self.in_step:
+            return function(*args, **kwargs)
+        self.in_step = True
+        try:
+            result = function(*args, **kwargs)
+        finally:
+            self.in_step = False
         self.steps += 1
         return result
 

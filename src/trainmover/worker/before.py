@@ -5,6 +5,7 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.amp.grad_scaler import GradScaler
 from torch.utils import _pytree
 
 from trainmover.state import rng
@@ -37,18 +38,25 @@ class Before:
     arguments  (args, kwargs) with tensors cloned, so that a step may normalise its batch in place
     buffers    of every module, for instance the running mean of a batch-norm: a step may write
                into them or put other tensors in their place
+    scalers    what each GradScaler knows of its optimizers (unscaled, stepped): not in its
+               state_dict(), and left half way by a step that ended at its gate
     """
 
     rng_state: bytes
     small: dict[str, bytes]
     buffers: list[Buffer]
+    scalers: list[tuple[GradScaler, dict[int, dict[str, Any]]]]
     arguments: tuple[Any, Any]
 
     @staticmethod
     def take(tracked: Tracked, args: Any, kwargs: Any) -> "Before":
         """Cost: one RNG capture, the small states, a copy of buffers and batch."""
         return Before(
-            rng.capture(), tracked.small_states(), _buffers(tracked), _cloned((args, kwargs))
+            rng.capture(),
+            tracked.small_states(),
+            _buffers(tracked),
+            _scalers(tracked),
+            _cloned((args, kwargs)),
         )
 
     def restore(self, tracked: Tracked) -> tuple[Any, Any]:
@@ -58,6 +66,9 @@ class Before:
         with torch.no_grad():
             for buffer in self.buffers:
                 buffer.put_back()
+        for scaler, states in self.scalers:
+            scaler._per_optimizer_states.clear()
+            scaler._per_optimizer_states.update(_copied(states))
         drop_gradients(tracked)
         args, kwargs = _cloned(self.arguments)
         return args, kwargs
@@ -79,6 +90,18 @@ def _buffers(tracked: Tracked) -> list[Buffer]:
         for part in module.modules()
         for name, live in part._buffers.items()
     ]
+
+
+def _scalers(tracked: Tracked) -> list[tuple[GradScaler, dict[int, dict[str, Any]]]]:
+    return [
+        (scaler, _copied(scaler._per_optimizer_states))
+        for _, scaler in tracked.items()
+        if isinstance(scaler, GradScaler)
+    ]
+
+
+def _copied(states: dict[int, dict[str, Any]]) -> dict[int, dict[str, Any]]:
+    return {optimizer: dict(state) for optimizer, state in states.items()}
 
 
 def _cloned(arguments: tuple[Any, Any]) -> tuple[Any, Any]:

@@ -26,7 +26,6 @@ from trainmover.protocol.messages import (
     Loaded,
     Parked,
     Switch,
-    Switched,
     WorkerFact,
 )
 from trainmover.sandbox.record import STEPS, Record, Replayer
@@ -103,6 +102,8 @@ class Joiner(Member):
 
     def run_step(self, function: Callable[..., Any], args: Any, kwargs: Any) -> Any:
         """A shadow step, a step passed over because it is committed, or a live one."""
+        if self.in_step:
+            return function(*args, **kwargs)
         if self.is_shadow:
             return self._shadow_step(function, args, kwargs)
         if self.calls < self.skip_to:
@@ -200,10 +201,9 @@ class Joiner(Member):
         except PeerLost as lost:
             self._give_up(order, lost)
             return
-        self.say(Switched(rank=self.rank, epoch=order.epoch))
+        self.say_switched(order.epoch)
         self._await_go(order.epoch)
         if self.standing.epoch == order.epoch:
-            self.standing.live = True
             self.is_shadow = False
 
     def _give_up(self, order: Switch, lost: Exception) -> None:

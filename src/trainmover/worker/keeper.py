@@ -78,11 +78,11 @@ class Keeper:
         self._client: VaultClient | None = None
 
     def follow(self, address: str, latest: RankRecord | None) -> bool:
-        """Keep the record at `address` from now on. True if that is another buddy than before.
+        """Keep the record at `address` from now on. True if that is another connection than before.
 
         Raises PeerLost if it cannot be reached.
         """
-        if address == self._address and self._client is not None:
+        if address == self._address and self._client is not None and self._client.alive:
             return False
         self.close()
         self._client = VaultClient(address, self._token)

@@ -103,6 +103,7 @@ class Member:
         self.closing = False
         # The step under way.
         self.calls = Step(0)
+        self.begun = Step(0)
         self.in_step = False
         self.passed = False
         self.update_depth = 0
@@ -133,7 +134,12 @@ class Member:
     # --- the step ---------------------------------------------------------------------------------
 
     def run_step(self, function: Callable[..., Any], args: Any, kwargs: Any) -> Any:
-        """One transaction. Raises what `function` raises, unless drained data made it raise."""
+        """One transaction. Raises what `function` raises, unless drained data made it raise.
+
+        A step called within a step is part of it.
+        """
+        if self.in_step:
+            return function(*args, **kwargs)
         self.settle()
         step = Step(self.calls + 1)
         self._check_ending(step)
@@ -145,11 +151,22 @@ class Member:
             except Retry:
                 args, kwargs = before.restore(self.tracked)
                 self.settle()
-        self._after_step(step, result)
+            except Exception:
+                self._raised_in_step(step)
+                raise
+        self._after_step(step)
         return result
 
+    def _raised_in_step(self, step: Step) -> None:
+        """The script may catch it: a step that has committed counts, another was none."""
+        if self.passed:
+            self._after_step(step)
+        else:
+            self.calls = Step(step - 1)
+
     def _attempt(self, step: Step, function: Callable[..., Any], args: Any, kwargs: Any) -> Any:
-        self.calls, self.passed, self.values, self.update_depth = step, False, {}, 0
+        self.calls = self.begun = step
+        self.passed, self.values, self.update_depth = False, {}, 0
         if self.recorder is not None:
             self.recorder.begin_step()
         self.in_step = True
@@ -283,7 +300,7 @@ class Member:
                 )
         raise Retry
 
-    def _after_step(self, step: Step, result: Any) -> None:
+    def _after_step(self, step: Step) -> None:
         values = {name: number(name, value) for name, value in self.values.items()}
         self.gate_small, self.end_small = self.small_at_gate, self.tracked.small_states()
         now_ns = time.monotonic_ns()
@@ -375,7 +392,7 @@ class Member:
     def settle(self, *, at_fetch: bool = False) -> None:
         """Return when nothing is pending and this rank may train in the epoch in force.
 
-        Raises Unwind if the rank has moved elsewhere.
+        Raises Unwind if the rank has moved elsewhere, or the job is done.
         """
         if not self._tainted() and not (at_fetch and self.standing.paused):
             return  # The common case takes no lock: a late order is seen at the gate.
@@ -392,6 +409,8 @@ class Member:
         standing = self.standing
         with standing.changed:
             while True:
+                if standing.exit:
+                    raise Unwind
                 if standing.pending:
                     verdict = standing.verdict
                     if verdict is not None and verdict.epoch == standing.ordered:
@@ -415,7 +434,7 @@ class Member:
         standing = self.standing
         with standing.changed:
             while True:
-                if standing.leave >= epoch:
+                if standing.leave >= epoch or standing.exit:
                     raise Unwind
                 if standing.ordered > epoch or standing.discarded >= epoch:
                     return None
@@ -430,7 +449,7 @@ class Member:
             self.server.offer(key, self._offer)
         try:
             if self.rank not in order.sources and self._exchange(order):
-                self.say(Switched(rank=self.rank, epoch=order.epoch))
+                self.say_switched(order.epoch)
             self._await_go(order.epoch)
         finally:
             self.server.withdraw(key)
@@ -455,17 +474,22 @@ class Member:
         if self.keeper.follow(buddy, self.latest) and self.record is not None:
             self.keeper.put_blob(blob_name(self.rank), self.record.to_bytes())
 
+    def say_switched(self, epoch: Epoch) -> None:
+        """From here on `Go` puts the epoch in force."""
+        with self.standing.changed:
+            self.standing.switched = epoch
+        self.say(Switched(rank=self.rank, epoch=epoch))
+
     def _await_go(self, epoch: Epoch) -> None:
+        """Returns when the epoch is in force, or a newer one was ordered."""
         standing = self.standing
         with standing.changed:
-            while standing.go < epoch and standing.ordered <= epoch:
-                if standing.leave >= epoch:
+            while standing.epoch < epoch and standing.ordered <= epoch:
+                if standing.leave >= epoch or standing.exit:
                     raise Unwind
                 standing.changed.wait()
-            if standing.ordered > epoch:
-                return
-            standing.epoch = epoch
-        self.first_of = epoch
+            if standing.epoch == epoch:
+                self.first_of = epoch
 
     def _offer(self) -> tuple[bytes, list[Tensor]]:
         """This rank's state at the boundary, for a joiner: runs in a server thread while the main

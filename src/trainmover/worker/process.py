@@ -56,13 +56,14 @@ from trainmover.protocol.messages import (
     WorkerUp,
 )
 from trainmover.sandbox.record import Record, Recorder, blob_name
+from trainmover.state.modes import watch_wrappers
 from trainmover.state.transfer import StateServer
 from trainmover.state.vault import VaultClient
 from trainmover.version import VERSION
 from trainmover.worker import api
 from trainmover.worker.joiner import Joiner
 from trainmover.worker.link import ControlLink
-from trainmover.worker.member import Member
+from trainmover.worker.member import Member, Unwind
 from trainmover.worker.program import Ended, clean_up, run_script
 from trainmover.worker.standing import NONE, Standing
 from trainmover.worker.stores import Stores
@@ -111,7 +112,7 @@ class Worker:
                 case Switch():
                     standing.switch = order
                 case Go(epoch=epoch):
-                    standing.go = max(standing.go, epoch)
+                    standing.go(epoch)
                 case Leave(epoch=epoch):
                     standing.leave = max(standing.leave, epoch)
                 case Discard(epoch=epoch):
@@ -357,7 +358,7 @@ class Worker:
             self.link.say(
                 Raised(
                     rank=member.rank,
-                    step=member.calls,
+                    step=max(member.calls, member.begun),
                     error=ended.error,
                     traceback=ended.traceback,
                 )
@@ -387,7 +388,10 @@ class Worker:
                     standing.changed.wait()
                 if standing.exit:
                     break
-            member.settle()
+            try:
+                member.settle()
+            except Unwind:  # The last script ended while a switchover was under way.
+                break
         self._forget(member)
 
     def _await_end(self) -> None:
@@ -442,6 +446,7 @@ def main() -> None:
     token = Path(os.environ["TRAINMOVER_TOKEN_FILE"]).read_bytes().strip()
     link = ControlLink(int(os.environ["TRAINMOVER_CONTROL_FD"]))
     hook_torch(groups)
+    watch_wrappers()
     worker = Worker(spec, token, int(os.environ["LOCAL_RANK"]), link)
     _hook_optimizers(worker)
     api.on_attach(worker.attached)

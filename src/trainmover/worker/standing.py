@@ -23,6 +23,7 @@ class Standing:
     ordered     newest epoch an Interrupt spoke of; greater than `epoch` while one is pending
     committed   last step whose update is applied, or is bound to be
     gate        step in whose gate the rank stands with its record safe; 0: none
+    switched    epoch whose members this rank has exchanged: `Go` puts it in force
     pause_asked epoch whose pause flag is raised at the next gate
     pause_at    epoch whose pause was agreed at a gate: stop at the next fetch
     """
@@ -35,13 +36,22 @@ class Standing:
     gate: Step = Step(0)
     verdict: Verdict | None = None
     switch: Switch | None = None
-    go: Epoch = NONE
+    switched: Epoch = NONE
     leave: Epoch = NONE
     discarded: Epoch = NONE
     pause_asked: Epoch = NONE
     pause_at: Epoch = NONE
     ending: Step | None = None
     exit: bool = False
+
+    def go(self, epoch: Epoch) -> None:
+        """Put an epoch in force, unless a newer one was ordered. Called under `changed`.
+
+        Here and not by the main thread: from this moment on the controller counts on the rank's
+        position, and an `Interrupt` may come before the main thread wakes.
+        """
+        if epoch == self.switched and epoch >= self.ordered:
+            self.epoch, self.live = epoch, True
 
     @property
     def pending(self) -> bool:

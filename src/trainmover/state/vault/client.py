@@ -103,6 +103,11 @@ class VaultClient:
             if not data:
                 raise self._broken()
 
+    @property
+    def alive(self) -> bool:
+        """False once the vault was found gone, or this connection was closed."""
+        return not self._gone
+
     def close(self) -> None:
         """End the connection, from any thread; whoever waits gets PeerLost."""
         self._gone = "it was closed here"

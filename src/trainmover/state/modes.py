@@ -1,0 +1,59 @@
+"""What modules know beside their tensors and do not put into state_dict().
+
+*training*, of every module of a tracked one: a script may switch between train and eval in one step
+and rely on it in the next. *sync*, of every DistributedDataParallel: whether its next forward begins
+with a broadcast of buffers. An evaluation without gradients turns that off for one forward; a joiner
+that knew nothing of it would broadcast where its peers do not, and wait for ever.
+"""
+
+import functools
+import weakref
+from typing import Any
+
+from torch import nn
+from torch.nn.parallel import DistributedDataParallel
+
+SYNC_FLAGS = ("require_forward_param_sync", "require_backward_grad_sync")
+
+_wrappers: list["weakref.ref[DistributedDataParallel]"] = []
+
+
+def watch_wrappers() -> None:
+    """Know every DistributedDataParallel made from now on, in order. Call it once a process."""
+    make = DistributedDataParallel.__init__
+
+    @functools.wraps(make)
+    def init(self: DistributedDataParallel, *args: Any, **kwargs: Any) -> None:
+        make(self, *args, **kwargs)
+        _wrappers.append(weakref.ref(self))
+
+    DistributedDataParallel.__init__ = init  # type: ignore[method-assign]
+
+
+def _alive() -> list[DistributedDataParallel]:
+    _wrappers[:] = [reference for reference in _wrappers if reference() is not None]
+    return [wrapper for reference in _wrappers if (wrapper := reference()) is not None]
+
+
+class Modes:
+    """Of one tracked module and of all wrappers, as an object with the two state methods."""
+
+    def __init__(self, module: nn.Module) -> None:
+        self._modules = list(module.modules())
+
+    def state_dict(self) -> dict[str, Any]:
+        """training: a byte per module. sync: the flags of each wrapper."""
+        return {
+            "training": bytes(module.training for module in self._modules),
+            "sync": [
+                [bool(getattr(wrapper, flag, True)) for flag in SYNC_FLAGS] for wrapper in _alive()
+            ],
+        }
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Set the flags; a process that lacks a module or wrapper leaves it."""
+        for module, training in zip(self._modules, state["training"], strict=False):
+            module.training = bool(training)
+        for wrapper, values in zip(_alive(), state["sync"], strict=False):
+            for flag, value in zip(SYNC_FLAGS, values, strict=True):
+                setattr(wrapper, flag, value)
