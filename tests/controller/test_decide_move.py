@@ -155,7 +155,7 @@ def test_the_answer_comes_with_the_last_ranks_first_commit() -> None:
     job, effects = decide(job, ALL_COMMITTED[2])
     (answer,) = answers(effects)
     assert (answer.request, answer.ok, answer.incident) == ("r1", True, 1)
-    assert answer.text == "m2 -> m4 after step 7; ranks 1 kept."
+    assert answer.text == "m2 -> m4 after step 7; rank 1 kept."
 
 
 def test_the_answer_is_given_once() -> None:

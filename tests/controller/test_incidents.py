@@ -73,7 +73,7 @@ def test_downtime_without_a_median_is_the_whole_gap_and_never_negative() -> None
 
 def test_an_answered_move_names_its_pause() -> None:
     _, effects = after(MOVED, *first_commits(52_000, None, 32_000))
-    assert answers(effects)[0].text == "m2 -> m4 after step 7: pause 50 ms; ranks 1 kept."
+    assert answers(effects)[0].text == "m2 -> m4 after step 7: pause 50 ms; rank 1 kept."
 
 
 def test_an_incident_is_done_when_every_rank_has_committed_in_its_epoch() -> None:

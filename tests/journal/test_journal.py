@@ -41,6 +41,13 @@ def journal(tmp_path: Path) -> Journal:
     return Journal.create(tmp_path / "j.sqlite", SPEC)
 
 
+def test_a_row_without_values_yields_to_one_with(journal: Journal) -> None:
+    empty, full = Row(step=Step(1), at_us=1, values={}), rows(0.5)
+    for epoch, told in ((1, [empty]), (1, full), (2, [empty])):
+        journal.append_rows(Rank(0), Epoch(epoch), told)
+    assert [row.values for row in journal.rows()] == [{"loss": 0.5}]
+
+
 def test_events_come_back_in_order_with_their_sequence_numbers(journal: Journal) -> None:
     assert [journal.append(event) for event in (JOINED, UP, LOST)] == [1, 2, 3]
     with Journal.open(journal.path) as reader:

@@ -21,7 +21,10 @@ def record(step: int, *, now: bool = False) -> RankRecord:
         step=step,
         complete=not now,
         top_step=step - 1 if now else step,
-        positions={0: {"pass": 1, "taken": 4}, 1: {"pass": 0, "finished": True}},
+        positions=[
+            [0, {"pass": 1, "taken": 4}, b"rng", 6],
+            [2, {"pass": 0, "finished": True}, b"", 7],
+        ],
         top=Moment(b"rng", {"counter": b"\0"}),
         now=Moment(b"later", {}) if now else None,
         rows=[Row(step=step - 1, at_us=12, values={"loss": 1 / 3, "zero": -0.0})],

@@ -149,12 +149,11 @@ class Spy(api.Alone):
     def run_step(self, function: Any, args: Any, kwargs: Any) -> Any:
         self.asked.append((function.__name__, args, kwargs))
 
-    def begin_loop(self, batches: Any) -> int:
+    def begin_loop(self, batches: Any) -> None:
         self.asked.append("loop")
-        return 7
 
-    def fetch(self, loop: int, batches: Any) -> Any:
-        self.asked.append(loop)
+    def fetch(self, batches: Any) -> Any:
+        self.asked.append("fetch")
         return next(batches)
 
     def report(self, values: Any) -> None:
@@ -168,5 +167,5 @@ def test_everything_goes_to_the_runtime_that_the_worker_serves() -> None:
     job.step(max)(1, 2, key=abs)
     assert list(job.batches(range(1))) == [0]
     job.report(loss=0.5)
-    assert spy.asked == [("max", (1, 2), {"key": abs}), "loop", 7, 7, {"loss": 0.5}]
+    assert spy.asked == [("max", (1, 2), {"key": abs}), "loop", "fetch", "fetch", {"loss": 0.5}]
     assert job.is_shadow

@@ -159,9 +159,9 @@ def _answer_done_moves(job: Job) -> Decision:
     last = job.incidents[-1] if job.incidents else None
     if last is None or last.outcome is not Outcome.DONE or not last.request:
         return job, ()
-    ranks = ", ".join(str(rank) for rank in last.ranks)
+    ranks = f"rank{'s' * (len(last.ranks) > 1)} " + ", ".join(map(str, last.ranks))
     pause = "" if last.downtime_ms is None else f": pause {last.downtime_ms:.0f} ms"
-    text = f"{last.machine} -> {last.joiner} after step {last.step}{pause}; ranks {ranks} kept."
+    text = f"{last.machine} -> {last.joiner} after step {last.step}{pause}; {ranks} kept."
     answer = Answer(last.request, ok=True, text=text, incident=last.number)
     return amend(job, last.number, request=""), (answer,)
 
@@ -320,7 +320,9 @@ def _worker_said(job: Job, event: WorkerSaid) -> Decision:
             return end(
                 job,
                 1,
-                f"rank {fact.rank} raised {fact.error} in step {fact.step}:\n{fact.traceback}",
+                f"Rank {fact.rank} raised {fact.error}.\n"
+                "The job has ended: what a script raises is not recovered from.\n"
+                f"Mend the script and start it again.\n{fact.traceback}",
             )
         case Interrupted():
             return _interrupted(job, machine, fact, event.at_us)
@@ -402,7 +404,11 @@ def _finished(
     if job.rank_of(machine, local_rank) != fact.rank:
         return job, ()
     if fact.code:
-        text = f"The script ended with exit status {fact.code} on rank {fact.rank}."
+        text = (
+            f"The script ended with exit status {fact.code} on rank {fact.rank}.\n"
+            "The job has ended with that status.\n"
+            "What the script printed above says why."
+        )
         return end(job, fact.code, text)
     first = not job.finished
     job = replace(job, finished={**job.finished, fact.rank: (fact.step, fact.digest)})

@@ -72,11 +72,12 @@ def request_move(job: Job, event: MoveRequested) -> Decision:
 
 def _why_not(job: Job, machine: MachineId) -> str:
     if job.phase is not Phase.RUNNING:
-        return f"The job is {job.phase}: nothing was moved.\nA move needs a running job."
+        return f"The job is {job.phase}: nothing was moved.\nIt goes on.\nAsk again when it runs."
     if machine not in job.machines:
         return unknown_machine(job, machine)
     if job.slot_of(machine) is None:
-        return f"{machine} holds no ranks: there is nothing to move."
+        seats = ", ".join(job.seats)
+        return f"{machine} holds no ranks.\nNothing was moved.\nMachines with ranks: {seats}."
     current = open_incident(job)  # Until its first commit: each incident has a downtime of its own.
     if current is not None:
         now = "a move is running" if current.kind is Kind.MOVE else "a recovery is running"
@@ -87,7 +88,7 @@ def _why_not(job: Job, machine: MachineId) -> str:
             "The job trains on.\nAsk again after a few steps."
         )
     if job.finished:
-        return f"{machine} was not moved: the script is ending."
+        return f"{machine} was not moved: the script is ending.\nThe job goes on to its end."
     return ""
 
 

@@ -40,7 +40,11 @@ CREATE TABLE rows (rank INTEGER NOT NULL, step INTEGER NOT NULL, epoch INTEGER N
                    at_us INTEGER NOT NULL, values_json TEXT NOT NULL,
                    PRIMARY KEY (rank, step)) WITHOUT ROWID;
 """
-_INSERT_ROW = "INSERT INTO rows VALUES (?, ?, ?, ?, ?) ON CONFLICT DO NOTHING"
+_NO_VALUES = "{}"
+_INSERT_ROW = f"""
+INSERT INTO rows VALUES (?, ?, ?, ?, ?) ON CONFLICT DO UPDATE SET epoch = excluded.epoch,
+  at_us = excluded.at_us, values_json = excluded.values_json WHERE values_json = '{_NO_VALUES}'
+"""
 _encoder = msgspec.json.Encoder()
 _decoder: "msgspec.json.Decoder[Any]" = msgspec.json.Decoder(EVENTS)
 
@@ -148,6 +152,9 @@ class Journal:
     def append_batches(self, batches: Iterable[Batch]) -> None:
         """Write committed steps in one transaction. Repeated equal rows are no news.
 
+        A row without values yields to one with: a rank that died between its gate and its return
+        had nothing reported yet, and its joiner cannot know what the function would have returned.
+
         Raises StateMismatch, and writes nothing, if a step is there already with other values:
         two truths for one committed step.
         """
@@ -219,7 +226,7 @@ class Journal:
         query = "SELECT epoch, values_json FROM rows WHERE rank = ? AND step = ?"
         for rank, step, epoch, _, text in records:
             epoch_before, text_before = self._db.execute(query, (rank, step)).fetchone()
-            if text != text_before:
+            if text not in (text_before, _NO_VALUES):
                 raise StateMismatch(
                     f"Rank {rank} committed step {step} twice with other values: {text_before} "
                     f"in epoch {epoch_before}, {text} in epoch {epoch}.",

@@ -83,6 +83,7 @@ class Recorder:
         self._open: set[CallId] = set()
         self._step_calls: list[tuple[str, str]] = []
         self.in_optimizer = False
+        self.called_since_gate = False
 
     def serve(self, call: Call) -> bool:
         """Note the call; it runs for real."""
@@ -93,6 +94,7 @@ class Recorder:
                 do="This version supports optimizers whose step() is local.",
             )
         with self._lock:
+            self.called_since_gate = True
             self._open.add((call.group, call.seq))
             self._step_calls.append((call.group, what_of(call)))
         return False

@@ -42,6 +42,11 @@ class Progress:
         self.ranks.setdefault(fact.rank, RankProgress()).take(fact)
 
     @property
+    def newest(self) -> Step:
+        """The last step that any rank has told of: by the gate, all have committed it."""
+        return max((rank.step for rank in self.ranks.values()), default=Step(0))
+
+    @property
     def step(self) -> Step:
         """The last step that every rank heard of has committed; 0 before any."""
         return min((rank.step for rank in self.ranks.values()), default=Step(0))

@@ -223,8 +223,8 @@ class Server:
                 self._flush_rows()
             except StateMismatch as error:
                 code, text = 1, str(error)
-            if code and self.progress.step:  # known only now: commits are told in batches
-                step = self.progress.step
+            step = self.progress.newest  # known only now: commits are told in batches
+            if code and step:
                 text = f"{text.rstrip()}\nThe last step reported as committed is {step}."
             self.ended.set_result((code, text))
 

@@ -1,9 +1,9 @@
 """What modules know beside their tensors and do not put into state_dict().
 
-*training*, of every module of a tracked one: a script may switch between train and eval in one step
-and rely on it in the next. *sync*, of every DistributedDataParallel: whether its next forward begins
-with a broadcast of buffers. An evaluation without gradients turns that off for one forward; a joiner
-that knew nothing of it would broadcast where its peers do not, and wait for ever.
+*training*, of every module of a tracked one: a script may switch between train and eval in one
+step and rely on it in the next. *sync*, of every DistributedDataParallel: whether its next forward
+begins with a broadcast of buffers. An evaluation without gradients turns that off for one forward;
+a joiner that knew nothing of it would broadcast where its peers do not, and wait for ever.
 """
 
 import functools

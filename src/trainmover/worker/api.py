@@ -37,10 +37,10 @@ class Runtime(Protocol):
     def run_step(self, function: Callable[..., Any], args: Any, kwargs: Any) -> Any:
         """Run one step as a transaction."""
 
-    def begin_loop(self, batches: Batches) -> int:
-        """A loop over data begins; gives its number in this run of the script."""
+    def begin_loop(self, batches: Batches) -> None:
+        """A loop over data begins."""
 
-    def fetch(self, loop: int, batches: Batches) -> Any:
+    def fetch(self, batches: Batches) -> Any:
         """The next batch; raises StopIteration at the end."""
 
     def report(self, values: dict[str, float | Tensor]) -> None:
@@ -122,13 +122,13 @@ class JobBatches:
     def __init__(self, runtime: Runtime, batches: Batches) -> None:
         self._runtime = runtime
         self._batches = batches
-        self._loop = runtime.begin_loop(batches)
+        runtime.begin_loop(batches)
 
     def __iter__(self) -> "JobBatches":
         return self
 
     def __next__(self) -> Any:
-        return self._runtime.fetch(self._loop, self._batches)
+        return self._runtime.fetch(self._batches)
 
     def __len__(self) -> int:
         return len(self._batches)
@@ -158,11 +158,10 @@ class Alone:
         self.steps += 1
         return result
 
-    def begin_loop(self, batches: Batches) -> int:
-        """Loops need no number here."""
-        return 0
+    def begin_loop(self, batches: Batches) -> None:
+        """Nobody resumes it."""
 
-    def fetch(self, loop: int, batches: Batches) -> Any:
+    def fetch(self, batches: Batches) -> Any:
         """The next batch."""
         return next(batches)
 

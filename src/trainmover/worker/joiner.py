@@ -18,6 +18,7 @@ from torch import Tensor
 from torch._C._distributed_c10d import Store
 
 from trainmover.comm import Drained, groups
+from trainmover.comm.tap import Call
 from trainmover.errors import PeerLost, StateMismatch
 from trainmover.ids import Epoch, Rank, Step
 from trainmover.protocol.messages import (
@@ -87,7 +88,10 @@ class Joiner(Member):
         self.shadow_steps = 0
         self.begun_ns = time.monotonic_ns()
         self.cancelled = threading.Event()
-        self.pending_positions: dict[int, Any] = {}
+        self.target: list[list[Any]] | None = None
+        self.reached = 0
+        self.travelling: Switch | None = None
+        self.own_small: dict[str, bytes] = {}
         self.skip_to = Step(0)
         self.now: Moment | None = None
         self.skipped_values: dict[int, dict[str, float]] = {}
@@ -96,6 +100,8 @@ class Joiner(Member):
     @property
     def steps(self) -> int:
         """Committed steps; in the sandbox, shadow steps."""
+        if self.travelling is not None:
+            return self.calls
         return self.shadow_steps if self.is_shadow else self.standing.committed
 
     # --- in the sandbox ---------------------------------------------------------------------------
@@ -104,10 +110,15 @@ class Joiner(Member):
         """A shadow step, a step passed over because it is committed, or a live one."""
         if self.in_step:
             return function(*args, **kwargs)
+        if self.travelling is not None:
+            if self._under_way():
+                self.calls = Step(self.calls + (self.reached > 0))
+                return torch.tensor(float("nan"))
+            if self.calls < self.skip_to:
+                return self._pass_over()
+            self._arrive(self.travelling)
         if self.is_shadow:
             return self._shadow_step(function, args, kwargs)
-        if self.calls < self.skip_to:
-            return self._pass_over()
         return super().run_step(function, args, kwargs)
 
     def _shadow_step(self, function: Callable[..., Any], args: Any, kwargs: Any) -> Any:
@@ -131,25 +142,21 @@ class Joiner(Member):
         if not self.is_shadow:
             super().pass_gate()
 
-    def begin_loop(self, batches: Batches) -> int:
-        """A loop that begins after the joiner took its place resumes where the lost rank stood."""
-        loop = super().begin_loop(batches)
-        if loop in self.pending_positions:
-            batches.resume(self.pending_positions.pop(loop))
-        return loop
-
-    def fetch(self, loop: int, batches: Batches) -> Any:
+    def fetch(self, batches: Batches) -> Any:
         """Shadow steps done: unwind a warm-up, park a bound run."""
+        if self.travelling is not None:
+            return self._fetch_on_the_way(batches)
         if not self.is_shadow:
-            if self.calls < self.skip_to:
-                return next(batches)
-            return super().fetch(loop, batches)
+            return super().fetch(batches)
+        self.enter_loop(batches)
         if self.shadow_steps < STEPS:
-            return next(batches)
+            return self.take_next(batches)
         if self.bound_for is None:
             raise Unwind
         self._park(self.bound_for)
-        return next(batches)
+        if self.travelling is not None:
+            return self._fetch_on_the_way(batches)
+        return self.take_next(batches)
 
     # --- from the sandbox to the job --------------------------------------------------------------
 
@@ -159,8 +166,63 @@ class Joiner(Member):
         trace = self.replayer.trace()
         self.say(Parked(rank=self.rank, epoch=bound_for, trace=trace, bind_ms=bind_ms))
         done = Epoch(0)
-        while self.is_shadow:
+        while self.is_shadow and self.travelling is None:
             order = self._await_order(bound_for, done)
+            done = order.epoch
+            self._join(order)
+
+    # --- the way to where the rank stood ----------------------------------------------------------
+    #
+    # The joiner parks at some fetch; the rank may have stood in another loop, or behind committed
+    # steps. Then the script runs on, still in the sandbox: loops that are over end at once, those
+    # the rank was in go on where it fetched last, committed steps are passed over. What the script
+    # does between its steps changes bulk state too (a scheduler's step, an average of weights), so
+    # state is taken when the joiner has arrived.
+
+    def _under_way(self) -> bool:
+        return self.target is not None and self.reached < len(self.target)
+
+    def _fetch_on_the_way(self, batches: Batches) -> Any:
+        loop = self.enter_loop(batches)
+        assert self.target is not None
+        assert self.travelling is not None
+        depth = len(self.loops) - 1
+        if not self._under_way():
+            self._arrive(self.travelling)
+            return super().fetch(batches)
+        if depth == self.reached and loop.ordinal == self.target[depth][0]:
+            return self._resume_loop(batches, *self.target[depth][1:])
+        if depth > self.reached or (depth == self.reached and loop.ordinal < self.target[depth][0]):
+            loop.ended = True
+            raise StopIteration
+        raise StateMismatch(
+            f"The script of rank {self.rank} did not come to the loop where the rank had been.",
+            means="This machine cannot take the rank.",
+            do="Which loops a script runs must depend on tracked state, or on nothing.",
+        )
+
+    def _resume_loop(self, batches: Batches, position: Any, state: bytes, calls: int) -> Any:
+        batches.resume(position)
+        self.calls = Step(calls)
+        self.reached += 1
+        if self._under_way():
+            rng.restore(state)
+            return self.take_next(batches)
+        assert self.top is not None
+        self.tracked.load_small(self.top.small)
+        rng.restore(self.top.rng)
+        if self.now is None and self.travelling is not None:
+            self._arrive(self.travelling)
+        return self.take_next(batches)
+
+    def _arrive(self, order: Switch) -> None:
+        """Here the rank stood: take its state once more and its place."""
+        self.travelling, done = None, order.epoch
+        self.own_small = self.tracked.small_states()
+        assert self.bound_for is not None
+        self._join(order)
+        while self.is_shadow:
+            order = self._await_order(self.bound_for, done)
             done = order.epoch
             self._join(order)
 
@@ -187,14 +249,22 @@ class Joiner(Member):
             taking = pool.submit(self._take, order)
             try:
                 self.closing = order.closing
-                if not order.closing:
+                if not order.closing and groups.epoch < order.epoch:
                     groups.switchover(order.epoch, self.store())
                 taken = taking.result()
             except (Drained, PeerLost) as lost:
                 self._give_up(order, lost)
                 return
+        if self.target is None:
+            self._apply(order, taken)
+            if self._must_travel():
+                self.travelling, groups.tap = order, Silence()
+                return
+            self._stand_at_top()
+        self.tracked.load_small(self.own_small)  # Bulk state brought the source's buffers.
         groups.tap = None
-        self._apply(order, taken)
+        with self.standing.changed:
+            self.standing.committed, self.standing.gate = order.committed, Step(0)
         self._say_loaded(order, taken)
         try:
             self.follow(order.buddies[self.rank])
@@ -230,7 +300,9 @@ class Joiner(Member):
                 timeout_s=FETCH_SILENCE_S,
             )
             self.tracked.load_bulk_header(headers[0]["bulk"], report.tensors)
-        if source == self.rank:
+        if self.latest is not None:
+            record = self.latest  # The way led by it, and committed steps are never undone.
+        elif source == self.rank:
             record = RankRecord.from_bytes(headers[0]["record"])
         else:
             record = self._record_from_vault(order)
@@ -251,21 +323,30 @@ class Joiner(Member):
     def _apply(self, order: Switch, taken: Taken) -> None:
         """Go back to the last fetch of the rank; see `keeper` for what is passed over."""
         record, committed = taken.record, order.committed
-        for loop, batches in enumerate(self.loops):
-            batches.resume(record.positions[loop])
-        self.pending_positions = {
-            loop: at for loop, at in record.positions.items() if loop >= len(self.loops)
-        }
-        self.tracked.load_small(record.top.small)
-        rng.restore(record.top.rng)
+        self.target = record.positions
         self.top, self.top_step = record.top, record.top_step
         self.top_positions, self.latest = record.positions, record
         self.calls, self.skip_to = Step(record.top_step - 1), committed
         self.skipped_values = {row.step: row.values for row in record.rows}
         self.rows = [row for row in record.rows if row.step <= committed]
         self.now = self._now(taken)
-        with self.standing.changed:
-            self.standing.committed, self.standing.gate = committed, Step(0)
+
+    def _must_travel(self) -> bool:
+        assert self.target is not None
+        ordinals = [loop.ordinal for loop in self.loops]
+        here = len(ordinals) == 1 and ordinals == [place[0] for place in self.target]
+        return not here or self.now is not None
+
+    def _stand_at_top(self) -> None:
+        """The rank stood at this very fetch: nothing lies between."""
+        assert self.target is not None
+        batches = self.loops[0].batches()
+        assert batches is not None
+        assert self.top is not None
+        batches.resume(self.target[0][1])
+        self.own_small = self.top.small
+        rng.restore(self.top.rng)
+        self.reached = 1
 
     def _now(self, taken: Taken) -> Moment | None:
         """State at the end of the last committed step, where the record is from its gate.
@@ -310,10 +391,21 @@ class Joiner(Member):
         self.say(Loaded(rank=self.rank, epoch=order.epoch, certificate=certificate))
 
 
-def _in_words(positions: dict[int, Any]) -> str:
+class Silence:
+    """The tap of a joiner on its way: what it calls, the job has called long ago."""
+
+    def serve(self, call: Call) -> bool:
+        """Outputs stay as they are."""
+        return True
+
+    def done(self, call: Call) -> None:
+        """Never called."""
+
+
+def _in_words(positions: list[list[Any]]) -> str:
     """Where a rank stands in its data, for people: pass and batches of each loop."""
     return "; ".join(
-        f"loop {loop}: pass {at['pass']}, "
+        f"loop {ordinal}: pass {at['pass']}, "
         + ("finished" if at.get("finished") else f"{at['taken']} batches taken")
-        for loop, at in positions.items()
+        for ordinal, at, *_ in positions
     )

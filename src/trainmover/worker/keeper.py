@@ -3,7 +3,8 @@
 Record of a rank, "how to run step s on another machine":
 
     top_step  first step after the last fetch of a batch
-    top       position of every loop, RNG and small state just before that fetch
+    positions of every loop the script is in, outermost first: [ordinal, position, RNG, steps]
+    top       RNG and small state just before that fetch
     now       RNG and small state at the gate of step s - 1, if a step was made since the fetch
     rows      committed rows not yet told to the controller, so that none is lost with the rank
 
@@ -38,7 +39,7 @@ class RankRecord:
     step: Step
     complete: bool
     top_step: Step
-    positions: dict[int, Any]
+    positions: list[list[Any]]
     top: Moment
     now: Moment | None
     rows: list[Row] = field(default_factory=list)

@@ -15,8 +15,10 @@ ordered and no group is draining.
 
 import statistics
 import time
+import weakref
 from collections import deque
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -68,6 +70,29 @@ class Unwind(BaseException):
     """This run of the script is over: the rank lives elsewhere, or the sandbox has seen enough."""
 
 
+@dataclass
+class Loop:
+    """A loop over batches that the script is in.
+
+    ordinal   how many began before it: since the last fetch of the loop around it, or of all
+    position  just before its last fetch, as `rng` and `calls`, the steps made until then
+    begun     loops that began inside since its last fetch
+    """
+
+    batches: "weakref.ref[Batches]"
+    ordinal: int
+    position: Any = None
+    rng: bytes = b""
+    calls: int = 0
+    begun: int = 0
+    ended: bool = False
+
+    @property
+    def open(self) -> bool:
+        """Whether the script may still fetch: a loop that was left by `break` is dropped."""
+        return not self.ended and self.batches() is not None
+
+
 class Member:
     """Runtime behind `Job` for a rank that is live or becomes it. Main thread only, but for
     `standing`, which the control thread writes."""
@@ -110,10 +135,11 @@ class Member:
         self.updates = 0
         self.values: dict[str, float | Tensor] = {}
         # Where the script stands in its data.
-        self.loops: list[Batches] = []
+        self.loops: list[Loop] = []
+        self.begun_outermost = 0
         self.top: Moment | None = None
         self.top_step = Step(1)
-        self.top_positions: dict[int, Any] = {}
+        self.top_positions: list[list[Any]] = []
         self.latest: RankRecord | None = None
         # Small states at the gate and at the end of the last committed step, and at this gate.
         self.gate_small: dict[str, bytes] = {}
@@ -198,10 +224,23 @@ class Member:
         """
         self.update_depth += 1
         self.updates += 1
-        if self.update_depth == 1 and self.in_step and not self.passed:
-            self.pass_gate()
+        if self.update_depth == 1 and self.in_step:
+            if self.passed:
+                self._check_second_update()
+            else:
+                self.pass_gate()
         if self.recorder is not None:
             self.recorder.in_optimizer = True
+
+    def _check_second_update(self) -> None:
+        """What is updated after the gate must have been whole before it."""
+        recorded = self.recorder is not None and self.recorder.called_since_gate
+        if recorded or self._tainted():
+            raise UserError(
+                "This step made collectives between two updates: only the first was at its gate.",
+                means="The second could be made of sums that a lost machine has left half done.",
+                do="Give each update its own function marked @job.step (a GAN has two).",
+            )
 
     def leave_update(self) -> None:
         """Called after every `optimizer.step()`."""
@@ -215,6 +254,8 @@ class Member:
         if not self._record_is_safe(step) or not self._enter(step) or not self._agree(step):
             self._await_verdict(step)
         self.passed = True
+        if self.recorder is not None:
+            self.recorder.called_since_gate = False
         self.drills.at("passed", step)
 
     def _record_is_safe(self, step: Step) -> bool:
@@ -352,29 +393,61 @@ class Member:
 
     # --- data -------------------------------------------------------------------------------------
 
-    def begin_loop(self, batches: Batches) -> int:
-        """Count the loop; its position is part of the record from now on."""
-        self.loops.append(batches)
-        return len(self.loops) - 1
+    def begin_loop(self, batches: Batches) -> None:
+        """A loop begins inside of those that have not ended."""
+        self.loops = [loop for loop in self.loops if loop.open]
+        if self.loops:
+            ordinal, self.loops[-1].begun = self.loops[-1].begun, self.loops[-1].begun + 1
+        else:
+            ordinal, self.begun_outermost = self.begun_outermost, self.begun_outermost + 1
+        self.loops.append(Loop(weakref.ref(batches), ordinal))
 
-    def fetch(self, loop: int, batches: Batches) -> Any:
+    def fetch(self, batches: Batches) -> Any:
         """The next batch: the one place where a planned move stops the ranks."""
+        self.enter_loop(batches)
         self.drills.at("fetch", self.calls + 1)
         self.settle(at_fetch=True)
         self.mark_top()
-        return next(batches)
+        return self.take_next(batches)
+
+    def enter_loop(self, batches: Batches) -> Loop:
+        """A batch is fetched: loops inside of this one are over."""
+        place = next(i for i, loop in enumerate(self.loops) if loop.batches() is batches)
+        self.loops = self.loops[: place + 1]
+        loop = self.loops[place]
+        loop.begun = 0
+        return loop
+
+    def take_next(self, batches: Batches) -> Any:
+        """The next batch. A loop that gives none has ended."""
+        loop = self.loops[-1]
+        loop.position, loop.rng, loop.calls = batches.position(), rng.capture(), self.calls
+        try:
+            return next(batches)
+        except StopIteration:
+            loop.ended = True
+            raise
 
     def mark_top(self) -> None:
         """Remember this fetch, and tell the buddy without waiting."""
         self.top = Moment(rng.capture(), self.tracked.small_states())
         self.top_step = Step(self.calls + 1)
-        self.top_positions = {i: batches.position() for i, batches in enumerate(self.loops)}
+        self.top_positions = self._positions()
         self.latest = self._record_at_top()
         if self.keeper_ready and not self._tainted():
             try:
                 self.keeper.put(self.latest)
             except PeerLost as lost:
                 self._broken(f"its buddy is gone: {lost.happened}")
+
+    def _positions(self) -> list[list[Any]]:
+        """Of each loop the script is in, outermost first: ordinal; position, RNG and steps just
+        before its last fetch. The innermost is the one that fetches now; its RNG is in `top`."""
+        *outer, inner = self.loops
+        batches = inner.batches()
+        assert batches is not None
+        places = [[loop.ordinal, loop.position, loop.rng, loop.calls] for loop in outer]
+        return [*places, [inner.ordinal, batches.position(), b"", self.calls]]
 
     def _record_at_top(self) -> RankRecord:
         assert self.top is not None

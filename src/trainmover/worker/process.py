@@ -177,7 +177,7 @@ class Worker:
         """Called by the groups, under their lock: say it and be gone."""
         if self.standing.live and not self.standing.pending:
             epoch = self.standing.epoch
-            self.link.say(Interrupted(rank=self._rank, epoch=epoch, reason=reason.split("\n")[0]))
+            self.link.say(Interrupted(rank=self._rank, epoch=epoch, reason=_short(reason)))
         with self.standing.changed:
             self.standing.changed.notify_all()
 
@@ -355,6 +355,7 @@ class Worker:
         if ended.error:
             if not api.attached() or groups.draining:
                 time.sleep(UNATTACHED_GRACE_S)  # A lost peer may be the cause: it is said first.
+            member.finish()
             self.link.say(
                 Raised(
                     rank=member.rank,
@@ -409,6 +410,11 @@ def _shadow_end(ended: Ended, joiner: Joiner) -> str:
     if ended.error:
         return f"the script raised in the sandbox: {ended.error}"
     return f"the script ended in the sandbox after {joiner.shadow_steps} steps"
+
+
+def _short(reason: str) -> str:
+    """What gloo says, without its advice."""
+    return reason.split("\n")[0].split(". This is typically")[0]
 
 
 def _flush_output() -> None:

@@ -64,15 +64,22 @@ def _from_exit(exit_: SystemExit) -> Ended:
 
 
 def _trimmed(error: BaseException) -> str:
-    """The traceback from the script's first frame on; all of it if there is none."""
-    tb = error.__traceback__
-    while tb is not None and _is_ours(tb.tb_frame.f_code.co_filename):
-        tb = tb.tb_next
-    return "".join(traceback.format_exception(type(error), error, tb or error.__traceback__))
+    """The traceback without the frames that are ours or runpy's, also of what caused it."""
+    exception: traceback.TracebackException | None = traceback.TracebackException.from_exception(
+        error
+    )
+    shown = exception
+    while exception is not None:
+        frames = [frame for frame in exception.stack if not _is_ours(frame.filename)]
+        exception.stack = traceback.StackSummary.from_list(frames)
+        exception = exception.__cause__ or exception.__context__
+    assert shown is not None
+    return "".join(shown.format())
 
 
 def _is_ours(filename: str) -> bool:
-    return filename in ("<frozen runpy>", runpy.__file__, __file__)
+    runs_it = filename in ("<frozen runpy>", "<frozen importlib._bootstrap>", runpy.__file__)
+    return runs_it or os.path.dirname(filename) == os.path.dirname(__file__)
 
 
 def clean_up() -> None:
