@@ -1,5 +1,4 @@
 """A small convolutional network with batch-norm learns to tell drawn shapes apart.
-
 python examples/classifier.py
 torchrun --nproc-per-node 2 examples/classifier.py
 trainmover run --machines 2 --standbys 1 examples/classifier.py
@@ -71,7 +70,6 @@ def main() -> None:
     rank, world = job.rank, job.world_size
     if world > 1:
         dist.init_process_group("gloo")
-
     torch.manual_seed(args.seed)  # the same weights on every rank
     cnn = network()
     model = nn.parallel.DistributedDataParallel(cnn) if world > 1 else cnn
@@ -86,8 +84,8 @@ def main() -> None:
         loss = F.cross_entropy(model(images), labels)
         loss.backward()
         job.report(loss=loss)
-        progress.batches += 1
-        progress.loss_sum += loss.item()  # before the commit, as everything of this rank alone
+        progress.batches += 1  # before the commit, as everything of this rank alone
+        progress.loss_sum += loss.item()
         optimizer.step()
         optimizer.zero_grad()
         return loss.detach()
@@ -113,6 +111,8 @@ def main() -> None:
             share = accuracy(*held_out)
             if rank == 0:
                 print(f"accuracy {share.item():.4f} loss sum {progress.loss_sum:.9g}", flush=True)
+    if world > 1:
+        dist.destroy_process_group()
 
 
 if __name__ == "__main__":

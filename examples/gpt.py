@@ -1,5 +1,4 @@
-"""A byte-level GPT, data parallel over all ranks. Any of these trains it:
-
+"""A byte-level GPT, data parallel. Any of these trains it:
 python examples/gpt.py
 torchrun --nproc-per-node 2 examples/gpt.py
 trainmover run --machines 4 --standbys 1 examples/gpt.py
@@ -112,6 +111,8 @@ def main() -> None:
             print(f"step {job.steps} loss {loss.item():.9g}", flush=True)
         if job.steps >= args.steps:
             break
+    if world > 1:
+        dist.destroy_process_group()
 
 
 if __name__ == "__main__":
