@@ -3,9 +3,11 @@
     python -m bench.overhead            three runs of each
     python -m bench.overhead --quick    one run of each
 
-examples/gpt.py, four ranks on this host, plain gloo: under `trainmover run` with one machine a rank
-(gates, records and journal included) and under torchrun. The script itself takes the time of its
-steps, in both alike. A step takes 50 ms or more, as steps do.
+examples/gpt.py on this host, plain gloo: under `trainmover run` with one machine a rank (gates,
+records and journal included) and under torchrun. The script itself takes the time of its steps, in
+both alike. A step takes 50 ms or more, as steps do. One rank a core: where ranks share cores, what
+trainmover computes (about 2 ms a rank and step on this kind of machine) comes out of the step
+itself; --ranks 4 on two cores shows how much.
 """
 
 import argparse
@@ -22,12 +24,16 @@ from bench.gaps import Mark, median_step_ms
 
 OVERHEAD_MOST = 1.03
 STEP_MS_LEAST = 50.0
-RANKS = 4
+RANKS = max(2, min(4, os.cpu_count() or 2))
 ROOT = Path(__file__).resolve().parents[1]
-ARMS = {
-    "torchrun": ["torch.distributed.run", "--standalone", f"--nproc-per-node={RANKS}"],
-    "trainmover": ["trainmover.cli.main", "run", f"--machines={RANKS}"],
-}
+ARMS = ("torchrun", "trainmover")
+
+
+def starter(arm: str, ranks: int) -> list[str]:
+    """Module and flags that start the script on so many ranks."""
+    if arm == "torchrun":
+        return ["torch.distributed.run", "--standalone", f"--nproc-per-node={ranks}"]
+    return ["trainmover.cli.main", "run", f"--machines={ranks}"]
 
 
 def main() -> int:
@@ -37,14 +43,17 @@ def main() -> int:
     parser.add_argument("--quick", action="store_true", help="one run of each")
     parser.add_argument("--runs", type=int, default=3, help="of each (3)")
     parser.add_argument("--steps", type=int, default=150, help="of each run (150)")
+    parser.add_argument("--ranks", type=int, default=RANKS, help=f"ranks ({RANKS})")
+    parser.add_argument("--batch", type=int, default=16, help="of each rank (16)")
     parser.add_argument("--json", action="store_true", help="one JSON object as the last line")
     options = parser.parse_args()
     step_ms: dict[str, list[float]] = {arm: [] for arm in ARMS}
     loads = []
     for turn in range(1 if options.quick else options.runs):
         # The other goes first in every second turn: neither always meets a machine that is warm.
-        for arm in list(ARMS)[:: -1 if turn % 2 else 1]:
-            step_ms[arm].append(timed(ARMS[arm], options.steps))
+        for arm in ARMS[:: -1 if turn % 2 else 1]:
+            size = ["--steps", str(options.steps), "--batch", str(options.batch)]
+            step_ms[arm].append(timed(starter(arm, options.ranks), size))
             loads.append(os.getloadavg()[0])
             said = f"{arm:<11}{step_ms[arm][-1]:7.2f} ms a step, load {loads[-1]:.1f}"
             print(said, file=sys.stderr, flush=True)
@@ -55,7 +64,7 @@ def main() -> int:
     return result.say("overhead", claims, [*table, f"written to {path}"], as_json=options.json)
 
 
-def timed(starter: Sequence[str], steps: int) -> float:
+def timed(started_by: Sequence[str], size: Sequence[str]) -> float:
     """Median milliseconds of a step of one run. Raises CalledProcessError if it fails."""
     with tempfile.TemporaryDirectory(prefix="bench-overhead-") as here:
         environment = os.environ | {
@@ -64,8 +73,8 @@ def timed(starter: Sequence[str], steps: int) -> float:
             "PYTHONWARNINGS": "ignore",
             "PYTHONPATH": os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")]),
         }
-        command = [sys.executable, "-m", *starter, str(ROOT / "bench" / "timed_gpt.py")]
-        command += ["--steps", str(steps), "--log-every", str(steps)]
+        command = [sys.executable, "-m", *started_by, str(ROOT / "bench" / "timed_gpt.py")]
+        command += [*size, "--log-every", "1000"]
         subprocess.run(
             command, env=environment, cwd=ROOT, check=True, timeout=600, stdout=subprocess.DEVNULL
         )

@@ -39,12 +39,12 @@ class Modes:
     """Of one tracked module and of all wrappers, as an object with the two state methods."""
 
     def __init__(self, module: nn.Module) -> None:
-        self._modules = list(module.modules())
+        self.modules = list(module.modules())
 
     def state_dict(self) -> dict[str, Any]:
         """training: a byte per module. sync: the flags of each wrapper."""
         return {
-            "training": bytes(module.training for module in self._modules),
+            "training": bytes([module.training for module in self.modules]),
             "sync": [
                 [bool(getattr(wrapper, flag, True)) for flag in SYNC_FLAGS] for wrapper in _alive()
             ],
@@ -52,7 +52,7 @@ class Modes:
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Set the flags; a process that lacks a module or wrapper leaves it."""
-        for module, training in zip(self._modules, state["training"], strict=False):
+        for module, training in zip(self.modules, state["training"], strict=False):
             module.training = bool(training)
         for wrapper, values in zip(_alive(), state["sync"], strict=False):
             for flag, value in zip(SYNC_FLAGS, values, strict=True):

@@ -30,6 +30,7 @@ class Tracked:
         self._bulk: set[str] = set()  # Once bulk, always: both ends of a move must agree.
         self._sized: set[str] = set()
         self._buffers: dict[str, Buffers] = {}
+        self._modes: dict[str, Modes] = {}
         self._beside: dict[str, HasState] = {}  # Parts of modules that are small, by name.
 
     def add(self, name: str, obj: object) -> None:
@@ -52,8 +53,9 @@ class Tracked:
         self._beside.pop(f"{name}.modes", None)
         self._beside.pop(f"{name}.buffers", None)
         self._buffers.pop(name, None)
+        self._modes.pop(name, None)
         if isinstance(obj, nn.Module):
-            self._beside[f"{name}.modes"] = Modes(obj)
+            self._beside[f"{name}.modes"] = self._modes[name] = Modes(obj)
             if Buffers(obj).state_dict():
                 self._buffers[name] = self._beside[f"{name}.buffers"] = Buffers(obj)
 
@@ -71,6 +73,11 @@ class Tracked:
 
     def items(self) -> Iterable[tuple[str, HasState]]:
         return self._objects.items()
+
+    @property
+    def modules(self) -> list[nn.Module]:
+        """Every module of every tracked one, as they were when it was added."""
+        return [part for modes in self._modes.values() for part in modes.modules]
 
     def bulk_names(self) -> list[str]:
         """In the order of `add`. Looks into each object once."""

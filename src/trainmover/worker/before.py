@@ -85,9 +85,8 @@ def drop_gradients(tracked: Tracked) -> None:
 def _buffers(tracked: Tracked) -> list[Buffer]:
     return [
         Buffer(part, name, live, None if live is None else live.detach().clone())
-        for _, module in tracked.items()
-        if isinstance(module, nn.Module)
-        for part in module.modules()
+        for part in tracked.modules
+        if part._buffers
         for name, live in part._buffers.items()
     ]
 
@@ -112,5 +111,8 @@ def _cloned(arguments: tuple[Any, Any]) -> tuple[Any, Any]:
             return value.clone() if value.nbytes <= _ARGUMENT_BYTES_MAX else value
         return value
 
+    args, kwargs = arguments
+    if not kwargs and all(type(value) is Tensor for value in args):
+        return tuple(map(clone, args)), {}  # The usual case needs no walk.
     cloned: tuple[Any, Any] = _pytree.tree_map(clone, arguments)
     return cloned

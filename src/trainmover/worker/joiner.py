@@ -261,7 +261,7 @@ class Joiner(Member):
                 self.travelling, groups.tap = order, Silence()
                 return
             self._stand_at_top()
-        self.tracked.load_small(self.own_small)  # Bulk state brought the source's buffers.
+        self.tracked.load_small(self._small_on_arrival(taken))  # Bulk has the source's buffers.
         groups.tap = None
         with self.standing.changed:
             self.standing.committed, self.standing.gate = order.committed, Step(0)
@@ -329,7 +329,7 @@ class Joiner(Member):
         self.calls, self.skip_to = Step(record.top_step - 1), committed
         self.skipped_values = {row.step: row.values for row in record.rows}
         self.rows = [row for row in record.rows if row.step <= committed]
-        self.now = self._now(taken)
+        self.now = record.now
 
     def _must_travel(self) -> bool:
         assert self.target is not None
@@ -348,22 +348,20 @@ class Joiner(Member):
         rng.restore(self.top.rng)
         self.reached = 1
 
-    def _now(self, taken: Taken) -> Moment | None:
-        """State at the end of the last committed step, where the record is from its gate.
+    def _small_on_arrival(self, taken: Taken) -> dict[str, bytes]:
+        """Small state where the joiner has arrived.
 
-        What comes after the gate in a step (a scheduler's step) is missing in that record. Where
-        the lost rank's object was equal to the source's at the gate, it is a replica: take what
-        the source's has become by the end of the step.
+        What comes after the gate in a step (a scheduler's step) is missing in a record from the
+        gate. Where the lost rank's object was equal to the source's at that gate, it is a replica:
+        take what the source's has become by now.
         """
-        now = taken.record.now
-        if now is None:
-            return None
-        at_gate, at_end = taken.header["gate_small"], taken.header["end_small"]
-        small = {
-            name: at_end.get(name, state) if at_gate.get(name) == state else state
-            for name, state in now.small.items()
+        if self.now is None:
+            return self.own_small
+        at_gate, now = taken.header["gate_small"], taken.header["small"]
+        return {
+            name: now.get(name, own) if at_gate.get(name) == self.now.small.get(name) else own
+            for name, own in self.own_small.items()
         }
-        return Moment(now.rng, small)
 
     def _pass_over(self) -> Any:
         """A step that is committed already: its result is the number it reported."""
@@ -371,7 +369,7 @@ class Joiner(Member):
         if self.calls == self.skip_to and self.now is not None:
             self.tracked.load_small(self.now.small)
             rng.restore(self.now.rng)
-            self.gate_small = self.end_small = self.now.small
+            self.gate_small = self.now.small
         values = self.skipped_values.get(self.calls, {})
         return torch.tensor(next(iter(values.values()), float("nan")))
 

@@ -54,7 +54,7 @@ from trainmover.worker.drill import Drills
 from trainmover.worker.keeper import Keeper, Moment, RankRecord
 from trainmover.worker.standing import Standing
 
-FLUSH_NS = 100_000_000
+FLUSH_NS = 250_000_000
 """Committed rows are told in batches this far apart: less work for everybody on the step's path."""
 
 RAISE_GRACE_S = 1.0
@@ -141,9 +141,8 @@ class Member:
         self.top_step = Step(1)
         self.top_positions: list[list[Any]] = []
         self.latest: RankRecord | None = None
-        # Small states at the gate and at the end of the last committed step, and at this gate.
+        # Small states at the gate of the last committed step, and at this one.
         self.gate_small: dict[str, bytes] = {}
-        self.end_small: dict[str, bytes] = {}
         self.small_at_gate: dict[str, bytes] = {}
         # Rows and times.
         self.rows: list[Row] = []
@@ -343,7 +342,7 @@ class Member:
 
     def _after_step(self, step: Step) -> None:
         values = {name: number(name, value) for name, value in self.values.items()}
-        self.gate_small, self.end_small = self.small_at_gate, self.tracked.small_states()
+        self.gate_small = self.small_at_gate
         now_ns = time.monotonic_ns()
         gap_ns = None if self.commit_ns is None else now_ns - self.commit_ns
         self.commit_ns = now_ns
@@ -421,7 +420,12 @@ class Member:
     def take_next(self, batches: Batches) -> Any:
         """The next batch. A loop that gives none has ended."""
         loop = self.loops[-1]
-        loop.position, loop.rng, loop.calls = batches.position(), rng.capture(), self.calls
+        if self.is_shadow:
+            loop.position, loop.rng = batches.position(), rng.capture()
+        else:
+            assert self.top is not None
+            loop.position, loop.rng = self.top_positions[-1][1], self.top.rng
+        loop.calls = self.calls
         try:
             return next(batches)
         except StopIteration:
@@ -574,9 +578,14 @@ class Member:
             "digest": self.tracked.digest(self.tracked.bulk_names()),
             "record": record,
             "gate_small": self.gate_small,
-            "end_small": self.end_small,
+            "small": self._small_at_boundary(),
         }
         return encode(header), tensors
+
+    def _small_at_boundary(self) -> dict[str, bytes]:
+        """As it was at the fetch for the next step, if that has been: there the joiner arrives."""
+        fetched = self.top is not None and self.top_step == self.standing.committed + 1
+        return self.top.small if fetched and self.top else self.tracked.small_states()
 
     def _broken(self, reason: str, *, epoch: Epoch | None = None) -> None:
         self.say(Interrupted(rank=self.rank, epoch=epoch or self.standing.epoch, reason=reason))
@@ -622,7 +631,7 @@ class Member:
     def forget(self) -> None:
         """Drop every reference to what the script made; its run is over."""
         self.tracked, self.loops, self.top, self.latest = Tracked(), [], None, None
-        self.values, self.gate_small, self.end_small = {}, {}, {}
+        self.values, self.gate_small = {}, {}
         self.record = None
 
     def finish(self) -> None:
