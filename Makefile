@@ -5,13 +5,16 @@
 #   make test     every test but the soak campaigns
 #   make check    format, lint, types
 #   make fix      format and lint, mended in place
+#   make native   build the native communicator, build and run its C++ tests
+#   make native-asan, make native-tsan    the same tests under the address or thread sanitizer
 #   make soak     long fault campaigns
 #   make bench    downtime and overhead beside torchrun; leaves bench/results/
 #   make clean    remove what the verbs made
 #
 # torch comes first and alone: PYTHON=python3.12 chooses the interpreter, and
 # TORCH_INDEX=https://download.pytorch.org/whl/cpu the source of a CPU build where the default index
-# serves a CUDA one. WORKERS=4 lets that many tests run at once.
+# serves a CUDA one. WORKERS=4 lets that many tests run at once. Where there is no C++20 compiler,
+# TRAINMOVER_NATIVE=0 goes without the native communicator.
 
 PYTHON ?= python3
 TORCH_INDEX ?=
@@ -20,29 +23,36 @@ WORKERS ?= 2
 VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/ready
+EXTENSION := $(VENV)/extension
 PIP := $(BIN)/python -m pip --quiet --disable-pip-version-check
 TORCH_FROM := $(if $(TORCH_INDEX),--index-url $(TORCH_INDEX))
-SOURCES := src tests bench examples
+SOURCES := src tests bench examples native
+NATIVE_SOURCES := native/backend.py native/CMakeLists.txt $(shell find native/src -type f)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test check fix soak bench clean
+.PHONY: help setup demo test check fix native native-asan native-tsan soak bench clean
 
 help:
 	@sed -n 's/^#   //p' Makefile
 
-setup: $(READY)
+setup: $(EXTENSION)
 
 $(READY): pyproject.toml constraints.txt
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "trainmover needs Python 3.11 or newer, and $(PYTHON) is " + sys.version.split()[0] + ".\nNothing was installed.\nName a newer one: make setup PYTHON=python3.12")'
 	$(PYTHON) -m venv $(VENV)
 	$(PIP) install -c constraints.txt $(TORCH_FROM) torch
-	$(PIP) install -c constraints.txt -e '.[dev]'
+	$(PIP) install -c constraints.txt nanobind scikit-build-core $(if $(shell command -v cmake),,cmake ninja)
+	PATH="$(CURDIR)/$(BIN):$$PATH" $(PIP) install -c constraints.txt --no-build-isolation -e '.[dev]'
 	@touch $@
 
-demo: $(READY)
+$(EXTENSION): $(READY) $(NATIVE_SOURCES)
+	@PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/python native/backend.py
+	@touch $@
+
+demo: $(EXTENSION)
 	$(BIN)/trainmover demo --out demo
 
-test: $(READY)
+test: $(EXTENSION)
 	$(BIN)/python -m pytest -n $(WORKERS) --dist worksteal -m 'not soak'
 
 check: $(READY)
@@ -54,10 +64,20 @@ fix: $(READY)
 	$(BIN)/ruff format $(SOURCES)
 	$(BIN)/ruff check --fix $(SOURCES)
 
-soak: $(READY)
+native: $(EXTENSION)
+	@native/test.sh
+native-asan:
+	@native/test.sh address
+native-tsan:
+	@native/test.sh thread
+
+soak: $(EXTENSION)
+	native/test.sh address
+	native/test.sh thread
+	$(BIN)/python -m pytest tests/e2e --comm gloo -m 'not soak'
 	$(BIN)/python -m pytest -m soak --timeout 3600
 
-bench: $(READY)
+bench: $(EXTENSION)
 	$(BIN)/python -m bench.downtime
 	$(BIN)/python -m bench.overhead
 

@@ -1,0 +1,205 @@
+#include "board.hpp"
+
+#include <linux/futex.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <sched.h>
+
+#include <algorithm>
+#include <climits>
+#include <ctime>
+#include <thread>
+
+#include "points.hpp"
+#include "sockets.hpp"
+
+namespace tmc {
+namespace {
+
+/// The half of the word that counts beats: it changes with every post.
+const std::uint32_t* low_half(const std::atomic<std::uint64_t>& word) noexcept {
+    return reinterpret_cast<const std::uint32_t*>(&word);
+}
+
+}  // namespace
+
+std::uint32_t slot_bytes(std::size_t seats) noexcept {
+    if (seats <= 4) return 256 * 1024;
+    if (seats <= 8) return 256 * 1024;
+    return 128 * 1024;
+}
+
+std::size_t board_bytes(std::uint32_t slot) noexcept { return kBoardHead + kSlots * slot; }
+
+namespace {
+
+// Spinning longer is slower when there are more ranks than cores.
+constexpr int kSpins = 200;
+constexpr int kSpinsAlone = 1000;  // Every rank has a core to itself.
+constexpr int kYields = 30;
+// Two ranks that yield to each other on one core look busy to the scheduler, and are left there even
+// if another core is idle. One that sleeps is woken on an idle core.
+constexpr std::uint64_t kStallsPerSleep = 16;
+constexpr std::int64_t kNapNs = 2'000'000;  // How late the death of a neighbour is seen.
+constexpr std::uint64_t kFirstBeat = kSlots;
+
+inline void relax() noexcept {
+#if defined(__x86_64__)
+    __builtin_ia32_pause();
+#endif
+}
+
+std::byte* slot_at(const BoardWords* words, std::uint64_t beat, std::uint32_t slot) noexcept {
+    auto* at = reinterpret_cast<std::byte*>(const_cast<BoardWords*>(words));
+    return at + kBoardHead + (beat % kSlots) * slot;
+}
+
+}  // namespace
+
+Board::Board(const View& view, const Topology& topology, std::byte* own, std::uint32_t slot,
+             Ending& ending)
+    : topology_(topology),
+      ending_(ending),
+      epoch_(view.epoch),
+      seat_(view.seat),
+      slot_(slot),
+      own_(reinterpret_cast<BoardWords*>(own)),
+      words_(view.size(), nullptr),
+      lives_(view.size(), nullptr),
+      spins_(topology.here().size() <= std::thread::hardware_concurrency() ? kSpinsAlone : kSpins),
+      beat_(kFirstBeat) {
+    for (const auto seat : topology.neighbours) {
+        const auto* at = view.links[seat]->mapping->region(view.cards[seat].region, board_bytes(slot));
+        words_[seat] = reinterpret_cast<const BoardWords*>(at);
+        lives_[seat] = &view.links[seat]->mapping->life();
+    }
+}
+
+void Board::publish() noexcept {
+    if (own_ == nullptr) return;
+    own_->ended.store(own_->posted.load(std::memory_order_relaxed), std::memory_order_release);
+    own_->posted.store(position(beat_), std::memory_order_release);
+    shake(own_->posted);
+}
+
+/// True when a peer has posted the beat, be it that it has gone on to the next epoch since.
+bool Board::posted(const BoardWords& words, std::uint64_t beat) const noexcept {
+    const auto now = words.posted.load(std::memory_order_acquire);
+    if (now < position(beat)) return false;
+    if (now >> 40 == epoch_) return true;
+    const auto ended = words.ended.load(std::memory_order_acquire);
+    return ended >> 40 == epoch_ && ended >= position(beat);
+}
+
+bool Board::reached(std::size_t seat, std::uint64_t beat) const noexcept {
+    return posted(*words_[seat], beat);
+}
+
+std::byte* Board::open() {
+    if (ending_.stopped()) throw Failure(ending_.trouble());
+    for (const auto seat : topology_.neighbours)
+        if (!reached(seat, beat_)) wait(seat, beat_);
+    ++beat_;
+    return own_ == nullptr ? nullptr : slot_at(own_, beat_, slot_);
+}
+
+void Board::post() noexcept {
+    if (own_ == nullptr) return;
+    point();
+    own_->tags[beat_ % kSlots] = tag_;
+    own_->cpu.store(sched_getcpu(), std::memory_order_relaxed);
+    own_->posted.store(position(beat_), std::memory_order_release);
+    // Either this seat sees who sleeps, or who is about to sleep sees the post.
+    std::atomic_thread_fence(std::memory_order_seq_cst);
+    for (const auto seat : topology_.neighbours) {
+        if (words_[seat]->asleep_on.load(std::memory_order_relaxed) != seat_ + 1) continue;
+        shake(own_->posted);
+        break;
+    }
+    point();
+}
+
+const std::byte* Board::see(std::size_t seat) {
+    const auto* words = words_[seat];
+    if (!reached(seat, beat_)) wait(seat, beat_);
+    const auto theirs = words->tags[beat_ % kSlots];
+    if (theirs != tag_) throw Failure(ending_.mismatch(seat, theirs, tag_));
+    return slot_at(words, beat_, slot_);
+}
+
+void Board::wait(std::size_t seat, std::uint64_t beat) {
+    point();
+    if (linger(seat, beat)) return;
+    const auto deadline = now_ns() + ending_.timeout_ns();
+    while (!reached(seat, beat)) {
+        check(seat);
+        if (ending_.gone(seat)) {
+            if (reached(seat, beat)) return;  // Its last word came before its end.
+            throw Failure(ending_.loss(seat, tag_));
+        }
+        if (now_ns() > deadline) throw Failure(ending_.too_late(seat, tag_));
+        sleep(seat, beat);
+    }
+}
+
+/// Wait without sleeping, as far as that is cheaper. True: the beat is there.
+bool Board::linger(std::size_t seat, std::uint64_t beat) {
+    const bool same_core = words_[seat]->cpu.load(std::memory_order_relaxed) == sched_getcpu();
+    for (int i = 0; i < spins_ && !same_core; ++i) {
+        relax();
+        if (reached(seat, beat)) return true;
+    }
+    if (same_core && ++stalls_ % kStallsPerSleep == 0) return false;
+    for (int i = 0; i < kYields && !ending_.stopped(); ++i) {
+        sched_yield();
+        if (reached(seat, beat)) return true;
+    }
+    return false;
+}
+
+/// Throws Failure when this session is over; notes it when the seat's is.
+void Board::check(std::size_t seat) {
+    if (ending_.stopped()) throw Failure(ending_.trouble());
+    if (lives_[seat]->died()) ending_.lose(seat, "its process died");
+    const auto& words = *words_[seat];
+    if (words.broken.load(std::memory_order_acquire) == epoch_ + 1) {
+        const auto blamed = words.blamed.load(std::memory_order_relaxed);
+        ending_.lose(seat, blamed == 0 ? "it gave up"
+                                       : "it gave up on seat " + std::to_string(blamed - 1));
+    }
+    if (words.posted.load(std::memory_order_acquire) >> 40 > epoch_)
+        ending_.lose(seat, "it has gone on to another epoch");
+}
+
+void Board::sleep(std::size_t seat, std::uint64_t beat) {
+    const auto& word = words_[seat]->posted;
+    const auto seen = word.load(std::memory_order_relaxed);
+    own_->asleep_on.store(static_cast<std::uint32_t>(seat) + 1, std::memory_order_relaxed);
+    ending_.falls_asleep(&word);
+    std::atomic_thread_fence(std::memory_order_seq_cst);
+    if (!reached(seat, beat) && !ending_.stopped() && !ending_.gone(seat)) sleep_on(word, seen, kNapNs);
+    ending_.wakes_up();
+    own_->asleep_on.store(0, std::memory_order_relaxed);
+}
+
+void Board::give_up(int blamed) noexcept {
+    if (own_ == nullptr) return;
+    own_->blamed.store(static_cast<std::uint32_t>(blamed + 1), std::memory_order_relaxed);
+    own_->broken.store(static_cast<std::uint32_t>(epoch_) + 1, std::memory_order_release);
+    shake(own_->posted);
+}
+
+// The word may lie in memory that this process can only read; the kernel needs no more for either.
+
+void sleep_on(const std::atomic<std::uint64_t>& word, std::uint64_t seen, std::int64_t ns) noexcept {
+    const timespec limit{static_cast<time_t>(ns / 1'000'000'000), static_cast<long>(ns % 1'000'000'000)};
+    syscall(SYS_futex, low_half(word), FUTEX_WAIT, static_cast<std::uint32_t>(seen), &limit, nullptr, 0);
+}
+
+int shake(const std::atomic<std::uint64_t>& word) noexcept {
+    return static_cast<int>(
+        syscall(SYS_futex, low_half(word), FUTEX_WAKE, INT_MAX, nullptr, nullptr, 0));
+}
+
+}  // namespace tmc

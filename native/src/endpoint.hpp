@@ -1,0 +1,177 @@
+// What a process has once, for all its groups: its links, its listeners, its memory for neighbours,
+// and the thread that reads what nobody else is reading.
+#pragma once
+
+#include <atomic>
+#include <condition_variable>
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <list>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <set>
+#include <string>
+#include <thread>
+#include <tuple>
+#include <unordered_map>
+#include <vector>
+
+#include "arena.hpp"
+#include "hello.hpp"
+#include "link.hpp"
+#include "session.hpp"
+#include "ticket.hpp"
+
+namespace tmc {
+
+class Group;
+
+/// A wait that another thread can end.
+class Cancel {
+public:
+    Cancel();
+    ~Cancel();
+    Cancel(const Cancel&) = delete;
+    Cancel& operator=(const Cancel&) = delete;
+
+    void cancel() noexcept;
+    bool cancelled() const noexcept { return cancelled_.load(); }
+    int fd() const noexcept { return fd_; }
+
+private:
+    const Birthplace birthplace_;
+    const int fd_;
+    std::atomic<bool> cancelled_{false};
+};
+
+struct LinkFacts {
+    std::uint64_t peer = 0;
+    bool local = false;
+    std::int64_t opened_ns = 0;
+    std::uint64_t inode = 0;
+    std::uint64_t sent = 0;
+    std::uint64_t received = 0;
+};
+
+struct EndpointFacts {
+    std::uint64_t links_opened = 0;
+    std::uint64_t links_closed = 0;
+    std::uint64_t links_refused = 0;
+    std::uint64_t frames_dropped = 0;
+    std::uint64_t arena_bytes = 0;
+    std::uint64_t groups = 0;
+    std::string last_close_reason;
+};
+
+class Endpoint : public Receiver, public std::enable_shared_from_this<Endpoint> {
+public:
+    /// Listens from now on. host: processes with equal names share memory.
+    static std::shared_ptr<Endpoint> open(Token token, std::string host, const std::string& address);
+    ~Endpoint() override;
+    Endpoint(const Endpoint&) = delete;
+    Endpoint& operator=(const Endpoint&) = delete;
+
+    std::shared_ptr<Group> group(const std::string& name, std::uint32_t seat, std::uint32_t size);
+    void close();
+    /// Throws Failure once closed, and in a forked child.
+    void check() const;
+
+    const std::uint64_t incarnation;
+    const std::string host;
+    const std::string& address() const noexcept { return address_; }
+    std::vector<LinkFacts> links();
+    EndpointFacts facts();
+    const std::shared_ptr<DoneQueue> done = std::make_shared<DoneQueue>();
+
+    // For groups.
+    bool inherited() const noexcept { return !birthplace_.here(); }
+    Arena& arena() noexcept { return arena_; }
+    std::mutex& mutex() noexcept { return mutex_; }
+    /// The link to a process, made if there is none. Blocks.
+    std::shared_ptr<Link> connect(const Card& card, Cancel& cancel, std::int64_t deadline_ns);
+    void interrupt(Cancel& cancel);
+    /// A view holds its links from here on, until `drop`; counts those that no other held before.
+    void hold(View& view);
+    void drop(const View& view);
+    /// Frames of this life go to `next` from now on; `past` ended before. Returns how many links no
+    /// group uses any more. They stay open as long as their process lives: it may come back, and a
+    /// link that one side closes while the other counts on it would be worse than an idle one.
+    int exchange(const std::shared_ptr<Session>& past, const std::shared_ptr<Session>& next);
+    /// The group is closed. Its board is free once no neighbour reads it any more.
+    void bury(const Session* last, std::uint64_t region, std::size_t bytes);
+    void forget(Group* group);
+
+    Landing arrive(Link& link, const Header& header) override;
+    void landed(Link& link, const Header& header, Landing landing) override;
+    void lost(Link& link, const std::string& why, bool orderly) override;
+
+private:
+    using EarlyKey = std::tuple<std::uint64_t, std::uint32_t, std::uint64_t>;  // life, epoch, peer
+    struct Addressee {
+        std::shared_ptr<Session> session;
+        int seat = -1;
+        Early* early = nullptr;
+    };
+    struct Grave {
+        std::uint64_t life = 0;
+        std::uint64_t region = 0;
+        std::size_t bytes = 0;
+        std::set<std::uint64_t> readers;
+    };
+
+    Endpoint(Token token, std::string host, const std::string& address);
+
+    // The progress thread.
+    void run();
+    void serve(std::uint64_t id);
+    void accept_all(int listener, bool local);
+    void make_room();
+    void advance(std::uint64_t id);
+    void watch(int fd, std::uint64_t id);
+    void tick();
+    void later(std::function<void()> task);
+
+    std::shared_ptr<Link> dial(const Card& card, Cancel& cancel, std::int64_t deadline_ns);
+    std::shared_ptr<Link> admit(const Peer& peer, std::uint64_t from);
+    Addressee addressee(const Link& link, const Header& header);
+    Early* early(const EarlyKey& key);
+    std::optional<Trouble> take(const Header& header, Landing& landing, const Addressee& to);
+    void outdate(Session& session, std::uint32_t epoch);
+    void take_early(const Header& header, Landing& landing, Early& early);
+    void farewell(std::uint64_t life, std::uint64_t peer);
+    void mourn(std::uint64_t peer);
+
+    const Birthplace birthplace_;
+    const Token token_;
+    Arena arena_;
+    std::string address_;
+    int tcp_listener_ = -1;
+    int local_listener_ = -1;
+    int epoll_ = -1;
+    int bell_ = -1;
+    std::unique_ptr<std::thread> progress_;
+    std::atomic<bool> closing_{false};
+    std::atomic<bool> stopping_{false};
+
+    std::mutex mutex_;
+    std::condition_variable changed_;
+    std::uint64_t next_id_ = 16;
+    std::unordered_map<std::uint64_t, std::shared_ptr<Link>> links_;      // by incarnation
+    std::unordered_map<std::uint64_t, std::shared_ptr<Link>> watched_;    // by id
+    std::unordered_map<std::uint64_t, std::unique_ptr<Hello>> hellos_;    // progress thread only
+    std::set<std::uint64_t> dialling_;
+    std::map<std::uint64_t, std::shared_ptr<Session>> sessions_;          // by life
+    std::map<EarlyKey, Early> early_;
+    std::deque<std::uint64_t> buried_order_;
+    std::set<std::uint64_t> buried_;
+    std::list<Grave> graves_;
+    std::set<std::pair<std::uint64_t, std::uint64_t>> farewells_;         // life, peer
+    std::vector<std::function<void()>> tasks_;
+    std::set<Group*> groups_;
+    EndpointFacts facts_;
+};
+
+}  // namespace tmc

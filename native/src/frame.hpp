@@ -1,0 +1,50 @@
+// The unit of a link: a header of 64 bytes and at most 256 KiB behind it.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string>
+
+#include "call.hpp"
+
+namespace tmc {
+
+inline constexpr std::size_t kHeaderBytes = 64;
+inline constexpr std::size_t kPayloadMax = 256 * 1024;
+inline constexpr std::size_t kReasonMax = 512;
+
+enum class Frame : std::uint8_t {
+    data = 1,   // a piece of a collective's stream
+    credit,     // a = bytes of that stream consumed so far: the sender may send as many more
+    letter,     // a = number of a message, b = its bytes; a small one comes along as payload
+    clear,      // a = number of a message whose body may come
+    body,       // a = number of a message, b = offset of this piece in it
+    read,       // a = bytes of small messages read so far
+    waiting,    // a = number of the call that the sender has long been waiting in, tag = the call
+    broken,     // the sender has given up on this group's epoch; payload: why
+    replaced,   // the receiver's seat in this group belongs to another process; payload: since when
+    farewell,   // the sender has closed this group and reads nothing of it any more
+    leaving,    // the sender closes this link in an orderly way
+};
+
+/// group  number of the group's life, the same on all its seats
+struct Header {
+    Frame kind = Frame::data;
+    std::uint32_t length = 0;
+    std::uint64_t group = 0;
+    std::uint32_t epoch = 0;
+    std::uint64_t a = 0;
+    std::uint64_t b = 0;
+    Tag tag;
+};
+
+using HeaderBytes = std::array<std::byte, kHeaderBytes>;
+
+HeaderBytes encoded(const Header& header) noexcept;
+
+/// Read a header from bytes of any origin. Returns the reason if it is none, or is impossible.
+std::string decode(std::span<const std::byte, kHeaderBytes> bytes, Header& out);
+
+}  // namespace tmc

@@ -1,0 +1,309 @@
+#include "link.hpp"
+
+#include <sys/epoll.h>
+#include <sys/socket.h>
+#include <sys/uio.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+
+#include "points.hpp"
+#include "sockets.hpp"
+#include "trouble.hpp"
+
+namespace tmc {
+namespace {
+
+constexpr std::size_t kBuffer = 64 * 1024;
+constexpr std::size_t kDirect = 4096;  // From here on a payload is read to where it belongs.
+constexpr std::size_t kBehind = 4096;
+constexpr int kReadsAtOnce = 16;
+constexpr std::size_t kPartsAtOnce = 16;
+
+}  // namespace
+
+Link::Link(int fd, std::uint64_t peer_, std::unique_ptr<Mapping> mapping_, Receiver& receiver)
+    : peer(peer_),
+      mapping(std::move(mapping_)),
+      opened_ns(now_ns()),
+      inode(inode_of(fd)),
+      fd_(fd),
+      receiver_(receiver),
+      buffer_(kBuffer) {}
+
+Link::~Link() {
+    if (birthplace_.here()) close_fd(fd_);
+}
+
+// Writing.
+
+bool Link::enqueue(Outgoing frame) {
+    const std::lock_guard lock(write_);
+    if (!alive() || retiring_ || write_failed_) return false;
+    auto head = encoded(frame.header);
+    queue_.push_back({std::move(frame), head, 0});
+    return true;
+}
+
+bool Link::flush() {
+    const std::lock_guard lock(write_);
+    bool wrote = false;
+    while (!queue_.empty() && !write_failed_) {
+        iovec parts[2 * kPartsAtOnce];
+        std::size_t count = 0;
+        for (auto it = queue_.begin(); it != queue_.end() && count + 2 <= 2 * kPartsAtOnce; ++it) {
+            if (it->done < kHeaderBytes)
+                parts[count++] = {it->head.data() + it->done, kHeaderBytes - it->done};
+            const auto skip = it->done > kHeaderBytes ? it->done - kHeaderBytes : 0;
+            if (it->frame.header.length > skip)
+                parts[count++] = {const_cast<std::byte*>(it->frame.at) + skip,
+                                  it->frame.header.length - skip};
+        }
+        msghdr message{};
+        message.msg_iov = parts;
+        message.msg_iovlen = count;
+        const auto n = sendmsg(fd_, &message, MSG_DONTWAIT | MSG_NOSIGNAL);
+        if (n < 0 && errno == EINTR) continue;
+        if (n < 0 && (errno == EAGAIN || errno == EWOULDBLOCK)) break;
+        if (n < 0) {
+            // What the peer said last may still be readable, so the reader reports the loss.
+            write_failed_ = true;
+            queue_.clear();
+            shutdown(fd_, SHUT_WR);
+            break;
+        }
+        wrote = true;
+        sent_.fetch_add(static_cast<std::uint64_t>(n), std::memory_order_relaxed);
+        auto left = static_cast<std::size_t>(n);
+        while (left > 0) {
+            auto& front = queue_.front();
+            const auto whole = kHeaderBytes + front.frame.header.length;
+            const auto step = std::min(left, whole - front.done);
+            front.done += step;
+            left -= step;
+            if (front.done < whole) break;
+            if (front.frame.writer != nullptr) front.frame.writer->written(front.frame.header.length);
+            queue_.pop_front();
+        }
+    }
+    if (retiring_ && queue_.empty()) shutdown(fd_, SHUT_WR);
+    return wrote;
+}
+
+bool Link::wants_to_write() {
+    const std::lock_guard lock(write_);
+    return !queue_.empty();
+}
+
+// Reading.
+
+bool Link::pump(bool wait_for_turn) {
+    std::unique_lock lock(read_, std::defer_lock);
+    if (wait_for_turn)
+        lock.lock();
+    else if (!lock.try_lock())
+        return false;
+    bool progress = false;
+    bool more = true;
+    for (int i = 0; more && alive() && i < kReadsAtOnce; ++i) progress |= read_once(more);
+    return progress;
+}
+
+/// One read. `more`: another one may find something.
+///
+/// The rest of a large payload goes to where it belongs, and what follows it into the buffer; that
+/// is kept short, because what of the next payload is in it must be copied.
+bool Link::read_once(bool& more) {
+    std::size_t direct = 0;
+    if (arriving_ && arriving_->landing.at != nullptr) {
+        const auto missing = arriving_->header.length - arriving_->got;
+        if (missing >= kDirect) direct = missing;
+    }
+    // What is left in the buffer is less than a header.
+    std::memmove(buffer_.data(), buffer_.data() + begin_, end_ - begin_);
+    end_ -= begin_;
+    begin_ = 0;
+    iovec parts[2];
+    std::size_t count = 0;
+    if (direct > 0) parts[count++] = {arriving_->landing.at + arriving_->got, direct};
+    const auto room = direct > 0 ? kBehind : buffer_.size() - end_;
+    parts[count++] = {buffer_.data() + end_, room};
+    msghdr message{};
+    message.msg_iov = parts;
+    message.msg_iovlen = count;
+    const auto n = recvmsg(fd_, &message, MSG_DONTWAIT);
+    if (n < 0 && errno == EINTR) return false;
+    if (n < 0 && (errno == EAGAIN || errno == EWOULDBLOCK)) {
+        more = false;
+        return false;
+    }
+    if (n <= 0) {
+        more = false;
+        die(n == 0 ? "the connection was closed by the peer"
+                   : std::string("the connection broke: ") + std::strerror(errno),
+            leaving_);
+        return true;
+    }
+    const auto bytes = static_cast<std::size_t>(n);
+    received_.fetch_add(bytes, std::memory_order_relaxed);
+    more = bytes == direct + room;
+    try {
+        const auto straight = std::min(bytes, direct);
+        if (straight > 0) {
+            arriving_->got += straight;
+            if (arriving_->got == arriving_->header.length) finish();
+        }
+        consume(bytes - straight);
+    } catch (const Failure& failure) {
+        more = false;
+        die(std::string("the peer broke the rules: ") + failure.what(), false);
+    }
+    return true;
+}
+
+/// Take apart what was read into the buffer.
+void Link::consume(std::size_t bytes) {
+    end_ += bytes;
+    while (alive()) {
+        if (!arriving_) {
+            if (end_ - begin_ < kHeaderBytes) return;
+            begin();
+        }
+        const auto missing = arriving_->header.length - arriving_->got;
+        const auto step = std::min(missing, end_ - begin_);
+        if (step > 0 && arriving_->landing.at != nullptr)
+            std::memcpy(arriving_->landing.at + arriving_->got, buffer_.data() + begin_, step);
+        begin_ += step;
+        arriving_->got += step;
+        if (arriving_->got < arriving_->header.length) return;
+        finish();
+    }
+}
+
+void Link::begin() {
+    Header header;
+    const std::span<const std::byte, kHeaderBytes> bytes(buffer_.data() + begin_, kHeaderBytes);
+    const auto reason = decode(bytes, header);
+    if (!reason.empty()) throw Failure(Why::peer_lost, reason);
+    begin_ += kHeaderBytes;
+    if (header.kind == Frame::leaving) leaving_ = true;
+    auto landing = receiver_.arrive(*this, header);
+    arriving_.emplace(Arriving{header, std::move(landing), 0});
+}
+
+void Link::finish() {
+    auto done = std::move(*arriving_);
+    arriving_.reset();
+    point();
+    receiver_.landed(*this, done.header, std::move(done.landing));
+}
+
+// Who reads it.
+
+void Link::attach(int epoll_fd, std::uint64_t id) {
+    const std::lock_guard lock(arming_);
+    epoll_fd_ = epoll_fd;
+    id_ = id;
+    armed_ = EPOLLIN;
+    epoll_event event{};
+    event.events = armed_;
+    event.data.u64 = id_;
+    epoll_ctl(epoll_fd, EPOLL_CTL_ADD, fd_, &event);
+}
+
+void Link::detach() {
+    const std::lock_guard lock(arming_);
+    if (epoll_fd_ >= 0) epoll_ctl(epoll_fd_, EPOLL_CTL_DEL, fd_, nullptr);
+    epoll_fd_ = -1;
+}
+
+void Link::drive() {
+    {
+        const std::lock_guard lock(arming_);
+        ++drivers_;
+    }
+    rearm();
+}
+
+void Link::release() {
+    {
+        const std::lock_guard lock(arming_);
+        --drivers_;
+    }
+    rearm();
+}
+
+void Link::push() {
+    flush();
+    rearm();
+}
+
+void Link::rearm() {
+    const bool writes = wants_to_write();
+    const std::lock_guard lock(arming_);
+    const unsigned wanted = drivers_ > 0 ? 0U : EPOLLIN | (writes ? EPOLLOUT : 0U);
+    if (epoll_fd_ < 0 || wanted == armed_) return;
+    armed_ = wanted;
+    epoll_event event{};
+    event.events = wanted;
+    event.data.u64 = id_;
+    epoll_ctl(epoll_fd_, EPOLL_CTL_MOD, fd_, &event);
+}
+
+void Link::forget(const void* owner) {
+    {
+        const std::lock_guard lock(read_);
+        if (arriving_ && arriving_->landing.owner == owner) arriving_->landing = {};
+    }
+    const std::lock_guard lock(write_);
+    for (auto it = queue_.begin(); it != queue_.end();) {
+        auto& frame = it->frame;
+        if (frame.owner != owner) {
+            ++it;
+        } else if (it->done == 0) {
+            it = queue_.erase(it);
+        } else {
+            if (!frame.own && frame.header.length > 0) {
+                frame.own = std::make_unique<std::byte[]>(frame.header.length);
+                std::memcpy(frame.own.get(), frame.at, frame.header.length);
+                frame.at = frame.own.get();
+            }
+            frame.owner = nullptr;
+            frame.writer = nullptr;
+            ++it;
+        }
+    }
+}
+
+// The end.
+
+void Link::retire() {
+    Outgoing goodbye;
+    goodbye.header.kind = Frame::leaving;
+    enqueue(std::move(goodbye));
+    {
+        const std::lock_guard lock(write_);
+        retiring_ = true;
+    }
+    push();
+}
+
+void Link::kill(const std::string& why, bool orderly) {
+    const std::lock_guard lock(read_);
+    die(why, orderly);
+}
+
+void Link::die(const std::string& why, bool orderly) {
+    dead_.store(true, std::memory_order_release);
+    arriving_.reset();
+    {
+        const std::lock_guard lock(write_);
+        queue_.clear();
+    }
+    shutdown(fd_, SHUT_RDWR);
+    if (!reported_.exchange(true)) receiver_.lost(*this, why, orderly || retiring_);
+}
+
+}  // namespace tmc

@@ -1,0 +1,154 @@
+// One connection to one other process, shared by all groups.
+#pragma once
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <deque>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "arena.hpp"
+#include "frame.hpp"
+#include "sockets.hpp"
+
+namespace tmc {
+
+class Link;
+
+/// Where the payload of the frame that is arriving goes.
+struct Landing {
+    std::byte* at = nullptr;           // null: read and dropped
+    std::unique_ptr<std::byte[]> own;  // what `at` points to, unless it is a caller's buffer
+    const void* owner = nullptr;       // the session whose buffer it is
+};
+
+/// What a link hands its frames to. Called by whichever thread reads the link, one at a time.
+class Receiver {
+public:
+    virtual ~Receiver() = default;
+    /// A header came. Throws Failure when this peer may not say that: the link is then closed.
+    virtual Landing arrive(Link& link, const Header& header) = 0;
+    /// All of its payload is there.
+    virtual void landed(Link& link, const Header& header, Landing landing) = 0;
+    /// Nothing will ever come again. Called once.
+    virtual void lost(Link& link, const std::string& why, bool orderly) = 0;
+};
+
+/// Who is told that bytes of theirs were written and may be changed again.
+class Writer {
+public:
+    virtual ~Writer() = default;
+    /// Called under the link's lock: it must only count and wake.
+    virtual void written(std::size_t bytes) noexcept = 0;
+};
+
+/// A frame that waits to be written.
+struct Outgoing {
+    Header header;
+    const std::byte* at = nullptr;     // payload; lives until written
+    std::unique_ptr<std::byte[]> own;  // or nullptr: a caller's buffer
+    Writer* writer = nullptr;
+    const void* owner = nullptr;       // the session that can take it back
+};
+
+class Link {
+public:
+    /// mapping  the peer's arena when it is on this host, or null
+    Link(int fd, std::uint64_t peer, std::unique_ptr<Mapping> mapping, Receiver& receiver);
+    ~Link();
+    Link(const Link&) = delete;
+    Link& operator=(const Link&) = delete;
+
+    const std::uint64_t peer;
+    const std::unique_ptr<Mapping> mapping;
+    const std::int64_t opened_ns;
+    const std::uint64_t inode;
+
+    int fd() const noexcept { return fd_; }
+    bool alive() const noexcept { return !dead_.load(std::memory_order_acquire); }
+    std::uint64_t sent() const noexcept { return sent_.load(std::memory_order_relaxed); }
+    std::uint64_t received() const noexcept { return received_.load(std::memory_order_relaxed); }
+
+    /// Queue a frame. False: the link is dead and the frame was dropped.
+    bool enqueue(Outgoing frame);
+    /// Write what the system takes. True: something was written.
+    bool flush();
+    bool wants_to_write();
+    /// Read what is there and hand it on. True: something was read. False also when another thread
+    /// is at it.
+    bool pump(bool wait_for_turn);
+
+    /// Leave the buffers of `owner` alone from the moment this returns.
+    ///
+    /// A frame of which a part was written is finished from a copy, and one that is arriving is
+    /// read to its end and dropped: the link stays at a frame's border and serves the next epoch.
+    void forget(const void* owner);
+
+    /// Say goodbye, write what is queued, and close for writing; the peer's end of file follows.
+    void retire();
+    /// Close now.
+    void kill(const std::string& why, bool orderly);
+
+    int references = 0;      // Views that hold this link. Guarded by the endpoint.
+    bool accounted = false;  // A view has counted it as opened for it. Likewise.
+
+    /// Have the progress thread read it whenever nobody else does; it knows the link by `id`.
+    void attach(int epoll_fd, std::uint64_t id);
+    void detach();
+    /// Between these two the calling thread reads and writes the link itself.
+    void drive();
+    void release();
+    /// Flush, and let the progress thread write the rest.
+    void push();
+
+private:
+    struct Queued {
+        Outgoing frame;
+        HeaderBytes head;
+        std::size_t done = 0;  // Of head and payload together.
+    };
+    struct Arriving {
+        Header header;
+        Landing landing;
+        std::size_t got = 0;
+    };
+
+    bool read_once(bool& more);
+    void consume(std::size_t bytes);
+    void begin();
+    void finish();
+    void die(const std::string& why, bool orderly);
+    void rearm();
+
+    const Birthplace birthplace_;
+    int fd_;
+    Receiver& receiver_;
+    std::atomic<bool> dead_{false};
+    std::atomic<bool> reported_{false};
+    std::atomic<std::uint64_t> sent_{0};
+    std::atomic<std::uint64_t> received_{0};
+
+    std::mutex write_;
+    std::deque<Queued> queue_;
+    bool retiring_ = false;
+    bool write_failed_ = false;
+
+    std::mutex read_;
+    std::vector<std::byte> buffer_;
+    std::size_t begin_ = 0;
+    std::size_t end_ = 0;
+    std::optional<Arriving> arriving_;
+    bool leaving_ = false;  // The peer said goodbye.
+
+    std::mutex arming_;
+    int epoll_fd_ = -1;
+    std::uint64_t id_ = 0;
+    int drivers_ = 0;
+    unsigned armed_ = 0;
+};
+
+}  // namespace tmc

@@ -1,0 +1,119 @@
+// Messages between two seats, matched by (source, tag) in the order they were sent.
+//
+// A small message comes along with its letter. Of a large one only the letter is sent; the body
+// follows when the receiver has said where it goes, and lands there without a copy. So nothing
+// large is ever held for a receiver that does not want it yet.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <deque>
+#include <list>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include "ending.hpp"
+#include "link.hpp"
+#include "ticket.hpp"
+#include "view.hpp"
+
+namespace tmc {
+
+inline constexpr std::size_t kEagerMax = 16 * 1024;
+inline constexpr std::uint64_t kEagerWindow = 1024 * 1024;
+inline constexpr std::size_t kLettersMax = 1 << 20;
+
+/// A message that came and that nobody has asked for yet.
+struct Letter {
+    std::uint64_t number = 0;
+    std::uint64_t bytes = 0;
+    Tag tag;
+    std::unique_ptr<std::byte[]> body;  // of a small one
+    std::uint64_t arrival = 0;
+};
+
+/// Letters from one seat. Exists before its session does, as `Inflow`.
+struct Letterbox {
+    std::deque<Letter> letters;
+    std::uint64_t held = 0;  // bytes of bodies
+};
+
+class Mail {
+public:
+    static constexpr int kAnybody = -1;
+
+    Mail(const View& view, Ending& ending, std::mutex& mutex, const void* owner);
+
+    /// tag  kind message, type, count, and the caller's number of the message as root
+    void send(std::shared_ptr<Ticket> ticket, std::size_t seat, const std::byte* at,
+              std::size_t bytes, Tag tag);
+    void receive(std::shared_ptr<Ticket> ticket, int seat, std::byte* at, std::size_t bytes,
+                 Tag tag);
+
+    // For readers of links, with the mutex held; as in Wires.
+    Landing arrive_letter(std::size_t seat, const Header& header);
+    std::optional<Trouble> landed_letter(std::size_t seat, const Header& header, Landing& landing);
+    void clear(std::size_t seat, std::uint64_t number);
+    Landing arrive_body(std::size_t seat, const Header& header);
+    void landed_body(std::size_t seat, const Header& header);
+    void read(std::size_t seat, std::uint64_t bytes);
+    std::optional<Trouble> adopt(std::size_t seat, Letterbox box);
+
+    /// The seat will say nothing more: end what only it could. With the mutex held.
+    /// orderly  it left of its own will; connected  it still takes what is being written to it
+    void lose(std::size_t seat, bool orderly, bool connected);
+    /// Nothing can be matched from now on. With the mutex held.
+    void stop();
+    /// Tell everybody who waits. After this session's buffers are left alone by all links.
+    void finish(const Trouble& trouble);
+
+private:
+    struct Parcel : Writer {
+        std::shared_ptr<Ticket> ticket;
+        int seat = kAnybody;
+        std::byte* at = nullptr;
+        std::uint64_t bytes = 0;
+        std::atomic<std::uint64_t> left{0};
+        Tag tag;
+
+        void written(std::size_t count) noexcept override;
+    };
+    using Parcels = std::unordered_map<std::uint64_t, std::shared_ptr<Parcel>>;
+    struct Box {
+        Letterbox in;
+        Parcels coming;   // bodies that were cleared, by the sender's number
+        Parcels waiting;  // letters sent whose bodies were not cleared
+        std::vector<std::shared_ptr<Parcel>> going;
+        std::shared_ptr<Parcel> landing;
+        std::uint64_t next_number = 1;
+        std::uint64_t eager_sent = 0;
+        std::uint64_t eager_cleared = 0;
+        std::uint64_t eager_read = 0;
+        std::uint64_t eager_told = 0;
+    };
+
+    static std::uint32_t name_of(Tag tag) noexcept {
+        return static_cast<std::uint32_t>(tag.low >> 32);
+    }
+    Outgoing frame(Frame kind, std::uint64_t a, std::uint64_t b, Tag tag) const;
+    std::shared_ptr<Parcel> wanted(std::size_t seat, Tag tag);
+    std::optional<Trouble> deliver(std::size_t seat, Letter& letter,
+                                   const std::shared_ptr<Parcel>& parcel);
+    Box* oldest(int seat, Tag tag, std::deque<Letter>::iterator& found, std::size_t& from);
+    void account(std::size_t seat, std::uint64_t bytes);
+    void refuse(const std::shared_ptr<Ticket>& ticket, std::size_t seat, Tag tag);
+
+    const View& view_;
+    Ending& ending_;
+    std::mutex& mutex_;
+    const void* owner_;
+    std::vector<Box> boxes_;  // by seat
+    std::list<std::shared_ptr<Parcel>> wanted_;
+    std::uint64_t arrivals_ = 0;
+};
+
+}  // namespace tmc

@@ -1,0 +1,86 @@
+// One group within one epoch.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include "board.hpp"
+#include "ending.hpp"
+#include "mail.hpp"
+#include "topology.hpp"
+#include "view.hpp"
+#include "wires.hpp"
+
+namespace tmc {
+
+/// Frames of one peer for one epoch of one group that came before this process was there.
+struct Early {
+    Inflow inflow;
+    Letterbox letters;
+    std::string broken;
+};
+
+/// A piece of memory for a collective's intermediate results; grows, never shrinks.
+class Scratch {
+public:
+    std::byte* take(std::size_t bytes);
+
+private:
+    std::unique_ptr<std::byte[]> memory_;
+    std::size_t size_ = 0;
+};
+
+class Session {
+public:
+    /// own    this seat's board; null when it shares the host with nobody
+    /// mutex  the endpoint's
+    Session(std::string group, View view, std::byte* own, std::uint32_t slot, std::mutex& mutex);
+
+    View view;
+    const Topology topology;
+    Ending ending;
+    Board board;
+    Wires wires;
+    Mail mail;
+    Scratch scratch;
+
+    /// Its epoch begins.
+    void open(std::int64_t timeout_ns) noexcept;
+    std::uint32_t epoch() const noexcept { return view.epoch; }
+    /// The seat of a process, or -1.
+    int seat_of(std::uint64_t incarnation) const noexcept;
+    /// Begin a collective: all beats and pieces from now on belong to it.
+    void begin(const Call& call);
+
+    /// A seat says what it is in. With the mutex held. A Trouble that is returned ends the session.
+    std::optional<Trouble> compare(std::size_t seat, std::uint64_t number, Tag tag);
+
+    /// End the session: everybody who waits is woken, nothing lands any more. With `tell`, the
+    /// other seats learn that this one will say nothing more. Not under the mutex.
+    void stop(Trouble trouble, bool tell);
+    /// Have all links leave the callers' buffers alone, then tell who waits for messages.
+    /// After `stop`; not from a thread that is reading a link.
+    void clean();
+
+private:
+    struct Numbered {
+        std::uint64_t number = 0;
+        Tag tag;
+    };
+
+    std::optional<Trouble> disagreement(std::size_t seat) const;
+
+    std::mutex& mutex_;
+    std::unordered_map<std::uint64_t, int> seats_;
+    std::array<Numbered, 256> history_{};  // This seat's latest calls; only if there are wires.
+    std::vector<Numbered> claims_;         // What each seat said last of its own.
+};
+
+}  // namespace tmc

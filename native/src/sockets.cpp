@@ -1,0 +1,336 @@
+#include "sockets.hpp"
+
+#include <arpa/inet.h>
+#include <fcntl.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <poll.h>
+#include <pthread.h>
+#include <sys/eventfd.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include <array>
+#include <atomic>
+#include <cerrno>
+#include <chrono>
+#include <cstddef>
+#include <cstring>
+#include <mutex>
+
+#include "trouble.hpp"
+
+namespace tmc {
+namespace {
+
+// A child of fork may take no lock, so the table is plain atomics.
+constexpr std::size_t kDescriptors = 16384;
+std::array<std::atomic<bool>, kDescriptors> closed_by_fork{};
+std::atomic<std::uint64_t> generation{0};  // Forks between the first user of this and this process.
+std::once_flag fork_handler;
+
+void in_child() {
+    generation.fetch_add(1);
+    for (std::size_t fd = 0; fd < kDescriptors; ++fd)
+        if (closed_by_fork[fd].exchange(false)) close(static_cast<int>(fd));
+}
+
+[[noreturn]] void refuse(const std::string& what, const std::string& address) {
+    throw Failure(Why::peer_lost, what + " " + address + ": " + std::strerror(errno));
+}
+
+struct Address {
+    sockaddr_storage storage{};
+    socklen_t length = 0;
+    int family = AF_INET;
+};
+
+/// "10.0.0.1:80" or "[fe80::1]:80"; numbers only, so that no name server can make us wait.
+Address parsed(const std::string& text) {
+    Address result;
+    const auto colon = text.rfind(':');
+    if (colon == std::string::npos)
+        throw Failure(Why::refused, "'" + text + "' is no address, 10.0.0.1:29500 would be one");
+    auto host = text.substr(0, colon);
+    if (host.size() > 2 && host.front() == '[') host = host.substr(1, host.size() - 2);
+    char* end = nullptr;
+    const auto port = std::strtol(text.c_str() + colon + 1, &end, 10);
+    auto* v4 = reinterpret_cast<sockaddr_in*>(&result.storage);
+    auto* v6 = reinterpret_cast<sockaddr_in6*>(&result.storage);
+    const bool port_good = end != nullptr && *end == '\0' && port >= 0 && port <= 65535;
+    if (port_good && inet_pton(AF_INET, host.c_str(), &v4->sin_addr) == 1) {
+        v4->sin_family = AF_INET;
+        v4->sin_port = htons(static_cast<std::uint16_t>(port));
+        result.length = sizeof *v4;
+    } else if (port_good && inet_pton(AF_INET6, host.c_str(), &v6->sin6_addr) == 1) {
+        v6->sin6_family = AF_INET6;
+        v6->sin6_port = htons(static_cast<std::uint16_t>(port));
+        result.length = sizeof *v6;
+        result.family = AF_INET6;
+    } else {
+        throw Failure(Why::refused, "'" + text + "' is no address, 10.0.0.1:29500 would be one");
+    }
+    return result;
+}
+
+/// An abstract name: it needs no file, and is gone with the process.
+socklen_t local_address(const std::string& name, sockaddr_un& out) {
+    out = {};
+    out.sun_family = AF_UNIX;
+    const auto length = std::min(name.size(), sizeof out.sun_path - 2);
+    std::memcpy(out.sun_path + 1, name.data(), length);
+    return static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + 1 + length);
+}
+
+int new_socket(int family, const std::string& address) {
+    const int fd = socket(family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+    if (fd < 0) refuse("no socket for", address);
+    fork_closes(fd);
+    return fd;
+}
+
+/// Wait for `events` on fd, the cancel descriptor, or the deadline. True: fd is ready.
+bool ready(int fd, short events, int cancel_fd, std::int64_t deadline_ns) noexcept {
+    for (;;) {
+        const auto left = deadline_ns - now_ns();
+        if (left <= 0) {
+            errno = ETIMEDOUT;
+            return false;
+        }
+        pollfd fds[2]{{fd, events, 0}, {cancel_fd, POLLIN, 0}};
+        const auto wait_ms = static_cast<int>(std::min<std::int64_t>(left / 1'000'000 + 1, 1000));
+        const int n = poll(fds, 2, wait_ms);
+        if (n < 0 && errno != EINTR) return false;
+        if (n > 0 && (fds[1].revents & POLLIN) != 0) {
+            errno = ECANCELED;
+            return false;
+        }
+        if (n > 0 && fds[0].revents != 0) return true;
+    }
+}
+
+}  // namespace
+
+void fork_closes(int fd) noexcept {
+    std::call_once(fork_handler, [] { pthread_atfork(nullptr, nullptr, in_child); });
+    if (fd >= 0 && static_cast<std::size_t>(fd) < kDescriptors)
+        closed_by_fork[static_cast<std::size_t>(fd)].store(true, std::memory_order_relaxed);
+}
+
+void close_fd(int fd) noexcept {
+    if (fd < 0) return;
+    if (static_cast<std::size_t>(fd) < kDescriptors)
+        closed_by_fork[static_cast<std::size_t>(fd)].store(false, std::memory_order_relaxed);
+    close(fd);
+}
+
+Birthplace::Birthplace() noexcept : generation_(generation.load()) {}
+
+bool Birthplace::here() const noexcept { return generation_ == generation.load(); }
+
+int listen_tcp(const std::string& address, std::uint16_t& port_chosen) {
+    const auto to = parsed(address.find(':') == address.rfind(':') && address.find(':') != address.npos
+                               ? address
+                               : address + ":0");
+    const int fd = new_socket(to.family, address);
+    const auto* plain = reinterpret_cast<const sockaddr*>(&to.storage);
+    if (bind(fd, plain, to.length) != 0 || listen(fd, 512) != 0) {
+        const int error = errno;
+        close_fd(fd);
+        errno = error;
+        refuse("cannot listen at", address);
+    }
+    sockaddr_storage bound{};
+    socklen_t length = sizeof bound;
+    getsockname(fd, reinterpret_cast<sockaddr*>(&bound), &length);
+    port_chosen = ntohs(to.family == AF_INET ? reinterpret_cast<sockaddr_in*>(&bound)->sin_port
+                                             : reinterpret_cast<sockaddr_in6*>(&bound)->sin6_port);
+    return fd;
+}
+
+int listen_local(const std::string& name) {
+    sockaddr_un to{};
+    const auto length = local_address(name, to);
+    const int fd = new_socket(AF_UNIX, name);
+    if (bind(fd, reinterpret_cast<sockaddr*>(&to), length) != 0 || listen(fd, 512) != 0) {
+        const int error = errno;
+        close_fd(fd);
+        errno = error;
+        refuse("cannot listen at", name);
+    }
+    return fd;
+}
+
+int dial_tcp(const std::string& address, int cancel_fd, int timeout_ms) {
+    const auto to = parsed(address);
+    const int fd = new_socket(to.family, address);
+    const auto deadline = now_ns() + std::int64_t{timeout_ms} * 1'000'000;
+    int error = 0;
+    if (connect(fd, reinterpret_cast<const sockaddr*>(&to.storage), to.length) != 0) {
+        error = errno;
+        if (error == EINPROGRESS) {
+            socklen_t length = sizeof error;
+            if (!ready(fd, POLLOUT, cancel_fd, deadline))
+                error = errno;
+            else
+                getsockopt(fd, SOL_SOCKET, SO_ERROR, &error, &length);
+        }
+    }
+    if (error != 0) {
+        close_fd(fd);
+        errno = error;
+        refuse("cannot connect to", address);
+    }
+    tune_tcp(fd);
+    return fd;
+}
+
+int dial_local(const std::string& name) {
+    sockaddr_un to{};
+    const auto length = local_address(name, to);
+    const int fd = new_socket(AF_UNIX, name);
+    // A full backlog answers EAGAIN at once, and nothing tells when there is room again.
+    for (int attempt = 0;; ++attempt) {
+        if (connect(fd, reinterpret_cast<sockaddr*>(&to), length) == 0) return fd;
+        if (errno != EAGAIN || attempt == 2000) break;
+        usleep(500);
+    }
+    const int error = errno;
+    close_fd(fd);
+    errno = error;
+    refuse("cannot connect to", name);
+}
+
+int accept_from(int listener) noexcept {
+    const int fd = accept4(listener, nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC);
+    if (fd >= 0) fork_closes(fd);
+    return fd;
+}
+
+void tune_tcp(int fd) noexcept {
+    const int on = 1;
+    const int idle_s = 10;
+    const int interval_s = 5;
+    const int probes = 3;
+    setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
+    // For hosts that lose power. A stopped process is not seen by this; that is others' business.
+    setsockopt(fd, SOL_SOCKET, SO_KEEPALIVE, &on, sizeof on);
+    setsockopt(fd, IPPROTO_TCP, TCP_KEEPIDLE, &idle_s, sizeof idle_s);
+    setsockopt(fd, IPPROTO_TCP, TCP_KEEPINTVL, &interval_s, sizeof interval_s);
+    setsockopt(fd, IPPROTO_TCP, TCP_KEEPCNT, &probes, sizeof probes);
+    sockaddr_in peer{};
+    socklen_t length = sizeof peer;
+    if (getpeername(fd, reinterpret_cast<sockaddr*>(&peer), &length) == 0 &&
+        peer.sin_family == AF_INET && ntohl(peer.sin_addr.s_addr) >> 24 == 127)
+        // bbr, where it is the default, paces a loopback that needs no pacing.
+        setsockopt(fd, IPPROTO_TCP, TCP_CONGESTION, "cubic", 5);
+}
+
+int new_event_fd() {
+    const int fd = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
+    if (fd < 0) refuse("no event descriptor", "");
+    fork_closes(fd);
+    return fd;
+}
+
+void ring(int event_fd) noexcept {
+    const std::uint64_t one = 1;
+    [[maybe_unused]] const auto written = write(event_fd, &one, sizeof one);
+}
+
+void drain_event(int event_fd) noexcept {
+    std::uint64_t count = 0;
+    [[maybe_unused]] const auto got = read(event_fd, &count, sizeof count);
+}
+
+std::uint64_t inode_of(int fd) noexcept {
+    struct stat facts {};
+    return fstat(fd, &facts) == 0 ? facts.st_ino : 0;
+}
+
+bool send_all(int fd, const void* data, std::size_t bytes, int pass_fd, int cancel_fd,
+              std::int64_t deadline_ns) noexcept {
+    const auto* at = static_cast<const char*>(data);
+    alignas(cmsghdr) char control[CMSG_SPACE(sizeof(int))]{};
+    while (bytes > 0) {
+        iovec part{const_cast<char*>(at), bytes};
+        msghdr message{};
+        message.msg_iov = &part;
+        message.msg_iovlen = 1;
+        if (pass_fd >= 0) {
+            message.msg_control = control;
+            message.msg_controllen = sizeof control;
+            auto* head = CMSG_FIRSTHDR(&message);
+            head->cmsg_level = SOL_SOCKET;
+            head->cmsg_type = SCM_RIGHTS;
+            head->cmsg_len = CMSG_LEN(sizeof(int));
+            std::memcpy(CMSG_DATA(head), &pass_fd, sizeof pass_fd);
+        }
+        const auto n = sendmsg(fd, &message, MSG_NOSIGNAL | MSG_DONTWAIT);
+        if (n > 0) {
+            at += n;
+            bytes -= static_cast<std::size_t>(n);
+            pass_fd = -1;
+        } else if (n < 0 && errno == EAGAIN) {
+            if (!ready(fd, POLLOUT, cancel_fd, deadline_ns)) return false;
+        } else if (n < 0 && errno != EINTR) {
+            return false;
+        }
+    }
+    return true;
+}
+
+long read_some(int fd, void* data, std::size_t bytes, int* passed_fd) noexcept {
+    alignas(cmsghdr) char control[CMSG_SPACE(4 * sizeof(int))]{};
+    iovec part{data, bytes};
+    msghdr message{};
+    message.msg_iov = &part;
+    message.msg_iovlen = 1;
+    message.msg_control = control;
+    message.msg_controllen = sizeof control;
+    const auto n = recvmsg(fd, &message, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
+    if (n < 0) return n;
+    for (auto* head = CMSG_FIRSTHDR(&message); head != nullptr; head = CMSG_NXTHDR(&message, head)) {
+        if (head->cmsg_level != SOL_SOCKET || head->cmsg_type != SCM_RIGHTS) continue;
+        const auto count = (head->cmsg_len - CMSG_LEN(0)) / sizeof(int);
+        for (std::size_t i = 0; i < count; ++i) {
+            int passed = -1;
+            std::memcpy(&passed, CMSG_DATA(head) + i * sizeof(int), sizeof passed);
+            if (passed_fd != nullptr && *passed_fd < 0)
+                *passed_fd = passed;
+            else
+                close(passed);
+        }
+    }
+    return n;
+}
+
+bool read_all(int fd, void* data, std::size_t bytes, int* passed_fd, int cancel_fd,
+              std::int64_t deadline_ns) noexcept {
+    auto* at = static_cast<char*>(data);
+    while (bytes > 0) {
+        const auto n = read_some(fd, at, bytes, passed_fd);
+        if (n > 0) {
+            at += n;
+            bytes -= static_cast<std::size_t>(n);
+        } else if (n == 0) {
+            errno = ECONNRESET;
+            return false;
+        } else if (errno == EAGAIN) {
+            if (!ready(fd, POLLIN, cancel_fd, deadline_ns)) return false;
+        } else if (errno != EINTR) {
+            return false;
+        }
+    }
+    return true;
+}
+
+std::int64_t now_ns() noexcept {
+    return std::chrono::duration_cast<std::chrono::nanoseconds>(
+               std::chrono::steady_clock::now().time_since_epoch())
+        .count();
+}
+
+}  // namespace tmc

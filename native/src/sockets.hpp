@@ -1,0 +1,50 @@
+// Sockets, descriptors that a fork must not inherit, and nothing about what is said over them.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+namespace tmc {
+
+/// Have a forked child close the descriptor: a child that holds a link hides its parent's death.
+void fork_closes(int fd) noexcept;
+/// Close it, and forget that a child should.
+void close_fd(int fd) noexcept;
+
+/// The process that something was made in. What a forked child inherits works in its parent only:
+/// its threads do not exist there, its memory is not mapped, its descriptors are closed.
+class Birthplace {
+public:
+    Birthplace() noexcept;
+    bool here() const noexcept;
+
+private:
+    std::uint64_t generation_;
+};
+
+/// Non-blocking, CLOEXEC. All of these throw Failure with the address and the system's reason.
+int listen_tcp(const std::string& address, std::uint16_t& port_chosen);
+int listen_local(const std::string& name);
+int dial_tcp(const std::string& address, int cancel_fd, int timeout_ms);
+int dial_local(const std::string& name);
+/// A connection waiting at the listener; -1 when there is none.
+int accept_from(int listener) noexcept;
+
+void tune_tcp(int fd) noexcept;
+int new_event_fd();
+void ring(int event_fd) noexcept;
+void drain_event(int event_fd) noexcept;
+std::uint64_t inode_of(int fd) noexcept;
+
+/// Write all of it before the deadline, with `pass_fd` if it is not negative. False: it failed.
+bool send_all(int fd, const void* data, std::size_t bytes, int pass_fd, int cancel_fd,
+              std::int64_t deadline_ns) noexcept;
+/// Read exactly that much; `*passed_fd` receives a descriptor that came along.
+bool read_all(int fd, void* data, std::size_t bytes, int* passed_fd, int cancel_fd,
+              std::int64_t deadline_ns) noexcept;
+/// One recvmsg: bytes read, 0 at the end, -1 with errno. Closes surplus descriptors.
+long read_some(int fd, void* data, std::size_t bytes, int* passed_fd) noexcept;
+
+std::int64_t now_ns() noexcept;
+
+}  // namespace tmc

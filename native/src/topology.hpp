@@ -1,0 +1,38 @@
+// Which seats share a host. Algorithms are chosen by this alone, so all seats choose alike.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+#include "view.hpp"
+
+namespace tmc {
+
+/// hosts       seats by host; hosts in the order of their first seat
+/// host_of     by seat
+/// host        this seat's; index: its place among the seats there
+/// neighbours  the other seats on this host
+/// distant     the seats elsewhere
+/// contiguous  the seats of every host are consecutive
+struct Topology {
+    explicit Topology(const View& view);
+
+    std::uint32_t seat;
+    std::uint32_t size;
+    std::vector<std::vector<std::uint32_t>> hosts;
+    std::vector<std::uint32_t> host_of;
+    std::vector<std::uint32_t> index_of;
+    std::uint32_t host = 0;
+    std::uint32_t index = 0;
+    std::vector<std::uint32_t> neighbours;
+    std::vector<std::uint32_t> distant;
+    bool contiguous = true;
+
+    bool near(std::uint32_t other) const noexcept { return host_of[other] == host; }
+    /// Both kinds of transport occur in the group: somebody has a neighbour, and not all are.
+    bool mixed() const noexcept { return hosts.size() > 1 && hosts.size() < size; }
+    const std::vector<std::uint32_t>& here() const noexcept { return hosts[host]; }
+};
+
+}  // namespace tmc

@@ -1,0 +1,305 @@
+#include "wires.hpp"
+
+#include <poll.h>
+#include <sched.h>
+
+#include <algorithm>
+#include <cstring>
+
+#include "points.hpp"
+#include "sockets.hpp"
+
+namespace tmc {
+namespace {
+
+constexpr int kIdleTurns = 30;
+constexpr int kPollMs = 100;
+
+}  // namespace
+
+Wires::Wires(const View& view, const Topology& topology, Ending& ending, std::mutex& mutex,
+             const void* owner)
+    : view_(view),
+      topology_(topology),
+      ending_(ending),
+      mutex_(mutex),
+      owner_(owner),
+      streams_(view.size()) {
+    for (const auto seat : topology.distant) {
+        streams_[seat] = std::make_unique<Stream>();
+        streams_[seat]->wires = this;
+        streams_[seat]->link = view.links[seat];
+    }
+    if (!topology.distant.empty()) ending.event_fd();
+}
+
+void Wires::Stream::written(std::size_t) noexcept {
+    if (unwritten.fetch_sub(1) == 1) wires->ending_.nudge();
+}
+
+void Wires::send(std::size_t seat, const std::byte* at, std::size_t bytes) {
+    point();
+    if (ending_.stopped()) throw Failure(ending_.trouble());
+    auto& stream = *streams_[seat];
+    {
+        const std::lock_guard lock(mutex_);
+        std::size_t done = 0;
+        do {  // Nothing is a frame too: the other side compares its call with ours.
+            const auto part = std::min(kPayloadMax, bytes - done);
+            Outgoing frame;
+            frame.header.kind = Frame::data;
+            frame.header.length = static_cast<std::uint32_t>(part);
+            frame.header.group = view_.life;
+            frame.header.epoch = view_.epoch;
+            frame.header.tag = tag_;
+            frame.at = at + done;
+            frame.writer = &stream;
+            frame.owner = owner_;
+            stream.unwritten.fetch_add(1);
+            stream.blocked.push_back(std::move(frame));
+            done += part;
+        } while (done < bytes);
+        release_blocked(stream);
+    }
+    stream.link->push();
+}
+
+/// Queue what the window allows. Pieces stay in order because this is done under the mutex.
+void Wires::release_blocked(Stream& stream) {
+    while (!stream.blocked.empty()) {
+        const auto length = stream.blocked.front().header.length;
+        if (stream.sent + length > stream.cleared + kWindow) return;
+        stream.sent += length;
+        stream.link->enqueue(std::move(stream.blocked.front()));
+        stream.blocked.pop_front();
+    }
+}
+
+void Wires::expect(std::size_t seat, std::byte* at, std::size_t bytes) {
+    std::optional<Trouble> trouble;
+    {
+        const std::lock_guard lock(mutex_);
+        if (ending_.stopped()) throw Failure(ending_.trouble());
+        auto& stream = *streams_[seat];
+        stream.expected.push_back({at, bytes, 0, tag_});
+        stream.missing.fetch_add(1);
+        const auto before = stream.consumed;
+        trouble = match(seat);
+        if (stream.consumed > before) give_credit(seat);
+    }
+    if (trouble) throw Failure(*trouble);
+    if (streams_[seat]->link->wants_to_write()) streams_[seat]->link->push();
+}
+
+bool Wires::fits(const Expected& wanted, Tag tag, std::size_t length) noexcept {
+    return tag == wanted.tag && length <= wanted.bytes - wanted.got &&
+           (length == 0) == (wanted.bytes == 0);
+}
+
+/// Give early pieces to who expects them now.
+std::optional<Trouble> Wires::match(std::size_t seat) {
+    auto& stream = *streams_[seat];
+    auto& pieces = stream.inflow.pieces;
+    while (!pieces.empty() && !stream.expected.empty()) {
+        auto& piece = pieces.front();
+        auto& wanted = stream.expected.front();
+        if (!fits(wanted, piece.tag, piece.length))
+            return ending_.mismatch(seat, piece.tag, wanted.tag);
+        if (piece.length > 0) std::memcpy(wanted.at + wanted.got, piece.bytes.get(), piece.length);
+        wanted.got += piece.length;
+        stream.consumed += piece.length;
+        stream.inflow.held -= piece.length;
+        pieces.pop_front();
+        if (wanted.got < wanted.bytes) continue;
+        stream.expected.pop_front();
+        stream.missing.fetch_sub(1);
+    }
+    return std::nullopt;
+}
+
+Landing Wires::arrive(std::size_t seat, const Header& header) {
+    if (streams_[seat] == nullptr) throw Failure(Why::peer_lost, "data from a seat on this host");
+    auto& stream = *streams_[seat];
+    if (!stream.expected.empty() && stream.inflow.pieces.empty()) {
+        auto& wanted = stream.expected.front();
+        if (fits(wanted, header.tag, header.length))
+            return {wanted.at + wanted.got, nullptr, owner_};
+    }
+    stream.inflow.held += header.length;
+    if (stream.inflow.held > kWindow) throw Failure(Why::peer_lost, "it sends more than its window");
+    Landing landing;
+    landing.own = std::make_unique<std::byte[]>(std::max<std::size_t>(header.length, 1));
+    landing.at = landing.own.get();
+    return landing;
+}
+
+std::optional<Trouble> Wires::landed(std::size_t seat, const Header& header, Landing& landing) {
+    auto& stream = *streams_[seat];
+    std::optional<Trouble> trouble;
+    if (landing.own != nullptr) {
+        stream.inflow.pieces.push_back({std::move(landing.own), header.length, header.tag});
+        trouble = match(seat);
+    } else if (landing.owner == owner_ && !stream.expected.empty()) {
+        auto& wanted = stream.expected.front();
+        wanted.got += header.length;
+        stream.consumed += header.length;
+        if (wanted.got == wanted.bytes) {
+            stream.expected.pop_front();
+            stream.missing.fetch_sub(1);
+        }
+    }
+    if (stream.missing.load() == 0) ending_.nudge();
+    return trouble;
+}
+
+void Wires::give_credit(std::size_t seat) {
+    auto& stream = *streams_[seat];
+    if (stream.consumed - stream.told < kWindow / 4) return;
+    stream.told = stream.consumed;
+    Outgoing credit;
+    credit.header.kind = Frame::credit;
+    credit.header.group = view_.life;
+    credit.header.epoch = view_.epoch;
+    credit.header.a = stream.consumed;
+    stream.link->enqueue(std::move(credit));
+}
+
+void Wires::credit(std::size_t seat, std::uint64_t consumed) {
+    if (streams_[seat] == nullptr) throw Failure(Why::peer_lost, "credit from a seat on this host");
+    auto& stream = *streams_[seat];
+    if (consumed > stream.sent || consumed < stream.cleared)
+        throw Failure(Why::peer_lost, "it has consumed what was never sent");
+    stream.cleared = consumed;
+    release_blocked(stream);
+}
+
+std::optional<Trouble> Wires::adopt(std::size_t seat, Inflow inflow) {
+    if (streams_[seat] == nullptr) return std::nullopt;
+    streams_[seat]->inflow = std::move(inflow);
+    return std::nullopt;
+}
+
+void Wires::clear() {
+    for (auto& stream : streams_) {
+        if (stream == nullptr) continue;
+        stream->expected.clear();
+        stream->blocked.clear();
+        stream->inflow = {};
+    }
+}
+
+bool Wires::settled(std::size_t missing, bool written) const noexcept {
+    return std::all_of(topology_.distant.begin(), topology_.distant.end(), [&](auto seat) {
+        const auto& stream = *streams_[seat];
+        return stream.missing.load() <= missing && (!written || stream.unwritten.load() == 0);
+    });
+}
+
+/// The links of a collective are read by the thread that waits for them: a hand-over to and from
+/// the progress thread would cost more than the message.
+void Wires::drive(bool on) {
+    if (driving_ == on) return;
+    driving_ = on;
+    for (const auto seat : topology_.distant)
+        on ? streams_[seat]->link->drive() : streams_[seat]->link->release();
+}
+
+bool Wires::advance() {
+    bool progress = false;
+    for (const auto seat : topology_.distant) {
+        auto& stream = *streams_[seat];
+        if (stream.unwritten.load() > 0) progress |= stream.link->flush();
+        if (stream.missing.load() > 0 || stream.unwritten.load() > 0)
+            progress |= stream.link->pump(false);
+    }
+    return progress;
+}
+
+void Wires::check() const {
+    if (ending_.stopped()) throw Failure(ending_.trouble());
+    for (const auto seat : topology_.distant) {
+        const auto& stream = *streams_[seat];
+        const auto open = stream.missing.load() + stream.unwritten.load();
+        if (open > 0 && ending_.gone(seat)) throw Failure(ending_.loss(seat, tag_));
+    }
+}
+
+void Wires::settle() { turn(0, true); }
+
+void Wires::await(std::size_t missing) { turn(missing, false); }
+
+void Wires::turn(std::size_t missing, bool written) {
+    point();
+    if (topology_.distant.empty() || settled(missing, written)) {
+        if (ending_.stopped()) throw Failure(ending_.trouble());
+        return;
+    }
+    const bool for_now = !driving_;
+    drive(true);
+    try {
+        const auto deadline = now_ns() + ending_.timeout_ns();
+        for (int idle = 0; !settled(missing, written);) {
+            if (advance()) idle = 0;
+            if (settled(missing, written)) break;
+            check();
+            if (++idle < kIdleTurns) {
+                sched_yield();
+                continue;
+            }
+            if (now_ns() > deadline) throw Failure(too_late());
+            wait(missing, written);
+        }
+    } catch (const Failure&) {
+        drive(false);
+        throw;
+    }
+    if (for_now) drive(false);
+    point();
+}
+
+Trouble Wires::too_late() const {
+    const auto slow = std::find_if(topology_.distant.begin(), topology_.distant.end(), [&](auto seat) {
+        return streams_[seat]->missing.load() + streams_[seat]->unwritten.load() > 0;
+    });
+    return ending_.too_late(slow == topology_.distant.end() ? view_.seat : *slow, tag_);
+}
+
+void Wires::wait(std::size_t missing, bool written) {
+    std::vector<pollfd> fds{{ending_.event_fd(), POLLIN, 0}};
+    for (const auto seat : topology_.distant) {
+        auto& stream = *streams_[seat];
+        if (!stream.link->alive()) continue;
+        const bool reads = stream.missing.load() > 0 || stream.unwritten.load() > 0;
+        const bool writes = stream.link->wants_to_write();
+        if (reads || writes)
+            fds.push_back({stream.link->fd(),
+                           static_cast<short>((reads ? POLLIN : 0) | (writes ? POLLOUT : 0)), 0});
+    }
+    ending_.polls(true);
+    const bool lost = std::any_of(topology_.distant.begin(), topology_.distant.end(), [&](auto seat) {
+        return ending_.gone(seat) && streams_[seat]->missing.load() + streams_[seat]->unwritten.load() > 0;
+    });
+    const bool sleeps = !settled(missing, written) && !ending_.stopped() && !lost;
+    const bool long_wait = sleeps && poll(fds.data(), fds.size(), kPollMs) == 0;
+    ending_.polls(false);
+    drain_event(ending_.event_fd());
+    if (long_wait) say_where();
+}
+
+/// See `Session::compare`.
+void Wires::say_where() {
+    for (const auto seat : topology_.distant) {
+        auto& stream = *streams_[seat];
+        if (stream.missing.load() == 0) continue;
+        Outgoing claim;
+        claim.header.kind = Frame::waiting;
+        claim.header.group = view_.life;
+        claim.header.epoch = view_.epoch;
+        claim.header.a = number_;
+        claim.header.tag = tag_;
+        stream.link->enqueue(std::move(claim));
+        stream.link->push();
+    }
+}
+
+}  // namespace tmc

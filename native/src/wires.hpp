@@ -1,0 +1,117 @@
+// Streams of bytes to and from the seats on other hosts, one in each direction per seat.
+//
+// The sender cuts its pieces into frames; the receiver names where the next pieces go, in the same
+// order, and they land there without a copy. What comes before it was expected is held, at most
+// `kWindow` bytes per stream: no more may be on its way than the receiver has consumed.
+#pragma once
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <deque>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <vector>
+
+#include "ending.hpp"
+#include "link.hpp"
+#include "topology.hpp"
+#include "view.hpp"
+
+namespace tmc {
+
+inline constexpr std::uint64_t kWindow = 4 * 1024 * 1024;
+
+/// What came from one seat and was not expected yet. Exists before its session does: a peer may be
+/// in the epoch already.
+struct Inflow {
+    struct Piece {
+        std::unique_ptr<std::byte[]> bytes;
+        std::size_t length = 0;
+        Tag tag;
+    };
+    std::deque<Piece> pieces;
+    std::uint64_t held = 0;  // bytes in `pieces`
+};
+
+class Wires {
+public:
+    /// mutex  guards what readers of the links touch; the endpoint's
+    Wires(const View& view, const Topology& topology, Ending& ending, std::mutex& mutex,
+          const void* owner);
+
+    // For the thread that runs a collective. All throw Failure.
+    void begin(Tag tag, std::uint64_t number) noexcept {
+        tag_ = tag;
+        number_ = number;
+    }
+    void send(std::size_t seat, const std::byte* at, std::size_t bytes);
+    void expect(std::size_t seat, std::byte* at, std::size_t bytes);
+    /// Wait until all that was expected has come, and all that was sent is written.
+    void settle();
+    /// Wait until of every seat at most so many pieces are missing, the latest expected.
+    void await(std::size_t missing);
+    /// Whether the calling thread reads the links itself until further notice, and not only while
+    /// it waits. Only where it waits for nothing else: meanwhile nobody else reads or writes them.
+    void drive(bool on);
+
+    // For readers of links, with the mutex held. Throw Failure for a peer that breaks the rules;
+    // a Trouble that is returned ends the session.
+    Landing arrive(std::size_t seat, const Header& header);
+    std::optional<Trouble> landed(std::size_t seat, const Header& header, Landing& landing);
+    void credit(std::size_t seat, std::uint64_t consumed);
+    /// Take what came before the session existed.
+    std::optional<Trouble> adopt(std::size_t seat, Inflow inflow);
+    /// Let the peer send more, if it is time. The caller pushes the link.
+    void give_credit(std::size_t seat);
+
+    /// Drop all expectations: from now on nothing lands. With the mutex held.
+    void clear();
+
+private:
+    struct Expected {
+        std::byte* at = nullptr;
+        std::size_t bytes = 0;
+        std::size_t got = 0;
+        Tag tag;
+    };
+    struct Stream : Writer {
+        Wires* wires = nullptr;
+        std::shared_ptr<Link> link;
+        Inflow inflow;
+        std::deque<Expected> expected;
+        std::atomic<std::uint64_t> missing{0};  // frames or pieces expected
+        std::uint64_t consumed = 0;
+        std::uint64_t told = 0;
+        std::atomic<std::uint64_t> unwritten{0};  // frames
+        std::uint64_t sent = 0;
+        std::uint64_t cleared = 0;
+        std::deque<Outgoing> blocked;  // beyond the window
+
+        void written(std::size_t bytes) noexcept override;
+    };
+
+    static bool fits(const Expected& wanted, Tag tag, std::size_t length) noexcept;
+    bool settled(std::size_t missing, bool written) const noexcept;
+    void turn(std::size_t missing, bool written);
+    bool advance();
+    void check() const;
+    void wait(std::size_t missing, bool written);
+    void say_where();
+    Trouble too_late() const;
+    std::optional<Trouble> match(std::size_t seat);
+    void release_blocked(Stream& stream);
+
+    const View& view_;
+    const Topology& topology_;
+    Ending& ending_;
+    std::mutex& mutex_;
+    const void* owner_;
+    std::vector<std::unique_ptr<Stream>> streams_;  // by seat; null for neighbours
+    Tag tag_;
+    bool driving_ = false;
+    std::uint64_t number_ = 0;
+};
+
+}  // namespace tmc

@@ -1,0 +1,22 @@
+#!/usr/bin/env bash
+# Build the C++ tests and run them; `address` (with undefined behaviour) or `thread`: under that sanitizer.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+PATH=$PWD/.venv/bin:$PATH
+build=build/${1:-plain}
+generator=()
+if [ ! -e "$build/CMakeCache.txt" ] && command -v ninja > /dev/null; then generator=(-G Ninja); fi
+cmake -S native -B "$build" "${generator[@]}" -DTRAINMOVER_EXTENSION=OFF -DTRAINMOVER_TESTS=ON \
+    -DTRAINMOVER_SANITIZER="${1:-}" > /dev/null
+cmake --build "$build" --parallel
+ctest --test-dir "$build" --output-on-failure --no-tests=error
+
+# The bits of a sum must not depend on the CPU, so no kernel may fuse a product and a sum.
+if command -v objdump > /dev/null; then
+    fused=$(objdump --disassemble "$build/libtmc.a" |
+        grep -E '\s(vfn?m(add|sub)|fn?m(add|sub)|fml[as])' || true)
+    if [ -n "$fused" ]; then
+        printf 'native/test.sh: fused multiply-add in %s\n%s\n' "$build/libtmc.a" "$fused" >&2
+        exit 1
+    fi
+fi

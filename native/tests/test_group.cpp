@@ -1,0 +1,144 @@
+// Groups whose seats are threads: sums, replacement, abort in the middle, messages.
+#include <atomic>
+#include <chrono>
+#include <cstring>
+#include <random>
+
+#include "check.hpp"
+#include "sockets.hpp"
+#include "team.hpp"
+
+namespace {
+
+const std::vector<std::string> kTeams{"aa", "ab", "aaaa", "abcd", "aabb", "abab", "aab"};
+
+float value(std::uint32_t seat, std::size_t index) {
+    return static_cast<float>(seat + 1) * 0.1F + static_cast<float>(index % 97) * 0.01F;
+}
+
+std::vector<float> contribution(std::uint32_t seat, std::size_t count) {
+    std::vector<float> data(count);
+    for (std::size_t i = 0; i < count; ++i) data[i] = value(seat, i);
+    return data;
+}
+
+/// The bits that every seat must get.
+std::vector<float> sum(std::uint32_t seats, std::size_t count) {
+    auto total = contribution(0, count);
+    for (std::uint32_t seat = 1; seat < seats; ++seat)
+        for (std::size_t i = 0; i < count; ++i) total[i] += value(seat, i);
+    return total;
+}
+
+void check_sum(Team& team, std::size_t count, bool background) {
+    const auto expected = sum(team.size(), count);
+    team.each([&](Rank& rank, std::uint32_t seat) {
+        auto data = contribution(seat, count);
+        all_reduce(rank, data, background);
+        const bool same =
+            count == 0 || std::memcmp(data.data(), expected.data(), count * sizeof(float)) == 0;
+        CHECK(same, "seat %u", seat);
+    });
+}
+
+void sums_are_in_seat_order(const std::string& hosts) {
+    Team team(hosts);
+    team.enter(1);
+    for (const std::size_t count : {0UL, 1UL, 7UL, 1000UL, 20'000UL, 131'073UL, 600'001UL}) {
+        check_sum(team, count, false);
+        check_sum(team, count, true);
+    }
+}
+
+void a_seat_is_replaced(const std::string& hosts) {
+    Team team(hosts);
+    team.enter(1);
+    for (std::uint32_t epoch = 2; epoch < 7; ++epoch) {
+        const auto seat = epoch % team.size();
+        const auto stale = team.replace(seat);
+        team.enter(epoch);
+        for (std::uint32_t other = 0; other < team.size(); ++other) {
+            if (other == seat) continue;
+            CHECK(team.switched[other].opened == 1, "seat %u: %d", other, team.switched[other].opened);
+            CHECK(team.switched[other].kept == static_cast<int>(team.size()) - 2);
+        }
+        check_sum(team, 50'000, false);
+    }
+}
+
+/// Aborts fall anywhere in a row of large sums; the next epoch is right on the same links.
+void aborts_anywhere(const std::string& hosts) {
+    std::mt19937 random(11);
+    Team team(hosts);
+    team.enter(1);
+    for (std::uint32_t epoch = 2; epoch < 12; ++epoch) {
+        const auto delay = std::chrono::microseconds(random() % 3000);
+        std::thread teller([&] {
+            std::this_thread::sleep_for(delay);
+            for (std::uint32_t seat = 0; seat < team.size(); ++seat) team[seat].group->abort("a test");
+        });
+        team.each([&](Rank& rank, std::uint32_t seat) {
+            auto data = contribution(seat, 400'000);
+            try {
+                for (;;) all_reduce(rank, data, seat % 2 == 1);
+            } catch (const tmc::Failure& failure) {
+                const auto why = failure.trouble().why;
+                CHECK(why == tmc::Why::aborted || why == tmc::Why::peer_lost, "%s", failure.what());
+            }
+        });
+        teller.join();
+        team.enter(epoch);
+        for (const auto& done : team.switched) CHECK(done.opened == 0 && done.closed == 0);
+        check_sum(team, 100'000, false);
+    }
+}
+
+void different_calls_are_told(const std::string& hosts) {
+    Team team(hosts);
+    team.enter(1);
+    std::atomic<int> told{0};
+    team.each([&](Rank& rank, std::uint32_t seat) {
+        auto data = contribution(seat, seat == 1 ? 10 : 20);
+        try {
+            all_reduce(rank, data);
+            all_reduce(rank, data);
+            CHECK(false, "nobody noticed");
+        } catch (const tmc::Failure& failure) {
+            const std::string text = failure.what();
+            told += text.find("f32[10]") != text.npos && text.find("f32[20]") != text.npos;
+        }
+    });
+    CHECK(told > 0);
+}
+
+void messages_cross(const std::string& hosts) {
+    Team team(hosts);
+    team.enter(1);
+    team.each([&](Rank& rank, std::uint32_t seat) {
+        const auto next = (seat + 1) % team.size();
+        for (const std::size_t count : {0UL, 3UL, 4000UL, 300'000UL}) {
+            const auto out = contribution(seat, count);
+            std::vector<float> in(count);
+            const auto sent = rank.group->send(reinterpret_cast<const std::byte*>(out.data()), count,
+                                               tmc::DType::f32, next, 5);
+            const auto come = rank.group->receive(reinterpret_cast<std::byte*>(in.data()), count,
+                                                  tmc::DType::f32, -1, 5);
+            CHECK(sent->wait_until(tmc::now_ns() + 60 * kSecond) && !sent->trouble());
+            CHECK(come->wait_until(tmc::now_ns() + 60 * kSecond) && !come->trouble());
+            CHECK(in == contribution((seat + team.size() - 1) % team.size(), count));
+        }
+    });
+}
+
+}  // namespace
+
+int main() {
+    for (const auto& hosts : kTeams) {
+        std::fprintf(stderr, "%s\n", hosts.c_str());
+        sums_are_in_seat_order(hosts);
+        a_seat_is_replaced(hosts);
+        aborts_anywhere(hosts);
+        different_calls_are_told(hosts);
+        messages_cross(hosts);
+    }
+}

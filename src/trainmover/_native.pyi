@@ -1,0 +1,245 @@
+"""The native communicator as Python sees it; built from `native/`.
+
+Pointers are ints. Memory behind them is the caller's: it stays alive and unmoved until the call
+returns, or until its ticket is done. Counts are elements, `dtype` and `op` are codes of DTYPES and
+OPS. Calls release the GIL while they wait.
+
+Sums are taken in the order of the seats: `comm/reference.py` says which bits come out.
+"""
+
+from collections.abc import Sequence
+from typing import Any
+
+class NativeError(RuntimeError):
+    """Root of what the library raises, next to ValueError for arguments that cannot be right."""
+
+class Aborted(NativeError):
+    """The epoch ended because this process was told so."""
+
+class PeerLost(NativeError):
+    """A seat is gone, or has given up."""
+
+class TimedOut(NativeError):
+    """A seat did not come, or did not do its part, within the time given."""
+
+class OrderMismatch(NativeError):
+    """Two seats made different calls in the same place; names both."""
+
+class Refused(NativeError):
+    """No right to it (token, a seat that was given to another process), or not yet."""
+
+DTYPES: dict[str, int]
+OPS: dict[str, int]
+
+class Ticket:
+    """An operation that runs in the background."""
+
+    def done(self) -> bool: ...
+    def wait(self, timeout_s: float) -> bool:
+        """False when it is not done by then. Raises what the operation raised."""
+
+    def error(self) -> str | None:
+        """Why it failed; None while it runs and when it did not."""
+
+    @property
+    def source(self) -> int:
+        """Seat that a received message came from."""
+
+    def subscribe(self) -> int:
+        """A number that `Endpoint.completed` will give once the operation is done, or now."""
+
+class Group:
+    """Numbered seats that stay while their members change. Made by `Endpoint.group`.
+
+    Collectives with `background` return a ticket and run in a thread of the group; the others
+    return None when they are done. All run in the order of the calls, which is the same on all
+    seats. With `epoch`, a call raises Aborted unless that is the current one.
+    """
+
+    def card(self) -> bytes:
+        """What this seat publishes, at most 256 bytes; the cards of all seats make a view."""
+
+    def prepare(self, epoch: int, cards: list[bytes], timeout_s: float) -> None:
+        """Phase 1: have a link to every seat of the coming epoch, while the current one works.
+
+        cards  by seat, the own one included. Blocks; idempotent for one epoch. Raises Aborted once
+        discarded, TimedOut, PeerLost or Refused.
+        """
+
+    def discard(self, epoch: int) -> None:
+        """The epoch will not come. Never blocks."""
+
+    def switchover(self, epoch: int) -> dict[str, int]:
+        """Phase 2: begin the prepared epoch. Local; touches only links to replaced seats.
+
+        All seats of the old epoch have returned from their last collective before any calls this,
+        or have been aborted. Returns `opened`, `kept` and `closed` links of this seat, `prepare_ns`
+        and `switchover_ns`.
+        """
+
+    def abort(self, why: str) -> None:
+        """End the current epoch: all who wait raise Aborted, and the other seats are told.
+
+        When it returns, nothing touches the memory of any call any more. Takes milliseconds,
+        whatever the peers do; the links stay.
+        """
+
+    def close(self) -> None: ...
+    def set_timeout(self, arg: float, /) -> None:
+        """Seconds that an operation may wait for another seat; 1800 at first."""
+
+    @property
+    def epoch(self) -> int | None: ...
+    @property
+    def broken(self) -> str | None:
+        """Why the current epoch is over; None while it works."""
+
+    @property
+    def sequence(self) -> int:
+        """Collectives that were started on this seat."""
+
+    @property
+    def seat(self) -> int: ...
+    @property
+    def size(self) -> int: ...
+    @property
+    def name(self) -> str: ...
+    def all_reduce(
+        self, data: int, count: int, dtype: int, op: int, background: bool, epoch: int = -1
+    ) -> Ticket | None: ...
+    def reduce(
+        self,
+        data: int,
+        count: int,
+        dtype: int,
+        op: int,
+        root: int,
+        background: bool,
+        epoch: int = -1,
+    ) -> Ticket | None:
+        """In place at the root; elsewhere `data` is only read."""
+
+    def broadcast(
+        self, data: int, count: int, dtype: int, root: int, background: bool, epoch: int = -1
+    ) -> Ticket | None: ...
+    def all_gather(
+        self,
+        input: int,
+        outputs: Sequence[int],
+        count: int,
+        dtype: int,
+        background: bool,
+        epoch: int = -1,
+    ) -> Ticket | None:
+        """outputs  by seat, `count` elements each; the own one may be `input`"""
+
+    def reduce_scatter(
+        self,
+        inputs: Sequence[int],
+        output: int,
+        count: int,
+        dtype: int,
+        op: int,
+        background: bool,
+        epoch: int = -1,
+    ) -> Ticket | None:
+        """inputs  by seat, `count` elements each; `output` may be the own one"""
+
+    def all_to_all(
+        self,
+        inputs: Sequence[int],
+        input_counts: Sequence[int],
+        outputs: Sequence[int],
+        output_counts: Sequence[int],
+        dtype: int,
+        background: bool,
+        epoch: int = -1,
+    ) -> Ticket | None:
+        """By seat; counts may differ and be 0."""
+
+    def gather(
+        self,
+        input: int,
+        outputs: Sequence[int],
+        count: int,
+        dtype: int,
+        root: int,
+        background: bool,
+        epoch: int = -1,
+    ) -> Ticket | None:
+        """outputs  by seat; empty but at the root"""
+
+    def scatter(
+        self,
+        inputs: Sequence[int],
+        output: int,
+        count: int,
+        dtype: int,
+        root: int,
+        background: bool,
+        epoch: int = -1,
+    ) -> Ticket | None:
+        """inputs  by seat; empty but at the root"""
+
+    def barrier(self, background: bool, epoch: int = -1) -> Ticket | None: ...
+    def send(
+        self, data: int, count: int, dtype: int, to: int, tag: int, epoch: int = -1
+    ) -> Ticket:
+        """Independent of the collectives; matched by (sender, tag) in the order of sending."""
+
+    def recv(
+        self, data: int, count: int, dtype: int, source: int, tag: int, epoch: int = -1
+    ) -> Ticket:
+        """source  a seat, or -1 for whoever sends first"""
+
+class Endpoint:
+    """What a process has once: listeners, links and shared memory of all its groups.
+
+    token    of the job; a peer proves that it knows it, and is shown that we do
+    host     processes with equal names share memory, the others use TCP
+    address  where to listen: an IP address of this host
+    """
+
+    def __init__(self, token: bytes, host: str, address: str = "127.0.0.1") -> None: ...
+    @property
+    def incarnation(self) -> int:
+        """Number of this process, never 0."""
+
+    @property
+    def host(self) -> str: ...
+    @property
+    def address(self) -> str: ...
+    def group(self, name: str, seat: int, size: int) -> Group: ...
+    def links(self) -> list[dict[str, Any]]:
+        """`peer`, `kind` (shm or tcp), `opened_ns`, `inode`, `sent` and `received` bytes of each."""
+
+    def stats(self) -> dict[str, Any]:
+        """Counts since the beginning, and `arena_bytes` and `groups` now."""
+
+    def completed(self, timeout_s: float) -> list[int]:
+        """Numbers of subscribed tickets that are done; empty after the timeout.
+
+        Raises Aborted once the endpoint is closed.
+        """
+
+    def close(self) -> None:
+        """Abort all groups, say goodbye to all peers. Idempotent."""
+
+def points() -> int:
+    """Synchronisation points that this process has passed."""
+
+def arm_point(countdown: int, signal: int) -> None:
+    """Raise the signal in the thread that passes the `countdown`-th point from now. For tests."""
+
+def features() -> dict[str, Any]:
+    """`isa` in use, `version` of the wire, `sanitizer` it was built with."""
+
+def force_isa(name: str) -> bool:
+    """Use this instruction set; False where this CPU has it not. Bits do not depend on it."""
+
+def reduce(inputs: Sequence[int], output: int, count: int, dtype: int, op: int) -> None:
+    """What a collective does with the contributions of all seats. For tests."""
+
+def hmac_sha256(arg0: bytes, arg1: bytes, /) -> bytes: ...
+def parse_header(arg: bytes, /) -> str:
+    """Why these 64 bytes are no frame header; empty if they are one. For tests."""
