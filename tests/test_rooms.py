@@ -20,17 +20,19 @@ MAY_IMPORT: dict[str, set[str]] = {
     "ids": set(),
     "version": set(),
     "lifeline": set(),
+    "communicators": {"errors"},
     "protocol": WORDS,
     "controller": WORDS | {"protocol"},
     "journal": WORDS | {"protocol", "controller"},
-    "comm": WORDS,
+    "comm": WORDS | {"communicators"},
     "state": WORDS | {"protocol"},
     "sandbox": WORDS | {"protocol", "comm", "state"},
     "worker": WORDS | {"lifeline", "protocol", "comm", "state", "sandbox"},
     "agent": WORDS | {"lifeline", "protocol", "state"},
     "server": WORDS | {"lifeline", "protocol", "controller", "journal"},
-    "launch": WORDS | {"lifeline", "protocol", "controller", "journal", "server", "agent"},
-    "cli": WORDS | {"protocol", "controller", "journal", "server", "launch"},
+    "launch": WORDS
+    | {"communicators", "lifeline", "protocol", "controller", "journal", "server", "agent"},
+    "cli": WORDS | {"communicators", "protocol", "controller", "journal", "server", "launch"},
     "__init__": {"version", "worker"},
     "__main__": {"cli"},
 }
@@ -42,7 +44,15 @@ IMPURE = {"asyncio", "datetime", "os", "random", "secrets", "socket", "subproces
 IMPURE |= {"time", "torch", "uuid"}
 
 # A command that answers in a moment cannot wait for `import torch`. Processes of their own may.
-LIGHT_ROOMS = PURE_ROOMS | {"lifeline", "journal", "agent", "server", "launch", "cli"}
+LIGHT_ROOMS = PURE_ROOMS | {
+    "lifeline",
+    "communicators",
+    "journal",
+    "agent",
+    "server",
+    "launch",
+    "cli",
+}
 OWN_PROCESS = {"server/store.py"}
 
 FILES = sorted(PACKAGE.rglob("*.py"))

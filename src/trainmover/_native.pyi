@@ -182,9 +182,7 @@ class Group:
         """inputs  by seat; empty but at the root"""
 
     def barrier(self, background: bool, epoch: int = -1) -> Ticket | None: ...
-    def send(
-        self, data: int, count: int, dtype: int, to: int, tag: int, epoch: int = -1
-    ) -> Ticket:
+    def send(self, data: int, count: int, dtype: int, to: int, tag: int, epoch: int = -1) -> Ticket:
         """Independent of the collectives; matched by (sender, tag) in the order of sending."""
 
     def recv(
@@ -211,7 +209,7 @@ class Endpoint:
     def address(self) -> str: ...
     def group(self, name: str, seat: int, size: int) -> Group: ...
     def links(self) -> list[dict[str, Any]]:
-        """`peer`, `kind` (shm or tcp), `opened_ns`, `inode`, `sent` and `received` bytes of each."""
+        """Of each: `peer`, `kind` (shm or tcp), `opened_ns`, `inode`, bytes `sent`, `received`."""
 
     def stats(self) -> dict[str, Any]:
         """Counts since the beginning, and `arena_bytes` and `groups` now."""

@@ -7,6 +7,8 @@ import pytest
 from trainmover.cli.main import VERBS, main
 from trainmover.version import VERSION
 
+pytestmark = pytest.mark.usefixtures("own_home")
+
 
 @pytest.mark.parametrize("argv", [[], ["explode"], ["--what"]])
 def test_a_wrong_command_is_three_lines_and_2(

@@ -1,6 +1,6 @@
 """PyTorch's own tests of a process group, run on stock gloo or on ours.
 
-    python c10d_suite.py stock|plain|watched [REGEX]
+    python c10d_suite.py [--comm NAME] [--size N] stock|plain|watched [REGEX]
 
 torch ships the class it tests every backend with. The name of each test that passed goes to
 standard output, one a line, the rest to standard error; the exit status says whether any failed.
@@ -11,6 +11,7 @@ Processes are forked from this one, so torch is imported once.
     watched  the same, and every call has a handle that could be drained
 """
 
+import argparse
 import os
 import re
 import sys
@@ -19,17 +20,17 @@ import unittest
 from pathlib import Path
 from typing import Any
 
-WORLD_SIZE = 4
 TEST_TIMEOUT_S = 90
 
 
-def prepare_environment(folder: str) -> None:
+def prepare_environment(folder: str, options: argparse.Namespace) -> None:
     """What the class reads from the environment when it is imported and when it runs."""
     for part in ("barrier", "test_dir"):
         Path(folder, part).mkdir()
     os.environ.update(
         BACKEND="gloo",
-        WORLD_SIZE=str(WORLD_SIZE),
+        WORLD_SIZE=str(options.size),
+        TRAINMOVER_COMM=options.comm,
         TEMP_DIR=folder,
         MASTER_ADDR="127.0.0.1",
         OMP_NUM_THREADS="1",
@@ -91,12 +92,23 @@ class Names(unittest.TestResult):
         self._failed(test, err)
 
 
-def main(kind: str, wanted: str = "") -> int:
+def parsed() -> argparse.Namespace:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("kind", choices=["stock", "plain", "watched"])
+    parser.add_argument("wanted", nargs="?", default="")
+    parser.add_argument("--comm", default="gloo")
+    parser.add_argument("--size", type=int, default=4)
+    return parser.parse_args()
+
+
+def main(options: argparse.Namespace) -> int:
     with tempfile.TemporaryDirectory() as folder:
-        prepare_environment(folder)
-        choose(kind)
+        prepare_environment(folder, options)
+        choose(options.kind)
         cases = suite_class()
-        names = [n for n in sorted(dir(cases)) if n.startswith("test_") and re.search(wanted, n)]
+        names = [
+            n for n in sorted(dir(cases)) if n.startswith("test_") and re.search(options.wanted, n)
+        ]
         result = Names()
         unittest.TestSuite(cases(name) for name in names).run(result)
     print(f"ran {result.testsRun}, skipped {len(result.skipped)}", file=sys.stderr)
@@ -104,4 +116,4 @@ def main(kind: str, wanted: str = "") -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main(*sys.argv[1:]))
+    sys.exit(main(parsed()))

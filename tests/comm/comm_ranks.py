@@ -33,8 +33,10 @@ class Ranks:
     be picklable; what it raises fails the test with the child's traceback.
     """
 
-    def __init__(self, size: int) -> None:
+    def __init__(self, size: int, comm: str) -> None:
         self.size = size
+        self.comm = comm
+        self.token: bytes | None = b"the job's token"
         mine, theirs = _FORK.Pipe()
         self._host = _FORK.Process(target=_host_store, args=(theirs,), daemon=True)
         self._host.start()
@@ -59,6 +61,7 @@ class Ranks:
         torch.set_num_threads(1)
         try:
             hook_torch(groups)
+            groups.choose(self.comm, self.token)
             answer = (name, program(*args), None)
         except BaseException:  # noqa: BLE001  the child's outermost frame: the test gets it
             answer = (name, None, traceback.format_exc())

@@ -13,6 +13,12 @@ from trainmover.comm import Groups, ShimGroup, groups
 from trainmover.errors import UserError
 
 
+@pytest.fixture(autouse=True)
+def no_runtime_brings_a_token(request: pytest.FixtureRequest) -> None:
+    if "ranks" in request.fixturenames:
+        request.getfixturevalue("ranks").token = None
+
+
 def start_as(rank: int, ranks: Ranks, backend: str | None) -> Any:
     dist.init_process_group(backend, store=ranks.connect(), rank=rank, world_size=ranks.size)
     world: Any = dist.group.WORLD

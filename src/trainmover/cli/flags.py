@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from trainmover import communicators
 from trainmover.cli.options import complain_in_three_lines
 from trainmover.errors import UserError
 from trainmover.launch.run_job import RunOptions
@@ -18,7 +19,6 @@ from trainmover.protocol.messages import LogSpec
 
 RESTARTS_MAX = 3
 SHUTDOWN_S = 5.0
-COMMUNICATORS = ("gloo",)
 PORT_MAX = 65535
 
 HONOURED = frozenset(
@@ -91,7 +91,7 @@ def parse(argv: list[str]) -> RunFlags:
         machines=_machines(flags.nnodes, flags.machines),
         standbys=_at_least(0, flags.standbys, "--standbys"),
         nproc=nproc,
-        comm=_comm(flags.comm),
+        comm=communicators.checked(flags.comm),
         restarts_max=_at_least(0, flags.max_restarts, "--max-restarts"),
         log=_log(flags, nproc),
         run_id=flags.run_id,
@@ -121,7 +121,8 @@ def parser() -> argparse.ArgumentParser:
     add = parser.add_argument_group("trainmover").add_argument
     add("--machines", type=int, metavar="N", help="machines that hold ranks (= --nnodes)")
     add("--standbys", "--standby", type=int, default=0, metavar="K", help="machines to spare")
-    add("--comm", default="gloo", metavar="NAME", help="communicator between ranks (gloo)")
+    known = " or ".join(communicators.NAMES)
+    add("--comm", default=communicators.default(), metavar="NAME", help=f"between ranks: {known}")
     add("--journal", type=Path, metavar="PATH", help="keep the run's journal here")
     add("--api-port", type=int, default=0, metavar="PORT", help="of the HTTP API; 0: any free one")
     add("--token-file", type=Path, metavar="FILE", help="use this token instead of a fresh one")
@@ -187,16 +188,6 @@ def _machines(nnodes: str, machines: int | None) -> int:
             do="Give one of them.",
         )
     return _at_least(1, int(low) if machines is None else machines, "--machines")
-
-
-def _comm(name: str) -> str:
-    if name not in COMMUNICATORS:
-        raise UserError(
-            f"--comm {name} is no communicator of this version of trainmover.",
-            means="Nothing was started.",
-            do=f"Leave it away, or give one of: {', '.join(COMMUNICATORS)}",
-        )
-    return name
 
 
 def _port(number: int) -> int:

@@ -1,10 +1,11 @@
-"""`trainmover version`: which trainmover, which torch."""
+"""`trainmover version`: which trainmover, which torch, which communicator."""
 
 import argparse
 import importlib.metadata
 import json
 import platform
 
+from trainmover import communicators
 from trainmover.cli.options import parser_for
 from trainmover.protocol.messages import PROTOCOL
 from trainmover.version import VERSION
@@ -22,6 +23,7 @@ def main(argv: list[str]) -> int:
         "protocol": PROTOCOL,
         "torch": _installed("torch"),
         "python": platform.python_version(),
+        "comm": communicators.default(),
     }
     if options.json:
         print(json.dumps(versions))

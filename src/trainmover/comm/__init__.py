@@ -1,7 +1,7 @@
 """Groups whose members change while the processes and the modules that hold them stay."""
 
 from trainmover.comm.communicator import Communicator, LinkStats, Session, View
-from trainmover.comm.failures import Drained, ReplayMismatch
+from trainmover.comm.failures import CallsDiffer, ConnectionEnded, Drained, ReplayMismatch
 from trainmover.comm.gloo import GlooCommunicator
 from trainmover.comm.groups import Groups, Mode, groups
 from trainmover.comm.hook import hook_torch
@@ -13,8 +13,10 @@ from trainmover.comm.tap import Call, Tap
 
 __all__ = [
     "Call",
+    "CallsDiffer",
     "CommStats",
     "Communicator",
+    "ConnectionEnded",
     "Drained",
     "GlooCommunicator",
     "Groups",

@@ -44,15 +44,17 @@ ALL_OPS = tuple(
 """Every operation of the installed torch that a group must carry."""
 
 
-def _flat(value: Any) -> Iterator[Tensor]:
+def flat(value: Any) -> Iterator[Tensor]:
+    """The tensors in nested lists, in order."""
     if isinstance(value, Tensor):
         yield value
     elif isinstance(value, (list, tuple)):
         for part in value:
-            yield from _flat(part)
+            yield from flat(part)
 
 
-def _argument(args: Sequence[Any], kwargs: Mapping[str, Any], index: int, word: str) -> Any:
+def argument(args: Sequence[Any], kwargs: Mapping[str, Any], index: int, word: str) -> Any:
+    """By its place, or by a word in its name; None when it was not given."""
     if len(args) > index:
         return args[index]
     return next((value for name, value in kwargs.items() if word in name.lower()), None)
@@ -61,18 +63,18 @@ def _argument(args: Sequence[Any], kwargs: Mapping[str, Any], index: int, word: 
 def inputs_of(op: str, args: Sequence[Any], kwargs: Mapping[str, Any]) -> list[Tensor]:
     """The tensors that are read, in the order of the arguments."""
     if op in _IN_PLACE or op in _SEND:
-        return list(_flat(_argument(args, kwargs, 0, "tensor")))
+        return list(flat(argument(args, kwargs, 0, "tensor")))
     if op in _OUT_THEN_IN:
-        return list(_flat(_argument(args, kwargs, 1, "input")))
+        return list(flat(argument(args, kwargs, 1, "input")))
     return []
 
 
 def outputs_of(op: str, args: Sequence[Any], kwargs: Mapping[str, Any]) -> list[Tensor]:
     """The tensors that are written; for calls in place they are also the inputs."""
     if op in _IN_PLACE or op in _RECEIVE:
-        return list(_flat(_argument(args, kwargs, 0, "tensor")))
+        return list(flat(argument(args, kwargs, 0, "tensor")))
     if op in _OUT_THEN_IN:
-        return list(_flat(_argument(args, kwargs, 0, "output")))
+        return list(flat(argument(args, kwargs, 0, "output")))
     return []
 
 

@@ -6,14 +6,15 @@ within one epoch is a *session*, and a session never outlives its epoch. Work th
 a session therefore can not leak into the next epoch.
 
     prepare(view)      phase 1, training goes on: meet the other seats of the coming epoch
-    switchover(epoch)  phase 2, training is paused: the prepared session becomes the current one
+    switchover(epoch)  phase 2, training is paused: the prepared session becomes the current one;
+                       no seat of the old epoch, also none that leaves, is inside a call any more
     discard(epoch)     the epoch will not come: forget what was prepared for it
 
 `gloo` builds the whole group anew for each epoch. A communicator that keeps most of its links
 between epochs does the same three things with a smaller `prepare`.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any, Protocol
@@ -59,6 +60,8 @@ class Session(Protocol):
     epoch: int
     immediate: bool
     """True when `issue` returns only finished work, so nobody ever has to wait."""
+    prompt: bool
+    """True when handles end with the session by themselves: it is a `PromptSession`."""
 
     def issue(self, op: str, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
         """Start the `dist.ProcessGroup` method of that name; the result is its Work, or None."""
@@ -75,8 +78,27 @@ class Session(Protocol):
     def backend(self, device: Any) -> Any:
         """The c10d backend inside, or None."""
 
+    def set_timeout(self, timeout: timedelta) -> None:
+        """For calls from now on."""
+
     def sequence_number(self) -> int:
         """Collectives so far, as c10d counts them."""
+
+
+class PromptSession(Session, Protocol):
+    """A session whose calls, when it is aborted, end within milliseconds whatever peers do."""
+
+    direct: Mapping[str, Callable[..., Any]]
+    """For every operation what `issue` does, by the shortest way; no profiler, no tap."""
+
+    def start(self, request: Any, told: Callable[[], None] | None) -> Any:
+        """As `issue`; `told` is called once the outputs are final, before anybody is released."""
+
+    def translate(self, error: Exception) -> Exception:
+        """What a call has raised, in the words and types that scripts know."""
+
+    def attach(self, absorb: Callable[[BaseException], bool]) -> None:
+        """Whom handles ask whether the caller must not see an error; see `Owner.absorb`."""
 
 
 class Communicator(Protocol):

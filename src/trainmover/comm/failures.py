@@ -19,6 +19,14 @@ class ReplayMismatch(StateMismatch):
     """A call in the sandbox that the record does not answer."""
 
 
+class ConnectionEnded(RuntimeError):
+    """A peer is gone or silent for too long, in words that scripts know from gloo."""
+
+
+class CallsDiffer(RuntimeError):
+    """The ranks of a group made different calls, both are named: no change of members mends it."""
+
+
 _LOST = re.compile(
     r"connection (was )?(closed|reset|refused|aborted)|timed out|timeout|broken pipe|"
     r"transport/|read error|write error|socket|not connected|no route to host|unreachable",
@@ -33,8 +41,10 @@ def means_lost_peer(error: BaseException) -> bool:
     gloo reports both as RuntimeError, so the text decides. When in doubt the answer is no: an
     error that the script sees is better than a step that is retried for ever.
     """
-    if isinstance(error, dist.DistNetworkError):
+    if isinstance(error, (dist.DistNetworkError, ConnectionEnded)):
         return True
+    if isinstance(error, CallsDiffer):
+        return False
     if not isinstance(error, RuntimeError) or isinstance(error, NotImplementedError):
         return False
     text = str(error)

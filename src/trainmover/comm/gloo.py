@@ -22,20 +22,19 @@ from torch._C._distributed_c10d import (
     HashStore,
     PrefixStore,
     ProcessGroupGloo,
-    Store,
     _ProcessGroupWrapper,
     get_debug_level,
 )
 
 from trainmover.comm.communicator import LinkStats, View
 from trainmover.comm.failures import Drained
+from trainmover.comm.meeting import Meeting
 from trainmover.comm.sockets import OwnSocket, connections_between, cut, with_new_listeners
 from trainmover.comm.threads import in_background
 from trainmover.errors import PeerLost, UserError
 
 _GLOO = dist.ProcessGroup.BackendType.GLOO
 _STOCK: Any = ProcessGroupGloo  # torch's stubs lag behind.
-_ASK_AGAIN_S = 0.01
 _LINGER_S = 1.0
 
 
@@ -46,6 +45,7 @@ class GlooSession:
     """
 
     immediate = False
+    prompt = False
 
     def __init__(self, view: View, backend: Any, sockets: list[OwnSocket]) -> None:
         self.epoch = view.epoch
@@ -81,6 +81,10 @@ class GlooSession:
     def backend(self, device: Any) -> Any:
         return self._alive()._get_backend(device)
 
+    def set_timeout(self, timeout: timedelta) -> None:
+        for device in _devices():
+            self._alive()._get_backend(device).set_timeout(timeout)
+
     def sequence_number(self) -> int:
         return int(self._alive()._get_sequence_number_for_group())
 
@@ -108,18 +112,11 @@ class _Build:
 
     def __init__(self, view: View) -> None:
         self.view = view
-        self.cancelled = threading.Event()
-        self.prefix = PrefixStore(f"{view.epoch}/{view.group}", view.store)
+        self.meeting = Meeting(view)
         self.inside_gloo = False
 
     def run(self) -> GlooSession:
-        if self.view.fenced and self.prefix.add(f"seat/{self.view.seat}", 1) != 1:
-            raise UserError(
-                f"seat {self.view.seat} of group {self.view.group} was taken before in epoch "
-                f"{self.view.epoch}",
-                means="two processes believe to be the same rank, or one connected twice",
-                do="connect again under a new epoch; a prefix of the store serves once",
-            )
+        self.meeting.take_seat()
         backend, sockets = self._connected("gloo")
         if get_debug_level() == DebugLevel.DETAIL:
             checker, more = self._connected("check")
@@ -128,7 +125,6 @@ class _Build:
 
     def _connected(self, name: str) -> tuple[Any, list[OwnSocket]]:
         view = self.view
-        store = PrefixStore(name, self.prefix)
         options: Any = _STOCK._Options()
         devices, here = with_new_listeners(_create_devices)
         options._devices, options._threads, options._timeout = (
@@ -136,11 +132,17 @@ class _Build:
             2 * len(devices),
             view.timeout,
         )
-        there = self._exchange(store, here)
-        if self.cancelled.is_set():
-            raise Drained(f"epoch {view.epoch} was given up")
+        everybody = self.meeting.exchange(f"{name}/at", "\n".join(here))
+        there = {
+            address
+            for seat, listeners in enumerate(everybody)
+            for address in listeners.split("\n")
+            if seat != view.seat
+        }
+        self.meeting.check()
         self.inside_gloo = True
         try:
+            store = PrefixStore(name, self.meeting.store)
             backend = ProcessGroupGloo(store, view.seat, view.size, options)
         except RuntimeError as error:
             raise PeerLost(f"group {view.group} could not connect: {error}") from error
@@ -148,41 +150,6 @@ class _Build:
             self.inside_gloo = False
         backend._set_sequence_number_for_group()
         return backend, connections_between(set(here), there)
-
-    def _exchange(self, store: Store, here: list[str]) -> set[str]:
-        """Publish where we listen; the addresses of all other seats, once they came."""
-        view = self.view
-        store.set(f"at/{view.seat}", "\n".join(here))
-        others = [seat for seat in range(view.size) if seat != view.seat]
-        self._await(store, {f"at/{seat}": seat for seat in others})
-        return {
-            address for seat in others for address in store.get(f"at/{seat}").decode().split("\n")
-        }
-
-    def _await(self, store: Store, seats: Mapping[str, int]) -> None:
-        """Ask again and again: a wait inside the store could not be given up, and one that
-        times out there logs a warning and may resolve names for seconds."""
-        deadline = time.monotonic() + self.view.timeout.total_seconds()
-        pause_s = 0.0005
-        while not self._all_there(store, list(seats)):
-            if time.monotonic() >= deadline:
-                raise PeerLost(self._absent(store, seats))
-            if self.cancelled.wait(pause_s):
-                raise Drained(f"epoch {self.view.epoch} was given up")
-            pause_s = min(1.5 * pause_s, _ASK_AGAIN_S)
-
-    def _all_there(self, store: Store, keys: list[str]) -> bool:
-        try:
-            return store.check(keys)
-        except RuntimeError as error:
-            raise PeerLost(f"the store of epoch {self.view.epoch} is gone: {error}") from error
-
-    def _absent(self, store: Store, seats: Mapping[str, int]) -> str:
-        absent = [seat for key, seat in seats.items() if not store.check([key])]
-        return (
-            f"seats {absent} of group {self.view.group} did not come to epoch {self.view.epoch} "
-            f"within {self.view.timeout.total_seconds():g} s"
-        )
 
 
 def _create_devices() -> list[Any]:
@@ -252,7 +219,7 @@ class GlooCommunicator:
             ready = self._ready.pop(epoch, None)
         if build is not None:
             self._leaked += build.inside_gloo
-            build.cancelled.set()
+            build.meeting.give_up()
         if ready is not None:
             self._retire(ready[0])
 

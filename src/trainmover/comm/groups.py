@@ -22,9 +22,10 @@ from typing import Any
 from torch._C._distributed_c10d import Store
 
 from trainmover.comm.calls import describe
+from trainmover.comm.choice import communicator_named
 from trainmover.comm.coming import Coming
 from trainmover.comm.communicator import Communicator
-from trainmover.comm.failures import Drained, ReplayMismatch, means_lost_peer
+from trainmover.comm.failures import CallsDiffer, Drained, ReplayMismatch, means_lost_peer
 from trainmover.comm.gloo import GlooCommunicator
 from trainmover.comm.member import Member
 from trainmover.comm.preparation import Preparation
@@ -55,6 +56,7 @@ class Groups:
         self.draining = False
         self.tap: Tap | None = None
         self.on_broken: Callable[[str], None] | None = None
+        self.differed: CallsDiffer | None = None  # Seen; no further try of the step mends it.
         self.rendezvous_store: Callable[[], Store] | None = None
         self.watching = False
         self._drain_on_error = False
@@ -69,6 +71,19 @@ class Groups:
         self._last: SwitchStats | None = None
 
     # What the runtime says before the script runs.
+
+    def choose(self, name: str, token: bytes | None = None) -> None:
+        """Carry every group made from now on by the communicator of that name.
+
+        token  the job's secret; None in a process without a runtime. Raises UserError for a name
+        that is none, for one that is not built, and when there are groups already.
+        """
+        if self._members:
+            raise UserError(
+                f"communicator {name} was chosen when groups were there already",
+                do="choose it before the first group is made",
+            )
+        self._communicator = communicator_named(name, token)
 
     @property
     def drain_on_error(self) -> bool:
@@ -195,6 +210,8 @@ class Groups:
         """See `Owner`."""
         if watch.released:
             return True
+        if isinstance(error, CallsDiffer):
+            self.differed = error
         if not self._drain_on_error or not means_lost_peer(error):
             return False
         self._end_epoch(str(error), report=True, seen_by=watch)
@@ -356,12 +373,6 @@ class Groups:
             )
         raise UserError(f"{op} on group {member.name}, which was destroyed")
 
-    def reset_sequence(self) -> None:
-        """Number the calls of every group from 0 again."""
-        with self._lock:
-            for member in self._members:
-                member.sequence = 0
-
     def close(self) -> None:
         """Destroy every group and forget every epoch but its number; back to PLAIN.
 
@@ -373,6 +384,7 @@ class Groups:
             for member in members:
                 member.watch = None
             self.mode, self._store, self.tap = Mode.PLAIN, None, None
+            self.differed = None
             self.watching = self._drain_on_error = False
         self._coming.forget_all()
         for member in members:

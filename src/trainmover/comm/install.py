@@ -7,11 +7,7 @@ import os
 
 from trainmover.comm.groups import groups
 from trainmover.comm.hook import hook_torch
-from trainmover.errors import UserError
+from trainmover.communicators import default
 
-_CHOSEN = os.environ.get("TRAINMOVER_COMM", "gloo")
-
-if _CHOSEN != "gloo":
-    raise UserError(f"TRAINMOVER_COMM={_CHOSEN} is not a communicator", do="use gloo")
-
+groups.choose(os.environ.get("TRAINMOVER_COMM") or default())
 hook_torch(groups)

@@ -13,6 +13,7 @@ from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import torch
+from torch._C._autograd import _profiler_enabled
 from torch._C._distributed_c10d import FakeProcessGroup, PrefixStore, ProcessGroup, Store
 from torch.distributed.distributed_c10d import GroupName
 
@@ -79,9 +80,8 @@ class ShimGroup(ProcessGroup):
         """Change the timeout of this and every coming epoch."""
         self._member.timeout = timeout
         session = self._member.communicator.session
-        working = session.backend(torch.device("cpu")) if session is not None else None
-        if working is not None:
-            working.set_timeout(timeout)
+        if session is not None:
+            session.set_timeout(timeout)
 
     def split_group(
         self,
@@ -150,7 +150,24 @@ def _at_once(op: str, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Settled
 
 def _method(op: str) -> Callable[..., Any]:
     def carry(self: ShimGroup, *args: Any, **kwargs: Any) -> Any:
-        return _carry(self, op, args, kwargs)
+        watch, groups = self._member.watch, self._groups
+        if (
+            watch is None
+            or watch.prompt is None
+            or groups.draining
+            or groups.tap is not None
+            or _profiler_enabled()
+        ):
+            return _carry(self, op, args, kwargs)
+        try:
+            return watch.prompt.direct[op](*args, **kwargs)
+        except Exception as error:
+            known = watch.judge(error)
+            if known is error:
+                raise
+            if known is not None:
+                raise known from error
+            return _at_once(op, args, kwargs)
 
     carry.__name__ = op
     carry.__qualname__ = f"ShimGroup.{op}"

@@ -1,6 +1,7 @@
 """A group of one: every sum is its only addend, so there is nobody to connect to."""
 
 from collections.abc import Mapping, Sequence
+from datetime import timedelta
 from typing import Any
 
 from trainmover.comm.calls import inputs_of, outputs_of
@@ -15,6 +16,7 @@ class SoloSession:
     """Copies inputs to outputs."""
 
     immediate = True
+    prompt = False
 
     def __init__(self, epoch: int) -> None:
         self.epoch = epoch
@@ -38,6 +40,9 @@ class SoloSession:
 
     def backend(self, device: Any) -> Any:
         return None
+
+    def set_timeout(self, timeout: timedelta) -> None:
+        """Nobody waits in a group of one."""
 
     def sequence_number(self) -> int:
         return self._calls

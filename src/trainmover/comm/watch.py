@@ -1,10 +1,12 @@
 """All who wait on one session, released together when its epoch ends."""
 
+import functools
 import threading
+import weakref
 from collections.abc import Callable
-from typing import Any, Protocol
+from typing import Any, Protocol, cast
 
-from trainmover.comm.communicator import Session
+from trainmover.comm.communicator import PromptSession, Session
 from trainmover.comm.settled import Request, SettledWork
 from trainmover.comm.tap import Call
 from trainmover.comm.work import BlockingCall, WatchedWork
@@ -29,18 +31,26 @@ class Watch:
 
     def __init__(self, session: Session, owner: Owner) -> None:
         self.session = session
+        self.prompt = cast(PromptSession, session) if session.prompt else None
         self.owner = owner
         self.released = False
         self.stranded: list[WatchedWork] = []
         self._waiting: dict[int, WatchedWork] = {}
+        if self.prompt is not None:
+            self.prompt.attach(_asking(weakref.ref(self)))
 
     def start(self, request: Request) -> Any:
         """Issue the call; its handle ends with the call or with the session."""
         try:
+            if self.prompt is not None:
+                return self.prompt.start(request, self._telling(request.call))
             work = self.session.issue(request.op, request.args, request.kwargs)
         except Exception as error:
-            if not self.owner.absorb(self, error):
+            known = self.judge(error)
+            if known is error:
                 raise
+            if known is not None:
+                raise known from error
             return SettledWork(request.outputs())
         if self.session.immediate:
             if request.call is not None:
@@ -48,9 +58,17 @@ class Watch:
             return work
         return WatchedWork(self, work, request)
 
+    def judge(self, error: Exception) -> Exception | None:
+        """What the caller has to see of an error; None: nothing, his call ends as if drained."""
+        known = error if self.prompt is None else self.prompt.translate(error)
+        return None if self.owner.absorb(self, known) else known
+
+    def _telling(self, call: Call | None) -> Callable[[], None] | None:
+        return None if call is None else functools.partial(self.owner.finished, call)
+
     def run(self, request: Request) -> None:
         """A call that blocks and has no handle: return when it ends or the session does."""
-        if self.session.immediate:
+        if self.session.immediate or self.prompt is not None:
             self.start(request)
             return
         work = WatchedWork(self, BlockingCall(self.session, request), request)
@@ -74,6 +92,16 @@ class Watch:
             except KeyError:
                 return
             work.end_with_session()
+
+
+def _asking(watch: "weakref.ref[Watch]") -> Callable[[BaseException], bool]:
+    """Weak: a group ends with its last reference, and its session must not keep it."""
+
+    def absorb(error: BaseException) -> bool:
+        asked = watch()
+        return asked is not None and asked.owner.absorb(asked, error)
+
+    return absorb
 
 
 def wait_for_stranded(watches: list[Watch], still: Callable[[], bool]) -> int:

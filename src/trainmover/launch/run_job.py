@@ -16,6 +16,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from trainmover import communicators
 from trainmover.controller.effects import Answer
 from trainmover.controller.events import WorkerSaid
 from trainmover.controller.state import Job
@@ -55,7 +56,7 @@ class RunOptions:
     machines: int = 1
     standbys: int = 0
     nproc: int = 1
-    comm: str = "gloo"
+    comm: str = field(default_factory=communicators.default)
     restarts_max: int = 3
     log: LogSpec = field(default_factory=lambda: LogSpec(show=[0]))
     cwd: str = ""

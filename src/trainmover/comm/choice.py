@@ -1,0 +1,17 @@
+"""What makes the communicator of a group, by its name."""
+
+import functools
+from collections.abc import Callable
+
+from trainmover.comm.communicator import Communicator
+from trainmover.comm.gloo import GlooCommunicator
+from trainmover.communicators import checked
+
+
+def communicator_named(name: str, token: bytes | None) -> Callable[[], Communicator]:
+    """Raises UserError; see `Groups.choose`. The extension is loaded only if it is wanted."""
+    if checked(name) == "gloo":
+        return GlooCommunicator
+    from trainmover.comm.native.communicator import NativeCommunicator
+
+    return functools.partial(NativeCommunicator, token)

@@ -1,0 +1,1 @@
+"""Groups carried by the native communicator: c10d's calls in calls of the extension."""

@@ -1,0 +1,125 @@
+"""The native communicator within one epoch."""
+
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any
+
+from torch import Tensor
+
+from trainmover import _native
+from trainmover.comm.calls import inputs_of
+from trainmover.comm.failures import CallsDiffer, ConnectionEnded
+from trainmover.comm.native.calls import CALLS
+from trainmover.comm.native.direct import direct_calls
+from trainmover.comm.native.staging import Staging
+from trainmover.comm.native.types import profiling
+from trainmover.comm.native.work import NativeWork, Step
+from trainmover.comm.settled import Request
+
+if TYPE_CHECKING:
+    from trainmover.comm.communicator import View
+    from trainmover.comm.native.completer import Completer
+
+
+class NativeSession:
+    """Calls of one epoch. They end with it by themselves, within milliseconds, and each names its
+    epoch: one that was held up over a switchover is refused by the next.
+
+    promising  guards the making of futures
+    """
+
+    immediate = False
+    prompt = True
+
+    def __init__(
+        self,
+        view: "View",
+        group: _native.Group,
+        completer: "Completer",
+        abort: Callable[["NativeSession", str], None],
+    ) -> None:
+        self.epoch = view.epoch
+        self.name = view.group
+        self.seat = view.seat
+        self.size = view.size
+        self.timeout = view.timeout
+        self.group = group
+        self.completer = completer
+        self.promising = threading.Lock()
+        self.barriers = 0
+        self._abort = abort
+        self._absorb: Callable[[BaseException], bool] | None = None
+        self.direct: Mapping[str, Callable[..., Any]] = direct_calls(self)
+
+    def attach(self, absorb: Callable[[BaseException], bool]) -> None:
+        """Whom to ask whether the caller must see an error."""
+        self._absorb = absorb
+
+    def issue(self, op: str, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
+        return self.start(Request(op, args, kwargs), None)
+
+    def start(self, request: Request, told: Step | None) -> Any:
+        """Make any call in full, also one that a tap or a profiler listens to."""
+        stage = Staging(self, told)
+        if profiling():
+            stage.record(request.op, _shown(request))
+        try:
+            return CALLS[request.op](stage, request.args, request.kwargs)
+        finally:
+            stage.give_up()
+
+    def translate(self, error: Exception) -> Exception:
+        """An error of the extension in the words and types that scripts know from gloo."""
+        if not isinstance(error, (_native.NativeError, ValueError)):
+            return error
+        known: Exception
+        if isinstance(error, _native.OrderMismatch):
+            known = CallsDiffer(f"Mismatch between the calls of ranks: {error}")
+        elif isinstance(error, _native.TimedOut):
+            known = ConnectionEnded(f"Group {self.name}: Timed out waiting for a rank: {error}")
+        elif isinstance(error, _native.NativeError):
+            known = ConnectionEnded(f"Group {self.name}: Connection closed by peer: {error}")
+        else:
+            known = RuntimeError(f"invalid call of group {self.name}: {error}")
+        return known
+
+    def judge(self, error: Exception) -> Exception | None:
+        """What the caller gets to see of it: nothing when a lost peer is the runtime's affair."""
+        known = self.translate(error)
+        if self._absorb is not None and self._absorb(known):
+            return None
+        if known is not error:
+            known.__cause__ = error
+        return known
+
+    def wait_for(self, work: NativeWork, timeout: timedelta | None) -> None:
+        """As `work.wait()`; a call that takes longer than `timeout` ends the session, as gloo's."""
+        if timeout is None or work.ends_within(timeout.total_seconds()):
+            work.wait()
+            return
+        waited_ms = round(timeout.total_seconds() * 1000)
+        why = f"Group {self.name}: Timed out waiting {waited_ms}ms for the other ranks"
+        self.abort(why)
+        raise ConnectionEnded(why)
+
+    def abort(self, why: str) -> None:
+        self._abort(self, why)
+
+    def backend(self, device: Any) -> Any:
+        return None
+
+    def set_timeout(self, timeout: timedelta) -> None:
+        self.timeout = timeout
+        self.group.set_timeout(timeout.total_seconds())
+
+    def sequence_number(self) -> int:
+        return int(self.group.sequence)
+
+    def sliced(self, op: str, work: Any) -> bool:
+        return True
+
+
+def _shown(request: Request) -> list[Tensor]:
+    """The tensors whose shapes a profile shows, as with gloo."""
+    return inputs_of(request.op, request.args, request.kwargs) or request.outputs()

@@ -1,0 +1,34 @@
+"""Which communicators there are, and which one is taken: known without torch, in every room."""
+
+import importlib.util
+
+from trainmover.errors import UserError
+
+NAMES = ("native", "gloo")
+
+
+def native_is_built() -> bool:
+    """Whether this installation has the extension."""
+    return importlib.util.find_spec("trainmover._native") is not None
+
+
+def default() -> str:
+    """The native communicator where it is built."""
+    return "native" if native_is_built() else "gloo"
+
+
+def checked(name: str) -> str:
+    """The name itself. Raises UserError for one that cannot be used here."""
+    if name not in NAMES:
+        raise UserError(
+            f"{name} is no communicator of this version of trainmover.",
+            means="Nothing was started.",
+            do=f"Give one of: {', '.join(NAMES)}",
+        )
+    if name == "native" and not native_is_built():
+        raise UserError(
+            "The native communicator is not part of this installation: it was not built.",
+            means="Nothing was started; groups can only be carried by gloo here.",
+            do="Build it with `make setup` (needs a C++20 compiler), or choose gloo.",
+        )
+    return name
