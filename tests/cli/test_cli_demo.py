@@ -95,9 +95,8 @@ def test_a_demo_that_cannot_work_is_refused(argv: list[str]) -> None:
 
 @pytest.mark.timeout(400)
 def test_the_demo_holds_what_it_promises(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], own_home: Path
 ) -> None:
-    monkeypatch.setenv("TRAINMOVER_HOME", str(tmp_path / "home"))
     code = demo.main(["--json", "--steps", "100", "--out", str(tmp_path / "out")])
     captured = capsys.readouterr()
     result = json.loads(captured.out)

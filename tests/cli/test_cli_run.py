@@ -17,6 +17,8 @@ from trainmover.cli.main import main
 from trainmover.errors import PeerLost, UserError
 from trainmover.launch.runs import find_run
 
+pytestmark = pytest.mark.usefixtures("own_home")
+
 
 class Running:
     """A `trainmover run` with fake workers, from its start to its end."""

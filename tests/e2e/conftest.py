@@ -1,7 +1,20 @@
 """Undisturbed runs are made once per arguments and session, and compared with many."""
 
+import os
+from collections.abc import Iterator
+
 import pytest
-from harness import Outcomes, run
+from harness import COMM, Outcomes, run
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _communicator(request: pytest.FixtureRequest) -> Iterator[None]:
+    """`pytest tests/e2e --comm gloo` runs all of them on that one."""
+    chosen = request.config.getoption("--comm")
+    if chosen:
+        os.environ[COMM] = chosen
+    yield
+    os.environ.pop(COMM, None)
 
 
 @pytest.fixture(scope="session")

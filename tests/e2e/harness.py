@@ -8,6 +8,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from trainmover import communicators
 from trainmover.controller.events import WorkerSaid
 from trainmover.controller.state import Job, MachineState, Outcome
 from trainmover.journal import Journal
@@ -15,6 +16,7 @@ from trainmover.launch.run_job import RunHandle, RunOptions, run_job
 from trainmover.protocol.messages import LogSpec, WorkerUp
 from trainmover.server.notices import Happened, Printed
 
+COMM = "TRAINMOVER_TEST_COMM"
 QUIET_S = 60
 TRAIN = str(Path(__file__).with_name("train.py"))
 Scenario = Callable[["Live"], Awaitable[None]]
@@ -95,6 +97,7 @@ def run(
     nproc: int = 1,
     drill: str = "",
     script: str = TRAIN,
+    comm: str = "",
 ) -> Outcomes:
     """One job from start to end, in private directories."""
     with tempfile.TemporaryDirectory(prefix="tm-e2e-") as folder:
@@ -109,6 +112,7 @@ def run(
                     machines=machines,
                     standbys=standbys,
                     nproc=nproc,
+                    comm=comm or os.environ.get(COMM) or communicators.default(),
                     log=LogSpec(show=[0]),
                     run_dir=Path(folder) / "run",
                     journal=Path(folder) / "journal.sqlite",

@@ -12,6 +12,15 @@ def test_a_script_that_raises_ends_the_job_with_its_traceback() -> None:
     assert not outcome.job.incidents
 
 
+def test_ranks_that_make_different_calls_end_the_job_with_both_calls_named() -> None:
+    """The native communicator sees it; it is no lost peer, so the step is not tried for ever."""
+    outcome = run(["--misbehave", "differ", "--pace", "0"], machines=2, standbys=0)
+    assert outcome.code == 1
+    assert "CallsDiffer" in outcome.text
+    assert "broadcast" in outcome.text
+    assert "all_reduce" in outcome.text
+
+
 def test_a_rank_that_ends_early_ends_the_job_with_both_ranks_named() -> None:
     outcome = run(["--misbehave", "exit-early", "--pace", "0"], machines=2, standbys=0)
     assert outcome.code == 1

@@ -52,6 +52,9 @@ def train_step(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
     x.mul_(1.0).add_(0.01 * torch.randn(()))  # a step may change its batch in place
     loss = (model(x) - y).square().mean()
     loss.backward()
+    if args.misbehave == "differ" and job.steps == 5:
+        other = torch.ones(3)
+        dist.broadcast(other, 0) if job.rank == 1 else dist.all_reduce(other)
     job.report(loss=loss)
     if args.misbehave != "never-step":
         optimizer.step()

@@ -78,6 +78,7 @@ def test_the_script_s_exit_status_is_the_job_s(tmp_path: Path) -> None:
     assert Story(tmp_path, "exit3").run().code == 3
 
 
+@pytest.mark.usefixtures("own_home")
 def test_a_worker_that_crashes_at_once_is_explained_by_its_last_words(tmp_path: Path) -> None:
     story = Story(tmp_path, standbys=0)
     options = story.options

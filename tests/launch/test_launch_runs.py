@@ -19,6 +19,8 @@ from trainmover.launch.runs import (
     runs_home,
 )
 
+pytestmark = pytest.mark.usefixtures("own_home")
+
 
 def published(name: str = "", pid: int | None = None, host: str = "") -> RunDirectory:
     return published_in(RunDirectory.create(name), pid, host)

@@ -125,7 +125,7 @@ class Stage:
     async def until_heard(self, text: str) -> None:
         async with asyncio.timeout(WAIT_S):
             while not any(text in heard for heard in self.texts()):
-                await self.server.news.wait()
+                await self.server.news.more.wait()
 
 
 @pytest.fixture
@@ -207,9 +207,9 @@ def test_the_server_s_own_stall_condemns_nobody(stage: Stage) -> None:
     async def act(stage: Stage) -> None:
         await stage.member("m1", beats=False)
         (link,) = stage.server.links
-        stage.server._tick(asyncio.get_running_loop().time())
+        stage.server.pulse.tick(asyncio.get_running_loop().time())
         assert link.quiet_ticks >= 1
-        stage.server._tick(asyncio.get_running_loop().time() - 3.0)
+        stage.server.pulse.tick(asyncio.get_running_loop().time() - 3.0)
         assert link.quiet_ticks == 0
         assert "m1" in stage.server.job.machines
 

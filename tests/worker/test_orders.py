@@ -3,26 +3,19 @@
 import os
 import socket
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
 
 from trainmover.protocol import messages as m
 from trainmover.protocol.framing import FrameReader
-from trainmover.worker import process
+from trainmover.state.transfer import StateServer
+from trainmover.worker.boundary import Boundary
+from trainmover.worker.control import Control
 from trainmover.worker.link import ControlLink
-from trainmover.worker.member import Member, Unwind
-from trainmover.worker.process import Worker
-from trainmover.worker.standing import Standing
-
-
-class NoStores:
-    def __init__(self, address: str) -> None:
-        self.address = address
-
-    def take(self) -> Any:
-        raise AssertionError("nothing connects here")
+from trainmover.worker.standing import Unwind
+from trainmover.worker.station import Station
 
 
 @pytest.fixture
@@ -34,12 +27,21 @@ def agent() -> Iterator[tuple[socket.socket, socket.socket]]:
 
 
 @pytest.fixture
-def worker(agent: Any, monkeypatch: pytest.MonkeyPatch) -> Iterator[Worker]:
-    monkeypatch.setattr(process, "Stores", NoStores)
+def here(agent: Any) -> Iterator[Station]:
+    """Of a process that connects to nobody but its agent."""
     spec = m.JobSpec(run_id="r", argv=["x"], machines=2)
-    worker = Worker(spec, b"t" * 16, 0, ControlLink(os.dup(agent[1].fileno())))
-    yield worker
-    worker.server.close()
+    token = b"t" * 16
+    stores: Any = None
+    station = Station(
+        spec=spec,
+        token=token,
+        local_rank=0,
+        link=ControlLink(os.dup(agent[1].fileno())),
+        server=StateServer(token),
+        stores=stores,
+    )
+    yield station
+    station.server.close()
 
 
 def heard(agent: Any) -> list[m.WorkerFact]:
@@ -47,29 +49,40 @@ def heard(agent: Any) -> list[m.WorkerFact]:
     return [m.decode_worker_fact(p) for p in FrameReader().feed(agent[0].recv(1 << 16))]
 
 
-def test_a_joiner_overtaken_right_after_go_says_its_position(worker: Worker, agent: Any) -> None:
+def test_a_joiner_overtaken_right_after_go_says_its_position(here: Station, agent: Any) -> None:
     """The controller counts on its rank from `Go` on, its main thread may still sleep."""
-    standing = worker.standing
+    control, standing = Control(here), here.standing
     standing.ordered = standing.switched = m.Epoch(2)
     standing.committed = m.Step(7)
-    worker.obey(m.Go(epoch=m.Epoch(2)))
-    worker.obey(m.Interrupt(epoch=m.Epoch(3)))
+    control.obey(m.Go(epoch=m.Epoch(2)))
+    control.obey(m.Interrupt(epoch=m.Epoch(3)))
     assert heard(agent) == [m.Position(rank=m.Rank(0), epoch=m.Epoch(3), committed=7, gate=0)]
 
 
-@pytest.mark.parametrize("wait", ["_await_target", "_await_switch", "_await_go"])
-def test_nothing_that_waits_for_a_switchover_outlives_exit(wait: str) -> None:
-    member = object.__new__(Member)
-    member.standing = Standing(live=True, epoch=m.Epoch(1), ordered=m.Epoch(2))
-    ended = threading.Event()
+def boundary(here: Station) -> Boundary:
+    unused: Any = None
+    return Boundary(m.Rank(0), here, unused, follow=unused, offer=unused)
+
+
+WAITS: dict[str, Callable[[Station], object]] = {
+    "verdict": lambda here: boundary(here).settle(),
+    "switch": lambda here: here.standing.await_switch(m.Epoch(2)),
+    "go": lambda here: here.standing.await_go(m.Epoch(2)),
+}
+
+
+@pytest.mark.parametrize("wait", WAITS)
+def test_nothing_that_waits_for_a_switchover_outlives_exit(here: Station, wait: str) -> None:
+    standing, ended = here.standing, threading.Event()
+    standing.live, standing.epoch, standing.ordered = True, m.Epoch(1), m.Epoch(2)
 
     def run() -> None:
         with pytest.raises(Unwind):
-            getattr(member, wait)(m.Epoch(2))
+            WAITS[wait](here)
         ended.set()
 
     threading.Thread(target=run, daemon=True).start()
-    with member.standing.changed:
-        member.standing.exit = True
-        member.standing.changed.notify_all()
+    with standing.changed:
+        standing.exit = True
+        standing.changed.notify_all()
     assert ended.wait(30)

@@ -7,8 +7,9 @@ from pathlib import Path
 import pytest
 import torch.distributed as dist
 
-from trainmover.worker.member import Retry, Unwind
+from trainmover.worker.gate import Retry
 from trainmover.worker.program import Ended, clean_up, run_script
+from trainmover.worker.standing import Unwind
 
 Run = Callable[..., Ended]
 
@@ -96,7 +97,7 @@ def test_nothing_that_a_script_raises_gets_out(run: Run, raised: str) -> None:
 
 def test_an_unwound_script_has_no_code_and_no_error(run: Run) -> None:
     text = (
-        "from trainmover.worker.member import Unwind\n"
+        "from trainmover.worker.standing import Unwind\n"
         "try:\n    raise Unwind\nexcept Exception:\n    print('swallowed')\n"
     )
     assert run(text) == Ended(unwound=True)

@@ -10,10 +10,10 @@ Up to the switch everything can be cancelled and the job does not notice.
 
 from dataclasses import replace
 
+from trainmover.controller.change import bind_ready, go_when_switched, parked, send_switch
 from trainmover.controller.effects import Answer, Effect, Send
 from trainmover.controller.events import MoveRequested
 from trainmover.controller.incidents import amend, incident, mark, open_incident
-from trainmover.controller.recovery import bind_ready, go_when_switched, parked, send_switch
 from trainmover.controller.seats import choose_joiners, seats_after, with_machine
 from trainmover.controller.start import Decision, end
 from trainmover.controller.state import (
@@ -170,6 +170,18 @@ def cancel_move(job: Job, why: str, *, failed: bool = False) -> Decision:
     leaver = incident(job, change.incident).machine
     text = f"{leaver} was not moved: {why}.\nThe job trains on."
     return job, (*effects, Answer(change.request, ok=False, text=text, incident=change.incident))
+
+
+def answer_done_moves(job: Job) -> Decision:
+    """Whoever asked for a move learns of it when the first step after it is committed."""
+    last = job.incidents[-1] if job.incidents else None
+    if last is None or last.outcome is not Outcome.DONE or not last.request:
+        return job, ()
+    ranks = f"rank{'s' * (len(last.ranks) > 1)} " + ", ".join(map(str, last.ranks))
+    pause = "" if last.downtime_ms is None else f": pause {last.downtime_ms:.0f} ms"
+    text = f"{last.machine} -> {last.joiner} after step {last.step}{pause}; {ranks} kept."
+    answer = Answer(last.request, ok=True, text=text, incident=last.number)
+    return amend(job, last.number, request=""), (answer,)
 
 
 def before_switch(change: Change | None) -> bool:

@@ -11,31 +11,22 @@ has already done is kept.
 
 from dataclasses import replace
 
-from trainmover.controller.effects import Effect, Send
+from trainmover.controller.change import (
+    bind_ready,
+    go_when_switched,
+    joining,
+    parked,
+    send_switch,
+    survivors,
+)
+from trainmover.controller.effects import Answer, Effect, Send
 from trainmover.controller.incidents import amend, incident, mark, open_incident
-from trainmover.controller.seats import (
-    address_of,
-    buddies,
-    choose_joiners,
-    holders,
-    record_places,
-    replica,
-    seats_after,
-    with_machine,
-)
-from trainmover.controller.start import Decision, end, no_standby, restart, start_workers
-from trainmover.controller.state import (
-    Change,
-    Incident,
-    Job,
-    Kind,
-    MachineState,
-    Outcome,
-    Stage,
-)
+from trainmover.controller.seats import choose_joiners, replica, with_machine
+from trainmover.controller.start import Decision, end, no_standby, restart
+from trainmover.controller.state import Change, Incident, Job, Kind, MachineState, Outcome, Stage
 from trainmover.controller.verdict import Impossible, judge
-from trainmover.ids import Epoch, MachineId, Rank, Slot, Step
-from trainmover.protocol.messages import Bind, Go, Interrupt, Leave, Switch, Verdict
+from trainmover.ids import Epoch, MachineId, Rank, Slot
+from trainmover.protocol.messages import Interrupt, Leave, Verdict
 
 RETRIES_MAX = 8
 """Recoveries in a row without a single commit: then it is the script or the hardware of all."""
@@ -44,7 +35,27 @@ RETRIES_MAX = 8
 def interrupt(
     job: Job, cause: str, *, machine: MachineId | None, at_us: int, heard_us: int
 ) -> Decision:
-    """Open a new epoch after a loss (or a broken link, when no slot is vacant)."""
+    """Begin a recovery after a loss (or a broken link, when no slot is vacant).
+
+    A move that this overtakes before its first commit is answered; its joiner is taken over.
+    """
+    job, answer = _answer_overtaken(job, cause)
+    job, effects = _open_epoch(job, cause, machine=machine, at_us=at_us, heard_us=heard_us)
+    return job, answer + effects
+
+
+def _answer_overtaken(job: Job, cause: str) -> Decision:
+    current = open_incident(job)
+    if current is None or not current.request:
+        return job, ()
+    text = f"The move was overtaken: {cause}.\nThe job recovers and trains on."
+    answer = Answer(current.request, ok=False, text=text, incident=current.number)
+    return amend(job, current.number, request=""), (answer,)
+
+
+def _open_epoch(
+    job: Job, cause: str, *, machine: MachineId | None, at_us: int, heard_us: int
+) -> Decision:
     if not job.all_recorded:
         return restart(job, cause, machine=machine, at_us=at_us, heard_us=heard_us)
     job = replace(job, retries=job.retries + 1)
@@ -156,48 +167,6 @@ def _note_incident(
     return replace(job, incidents=(*job.incidents, new)), number
 
 
-def bind_ready(job: Job) -> Decision:
-    """Bind the joiners whose processes are up; start fresh processes for one that crashed."""
-    change = job.change
-    assert change is not None
-    effects: list[Effect] = []
-    for slot, name in sorted(change.joiners.items()):
-        machine = job.machines[name]
-        if machine.state is MachineState.DOWN:
-            job, order = start_workers(job, name)
-            effects += order
-        elif machine.state in (MachineState.WARM, MachineState.IDLE):
-            job = with_machine(job, name, state=MachineState.BOUND, said=frozenset())
-            order_ = Bind(epoch=change.epoch, slot=slot, records=record_places(job))
-            effects.append(Send(name, order_))
-    return job, tuple(effects)
-
-
-def survivors(job: Job, change: Change) -> list[Rank]:
-    """Ranks that stay through `change`. One that has finished and left has nothing to say."""
-    return [
-        rank
-        for slot in range(len(job.seats))
-        if slot not in change.joiners and job.seats[slot] in job.machines
-        for rank in job.spec.ranks(Slot(slot))
-        if rank not in job.exited
-    ]
-
-
-def joining(job: Job, change: Change) -> list[Rank]:
-    """Ranks that get a new machine."""
-    return [rank for slot in sorted(change.joiners) for rank in job.spec.ranks(slot)]
-
-
-def parked(job: Job, change: Change) -> bool:
-    """Whether every joiner's workers have run the script and wait."""
-    return all(
-        job.machines[name].state is MachineState.BOUND
-        and len(job.machines[name].said) == job.spec.nproc
-        for name in change.joiners.values()
-    )
-
-
 def advance_recovery(job: Job, at_us: int) -> Decision:
     """Go on to the next stage if everything it needs has been said."""
     assert job.change is not None
@@ -276,53 +245,3 @@ def _no_replica(job: Job, rank: Rank) -> str:
         f"The job has ended after step {job.committed}.\n"
         "Sharded state without a replica needs checkpoints of your own for now."
     )
-
-
-def send_switch(job: Job, sources: dict[Rank, Rank]) -> Decision:
-    """Phase 2: to everybody who is or becomes a member, and to leavers, who give their state."""
-    change = job.change
-    assert change is not None
-    assert change.committed is not None
-    after = seats_after(job, change)
-    vaults = {machine.id: machine.vault for machine in job.machines.values()}
-    resume = Step(change.committed + 1)
-    order = Switch(
-        epoch=change.epoch,
-        committed=change.committed,
-        sources={
-            rank: (source, address_of(job, job.seats, source)) for rank, source in sources.items()
-        },
-        records={
-            rank: holders(change, rank, resume, vaults)
-            for rank, source in sources.items()
-            if rank != source
-        },
-        buddies=buddies(job, after),
-        closing=bool(job.finished),
-    )
-    receivers = sorted({*after, *job.seats} & set(job.machines))
-    job = replace(job, change=replace(change, stage=Stage.SWITCH))
-    return job, tuple(Send(machine, order) for machine in receivers)
-
-
-def go_when_switched(job: Job, at_us: int) -> Decision:
-    """Every rank has exchanged its member: the new seats are in force, leavers leave."""
-    change = job.change
-    assert change is not None
-    if not {*survivors(job, change), *joining(job, change)} <= change.switched:
-        return job, ()
-    after = seats_after(job, change)
-    go = Go(epoch=change.epoch)
-    effects: list[Effect] = [Send(machine, go) for machine in after if machine in job.machines]
-    for machine in change.joiners.values():
-        job = with_machine(job, machine, state=MachineState.ACTIVE, said=frozenset(), crashes=0)
-    for machine in change.leavers.values():
-        if (
-            machine in job.machines
-            and job.machines[machine].state is MachineState.ACTIVE
-            and machine not in after
-        ):
-            effects.append(Send(machine, Leave(epoch=change.epoch)))
-            job = with_machine(job, machine, state=MachineState.LEAVING, said=frozenset())
-    job = mark(job, change.incident, "switchover", at_us)
-    return replace(job, seats=after, epoch=change.epoch, change=None), tuple(effects)

@@ -102,7 +102,7 @@ def _routes(server: Server) -> list[Route]:
             return _json({"error": f"after must be a sequence number, not {after!r}."}, status=400)
         if "text/event-stream" in request.headers.get("accept", ""):
             return StreamingResponse(_stream(server, int(after)), media_type="text/event-stream")
-        return _json([happened_json(h) for h in server.happened if h.seq > int(after)])
+        return _json([happened_json(h) for h in server.news.happened if h.seq > int(after)])
 
     async def move(request: Request) -> Response:
         return await _ask(request, server, server.move)
@@ -141,15 +141,15 @@ async def _stream(server: Server, after: int) -> AsyncIterator[bytes]:
     """Entries above `after`, then each as it comes, until the job is over."""
     sent = 0
     while True:
-        news = server.news
-        for happened in server.happened[sent:]:
+        more = server.news.more
+        for happened in server.news.happened[sent:]:
             if happened.seq > after:
                 data = msgspec.json.encode(happened_json(happened))
                 yield b"id: %d\ndata: %s\n\n" % (happened.seq, data)
-        sent = len(server.happened)
+        sent = len(server.news.happened)
         if server.over:
             return
-        await news.wait()
+        await more.wait()
 
 
 def happened_json(happened: Happened) -> dict[str, Any]:

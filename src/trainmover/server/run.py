@@ -9,7 +9,6 @@ to the journal in batches, output to the watchers.
 """
 
 import asyncio
-import itertools
 import os
 import socket
 from collections.abc import Callable
@@ -31,7 +30,7 @@ from trainmover.controller.state import Job
 from trainmover.errors import StateMismatch, UserError
 from trainmover.ids import MachineId
 from trainmover.journal import Journal
-from trainmover.journal.journal import NOTE, Batch
+from trainmover.journal.journal import NOTE
 from trainmover.protocol.messages import (
     AgentFact,
     Committed,
@@ -40,7 +39,6 @@ from trainmover.protocol.messages import (
     JobSpec,
     Output,
     Refused,
-    Row,
     Shutdown,
     VaultHeld,
     Welcome,
@@ -49,16 +47,17 @@ from trainmover.protocol.messages import (
     decode_worker_fact,
 )
 from trainmover.server.admission import refusal
-from trainmover.server.links import HELLO_TICKS_MAX, MachineLink, now_us
+from trainmover.server.answers import Answers
+from trainmover.server.links import MachineLink, now_us
+from trainmover.server.news import News
 from trainmover.server.notices import Happened, Notice, Printed, Stepped
 from trainmover.server.progress import Progress
+from trainmover.server.pulse import Pulse
+from trainmover.server.rows import Rows
 from trainmover.server.sentences import Sentence, sentence
 from trainmover.server.snapshot import snapshot
 
-TICK_S = 0.2
-STALL_S = 0.5
-QUIET_TICKS_MAX = 5
-CHECKPOINT_TICKS = 50
+CHECKPOINT_BEATS = 50
 GOODBYE_S_MORE = 2.0
 NOTE_US_MIN = 1_000_000
 _ENDED = "The job has ended: nothing was done."
@@ -83,25 +82,22 @@ class Server:
         self.job = Job(spec=spec)
         self.progress = Progress()
         self.links: set[MachineLink] = set()
-        self.happened: list[Happened] = []
-        self.news = asyncio.Event()
+        self.news = News(watch)
+        self.pulse = Pulse(self.links, beat=self._beat, silent=self.link_lost)
         self._loop = asyncio.get_running_loop()
         self.ended: asyncio.Future[tuple[int, str]] = self._loop.create_future()
         self._token = token
         self._journal = journal
-        self._watch = watch
+        self._rows = Rows(journal)
         self._shutdown_s = shutdown_s
         self._machines: dict[MachineId, MachineLink] = {}
-        self._answers: dict[str, asyncio.Future[Answer]] = {}
-        self._requests = itertools.count(1)
-        self._batches: list[Batch] = []
+        self._answers = Answers()
         self._listener: asyncio.Server | None = None
         self._over: End | None = None
         self._closed = False
         self._last_us = 0
         self._noted_us = 0
-        self._ticks = 0
-        self._tick_timer: asyncio.TimerHandle | None = None
+        self._beats = 0
 
     # --- life ---
 
@@ -110,7 +106,7 @@ class Server:
         self._listener = await self._loop.create_server(
             lambda: MachineLink(self._token, self), sock=listener
         )
-        self._schedule_tick(self._loop.time())
+        self.pulse.start()
 
     def stop(self, code: int, why: str) -> None:
         """End the job in order."""
@@ -130,13 +126,12 @@ class Server:
     async def close(self) -> None:
         """Close every socket. The journal stays the caller's."""
         self._closed = True
-        if self._tick_timer is not None:
-            self._tick_timer.cancel()
+        self.pulse.stop()
         if self._listener is not None:
             self._listener.close()
         for link in list(self.links):
             link.abort()
-        self.news.set()
+        self.news.wake()
 
     @property
     def over(self) -> bool:
@@ -147,13 +142,13 @@ class Server:
 
     def move(self, machine: str) -> asyncio.Future[Answer]:
         """Ask for a move; answered when it is done, refused or cancelled."""
-        request, answer = self._new_request()
+        request, answer = self._answers.expect()
         self._ask(MoveRequested(at_us=self._now(), request=request, machine=machine))
         return answer
 
     def kill(self, machine: str) -> asyncio.Future[Answer]:
         """A drill: let a machine die."""
-        request, answer = self._new_request()
+        request, answer = self._answers.expect()
         self._ask(KillRequested(at_us=self._now(), request=request, machine=machine))
         return answer
 
@@ -162,16 +157,11 @@ class Server:
         heard = {machine: link.heard_us for machine, link in self._machines.items()}
         return snapshot(self.job, self.progress, heard, now_us())
 
-    def _new_request(self) -> tuple[str, asyncio.Future[Answer]]:
-        request = f"r{next(self._requests)}"
-        self._answers[request] = self._loop.create_future()
-        return request, self._answers[request]
-
     def _ask(self, event: MoveRequested | KillRequested) -> None:
         if self._over is None:
             self.take(event)
         else:
-            self._carry_out(Answer(event.request, ok=False, text=_ENDED))
+            self._answers.give(Answer(event.request, ok=False, text=_ENDED))
 
     # --- events and effects ---
 
@@ -185,7 +175,7 @@ class Server:
         for effect in effects:
             self._carry_out(effect)
         said = sentence(before, event, self.job)
-        self._tell_happened(seq, event.at_us, type(event).__name__, said, event, before)
+        self._tell(seq, event.at_us, type(event).__name__, said, event, before)
 
     def _carry_out(self, effect: Effect) -> None:
         match effect:
@@ -196,17 +186,14 @@ class Server:
                 link = self._machines.pop(machine, None)
                 if link is not None:
                     link.abort()
-            case Answer(request=request):
-                answer = self._answers.pop(request, None)
-                if answer is not None and not answer.done():
-                    answer.set_result(effect)
+            case Answer():
+                self._answers.give(effect)
             case End():
                 self._end(effect)
 
     def _end(self, effect: End) -> None:
         self._over = effect
-        for request in list(self._answers):
-            self._carry_out(Answer(request, ok=False, text=_ENDED))
+        self._answers.refuse_all(_ENDED)
         self._to_all(Shutdown())
         wait_s = self._shutdown_s + GOODBYE_S_MORE
         self._loop.call_later(wait_s, self._drop_everybody)
@@ -220,7 +207,7 @@ class Server:
         if self._over is not None and not self._machines and not self.ended.done():
             code, text = self._over.code, self._over.text
             try:
-                self._flush_rows()
+                self._rows.flush()
             except StateMismatch as error:
                 code, text = 1, str(error)
             step = self.progress.newest  # known only now: commits are told in batches
@@ -267,15 +254,22 @@ class Server:
             case WorkerExited() | VaultHeld():
                 self.take(AgentSaid(at_us=self._now(), machine=machine, fact=fact))
             case Output():
-                self._tell(Printed(fact.rank, fact.stream, fact.text))
+                self.news.tell(Printed(fact.rank, fact.stream, fact.text))
             case _:
                 pass  # a heartbeat has done its work by being bytes
 
     def link_lost(self, link: MachineLink, why: str) -> None:
-        """A connection has ended, whoever it was."""
+        """A connection has ended or is silent, whoever it was."""
         machine = link.machine
-        if machine is not None and self._machines.get(machine) is link:
-            self._lose(machine, link, why)
+        if machine is None or self._machines.get(machine) is not link:
+            return
+        del self._machines[machine]
+        link.abort()
+        if machine in self.job.machines:
+            self.take(
+                MachineLost(at_us=self._now(), machine=machine, why=why, heard_us=link.heard_us)
+            )
+        self._finish_if_alone()
 
     def turned_away(self, why: str) -> None:
         """A line in the event stream, at most one a second, whoever knocks how often."""
@@ -285,20 +279,13 @@ class Server:
         self._noted_us = at_us
         self.note(why)
 
-    def _lose(self, machine: MachineId, link: MachineLink, why: str) -> None:
-        del self._machines[machine]
-        link.abort()
-        if machine in self.job.machines:
-            self.take(
-                MachineLost(at_us=self._now(), machine=machine, why=why, heard_us=link.heard_us)
-            )
-        self._finish_if_alone()
-
     def _worker_said(self, machine: MachineId, local_rank: int, fact: WorkerFact) -> None:
         if local_rank not in range(self.spec.nproc):
             return
         if isinstance(fact, Committed):
-            first = self._committed(fact)
+            self.progress.take(fact)
+            first = self._rows.take(fact)
+            self.news.tell(Stepped(fact.rank, fact.epoch, fact.rows))
             if first is None:
                 return
             fact = first
@@ -311,19 +298,6 @@ class Server:
             )
         )
 
-    def _committed(self, fact: Committed) -> Committed | None:
-        """Keep the rows; what is left of the fact for `decide`, if it is the epoch's first.
-
-        Reported values are not passed on: JSON has no NaN, and no decision depends on a loss.
-        """
-        self.progress.take(fact)
-        self._batches.append((fact.rank, fact.epoch, fact.rows))
-        self._tell(Stepped(fact.rank, fact.epoch, fact.rows))
-        if not fact.first:
-            return None
-        rows = [Row(step=row.step, at_us=row.at_us, values={}) for row in fact.rows[:1]]
-        return _with_rows(fact, rows)
-
     # --- time ---
 
     def _now(self) -> int:
@@ -331,34 +305,14 @@ class Server:
         self._last_us = max(self._last_us, now_us())
         return self._last_us
 
-    def _schedule_tick(self, due: float) -> None:
-        self._tick_timer = self._loop.call_at(due + TICK_S, self._tick, due + TICK_S)
-
-    def _tick(self, due: float) -> None:
-        stalled = self._loop.time() - due > STALL_S
-        self._schedule_tick(self._loop.time())
-        self._ticks += 1
-        for link in list(self.links):
-            link.quiet_ticks = 0 if stalled else link.quiet_ticks + 1
-            self._judge_silence(link)
+    def _beat(self) -> None:
+        self._beats += 1
         try:
-            self._flush_rows()
+            self._rows.flush()
         except StateMismatch as error:
             self.stop(1, str(error))
-        if self._ticks % CHECKPOINT_TICKS == 0 and self.job.change is None:
+        if self._beats % CHECKPOINT_BEATS == 0 and self.job.change is None:
             self._journal.checkpoint()
-
-    def _judge_silence(self, link: MachineLink) -> None:
-        if link.machine is None:
-            if link.quiet_ticks > HELLO_TICKS_MAX:
-                link.abort()
-        elif link.quiet_ticks >= QUIET_TICKS_MAX and self._machines.get(link.machine) is link:
-            self._lose(link.machine, link, f"no heartbeat for {QUIET_TICKS_MAX * TICK_S:.0f} s")
-
-    def _flush_rows(self) -> None:
-        batches, self._batches = self._batches, []
-        if batches:
-            self._journal.append_batches(batches)
 
     # --- telling ---
 
@@ -366,9 +320,9 @@ class Server:
         """A line for human eyes, in the journal and to whoever watches."""
         at_us = self._now()
         seq = self._journal.note(at_us, text)
-        self._tell_happened(seq, at_us, NOTE, Sentence(text, loud=loud), None, self.job)
+        self._tell(seq, at_us, NOTE, Sentence(text, loud=loud), None, self.job)
 
-    def _tell_happened(
+    def _tell(
         self,
         seq: int,
         at_us: int,
@@ -377,26 +331,7 @@ class Server:
         event: EVENTS | None,
         before: Job,
     ) -> None:
-        happened = Happened(seq, at_us, kind, said.text, said.loud, event, before, self.job)
-        self.happened.append(happened)
-        self.news.set()
-        self.news = asyncio.Event()
-        self._tell(happened)
-
-    def _tell(self, notice: Notice) -> None:
-        if self._watch is not None:
-            self._watch(notice)
-
-
-def _with_rows(fact: Committed, rows: list[Row]) -> Committed:
-    return Committed(
-        rank=fact.rank,
-        epoch=fact.epoch,
-        rows=rows,
-        first=True,
-        gap_us=fact.gap_us,
-        median_us=fact.median_us,
-    )
+        self.news.add(Happened(seq, at_us, kind, said.text, said.loud, event, before, self.job))
 
 
 def bind(address: str, what: str) -> socket.socket:

@@ -1,4 +1,4 @@
-"""A live rank's runtime: the step as a transaction, and the boundary where members are exchanged.
+"""A live rank's runtime: the step as a transaction.
 
 The step (design: "the step is a transaction"):
 
@@ -13,119 +13,70 @@ were draining may be believed: the gate is entered only if, under the lock, no n
 ordered and no group is draining.
 """
 
-import statistics
-import time
-import weakref
-from collections import deque
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import replace
 from typing import Any
 
 import torch
-import torch.distributed as dist
 from torch import Tensor
-from torch._C._distributed_c10d import Store
 
-from trainmover.comm import Drained, groups
+from trainmover.comm import groups
 from trainmover.errors import PeerLost, StateMismatch, UserError
-from trainmover.ids import Epoch, Rank, Step
-from trainmover.protocol.messages import (
-    AtBoundary,
-    Committed,
-    Interrupted,
-    JobSpec,
-    Recorded,
-    Row,
-    Switch,
-    Switched,
-    Warned,
-    WentOn,
-    WorkerFact,
-)
+from trainmover.ids import Rank, Step
+from trainmover.protocol.messages import Recorded, Warned, WentOn
 from trainmover.sandbox.record import STEPS, Record, Recorder, blob_name
 from trainmover.state import rng
 from trainmover.state.encode import encode
 from trainmover.state.tracked import Tracked
-from trainmover.state.transfer import StateServer
 from trainmover.worker.api import number
 from trainmover.worker.batches import Batches
 from trainmover.worker.before import Before
+from trainmover.worker.boundary import Boundary
 from trainmover.worker.drill import Drills
+from trainmover.worker.gate import Gate, Retry
 from trainmover.worker.keeper import Keeper, Moment, RankRecord
-from trainmover.worker.standing import Standing
-
-FLUSH_NS = 250_000_000
-"""Committed rows are told in batches this far apart: less work for everybody on the step's path."""
+from trainmover.worker.ledger import Ledger, row
+from trainmover.worker.loops import Loops
+from trainmover.worker.station import Station
 
 RAISE_GRACE_S = 1.0
-
-GATE = "gate"
-
-
-class Retry(BaseException):
-    """The step is aborted. Not an Exception: a script's `except Exception` lets it pass."""
-
-
-class Unwind(BaseException):
-    """This run of the script is over: the rank lives elsewhere, or the sandbox has seen enough."""
-
-
-@dataclass
-class Loop:
-    """A loop over batches that the script is in.
-
-    ordinal   how many began before it: since the last fetch of the loop around it, or of all
-    position  just before its last fetch, as `rng` and `calls`, the steps made until then
-    begun     loops that began inside since its last fetch
-    """
-
-    batches: "weakref.ref[Batches]"
-    ordinal: int
-    position: Any = None
-    rng: bytes = b""
-    calls: int = 0
-    begun: int = 0
-    ended: bool = False
-
-    @property
-    def open(self) -> bool:
-        """Whether the script may still fetch: a loop that was left by `break` is dropped."""
-        return not self.ended and self.batches() is not None
 
 
 class Member:
     """Runtime behind `Job` for a rank that is live or becomes it. Main thread only, but for
-    `standing`, which the control thread writes."""
+    `standing`, which the control thread writes.
+
+    latest      what a joiner would need now; None before the first fetch
+    gate_small  small states at the gate of the last committed step
+    """
 
     is_shadow = False
     switching = False
 
-    def __init__(
-        self,
-        *,
-        rank: Rank,
-        spec: JobSpec,
-        token: bytes,
-        standing: Standing,
-        say: Callable[[WorkerFact], None],
-        server: StateServer,
-        store: Callable[[], Store],
-    ) -> None:
+    def __init__(self, rank: Rank, station: Station) -> None:
         self.rank = rank
-        self.world_size = spec.world_size
+        self.world_size = station.spec.world_size
         self.tracked = Tracked()
-        self.standing = standing
-        self.say = say
-        self.token = token
-        self.server = server
-        self.store = store
-        self.keeper = Keeper(token, rank)
-        self.gate_group = groups.private(GATE, rank, spec.world_size)
+        self.standing = station.standing
+        self.say = station.link.say
+        self.ledger = Ledger(rank, self.standing, self.say)
+        self.boundary = Boundary(
+            rank, station, self.ledger, follow=self.follow, offer=self._state_for_joiner
+        )
+        self.drills = Drills.from_environment()
+        self.gate = Gate(
+            rank,
+            self.world_size,
+            standing=self.standing,
+            drills=self.drills,
+            tainted=self.boundary.tainted,
+        )
+        self.loops = Loops()
+        self.keeper = Keeper(station.token, rank)
+        self.buddy = ""
+        self.latest: RankRecord | None = None
         self.recorder: Recorder | None = None
         self.record: Record | None = None
-        self.drills = Drills.from_environment()
-        self.buddy = ""
-        self.closing = False
         # The step under way.
         self.calls = Step(0)
         self.begun = Step(0)
@@ -134,22 +85,8 @@ class Member:
         self.update_depth = 0
         self.updates = 0
         self.values: dict[str, float | Tensor] = {}
-        # Where the script stands in its data.
-        self.loops: list[Loop] = []
-        self.begun_outermost = 0
-        self.top: Moment | None = None
-        self.top_step = Step(1)
-        self.top_positions: list[list[Any]] = []
-        self.latest: RankRecord | None = None
-        # Small states at the gate of the last committed step, and at this one.
         self.gate_small: dict[str, bytes] = {}
         self.small_at_gate: dict[str, bytes] = {}
-        # Rows and times.
-        self.rows: list[Row] = []
-        self.flushed_ns = 0
-        self.first_of: Epoch | None = None
-        self.commit_ns: int | None = None
-        self.step_ns: deque[int] = deque(maxlen=64)
 
     @property
     def steps(self) -> int:
@@ -165,9 +102,9 @@ class Member:
         """
         if self.in_step:
             return function(*args, **kwargs)
-        self.settle()
+        self.boundary.settle()
         step = Step(self.calls + 1)
-        self._check_ending(step)
+        self.say_if_past_end(step)
         before = Before.take(self.tracked, args, kwargs)
         while True:
             try:
@@ -175,7 +112,7 @@ class Member:
                 break
             except Retry:
                 args, kwargs = before.restore(self.tracked)
-                self.settle()
+                self.boundary.settle()
             except Exception:
                 self._raised_in_step(step)
                 raise
@@ -204,9 +141,9 @@ class Member:
                 self.pass_gate()
             return result
         except Exception:
-            if self.passed or not self._soon_tainted():
+            if self.passed or groups.differed is not None or not self._soon_tainted():
                 raise
-            self._await_verdict(step)  # Garbage made it raise: an abort, never a commit.
+            self.gate.await_verdict(step)  # Garbage made it raise: an abort, never a commit.
             raise StateMismatch(
                 f"Step {step} was ordered to commit although rank {self.rank} had not computed it.",
                 means="The job must not go on with this rank.",
@@ -214,6 +151,11 @@ class Member:
             ) from None
         finally:
             self.in_step = False
+
+    def _soon_tainted(self) -> bool:
+        """Whether a lost peer can be behind an exception: its loss may be heard a moment later."""
+        with self.standing.changed:
+            return self.standing.changed.wait_for(self.boundary.tainted, RAISE_GRACE_S)
 
     def enter_update(self) -> None:
         """Called before every `optimizer.step()`: the first one in a step is its gate.
@@ -234,7 +176,7 @@ class Member:
     def _check_second_update(self) -> None:
         """What is updated after the gate must have been whole before it."""
         recorded = self.recorder is not None and self.recorder.called_since_gate
-        if recorded or self._tainted():
+        if recorded or self.boundary.tainted():
             raise UserError(
                 "This step made collectives between two updates: only the first was at its gate.",
                 means="The second could be made of sums that a lost machine has left half done.",
@@ -250,8 +192,8 @@ class Member:
     def pass_gate(self) -> None:
         """Returns when step `calls` is committed everywhere. Raises Retry if it is aborted."""
         step = self.calls
-        if not self._record_is_safe(step) or not self._enter(step) or not self._agree(step):
-            self._await_verdict(step)
+        if not self._record_is_safe(step) or not self.gate.passes(step):
+            self.gate.await_verdict(step)
         self.passed = True
         if self.recorder is not None:
             self.recorder.called_since_gate = False
@@ -262,119 +204,31 @@ class Member:
         values = {name: number(name, value) for name, value in self.values.items()}
         self.values = dict(values)
         self.small_at_gate = self.tracked.small_states()
-        rows = [*self.rows, Row(step=step, at_us=time.time_ns() // 1000, values=values)]
+        rows = [*self.ledger.rows, row(step, values)]
         now = Moment(rng.capture(), self.small_at_gate)
-        assert self.top is not None
-        self.latest = RankRecord(
-            Step(step + 1), False, self.top_step, self.top_positions, self.top, now, rows
-        )
-        if self._tainted():
+        assert self.latest is not None
+        self.latest = replace(self.latest, step=Step(step + 1), complete=False, now=now, rows=rows)
+        if self.boundary.tainted():
             return False
         try:
             self.keeper.put(self.latest)
-            return self.keeper.safe(self._tainted)
+            return self.keeper.safe(self.boundary.tainted)
         except PeerLost as lost:
-            self._broken(f"its buddy is gone: {lost.happened}")
+            self._buddy_is_gone(lost)
             return False
-
-    def _tainted(self) -> bool:
-        """Whether what was computed since the last settle may be garbage.
-
-        After a closing switchover groups drain for good: no step follows, only the script's end.
-        """
-        return self.standing.pending or (groups.draining and not self.closing)
-
-    def _soon_tainted(self) -> bool:
-        """Whether a lost peer can be behind an exception: its loss may be heard a moment later."""
-        with self.standing.changed:
-            return self.standing.changed.wait_for(self._tainted, RAISE_GRACE_S)
-
-    def _enter(self, step: Step) -> bool:
-        with self.standing.changed:
-            if self._tainted():
-                return False
-            self.standing.gate = step
-            return True
-
-    def _agree(self, step: Step) -> bool:
-        """The gate's all-reduce. True: passed. False: interrupted, the verdict decides."""
-        self.drills.at("gate", step)
-        flags = torch.tensor([step, -step, self.standing.pause_flag], dtype=torch.int64)
-        try:
-            self.gate_group.all_reduce(flags, dist.ReduceOp.MAX)
-        except Drained:
-            return False
-        newest, oldest, pause = int(flags[0]), -int(flags[1]), int(flags[2])
-        with self.standing.changed:
-            if self.standing.pending:
-                return False
-            if newest != oldest:
-                raise UserError(
-                    f"Rank {self.rank} is in step {step}, another in step "
-                    f"{newest if newest != step else oldest}.",
-                    means="The ranks have called a different number of steps; the job ends.",
-                    do="Every rank must call the functions marked @job.step equally often.",
-                )
-            self.standing.committed, self.standing.gate = step, Step(0)
-            self.standing.pause_at = max(self.standing.pause_at, Epoch(pause))
-        return True
-
-    def _await_verdict(self, step: Step) -> None:
-        """Wait for the controller's word on this step. Returns: commit. Raises Retry: abort."""
-        standing = self.standing
-        with standing.changed:
-            while True:
-                verdict = standing.verdict
-                if standing.pending and verdict is not None and verdict.epoch == standing.ordered:
-                    break
-                standing.changed.wait()
-            entered, standing.gate = standing.gate == step, Step(0)
-            if verdict.committed >= step and entered:
-                standing.committed = step
-                return
-            if verdict.committed >= step:
-                raise StateMismatch(
-                    f"Step {step} was ordered to commit, but rank {self.rank} was not in its gate.",
-                    means="The job must not go on with this rank.",
-                    do="Please report this with the job's journal.",
-                )
-        raise Retry
 
     def _after_step(self, step: Step) -> None:
         values = {name: number(name, value) for name, value in self.values.items()}
         self.gate_small = self.small_at_gate
-        now_ns = time.monotonic_ns()
-        gap_ns = None if self.commit_ns is None else now_ns - self.commit_ns
-        self.commit_ns = now_ns
-        self.rows.append(Row(step=step, at_us=time.time_ns() // 1000, values=values))
-        if self.first_of is not None:
-            self._flush(now_ns, gap_ns=gap_ns)
-        else:
-            if gap_ns is not None:
-                self.step_ns.append(gap_ns)
-            if now_ns - self.flushed_ns > FLUSH_NS:
-                self._flush(now_ns)
+        self.ledger.commit(step, values)
         if self.recorder is not None and step >= STEPS:
             self._finish_record(step)
 
-    def _flush(self, now_ns: int, *, gap_ns: int | None = None) -> None:
-        """Tell the controller what was committed; the first time in an epoch with the gap."""
-        if not self.rows:
-            return
-        median = int(statistics.median(self.step_ns)) // 1000 if self.step_ns else None
-        self.say(
-            Committed(
-                rank=self.rank,
-                epoch=self.standing.epoch,
-                rows=self.rows,
-                first=self.first_of is not None,
-                gap_us=None if gap_ns is None else gap_ns // 1000,
-                median_us=median,
-            )
-        )
-        self.rows, self.flushed_ns, self.first_of = [], now_ns, None
+    def say_if_past_end(self, step: Step) -> None:
+        """Tell the controller if the script of another rank ended before `step`.
 
-    def _check_ending(self, step: Step) -> None:
+        As a step begins; by the control thread when it hears of the end while one is under way.
+        """
         ending = self.standing.ending
         if ending is not None and step > ending:
             self.say(WentOn(rank=self.rank, step=step))
@@ -393,157 +247,35 @@ class Member:
     # --- data -------------------------------------------------------------------------------------
 
     def begin_loop(self, batches: Batches) -> None:
-        """A loop begins inside of those that have not ended."""
-        self.loops = [loop for loop in self.loops if loop.open]
-        if self.loops:
-            ordinal, self.loops[-1].begun = self.loops[-1].begun, self.loops[-1].begun + 1
-        else:
-            ordinal, self.begun_outermost = self.begun_outermost, self.begun_outermost + 1
-        self.loops.append(Loop(weakref.ref(batches), ordinal))
+        """A loop over data begins."""
+        self.loops.begin(batches)
 
     def fetch(self, batches: Batches) -> Any:
         """The next batch: the one place where a planned move stops the ranks."""
-        self.enter_loop(batches)
+        self.loops.enter(batches)
         self.drills.at("fetch", self.calls + 1)
-        self.settle(at_fetch=True)
-        self.mark_top()
+        self.boundary.settle(at_fetch=self._mark_fetch)
+        self._mark_fetch()
         return self.take_next(batches)
 
-    def enter_loop(self, batches: Batches) -> Loop:
-        """A batch is fetched: loops inside of this one are over."""
-        place = next(i for i, loop in enumerate(self.loops) if loop.batches() is batches)
-        self.loops = self.loops[: place + 1]
-        loop = self.loops[place]
-        loop.begun = 0
-        return loop
-
     def take_next(self, batches: Batches) -> Any:
-        """The next batch. A loop that gives none has ended."""
-        loop = self.loops[-1]
-        if self.is_shadow:
-            loop.position, loop.rng = batches.position(), rng.capture()
-        else:
-            assert self.top is not None
-            loop.position, loop.rng = self.top_positions[-1][1], self.top.rng
-        loop.calls = self.calls
-        try:
-            return next(batches)
-        except StopIteration:
-            loop.ended = True
-            raise
+        """The next batch of the loop just entered, from the place `latest` has."""
+        assert self.latest is not None
+        place, top = self.latest.positions[-1], self.latest.top
+        return self.loops.take(batches, place[1], top.rng, self.calls)
 
-    def mark_top(self) -> None:
+    def _mark_fetch(self) -> None:
         """Remember this fetch, and tell the buddy without waiting."""
-        self.top = Moment(rng.capture(), self.tracked.small_states())
-        self.top_step = Step(self.calls + 1)
-        self.top_positions = self._positions()
-        self.latest = self._record_at_top()
-        if self.keeper_ready and not self._tainted():
+        top = Moment(rng.capture(), self.tracked.small_states())
+        step, positions = Step(self.calls + 1), self.loops.positions(self.calls)
+        self.latest = RankRecord(step, True, step, positions, top, None, list(self.ledger.rows))
+        if self.buddy and not self.boundary.tainted():
             try:
                 self.keeper.put(self.latest)
             except PeerLost as lost:
-                self._broken(f"its buddy is gone: {lost.happened}")
+                self._buddy_is_gone(lost)
 
-    def _positions(self) -> list[list[Any]]:
-        """Of each loop the script is in, outermost first: ordinal; position, RNG and steps just
-        before its last fetch. The innermost is the one that fetches now; its RNG is in `top`."""
-        *outer, inner = self.loops
-        batches = inner.batches()
-        assert batches is not None
-        places = [[loop.ordinal, loop.position, loop.rng, loop.calls] for loop in outer]
-        return [*places, [inner.ordinal, batches.position(), b"", self.calls]]
-
-    def _record_at_top(self) -> RankRecord:
-        assert self.top is not None
-        return RankRecord(
-            self.top_step, True, self.top_step, self.top_positions, self.top, None, list(self.rows)
-        )
-
-    @property
-    def keeper_ready(self) -> bool:
-        """Whether there is a buddy to tell."""
-        return bool(self.buddy)
-
-    # --- the boundary -----------------------------------------------------------------------------
-
-    def settle(self, *, at_fetch: bool = False) -> None:
-        """Return when nothing is pending and this rank may train in the epoch in force.
-
-        Raises Unwind if the rank has moved elsewhere, or the job is done.
-        """
-        if not self._tainted() and not (at_fetch and self.standing.paused):
-            return  # The common case takes no lock: a late order is seen at the gate.
-        while (epoch := self._await_target(at_fetch)) is not None:
-            if at_fetch:
-                self.mark_top()
-            self.say(AtBoundary(rank=self.rank, epoch=epoch, committed=self.standing.committed))
-            order = self._await_switch(epoch)
-            if order is not None:
-                self._switch(order)
-
-    def _await_target(self, at_fetch: bool) -> Epoch | None:
-        """The epoch to switch to: an interruption's once its verdict is out, or a pause's."""
-        standing = self.standing
-        with standing.changed:
-            while True:
-                if standing.exit:
-                    raise Unwind
-                if standing.pending:
-                    verdict = standing.verdict
-                    if verdict is not None and verdict.epoch == standing.ordered:
-                        self._check_committed(verdict.committed)
-                        return standing.ordered
-                elif not self._tainted():
-                    return standing.pause_at if at_fetch and standing.paused else None
-                standing.changed.wait()
-
-    def _check_committed(self, committed: Step) -> None:
-        if committed != self.standing.committed:
-            raise StateMismatch(
-                f"Rank {self.rank} has committed step {self.standing.committed}, "
-                f"the job step {committed}.",
-                means="The job must not go on with this rank.",
-                do="Please report this with the job's journal.",
-            )
-
-    def _await_switch(self, epoch: Epoch) -> Switch | None:
-        """The order to switch; None if a newer epoch came first or the pause was taken back."""
-        standing = self.standing
-        with standing.changed:
-            while True:
-                if standing.leave >= epoch or standing.exit:
-                    raise Unwind
-                if standing.ordered > epoch or standing.discarded >= epoch:
-                    return None
-                if standing.switch is not None and standing.switch.epoch == epoch:
-                    return standing.switch
-                standing.changed.wait()
-
-    def _switch(self, order: Switch) -> None:
-        """Exchange the members that changed, serve state to those who join, wait for `Go`."""
-        key = str(order.epoch)
-        if any(source == self.rank for source, _ in order.sources.values()):
-            self.server.offer(key, self._offer)
-        try:
-            if self.rank not in order.sources and self._exchange(order):
-                self.say_switched(order.epoch)
-            self._await_go(order.epoch)
-        finally:
-            self.server.withdraw(key)
-
-    def _exchange(self, order: Switch) -> bool:
-        """Phase 2 here. False if a newer epoch came first."""
-        try:
-            self.closing = order.closing
-            if not order.closing:
-                groups.switchover(order.epoch, self.store())
-            self.follow(order.buddies[self.rank])
-        except Drained:
-            return False
-        except PeerLost as lost:
-            self._broken(lost.happened, epoch=order.epoch)
-            return False
-        return True
+    # --- what others hold of this rank ------------------------------------------------------------
 
     def follow(self, buddy: str) -> None:
         """Keep record and first steps with this buddy from now on. Raises PeerLost."""
@@ -551,26 +283,11 @@ class Member:
         if self.keeper.follow(buddy, self.latest) and self.record is not None:
             self.keeper.put_blob(blob_name(self.rank), self.record.to_bytes())
 
-    def say_switched(self, epoch: Epoch) -> None:
-        """From here on `Go` puts the epoch in force."""
-        with self.standing.changed:
-            self.standing.switched = epoch
-        self.say(Switched(rank=self.rank, epoch=epoch))
+    def _buddy_is_gone(self, lost: PeerLost) -> None:
+        self.boundary.broken(f"its buddy is gone: {lost.happened}")
 
-    def _await_go(self, epoch: Epoch) -> None:
-        """Returns when the epoch is in force, or a newer one was ordered."""
-        standing = self.standing
-        with standing.changed:
-            while standing.epoch < epoch and standing.ordered <= epoch:
-                if standing.leave >= epoch or standing.exit:
-                    raise Unwind
-                standing.changed.wait()
-            if standing.epoch == epoch:
-                self.first_of = epoch
-
-    def _offer(self) -> tuple[bytes, list[Tensor]]:
-        """This rank's state at the boundary, for a joiner: runs in a server thread while the main
-        thread waits for `Go`."""
+    def _state_for_joiner(self) -> tuple[bytes, list[Tensor]]:
+        """This rank's state at the boundary, where it waits for `Go`."""
         bulk, tensors = self.tracked.bulk_header()
         record = self.latest.to_bytes() if self.latest is not None else b""
         header = {
@@ -584,13 +301,8 @@ class Member:
 
     def _small_at_boundary(self) -> dict[str, bytes]:
         """As it was at the fetch for the next step, if that has been: there the joiner arrives."""
-        fetched = self.top is not None and self.top_step == self.standing.committed + 1
-        return self.top.small if fetched and self.top else self.tracked.small_states()
-
-    def _broken(self, reason: str, *, epoch: Epoch | None = None) -> None:
-        self.say(Interrupted(rank=self.rank, epoch=epoch or self.standing.epoch, reason=reason))
-
-    # --- the record of the first steps ------------------------------------------------------------
+        fetched = self.latest is not None and self.latest.top_step == self.standing.committed + 1
+        return self.latest.top.small if self.latest and fetched else self.tracked.small_states()
 
     def _finish_record(self, step: Step) -> None:
         """Steps enough: the hook goes, the record goes to the buddy, standbys may warm up."""
@@ -608,7 +320,7 @@ class Member:
         try:
             self.keeper.put_blob(blob_name(self.rank), data)
         except PeerLost as lost:
-            self._broken(f"its buddy is gone: {lost.happened}")
+            self._buddy_is_gone(lost)
             return
         digest = self.tracked.replica_digest()
         self.say(
@@ -630,10 +342,6 @@ class Member:
 
     def forget(self) -> None:
         """Drop every reference to what the script made; its run is over."""
-        self.tracked, self.loops, self.top, self.latest = Tracked(), [], None, None
+        self.tracked, self.loops, self.latest = Tracked(), Loops(), None
         self.values, self.gate_small = {}, {}
         self.record = None
-
-    def finish(self) -> None:
-        """The script has ended: tell the last rows."""
-        self._flush(time.monotonic_ns())

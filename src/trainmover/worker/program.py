@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import torch.distributed as dist
 
 from trainmover.comm import groups
-from trainmover.worker.member import Unwind
+from trainmover.worker.standing import Unwind
 
 
 @dataclass(frozen=True)
@@ -88,3 +88,9 @@ def clean_up() -> None:
         dist.destroy_process_group()
     groups.close()
     gc.collect()
+
+
+def flush_output() -> None:
+    """Let everything the script has printed be read."""
+    sys.stdout.flush()
+    sys.stderr.flush()

@@ -2,7 +2,8 @@
 
 The control thread writes orders in, the main thread waits on them. Everything that reads "no newer
 epoch was ordered" and then acts (passes the gate, says a position) does both under `changed`:
-that one rule is what makes the controller's verdict binding.
+that one rule is what makes the controller's verdict binding. Who waits may hold `changed` already,
+and then acts on what it got before anything else can change.
 """
 
 import threading
@@ -12,6 +13,13 @@ from trainmover.ids import Epoch, Step
 from trainmover.protocol.messages import Switch, Verdict
 
 NONE = Epoch(0)
+
+
+class Unwind(BaseException):
+    """This run of the script is over: the rank lives elsewhere, or the sandbox has seen enough.
+
+    Not an Exception: a script's `except Exception` lets it pass.
+    """
 
 
 @dataclass
@@ -67,3 +75,44 @@ class Standing:
     def pause_flag(self) -> Epoch:
         """What to raise at the next gate; 0: nothing."""
         return self.pause_asked if self.pause_asked > max(self.epoch, self.discarded) else NONE
+
+    @property
+    def ordered_verdict(self) -> Verdict | None:
+        """The verdict of the newest interruption, once it is out. Called under `changed`."""
+        verdict = self.verdict
+        out = self.pending and verdict is not None and verdict.epoch == self.ordered
+        return verdict if out else None
+
+    def await_verdict(self) -> Verdict:
+        """The controller's word on the interruption under way or coming."""
+        with self.changed:
+            while (verdict := self.ordered_verdict) is None:
+                self.changed.wait()
+            return verdict
+
+    def await_switch(self, epoch: Epoch) -> Switch | None:
+        """The order to switch; None if a newer epoch came first or the pause was taken back."""
+        with self.changed:
+            while True:
+                if self.leave >= epoch or self.exit:
+                    raise Unwind
+                if self.ordered > epoch or self.discarded >= epoch:
+                    return None
+                if self.switch is not None and self.switch.epoch == epoch:
+                    return self.switch
+                self.changed.wait()
+
+    def await_go(self, epoch: Epoch) -> bool:
+        """Whether the epoch is in force now; False if a newer one was ordered."""
+        with self.changed:
+            while self.epoch < epoch and self.ordered <= epoch:
+                if self.leave >= epoch or self.exit:
+                    raise Unwind
+                self.changed.wait()
+            return self.epoch == epoch
+
+    def await_exit(self) -> None:
+        """Nothing is left to do but to be told so."""
+        with self.changed:
+            while not self.exit:
+                self.changed.wait()

@@ -53,11 +53,6 @@ class Vault:
     def get_record(self, rank: int, step: int) -> Record | None:
         return self._records.get(rank, {}).get(step)
 
-    def newest_record(self, rank: int) -> Record | None:
-        """The one put last."""
-        held = list(self._records.get(rank, {}).values())
-        return held[-1] if held else None
-
     def records_held(self) -> dict[int, list[int]]:
         """Steps held of each rank, ascending."""
         return {rank: sorted(held) for rank, held in sorted(self._records.items())}
@@ -76,13 +71,6 @@ class Vault:
 
     def get_blob(self, name: str) -> bytes | bytearray | None:
         return self._blobs.get(name)
-
-    def drop_blob(self, name: str) -> None:
-        self.bytes_held -= len(self._blobs.pop(name, b""))
-
-    def blobs_held(self) -> dict[str, int]:
-        """Size in bytes of each blob."""
-        return {name: len(data) for name, data in sorted(self._blobs.items())}
 
     def _take(self, growth: int, what: str) -> None:
         if growth > 0 and self.bytes_held + growth > self.bytes_max:

@@ -1,0 +1,94 @@
+"""Scripts end: all of them, which ends the job well, or one in another way than the rest. Pure."""
+
+from dataclasses import replace
+
+from trainmover.controller.effects import Effect, Send
+from trainmover.controller.incidents import amend, count_rank, open_incident
+from trainmover.controller.move import before_switch, cancel_move
+from trainmover.controller.start import Decision, end
+from trainmover.controller.state import Job, Outcome, Phase
+from trainmover.ids import MachineId, Slot
+from trainmover.protocol.messages import Ending, Exit, Finished, Raised, WentOn
+
+
+def finished(job: Job, machine: MachineId, local_rank: int, fact: Finished, at_us: int) -> Decision:
+    """A script has ended as it should, or with an exit status, which becomes the job's."""
+    if job.rank_of(machine, local_rank) != fact.rank:
+        return job, ()
+    if fact.code:
+        text = (
+            f"The script ended with exit status {fact.code} on rank {fact.rank}.\n"
+            "The job has ended with that status.\n"
+            "What the script printed above says why."
+        )
+        return end(job, fact.code, text)
+    first = not job.finished
+    job = replace(job, finished={**job.finished, fact.rank: (fact.step, fact.digest)})
+    job = count_rank(replace(job, committed=max(job.committed, fact.step)), fact.rank, at_us)
+    effects: tuple[Effect, ...] = ()
+    if before_switch(job.change):
+        job, effects = cancel_move(job, "the script ended first")
+    if len(job.finished) == job.spec.world_size:
+        current = open_incident(job)
+        if current is not None:
+            job = amend(job, current.number, outcome=Outcome.DONE, note="the script ended first")
+        job = replace(job, phase=Phase.ENDING, change=None)
+        return job, (*effects, *(Send(name, Exit()) for name in job.seats if name in job.machines))
+    if first and fact.attached:
+        order = Ending(rank=fact.rank, step=fact.step)
+        effects += tuple(Send(name, order) for name in job.seats if name in job.machines)
+    return job, effects
+
+
+def end_when_all_left(job: Job) -> Decision:
+    """Processes leave by themselves, so that atexit handlers of the script run to their end."""
+    waiting = [
+        rank
+        for slot, machine in enumerate(job.seats)
+        if machine in job.machines
+        for rank in job.spec.ranks(Slot(slot))
+        if rank not in job.exited
+    ]
+    return (job, ()) if waiting else end(job, 0, _unprotected(job))
+
+
+def _unprotected(job: Job) -> str:
+    """What to tell a user whose script ran to its end without protection; "" if it had it."""
+    if not job.attached:
+        return (
+            "The script never called trainmover.attach().\n"
+            "It ran as under torchrun: a lost machine would have started it again from nothing.\n"
+            "Call attach(), track() and step as in examples/gpt.py."
+        )
+    if job.committed == 0:
+        return (
+            "The script attached but ran no function marked @job.step.\n"
+            "Nothing of it was protected: a lost machine would have started it again.\n"
+            "Mark the function that makes one optimizer step with @job.step."
+        )
+    return ""
+
+
+def raised(job: Job, fact: Raised) -> Decision:
+    """A bug in the script is no loss of a machine."""
+    return end(
+        job,
+        1,
+        f"Rank {fact.rank} raised {fact.error}.\n"
+        "The job has ended: what a script raises is not recovered from.\n"
+        f"Mend the script and start it again.\n{fact.traceback}",
+    )
+
+
+def went_on(job: Job, fact: WentOn) -> Decision:
+    """A rank is in a step that another rank's script ended before."""
+    ended = min(job.finished, key=lambda r: job.finished[r][0], default=None)
+    after = job.finished[ended][0] if ended is not None else 0
+    text = (
+        f"The script of rank {ended} ended after step {after}, "
+        f"but rank {fact.rank} went on to step {fact.step}.\n"
+        "The job has ended: a step needs every rank.\n"
+        "All ranks must run the same number of steps; look at how rank "
+        f"{ended} left its loop."
+    )
+    return end(job, 1, text)

@@ -1,0 +1,36 @@
+"""What has happened, for whoever watches now and for those who ask later."""
+
+import asyncio
+from collections.abc import Callable
+
+from trainmover.server.notices import Happened, Notice
+
+
+class News:
+    """happened: everything journaled by this server, in order."""
+
+    def __init__(self, watch: Callable[[Notice], None] | None) -> None:
+        self.happened: list[Happened] = []
+        self._watch = watch
+        self._more = asyncio.Event()
+
+    @property
+    def more(self) -> asyncio.Event:
+        """Set once there is more in `happened`, or nothing more to come. Each serves once."""
+        return self._more
+
+    def add(self, happened: Happened) -> None:
+        """An entry of the journal."""
+        self.happened.append(happened)
+        self.wake()
+        self.tell(happened)
+
+    def wake(self) -> None:
+        """Let everybody who waits look again."""
+        self._more.set()
+        self._more = asyncio.Event()
+
+    def tell(self, notice: Notice) -> None:
+        """For who watches now only."""
+        if self._watch is not None:
+            self._watch(notice)

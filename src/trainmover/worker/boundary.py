@@ -1,0 +1,141 @@
+"""Between two steps: where members are exchanged.
+
+If a newer epoch was ordered, or a pause agreed at the gate, a rank waits here: it says where it
+stands, gives its state to whoever joins, exchanges its groups, and trains on once the epoch is in
+force.
+"""
+
+from collections.abc import Callable
+
+from torch import Tensor
+
+from trainmover.comm import Drained, groups
+from trainmover.errors import PeerLost, StateMismatch
+from trainmover.ids import Epoch, Rank, Step
+from trainmover.protocol.messages import AtBoundary, Interrupted, Switch, Switched
+from trainmover.worker.ledger import Ledger
+from trainmover.worker.standing import Unwind
+from trainmover.worker.station import Station
+
+
+class Boundary:
+    """One rank's part in every change of membership.
+
+    follow   keep the rank's record with this buddy from now on
+    offer    the rank's state for a joiner; called in a thread of the state server, while the main
+             thread waits here
+    closing  the switchover under way, or past, is the last: some script has ended
+    """
+
+    def __init__(
+        self,
+        rank: Rank,
+        station: Station,
+        ledger: Ledger,
+        *,
+        follow: Callable[[str], None],
+        offer: Callable[[], tuple[bytes, list[Tensor]]],
+    ) -> None:
+        self.closing = False
+        self._rank = rank
+        self._ledger = ledger
+        self._standing = station.standing
+        self._say = station.link.say
+        self._server = station.server
+        self._stores = station.stores
+        self._follow = follow
+        self._offer = offer
+
+    def tainted(self) -> bool:
+        """Whether what was computed since the last boundary may be garbage.
+
+        After a closing switchover groups drain for good: no step follows, only the script's end.
+        """
+        return self._standing.pending or (groups.draining and not self.closing)
+
+    def settle(self, at_fetch: Callable[[], None] | None = None) -> None:
+        """Return when nothing is pending and this rank may train in the epoch in force.
+
+        at_fetch: given at a fetch, where a pause stops the rank too; it keeps the place.
+        Raises Unwind if the rank has moved elsewhere, or the job is done.
+        """
+        pausing = at_fetch is not None
+        if not self.tainted() and not (pausing and self._standing.paused):
+            return  # The common case takes no lock: a late order is seen at the gate.
+        while (epoch := self._await_target(pausing=pausing)) is not None:
+            if at_fetch is not None:
+                at_fetch()
+            committed = self._standing.committed
+            self._say(AtBoundary(rank=self._rank, epoch=epoch, committed=committed))
+            order = self._standing.await_switch(epoch)
+            if order is not None:
+                self._switch(order)
+
+    def _await_target(self, *, pausing: bool) -> Epoch | None:
+        """The epoch to switch to: an interruption's once its verdict is out, or a pause's."""
+        standing = self._standing
+        with standing.changed:
+            while True:
+                if standing.exit:
+                    raise Unwind
+                if (verdict := standing.ordered_verdict) is not None:
+                    self._check_committed(verdict.committed)
+                    return standing.ordered
+                if not self.tainted():
+                    return standing.pause_at if pausing and standing.paused else None
+                standing.changed.wait()
+
+    def _check_committed(self, committed: Step) -> None:
+        if committed != self._standing.committed:
+            raise StateMismatch(
+                f"Rank {self._rank} has committed step {self._standing.committed}, "
+                f"the job step {committed}.",
+                means="The job must not go on with this rank.",
+                do="Please report this with the job's journal.",
+            )
+
+    def _switch(self, order: Switch) -> None:
+        """Exchange the members that changed, serve state to those who join, wait for `Go`."""
+        key = str(order.epoch)
+        if any(source == self._rank for source, _ in order.sources.values()):
+            self._server.offer(key, self._offer)
+        try:
+            if self._rank not in order.sources and self._exchange(order):
+                self.say_switched(order.epoch)
+            self.await_go(order.epoch)
+        finally:
+            self._server.withdraw(key)
+
+    def _exchange(self, order: Switch) -> bool:
+        """Phase 2 here. False if a newer epoch came first."""
+        try:
+            self.connect(order)
+            self._follow(order.buddies[self._rank])
+        except Drained:
+            return False
+        except PeerLost as lost:
+            self.broken(lost.happened, epoch=order.epoch)
+            return False
+        return True
+
+    def connect(self, order: Switch) -> None:
+        """Bring the groups into the epoch, unless they are in it. Raises Drained or PeerLost."""
+        self.closing = order.closing
+        if not order.closing and groups.epoch < order.epoch:
+            groups.switchover(order.epoch, self._stores.take())
+
+    def say_switched(self, epoch: Epoch) -> None:
+        """From here on `Go` puts the epoch in force."""
+        with self._standing.changed:
+            self._standing.switched = epoch
+        self._say(Switched(rank=self._rank, epoch=epoch))
+
+    def await_go(self, epoch: Epoch) -> None:
+        """Returns when the epoch is in force, or a newer one was ordered."""
+        if self._standing.await_go(epoch):
+            self._ledger.first_of = epoch
+
+    def broken(self, reason: str, *, epoch: Epoch | None = None) -> None:
+        """Say that this rank cannot go on in the epoch (None: in force): all must leave it."""
+        epoch = epoch or self._standing.epoch
+        self._say(Interrupted(rank=self._rank, epoch=epoch, reason=reason))

@@ -1,0 +1,163 @@
+"""The control thread: turns orders into changes of `Standing`, wakes the main thread.
+
+Whatever it does is quick and never blocks for peers; the main thread may be anywhere in a step.
+"""
+
+import threading
+from typing import assert_never
+
+import torch.distributed as dist
+
+from trainmover.comm import groups
+from trainmover.errors import TrainmoverError
+from trainmover.ids import Rank, Step
+from trainmover.protocol.messages import (
+    WORKER_ORDERS,
+    Bind,
+    Discard,
+    Ending,
+    Exit,
+    Go,
+    Interrupt,
+    Interrupted,
+    Leave,
+    Order,
+    PauseAt,
+    Position,
+    Prepare,
+    Prepared,
+    RunRank,
+    Switch,
+    Verdict,
+    WarmUp,
+)
+from trainmover.worker.joiner import Joiner
+from trainmover.worker.member import Member
+from trainmover.worker.station import Station
+
+Work = RunRank | WarmUp | Bind
+
+
+class Control:
+    """Obeys orders on the link's thread.
+
+    member  runtime of the script's run, put here by the main thread; None between runs
+    """
+
+    def __init__(self, station: Station) -> None:
+        self.member: Member | None = None
+        self._station = station
+        self._standing = station.standing
+        self._say = station.link.say
+        self._work: Work | None = None
+        groups.on_broken = self._link_broke
+
+    def next_work(self) -> Work | None:
+        """What the main thread is to do next, once it is told; None: exit."""
+        standing = self._standing
+        with standing.changed:
+            while self._work is None and not standing.exit:
+                standing.changed.wait()
+            work, self._work = self._work, None
+            return work
+
+    def obey(self, order: Order) -> None:
+        """Take one order."""
+        standing = self._standing
+        assert isinstance(order, WORKER_ORDERS)
+        match order:
+            case Interrupt():
+                self._interrupt(order)
+                return
+            case Prepare():
+                self._prepare(order)
+                return
+            case Discard(epoch=epoch):
+                groups.discard(epoch)
+        with standing.changed:
+            match order:
+                case RunRank() | WarmUp() | Bind():
+                    self._work = order
+                case Verdict():
+                    standing.verdict = order
+                case Switch():
+                    standing.switch = order
+                case Go(epoch=epoch):
+                    standing.go(epoch)
+                case Leave(epoch=epoch):
+                    standing.leave = max(standing.leave, epoch)
+                case Discard(epoch=epoch):
+                    standing.discarded = max(standing.discarded, epoch)
+                case PauseAt(epoch=epoch):
+                    standing.pause_asked = max(standing.pause_asked, epoch)
+                case Ending(step=step):
+                    self._end_after(step)
+                case Exit():
+                    standing.exit = True
+                case _:
+                    assert_never(order)
+            standing.changed.notify_all()
+
+    def _interrupt(self, order: Interrupt) -> None:
+        """Fix the position and the newer epoch in one moment; then wake everything that waits."""
+        standing = self._standing
+        with standing.changed:
+            if order.epoch <= standing.ordered:
+                return
+            standing.ordered, standing.verdict = order.epoch, None
+            position = Position(
+                rank=self._rank,
+                epoch=order.epoch,
+                committed=standing.committed,
+                gate=standing.gate,
+            )
+            live, member = standing.live, self.member
+            connected = live or (member is not None and member.switching)
+            standing.changed.notify_all()
+        if isinstance(member, Joiner):
+            member.cancel()
+        if live:
+            self._say(position)
+        if connected:  # A shadow run has no peers: it goes on.
+            groups.drain(f"epoch {order.epoch} was ordered", epoch=order.epoch)
+
+    def _prepare(self, order: Prepare) -> None:
+        """Phase 1, in a thread of the groups'."""
+
+        def done(reason: str) -> None:
+            self._say(Prepared(rank=self._rank, epoch=order.epoch, reason=reason))
+
+        def run() -> None:
+            try:
+                groups.prepare(order.epoch, self._station.stores.take())
+                preparation = groups.prepared(order.epoch)
+                preparation.wait()
+                done("" if preparation.error is None else str(preparation.error).split("\n")[0])
+            except (TrainmoverError, dist.DistError) as error:
+                done(str(error).split("\n")[0])
+
+        threading.Thread(target=run, name="tm-prepare", daemon=True).start()
+
+    def _end_after(self, step: Step) -> None:
+        """A script has ended after `step`; this rank's may be further already."""
+        self._standing.ending = step
+        member = self.member
+        if member is not None and member.in_step:
+            member.say_if_past_end(member.calls)
+
+    def _link_broke(self, reason: str) -> None:
+        """Called by the groups, under their lock: say it and be gone."""
+        standing = self._standing
+        if standing.live and not standing.pending:
+            self._say(Interrupted(rank=self._rank, epoch=standing.epoch, reason=_short(reason)))
+        with standing.changed:
+            standing.changed.notify_all()
+
+    @property
+    def _rank(self) -> Rank:
+        return self.member.rank if self.member is not None else Rank(self._station.local_rank)
+
+
+def _short(reason: str) -> str:
+    """What gloo says, without its advice."""
+    return reason.split("\n")[0].split(". This is typically")[0]

@@ -1,0 +1,95 @@
+"""The way from the fetch where a joiner parks to the point where its rank stood.
+
+The joiner parks at some fetch; the rank may have stood in another loop, or behind committed steps.
+Then the script runs on, still in the sandbox: loops that are over end at once, those the rank was
+in go on where it fetched last, committed steps are passed over. What the script does between its
+steps changes bulk state too (a scheduler's step, an average of weights), so state is taken when the
+joiner has arrived.
+"""
+
+import torch
+from torch import Tensor
+
+from trainmover.comm.tap import Call
+from trainmover.errors import StateMismatch
+from trainmover.ids import Rank, Step
+from trainmover.worker.keeper import RankRecord
+
+
+class Way:
+    """Where `record` leads to, and how far a joiner has come.
+
+    committed  last committed step
+    reached    of the loops the rank was in, how many have been resumed
+    """
+
+    def __init__(self, rank: Rank, record: RankRecord, committed: Step) -> None:
+        self.rank = rank
+        self.record = record
+        self.committed = committed
+        self.reached = 0
+        self._values = {row.step: row.values for row in record.rows}
+
+    @property
+    def in_loops(self) -> bool:
+        """Whether some loop that the rank was in has not been resumed yet."""
+        return self.reached < len(self.record.positions)
+
+    def leads_on_from(self, ordinals: list[int]) -> bool:
+        """Whether the rank stood elsewhere than at a fetch of this very loop."""
+        here = len(ordinals) == 1 and ordinals == [place[0] for place in self.record.positions]
+        return not here or self.record.now is not None
+
+    def resumes(self, ordinals: list[int]) -> bool:
+        """Whether the innermost of these loops is the next that the rank was in.
+
+        If not, it was over. Raises StateMismatch if the script has passed by where the rank stood.
+        """
+        depth = len(ordinals) - 1
+        if depth > self.reached:
+            return False
+        target = self.record.positions[depth][0]
+        if depth == self.reached and ordinals[depth] <= target:
+            return bool(ordinals[depth] == target)
+        raise StateMismatch(
+            f"The script of rank {self.rank} did not come to the loop where the rank had been.",
+            means="This machine cannot take the rank.",
+            do="Which loops a script runs must depend on tracked state, or on nothing.",
+        )
+
+    def result_of(self, step: Step) -> Tensor:
+        """Of a step that is passed over: the number it reported, as far as that is known."""
+        values = self._values.get(step, {})
+        return torch.tensor(next(iter(values.values()), float("nan")))
+
+    def small_on_arrival(
+        self, own: dict[str, bytes], source: dict[str, dict[str, bytes]]
+    ) -> dict[str, bytes]:
+        """Small state where the joiner has arrived.
+
+        What comes after the gate in a step (a scheduler's step) is missing in a record from the
+        gate. Where the lost rank's object was equal to the source's at that gate, it is a replica:
+        take what the source's has become by now.
+
+        own     what the joiner's objects have come to
+        source  of the source: `gate_small` and, now, `small`
+        """
+        gate = self.record.now
+        if gate is None:
+            return own
+        at_gate, now = source["gate_small"], source["small"]
+        return {
+            name: now.get(name, mine) if at_gate.get(name) == gate.small.get(name) else mine
+            for name, mine in own.items()
+        }
+
+
+class Silence:
+    """The tap of a joiner on its way: what it calls, the job has called long ago."""
+
+    def serve(self, call: Call) -> bool:
+        """Outputs stay as they are."""
+        return True
+
+    def done(self, call: Call) -> None:
+        """Never called."""

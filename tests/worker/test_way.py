@@ -1,0 +1,61 @@
+"""From the fetch where a joiner parks to the point where its rank stood."""
+
+from typing import Any
+
+import pytest
+
+from trainmover.errors import StateMismatch
+from trainmover.ids import Rank, Step
+from trainmover.protocol.messages import Row
+from trainmover.worker.keeper import Moment, RankRecord
+from trainmover.worker.way import Way
+
+
+def way(*ordinals: int, now: dict[str, bytes] | None = None) -> Way:
+    positions: list[list[Any]] = [[ordinal, {}, b"", 0] for ordinal in ordinals]
+    gate = None if now is None else Moment(b"", now)
+    rows = [Row(step=Step(5), at_us=1, values={"loss": 0.5})]
+    record = RankRecord(Step(6), False, Step(5), positions, Moment(b"", {}), gate, rows)
+    return Way(Rank(1), record, Step(5))
+
+
+def test_a_rank_that_stood_at_this_very_fetch_is_there() -> None:
+    assert not way(0).leads_on_from([0])
+    assert way(1).leads_on_from([0])
+    assert way(0, 0).leads_on_from([0])
+    assert way(0, now={}).leads_on_from([0])
+
+
+def test_loops_that_are_over_end_and_those_the_rank_was_in_are_resumed() -> None:
+    path = way(1, 2)
+    assert [path.resumes([0]), path.resumes([0, 0]), path.resumes([1])] == [False, False, True]
+    path.reached = 1
+    assert [path.resumes([1, 0]), path.resumes([1, 2])] == [False, True]
+    path.reached = 2
+    assert not path.in_loops
+
+
+def test_a_script_that_passes_by_its_loop_is_refused() -> None:
+    path = way(1, 2)
+    with pytest.raises(StateMismatch, match="rank 1"):
+        path.resumes([2])
+    path.reached = 1
+    with pytest.raises(StateMismatch):
+        path.resumes([1])
+
+
+def test_a_step_that_is_passed_over_gives_what_it_reported() -> None:
+    assert way(0).result_of(Step(5)).item() == 0.5
+    assert way(0).result_of(Step(4)).isnan()
+
+
+def test_replicas_take_what_became_of_the_source_s_since_the_gate() -> None:
+    own = {"scheduler": b"old", "sampler": b"own", "new": b"own"}
+    source = {
+        "gate_small": {"scheduler": b"at gate", "sampler": b"other"},
+        "small": {"scheduler": b"after", "sampler": b"other"},
+    }
+    gate = {"scheduler": b"at gate", "sampler": b"mine"}
+    assert way(0).small_on_arrival(own, source) == own
+    arrived = way(0, now=gate).small_on_arrival(own, source)
+    assert arrived == {"scheduler": b"after", "sampler": b"own", "new": b"own"}
