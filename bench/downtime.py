@@ -6,7 +6,8 @@
 Both arms train examples/gpt.py's model with four ranks on this host, one rank a machine, and take
 turns, so that they see the same load. In both, the machine of rank 2 is lost (agent and worker
 killed at once) or drained. See bench/gaps.py for the ruler and bench/torchrun_arm.py for what makes
-the comparison kind to torchrun.
+the comparison kind to torchrun. Ours runs on the native communicator, and once more on gloo, which
+builds whole groups anew: the difference is the communicator's.
 """
 
 import argparse
@@ -18,6 +19,7 @@ from dataclasses import asdict, dataclass, field
 from bench import ours_arm, result
 from bench.gaps import Gap
 from bench.torchrun_arm import torchrun_job
+from trainmover import communicators
 from trainmover.controller.state import Kind
 
 UNPLANNED_MOST = 1 / 15
@@ -30,6 +32,7 @@ class Measured:
     """Downtimes in milliseconds, in the order they were measured."""
 
     ours: dict[Kind, list[ours_arm.Trial]] = field(default_factory=lambda: {k: [] for k in Kind})
+    on_gloo: dict[Kind, list[ours_arm.Trial]] = field(default_factory=lambda: {k: [] for k in Kind})
     torchrun: dict[Kind, list[Gap]] = field(default_factory=lambda: {k: [] for k in Kind})
     loads: list[float] = field(default_factory=list)
 
@@ -41,9 +44,14 @@ class Measured:
                 self._said("torchrun", kind, gap)
 
     def run_ours(self, kinds: list[Kind]) -> None:
-        for trial in ours_arm.trials(kinds, JOB_ARGS):
+        for trial in ours_arm.trials(kinds, JOB_ARGS, communicators.default()):
             self.ours[trial.kind].append(trial)
             self._said("trainmover", trial.kind, trial.gap)
+
+    def run_on_gloo(self, kinds: list[Kind]) -> None:
+        for trial in ours_arm.trials(kinds, JOB_ARGS, "gloo"):
+            self.on_gloo[trial.kind].append(trial)
+            self._said("on gloo", trial.kind, trial.gap)
 
     def ours_ms(self, kind: Kind) -> float:
         return statistics.median(trial.gap.downtime_ms for trial in self.ours[kind])
@@ -79,14 +87,16 @@ def full(trials: int) -> Measured:
     for _ in range(trials):
         measured.run_torchrun([Kind.RECOVERY, Kind.MOVE])
         measured.run_ours([Kind.MOVE, Kind.RECOVERY])
+        measured.run_on_gloo([Kind.MOVE, Kind.RECOVERY])
     return measured
 
 
 def quick() -> Measured:
-    """One job of torchrun with one incident of each kind, one of ours with two."""
+    """One job of each arm, with one incident of each kind; ours with two."""
     measured = Measured()
     measured.run_torchrun([Kind.RECOVERY, Kind.MOVE])
     measured.run_ours([Kind.MOVE, Kind.MOVE, Kind.RECOVERY, Kind.RECOVERY])
+    measured.run_on_gloo([Kind.MOVE, Kind.RECOVERY])
     return measured
 
 
@@ -104,14 +114,16 @@ def judge(measured: Measured) -> list[result.Claim]:
 
 def tabulated(measured: Measured) -> list[str]:
     """Downtimes as a table, milliseconds."""
-    lines = ["| downtime, ms | trainmover: median (all) | torchrun: median (all) | steps redone |"]
-    lines.append("|---|---|---|---|")
+    arms = ("trainmover", "the same on gloo", "torchrun")
+    heads = " | ".join(f"{arm}: median (all)" for arm in arms)
+    lines = [f"| downtime, ms | {heads} | steps redone |", "|---|---|---|---|---|"]
     for kind, name in ((Kind.RECOVERY, "machine killed"), (Kind.MOVE, "planned")):
         ours = [trial.gap for trial in measured.ours[kind]]
+        gloo = [trial.gap for trial in measured.on_gloo[kind]]
         theirs = measured.torchrun[kind]
-        cells = [f"{_median(gaps)} ({_all(gaps)})" for gaps in (ours, theirs)]
+        cells = [f"{_median(gaps)} ({_all(gaps)})" for gaps in (ours, gloo, theirs)]
         redone = f"{max(g.steps_lost for g in ours)} / {max(g.steps_lost for g in theirs)}"
-        lines.append(f"| {name} | {cells[0]} | {cells[1]} | {redone} |")
+        lines.append(f"| {name} | {' | '.join(cells)} | {redone} |")
     return lines
 
 
@@ -127,6 +139,7 @@ def raw(measured: Measured) -> dict[str, dict[str, list[dict[str, object]]]]:
     """Every trial as it was."""
     return {
         "trainmover": {kind: [asdict(t) for t in ts] for kind, ts in measured.ours.items()},
+        "on gloo": {kind: [asdict(t) for t in ts] for kind, ts in measured.on_gloo.items()},
         "torchrun": {kind: [asdict(gap) for gap in gs] for kind, gs in measured.torchrun.items()},
     }
 

@@ -80,15 +80,18 @@ def limited(handle: RunHandle) -> None:
     asyncio.get_running_loop().call_later(LIMIT_S, handle.stop, 1, f"{LIMIT_S:.0f} s are over")
 
 
-def trials(kinds: list[Kind], job_args: list[str]) -> list[Trial]:
-    """One job with these incidents: moves first, since a machine that was moved away is a standby
-    again. Raises RuntimeError if one of them did not come to its end."""
+def trials(kinds: list[Kind], job_args: list[str], comm: str) -> list[Trial]:
+    """One job with these incidents, its groups carried by `comm`.
+
+    Moves come first, since a machine that was moved away is a standby again. Raises RuntimeError if
+    one of them did not come to its end."""
     with tempfile.TemporaryDirectory(prefix="bench-ours-") as folder:
         journal = Path(folder) / "journal.sqlite"
         options = RunOptions(
             argv=[str(GPT), *job_args],
             machines=MACHINES,
             standbys=max(1, kinds.count(Kind.RECOVERY)),
+            comm=comm,
             journal=journal,
             log=LogSpec(show=[]),
         )

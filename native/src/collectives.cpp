@@ -13,8 +13,8 @@ namespace {
 // One step instead of two while a tensor is small: all seats reduce all of it.
 constexpr std::size_t kSmallBytes = 32 * 1024;  // of all seats together
 // What is worked on at once where nobody is near; scratch memory is that large.
-constexpr std::size_t kWireChunk = 4 * 1024 * 1024;
-constexpr std::size_t kWirePiece = 256 * 1024;
+constexpr std::size_t kWireChunk = 16 * 1024 * 1024;
+constexpr std::size_t kWirePiece = 1024 * 1024;
 
 /// A range of elements of a chunk.
 struct Slice {

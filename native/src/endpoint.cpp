@@ -25,6 +25,14 @@ constexpr std::uint64_t kTcpListener = 1;
 constexpr std::uint64_t kLocalListener = 2;
 constexpr std::uint64_t kBell = 3;
 
+/// Words of a peer, which may be anything, as text.
+std::string readable(const Landing& landing, std::size_t length) {
+    std::string text(reinterpret_cast<const char*>(landing.own.get()), length);
+    for (auto& letter : text)
+        if (letter < ' ' || letter > '~') letter = '?';
+    return text;
+}
+
 std::string local_name(std::uint64_t incarnation) {
     return "trainmover-" + std::to_string(incarnation);
 }
@@ -364,8 +372,9 @@ void Endpoint::farewell(std::uint64_t life, std::uint64_t peer) {
     if (sessions_.contains(life)) farewells_.insert({life, peer});
 }
 
-/// A process reads nothing at all any more.
+/// A process reads nothing at all any more, unless it is this one that closes the link.
 void Endpoint::mourn(std::uint64_t peer) {
+    if (closing_.load()) return;
     for (auto it = graves_.begin(); it != graves_.end();) {
         it->readers.erase(peer);
         if (!it->readers.empty()) {
@@ -446,7 +455,7 @@ void Endpoint::take_early(const Header& header, Landing& landing, Early& early) 
         early.letters.letters.push_back(
             {header.a, header.b, header.tag, std::move(landing.own), 0});
     } else if (header.kind == Frame::broken) {
-        early.broken.assign(reinterpret_cast<const char*>(landing.own.get()), header.length);
+        early.broken = "it gave up: " + readable(landing, header.length);
     }
 }
 
@@ -468,8 +477,7 @@ std::optional<Trouble> Endpoint::take(const Header& header, Landing& landing, co
         case Frame::read: session.mail.read(seat, header.a); return std::nullopt;
         case Frame::waiting: return session.compare(seat, header.a, header.tag);
         case Frame::broken: {
-            const std::string text(reinterpret_cast<const char*>(landing.own.get()), header.length);
-            session.ending.lose(seat, "it gave up: " + text);
+            session.ending.lose(seat, "it gave up: " + readable(landing, header.length));
             session.mail.lose(seat, false, true);
             return std::nullopt;
         }

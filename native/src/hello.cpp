@@ -101,6 +101,8 @@ Peer greet(int fd, bool local, int own_arena_fd, const Token& token, std::uint64
         give_up(peer);
     if (verdict.accepted != 1) {
         verdict.reason[sizeof verdict.reason - 1] = '\0';
+        for (auto& letter : verdict.reason)
+            if (letter != '\0' && (letter < ' ' || letter > '~')) letter = '?';
         give_up(peer, Why::refused, std::string("the peer refused: ") + verdict.reason);
     }
     if (local && peer.arena_fd < 0) give_up(peer, Why::refused, "the peer passed no shared memory");
