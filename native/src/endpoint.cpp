@@ -20,6 +20,7 @@ constexpr std::size_t kHellosMax = 512;
 constexpr std::size_t kEarlyMax = 4096;
 constexpr std::size_t kBuriedMax = 65536;
 constexpr int kTickMs = 50;
+constexpr int kDials = 3;
 
 constexpr std::uint64_t kTcpListener = 1;
 constexpr std::uint64_t kLocalListener = 2;
@@ -191,13 +192,20 @@ void Endpoint::interrupt(Cancel& cancel) {
 
 std::shared_ptr<Link> Endpoint::dial(const Card& card, Cancel& cancel, std::int64_t deadline_ns) {
     const bool local = card.host == host;
-    const auto left_ms = std::max<std::int64_t>((deadline_ns - now_ns()) / 1'000'000, 1);
-    const int fd = local ? dial_local(local_name(card.incarnation))
-                         : dial_tcp(card.address, cancel.fd(),
-                                    static_cast<int>(std::min<std::int64_t>(left_ms, 3'600'000)));
-    return admit(greet(fd, local, arena_.fd(), token_, incarnation, card.incarnation, cancel.fd(),
-                       deadline_ns),
-                 card.incarnation);
+    for (int attempt = 1;; ++attempt) {
+        const auto left_ms = std::max<std::int64_t>((deadline_ns - now_ns()) / 1'000'000, 1);
+        const int fd = local ? dial_local(local_name(card.incarnation))
+                             : dial_tcp(card.address, cancel.fd(),
+                                        static_cast<int>(std::min<std::int64_t>(left_ms, 3'600'000)));
+        try {
+            return admit(greet(fd, local, arena_.fd(), token_, incarnation, card.incarnation,
+                               cancel.fd(), deadline_ns),
+                         card.incarnation);
+        } catch (const Failure& failure) {
+            // Whoever listens lives, and may only have been too busy to hear this one out.
+            if (failure.trouble().why != Why::peer_lost || attempt == kDials) throw;
+        }
+    }
 }
 
 /// Make a link of a connection whose peer has proved itself.

@@ -228,12 +228,22 @@ class Groups:
             if epoch <= self.epoch:
                 return
             self._coming.order(epoch)
-        self._end_epoch(why, report=False)
+        self._end_epoch(why, report=False, ordered=epoch)
 
-    def _end_epoch(self, why: str, *, report: bool, seen_by: Watch | None = None) -> None:
+    def _end_epoch(
+        self,
+        why: str,
+        *,
+        report: bool,
+        seen_by: Watch | None = None,
+        ordered: int | None = None,
+    ) -> None:
+        """Unless it has ended, or the one that was ordered next has come meanwhile."""
         started = time.perf_counter_ns()
         with self._lock:
             if self.draining or (seen_by is not None and seen_by.released):
+                return
+            if ordered is not None and ordered <= self.epoch:
                 return
             self.draining = True
             watches = [m.watch for m in self._members if m.watch is not None]

@@ -1,0 +1,127 @@
+"""A peer made of a plain socket: it knows the job's token and says what no real peer would."""
+
+import socket
+import struct
+from contextlib import suppress
+from secrets import token_bytes
+from typing import Any
+
+from trainmover import _native
+
+HELLO_MAGIC = 0x48434D54
+FRAME_MAGIC = 0x31434D54
+VERSION = 1
+GREETING = struct.Struct("<IIQQ16s")
+ANSWER = struct.Struct("<II16s32s")
+VERDICT = struct.Struct("<I60s")
+HEADER = struct.Struct("<IIQIIQQQQ")  # magic, kind, group, epoch, length, a, b, tag low, tag high
+KINDS = ["data", "credit", "letter", "clear", "body", "read", "waiting", "broken", "replaced"]
+KINDS += ["farewell", "leaving"]
+PAYLOAD_MAX = 256 << 10
+REASON_MAX = 512
+LONGEST = {
+    "data": PAYLOAD_MAX,
+    "letter": PAYLOAD_MAX,
+    "body": PAYLOAD_MAX,
+    "broken": REASON_MAX,
+    "replaced": REASON_MAX,
+}
+WHOLE = (1 << 64) - 1
+PATIENCE_S = 30.0
+
+
+def checksum(head: bytes) -> int:
+    """Of the first 60 bytes of a header."""
+    total = 0x9E3779B97F4A7C15
+    for (word,) in struct.iter_unpack("<Q", head[:56]):
+        total = ((total ^ word) * 0xFF51AFD7ED558CCD) & WHOLE
+        total ^= total >> 32
+    (last,) = struct.unpack_from("<I", head, 56)
+    return (((total ^ last) * 0xC4CEB9FE1A85EC53) & WHOLE) >> 32
+
+
+def sealed(head: bytes) -> bytes:
+    """The 60 bytes with the checksum that makes them pass for a header."""
+    assert len(head) == 60
+    return head + struct.pack("<I", checksum(head))
+
+
+def header(kind: str | int, group: int = 0, epoch: int = 0, length: int = 0, **more: int) -> bytes:
+    """A header whose checksum is right, whatever it says. `more`: a, b, low, high, magic."""
+    number = KINDS.index(kind) + 1 if isinstance(kind, str) else kind
+    words = [more.get(word, 0) for word in ("a", "b", "low", "high")]
+    head = HEADER.pack(more.get("magic", FRAME_MAGIC), number, group, epoch, length, *words)
+    return sealed(head + bytes(4))
+
+
+def dial(address: str) -> socket.socket:
+    host, port = address.rsplit(":", 1)
+    return socket.create_connection((host, int(port)), PATIENCE_S)
+
+
+def read_exactly(link: socket.socket, size: int) -> bytes:
+    """That many bytes, or fewer when the other end has closed."""
+    got = b""
+    with suppress(ConnectionResetError, BrokenPipeError):
+        while len(got) < size and (piece := link.recv(size - len(got))):
+            got += piece
+    return got
+
+
+def is_closed(link: socket.socket) -> bool:
+    """Reads to the end: True when the other side closes. Fails when it never does."""
+    link.settimeout(PATIENCE_S)
+    with suppress(ConnectionResetError, BrokenPipeError):
+        while link.recv(1 << 16):
+            pass
+    return True
+
+
+def greet(link: socket.socket, token: bytes, to: int, **wrong: Any) -> tuple[int, str]:
+    """The dialler's side of the hello. Returns the verdict: accepted (1) or not, and why not.
+
+    wrong  a field to get wrong on purpose: magic, version, source
+    """
+    source = wrong.get("source", int.from_bytes(token_bytes(7), "little") + 1)
+    version, magic = wrong.get("version", VERSION), wrong.get("magic", HELLO_MAGIC)
+    greeting = GREETING.pack(magic, version, source, to, token_bytes(16))
+    link.sendall(greeting)
+    answer = read_exactly(link, ANSWER.size)
+    if len(answer) < ANSWER.size:
+        return 0, "closed before the answer"
+    nonce = ANSWER.unpack(answer)[2]
+    with suppress(ConnectionResetError, BrokenPipeError):
+        link.sendall(_native.hmac_sha256(token, b"dialler" + greeting + nonce))
+    verdict = read_exactly(link, VERDICT.size)
+    if len(verdict) < VERDICT.size:
+        return 0, "closed before the verdict"
+    accepted, reason = VERDICT.unpack(verdict)
+    return accepted, reason.rstrip(b"\0").decode()
+
+
+def joined(address: str, token: bytes, to: int) -> socket.socket:
+    """A link that has been accepted."""
+    link = dial(address)
+    assert greet(link, token, to) == (1, "")
+    return link
+
+
+CARD = struct.Struct("<IIQQQQII")  # magic, slot, incarnation, nonce, life, region, text lengths
+CARD_MAGIC = 0x43434D54
+LOWEST = 1  # the process with the lower number dials, so this one always does
+
+
+def card(incarnation: int, host: str, address: str) -> bytes:
+    """What a seat publishes, as a process says it that has no memory to share."""
+    texts = host.encode(), address.encode()
+    fixed = CARD.pack(CARD_MAGIC, 256 << 10, incarnation, 1, 0, 0, *map(len, texts))
+    return fixed + b"".join(texts)
+
+
+def next_frame(link: socket.socket) -> tuple[dict[str, int], bytes]:
+    """The words of the next header, and its payload."""
+    head = read_exactly(link, 64)
+    assert len(head) == 64, "the link was closed"
+    words = ("magic", "kind", "group", "epoch", "length", "a", "b", "low", "high")
+    said = dict(zip(words, HEADER.unpack_from(head), strict=True))
+    return said, read_exactly(link, said["length"])

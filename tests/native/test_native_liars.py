@@ -1,0 +1,174 @@
+"""A member that has a seat and breaks the rules: its group ends with a reason, no other does."""
+
+import select
+import socket
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from typing import Any
+
+import pytest
+from native_calls import Call, perform
+from native_outcomes import until_broken
+from native_raw_peer import (
+    LOWEST,
+    PATIENCE_S,
+    card,
+    dial,
+    greet,
+    header,
+    next_frame,
+)
+from native_team import Formation, Rank, Team, enter, open_seat
+from native_topologies import on
+
+CHECK = [Call("all_reduce", count=100_000, seed=9), Call("all_to_all", "u8"), Call("barrier")]
+Place = dict[str, int]  # group, epoch and call as the honest seat names them
+
+
+def frame(kind: str, at: Place, length: int = 0, **more: int) -> bytes:
+    """A frame for the honest seat's group, epoch and call, but for what `more` says."""
+    words = {name: at[name] for name in ("group", "epoch", "low", "high")} | more
+    return header(kind, length=length, **words) + bytes(length)
+
+
+LIES: dict[str, tuple[set[str], Callable[[Place], bytes]]] = {
+    "another call": (
+        {"OrderMismatch", "PeerLost"},
+        lambda at: frame("data", at, 8, low=8, high=77),
+    ),
+    "a call that is none": (
+        {"OrderMismatch", "PeerLost"},
+        lambda at: frame("data", at, 8, low=(1 << 64) - 1, high=(1 << 64) - 1),
+    ),
+    "credit for nothing": ({"PeerLost"}, lambda at: frame("credit", at, a=1 << 60)),
+    "a body not asked for": ({"PeerLost"}, lambda at: frame("body", at, 100, a=5, b=0)),
+    "a wish for nothing": ({"PeerLost"}, lambda at: frame("clear", at, a=99)),
+    "reading nothing": ({"PeerLost"}, lambda at: frame("read", at, a=1 << 40)),
+    "half a letter": ({"PeerLost"}, lambda at: frame("letter", at, 10, a=1, b=1000)),
+    "a wrong sum": ({"PeerLost"}, lambda at: frame("data", at)[:-1] + b"\x01"),
+    "a huge frame": ({"PeerLost"}, lambda at: frame("data", at, (256 << 10) + 1)),
+    "no frame": ({"PeerLost"}, lambda at: b"\x13" * 640),
+    "noise for a reason": (
+        {"PeerLost"},
+        lambda at: frame("broken", at, 200)[:64] + bytes(range(56, 256)),
+    ),
+    "giving up": ({"PeerLost"}, lambda at: frame("broken", at)),
+    "another owner": ({"Refused", "PeerLost"}, lambda at: frame("replaced", at, epoch=9)),
+    "half a frame": ({"PeerLost"}, lambda at: frame("data", at, 1000)[:700]),
+    "an old epoch": ({"PeerLost"}, lambda at: frame("data", at, 900, epoch=0) * 30),
+    "another epoch": (
+        {"PeerLost"},
+        lambda at: frame("data", at, 256 << 10, epoch=5) * 40,
+    ),
+    "leaving": ({"PeerLost"}, lambda at: frame("leaving", at)),
+    "a farewell": ({"PeerLost"}, lambda at: frame("farewell", at)),
+    "waiting elsewhere": (
+        {"OrderMismatch", "PeerLost"},
+        lambda at: frame("waiting", at, a=1, low=8, high=1),
+    ),
+}
+
+
+def where(rank: Rank) -> tuple[str, int]:
+    return rank.endpoint.address, rank.endpoint.incarnation
+
+
+def drop(rank: Rank, name: str) -> None:
+    rank.groups.pop(name).close()
+
+
+@pytest.fixture
+def liar(world: Formation) -> Iterator[socket.socket]:
+    """A link to seat 0 of the world, from a process that has seat 1 of the group "pair"."""
+    honest = world.players[0]
+    address, incarnation = honest.ask(where)
+    link = dial(address)
+    link.settimeout(PATIENCE_S)
+    assert greet(link, world.team.token, incarnation, source=LOWEST) == (1, "")
+    cards = [honest.ask(open_seat, "pair", 0, 2), card(LOWEST, "nowhere", "127.0.0.1:1")]
+    honest.ask(enter, "pair", 1, cards)
+    yield link
+    link.close()
+
+
+@pytest.mark.parametrize("lie", LIES)
+@pytest.mark.parametrize("team", on("2-tcp", "2-shm"), indirect=True)
+def test_a_lie_ends_the_group_it_was_told_in(
+    world: Formation, liar: socket.socket, lie: str
+) -> None:
+    honest = world.players[0]
+    expected, say = LIES[lie]
+    honest.start(until_broken, "pair", Call("all_reduce", count=50_000))
+    at, _ = next_frame(liar)
+    tell_and_hang_up(liar, say(at))
+    ended: Any = honest.finish()
+    assert ended.kind in expected, ended
+    assert "seat 1" in ended.text
+    world.all(perform, CHECK)
+    honest.ask(drop, "pair")
+    world.advance()
+    world.all(perform, CHECK)
+
+
+def tell_and_hang_up(link: socket.socket, said: bytes) -> None:
+    """Say it all, unless the other side hangs up first; then wait until it has."""
+    with suppress(ConnectionResetError, BrokenPipeError):
+        if say_while_heard(link, said):
+            link.shutdown(socket.SHUT_WR)
+        while link.recv(1 << 16):
+            pass
+
+
+def say_while_heard(link: socket.socket, said: bytes) -> bool:
+    """False: the other side has hung up before all was said."""
+    left = memoryview(said)
+    while left:
+        readable, writable, _ = select.select([link], [link], [], PATIENCE_S)
+        assert readable or writable, "the other side neither reads nor hangs up"
+        if readable and not link.recv(1 << 16):
+            return False
+        if writable:
+            left = left[link.send(left, socket.MSG_DONTWAIT) :]
+    return True
+
+
+@pytest.mark.parametrize("team", on("2-tcp"), indirect=True)
+def test_a_flood_of_letters_is_held_back(world: Formation, liar: socket.socket) -> None:
+    """Small messages that nobody asks for: what an honest sender may send is kept, no more."""
+    honest = world.players[0]
+    honest.start(until_broken, "pair", Call("all_reduce", count=50_000))
+    at, _ = next_frame(liar)
+    letter = frame("letter", at, 16 << 10, b=16 << 10)
+    tell_and_hang_up(liar, letter * 2000)
+    assert honest.finish().kind == "PeerLost"
+    assert honest.ask(resident_mib) < 1000
+    world.all(perform, CHECK)
+
+
+def resident_mib(rank: Rank) -> int:
+    with open("/proc/self/statm") as pages:
+        return int(pages.read().split()[1]) * 4 // 1024
+
+
+def test_the_liar_can_be_honest(make_team: Callable[[Any], Team]) -> None:
+    """The other tests would mean nothing if this one's card, hello and frames were wrong."""
+    honest = make_team("a").players[0]
+    address, incarnation = honest.ask(where)
+    with dial(address) as link:
+        token = make_token(honest)
+        assert greet(link, token, incarnation, source=LOWEST) == (1, "")
+        cards = [honest.ask(open_seat, "pair", 0, 2), card(LOWEST, "nowhere", "127.0.0.1:1")]
+        honest.ask(enter, "pair", 1, cards)
+        honest.start(perform, "pair", [Call("barrier")])
+        at, load = next_frame(link)
+        link.sendall(frame("data", at, len(load)))
+        honest.finish()
+
+
+def make_token(player: Any) -> bytes:
+    token: bytes = player.ask(token_of)
+    return token
+
+
+def token_of(rank: Rank) -> bytes:
+    return rank.token
