@@ -53,7 +53,7 @@ demo: $(EXTENSION)
 	$(BIN)/trainmover demo --out demo
 
 test: $(EXTENSION)
-	$(BIN)/python -m pytest -n $(WORKERS) --dist worksteal -m 'not soak'
+	$(BIN)/python -m pytest -n $(WORKERS) --dist worksteal --durations 10 -m 'not soak'
 
 check: $(READY)
 	$(BIN)/ruff format --check $(SOURCES)

@@ -236,7 +236,9 @@ void reduce_to(Session& s, Bytes data, std::uint64_t count, DType dtype, Op op, 
     const auto kind = root == kEverywhere ? Kind::all_reduce : Kind::reduce;
     s.begin({kind, dtype, op, static_cast<std::uint32_t>(std::max(root, 0)), count});
     const Reduction r{dtype, op, root, size_of(dtype)};
-    const auto small = kSmallBytes / s.topology.size;
+    // Two neighbours both reduce all of it: no more bytes cross, and they meet once instead of twice.
+    const bool pair = s.topology.size == 2 && s.topology.distant.empty();
+    const auto small = pair ? chunk_bytes(s) : kSmallBytes / s.topology.size;
     const auto apart = s.topology.hosts.size() == s.topology.size;
     if (apart && root == kEverywhere && count * r.width > small) return reduce_apart(s, r, data, count);
     const auto rows = s.topology.mixed() && s.topology.contiguous && root == kEverywhere;

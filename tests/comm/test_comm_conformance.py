@@ -20,7 +20,8 @@ CALLS = "^test_(?!.*(Parallel|ddp|DDP|no_sync|profiler|static_graph))"
 @pytest.mark.parametrize(
     ("comm", "kind", "size", "wanted"),
     [
-        ("gloo", "watched", 4, EVERYTHING),
+        pytest.param("gloo", "watched", 4, EVERYTHING, marks=pytest.mark.soak),
+        ("gloo", "watched", 4, CALLS),
         ("native", "watched", 4, EVERYTHING),
         ("native", "plain", 3, CALLS),
         ("native", "plain", 2, CALLS),
