@@ -42,7 +42,7 @@ constexpr int kYields = 30;
 // Two ranks that yield to each other on one core look busy to the scheduler, and are left there even
 // if another core is idle. One that sleeps is woken on an idle core.
 constexpr std::uint64_t kStallsPerSleep = 16;
-constexpr std::int64_t kNapNs = 2'000'000;  // How late the death of a neighbour is seen.
+constexpr std::int64_t kNapNs = 1'000'000;  // How late the death of a neighbour is seen.
 constexpr std::uint64_t kFirstBeat = kSlots;
 
 inline void relax() noexcept {

@@ -21,7 +21,7 @@ CALLS = "^test_(?!.*(Parallel|ddp|DDP|no_sync|profiler|static_graph))"
     ("comm", "kind", "size", "wanted"),
     [
         pytest.param("gloo", "watched", 4, EVERYTHING, marks=pytest.mark.soak),
-        ("gloo", "watched", 4, CALLS),
+        ("gloo", "watched", 2, CALLS),
         ("native", "watched", 4, EVERYTHING),
         ("native", "plain", 3, CALLS),
         ("native", "plain", 2, CALLS),
