@@ -14,7 +14,8 @@ def test_a_script_that_raises_ends_the_job_with_its_traceback() -> None:
 
 def test_ranks_that_make_different_calls_end_the_job_with_both_calls_named() -> None:
     """The native communicator sees it; it is no lost peer, so the step is not tried for ever."""
-    outcome = run(["--misbehave", "differ", "--pace", "0"], machines=2, standbys=0)
+    arguments = ["--misbehave", "differ", "--pace", "0"]
+    outcome = run(arguments, machines=2, standbys=0, comm="native")  # gloo cannot tell.
     assert outcome.code == 1
     assert "CallsDiffer" in outcome.text
     assert "broadcast" in outcome.text
