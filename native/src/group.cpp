@@ -1,7 +1,6 @@
 #include "group.hpp"
 
 #include <algorithm>
-#include <chrono>
 
 #include "reduce.hpp"
 #include "sockets.hpp"
@@ -14,10 +13,6 @@ constexpr std::int64_t kTimeoutNs = 1'800'000'000'000;
 std::uint64_t mixed(std::uint64_t sum, std::uint64_t value) noexcept {
     sum = (sum ^ value) * 0xff51afd7ed558ccd;
     return sum ^ sum >> 32;
-}
-
-std::chrono::steady_clock::time_point moment(std::int64_t ns) {
-    return std::chrono::steady_clock::time_point(std::chrono::nanoseconds(ns));
 }
 
 }  // namespace
@@ -213,10 +208,7 @@ Switched Group::switchover(std::uint32_t epoch) {
             lock.unlock();
             past->stop({Why::aborted, "epoch " + std::to_string(past->epoch()) + " has ended"}, false);
             lock.lock();
-            drop_queue(lock, past->ending.trouble());
-            ++waiting_;
-            changed_.wait(lock, [&] { return !running_; });
-            --waiting_;
+            see_out(lock, *past);
         }
     }
     if (past != nullptr) past->clean();
@@ -241,10 +233,7 @@ void Group::abort(const std::string& why) {
     current->stop({Why::aborted, "the group was aborted: " + why}, true);
     {
         std::unique_lock lock(mutex_);
-        drop_queue(lock, current->ending.trouble());
-        ++waiting_;
-        changed_.wait(lock, [&] { return !running_; });
-        --waiting_;
+        see_out(lock, *current);
     }
     current->clean();
 }
@@ -264,10 +253,7 @@ void Group::close() {
     if (last != nullptr) {
         last->stop({Why::aborted, "group " + name + " was closed"}, false);
         std::unique_lock lock(mutex_);
-        drop_queue(lock, last->ending.trouble());
-        ++waiting_;
-        changed_.wait(lock, [&] { return !running_; });
-        --waiting_;
+        see_out(lock, *last);
     }
     changed_.notify_all();
     if (worker_ != nullptr) worker_->join();
@@ -369,6 +355,14 @@ void Group::drop_queue(std::unique_lock<std::mutex>& lock, const Trouble& troubl
     for (const auto& job : dropped) job.ticket->finish(trouble);
     lock.lock();
     if (!dropped.empty()) changed_.notify_all();
+}
+
+/// The session was stopped: drop what is queued, and wait until nobody is inside any more.
+void Group::see_out(std::unique_lock<std::mutex>& lock, const Session& stopped) {
+    drop_queue(lock, stopped.ending.trouble());
+    ++waiting_;
+    changed_.wait(lock, [&] { return !running_; });
+    --waiting_;
 }
 
 void Group::work() {

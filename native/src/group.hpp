@@ -99,6 +99,7 @@ private:
     Trouble execute(const std::shared_ptr<Session>& session, const Body& body);
     void run_front(std::unique_lock<std::mutex>& lock);
     void drop_queue(std::unique_lock<std::mutex>& lock, const Trouble& trouble);
+    void see_out(std::unique_lock<std::mutex>& lock, const Session& stopped);
     void work();
     std::shared_ptr<Session> session();
     std::shared_ptr<Session> session_for(std::int64_t epoch);

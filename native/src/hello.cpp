@@ -69,13 +69,6 @@ Proof diallers_proof(const Token& token, const Greeting& greeting, const Nonce& 
     return proof_of("dialler", token, greeting, nonce);
 }
 
-bool same(const Proof& a, const Proof& b) noexcept {
-    unsigned difference = 0;
-    for (std::size_t i = 0; i < a.size(); ++i)
-        difference |= std::to_integer<unsigned>(a[i] ^ b[i]);
-    return difference == 0;
-}
-
 Peer greet(int fd, bool local, int own_arena_fd, const Token& token, std::uint64_t from,
            std::uint64_t to, int cancel_fd, std::int64_t deadline_ns) {
     Peer peer{fd, -1};
@@ -90,7 +83,7 @@ Peer greet(int fd, bool local, int own_arena_fd, const Token& token, std::uint64
     if (answer.magic != kHelloMagic)
         give_up(peer, Why::refused, "what listens there is not a native communicator");
     if (answer.version != kVersion) give_up(peer, Why::refused, other_version(answer.version));
-    if (!same(answer.proof, listeners_proof(token, greeting, answer.nonce)))
+    if (!equal_in_constant_time(answer.proof, listeners_proof(token, greeting, answer.nonce)))
         give_up(peer, Why::refused, "the listener does not know this job's token");
     const auto proof = diallers_proof(token, greeting, answer.nonce);
     Verdict verdict;
@@ -161,7 +154,7 @@ Hello::State Hello::advance(const Token& token, std::uint64_t incarnation, int o
             if (greeting_.version != kVersion) return refuse(other_version(greeting_.version));
         }
         if (!fill(proof_.data(), proof_.size())) return State::waiting;
-        if (!same(proof_, diallers_proof(token, greeting_, nonce_))) return refuse("wrong token");
+        if (!equal_in_constant_time(proof_, diallers_proof(token, greeting_, nonce_))) return refuse("wrong token");
         if (greeting_.to != incarnation) return refuse("another process listens here now");
         if (greeting_.from == 0 || greeting_.from == incarnation) return refuse("bad incarnation");
         if (local_ && passed_fd_ < 0) return refuse("no shared memory was passed");

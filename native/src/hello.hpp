@@ -49,7 +49,6 @@ std::uint64_t fresh_number();  // never 0
 
 Proof listeners_proof(const Token& token, const Greeting& greeting, const Nonce& nonce);
 Proof diallers_proof(const Token& token, const Greeting& greeting, const Nonce& nonce);
-bool same(const Proof& a, const Proof& b) noexcept;  // in constant time
 
 struct Peer {
     int fd = -1;

@@ -255,10 +255,9 @@ void Mail::read(std::size_t seat, std::uint64_t bytes) {
     box.eager_cleared = bytes;
 }
 
-std::optional<Trouble> Mail::adopt(std::size_t seat, Letterbox box) {
+void Mail::adopt(std::size_t seat, Letterbox box) {
     boxes_[seat].in = std::move(box);
     for (auto& letter : boxes_[seat].in.letters) letter.arrival = ++arrivals_;
-    return std::nullopt;
 }
 
 void Mail::lose(std::size_t seat, bool orderly, bool connected) {

@@ -61,7 +61,7 @@ public:
     Landing arrive_body(std::size_t seat, const Header& header);
     void landed_body(std::size_t seat, const Header& header);
     void read(std::size_t seat, std::uint64_t bytes);
-    std::optional<Trouble> adopt(std::size_t seat, Letterbox box);
+    void adopt(std::size_t seat, Letterbox box);
 
     /// The seat will say nothing more: end what only it could. With the mutex held.
     /// orderly  it left of its own will; connected  it still takes what is being written to it

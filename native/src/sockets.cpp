@@ -333,4 +333,8 @@ std::int64_t now_ns() noexcept {
         .count();
 }
 
+std::chrono::steady_clock::time_point moment(std::int64_t ns) noexcept {
+    return std::chrono::steady_clock::time_point(std::chrono::nanoseconds(ns));
+}
+
 }  // namespace tmc

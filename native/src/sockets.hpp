@@ -1,6 +1,7 @@
 // Sockets, descriptors that a fork must not inherit, and nothing about what is said over them.
 #pragma once
 
+#include <chrono>
 #include <cstdint>
 #include <string>
 
@@ -46,5 +47,7 @@ bool read_all(int fd, void* data, std::size_t bytes, int* passed_fd, int cancel_
 long read_some(int fd, void* data, std::size_t bytes, int* passed_fd) noexcept;
 
 std::int64_t now_ns() noexcept;
+/// The moment at which `now_ns` is that, for waits on conditions.
+std::chrono::steady_clock::time_point moment(std::int64_t ns) noexcept;
 
 }  // namespace tmc

@@ -1,6 +1,5 @@
 #include "ticket.hpp"
 
-#include <chrono>
 
 #include "sockets.hpp"
 
@@ -8,10 +7,6 @@ namespace tmc {
 namespace {
 
 std::atomic<std::uint64_t> next_id{1};
-
-std::chrono::steady_clock::time_point moment(std::int64_t ns) {
-    return std::chrono::steady_clock::time_point(std::chrono::nanoseconds(ns));
-}
 
 }  // namespace
 

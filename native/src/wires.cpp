@@ -173,10 +173,8 @@ void Wires::credit(std::size_t seat, std::uint64_t consumed) {
     release_blocked(stream);
 }
 
-std::optional<Trouble> Wires::adopt(std::size_t seat, Inflow inflow) {
-    if (streams_[seat] == nullptr) return std::nullopt;
-    streams_[seat]->inflow = std::move(inflow);
-    return std::nullopt;
+void Wires::adopt(std::size_t seat, Inflow inflow) {
+    if (streams_[seat] != nullptr) streams_[seat]->inflow = std::move(inflow);
 }
 
 void Wires::clear() {

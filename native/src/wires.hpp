@@ -62,7 +62,7 @@ public:
     std::optional<Trouble> landed(std::size_t seat, const Header& header, Landing& landing);
     void credit(std::size_t seat, std::uint64_t consumed);
     /// Take what came before the session existed.
-    std::optional<Trouble> adopt(std::size_t seat, Inflow inflow);
+    void adopt(std::size_t seat, Inflow inflow);
     /// Let the peer send more, if it is time. The caller pushes the link.
     void give_credit(std::size_t seat);
 
