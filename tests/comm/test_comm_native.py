@@ -221,8 +221,10 @@ def too_late(rank: int, ranks: Ranks) -> str:
         return ""
     with pytest.raises(RuntimeError, match="Operation timed out"):
         world.recv([torch.zeros(1)], 1, 0).wait(timedelta(milliseconds=10))
+    in_time: Any = dist.BarrierOptions()
+    in_time.timeout, in_time.asyncOp = timedelta(milliseconds=20), False
     with pytest.raises(RuntimeError, match="Timed out waiting 20ms") as caught:
-        dist.barrier(timeout=timedelta(milliseconds=20))
+        world.barrier(in_time)
     store.set("over", "1")
     return str(caught.value)
 

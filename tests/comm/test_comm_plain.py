@@ -2,6 +2,7 @@
 
 import warnings
 from datetime import timedelta
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -11,6 +12,8 @@ from comm_ranks import Ranks
 
 from trainmover.comm import Groups, ShimGroup, groups
 from trainmover.errors import UserError
+
+WITHOUT_GPU = pytest.mark.skipif(Path("/dev/nvidia0").exists(), reason="None means nccl there")
 
 
 @pytest.fixture(autouse=True)
@@ -35,7 +38,7 @@ def start_as(rank: int, ranks: Ranks, backend: str | None) -> Any:
 
 
 @pytest.mark.parametrize("ranks", [2], indirect=True)
-@pytest.mark.parametrize("backend", ["gloo", None, "cpu:gloo"])
+@pytest.mark.parametrize("backend", ["gloo", pytest.param(None, marks=WITHOUT_GPU), "cpu:gloo"])
 def test_every_way_to_ask_for_gloo_is_served(ranks: Ranks, backend: str | None) -> None:
     for ours, name, total in ranks.run(start_as, backend):
         assert ours

@@ -21,6 +21,7 @@ parser.add_argument("--pace", type=float, default=0.01)
 parser.add_argument("--hurry", default="", help="file whose existence ends the pacing")
 parser.add_argument("--evaluate-every", type=int, default=0)
 parser.add_argument("--misbehave", default="")
+parser.add_argument("--device", default="cpu")
 args = parser.parse_args()
 
 torch.set_num_threads(1)
@@ -37,7 +38,7 @@ torch.manual_seed(1)
 net = nn.Sequential(
     nn.Linear(16, 64), nn.BatchNorm1d(64), nn.ReLU(), nn.Dropout(0.2), nn.Linear(64, 64),
     nn.ReLU(), nn.Linear(64, 1),
-)  # fmt: skip
+).to(args.device)  # fmt: skip
 model = nn.parallel.DistributedDataParallel(net) if job.world_size > 1 else net
 optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3)
 scheduler = torch.optim.lr_scheduler.StepLR(optimizer, 10, 0.9)
@@ -67,7 +68,7 @@ def train_step(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
 def evaluate() -> torch.Tensor:
     net.eval()
     with torch.no_grad():
-        total = net(torch.ones(4, 16)).sum()
+        total = net(torch.ones(4, 16, device=args.device)).sum()
     net.train()
     if job.world_size > 1:
         dist.all_reduce(total)
@@ -88,7 +89,7 @@ data = TensorDataset(x, x.sum(1, keepdim=True))
 sampler = DistributedSampler(data, job.world_size, job.rank, shuffle=True, drop_last=True)
 loader = DataLoader(data, 16, sampler=sampler, drop_last=True)
 for inputs, targets in job.batches(loader, passes=None):
-    train_step(inputs + 0.01 * torch.randn(()), targets)
+    train_step((inputs + 0.01 * torch.randn(())).to(args.device), targets.to(args.device))
     misbehave()
     if args.evaluate_every and job.steps % args.evaluate_every == 0:
         evaluate()

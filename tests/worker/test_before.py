@@ -8,6 +8,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
+from trainmover.errors import StateMismatch
 from trainmover.state import rng
 from trainmover.state.tracked import Tracked
 from trainmover.worker import before
@@ -134,6 +135,19 @@ def test_a_large_batch_is_not_copied(monkeypatch: pytest.MonkeyPatch) -> None:
     args, _ = Before.take(tracked(), (small, large), {}).restore(tracked())
     assert args[0] is not small
     assert args[1] is large
+
+
+@pytest.mark.parametrize("grows", [False, True])
+def test_an_argument_that_was_not_copied_must_not_have_changed(
+    monkeypatch: pytest.MonkeyPatch, *, grows: bool
+) -> None:
+    monkeypatch.setattr(before, "_ARGUMENT_BYTES_MAX", 200 if grows else 10)
+    given = torch.ones(26, requires_grad=grows)
+    taken = Before.take(tracked(), (given,), {})
+    with torch.no_grad():
+        given.mul_(2)
+    with pytest.raises(StateMismatch, match="shape 26 in place"):
+        taken.restore(tracked())
 
 
 def test_a_step_run_again_gives_the_same_bits() -> None:

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from trainmover.comm import Groups
 from trainmover.protocol import messages as m
 from trainmover.protocol.framing import FrameReader
 from trainmover.state.transfer import StateServer
@@ -16,6 +17,12 @@ from trainmover.worker.control import Control
 from trainmover.worker.link import ControlLink
 from trainmover.worker.standing import Unwind
 from trainmover.worker.station import Station
+
+
+@pytest.fixture(autouse=True)
+def own_groups(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An order must not end epochs of the tests that follow in this process."""
+    monkeypatch.setattr("trainmover.worker.control.groups", Groups())
 
 
 @pytest.fixture

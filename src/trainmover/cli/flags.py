@@ -116,6 +116,8 @@ def parser() -> argparse.ArgumentParser:
     parser.epilog = "Options not in the trainmover group mean what they mean to torchrun."
     complain_in_three_lines(parser)
     _require_only_the_script(parser)
+    if all(action.dest != "shutdown_timeout" for action in parser._actions):  # torch 2.11
+        parser.add_argument("--shutdown-timeout", type=int, help="Seconds from SIGTERM to SIGKILL.")
     if "PET_MAX_RESTARTS" not in os.environ:
         parser.set_defaults(max_restarts=RESTARTS_MAX)
     add = parser.add_argument_group("trainmover").add_argument

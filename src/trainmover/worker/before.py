@@ -8,6 +8,7 @@ from torch import Tensor, nn
 from torch.amp.grad_scaler import GradScaler
 from torch.utils import _pytree
 
+from trainmover.errors import StateMismatch
 from trainmover.state import rng
 from trainmover.state.tracked import Tracked
 
@@ -32,10 +33,11 @@ class Buffer:
 
 @dataclass
 class Before:
-    """Taken as a step starts. Copies are of CPU tensors and small; parameters need none: they
-    change only after the commit.
+    """Taken as a step starts. Copies are small; parameters need none: they change only after the
+    commit.
 
     arguments  (args, kwargs) with tensors cloned, so that a step may normalise its batch in place
+    uncopied   arguments that are too large to be cloned, and their versions: they must not change
     buffers    of every module, for instance the running mean of a batch-norm: a step may write
                into them or put other tensors in their place
     scalers    what each GradScaler knows of its optimizers (unscaled, stepped): not in its
@@ -47,20 +49,27 @@ class Before:
     buffers: list[Buffer]
     scalers: list[tuple[GradScaler, dict[int, dict[str, Any]]]]
     arguments: tuple[Any, Any]
+    uncopied: list[tuple[Tensor, int]]
 
     @staticmethod
     def take(tracked: Tracked, args: Any, kwargs: Any) -> "Before":
         """Cost: one RNG capture, the small states, a copy of buffers and batch."""
+        uncopied: list[tuple[Tensor, int]] = []
         return Before(
             rng.capture(),
             tracked.small_states(),
             _buffers(tracked),
             _scalers(tracked),
-            _cloned((args, kwargs)),
+            _cloned((args, kwargs), uncopied),
+            uncopied,
         )
 
     def restore(self, tracked: Tracked) -> tuple[Any, Any]:
-        """Put everything back, drop gradients; gives the arguments to run the step with."""
+        """Put everything back, drop gradients; gives the arguments to run the step with.
+
+        Raises StateMismatch if an argument that could not be copied was changed.
+        """
+        _check_unchanged(self.uncopied)
         rng.restore(self.rng_state)
         tracked.load_small(self.small)
         with torch.no_grad():
@@ -70,7 +79,7 @@ class Before:
             scaler._per_optimizer_states.clear()
             scaler._per_optimizer_states.update(_copied(states))
         drop_gradients(tracked)
-        args, kwargs = _cloned(self.arguments)
+        args, kwargs = _cloned(self.arguments, [])
         return args, kwargs
 
 
@@ -103,16 +112,33 @@ def _copied(states: dict[int, dict[str, Any]]) -> dict[int, dict[str, Any]]:
     return {optimizer: dict(state) for optimizer, state in states.items()}
 
 
-def _cloned(arguments: tuple[Any, Any]) -> tuple[Any, Any]:
-    """The same structure with CPU tensors copied; anything large or elsewhere is kept as it is."""
+def _cloned(arguments: tuple[Any, Any], uncopied: list[tuple[Tensor, int]]) -> tuple[Any, Any]:
+    """The same structure with tensors copied, where they are; `uncopied` gets those that are not:
+    the large ones, and those that belong to a graph.
+    """
 
     def clone(value: Any) -> Any:
-        if isinstance(value, Tensor) and value.device.type == "cpu" and not value.requires_grad:
-            return value.clone() if value.nbytes <= _ARGUMENT_BYTES_MAX else value
-        return value
+        if not isinstance(value, Tensor):
+            return value
+        if value.requires_grad or value.nbytes > _ARGUMENT_BYTES_MAX:
+            uncopied.append((value, value._version))
+            return value
+        return value.clone()
 
     args, kwargs = arguments
     if not kwargs and all(type(value) is Tensor for value in args):
         return tuple(map(clone, args)), {}  # The usual case needs no walk.
     cloned: tuple[Any, Any] = _pytree.tree_map(clone, arguments)
     return cloned
+
+
+def _check_unchanged(uncopied: list[tuple[Tensor, int]]) -> None:
+    for tensor, version in uncopied:
+        if tensor._version != version:
+            shape = "x".join(map(str, tensor.shape))
+            raise StateMismatch(
+                f"The step changed its argument of shape {shape} in place, and must run again.",
+                means="The step's first input is gone: running it again would give other numbers.",
+                do="Have the step work on a copy: arguments that need a gradient, or are larger "
+                f"than {_ARGUMENT_BYTES_MAX >> 20} MiB, are not copied for a retry.",
+            )

@@ -35,7 +35,8 @@ def direct_calls(session: "NativeSession") -> Mapping[str, Callable[..., Any]]:
     }
     table: dict[str, Callable[..., Any]] = {op: _long_way(session, op) for op in CALLS}
     for op, make in short.items():
-        table[op] = make(session, table[op])
+        if op in table:
+            table[op] = make(session, table[op])
     return table
 
 
