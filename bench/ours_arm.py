@@ -1,4 +1,4 @@
-"""trainmover on the same model: four machines of one rank, a standby, examples/gpt.py as it is.
+"""trainmover on the same model: four machines of one rank, standbys, examples/gpt.py as it is.
 
 The ruler is the one of the other arm: the moments at which ranks committed their steps, which the
 workers note by their own clock and the journal keeps.
@@ -6,40 +6,87 @@ workers note by their own clock and the journal keeps.
 
 import asyncio
 import tempfile
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 
-from bench.gaps import Gap, Mark, worst_gap
-from trainmover.controller.state import Incident, Job, Kind, MachineState, Outcome
+from bench.gaps import Gap, Mark, median_step_ms, worst_gap
+from trainmover.controller.state import Incident, Job, Kind, Machine, MachineState, Outcome
+from trainmover.ids import MachineId, Rank
 from trainmover.journal import Journal
 from trainmover.launch.run_job import RunHandle, RunOptions, RunResult, run_job
-from trainmover.protocol.messages import LogSpec
+from trainmover.protocol.messages import LogSpec, Recorded
 from trainmover.server.notices import Notice, Stepped
 
 MACHINES = 4
 SETTLE_STEPS = 12
 """Undisturbed steps before each incident and after the last, so that medians are medians."""
-LIMIT_S = 240.0
+LIMIT_S = 600.0
 GPT = Path(__file__).resolve().parents[1] / "examples" / "gpt.py"
+READY = {
+    "idle": (MachineState.IDLE,),
+    "warm": (MachineState.WARM,),
+    "held": (MachineState.WARM,),
+}
+"""What a standby must have come to before an incident, by `--readiness`."""
+
+
+@dataclass(frozen=True)
+class Arm:
+    """How a job is run. `readiness` as the flag of `trainmover run`."""
+
+    job_args: Sequence[str]
+    comm: str
+    readiness: str = "held"
+    script: Path = GPT
+    machines: int = MACHINES
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """An incident to bring about.
+
+    slot  that loses its machine; None: the middle one
+    held  True: the slot that a standby holds; False: one that none does; None: as `slot` says
+    """
+
+    kind: Kind
+    slot: int | None = None
+    held: bool | None = None
 
 
 @dataclass(frozen=True)
 class Trial:
-    """One incident of ours. said_ms: what trainmover itself reports, as a check on the ruler."""
+    """One incident of ours. said_ms: what trainmover itself reports, as a check on the ruler.
+
+    first_step_ms  from the switchover to the first commit of the last rank
+    state_ms       of the transfer of state
+    """
 
     kind: Kind
     gap: Gap
     said_ms: float
     rung: int
     equal: bool
+    first_step_ms: float = 0.0
+    state_ms: float = 0.0
+    step_ms: float = 0.0
+
+
+@dataclass(frozen=True)
+class Ran:
+    """One job of ours: its incidents in order, and what its ranks recorded."""
+
+    trials: list[Trial]
+    recorded: dict[Rank, Recorded] = field(default_factory=dict)
 
 
 class Plan:
     """Incidents to bring about, one after the other, each when the job has settled."""
 
-    def __init__(self, kinds: list[Kind]) -> None:
-        self._left = list(kinds)
+    def __init__(self, wanted: Sequence[Wanted], readiness: str) -> None:
+        self._left = list(wanted)
+        self._readiness = readiness
         self._next_step = SETTLE_STEPS
         self._step = 0
         self.waits: asyncio.Future[object] | None = None
@@ -52,16 +99,31 @@ class Plan:
             self._next_step = self._step + SETTLE_STEPS
         elif self._step >= self._next_step and not self._left:
             handle.stop(0, "the bench has what it wants")
-        elif self._step >= self._next_step and warm(job):
+        elif self._step >= self._next_step and ready(job, self._readiness):
             self._next_step = self._step + SETTLE_STEPS
             self._begin(self._left.pop(0), handle)
 
-    def _begin(self, kind: Kind, handle: RunHandle) -> None:
-        victim = handle.server.job.seats[MACHINES // 2]
+    def _begin(self, wanted: Wanted, handle: RunHandle) -> None:
         order: Callable[[str], asyncio.Future[object]] = (
-            handle.move if kind is Kind.MOVE else handle.kill  # type: ignore[assignment]
+            handle.move if wanted.kind is Kind.MOVE else handle.kill  # type: ignore[assignment]
         )
-        self.waits = order(victim)
+        self.waits = order(victim(handle.server.job, wanted))
+
+
+def victim(job: Job, wanted: Wanted) -> MachineId:
+    """The machine to lose."""
+    slots = range(len(job.seats))
+    if wanted.held is not None:
+        held = {machine.held for machine in standbys(job)}
+        slot = next(slot for slot in slots if (slot in held) is wanted.held)
+    else:
+        slot = len(slots) // 2 if wanted.slot is None else wanted.slot
+    return job.seats[slot]
+
+
+def standbys(job: Job) -> list[Machine]:
+    """Machines without ranks."""
+    return [machine for machine in job.machines.values() if machine.id not in job.seats]
 
 
 def quiet(job: Job) -> bool:
@@ -70,9 +132,12 @@ def quiet(job: Job) -> bool:
     return job.all_recorded and job.change is None and not open_ones
 
 
-def warm(job: Job) -> bool:
-    """Whether a standby is ready."""
-    return any(machine.state is MachineState.WARM for machine in job.machines.values())
+def ready(job: Job, readiness: str) -> bool:
+    """Whether all standbys have come as far as they should."""
+    return all(
+        machine.state in READY[readiness] and (readiness != "held" or machine.held is not None)
+        for machine in standbys(job)
+    )
 
 
 def limited(handle: RunHandle) -> None:
@@ -81,27 +146,34 @@ def limited(handle: RunHandle) -> None:
 
 
 def trials(kinds: list[Kind], job_args: list[str], comm: str) -> list[Trial]:
-    """One job with these incidents, its groups carried by `comm`.
+    """One job with these incidents at the middle slot. See `run`."""
+    return run([Wanted(kind) for kind in kinds], Arm(job_args, comm)).trials
+
+
+def run(wanted: Sequence[Wanted], arm: Arm) -> Ran:
+    """One job with these incidents.
 
     Moves come first, since a machine that was moved away is a standby again. Raises RuntimeError if
     one of them did not come to its end."""
+    kinds = [incident.kind for incident in wanted]
     with tempfile.TemporaryDirectory(prefix="bench-ours-") as folder:
         journal = Path(folder) / "journal.sqlite"
         options = RunOptions(
-            argv=[str(GPT), *job_args],
-            machines=MACHINES,
+            argv=[str(arm.script), *arm.job_args],
+            machines=arm.machines,
             standbys=max(1, kinds.count(Kind.RECOVERY)),
-            comm=comm,
+            comm=arm.comm,
+            readiness=arm.readiness,
             journal=journal,
             log=LogSpec(show=[]),
         )
-        result = run_job(options, on_change=Plan(kinds), on_ready=limited)
+        result = run_job(options, on_change=Plan(wanted, arm.readiness), on_ready=limited)
         with Journal.open(journal) as source:
             marks = [Mark(row.rank, row.step, row.at_us) for row in source.rows()]
     done = [i for i in result.job.incidents if i.outcome is Outcome.DONE]
     if result.code or [i.kind for i in done] != kinds:
         raise RuntimeError(f"wanted {kinds}, got {done} and status {result.code}: {result.text}")
-    return [_trial(incident, marks, result) for incident in done]
+    return Ran([_trial(incident, marks, result) for incident in done], result.job.recorded)
 
 
 def _trial(incident: Incident, marks: list[Mark], result: RunResult) -> Trial:
@@ -109,5 +181,13 @@ def _trial(incident: Incident, marks: list[Mark], result: RunResult) -> Trial:
     stayers = [r for r in range(result.job.spec.world_size) if r not in incident.ranks]
     gap = worst_gap(marks, stayers=stayers, from_us=min(moments), to_us=max(moments))
     assert gap is not None
-    equal = all(certificate.equal for certificate in incident.certificates)
-    return Trial(incident.kind, gap, incident.downtime_ms or 0.0, incident.rung, equal)
+    return Trial(
+        kind=incident.kind,
+        gap=gap,
+        said_ms=incident.downtime_ms or 0.0,
+        rung=incident.rung,
+        equal=all(certificate.equal for certificate in incident.certificates),
+        first_step_ms=incident.phases_ms["first_step"],
+        state_ms=max((c.state_ms for c in incident.certificates), default=0.0),
+        step_ms=median_step_ms(marks),
+    )

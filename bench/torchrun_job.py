@@ -74,7 +74,10 @@ def main() -> None:
     torch.set_num_threads(1)
     dist.init_process_group("gloo")
     torch.manual_seed(args.seed)
-    model = DistributedDataParallel(GPT(args.dim, args.layers, args.context))
+    gpt = GPT(args.dim, args.layers, args.context)
+    if args.compile:
+        gpt.compile()
+    model = DistributedDataParallel(gpt)
     optimizer = torch.optim.AdamW(model.parameters(), lr=args.lr)
     scheduler = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, T_max=args.steps)
     saved = Saved(model, optimizer, scheduler)

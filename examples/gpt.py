@@ -66,6 +66,7 @@ def flags() -> argparse.Namespace:
     add("--context", type=int, default=64, help="bytes a sequence")
     add("--dim", type=int, default=96, help="width, a multiple of 32")
     add("--layers", type=int, default=3, help="transformer blocks")
+    add("--compile", action="store_true", help="with torch.compile")
     add("--lr", type=float, default=1e-3, help="learning rate at the start")
     add("--data", default=pydoc_data.topics.__file__, help="file to train on")
     add("--log-every", type=int, default=10, help="steps between lines")
@@ -83,6 +84,8 @@ def main() -> None:
 
     torch.manual_seed(args.seed)  # the same weights on every rank
     gpt = GPT(args.dim, args.layers, args.context)
+    if args.compile:
+        gpt.compile()
     model = nn.parallel.DistributedDataParallel(gpt) if world > 1 else gpt
     optimizer = torch.optim.AdamW(model.parameters(), lr=args.lr)
     scheduler = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, T_max=args.steps)

@@ -71,6 +71,9 @@ class FakeWorker:
                 print("shadow line", flush=True)
                 rank = Rank(order.slot * self.spec.nproc + self.local)
                 self.say(m.Warm(rank=rank, shadow_steps=3, trace="t", warm_ms=1))
+            case m.Hold():
+                rank = Rank(order.slot * self.spec.nproc + self.local)
+                self.say(m.Held(rank=rank, trace="t", run_ms=1))
             case m.Bind():
                 self.take_rank(order.slot, order.epoch)
                 self.joiner = True

@@ -7,6 +7,7 @@ from trainmover.ids import Epoch, Slot
 from trainmover.protocol.messages import (
     Bind,
     Go,
+    Hold,
     Leave,
     LogSpec,
     Order,
@@ -17,6 +18,7 @@ from trainmover.protocol.messages import (
 
 RUN = RunRank(epoch=Epoch(1), slot=Slot(2), buddies={})
 WARM = WarmUp(slot=Slot(0), records={})
+HOLD = Hold(slot=Slot(1), records={})
 BIND = Bind(epoch=Epoch(2), slot=Slot(1), records={})
 GO = Go(epoch=Epoch(2))
 LEAVE = Leave(epoch=Epoch(2))
@@ -38,6 +40,9 @@ def place_of(*orders: Order) -> Place:
         ([WARM], None),
         ([WARM, GO], None),
         ([WARM, BIND], None),
+        ([WARM, HOLD], None),
+        ([HOLD, GO], None),
+        ([HOLD, BIND, GO], 3),
         ([WARM, BIND, GO], 3),
         ([RUN, LEAVE], None),
         ([RUN, LEAVE, WARM], None),

@@ -37,6 +37,22 @@ def test_defaults() -> None:
     assert (made.machines, made.standbys, made.nproc, made.restarts_max) == (1, 0, 1, 3)
     assert made.log == LogSpec(show=[0])
     assert made.worker == ()
+    assert (made.record, made.readiness, made.wait_s) == ("moments", "held", 0)
+
+
+@pytest.mark.parametrize(
+    ("flags", "words"),
+    [
+        (["--record", "some"], "--record some is not a way to keep a record"),
+        (["--readiness", "hot"], "--readiness hot is not a state"),
+        (["--wait-for-machine", "-1"], "--wait-for-machine must be at least 0"),
+    ],
+)
+def test_what_cannot_be_is_refused_with_a_sentence(flags: list[str], words: str) -> None:
+    with pytest.raises(UserError) as error:
+        options(*flags)
+    assert words in str(error.value)
+    assert "Nothing was started." in str(error.value)
 
 
 @pytest.mark.parametrize(
@@ -48,6 +64,8 @@ def test_defaults() -> None:
         (["--nnodes", "2", "--machines", "2", "--standby=2"], {"machines": 2, "standbys": 2}),
         (["--max-restarts", "0", "--role", "actor"], {"restarts_max": 0, "role": "actor"}),
         (["--shutdown-timeout", "9", "--run-id", "x"], {"shutdown_s": 9, "run_id": "x"}),
+        (["--record", "full", "--readiness", "warm"], {"record": "full", "readiness": "warm"}),
+        (["--wait-for-machine", "60"], {"wait_s": 60}),
         (["--standalone", "--monitor-interval", "5"], {"machines": 1}),
     ],
 )

@@ -121,6 +121,68 @@ def test_a_run_is_shown_moved_killed_and_followed(
     assert "ended (0)" in capsys.readouterr().out
 
 
+def test_a_job_without_standbys_gets_one_and_shows_what_it_is_ready_for(
+    start: type[Running], own_home: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    running = start("--standbys", "0")
+    until(lambda: "m2 has rank 1" in events(), "it runs")
+    assert main(["standbys"]) == 0
+    assert "There is no standby." in capsys.readouterr().out
+    assert main(["add"]) == 0
+    assert capsys.readouterr().out.startswith("m3 joined as a standby")
+    running.until_warm()
+    assert main(["standbys"]) == 0
+    assert "m3       0-1    holds 0  equal" in capsys.readouterr().out
+    assert main(["standbys", "--json"]) == 0
+    told = json.loads(capsys.readouterr().out)
+    assert [role["ranks"] for role in told["roles"]] == [[0, 1]]
+    assert [(row["machine"], row["ranks"]) for row in told["standbys"]] == [("m3", [0, 1])]
+    assert main(["move", "m2"]) == 0
+    assert "m2 -> m3 after step 5" in capsys.readouterr().out
+    running.finish.touch()
+    assert running.ended()[0] == 0
+    until(lambda: nothing_left(running, own_home), "the added machine ends with its run")
+
+
+def test_a_job_that_may_wait_is_continued_by_a_machine_that_is_added(
+    start: type[Running], capsys: pytest.CaptureFixture[str]
+) -> None:
+    running = start("--standbys", "0", "--wait-for-machine", "600")
+    until(lambda: "m2 has rank 1" in events(), "it runs")
+    until(lambda: Client(find_run()).status()["step"] == 5, "it has committed")
+    assert main(["kill", "m2"]) == 0
+    until(lambda: "waits for a machine, at most 600 s" in events(), "it waits")
+    assert main(["add", "--machine", "spare", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out.splitlines()[-1])["machine"] == "spare"
+    until(lambda: "m2 -> spare after step 5: downtime 50 ms" in events(), "it goes on")
+    running.finish.touch()
+    assert running.ended()[0] == 0
+
+
+def test_a_job_that_waits_in_vain_ends_with_the_reason(start: type[Running]) -> None:
+    running = start("--standbys", "0", "--wait-for-machine", "1")
+    until(lambda: "m2 has rank 1" in events(), "it runs")
+    until(lambda: Client(find_run()).status()["step"] == 5, "it has committed")
+    assert main(["kill", "m2"]) == 0
+    code, _, err = running.ended()
+    assert code == 1
+    assert "0 standbys are left, and none has come in 1 s." in err
+
+
+@pytest.mark.parametrize("name", ["m1", "../m9", ""])
+def test_a_machine_that_cannot_be_added_is_refused(
+    start: type[Running], name: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    running = start("--standbys", "0", "--run-id", "mine")
+    until(lambda: "m2 has rank 1" in events(), "it runs")
+    flags = ["--machine", name] if name else ["--run-id", "other"]
+    assert main(["add", *flags]) == 2
+    assert "Nothing was started." in capsys.readouterr().err or not name
+    assert len(Client(find_run()).status()["machines"]) == 2
+    running.finish.touch()
+    assert running.ended()[0] == 0
+
+
 @pytest.mark.parametrize(
     ("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143), (signal.SIGHUP, 129)]
 )

@@ -24,10 +24,10 @@ CALLS = "^test_(?!.*(Parallel|ddp|DDP|no_sync|profiler|static_graph))"
     ("comm", "kind", "size", "wanted"),
     [
         pytest.param("gloo", "watched", 4, EVERYTHING, marks=pytest.mark.soak),
-        ("gloo", "watched", 2, CALLS),
+        pytest.param("gloo", "watched", 2, CALLS, marks=pytest.mark.soak),
         ("native", "watched", 4, EVERYTHING),
-        ("native", "plain", 3, CALLS),
-        ("native", "plain", 2, CALLS),
+        pytest.param("native", "plain", 3, CALLS, marks=pytest.mark.soak),
+        pytest.param("native", "plain", 2, CALLS, marks=pytest.mark.soak),
     ],
 )
 def test_torchs_own_tests_pass_as_on_stock_gloo(

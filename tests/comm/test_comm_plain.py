@@ -100,3 +100,15 @@ def test_errors_are_raised_as_by_stock_gloo(ranks: Ranks) -> None:
 def test_a_private_group_needs_a_runtime() -> None:
     with pytest.raises(UserError, match="gate"):
         Groups().private("gate", 0, 2)
+
+
+def extend_timeouts(rank: int, ranks: Ranks) -> None:
+    dist.init_process_group("gloo", store=ranks.connect(), rank=rank, world_size=ranks.size)
+    internals: Any = dist.distributed_c10d
+    internals._add_ephemeral_timeout_for_all_pgs(timedelta(seconds=1))
+
+
+@pytest.mark.parametrize("ranks", [2], indirect=True)
+def test_a_compiler_that_was_quick_may_ask_for_more_patience(ranks: Ranks) -> None:
+    """inductor does, when it finds in its cache what would have taken long: of every backend."""
+    ranks.run(extend_timeouts)

@@ -79,7 +79,41 @@ def pipeline(rank: int) -> tuple[nn.Module, Forward]:
     return part, run
 
 
-LAYOUTS = {f.__name__: f for f in (data_parallel, fully_sharded, tensor_parallel, pipeline)}
+class Exchange(torch.autograd.Function):
+    """Rows to their ranks, and their gradients back."""
+
+    @staticmethod
+    def forward(ctx: Any, rows: torch.Tensor, given: list[int], got: list[int]) -> torch.Tensor:
+        ctx.given, ctx.got = given, got
+        received = rows.new_empty(sum(got), 16)
+        dist.all_to_all_single(received, rows.contiguous(), got, given)
+        return received
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: torch.Tensor) -> tuple[torch.Tensor, None, None]:
+        returned = gradients[0].new_empty(sum(ctx.given), 16)
+        dist.all_to_all_single(returned, gradients[0].contiguous(), ctx.given, ctx.got)
+        return returned, None, None
+
+
+def experts(rank: int) -> tuple[nn.Module, Forward]:
+    model, choice = layers(), nn.Linear(16, SIZE, bias=False)
+
+    def run(x: torch.Tensor) -> torch.Tensor:
+        order = choice(x).argmax(1).argsort(stable=True)
+        given = choice(x).argmax(1).bincount(minlength=SIZE)
+        got = torch.full((SIZE,), 7 << 60)  # What lies in memory that is not yet written.
+        dist.all_to_all_single(got, given)
+        there = Exchange.apply(x[order], given.tolist(), got.tolist())
+        back = Exchange.apply(model(there), got.tolist(), given.tolist())
+        return back.pow(2).mean()
+
+    return model, run
+
+
+LAYOUTS = {
+    f.__name__: f for f in (data_parallel, fully_sharded, tensor_parallel, pipeline, experts)
+}
 
 
 class Fault:
@@ -94,6 +128,8 @@ class Fault:
             "broadcast",
             "all_gather_single",
             "_allgather_base",
+            "alltoall_base",
+            "all_to_all_single",
             "send",
             "recv",
         ):

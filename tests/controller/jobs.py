@@ -1,7 +1,8 @@
 """Jobs at every point of their lives, made by feeding events to `decide`; and short words for both.
 
-`RUNNING` has machines m1, m2, m3 with ranks 0, 1, 2, and m4 as a warm standby. The constants after
-it stand one stage further each: a move of m2, and a recovery from the loss of m2.
+`RUNNING` has machines m1, m2, m3 with ranks 0, 1, 2, and m4 as a warm standby that holds a run of
+rank 0. The constants after it stand one stage further each: a move of m2, and a recovery from the
+loss of m2.
 """
 
 from typing import Any, TypeVar
@@ -17,7 +18,7 @@ from trainmover.controller.events import (
     MoveRequested,
     WorkerSaid,
 )
-from trainmover.controller.state import Phase
+from trainmover.controller.state import MachineState, Phase
 from trainmover.protocol import messages as m
 
 K = TypeVar("K", bound=m.Order)
@@ -80,8 +81,9 @@ def said(machine: str, fact: Any, *, local_rank: int = 0, at_us: int = 0) -> Wor
     return WorkerSaid(at_us=at_us, machine=machine, local_rank=local_rank, fact=fact)
 
 
-def up(machine: str, *, local_rank: int = 0) -> WorkerSaid:
-    fact = m.WorkerUp(pid=1 + local_rank, address=f"{machine}/{local_rank}", torch="2", version="1")
+def up(machine: str, *, local_rank: int = 0, torch: str = "2") -> WorkerSaid:
+    address = f"{machine}/{local_rank}"
+    fact = m.WorkerUp(pid=1 + local_rank, address=address, torch=torch, version="1")
     return said(machine, fact, local_rank=local_rank)
 
 
@@ -99,14 +101,31 @@ def vault(
     return AgentSaid(at_us=at_us, machine=machine, fact=fact)
 
 
-def recorded(machine: str, rank: int, *, digest: str = "d", local_rank: int = 0) -> WorkerSaid:
-    fact = m.Recorded(rank=rank, step=3, trace="t", digest=digest, bytes=1)
+def recorded(
+    machine: str, rank: int, *, digest: str = "d", trace: str = "t", local_rank: int = 0
+) -> WorkerSaid:
+    fact = m.Recorded(rank=rank, step=3, trace=trace, digest=digest, bytes=1)
     return said(machine, fact, local_rank=local_rank)
 
 
-def warm(machine: str, *, local_rank: int = 0) -> WorkerSaid:
-    fact = m.Warm(rank=local_rank, shadow_steps=3, trace="t", warm_ms=1)
-    return said(machine, fact, local_rank=local_rank)
+def warm(
+    machine: str, rank: int | None = None, *, trace: str = "t", local_rank: int = 0, at_us: int = 0
+) -> WorkerSaid:
+    """As rank 0, or that of the first slot's ranks which the worker is."""
+    rank = local_rank if rank is None else rank
+    fact = m.Warm(rank=rank, shadow_steps=3, trace=trace, warm_ms=50, held_bytes=1000)
+    return said(machine, fact, local_rank=local_rank, at_us=at_us)
+
+
+def held(
+    machine: str, rank: int, *, trace: str = "t", local_rank: int = 0, at_us: int = 0
+) -> WorkerSaid:
+    fact = m.Held(rank=rank, trace=trace, run_ms=20, held_bytes=2000)
+    return said(machine, fact, local_rank=local_rank, at_us=at_us)
+
+
+def failed(machine: str, rank: int, reason: str = "no", *, again: bool = False) -> WorkerSaid:
+    return said(machine, m.SandboxFailed(rank=rank, reason=reason, again=again))
 
 
 def parked(
@@ -212,7 +231,7 @@ def begun(**knobs: int) -> Job:
 
 
 def running(**knobs: int) -> Job:
-    """All ranks have attached, committed and recorded; standbys are warm; epoch 1."""
+    """All ranks have attached, committed and recorded; standbys are warm and hold; epoch 1."""
     job = begun(**knobs)
     nproc = job.spec.nproc
     pairs = [(rank, job.seats[rank // nproc]) for rank in range(job.spec.world_size)]
@@ -221,7 +240,17 @@ def running(**knobs: int) -> Job:
     job, _ = after(job, *(committed(name, rank, 1, step=1) for rank, name in pairs))
     job, _ = after(job, *(recorded(name, r, local_rank=r % nproc) for r, name in pairs))
     spare = [name for name in job.machines if name not in job.seats]
-    return after(job, *(warm(name, local_rank=i) for name in spare for i in local))[0]
+    job, _ = after(job, *(warm(name, local_rank=i) for name in spare for i in local))
+    return hold_all(job)
+
+
+def hold_all(job: Job) -> Job:
+    """Every run that is being made to be held is there."""
+    for machine in list(job.machines.values()):
+        if machine.state is MachineState.HOLDING and machine.work is not None:
+            ranks = enumerate(job.spec.ranks(machine.work))
+            job, _ = after(job, *(held(machine.id, rank, local_rank=i) for i, rank in ranks))
+    return job
 
 
 GATHERING = gathering()

@@ -19,6 +19,7 @@ from jobs import (
     ended,
     exited,
     finished,
+    hold_all,
     interrupted,
     kinds,
     loaded,
@@ -58,7 +59,7 @@ def test_a_move_binds_the_standby_to_the_leavers_ranks() -> None:
     assert kinds(effects) == [("m4", "Bind")]
     bind = orders(effects, m.Bind)["m4"]
     assert (bind.epoch, bind.slot) == (2, 1)
-    assert bind.records[1][0] == "vault-m3"
+    assert bind.records[1][0].vaults[0] == "vault-m3"
     assert job.machines["m4"].state is MachineState.BOUND
 
 
@@ -114,8 +115,8 @@ def test_go_waits_for_every_rank_and_the_leaver_leaves_last() -> None:
 
 def test_a_leaver_that_has_left_warms_up_as_a_standby() -> None:
     job, effects = after(MOVED, said("m2", m.Left()), warm("m2"))
-    assert kinds(effects) == [("m2", "WarmUp")]
-    assert job.machines["m2"].state is MachineState.WARM
+    assert kinds(effects) == [("m2", "WarmUp"), ("m2", "Hold")]
+    assert hold_all(job).machines["m2"].state is MachineState.WARM
 
 
 def test_a_leaver_has_left_when_all_its_workers_have() -> None:
@@ -237,8 +238,9 @@ def test_a_preparation_that_fails_cancels_the_move_and_the_joiner_returns() -> N
     assert "phase 1 failed on rank 2 (no route)" in answers(effects)[0].text
     assert orders(effects, m.Leave)["m4"].epoch == 2
     assert job.incidents[0].outcome is Outcome.FAILED
-    job, effects = after(job, said("m4", m.Left()), warm("m4"))
-    assert job.machines["m4"].state is MachineState.WARM
+    job, effects = decide(job, said("m4", m.Left()))
+    assert kinds(effects) == [("m4", "Hold")]  # What it has proven still holds.
+    assert hold_all(job).machines["m4"].state is MachineState.WARM
 
 
 @each_stage

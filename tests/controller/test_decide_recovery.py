@@ -294,10 +294,10 @@ def test_facts_of_the_epoch_before_are_ignored_after_a_second_loss() -> None:
 
 
 def test_a_parked_joiner_stays_parked_through_a_second_loss() -> None:
-    job, _ = after(running(standbys=2), lost("m2"), parked("m4", 1, 2), lost("m3"))
+    job, _ = after(running(standbys=2), lost("m2"), parked("m5", 1, 2), lost("m3"))
     job, _ = after(job, position("m1", 0, 3), vault("m1", 3, {2: [8]}), vault("m4", 3, {1: [8]}))
-    job, effects = after(job, vault("m5", 3), parked("m5", 2, 3), at_boundary("m1", 0, 3))
-    switch = orders(effects, m.Switch)["m5"]
+    job, effects = after(job, vault("m5", 3), parked("m4", 2, 3), at_boundary("m1", 0, 3))
+    switch = orders(effects, m.Switch)["m4"]
     assert switch.sources == {1: (0, "m1/0"), 2: (0, "m1/0")}
 
 
@@ -308,9 +308,9 @@ def test_a_machine_that_joins_during_the_drain_is_not_waited_for() -> None:
 
 
 def test_a_standby_lost_during_the_drain_is_not_waited_for() -> None:
-    job, _ = after(running(standbys=2), lost("m2"), *DRAINED)
+    job, _ = after(running(standbys=2), lost("m2"), *DRAINED[:-1], vault("m5", 2))
     assert stage(job) is Stage.DRAIN
-    job, effects = decide(job, lost("m5"))
+    job, effects = decide(job, lost("m4"))
     assert sorted(orders(effects, m.Verdict)) == ["m1", "m3"]
 
 

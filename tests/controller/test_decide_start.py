@@ -11,6 +11,7 @@ from jobs import (
     exited,
     finished,
     gathering,
+    hold_all,
     joined,
     kinds,
     lost,
@@ -116,7 +117,7 @@ def test_standbys_warm_up_only_when_every_rank_is_recorded() -> None:
 def test_a_warm_up_gets_the_places_of_all_records() -> None:
     _, effects = after(BEGUN, *(recorded(f"m{rank + 1}", rank) for rank in range(3)))
     records = orders(effects, m.WarmUp)["m4"].records
-    assert {rank: places[0] for rank, places in records.items()} == {
+    assert {rank: stored[0].vaults[0] for rank, stored in records.items()} == {
         0: "vault-m2", 1: "vault-m3", 2: "vault-m1",
     }  # fmt: skip
 
@@ -125,8 +126,9 @@ def test_a_standby_is_warm_when_all_its_workers_are() -> None:
     job = begun(machines=1, standbys=1, nproc=2)
     job, _ = after(job, recorded("m1", 0), recorded("m1", 1, local_rank=1), warm("m2"))
     assert job.machines["m2"].state is MachineState.WARMING
-    job, _ = decide(job, warm("m2", local_rank=1))
-    assert job.machines["m2"].state is MachineState.WARM
+    job, effects = decide(job, warm("m2", local_rank=1))
+    assert kinds(effects) == [("m2", "Hold")]
+    assert hold_all(job).machines["m2"].state is MachineState.WARM
 
 
 def test_a_machine_that_joins_later_becomes_a_standby() -> None:

@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 
+import msgspec
 import pytest
 from jobs import RUNNING, SEATS, after, exited, joined, lost, recorded, running, up
 
@@ -15,6 +16,7 @@ from trainmover.controller.seats import (
     without_machine,
 )
 from trainmover.controller.state import MachineState
+from trainmover.ids import Rank
 
 
 def with_spares(*states: MachineState) -> Job:
@@ -96,8 +98,23 @@ def test_a_job_of_one_machine_asks_a_standby_and_at_last_itself() -> None:
 
 def test_the_first_steps_of_a_lost_rank_are_looked_for_on_every_machine_that_lives() -> None:
     job = without_machine(running(machines=2, standbys=1), "m1")
-    assert record_places(job) == {rank: ["vault-m2", "vault-m3"] for rank in (0, 1)}
-    assert record_places(RUNNING)[1][0] == buddies(RUNNING, SEATS)[1]
+    places = record_places(job)
+    assert places.keys() == {0, 1}
+    assert all(s.vaults == ["vault-m2", "vault-m3"] for stored in places.values() for s in stored)
+    assert record_places(RUNNING)[1][0].vaults[0] == buddies(RUNNING, SEATS)[1]
+
+
+def test_a_rank_without_a_record_is_served_by_those_of_its_role() -> None:
+    """Two of them, kept for different machines: any one may be lost."""
+    job = running(machines=4, standbys=0)
+    said = {
+        Rank(rank): msgspec.structs.replace(job.recorded[Rank(rank)], trace=trace, record_of=of)
+        for rank, trace, of in [(0, "t", None), (1, "u", None), (2, "t", None), (3, "t", 0)]
+    }
+    places = record_places(replace(job, recorded=said))
+    ranks = {rank: [stored.rank for stored in places[Rank(rank)]] for rank in range(4)}
+    assert ranks == {0: [0, 2], 1: [1], 2: [2, 0], 3: [0, 2]}
+    assert [stored.vaults[0] for stored in places[Rank(3)]] == ["vault-m2", "vault-m4"]
 
 
 def test_nobody_keeps_its_own_record_if_anybody_else_lives() -> None:

@@ -5,11 +5,16 @@ from world import World
 
 from trainmover.controller import Job, decide
 from trainmover.controller.events import MoveRequested
+from trainmover.controller.roles import kinds
+from trainmover.controller.state import MachineState
 
 
-def play(world: World, *, kills: int, crashes: int, moves: int) -> None:
+def play(
+    world: World, *, kills: int, crashes: int, moves: int, adds: int = 0, waits: int = 0
+) -> None:
     """Spread failures over the run, then let it come to its end."""
     acts = ["kill"] * kills + ["crash"] * crashes + ["move"] * moves
+    acts += ["add"] * adds + ["wait"] * waits
     world.random.shuffle(acts)
     for act in acts:
         world.run(moments=world.random.randrange(10, 400))
@@ -68,10 +73,90 @@ def test_crashes_without_a_standby_never_end_the_job(seed: int) -> None:
     assert world.ended.code == 0, world.ended.text
 
 
+@pytest.mark.parametrize("seed", range(300))
+def test_one_failure_in_a_job_of_several_roles_never_ends_it(seed: int) -> None:
+    world = World(seed, machines=6, nproc=1 + seed % 2, stages=3)
+    play(world, kills=seed % 2, crashes=1 - seed % 2, moves=1, waits=2)
+    check(world)
+    assert world.ended is not None
+    assert world.ended.code == 0, world.ended.text
+
+
+@pytest.mark.parametrize("seed", range(300))
+def test_a_script_that_runs_once_in_a_process_is_served_by_fresh_ones(seed: int) -> None:
+    every = tuple(f"m{i}" for i in range(1, 9))
+    world = World(seed, machines=4, stages=2, nproc=1 + seed % 2, once=every)
+    play(world, kills=seed % 2, crashes=1 - seed % 2, moves=2, waits=1)
+    check(world)
+    assert world.ended is not None
+    assert world.ended.code == 0, world.ended.text
+
+
+@pytest.mark.parametrize("seed", range(300))
+def test_a_standby_that_fails_one_kind_does_no_harm_while_another_can(seed: int) -> None:
+    world = World(seed, machines=4, standbys=2, stages=2, nproc=1 + seed % 2, unfit=(("m5", "p1"),))
+    play(world, kills=1, crashes=0, moves=0, waits=1)
+    check(world)
+    assert world.ended is not None
+    assert world.ended.code == 0, world.ended.text
+
+
+def killed_without_a_standby(seed: int) -> World:
+    world = World(seed, standbys=0, nproc=1 + seed % 2, steps=40, wait_s=60)
+    while not world.job.all_recorded:
+        world.run(moments=1)
+    world.kill(world.random.choice(world.job.seats))
+    while not world.job.incidents or world.job.change is None or not world.job.change.missing:
+        world.run(moments=1)
+    world.run(moments=world.random.randrange(200))
+    assert world.ended is None
+    return world
+
+
+@pytest.mark.parametrize("seed", range(100))
+def test_a_job_that_waits_is_continued_by_a_machine_that_comes(seed: int) -> None:
+    world = killed_without_a_standby(seed)
+    world.add("")
+    world.run(moments=20000)
+    check(world)
+    assert world.ended is not None
+    assert world.ended.code == 0, world.ended.text
+
+
+@pytest.mark.parametrize("seed", range(30))
+def test_a_job_that_waits_in_vain_ends_with_the_reason(seed: int) -> None:
+    world = killed_without_a_standby(seed)
+    world.run(moments=20000)
+    assert world.ended is None
+    world.wait("")
+    assert world.ended is not None
+    assert "none has come in 60 s" in world.ended.text
+
+
+@pytest.mark.parametrize("seed", range(100))
+def test_standbys_left_alone_prove_every_kind_and_hold_different_slots(seed: int) -> None:
+    world = World(seed, machines=4, standbys=2, stages=3, nproc=1 + seed % 2, steps=10**6)
+    for _ in range(40):
+        world.run(moments=200)
+        spare = [world.job.machines[name] for name in ("m5", "m6")]
+        if all(m.state is MachineState.WARM and m.held is not None for m in spare):
+            break
+    assert {m.held for m in spare} == {0, 1}
+    assert all(m.proven(first) for m in spare for first in kinds(world.job))
+
+
 @pytest.mark.parametrize("seed", range(400))
 def test_any_history_ends_and_is_replayed_exactly(seed: int) -> None:
-    world = World(seed, machines=4, standbys=2, nproc=1 + seed % 2)
-    play(world, kills=2, crashes=2, moves=2)
+    world = World(
+        seed,
+        machines=4,
+        standbys=2,
+        nproc=1 + seed % 2,
+        stages=1 + seed % 3,
+        once=("m5", "m2") if seed % 5 == 0 else (),
+        unfit=(("m6", "p1"),) if seed % 7 == 0 else (),
+    )
+    play(world, kills=2, crashes=2, moves=2, adds=seed % 2, waits=1)
     check(world)
     job = Job(world.job.spec)
     for event in world.events:

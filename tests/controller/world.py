@@ -2,7 +2,8 @@
 
 Messages travel in order per machine, but anything may happen between two deliveries: a machine
 dies, a worker crashes, a rank computes, passes the gate that it may pass. Workers behave as the
-worker room does: position and newer epoch in one moment, record safe before the gate.
+worker room does: position and newer epoch in one moment, record safe before the gate; a run in the
+sandbox takes a while, newer work ends it, and one that is held is parked at once.
 """
 
 import random
@@ -17,11 +18,13 @@ from trainmover.controller.events import (
     MachineJoined,
     MachineLost,
     MoveRequested,
+    Tick,
     WorkerSaid,
 )
 from trainmover.protocol import messages as m
 
 RECORDED_AT = 3
+LONG_US = 700_000_000
 
 
 @dataclass
@@ -48,6 +51,9 @@ class Worker:
     switched: m.Switch | None = None
     finished: bool = False
     first_of: int = 0
+    work: m.Order | None = None  # a run in the sandbox that is not through
+    held: int = -1  # rank of the run that it holds
+    runs: int = 0  # of the script, in this process
 
     @property
     def pending(self) -> bool:
@@ -76,10 +82,26 @@ class World:
     """Run it with `run`; look at `job`, `applied`, `ended`, `answers` afterwards."""
 
     def __init__(
-        self, seed: int, *, machines: int = 3, standbys: int = 2, nproc: int = 1, steps: int = 14
+        self,
+        seed: int,
+        *,
+        machines: int = 3,
+        standbys: int = 2,
+        nproc: int = 1,
+        steps: int = 14,
+        stages: int = 1,
+        once: tuple[str, ...] = (),
+        unfit: tuple[tuple[str, str], ...] = (),
+        wait_s: int = 0,
     ) -> None:
+        """stages: how many programs, slot by slot. once: machines on which a process runs the
+        script once. unfit: (machine, program) that its sandbox cannot run."""
         self.random = random.Random(seed)
-        spec = m.JobSpec(run_id="r", argv=["x"], machines=machines, standbys=standbys, nproc=nproc)
+        spec = m.JobSpec(
+            run_id="r", argv=["x"], machines=machines, standbys=standbys, nproc=nproc,
+            wait_s=wait_s,
+        )  # fmt: skip
+        self.stages, self.once, self.unfit = stages, once, unfit
         self.job = Job(spec)
         self.steps = steps
         self.now = 0
@@ -94,11 +116,7 @@ class World:
         }
         self.events: list[object] = []
         for box in self.boxes.values():
-            self.feed(
-                MachineJoined(
-                    at_us=0, machine=box.name, standby=box.standby, vault=box.name, host="h"
-                )
-            )
+            self.join(box)
 
     # --- controller's side ----------------------------------------------------------------------
 
@@ -179,6 +197,26 @@ class World:
     def move(self, machine: str) -> None:
         self.feed(MoveRequested(at_us=0, request=f"r{self.now}", machine=machine))
 
+    def join(self, box: Box) -> None:
+        joined = MachineJoined(
+            at_us=0, machine=box.name, standby=box.standby, vault=box.name, host="h"
+        )
+        self.feed(joined)
+
+    def add(self, machine: str) -> None:
+        """A machine arrives late; `machine` is not meant."""
+        name = f"m{len(self.boxes) + 1}"
+        self.boxes[name] = Box(name, standby=True)
+        self.join(self.boxes[name])
+
+    def wait(self, machine: str) -> None:
+        """So long that whatever depends on time is due."""
+        self.now += LONG_US
+        self.feed(Tick(at_us=0))
+
+    def program(self, rank: int) -> str:
+        return f"p{rank // self.job.spec.nproc % self.stages}"
+
     def drill(self, machine: str) -> None:
         self.feed(KillRequested(at_us=0, request=f"r{self.now}", machine=machine))
 
@@ -225,17 +263,13 @@ class World:
                 worker.live, worker.epoch, worker.ordered = True, epoch, epoch
                 worker.rank = slot * self.job.spec.nproc + worker.local
                 worker.first_of = epoch
+                worker.runs += 1
                 self.buddies = buddies
                 if self.job.restarts:
                     self.applied[worker.rank] = []
                 self.say(worker, m.Attached(rank=worker.rank))
-            case m.WarmUp(slot=slot):
-                self.say(worker, m.Warm(rank=slot, shadow_steps=3, trace="t", warm_ms=1))
-            case m.Bind(epoch=epoch, slot=slot):
-                worker.bound_for = epoch
-                worker.rank = slot * self.job.spec.nproc + worker.local
-                worker.parked = True
-                self.say(worker, m.Parked(rank=worker.rank, epoch=epoch, trace="t", bind_ms=1))
+            case m.WarmUp(slot=slot) | m.Hold(slot=slot) | m.Bind(slot=slot):
+                self.begin(worker, order, slot * self.job.spec.nproc + worker.local)
             case m.Prepare(epoch=epoch):
                 self.say(worker, m.Prepared(rank=worker.rank, epoch=epoch))
             case m.Discard(epoch=epoch):
@@ -256,6 +290,38 @@ class World:
                 exited = m.WorkerExited(local_rank=worker.local, pid=worker.pid, code=0)
                 box = self.boxes[worker.machine]
                 box.up.append(AgentSaid(at_us=0, machine=worker.machine, fact=exited))
+
+    def begin(self, worker: Worker, order: m.Order, rank: int) -> None:
+        """A run in the sandbox as `rank`; or nothing but to park, if that is what is held."""
+        assert not worker.live, (worker, order)
+        assert not worker.parked, (worker, order)
+        worker.rank, held, worker.held = rank, worker.held, -1
+        worker.work = order
+        if isinstance(order, m.Bind):
+            worker.bound_for = order.epoch
+            if held == rank:
+                worker.runs -= 1
+                self.run_through(worker)
+
+    def run_through(self, worker: Worker) -> None:
+        """The run in the sandbox comes to its first step, or fails."""
+        order, worker.work = worker.work, None
+        rank, program = worker.rank, self.program(worker.rank)
+        worker.runs += 1
+        again = worker.machine in self.once and worker.runs > 1
+        if again or (worker.machine, program) in self.unfit:
+            self.say(worker, m.SandboxFailed(rank=rank, reason="it raised", again=again))
+            return
+        match order:
+            case m.WarmUp():
+                fact = m.Warm(rank=rank, shadow_steps=3, trace=program, warm_ms=1)
+            case m.Hold():
+                worker.held = rank
+                fact = m.Held(rank=rank, trace=program, run_ms=1)
+            case m.Bind(epoch=epoch):
+                worker.parked = True
+                fact = m.Parked(rank=rank, epoch=epoch, trace=program, bind_ms=1)
+        self.say(worker, fact)
 
     def interrupt(self, worker: Worker, epoch: int) -> None:
         if epoch <= worker.ordered:
@@ -295,8 +361,12 @@ class World:
         worker.first_of, worker.switched = epoch, None
 
     def leave(self, worker: Worker, epoch: int) -> None:
-        if (worker.parked and worker.bound_for <= epoch) or worker.live:
-            fresh = Worker(worker.machine, worker.local, pid=worker.pid, ordered=worker.ordered)
+        in_sandbox = worker.parked or worker.held >= 0 or worker.work is not None
+        if (in_sandbox and worker.bound_for <= epoch) or worker.live:
+            runs = worker.runs + (worker.work is not None)
+            fresh = Worker(
+                worker.machine, worker.local, pid=worker.pid, ordered=worker.ordered, runs=runs
+            )
             box = self.boxes[worker.machine]
             box.workers[box.workers.index(worker)] = fresh
             self.say(fresh, m.Left())
@@ -310,6 +380,8 @@ class World:
 
     def act_of(self, worker: Worker):
         """What this rank may do now, if anything."""
+        if worker.work is not None:
+            return lambda: self.run_through(worker)
         if not worker.live or worker.finished:
             if worker.finished and worker.pending and worker.said_boundary < worker.ordered:
                 return lambda: self.at_boundary(worker)
@@ -400,7 +472,13 @@ class World:
         if worker.step == RECORDED_AT:
             self.say(
                 worker,
-                m.Recorded(rank=worker.rank, step=worker.step, trace="t", digest="d", bytes=1),
+                m.Recorded(
+                    rank=worker.rank,
+                    step=worker.step,
+                    trace=self.program(worker.rank),
+                    digest="d",
+                    bytes=1,
+                ),
             )
 
     def take_verdict(self, worker: Worker) -> None:

@@ -13,7 +13,7 @@ from trainmover.controller.events import WorkerSaid
 from trainmover.controller.state import Job, MachineState, Outcome
 from trainmover.journal import Journal
 from trainmover.launch.run_job import RunHandle, RunOptions, run_job
-from trainmover.protocol.messages import LogSpec, WorkerUp
+from trainmover.protocol.messages import LogSpec, SandboxFailed, WorkerUp
 from trainmover.server.notices import Happened, Printed
 
 COMM = "TRAINMOVER_TEST_COMM"
@@ -43,6 +43,7 @@ class Live:
     changed: asyncio.Event = field(default_factory=asyncio.Event)
     quiet: asyncio.Event = field(default_factory=asyncio.Event)
     pids: dict[str, dict[int, int]] = field(default_factory=dict)
+    sandbox_failed: list[SandboxFailed] = field(default_factory=list)
 
     @property
     def job(self) -> Job:
@@ -58,11 +59,22 @@ class Live:
             await self.changed.wait()
 
     async def warm(self, count: int = 1) -> None:
-        """Until so many standbys are warm and no change is under way."""
+        """Until so many standbys are warm and no change is under way; they may still make the run
+        that they are to hold."""
+        ready = (MachineState.WARM, MachineState.HOLDING)
         await self.until(
             lambda: (
                 self.job.change is None
-                and sum(m.state is MachineState.WARM for m in self.job.machines.values()) >= count
+                and sum(m.state in ready for m in self.job.machines.values()) >= count
+            )
+        )
+
+    async def holding(self, count: int = 1) -> None:
+        """Until so many standbys hold a run and no change is under way."""
+        await self.until(
+            lambda: (
+                self.job.change is None
+                and sum(m.held is not None for m in self.job.machines.values()) >= count
             )
         )
 
@@ -77,9 +89,11 @@ class Live:
             )
         )
 
-    def note_pid(self, event: object) -> None:
+    def note(self, event: object) -> None:
         if isinstance(event, WorkerSaid) and isinstance(event.fact, WorkerUp):
             self.pids.setdefault(event.machine, {})[event.local_rank] = event.fact.pid
+        if isinstance(event, WorkerSaid) and isinstance(event.fact, SandboxFailed):
+            self.sandbox_failed.append(event.fact)
 
     def signal_worker(
         self, machine: str, number: int = signal.SIGKILL, local_rank: int = 0
@@ -98,6 +112,8 @@ def run(
     drill: str = "",
     script: str = TRAIN,
     comm: str = "",
+    record: str = "moments",
+    wait_s: int = 0,
 ) -> Outcomes:
     """One job from start to end, in private directories."""
     with tempfile.TemporaryDirectory(prefix="tm-e2e-") as folder:
@@ -113,6 +129,8 @@ def run(
                     standbys=standbys,
                     nproc=nproc,
                     comm=comm or os.environ.get(COMM) or communicators.default(),
+                    record=record,
+                    wait_s=wait_s,
                     log=LogSpec(show=[0]),
                     run_dir=Path(folder) / "run",
                     journal=Path(folder) / "journal.sqlite",
@@ -172,7 +190,7 @@ class _Hosting:
                 if notice.text:
                     self.sentences.append(notice.text)
                 if self._live is not None:
-                    self._live.note_pid(notice.event)
+                    self._live.note(notice.event)
         if self._live is not None:
             self._live.changed.set()
             self._live.quiet.set()

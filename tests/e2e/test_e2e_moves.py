@@ -1,5 +1,7 @@
 """Planned moves while stepping, and everything that may go wrong during one."""
 
+from pathlib import Path
+
 import psutil
 from harness import Live, assert_equal_runs, run
 
@@ -33,7 +35,7 @@ def test_moves_of_one_and_two_rank_machines_keep_the_bits(undisturbed) -> None:
     assert_equal_runs(outcome, undisturbed(STEPS, machines=2, nproc=2))
 
 
-def test_failures_during_a_move(undisturbed) -> None:
+def test_failures_during_a_move(undisturbed, tmp_path: Path) -> None:
     """The joiner dies in prepare, the leaver dies in prepare, a machine dies at the boundary."""
     answers: list[Answer] = []
 
@@ -56,10 +58,12 @@ def test_failures_during_a_move(undisturbed) -> None:
         live.signal_worker("m1")
         answers.append(await moving)
         await live.incidents_done(5)
-        await live.warm(1)
         answers.append(await live.handle.move("nobody"))
+        hurry.touch()
 
-    outcome = run([*STEPS, "--pace", "0.03"], scenario, machines=3, standbys=3)
+    many, hurry = ["--steps", "1500"], tmp_path / "hurry"
+    paced = [*many, "--pace", "0.03", "--hurry", str(hurry)]
+    outcome = run(paced, scenario, machines=3, standbys=3)
     refused, joiner_died, leaver_died, overtaken, unknown = answers
     assert not any(answer.ok for answer in answers)
     assert "a move is running" in refused.text
@@ -69,7 +73,7 @@ def test_failures_during_a_move(undisturbed) -> None:
     assert "There is no machine nobody" in unknown.text
     kinds = [(i.kind, i.outcome) for i in outcome.job.incidents]
     assert kinds[0] == (Kind.MOVE, Outcome.CANCELLED)
-    assert_equal_runs(outcome, undisturbed(STEPS, machines=3))
+    assert_equal_runs(outcome, undisturbed(many, machines=3))
 
 
 def test_a_silent_machine_is_lost_after_its_heartbeats(undisturbed) -> None:

@@ -13,10 +13,10 @@ SHAPES = str(Path(__file__).with_name("shapes.py"))
     [
         ("schedule-outside", "m1:passed:25:kill", 40),
         ("nested-validation", "m1:compute:75:kill", 90),
-        ("loop-per-pass", "m1:passed:48:kill", 80),
+        pytest.param("loop-per-pass", "m1:passed:48:kill", 80, marks=pytest.mark.soak),
         ("scaler", "m1:compute:25:kill", 40),
-        ("nested-step", "m1:gate:25:kill", 40),
-        ("caught", "m1:passed:25:kill", 40),
+        pytest.param("nested-step", "m1:gate:25:kill", 40, marks=pytest.mark.soak),
+        pytest.param("caught", "m1:passed:25:kill", 40, marks=pytest.mark.soak),
     ],
 )
 def test_the_bits_are_those_of_the_undisturbed_run(shape: str, drill: str, steps: int) -> None:

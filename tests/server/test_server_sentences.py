@@ -2,11 +2,21 @@
 
 from dataclasses import replace
 
-from trainmover.controller.events import KillRequested
-from trainmover.controller.state import Incident, Job, Kind, Machine, Outcome
-from trainmover.ids import Epoch, MachineId, Rank
-from trainmover.protocol.messages import JobSpec
-from trainmover.server.sentences import sentence
+from trainmover.controller.events import KillRequested, WorkerSaid
+from trainmover.controller.state import (
+    Attestation,
+    Change,
+    Incident,
+    Job,
+    Kind,
+    Machine,
+    MachineState,
+    Outcome,
+    Stage,
+)
+from trainmover.ids import Epoch, MachineId, Rank, Slot, Step
+from trainmover.protocol.messages import JobSpec, Recorded
+from trainmover.server.sentences import Sentence, sentence
 
 M1 = MachineId("m1")
 JOB = Job(
@@ -30,6 +40,68 @@ def test_a_drill_is_loud_and_one_that_is_refused_is_not() -> None:
     assert (drill.text, drill.loud) == ("a drill: m1 is to die", True)
     refused = sentence(JOB, KillRequested(at_us=5, request="r2", machine="m9"), JOB)
     assert (refused.text, refused.loud) == ("a drill on m9 was asked for and refused", False)
+
+
+STANDBY = Machine(id=MachineId("m4"), standby=True, vault="", host="here")
+WARMED = MachineState.WARM
+
+
+def told(before: Machine, after: Machine, recorded: str = "") -> Sentence:
+    """What is said of a standby that turns from one to the other."""
+    facts = {
+        Rank(r): Recorded(rank=Rank(r), step=Step(3), trace=t, digest="", bytes=1)
+        for r, t in enumerate(recorded)
+    }
+    job = replace(JOB, spec=JobSpec(run_id="r", argv=["x.py"], machines=2), recorded=facts)
+    fact = Recorded(rank=Rank(0), step=Step(3), trace="", digest="", bytes=1)
+    event = WorkerSaid(at_us=5, machine=before.id, local_rank=0, fact=fact)
+    return sentence(
+        replace(job, machines={M1: JOB.machines[M1], before.id: before}),
+        event,
+        replace(job, machines={M1: JOB.machines[M1], before.id: after}),
+    )
+
+
+def test_a_standby_that_has_warmed_up_says_for_which_ranks() -> None:
+    warming = replace(STANDBY, state=MachineState.WARMING)
+    holding = replace(STANDBY, state=MachineState.HOLDING)
+    proof = {Slot(0): Attestation(1)}
+    every = told(warming, replace(holding, attests=proof), "aa")
+    assert every == Sentence("m4 has warmed up for every rank")
+    one = told(warming, replace(holding, attests=proof), "ab")
+    assert one == Sentence("m4 has warmed up for rank 0")
+
+
+def test_a_standby_that_holds_a_run_says_which() -> None:
+    holding = replace(STANDBY, state=MachineState.HOLDING)
+    held = told(holding, replace(STANDBY, state=WARMED, held=Slot(1)))
+    assert held == Sentence("m4 is warm: a standby, and holds rank 1")
+
+
+def test_a_standby_that_is_less_than_others_says_so_aloud() -> None:
+    once = replace(STANDBY, once="a port", note="the script cannot run twice")
+    assert told(STANDBY, once) == Sentence("m4: the script cannot run twice", loud=True)
+    cold = replace(
+        STANDBY, state=MachineState.COLD, note="it runs torch 1, the job's ranks torch 2"
+    )
+    assert told(STANDBY, cold).loud
+    assert told(STANDBY, cold).text.startswith("m4 is no standby: it runs torch 1")
+    unfit = replace(STANDBY, note="cannot be rank 1: it raised")
+    assert told(STANDBY, unfit) == Sentence("m4 cannot be rank 1: it raised", loud=True)
+
+
+def test_a_job_that_waits_for_a_machine_says_for_how_long_and_who_came() -> None:
+    change = Change(
+        kind=Kind.RECOVERY, epoch=Epoch(2), stage=Stage.DRAIN, incident=1, joiners={}, leavers={},
+        missing=frozenset({Slot(0)}),
+    )  # fmt: skip
+    spec = JobSpec(run_id="r", argv=["x.py"], wait_s=9)
+    waits = replace(JOB, spec=spec, change=change, incidents=(LOST,))
+    drill = KillRequested(at_us=5, request="r1", machine="m1")
+    opened = sentence(JOB, drill, waits)
+    assert opened.text == "m1 was lost -> the job waits for a machine, at most 9 s"
+    taken = replace(LOST, joiner=MachineId("m4"))
+    assert sentence(waits, drill, replace(waits, incidents=(taken,))).text == "m4 takes rank 0"
 
 
 def test_an_incident_that_ends_the_job_is_told_by_its_end_alone() -> None:

@@ -11,9 +11,12 @@ import pytest
 from trainmover.comm import Groups
 from trainmover.protocol import messages as m
 from trainmover.protocol.framing import FrameReader
+from trainmover.sandbox.binding import binding_of
+from trainmover.sandbox.record import Record
 from trainmover.state.transfer import StateServer
 from trainmover.worker.boundary import Boundary
 from trainmover.worker.control import Control
+from trainmover.worker.joiner import Joiner
 from trainmover.worker.link import ControlLink
 from trainmover.worker.standing import Unwind
 from trainmover.worker.station import Station
@@ -22,7 +25,10 @@ from trainmover.worker.station import Station
 @pytest.fixture(autouse=True)
 def own_groups(monkeypatch: pytest.MonkeyPatch) -> None:
     """An order must not end epochs of the tests that follow in this process."""
-    monkeypatch.setattr("trainmover.worker.control.groups", Groups())
+    own = Groups()
+    own.sandbox()
+    for module in ("control", "gate", "joiner"):
+        monkeypatch.setattr(f"trainmover.worker.{module}.groups", own)
 
 
 @pytest.fixture
@@ -93,3 +99,67 @@ def test_nothing_that_waits_for_a_switchover_outlives_exit(here: Station, wait: 
         standing.exit = True
         standing.changed.notify_all()
     assert ended.wait(30)
+
+
+RECORD = Record(
+    binding_of(["train.py"], module=False, world_size=2, nproc=1), 0, 3, "t", signature="s"
+)
+
+
+def held(here: Station, control: Control) -> tuple[Joiner, threading.Thread, list[BaseException]]:
+    """A held run that stands at its first step, in a thread of its own."""
+    joiner = Joiner(m.Rank(1), here, RECORD, holds=True)
+    control.member = joiner
+    ended: list[BaseException] = []
+
+    def run() -> None:
+        try:
+            joiner._park()
+        except Unwind as unwound:
+            ended.append(unwound)
+
+    thread = threading.Thread(target=run, daemon=True)
+    thread.start()
+    return joiner, thread, ended
+
+
+def facts(agent: Any, count: int) -> list[m.WorkerFact]:
+    """The next facts, awaited."""
+    reader, found = FrameReader(), list[m.WorkerFact]()
+    while len(found) < count:
+        found += [m.decode_worker_fact(p) for p in reader.feed(agent[0].recv(1 << 16))]
+    return found
+
+
+def test_a_held_run_is_bound_without_running_again(here: Station, agent: Any) -> None:
+    control = Control(here)
+    joiner, thread, ended = held(here, control)
+    (said,) = facts(agent, 1)
+    assert isinstance(said, m.Held)
+    control.obey(m.Bind(epoch=m.Epoch(4), slot=m.Slot(1), records={}))
+    (parked,) = facts(agent, 1)
+    assert parked == m.Parked(rank=m.Rank(1), epoch=m.Epoch(4), trace=said.trace, bind_ms=0)
+    control.obey(m.Leave(epoch=m.Epoch(4)))
+    thread.join(30)
+    assert len(ended) == 1
+    assert joiner.bound_for == 4
+
+
+@pytest.mark.parametrize(
+    "order",
+    [
+        m.Bind(epoch=m.Epoch(4), slot=m.Slot(0), records={}),
+        m.WarmUp(slot=m.Slot(1), records={}),
+        m.Hold(slot=m.Slot(1), records={}),
+    ],
+)
+def test_other_work_ends_a_held_run(here: Station, agent: Any, order: Any) -> None:
+    control = Control(here)
+    joiner, thread, ended = held(here, control)
+    facts(agent, 1)
+    control.obey(order)
+    thread.join(30)
+    assert len(ended) == 1
+    assert joiner.bound_for is None
+    assert control.next_work() is order
+    assert not here.standing.recalled

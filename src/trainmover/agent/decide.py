@@ -7,7 +7,7 @@ that a line of output can be shown under the right name, and so that nothing of 
 from dataclasses import dataclass, replace
 
 from trainmover.ids import Rank, Slot
-from trainmover.protocol.messages import Bind, Go, Leave, LogSpec, Order, RunRank, WarmUp
+from trainmover.protocol.messages import Bind, Go, Hold, Leave, LogSpec, Order, RunRank, WarmUp
 
 STREAM_BITS = {"stdout": 1, "stderr": 2}
 
@@ -31,7 +31,7 @@ def place_after(place: Place, order: Order) -> Place:
     match order:
         case RunRank(slot=slot):
             return Place(slot=slot, live=True, bound=True)
-        case WarmUp(slot=slot):
+        case WarmUp(slot=slot) | Hold(slot=slot):
             return Place(slot=slot)
         case Bind(slot=slot):
             return Place(slot=slot, bound=True)

@@ -18,6 +18,8 @@ from trainmover.launch.run_job import RunOptions
 from trainmover.protocol.messages import LogSpec
 
 RESTARTS_MAX = 3
+RECORDS = ("moments", "full")
+READINESS = ("held", "warm", "idle")
 SHUTDOWN_S = 5.0
 PORT_MAX = 65535
 
@@ -93,6 +95,9 @@ def parse(argv: list[str]) -> RunFlags:
         nproc=nproc,
         comm=communicators.checked(flags.comm),
         restarts_max=_at_least(0, flags.max_restarts, "--max-restarts"),
+        record=_record(flags.record),
+        readiness=_readiness(flags.readiness),
+        wait_s=_at_least(0, flags.wait_for_machine, "--wait-for-machine"),
         log=_log(flags, nproc),
         run_id=flags.run_id,
         journal=flags.journal,
@@ -104,6 +109,11 @@ def parse(argv: list[str]) -> RunFlags:
         worker=tuple(json.loads(flags.worker_program)),
     )
     return RunFlags(options, flags.json)
+
+
+_RECORD_HELP = "large outputs of the first steps, for standbys: their moments, or full"
+_READINESS_HELP = "of standbys: held at a first step, warm, or idle with nothing but processes"
+_WAIT_HELP = "when no standby is left, let the job stand until a machine joins; 0: end"
 
 
 def parser() -> argparse.ArgumentParser:
@@ -125,6 +135,9 @@ def parser() -> argparse.ArgumentParser:
     add("--standbys", "--standby", type=int, default=0, metavar="K", help="machines to spare")
     known = " or ".join(communicators.NAMES)
     add("--comm", default=communicators.default(), metavar="NAME", help=f"between ranks: {known}")
+    add("--record", default=RECORDS[0], metavar="HOW", help=_RECORD_HELP)
+    add("--readiness", default=READINESS[0], metavar="HOW", help=_READINESS_HELP)
+    add("--wait-for-machine", type=int, default=0, metavar="SECONDS", help=_WAIT_HELP)
     add("--journal", type=Path, metavar="PATH", help="keep the run's journal here")
     add("--api-port", type=int, default=0, metavar="PORT", help="of the HTTP API; 0: any free one")
     add("--token-file", type=Path, metavar="FILE", help="use this token instead of a fresh one")
@@ -164,6 +177,9 @@ OURS = frozenset(
         "machines",
         "standbys",
         "comm",
+        "record",
+        "readiness",
+        "wait_for_machine",
         "journal",
         "api_port",
         "token_file",
@@ -190,6 +206,26 @@ def _machines(nnodes: str, machines: int | None) -> int:
             do="Give one of them.",
         )
     return _at_least(1, int(low) if machines is None else machines, "--machines")
+
+
+def _record(given: str) -> str:
+    if given not in RECORDS:
+        raise UserError(
+            f"--record {given} is not a way to keep a record.",
+            means="Nothing was started.",
+            do="Give moments (small: shape, dtype, mean and deviation) or full (every value).",
+        )
+    return given
+
+
+def _readiness(given: str) -> str:
+    if given not in READINESS:
+        raise UserError(
+            f"--readiness {given} is not a state a standby can be kept in.",
+            means="Nothing was started.",
+            do="Give held (the default: readiest), warm (less memory) or idle (none).",
+        )
+    return given
 
 
 def _port(number: int) -> int:

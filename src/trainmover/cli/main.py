@@ -14,6 +14,8 @@ from trainmover.version import VERSION
 VERBS = {
     "run": "trainmover.cli.run",
     "status": "trainmover.cli.status",
+    "standbys": "trainmover.cli.standbys",
+    "add": "trainmover.cli.add",
     "move": "trainmover.cli.move",
     "kill": "trainmover.cli.kill",
     "events": "trainmover.cli.events",
@@ -61,7 +63,7 @@ def _module(verb: str) -> ModuleType:
 
 
 def _usage() -> str:
-    lines = [f"  {verb:<9}{_module(verb).SUMMARY}" for verb in VERBS]
+    lines = [f"  {verb:<10}{_module(verb).SUMMARY}" for verb in VERBS]
     return "\n".join(
         [
             f"trainmover {VERSION}: keeps a PyTorch job running while machines are replaced",

@@ -14,6 +14,7 @@ STATE_COLOURS = {
     "active": "#1f4e8c",
     "warm": "#8cc5a8",
     "warming": "#d8e8df",
+    "holding": "#b3d7c4",
     "bound": "#f2a541",
     "leaving": "#8d93a5",
     "starting": "#e3e6ec",

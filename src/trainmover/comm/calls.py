@@ -5,9 +5,10 @@ version to version. Everything that must know more about a call than its name as
 it is on the hot path.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
+import torch
 from torch import Tensor
 from torch.distributed import ProcessGroup, ReduceOp
 
@@ -76,6 +77,31 @@ def outputs_of(op: str, args: Sequence[Any], kwargs: Mapping[str, Any]) -> list[
     if op in _OUT_THEN_IN:
         return list(flat(argument(args, kwargs, 0, "output")))
     return []
+
+
+def given_up(op: str, args: Sequence[Any], kwargs: Mapping[str, Any]) -> list[Tensor]:
+    """Outputs of a call that a drain has ended: what they hold, but zero where they are integers.
+
+    A script takes those for sizes (how many rows an expert gets), and memory nobody has written
+    may be any size. What is written in place stays: it was the caller's before.
+    """
+    outputs = outputs_of(op, args, kwargs)
+    if not is_in_place(op):
+        blank(outputs)
+    return outputs
+
+
+def is_in_place(op: str) -> bool:
+    """Whether what the call writes is what it was given."""
+    return op in _IN_PLACE
+
+
+def blank(outputs: Iterable[Tensor]) -> None:
+    """Zero those that hold no floating-point numbers."""
+    with torch.inference_mode():  # Also of tensors that were made in it; and no version counts.
+        for output in outputs:
+            if not (output.is_floating_point() or output.is_complex()):
+                output.zero_()
 
 
 def _root_and_reduction(args: Sequence[Any], kwargs: Mapping[str, Any]) -> tuple[Any, Any]:

@@ -79,7 +79,10 @@ class GlooSession:
         cut(self.sockets)
 
     def backend(self, device: Any) -> Any:
-        return self._alive()._get_backend(device)
+        group, kinds = self._group, [known.type for known in _devices()]
+        if group is None or torch.device(device).type not in kinds:
+            return None
+        return group._get_backend(device)
 
     def set_timeout(self, timeout: timedelta) -> None:
         for device in _devices():

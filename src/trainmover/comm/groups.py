@@ -63,6 +63,7 @@ class Groups:
         self._communicator = communicator
         self._lock = threading.RLock()
         self._members: list[Member] = []
+        self._made = 0  # Groups of the script, in this run of it.
         self._store: Store | None = None
         self._coming = Coming(self._lock)
         self._drains = 0
@@ -144,6 +145,8 @@ class Groups:
         with self._lock:
             if any((m.private, m.name) == (member.private, member.name) for m in self._members):
                 raise UserError(f"group {member.name} exists already")
+            if not member.private:
+                member.number, self._made = self._made, self._made + 1
             self._members.append(member)
             self._members.sort(key=lambda m: (not m.private, m.order))
 
@@ -359,7 +362,9 @@ class Groups:
             return None
         with self._lock:
             sequence, member.sequence = member.sequence, member.sequence + 1
-        return describe(member.name, sequence, op, args, kwargs)
+        call = describe(member.name, sequence, op, args, kwargs)
+        call.number, call.size, call.seat = member.number, member.size, member.seat
+        return call
 
     def serves(self, call: Call) -> bool:
         """True when the tap has filled the outputs."""
@@ -394,7 +399,7 @@ class Groups:
             for member in members:
                 member.watch = None
             self.mode, self._store, self.tap = Mode.PLAIN, None, None
-            self.differed = None
+            self.differed, self._made = None, 0
             self.watching = self._drain_on_error = False
         self._coming.forget_all()
         for member in members:

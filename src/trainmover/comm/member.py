@@ -18,6 +18,7 @@ class Member:
 
     watch  waits on the session of the current epoch; None while the group is not connected
     order  groups connect in this order on every rank; private ones come first
+    number how many groups of the script this process had taken part in before this one
     """
 
     name: str
@@ -28,6 +29,7 @@ class Member:
     private: bool = False
     watch: Watch | None = None
     sequence: int = 0
+    number: int = 0
     order: int = field(default_factory=_order.__next__)
 
     def view(self, epoch: int, store: Store, *, fenced: bool = True) -> View:

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 from torch._C._distributed_c10d import Work
 
-from trainmover.comm.calls import outputs_of
+from trainmover.comm.calls import given_up, outputs_of
 from trainmover.comm.tap import Call
 
 FOREVER = timedelta(0)
@@ -25,13 +25,21 @@ class Request(NamedTuple):
     def outputs(self) -> list[Tensor]:
         return outputs_of(self.op, self.args, self.kwargs)
 
+    def given_up(self) -> list[Tensor]:
+        """Its outputs, once a drain has ended it."""
+        return given_up(self.op, self.args, self.kwargs)
+
 
 class SettledWork(Work):
-    """Work that is over: `outputs` are whatever the buffers hold."""
+    """Work that is over: `outputs` are whatever the buffers hold.
 
-    def __init__(self, outputs: list[Tensor]) -> None:
+    source  seat that a message came from
+    """
+
+    def __init__(self, outputs: list[Tensor], source: int = 0) -> None:
         super().__init__()
         self._outputs = outputs
+        self._source = source
 
     def wait(self, timeout: timedelta = FOREVER) -> bool:
         return True
@@ -52,7 +60,7 @@ class SettledWork(Work):
         return self._outputs
 
     def source_rank(self) -> int:
-        return 0
+        return self._source
 
     _source_rank = source_rank
 

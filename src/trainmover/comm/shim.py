@@ -17,7 +17,7 @@ from torch._C._autograd import _profiler_enabled
 from torch._C._distributed_c10d import FakeProcessGroup, PrefixStore, ProcessGroup, Store
 from torch.distributed.distributed_c10d import GroupName
 
-from trainmover.comm.calls import ALL_OPS, outputs_of
+from trainmover.comm.calls import ALL_OPS, given_up, outputs_of
 from trainmover.comm.gloo import lone_backend
 from trainmover.comm.member import Member
 from trainmover.comm.settled import Request, SettledWork
@@ -133,19 +133,30 @@ def _carry_specially(
     member, groups = group._member, group._groups
     watch = member.watch
     if groups.draining:
-        return _at_once(op, args, kwargs)
+        return _given_up(op, args, kwargs)
     call = groups.describe(member, op, args, kwargs)
     if call is not None and groups.serves(call):
-        return _at_once(op, args, kwargs)
+        return _at_once(op, args, kwargs, source=call.source)
     if watch is None:
         groups.refuse(member, op)
-        return _at_once(op, args, kwargs)
+        return _given_up(op, args, kwargs)
     request = Request(op, args, kwargs, call)
-    return watch.run(request) if op in _BLOCKING else watch.start(request)
+    if op in _BLOCKING:
+        return watch.run(request)
+    work = watch.start(request)
+    if call is not None:
+        call.handle = work
+    return work
 
 
-def _at_once(op: str, args: Sequence[Any], kwargs: Mapping[str, Any]) -> SettledWork | None:
-    return None if op in _BLOCKING else SettledWork(outputs_of(op, args, kwargs))
+def _at_once(
+    op: str, args: Sequence[Any], kwargs: Mapping[str, Any], source: int = 0
+) -> SettledWork | None:
+    return None if op in _BLOCKING else SettledWork(outputs_of(op, args, kwargs), source)
+
+
+def _given_up(op: str, args: Sequence[Any], kwargs: Mapping[str, Any]) -> SettledWork | None:
+    return None if op in _BLOCKING else SettledWork(given_up(op, args, kwargs))
 
 
 def _method(op: str) -> Callable[..., Any]:
@@ -167,7 +178,7 @@ def _method(op: str) -> Callable[..., Any]:
                 raise
             if known is not None:
                 raise known from error
-            return _at_once(op, args, kwargs)
+            return _given_up(op, args, kwargs)
 
     carry.__name__ = op
     carry.__qualname__ = f"ShimGroup.{op}"

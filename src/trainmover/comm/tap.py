@@ -11,11 +11,16 @@ from torch import Tensor
 class Call:
     """One call on one group.
 
+    group    torch's name of the group, for people: a rank's own, where groups of a mesh are meant
+    number   how many groups of the script this process had come to take part in before this one;
+             size and seat are its size and this process's place in it
     seq      counts the calls of this group from 0, while a tap is installed
     op       name of the ProcessGroup method
     meta     (shapes, dtypes, root or peer or None, name of the reduce operation or None);
-             shapes and dtypes of the inputs first, then of the outputs
+             shapes and dtypes of the inputs first, then of the outputs; root and peer are seats
     outputs  the caller's own tensors; whoever serves the call fills them in place
+    source   seat that a message came from; set by whoever serves a `recv_anysource`
+    handle   of the running call, once it is started
     """
 
     group: str
@@ -24,11 +29,16 @@ class Call:
     meta: tuple[Any, ...]
     inputs: list[Tensor]
     outputs: list[Tensor]
+    number: int = 0
+    size: int = 1
+    seat: int = 0
+    source: int = 0
+    handle: Any = None
 
     @property
     def key(self) -> Hashable:
-        """(group, seq, op, shapes, dtypes): equal on record and replay, or something is wrong."""
-        return (self.group, self.seq, self.op, self.meta[0], self.meta[1])
+        """Equal on record and replay, or something is wrong; the same on ranks of one role."""
+        return (self.number, self.size, self.seq, self.op, self.meta[0], self.meta[1])
 
     def __str__(self) -> str:
         shapes = " ".join("x".join(map(str, shape)) or "scalar" for shape in self.meta[0])

@@ -51,7 +51,7 @@ class Watch:
                 raise
             if known is not None:
                 raise known from error
-            return SettledWork(request.outputs())
+            return SettledWork(request.given_up())
         if self.session.immediate:
             if request.call is not None:
                 self.owner.finished(request.call)

@@ -171,6 +171,8 @@ class WatchedWork(Work):
         return self._sliced() and not self._inner.is_completed()
 
     def _settle(self, error: BaseException | None) -> None:
+        if self._drained and not self._settled:
+            self._request.given_up()
         with self._arming:
             if self._settled:
                 return

@@ -17,7 +17,7 @@ from trainmover.controller.seats import (
     with_machine,
 )
 from trainmover.controller.start import Decision, start_workers
-from trainmover.controller.state import Change, Job, MachineState, Stage
+from trainmover.controller.state import Change, Job, Machine, MachineState, Stage
 from trainmover.ids import Rank, Slot, Step
 from trainmover.protocol.messages import Bind, Go, Leave, Switch
 
@@ -32,11 +32,26 @@ def bind_ready(job: Job) -> Decision:
         if machine.state is MachineState.DOWN:
             job, order = start_workers(job, name)
             effects += order
-        elif machine.state in (MachineState.WARM, MachineState.IDLE):
-            job = with_machine(job, name, state=MachineState.BOUND, said=frozenset())
+        elif machine.state in _CAN_BE_BOUND:
+            if _needs_fresh_processes(machine, slot):
+                job, order = start_workers(job, name)
+                effects += order
+                continue
+            job = with_machine(
+                job, name, state=MachineState.BOUND, said=frozenset(), work=None, held=None
+            )
             order_ = Bind(epoch=change.epoch, slot=slot, records=record_places(job))
             effects.append(Send(name, order_))
     return job, tuple(effects)
+
+
+_CAN_BE_BOUND = (MachineState.WARM, MachineState.HOLDING, MachineState.IDLE)
+
+
+def _needs_fresh_processes(machine: Machine, slot: Slot) -> bool:
+    """Whether the only run that its processes are good for was made as another slot."""
+    made_as = machine.work if machine.state is MachineState.HOLDING else machine.held
+    return bool(machine.once) and machine.state is not MachineState.IDLE and made_as != slot
 
 
 def survivors(job: Job, change: Change) -> list[Rank]:
@@ -44,7 +59,9 @@ def survivors(job: Job, change: Change) -> list[Rank]:
     return [
         rank
         for slot in range(len(job.seats))
-        if slot not in change.joiners and job.seats[slot] in job.machines
+        if slot not in change.joiners
+        and slot not in change.missing
+        and job.seats[slot] in job.machines
         for rank in job.spec.ranks(Slot(slot))
         if rank not in job.exited
     ]
@@ -101,7 +118,9 @@ def go_when_switched(job: Job, at_us: int) -> Decision:
     go = Go(epoch=change.epoch)
     effects: list[Effect] = [Send(machine, go) for machine in after if machine in job.machines]
     for machine in change.joiners.values():
-        job = with_machine(job, machine, state=MachineState.ACTIVE, said=frozenset(), crashes=0)
+        job = with_machine(
+            job, machine, state=MachineState.ACTIVE, said=frozenset(), crashes=0, attests={}
+        )
     for machine in change.leavers.values():
         if (
             machine in job.machines

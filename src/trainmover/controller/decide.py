@@ -5,13 +5,15 @@ carries an epoch, and an older one is ignored, so late and doubled facts are har
 fact about another epoch than the one under way changes nothing. Time comes in with the events.
 
 A fact is first taken into the job, then the change under way is advanced as far as the facts allow.
-This file is the table of contents; `start`, `recovery`, `move` and `ending` hold the stories.
+This file is the table of contents; `start`, `warming`, `recovery`, `move` and `ending` hold the
+stories.
 """
 
 from dataclasses import replace
 from typing import assert_never
 
 from trainmover.controller.change import bind_ready
+from trainmover.controller.clock import tick
 from trainmover.controller.effects import Answer, Effect
 from trainmover.controller.ending import end_when_all_left, finished, raised, went_on
 from trainmover.controller.events import (
@@ -22,6 +24,7 @@ from trainmover.controller.events import (
     MachineLost,
     MoveRequested,
     StopRequested,
+    Tick,
     WorkerSaid,
 )
 from trainmover.controller.machines import (
@@ -35,14 +38,16 @@ from trainmover.controller.move import advance_move, answer_done_moves, request_
 from trainmover.controller.recovery import advance_recovery
 from trainmover.controller.reports import about_change, committed, interrupted, vault_held
 from trainmover.controller.seats import without_machine
-from trainmover.controller.standbys import joiner_parked, left, sandbox_failed, warmed
-from trainmover.controller.start import Decision, end, gather, tend_standbys
+from trainmover.controller.standbys import held, joiner_parked, left, sandbox_said_no, warmed
+from trainmover.controller.start import Decision, end, gather
 from trainmover.controller.state import Job, Kind, Phase, Stage
+from trainmover.controller.warming import recorded, tend_standbys
 from trainmover.protocol.messages import (
     AtBoundary,
     Attached,
     Committed,
     Finished,
+    Held,
     Interrupted,
     Left,
     Loaded,
@@ -81,6 +86,8 @@ def decide(job: Job, event: EVENTS) -> Decision:
             job, effects = kill(job, event)
         case StopRequested():
             job, effects = end(job, event.code, event.why)
+        case Tick():
+            job, effects = tick(job, event.at_us)
         case _:
             assert_never(event)
     job, more = _settle(job, event.at_us)
@@ -148,7 +155,7 @@ def _worker_said(job: Job, event: WorkerSaid) -> Decision:
         return job, ()
     machine, local_rank, fact = event.machine, event.local_rank, event.fact
     if isinstance(fact, WorkerUp):
-        return worker_up(job, machine, local_rank, fact), ()
+        return worker_up(job, machine, local_rank, fact, event.at_us)
     if local_rank not in job.machines[machine].workers:
         return job, ()  # Of a process that is being replaced.
     match fact:
@@ -157,13 +164,15 @@ def _worker_said(job: Job, event: WorkerSaid) -> Decision:
         case Recorded(rank=rank):
             if job.rank_of(machine, local_rank) != rank:
                 return job, ()
-            return replace(job, recorded={**job.recorded, rank: fact}), ()
-        case Warm(rank=rank, trace=trace):
-            return warmed(job, machine, local_rank, rank, trace)
-        case Parked(rank=rank, trace=trace):
-            return joiner_parked(job, machine, local_rank, rank, trace)
-        case SandboxFailed(reason=reason):
-            return sandbox_failed(job, machine, reason)
+            return recorded(job, fact), ()
+        case Warm():
+            return warmed(job, machine, local_rank, fact, event.at_us)
+        case Held():
+            return held(job, machine, local_rank, fact, event.at_us)
+        case Parked():
+            return joiner_parked(job, machine, local_rank, fact, event.at_us)
+        case SandboxFailed():
+            return sandbox_said_no(job, machine, fact, event.at_us)
         case Left():
             return left(job, machine, local_rank), ()
         case Committed():

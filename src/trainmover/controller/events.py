@@ -65,7 +65,11 @@ class StopRequested(Event, frozen=True):
     why: str
 
 
+class Tick(Event, frozen=True):
+    """Time has passed; said from time to time while anything depends on that."""
+
+
 EVENTS = (
     MachineJoined | MachineLost | WorkerSaid | AgentSaid | MoveRequested | KillRequested
-    | StopRequested
+    | StopRequested | Tick
 )  # fmt: skip

@@ -6,7 +6,8 @@ from trainmover.controller.effects import Answer, Fence, Send
 from trainmover.controller.events import KillRequested, MachineJoined, MachineLost
 from trainmover.controller.move import before_switch, cancel_move, unknown_machine
 from trainmover.controller.recovery import interrupt
-from trainmover.controller.seats import with_machine, without_machine
+from trainmover.controller.seats import other_torch, with_machine, without_machine
+from trainmover.controller.standbys import sandbox_failed
 from trainmover.controller.start import Decision, end, lost_early, start_workers
 from trainmover.controller.state import Job, Machine, MachineState, Phase
 from trainmover.ids import MachineId
@@ -62,14 +63,24 @@ def kill(job: Job, event: KillRequested) -> Decision:
     )
 
 
-def worker_up(job: Job, machine: MachineId, local_rank: int, fact: WorkerUp) -> Job:
-    """A process is up; with the last of its machine that is idle."""
+def worker_up(
+    job: Job, machine: MachineId, local_rank: int, fact: WorkerUp, at_us: int
+) -> Decision:
+    """A process is up; with the last of its machine that is idle.
+
+    A joiner that turns out to have another torch than the ranks is none: another is looked for.
+    """
     current = job.machines[machine]
     workers = {**current.workers, local_rank: fact.address}
     pids = {**current.pids, local_rank: fact.pid}
     up = len(workers) == job.spec.nproc and current.state is MachineState.STARTING
     state = MachineState.IDLE if up else current.state
-    return with_machine(job, machine, workers=workers, pids=pids, state=state)
+    versions = {"torch": fact.torch, "version": fact.version}
+    job = with_machine(job, machine, workers=workers, pids=pids, state=state, **versions)
+    joins = job.change is not None and machine in job.change.joiners.values()
+    if up and joins and (reason := other_torch(job, job.machines[machine])):
+        return sandbox_failed(job, machine, reason, at_us)
+    return job, ()
 
 
 def worker_exited(job: Job, machine: MachineId, fact: WorkerExited, at_us: int) -> Decision:
@@ -87,7 +98,13 @@ def worker_exited(job: Job, machine: MachineId, fact: WorkerExited, at_us: int) 
         return end(job, 1, text)
     crashes = job.machines[machine].crashes + 1
     job = with_machine(
-        job, machine, state=MachineState.DOWN, workers={}, said=frozenset(), crashes=crashes
+        job,
+        machine,
+        state=MachineState.DOWN,
+        workers={},
+        said=frozenset(),
+        held=None,
+        crashes=crashes,
     )
     return _lost(job, machine, cause, at_us, at_us)
 

@@ -1,7 +1,8 @@
 """Rung 1: survivors stay, a joiner takes the lost ranks, the interrupted step is run again. Pure.
 
     drain      new epoch to everybody; each rank says where it stood, each agent which records it
-               holds; meanwhile the joiner runs the script in the sandbox as the lost ranks
+               holds; meanwhile the joiner runs the script in the sandbox as the lost ranks, or is
+               waited for, if there is none and the job may wait
     boundary   the verdict is out; survivors apply or unwind and wait between two steps
     switch     the joiner takes state and record, all groups exchange the lost member
 
@@ -21,11 +22,12 @@ from trainmover.controller.change import (
 )
 from trainmover.controller.effects import Answer, Effect, Send
 from trainmover.controller.incidents import amend, incident, mark, open_incident
-from trainmover.controller.seats import choose_joiners, replica, with_machine
+from trainmover.controller.roles import representatives
+from trainmover.controller.seats import holders, joiners_there_are, replica, with_machine
 from trainmover.controller.start import Decision, end, no_standby, restart
 from trainmover.controller.state import Change, Incident, Job, Kind, MachineState, Outcome, Stage
 from trainmover.controller.verdict import Impossible, judge
-from trainmover.ids import Epoch, MachineId, Rank, Slot
+from trainmover.ids import Epoch, MachineId, Rank, Slot, Step
 from trainmover.protocol.messages import Interrupt, Leave, Verdict
 
 RETRIES_MAX = 8
@@ -69,21 +71,23 @@ def _open_epoch(
         )
     kept = _joiners_kept(job)
     job, released = _release(job, kept)
-    more = choose_joiners(
-        job, [slot for slot in job.vacant() if slot not in kept], taken=kept.values()
-    )
-    if more is None:
+    joiners = {**kept, **joiners_there_are(job, set(job.vacant()) - set(kept), kept.values())}
+    missing = frozenset(job.vacant()) - set(joiners)
+    if missing and not job.spec.wait_s:
         return end(job, 1, no_standby(job, cause, len(job.vacant())))
-    joiners = {**kept, **more}
+    waits = job.change is not None and job.change.missing
+    until_us = job.change.until_us if waits and job.change else at_us + job.spec.wait_s * 1_000_000
     epoch = Epoch(job.epoch_last + 1)
-    job, number = _note_incident(job, cause, joiners, machine, epoch, at_us, heard_us)
+    job, number = _note_incident(job, cause, joiners, missing, machine, epoch, at_us, heard_us)
     change = Change(
         kind=Kind.RECOVERY,
         epoch=epoch,
         stage=Stage.DRAIN,
         incident=number,
         joiners=joiners,
-        leavers={slot: job.seats[slot] for slot in joiners},
+        leavers={slot: job.seats[slot] for slot in (*joiners, *missing)},
+        missing=missing,
+        until_us=until_us,
     )
     job = replace(job, epoch_last=epoch, change=change)
     orders = tuple(Send(name, Interrupt(epoch=epoch)) for name in sorted(job.machines))
@@ -99,13 +103,18 @@ def _joiners_kept(job: Job) -> dict[Slot, MachineId]:
         MachineState.BOUND,
         MachineState.LEAVING,
         MachineState.WARM,
+        MachineState.HOLDING,
         MachineState.WARMING,
         MachineState.IDLE,
     }
+    first_of = representatives(job)
     return {
         slot: machine
         for slot, machine in before.items()
-        if slot in vacant and machine in job.machines and job.machines[machine].state in usable
+        if slot in vacant
+        and machine in job.machines
+        and job.machines[machine].state in usable
+        and not job.machines[machine].why_unfit(first_of.get(slot))
     }
 
 
@@ -128,6 +137,7 @@ def _note_incident(
     job: Job,
     cause: str,
     joiners: dict[Slot, MachineId],
+    missing: frozenset[Slot],
     machine: MachineId | None,
     epoch: Epoch,
     at_us: int,
@@ -140,7 +150,7 @@ def _note_incident(
     """
     current = open_incident(job)
     marks = {"heard": heard_us, "detect": at_us}
-    ranks = tuple(rank for slot in sorted(joiners) for rank in job.spec.ranks(slot))
+    ranks = tuple(rank for slot in sorted({*joiners, *missing}) for rank in job.spec.ranks(slot))
     joiner = next(iter(joiners.values()), None)
     if current is not None and current.kind is Kind.RECOVERY and current.machine is None:
         marks["heard"] = min(heard_us, current.marks["heard"])
@@ -171,12 +181,27 @@ def advance_recovery(job: Job, at_us: int) -> Decision:
     """Go on to the next stage if everything it needs has been said."""
     assert job.change is not None
     match job.change.stage:
+        case Stage.DRAIN if job.change.missing:
+            return _take_whom_there_is(job), ()
         case Stage.DRAIN:
             return _give_verdict(job, at_us)
         case Stage.BOUNDARY:
             return _switch_when_ready(job, at_us)
         case _:
             return go_when_switched(job, at_us)
+
+
+def _take_whom_there_is(job: Job) -> Job:
+    """No standby was left, and the job waits: a machine that has joined by now takes a slot."""
+    change = job.change
+    assert change is not None
+    more = joiners_there_are(job, change.missing, change.joiners.values())
+    if not more:
+        return job
+    joiners = {**change.joiners, **more}
+    change = replace(change, joiners=joiners, missing=change.missing - set(more))
+    job = amend(job, change.incident, joiner=next(iter(joiners.values())))
+    return replace(job, change=change)
 
 
 def _give_verdict(job: Job, at_us: int) -> Decision:
@@ -187,7 +212,12 @@ def _give_verdict(job: Job, at_us: int) -> Decision:
         return job, ()
     lost = joining(job, change)
     held = {
-        rank: {step for vault in change.vaults.values() for step in vault.get(rank, [])}
+        rank: {
+            step
+            for name, vault in change.vaults.items()
+            if name in job.machines
+            for step in vault.get(rank, [])
+        }
         for rank in lost
     }
     verdict = judge({rank: change.positions[rank] for rank in stay}, lost, held, job.committed)
@@ -233,8 +263,23 @@ def _switch_when_ready(job: Job, at_us: int) -> Decision:
         if source is None:
             return end(job, 1, _no_replica(job, rank))
         sources[rank] = source
+    if lost := _record_lost(job, change):
+        return end(job, 1, _impossible(job, lost))
     job = mark(job, change.incident, "bind", at_us)
     return send_switch(job, sources)
+
+
+def _record_lost(job: Job, change: Change) -> Impossible | None:
+    """The verdict counted on records that a machine lost since then has taken with it."""
+    assert change.committed is not None
+    resume = Step(change.committed + 1)
+    vaults = {machine.id: machine.vault for machine in job.machines.values()}
+    for rank in joining(job, change):
+        if not holders(change, rank, resume, vaults):
+            return Impossible(
+                f"the record of rank {rank} for step {resume} is on no machine that lives"
+            )
+    return None
 
 
 def _no_replica(job: Job, rank: Rank) -> str:

@@ -1,16 +1,20 @@
 """Who keeps what for whom: buddies, sources of state, choice of a joiner. Pure."""
 
+import itertools
 from collections.abc import Iterable
 from dataclasses import replace
 from typing import Any
 
+from trainmover.controller.roles import representatives
 from trainmover.controller.state import Change, Job, Machine, MachineState
 from trainmover.ids import MachineId, Rank, Slot, Step
+from trainmover.protocol.messages import Records, Stored
 
 # A joiner that is warm costs least; one that still comes up is better than none. A cold one (its
 # shadow run differed from the record) is never taken.
 _PREFERENCE = (
     MachineState.WARM,
+    MachineState.HOLDING,
     MachineState.WARMING,
     MachineState.IDLE,
     MachineState.LEAVING,
@@ -34,27 +38,69 @@ def without_machine(job: Job, machine: MachineId) -> Job:
 def choose_joiners(
     job: Job, slots: Iterable[Slot], taken: Iterable[MachineId]
 ) -> dict[Slot, MachineId] | None:
-    """A machine for each slot, the readiest first; None if there are too few.
+    """A machine for each slot, the readiest first; None if there are too few."""
+    slots = list(slots)
+    joiners = joiners_there_are(job, slots, taken)
+    return joiners if len(joiners) == len(slots) else None
 
-    A machine whose worker crashed may take its own slot again: that is the respawn on a healthy
-    machine when no standby is left.
+
+def joiners_there_are(
+    job: Job, slots: Iterable[Slot], taken: Iterable[MachineId]
+) -> dict[Slot, MachineId]:
+    """A machine for each slot, the readiest first, as far as they go.
+
+    A machine that holds the very slot comes before all others, and one that failed a warm-up for
+    such a slot after them. A machine whose worker crashed may take its own slot again: that is the
+    respawn on a healthy machine when no standby is left.
     """
-    vacant = set(job.vacant())
-    free = [
-        machine
-        for machine in sorted(job.machines.values(), key=lambda m: (_rank_of_state(m), m.place))
+    vacant, taken, slots = set(job.vacant()), set(taken), list(slots)
+    free = {
+        machine.id: machine
+        for machine in job.machines.values()
         if machine.id not in taken
         and machine.state in _PREFERENCE
         and (machine.id not in job.seats or job.slot_of(machine.id) in vacant)
-    ]
-    slots = list(slots)
-    if len(free) < len(slots):
-        return None
-    return {slot: machine.id for slot, machine in zip(slots, free, strict=False)}
+        and not other_torch(job, machine)
+    }
+    first_of = representatives(job)
+    joiners: dict[Slot, MachineId] = {}
+    held = {machine.held for machine in free.values() if machine.state is MachineState.WARM}
+    for slot in sorted(slots, key=lambda slot: (slot not in held, slot)):
+        if free:
+            best = min(free.values(), key=lambda m: _readiness(m, slot, first_of.get(slot)))
+            joiners[slot] = free.pop(best.id).id
+    return joiners
 
 
-def _rank_of_state(machine: Machine) -> int:
-    return _PREFERENCE.index(machine.state) if machine.state in _PREFERENCE else len(_PREFERENCE)
+def _holds(machine: Machine, slot: Slot) -> bool:
+    return machine.state is MachineState.WARM and machine.held == slot
+
+
+def _readiness(
+    machine: Machine, slot: Slot, first: Slot | None
+) -> tuple[bool, bool, int, bool, tuple[str, int, str]]:
+    """Lowest first. One that rests between two warm-ups and has proven the kind is warm for it."""
+    state = machine.state
+    if state is MachineState.IDLE and first is not None and machine.proven(first):
+        state = MachineState.WARM
+    other_held = machine.held is not None and machine.held != slot
+    return (
+        bool(machine.why_unfit(first)),
+        not _holds(machine, slot),
+        _PREFERENCE.index(state),
+        other_held,  # Its run is better kept for the slot it is of.
+        machine.place,
+    )
+
+
+def other_torch(job: Job, machine: Machine) -> str:
+    """Both versions, if `machine` has another torch than the job's ranks: its numbers would differ,
+    or its collectives; "" if it has not, or that is not known yet."""
+    seated = [job.machines[name].torch for name in job.seats if name in job.machines]
+    theirs = next((torch for torch in seated if torch), "")
+    if machine.id in job.seats or not machine.torch or machine.torch == (theirs or machine.torch):
+        return ""
+    return f"it runs torch {machine.torch}, the job's ranks run torch {theirs}"
 
 
 def seats_after(job: Job, change: Change) -> tuple[MachineId, ...]:
@@ -87,20 +133,46 @@ def _others(job: Job, seats: tuple[MachineId, ...]) -> list[MachineId]:
     return [machine.id for machine in sorted(spare, key=lambda m: m.place)][:1]
 
 
-def record_places(job: Job) -> dict[Rank, list[str]]:
-    """Rank -> vaults that may hold the record of its first steps, the likeliest first.
+def record_places(job: Job) -> Records:
+    """Rank -> records that serve it: its own or the one it refers to, then one of its role.
 
     Every machine that lives is asked: the ring as it will be says nothing of where a rank that is
     lost has put its record.
     """
+    vaults = {
+        rank: _vaults_from(job, slot)
+        for slot in range(len(job.seats))
+        for rank in job.spec.ranks(Slot(slot))
+    }
+    return {
+        rank: [Stored(rank=other, vaults=vaults[other]) for other in _records_for(job, rank)]
+        for rank in vaults
+    }
+
+
+def _vaults_from(job: Job, slot: int) -> list[str]:
+    """Those of all machines, beginning with the one behind `slot` in the ring."""
     slots = len(job.seats)
-    places: dict[Rank, list[str]] = {}
-    for slot in range(slots):
-        ring = [job.seats[(slot + step) % slots] for step in range(1, slots + 1)]
-        names = [*ring, *sorted(job.machines.keys() - set(ring))]
-        vaults = [job.machines[name].vault for name in names if name in job.machines]
-        places |= {rank: vaults for rank in job.spec.ranks(Slot(slot))}
-    return places
+    ring = [job.seats[(slot + step) % slots] for step in range(1, slots + 1)]
+    names = [*ring, *sorted(job.machines.keys() - set(ring))]
+    return [job.machines[name].vault for name in names if name in job.machines]
+
+
+def _records_for(job: Job, rank: Rank) -> list[Rank]:
+    """Whose record serves `rank`: two, kept for different machines, if there are two."""
+    said = job.recorded.get(rank)
+    if said is None:
+        return [rank]
+    first = rank if said.record_of is None else said.record_of
+    nproc = job.spec.nproc
+    others = (
+        other
+        for other, its in sorted(job.recorded.items())
+        if its.record_of is None
+        and (its.signature, its.trace) == (said.signature, said.trace)
+        and other // nproc != first // nproc
+    )
+    return [first, *itertools.islice(others, 1)]
 
 
 def holders(change: Change, rank: Rank, step: Step, vaults: dict[MachineId, str]) -> list[str]:

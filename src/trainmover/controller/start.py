@@ -1,17 +1,16 @@
-"""From machines to a running job, standbys, and starting again from nothing. Pure."""
+"""From machines to a running job, and starting again from nothing. Pure."""
 
 from dataclasses import replace
 
+from trainmover.controller.attest import note_of
 from trainmover.controller.effects import Effect, End, Send
 from trainmover.controller.incidents import open_incident
-from trainmover.controller.seats import buddies, choose_joiners, record_places, with_machine
-from trainmover.controller.state import Incident, Job, Kind, Machine, MachineState, Outcome, Phase
+from trainmover.controller.seats import buddies, choose_joiners, with_machine
+from trainmover.controller.state import Incident, Job, Kind, MachineState, Outcome, Phase
 from trainmover.ids import Epoch, MachineId, Slot, Step
-from trainmover.protocol.messages import RunRank, StartWorkers, WarmUp
+from trainmover.protocol.messages import RunRank, StartWorkers
 
 Decision = tuple[Job, tuple[Effect, ...]]
-
-SANDBOX_CRASHES_MAX = 3
 
 
 def gather(job: Job) -> Decision:
@@ -59,41 +58,25 @@ def lost_early(job: Job, machine: MachineId, why: str) -> Decision:
     )
 
 
-def tend_standbys(job: Job) -> Decision:
-    """While no change is under way: start crashed workers again, warm up idle machines."""
-    if job.change is not None or job.phase is not Phase.RUNNING:
-        return job, ()
-    effects: list[Effect] = []
-    for machine in sorted(job.machines.values(), key=lambda m: m.place):
-        if machine.id in job.seats:
-            continue
-        if machine.state is MachineState.DOWN:
-            job, order = _start_again(job, machine)
-            effects += order
-        elif machine.state is MachineState.IDLE and job.all_recorded and not job.finished:
-            job = with_machine(job, machine.id, state=MachineState.WARMING, said=frozenset())
-            effects.append(Send(machine.id, WarmUp(slot=Slot(0), records=record_places(job))))
-    return job, tuple(effects)
-
-
-def _start_again(job: Job, machine: Machine) -> Decision:
-    if machine.crashes >= SANDBOX_CRASHES_MAX:
-        note = f"its workers crashed {machine.crashes} times in the sandbox"
-        return with_machine(job, machine.id, state=MachineState.COLD, note=note), ()
-    return start_workers(job, machine.id)
-
-
 def start_workers(job: Job, machine: MachineId) -> Decision:
-    """Fresh processes on one machine."""
+    """Fresh processes on one machine. What it failed it would fail again; what it has proven counts
+    on, if every run gets fresh processes anyway."""
+    current = job.machines[machine]
+    attests = {
+        first: attest for first, attest in current.attests.items() if attest.failed or current.once
+    }
     job = with_machine(
         job,
         machine,
         state=MachineState.STARTING,
         workers={},
         pids={},
-        gone=frozenset(job.machines[machine].pids.values()),
+        gone=frozenset(current.pids.values()),
         said=frozenset(),
-        note="",
+        work=None,
+        held=None,
+        attests=attests,
+        note=note_of(job, replace(current, attests=attests)),
     )
     return job, (Send(machine, StartWorkers(epoch=job.epoch_last, restarts=job.restarts)),)
 
@@ -166,14 +149,15 @@ def _superseded(job: Job) -> tuple[Incident, ...]:
     return (*job.incidents[:-1], replace(current, outcome=Outcome.FAILED, note=note))
 
 
-def no_standby(job: Job, cause: str, needed: int) -> str:
-    """Three lines for the user when nobody can take a slot."""
+def no_standby(job: Job, cause: str, needed: int, *, waited_s: int = 0) -> str:
+    """Three lines for the user when nobody can take a slot. waited_s: for how long in vain."""
     have = sum(machine.id not in job.seats for machine in job.machines.values())
     return (
         f"{cause}; {needed} machine{'s' * (needed > 1)} must be replaced and {have} standby"
-        f"{'s are' if have != 1 else ' is'} left.\n"
+        f"{'s are' if have != 1 else ' is'} left"
+        f"{f', and none has come in {waited_s} s' if waited_s else ''}.\n"
         "The job has ended.\n"
-        "Start it again with more --standbys."
+        "Start it again with more --standbys, or let it wait for one (--wait-for-machine)."
     )
 
 

@@ -16,11 +16,32 @@ class MachineState(StrEnum):
     STARTING = "starting"  # processes come up
     IDLE = "idle"  # processes are up and have no work yet
     WARMING = "warming"  # in the sandbox
-    WARM = "warm"  # a standby
+    WARM = "warm"  # a standby; may hold a run of one slot at its first step: Machine.held
+    HOLDING = "holding"  # runs the script again, to hold that run at its first step
     COLD = "cold"  # the sandbox failed: see Machine.note
     BOUND = "bound"  # runs as a joiner, from `Bind` to `Go`
     LEAVING = "leaving"  # unwinds the script, from `Leave` to `Left`
     ACTIVE = "active"  # holds ranks
+
+
+@dataclass(frozen=True)
+class Attestation:
+    """What a standby has proven for one kind of slot, by running the script as such a one.
+
+    at_us       when its shadow step last had the recorded trace
+    warm_ms     of the run that warmed it; 0 if it was only ever held
+    run_ms      of the run made to be held: what binding costs; None before there was one
+    held_bytes  of host memory that a run takes
+    failed      why it cannot take such a slot; "" if it can
+    stale       to be proven again: it is old, or the steady trace of the job has changed
+    """
+
+    at_us: int
+    warm_ms: int = 0
+    run_ms: int | None = None
+    held_bytes: int = 0
+    failed: str = ""
+    stale: bool = False
 
 
 @dataclass(frozen=True)
@@ -30,9 +51,17 @@ class Machine:
     workers     local rank -> address where that worker serves state
     pids        local rank -> its process, also once that has crashed
     gone        processes that fresh ones have replaced: what is still heard of them is late
+    torch       version that its workers run, and `version` that of trainmover; "" before one is up
     said        local ranks that have said what the present state waits for (warm, parked, left)
     crashes     workers lost in the sandbox in a row
     killed_us   when a drill ordered its death
+    work        slot as which it warms up, or makes the run to be held
+    held        slot of the run that it holds at its first step
+    once        why the script cannot run twice in one process, so that every run here gets fresh
+                ones; "" if it can
+    doubt       slot as which a later run in one process failed: its run in a fresh one will tell
+                whether that was the process or the slot
+    attests     first slot of a kind -> what is proven for that kind
     """
 
     id: MachineId
@@ -43,10 +72,27 @@ class Machine:
     workers: dict[int, str] = field(default_factory=dict)
     pids: dict[int, int] = field(default_factory=dict)
     gone: frozenset[int] = frozenset()
+    torch: str = ""
+    version: str = ""
     said: frozenset[int] = frozenset()
     note: str = ""
     crashes: int = 0
     killed_us: int | None = None
+    work: Slot | None = None
+    held: Slot | None = None
+    once: str = ""
+    doubt: Slot | None = None
+    attests: dict[Slot, Attestation] = field(default_factory=dict)
+
+    def proven(self, first: Slot) -> bool:
+        """Whether it has shown, not too long ago, that it can take slots of this kind."""
+        attest = self.attests.get(first)
+        return attest is not None and not attest.failed and not attest.stale
+
+    def why_unfit(self, first: Slot | None) -> str:
+        """Why it failed the warm-up of this kind; "" if it did not."""
+        attest = self.attests.get(first) if first is not None else None
+        return attest.failed if attest is not None else ""
 
     @property
     def place(self) -> tuple[str, int, str]:
@@ -82,6 +128,8 @@ class Change:
     epoch     the one it leads to
     joiners   slot -> machine that takes it; empty when nobody was lost (a broken link)
     leavers   slot -> machine that had it; for a move the machine still trains
+    missing   slots for which there is no machine yet; the recovery waits for one
+    until_us  how long it waits
     facts     below: rank -> what it said for this epoch
     """
 
@@ -92,6 +140,8 @@ class Change:
     joiners: dict[Slot, MachineId]
     leavers: dict[Slot, MachineId]
     request: str = ""
+    missing: frozenset[Slot] = frozenset()
+    until_us: int = 0
     committed: Step | None = None
     positions: dict[Rank, Position] = field(default_factory=dict)
     vaults: dict[MachineId, dict[Rank, list[Step]]] = field(default_factory=dict)

@@ -77,15 +77,20 @@ class LocalMachines:
         plan = self._plan
         directory = plan.directory / machine
         directory.mkdir()
-        command = [sys.executable, "-P", "-m", "trainmover.agent"]
-        command += ["--controller", controller, "--machine", machine, "--nproc", str(plan.nproc)]
-        command += ["--token-file", str(plan.token_file), "--dir", str(directory)]
-        command += ["--role", plan.role, "--shutdown-timeout", str(plan.shutdown_s)]
-        command += ["--parent", str(os.getpid())] + ["--standby"] * standby
-        if plan.worker:
-            command += ["--worker", json.dumps(plan.worker)]
+        command = agent_command(
+            controller,
+            machine,
+            nproc=plan.nproc,
+            token_file=str(plan.token_file),
+            directory=directory,
+            role=plan.role,
+            shutdown_s=plan.shutdown_s,
+            worker=plan.worker,
+            standby=standby,
+        )
+        command += ["--parent", str(os.getpid())]
         with self._stderr(machine).open("wb") as stderr:
-            agent = _spawn(command, plan.run_id, stdout=stderr.fileno(), stderr=stderr.fileno())
+            agent = spawn(command, plan.run_id, stdout=stderr.fileno(), stderr=stderr.fileno())
         self._agents[machine] = agent
         pidfd = os.pidfd_open(agent.pid)
         self._watched[machine] = pidfd
@@ -112,7 +117,7 @@ class StoreProcess:
     def __init__(self, run_id: str = "") -> None:
         command = [sys.executable, "-P", "-m", "trainmover.server.store"]
         command += ["--parent", str(os.getpid())]
-        self._process = _spawn(command, run_id, stdout=subprocess.PIPE, stderr=None)
+        self._process = spawn(command, run_id, stdout=subprocess.PIPE, stderr=None)
 
     @property
     def pid(self) -> int:
@@ -137,7 +142,27 @@ class StoreProcess:
             self._process.stdout.close()
 
 
-def _spawn(
+def agent_command(
+    controller: str,
+    machine: str,
+    *,
+    nproc: int,
+    token_file: str,
+    directory: Path,
+    role: str,
+    shutdown_s: float,
+    worker: tuple[str, ...],
+    standby: bool,
+) -> list[str]:
+    """The command line of an agent on this machine."""
+    command = [sys.executable, "-P", "-m", "trainmover.agent"]
+    command += ["--controller", controller, "--machine", machine, "--nproc", str(nproc)]
+    command += ["--token-file", token_file, "--dir", str(directory)]
+    command += ["--role", role, "--shutdown-timeout", str(shutdown_s)] + ["--standby"] * standby
+    return command + (["--worker", json.dumps(worker)] if worker else [])
+
+
+def spawn(
     command: Sequence[str], run_id: str, *, stdout: int, stderr: int | None
 ) -> "subprocess.Popen[bytes]":
     """A child in a session of its own: a Ctrl-C at the terminal is for us, not for it."""

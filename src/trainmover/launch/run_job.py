@@ -16,6 +16,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+import msgspec
+
 from trainmover import communicators
 from trainmover.controller.effects import Answer
 from trainmover.controller.events import WorkerSaid
@@ -47,6 +49,9 @@ class RunOptions:
     journal     where to keep the journal; None: it goes with the run
     token_file  a token to use; None: a fresh one
     run_dir     the run's private directory; None: under TRAINMOVER_HOME
+    record      how large outputs of the first steps are kept: `moments` or `full`
+    readiness   of standbys: `held`, `warm` or `idle`
+    wait_s      seconds a recovery waits for a machine when no standby is left
     shutdown_s  from SIGTERM to SIGKILL for workers
     worker      another worker program, for tests; empty: the real one
     """
@@ -58,6 +63,9 @@ class RunOptions:
     nproc: int = 1
     comm: str = field(default_factory=communicators.default)
     restarts_max: int = 3
+    record: str = "moments"
+    readiness: str = "held"
+    wait_s: int = 0
     log: LogSpec = field(default_factory=lambda: LogSpec(show=[0]))
     cwd: str = ""
     run_id: str = ""
@@ -167,16 +175,17 @@ class _Hosting:
             spec, token, journal, watch=self._notice, shutdown_s=options.shutdown_s
         )
         stack.push_async_callback(self._server.close)
-        self._handle = RunHandle(
-            self._server, _run_entry(directory, token_file, journal_path, api_socket.getsockname())
-        )
+        controller = f"127.0.0.1:{control.getsockname()[1]}"
+        entry = _run_entry(directory, token_file, journal_path, api_socket.getsockname())
+        entry = msgspec.structs.replace(entry, controller=controller, **_for_late_ones(options))
+        self._handle = RunHandle(self._server, entry)
         loop = asyncio.get_running_loop()
         loop.set_exception_handler(self._failed)
         stack.callback(loop.set_exception_handler, None)
         stack.callback(self._leave_nothing, directory.run_id)
         machines = LocalMachines(_plan(options, directory, token_file), self._agent_ended)
         stack.push_async_callback(machines.stop)
-        machines.start(f"127.0.0.1:{control.getsockname()[1]}")
+        machines.start(controller)
         await self._server.start(control)
         api = Api(self._server, token)
         await api.start(api_socket)
@@ -290,9 +299,22 @@ def _spec(options: RunOptions, run_id: str, store: str) -> JobSpec:
         store=store,
         comm=options.comm,
         restarts_max=options.restarts_max,
+        record=options.record,
+        readiness=options.readiness,
+        wait_s=options.wait_s,
         log=options.log,
         cwd=options.cwd or str(Path.cwd()),
     )
+
+
+def _for_late_ones(options: RunOptions) -> dict[str, Any]:
+    """What a machine that arrives later is started with, as the first ones were."""
+    return {
+        "nproc": options.nproc,
+        "role": options.role,
+        "shutdown_s": options.shutdown_s,
+        "worker": options.worker,
+    }
 
 
 def _plan(options: RunOptions, directory: RunDirectory, token_file: Path) -> LocalPlan:

@@ -28,7 +28,10 @@ _WHO = ("badger", "crane", "finch", "heron", "ibis", "lark", "lynx", "marten", "
 
 
 class Run(msgspec.Struct, frozen=True, kw_only=True):
-    """A live run. started: the kernel's start time of `pid`, so that a reused pid is not it."""
+    """A live run. started: the kernel's start time of `pid`, so that a reused pid is not it.
+
+    controller  host:port that agents dial; the rest is what they are started with
+    """
 
     run_id: str
     api_url: str
@@ -38,6 +41,11 @@ class Run(msgspec.Struct, frozen=True, kw_only=True):
     directory: str
     token_file: str
     journal: str
+    controller: str = ""
+    nproc: int = 1
+    role: str = "default"
+    shutdown_s: float = 5.0
+    worker: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)

@@ -45,6 +45,10 @@ class JobSpec(msgspec.Struct, frozen=True, kw_only=True):
     machines         how many hold ranks; world size = machines * nproc
     store            host:port of the key-value store that groups meet in
     restarts_max     how often the whole job may start again from nothing (rung 3)
+    readiness        what standbys do beforehand: `held` (a second run waits at its first step),
+                     `warm` (shadow runs only), `idle` (nothing: their processes are up)
+    record           how large outputs of the first steps are kept: `moments` or `full`
+    wait_s           seconds a recovery waits for a machine when no standby is left
     """
 
     run_id: str
@@ -56,6 +60,9 @@ class JobSpec(msgspec.Struct, frozen=True, kw_only=True):
     store: str = ""
     comm: str = "gloo"
     restarts_max: int = 3
+    readiness: str = "held"
+    record: str = "moments"
+    wait_s: int = 0
     log: LogSpec = LogSpec()
     cwd: str = ""
 
@@ -92,8 +99,14 @@ class Attached(WorkerFact, frozen=True):
 class Recorded(WorkerFact, frozen=True):
     """Set-up and first steps are recorded, and the record is safe with this rank's holders.
 
-    trace   hash of the collectives of one steady step
-    digest  of the bulk tracked state: equal digests are replicas
+    trace       hash of the collectives of one steady step
+    digest      of the bulk tracked state: equal digests are replicas
+    signature   hash of names, shapes and dtypes of the tracked state; who has equal signature and
+                trace has the same role
+    record_of   the rank whose record serves this one too; None: its own
+    bytes       of what this rank stored
+    bytes_full  what storing every output whole would have taken
+    held_bytes  of memory that this rank's process holds by now: what the role needs
     """
 
     rank: Rank
@@ -101,22 +114,44 @@ class Recorded(WorkerFact, frozen=True):
     trace: str
     digest: str
     bytes: int
+    signature: str = ""
+    record_of: Rank | None = None
+    bytes_full: int = 0
+    held_bytes: int = 0
 
 
 class Warm(WorkerFact, frozen=True):
-    """A standby has run the script in the sandbox and unwound it."""
+    """A standby has run the script in the sandbox and unwound it.
+
+    held_bytes  of host memory that the run took at its end, before it was unwound
+    """
 
     rank: Rank
     shadow_steps: int
     trace: str
     warm_ms: int
+    held_bytes: int = 0
+
+
+class Held(WorkerFact, frozen=True):
+    """A standby has run the script again, as `rank`, and holds it at its first step."""
+
+    rank: Rank
+    trace: str
+    run_ms: int
+    held_bytes: int = 0
 
 
 class SandboxFailed(WorkerFact, frozen=True):
-    """The shadow run did not go like the recorded one."""
+    """The shadow run did not go like the recorded one.
+
+    again  the first run in this process went well and this later one did not: the script cannot run
+           twice in one process
+    """
 
     rank: Rank
     reason: str
+    again: bool = False
 
 
 class Parked(WorkerFact, frozen=True):
@@ -371,14 +406,31 @@ class RunRank(WorkerOrder, frozen=True):
     buddies: dict[Rank, str]
 
 
-class WarmUp(WorkerOrder, frozen=True):
-    """Run the script in the sandbox as the ranks of `slot`, then unwind.
+class Stored(msgspec.Struct, frozen=True, array_like=True):
+    """Where a record of first steps lies: under the name of `rank`, in one of `vaults`, the
+    likeliest first."""
 
-    records  rank to the vaults that hold the record of its first steps
-    """
+    rank: Rank
+    vaults: list[str]
+
+
+Records = dict[Rank, list[Stored]]
+"""Rank to the records of first steps that serve it, the best first."""
+
+
+class WarmUp(WorkerOrder, frozen=True):
+    """Run the script in the sandbox as the ranks of `slot`, then unwind."""
 
     slot: Slot
-    records: dict[Rank, list[str]]
+    records: Records
+
+
+class Hold(WorkerOrder, frozen=True):
+    """Run the script in the sandbox as the ranks of `slot`, and stay at its first step in case they
+    are lost: a `Bind` to the same slot is then answered at once. Other work ends it."""
+
+    slot: Slot
+    records: Records
 
 
 class Bind(WorkerOrder, frozen=True):
@@ -386,7 +438,7 @@ class Bind(WorkerOrder, frozen=True):
 
     epoch: Epoch
     slot: Slot
-    records: dict[Rank, list[str]]
+    records: Records
 
 
 class Prepare(WorkerOrder, frozen=True):
@@ -461,13 +513,13 @@ class Exit(WorkerOrder, frozen=True):
 
 
 WORKER_FACTS = (
-    WorkerUp | Attached | Recorded | Warm | SandboxFailed | Parked | Prepared | Position
+    WorkerUp | Attached | Recorded | Warm | Held | SandboxFailed | Parked | Prepared | Position
     | AtBoundary | Loaded | Switched | Committed | Interrupted | Finished | WentOn | Raised
     | Left | Warned
 )  # fmt: skip
 AGENT_FACTS = Hello | Heartbeat | WorkerExited | VaultHeld | Output | FromWorker
 WORKER_ORDERS = (
-    RunRank | WarmUp | Bind | Prepare | Discard | PauseAt | Interrupt | Verdict | Switch | Go
+    RunRank | WarmUp | Hold | Bind | Prepare | Discard | PauseAt | Interrupt | Verdict | Switch | Go
     | Leave | Ending | Exit
 )  # fmt: skip
 ORDERS = Welcome | Refused | StartWorkers | Die | Shutdown | WORKER_ORDERS

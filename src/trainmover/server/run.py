@@ -14,6 +14,7 @@ import socket
 from collections.abc import Callable
 from typing import Any
 
+from trainmover.controller.clock import tick_due
 from trainmover.controller.decide import decide
 from trainmover.controller.effects import Answer, Effect, End, Fence, Send
 from trainmover.controller.events import (
@@ -24,6 +25,7 @@ from trainmover.controller.events import (
     MachineLost,
     MoveRequested,
     StopRequested,
+    Tick,
     WorkerSaid,
 )
 from trainmover.controller.state import Job
@@ -96,6 +98,7 @@ class Server:
         self._over: End | None = None
         self._closed = False
         self._last_us = 0
+        self._ticked_us = now_us()
         self._noted_us = 0
         self._beats = 0
 
@@ -311,6 +314,9 @@ class Server:
             self._rows.flush()
         except StateMismatch as error:
             self.stop(1, str(error))
+        if self._over is None and tick_due(self.job, self._ticked_us, self._now()):
+            self._ticked_us = self._now()
+            self.take(Tick(at_us=self._ticked_us))
         if self._beats % CHECKPOINT_BEATS == 0 and self.job.change is None:
             self._journal.checkpoint()
 

@@ -12,6 +12,7 @@ from trainmover.controller.events import (
     StopRequested,
     WorkerSaid,
 )
+from trainmover.controller.roles import kinds
 from trainmover.controller.state import Incident, Job, Kind, Machine, MachineState, Outcome, Phase
 from trainmover.ids import Rank
 from trainmover.protocol.messages import Finished, Raised, Warned, WorkerExited, WorkerFact
@@ -46,7 +47,10 @@ def incident_sentences(before: Job, after: Job) -> list[str]:
     for incident in after.incidents:
         old = known.get(incident.number)
         if old is None:
-            sentences.append(_opened(incident))
+            sentences.append(_opened(incident, after))
+        elif old.joiner is None and incident.joiner is not None:
+            why = "" if incident.cause == old.cause else f"{incident.cause} -> "
+            sentences.append(f"{why}{incident.joiner} takes {_ranks(incident.ranks)}")
         if (old is None or old.outcome is Outcome.OPEN) and incident.outcome is not Outcome.OPEN:
             sentences.append(_closed(incident))
     return sentences
@@ -69,11 +73,13 @@ def _ranks(ranks: tuple[Rank, ...]) -> str:
     return f"rank{'s' * (len(ranks) != 1)} {ranks_text(ranks)}"
 
 
-def _opened(incident: Incident) -> str:
+def _opened(incident: Incident, job: Job) -> str:
     if incident.kind is Kind.MOVE:
         return f"{incident.machine} -> {incident.joiner}: moving {_ranks(incident.ranks)}"
     if incident.rung == 3:
         return f"{incident.cause} -> the job starts again ({incident.why_rung})"
+    if job.change is not None and job.change.missing:
+        return f"{incident.cause} -> the job waits for a machine, at most {job.spec.wait_s} s"
     if incident.joiner is None:
         return f"{incident.cause} -> the step is run again"
     return f"{incident.cause} -> {incident.joiner} takes {_ranks(incident.ranks)}"
@@ -148,17 +154,35 @@ def _of_worker(fact: WorkerFact) -> Sentence:
 
 
 def _of_machines(before: Job, after: Job) -> Sentence:
-    """A standby that has become warm, or cannot."""
+    """A standby that has become warm, holds a run, or cannot."""
     for machine in after.machines.values():
         old = before.machines.get(machine.id)
-        if old is not None and old.state is not machine.state:
-            return _of_state(machine)
+        if old is not None and old != machine:
+            said = _of_standby(old, machine, after)
+            if said.text:
+                return said
     return SILENCE
 
 
-def _of_state(machine: Machine) -> Sentence:
-    if machine.state is MachineState.WARM:
-        return Sentence(f"{machine.id} is warm: a standby")
-    if machine.state is MachineState.COLD:
+def _of_standby(old: Machine, machine: Machine, job: Job) -> Sentence:
+    if machine.once and not old.once:
+        return Sentence(f"{machine.id}: {machine.note}", loud=True)
+    if machine.state is MachineState.COLD and old.state is not MachineState.COLD:
         return Sentence(f"{machine.id} is no standby: {machine.note}", loud=True)
+    if machine.note and machine.note != old.note:
+        return Sentence(f"{machine.id} {machine.note}", loud=True)
+    if machine.held is not None and machine.held != old.held:
+        ranks = _ranks(tuple(job.spec.ranks(machine.held)))
+        return Sentence(f"{machine.id} is warm: a standby, and holds {ranks}")
+    if old.state is MachineState.WARMING and machine.state is MachineState.HOLDING:
+        return Sentence(f"{machine.id} has warmed up for {_all_ranks(machine, job)}")
+    if old.state is not MachineState.WARM and machine.state is MachineState.WARM:
+        return Sentence(f"{machine.id} is warm: a standby")
     return SILENCE
+
+
+def _all_ranks(machine: Machine, job: Job) -> str:
+    able = [slot for first, slots in kinds(job).items() if machine.proven(first) for slot in slots]
+    if len(able) == job.spec.machines:
+        return "every rank"
+    return _ranks(tuple(rank for slot in sorted(able) for rank in job.spec.ranks(slot)))

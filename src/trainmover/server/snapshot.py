@@ -8,6 +8,7 @@ import msgspec
 from trainmover.controller.state import Change, Incident, Job, Machine
 from trainmover.ids import MachineId, Rank
 from trainmover.server.progress import Progress, RankProgress
+from trainmover.server.standings import roles_json, standbys_json
 
 
 def snapshot(
@@ -30,6 +31,8 @@ def snapshot(
             _machine(job, machine, progress, heard_us.get(machine.id, now_us), now_us)
             for machine in machines
         ],
+        "standbys": standbys_json(job, now_us),
+        "roles": roles_json(job),
         "change": _change(job.change),
         "incidents": [incident_json(incident) for incident in job.incidents],
         "code": job.code,
@@ -74,4 +77,5 @@ def _change(change: Change | None) -> dict[str, Any] | None:
         "incident": change.incident,
         "joiners": {str(slot): machine for slot, machine in change.joiners.items()},
         "leavers": {str(slot): machine for slot, machine in change.leavers.items()},
+        "missing": sorted(change.missing),
     }

@@ -16,6 +16,7 @@ from trainmover.state import encode, tensor_bytes
 from trainmover.state.buffers import Buffers
 from trainmover.state.modes import Modes
 from trainmover.state.placing import HasState, Leaves, bulk_leaves, destinations, load_bulk
+from trainmover.state.signature import signature_of
 
 __all__ = ["HasState", "Leaves", "Tracked", "bulk_leaves", "destinations", "load_bulk"]
 
@@ -139,6 +140,10 @@ class Tracked:
             load_bulk(self._known(name), structure, remaining[:count])
             self._bulk.add(name)
             del remaining[:count]
+
+    def signature(self) -> str:
+        """What kind of state this is, whatever its values: see `signature_of`."""
+        return signature_of(self._objects.items())
 
     def replica_digest(self) -> str:
         """Digest of what replicas share: bulk state without the buffers of modules."""

@@ -10,7 +10,7 @@ import torch.distributed as dist
 
 from trainmover.comm import groups
 from trainmover.errors import TrainmoverError
-from trainmover.ids import Rank, Step
+from trainmover.ids import Rank, Slot, Step
 from trainmover.protocol.messages import (
     WORKER_ORDERS,
     Bind,
@@ -18,6 +18,7 @@ from trainmover.protocol.messages import (
     Ending,
     Exit,
     Go,
+    Hold,
     Interrupt,
     Interrupted,
     Leave,
@@ -35,7 +36,7 @@ from trainmover.worker.joiner import Joiner
 from trainmover.worker.member import Member
 from trainmover.worker.station import Station
 
-Work = RunRank | WarmUp | Bind
+Work = RunRank | WarmUp | Hold | Bind
 
 
 class Control:
@@ -59,6 +60,7 @@ class Control:
             while self._work is None and not standing.exit:
                 standing.changed.wait()
             work, self._work = self._work, None
+            standing.recalled = False
             return work
 
     def obey(self, order: Order) -> None:
@@ -76,8 +78,10 @@ class Control:
                 groups.discard(epoch)
         with standing.changed:
             match order:
-                case RunRank() | WarmUp() | Bind():
-                    self._work = order
+                case Bind(slot=slot, epoch=epoch) if self._holds(slot):
+                    self.member.bound_for = epoch  # type: ignore[union-attr]
+                case RunRank() | WarmUp() | Hold() | Bind():
+                    self._work, standing.recalled = order, True
                 case Verdict():
                     standing.verdict = order
                 case Switch():
@@ -97,6 +101,12 @@ class Control:
                 case _:
                     assert_never(order)
             standing.changed.notify_all()
+
+    def _holds(self, slot: Slot) -> bool:
+        """Whether the run under way is one that only waits to be bound to that slot."""
+        member = self.member
+        holds = isinstance(member, Joiner) and member.holds and member.bound_for is None
+        return holds and member.rank in self._station.spec.ranks(slot)  # type: ignore[union-attr]
 
     def _interrupt(self, order: Interrupt) -> None:
         """Fix the position and the newer epoch in one moment; then wake everything that waits."""

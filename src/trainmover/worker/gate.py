@@ -9,6 +9,7 @@ from collections.abc import Callable
 
 import torch
 import torch.distributed as dist
+from torch import Tensor
 
 from trainmover.comm import Drained, groups
 from trainmover.errors import StateMismatch, UserError
@@ -74,6 +75,14 @@ class Gate:
             standing.committed, standing.gate = step, Step(0)
             standing.pause_at = max(standing.pause_at, Epoch(pause))
         return True
+
+    def gather(self, mine: Tensor) -> Tensor:
+        """[rank, ...] of what every rank gives, int64 of one shape. All ranks call it in the same
+        place. Raises Drained if the epoch ends first."""
+        rows = torch.zeros((self._group.size, *mine.shape), dtype=torch.int64)
+        rows[self._rank] = mine
+        self._group.all_reduce(rows)
+        return rows
 
     def await_verdict(self, step: Step) -> None:
         """Wait for the controller's word on this step. Returns: commit. Raises Retry: abort."""

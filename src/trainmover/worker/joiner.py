@@ -1,10 +1,11 @@
 """A shadow run, and how it turns into a live rank.
 
 The script runs in the sandbox as a rank, its collectives served from the record. After `STEPS`
-shadow steps it stands at a fetch. A warm-up ends there: `Unwind`. A bound run parks there: when
-the switchover comes it takes bulk state from its source, its record from the buddy of the lost
-rank (or from the leaver itself), its place in the groups, and fetches the job's next batch. If the
-rank stood elsewhere, the script goes its `Way` there first.
+shadow steps it stands at a fetch. A warm-up ends there: `Unwind`. A held run stays there, in case
+its rank is lost, until it is bound or the process has other work. A bound run parks there: when the
+switchover comes it takes bulk state from its source, its record from the buddy of the lost rank (or
+from the leaver itself), its place in the groups, and fetches the job's next batch. If the rank
+stood elsewhere, the script goes its `Way` there first.
 """
 
 import threading
@@ -14,13 +15,18 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import torch
+from torch import Tensor, nn
 
 from trainmover.comm import Drained, groups
 from trainmover.errors import PeerLost, StateMismatch
 from trainmover.ids import Epoch, Rank, Step
-from trainmover.protocol.messages import Loaded, Parked, Switch
-from trainmover.sandbox.record import STEPS, Record, Replayer
+from trainmover.protocol.messages import Held, Loaded, Parked, Switch
+from trainmover.sandbox.memory import private_bytes
+from trainmover.sandbox.record import STEPS, Record
+from trainmover.sandbox.replayer import Replayer
 from trainmover.state import rng
+from trainmover.state.tracked import bulk_leaves
+from trainmover.worker import compiled
 from trainmover.worker.batches import Batches
 from trainmover.worker.member import Member
 from trainmover.worker.standing import Unwind
@@ -30,9 +36,15 @@ from trainmover.worker.way import Silence, Way
 
 
 class Joiner(Member):
-    """Runtime of a shadow run. `bound_for` None: a warm-up that unwinds after its steps.
+    """Runtime of a shadow run.
 
+    bound_for   guarded by the standing's lock: the epoch that needs it; None while none does
+    holds       whether it stays at its first step until it is bound; else, unbound, it is a warm-up
     switching   guarded by the standing's lock: its groups are being connected to peers
+    stands      set once it has come to where it waits; then nobody loses patience with it
+    set_up_over to be called once, before the first step or fetch
+    given_up    somebody has: what it still does counts for nothing
+    held_bytes  by how much the process has grown in this run, once it stands at its first step
     way         to where the rank stood, once its record is known
     travelling  the switchover it takes part in, while it is on that way
     own_small   what the run's own small objects have come to where it takes state
@@ -41,14 +53,26 @@ class Joiner(Member):
     is_shadow = True
 
     def __init__(
-        self, rank: Rank, station: Station, record: Record, *, bound_for: Epoch | None
+        self,
+        rank: Rank,
+        station: Station,
+        record: Record,
+        *,
+        bound_for: Epoch | None = None,
+        holds: bool = False,
     ) -> None:
         super().__init__(rank, station)
         self.token = station.token
-        self.record = record
+        self.kept = record.blob
         self.replayer = Replayer(record)
         self.bound_for = bound_for
+        self.holds = holds
         self.shadow_steps = 0
+        self.stands = threading.Event()
+        self.given_up = False
+        self.set_up_over: Callable[[], None] | None = None
+        self.held_bytes = 0
+        self._bytes_before = private_bytes()
         self.begun_ns = time.monotonic_ns()
         self.cancelled = threading.Event()
         self.way: Way | None = None
@@ -87,6 +111,8 @@ class Joiner(Member):
                 means="A standby cannot take over where it does not fetch.",
                 do="Draw the data of every step from job.batches().",
             )
+        self._unwind_if_recalled()
+        self._begin_steps()
         self.shadow_steps += 1
         self.calls = Step(self.shadow_steps)
         self.values, self.in_step, self.passed = {}, True, False
@@ -95,6 +121,16 @@ class Joiner(Member):
             return function(*args, **kwargs)
         finally:
             self.in_step = False
+
+    def _begin_steps(self) -> None:
+        call, self.set_up_over = self.set_up_over, None
+        if call is not None:
+            call()
+
+    def overwritten(self) -> list[Tensor]:
+        """Tensors of the tracked modules that take the job's state when the run becomes a rank."""
+        modules = [obj for _, obj in self.tracked.items() if isinstance(obj, nn.Module)]
+        return [tensor for module in modules for tensor in bulk_leaves(module).tensors]
 
     def pass_gate(self) -> None:
         """There is no gate in the sandbox."""
@@ -105,13 +141,13 @@ class Joiner(Member):
         """Shadow steps done: unwind a warm-up, park a bound run."""
         if not self.is_shadow:
             return super().fetch(batches)
+        self._begin_steps()
         self.loops.enter(batches)
         if self.travelling is None:
+            self._unwind_if_recalled()
             if self.shadow_steps < STEPS:
                 return self.take_next(batches)
-            if self.bound_for is None:
-                raise Unwind
-            self._park(self.bound_for)
+            self._park()
         if self.travelling is None or self.way is None:
             return self.take_next(batches)
         return self._fetch_on_the_way(batches, self.travelling, self.way)
@@ -168,12 +204,37 @@ class Joiner(Member):
 
     # --- from the sandbox to the job --------------------------------------------------------------
 
-    def _park(self, bound_for: Epoch) -> None:
-        """Wait for the switchover."""
-        bind_ms = (time.monotonic_ns() - self.begun_ns) // 1_000_000
+    def _park(self) -> None:
+        """Wait for the switchover; a held run first waits for somebody who needs it."""
+        run_ms = (time.monotonic_ns() - self.begun_ns) // 1_000_000
+        self.stands.set()
+        self.held_bytes = max(0, private_bytes() - self._bytes_before)
+        self.replayer.check()
         trace = self.replayer.trace()
-        self.say(Parked(rank=self.rank, epoch=bound_for, trace=trace, bind_ms=bind_ms))
+        self.compiled = compiled.packed() if self.kept is not None else None
+        bound_for = self.bound_for
+        if bound_for is None:
+            if not self.holds:
+                raise Unwind
+            self.say(Held(rank=self.rank, trace=trace, run_ms=run_ms, held_bytes=self.held_bytes))
+            bound_for, run_ms = self._await_need(), 0
+        self.say(Parked(rank=self.rank, epoch=bound_for, trace=trace, bind_ms=run_ms))
         self._join_until(bound_for, Epoch(0))
+
+    def _await_need(self) -> Epoch:
+        """The epoch it is bound for at last."""
+        standing = self.standing
+        with standing.changed:
+            while self.bound_for is None:
+                if standing.recalled or standing.exit:
+                    raise Unwind
+                standing.changed.wait()
+            return self.bound_for
+
+    def _unwind_if_recalled(self) -> None:
+        with self.standing.changed:
+            if self.holds and self.bound_for is None and self.standing.recalled:
+                raise Unwind
 
     def _join_until(self, bound_for: Epoch, done: Epoch) -> None:
         """A newer epoch while loading means: load again. Until live, or on the way."""

@@ -100,7 +100,7 @@ class Keeper:
         """Wait until everything put is acknowledged; False if cancelled first. Raises PeerLost."""
         return self._connected().wait_acks(cancelled)
 
-    def put_blob(self, name: str, data: bytes) -> None:
+    def put_blob(self, name: str, data: bytes | bytearray) -> None:
         """Keep a large thing under a name. Raises PeerLost."""
         self._connected().put_blob(name, data)
 

@@ -20,14 +20,18 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from trainmover.comm import groups
+from trainmover.comm import Drained, groups
 from trainmover.errors import PeerLost, StateMismatch, UserError
 from trainmover.ids import Rank, Step
 from trainmover.protocol.messages import Recorded, Warned, WentOn
-from trainmover.sandbox.record import STEPS, Record, Recorder, blob_name
+from trainmover.sandbox import layout
+from trainmover.sandbox.record import STEPS, Record, blob_name
+from trainmover.sandbox.recorder import Recorder
+from trainmover.sandbox.sharing import Share, Stores, share_of
 from trainmover.state import rng
 from trainmover.state.encode import encode
 from trainmover.state.tracked import Tracked
+from trainmover.worker import compiled
 from trainmover.worker.api import number
 from trainmover.worker.batches import Batches
 from trainmover.worker.before import Before
@@ -48,6 +52,8 @@ class Member:
 
     latest      what a joiner would need now; None before the first fetch
     gate_small  small states at the gate of the last committed step
+    kept        record of its first steps as its buddy keeps it; None: another rank's serves it
+    compiled    what was compiled in them, kept beside it; None: nothing was
     """
 
     is_shadow = False
@@ -56,6 +62,7 @@ class Member:
     def __init__(self, rank: Rank, station: Station) -> None:
         self.rank = rank
         self.world_size = station.spec.world_size
+        self.nproc = station.spec.nproc
         self.tracked = Tracked()
         self.standing = station.standing
         self.say = station.link.say
@@ -76,7 +83,8 @@ class Member:
         self.buddy = ""
         self.latest: RankRecord | None = None
         self.recorder: Recorder | None = None
-        self.record: Record | None = None
+        self.kept: bytes | bytearray | None = None
+        self.compiled: bytes | None = None
         # The step under way.
         self.calls = Step(0)
         self.begun = Step(0)
@@ -113,7 +121,7 @@ class Member:
             except Retry:
                 args, kwargs = before.restore(self.tracked)
                 self.boundary.settle()
-            except Exception:
+            except (Exception, SystemExit):
                 self._raised_in_step(step)
                 raise
         self._after_step(step)
@@ -280,8 +288,15 @@ class Member:
     def follow(self, buddy: str) -> None:
         """Keep record and first steps with this buddy from now on. Raises PeerLost."""
         self.buddy = buddy
-        if self.keeper.follow(buddy, self.latest) and self.record is not None:
-            self.keeper.put_blob(blob_name(self.rank), self.record.to_bytes())
+        if self.keeper.follow(buddy, self.latest):
+            self._put_kept()
+
+    def _put_kept(self) -> None:
+        """Have the buddy keep what standbys need. Raises PeerLost."""
+        if self.kept is not None:
+            self.keeper.put_blob(blob_name(self.rank), self.kept)
+            if self.compiled is not None:
+                self.keeper.put_blob(compiled.blob_name(self.rank), self.compiled)
 
     def _buddy_is_gone(self, lost: PeerLost) -> None:
         self.boundary.broken(f"its buddy is gone: {lost.happened}")
@@ -309,25 +324,50 @@ class Member:
         recorder, self.recorder, groups.tap = self.recorder, None, None
         assert recorder is not None
         self._warn_if_idle(step)
-        self.record = recorder.finish(step)
-        if self.record is None:
+        record = recorder.finish(step, self.tracked.signature())
+        if record is None:
             raise UserError(
                 f"Rank {self.rank} never waited for a collective it made in its first steps.",
                 means="Its first steps cannot be recorded, so no standby could be warmed.",
                 do="Wait for the work handles of asynchronous collectives inside the step.",
             )
-        data = self.record.to_bytes()
+        share = self._share(record)
+        self.kept = _stored(record, share)
+        self.compiled = compiled.packed() if self.kept is not None else None
         try:
-            self.keeper.put_blob(blob_name(self.rank), data)
+            self._put_kept()
         except PeerLost as lost:
             self._buddy_is_gone(lost)
             return
-        digest = self.tracked.replica_digest()
         self.say(
             Recorded(
-                rank=self.rank, step=step, trace=self.record.trace, digest=digest, bytes=len(data)
+                rank=self.rank,
+                step=step,
+                trace=record.trace,
+                digest=self.tracked.replica_digest(),
+                signature=record.signature,
+                record_of=Rank(share.base) if share.stores is Stores.NOTHING else None,
+                bytes=0 if self.kept is None else len(self.kept),
+                bytes_full=layout.bytes_full(record),
+                held_bytes=record.held_bytes,
             )
         )
+
+    def _share(self, record: Record) -> Share:
+        """All ranks have committed the same step, so all ask here, and get the same answer.
+
+        If they are interrupted some may have none: a rank that does not know stores all it has.
+        """
+        kind, own = record.kind(), record.own()
+        mine = torch.frombuffer(bytearray(kind + own), dtype=torch.int64)
+        try:
+            rows = self.gate.gather(mine)
+        except Drained:
+            return Share(Stores.WHOLE, self.rank)
+        hashes = [row.numpy().tobytes() for row in rows]
+        half = len(kind)
+        kinds, owns = [each[:half] for each in hashes], [each[half:] for each in hashes]
+        return share_of(self.rank, kinds, owns, self.nproc)
 
     def _warn_if_idle(self, step: Step) -> None:
         optimizers = [n for n, o in self.tracked.items() if isinstance(o, torch.optim.Optimizer)]
@@ -344,4 +384,15 @@ class Member:
         """Drop every reference to what the script made; its run is over."""
         self.tracked, self.loops, self.latest = Tracked(), Loops(), None
         self.values, self.gate_small = {}, {}
-        self.record = None
+        self.kept = self.compiled = None
+
+
+def _stored(record: Record, share: Share) -> bytes | None:
+    """What a rank puts into the vault as its part."""
+    match share.stores:
+        case Stores.WHOLE:
+            return layout.to_bytes(record)
+        case Stores.SMALL:
+            return layout.to_bytes(record.without_large(share.base))
+        case Stores.NOTHING:
+            return None

@@ -2,6 +2,7 @@
 
 import atexit
 import ctypes
+import gc
 import os
 import signal
 import sys
@@ -52,6 +53,7 @@ def main() -> None:
             version=VERSION,
         )
     )
+    gc.freeze()  # What is here lives as long as the process: collections between runs pass it by.
     runs.go_on()
     station.server.close()
     _end()

@@ -10,7 +10,12 @@ from dataclasses import dataclass
 import torch.distributed as dist
 
 from trainmover.comm import groups
+from trainmover.sandbox.modules import is_own_file
+from trainmover.worker import compiled
+from trainmover.worker.caches import forget_groups
 from trainmover.worker.standing import Unwind
+
+_PACKAGE = os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "")
 
 
 @dataclass(frozen=True)
@@ -19,12 +24,14 @@ class Ended:
 
     code       exit status it asked for
     error      one line, "" unless it raised; `traceback` without our own frames at its top
+    where      file and line of the script that it raised at, "" if that is not known
     unwound    by us: the sandbox had seen enough, or the rank moved
     """
 
     code: int = 0
     error: str = ""
     traceback: str = ""
+    where: str = ""
     unwound: bool = False
 
 
@@ -42,7 +49,8 @@ def run_script(argv: list[str], *, module: bool) -> Ended:
         return _from_exit(exit_)
     except BaseException as error:  # noqa: BLE001  The script's outermost frame: becomes a fact.
         last = traceback.format_exception_only(error)[-1].strip()
-        return Ended(code=1, error=last, traceback=_trimmed(error))
+        where = place_of(traceback.extract_tb(error.__traceback__))
+        return Ended(code=1, error=last, traceback=_trimmed(error), where=where)
     return Ended()
 
 
@@ -77,6 +85,16 @@ def _trimmed(error: BaseException) -> str:
     return "".join(shown.format())
 
 
+def place_of(stack: traceback.StackSummary) -> str:
+    """The innermost line that is the script's own, neither ours nor a library's; "" if none is."""
+    for frame in reversed(stack):
+        path = frame.filename
+        ours = path.startswith(_PACKAGE) or not os.path.isfile(path)
+        if not ours and is_own_file(path):
+            return f"{os.path.basename(path)} line {frame.lineno}"
+    return ""
+
+
 def _is_ours(filename: str) -> bool:
     runs_it = filename in ("<frozen runpy>", "<frozen importlib._bootstrap>", runpy.__file__)
     return runs_it or os.path.dirname(filename) == os.path.dirname(__file__)
@@ -87,6 +105,8 @@ def clean_up() -> None:
     if dist.is_initialized():
         dist.destroy_process_group()
     groups.close()
+    forget_groups()
+    compiled.forget()
     gc.collect()
 
 

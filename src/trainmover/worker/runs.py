@@ -4,33 +4,46 @@ Live as a rank; as a warm-up in the sandbox; or bound as a joiner, which becomes
 """
 
 import os
+import re
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext
+from typing import Any
 
 from torch._C._distributed_c10d import HashStore, PrefixStore
 
 from trainmover.comm import groups
-from trainmover.errors import TrainmoverError
+from trainmover.errors import ProtocolError, TrainmoverError
 from trainmover.ids import Epoch, Rank, Slot, Step
 from trainmover.protocol.messages import (
     Attached,
     Bind,
     Finished,
+    Hold,
     Left,
     Raised,
+    Records,
     RunRank,
     SandboxFailed,
     Warm,
     WarmUp,
+    Warned,
 )
-from trainmover.sandbox.record import Recorder
-from trainmover.worker import api
+from trainmover.sandbox import memory, reasons
+from trainmover.sandbox.binding import Binding, binding_of
+from trainmover.sandbox.fills import Fills
+from trainmover.sandbox.isolation import Isolation
+from trainmover.sandbox.record import Record
+from trainmover.sandbox.recorder import Recorder
+from trainmover.worker import api, compiled
 from trainmover.worker.control import Control
 from trainmover.worker.joiner import Joiner
 from trainmover.worker.member import Member
+from trainmover.worker.patience import Patience
 from trainmover.worker.program import Ended, clean_up, flush_output, run_script
 from trainmover.worker.standing import NONE, Unwind
 from trainmover.worker.station import Station
-from trainmover.worker.taken import first_steps
+from trainmover.worker.taken import Shelf, compiled_elsewhere, first_steps
 
 UNATTACHED_GRACE_S = 3.0
 """A script that never attached raises when a peer dies; the machine's loss is known by then."""
@@ -45,6 +58,12 @@ class Runs:
         self._spec = station.spec
         self._standing = station.standing
         self._say = station.link.say
+        self._ran_well = False
+        self._took_compiled = False
+        self._shelf: Shelf = {}
+        self._isolation = Isolation()
+        self._fills = Fills()
+        self._told: set[str] = set()
 
     def go_on(self) -> None:
         """Do as told until told to exit."""
@@ -54,8 +73,10 @@ class Runs:
                     self._live(work)
                 case WarmUp():
                     self._warm_up(work)
+                case Hold():
+                    self._join(work.slot, work.records, holds=True)
                 case Bind():
-                    self._bound(work)
+                    self._join(work.slot, work.records, bound_for=work.epoch)
 
     def attached(self) -> None:
         """Called when the script attaches."""
@@ -76,7 +97,8 @@ class Runs:
             standing.ordered = max(standing.ordered, order.epoch)
         member = Member(rank, self._station)
         member.ledger.first_of = order.epoch
-        member.recorder = groups.tap = Recorder(rank)
+        full = self._spec.record == "full"
+        member.recorder = groups.tap = Recorder(rank, self._binding(), full=full)
         self._control.member = member
         member.follow(order.buddies[rank])
         ended = self._run(member)
@@ -87,46 +109,109 @@ class Runs:
 
     def _warm_up(self, order: WarmUp) -> None:
         started = time.monotonic_ns()
-        joiner = self._shadow(order.slot, order.records, bound_for=None)
+        self._shelf.clear()  # The job may have started anew since: a warm-up proves what is true.
+        joiner = self._shadow(order.slot, order.records)
         if joiner is None:
             return
         ended = self._run(joiner)
-        self._forget(joiner)
-        if not ended.unwound:
-            self._say(SandboxFailed(rank=joiner.rank, reason=_shadow_end(ended, joiner)))
-            return
-        warm_ms = (time.monotonic_ns() - started) // 1_000_000
         trace, steps = joiner.replayer.trace(), joiner.shadow_steps
-        self._say(Warm(rank=joiner.rank, shadow_steps=steps, trace=trace, warm_ms=warm_ms))
+        self._forget(joiner)
+        if joiner.given_up:
+            return
+        if not ended.unwound:
+            self._sandbox_failed(joiner, ended)
+            return
+        self._ran_well = True
+        warm_ms = (time.monotonic_ns() - started) // 1_000_000
+        self._say(
+            Warm(
+                rank=joiner.rank,
+                shadow_steps=steps,
+                trace=trace,
+                warm_ms=warm_ms,
+                held_bytes=joiner.held_bytes,
+            )
+        )
 
-    def _bound(self, order: Bind) -> None:
+    def _join(
+        self,
+        slot: Slot,
+        records: Records,
+        *,
+        bound_for: Epoch | None = None,
+        holds: bool = False,
+    ) -> None:
         """A joiner: in the sandbox until the switchover, then live until the script's end."""
-        joiner = self._shadow(order.slot, order.records, bound_for=order.epoch)
+        joiner = self._shadow(slot, records, bound_for=bound_for, holds=holds)
         if joiner is None:
             return
         self._control.member = joiner
         ended = self._run(joiner)
-        if self._told_to_leave(ended, order.epoch):
+        if joiner.bound_for is None:
+            self._forget(joiner)
+            if not ended.unwound:
+                self._sandbox_failed(joiner, ended)
+        elif self._told_to_leave(ended, joiner.bound_for):
             self._leave(joiner)
         elif joiner.is_shadow:
             self._forget(joiner)
-            self._say(SandboxFailed(rank=joiner.rank, reason=_shadow_end(ended, joiner)))
+            self._sandbox_failed(joiner, ended)
         else:
             self._report(joiner, ended)
 
-    def _shadow(
-        self, slot: Slot, records: dict[Rank, list[str]], *, bound_for: Epoch | None
-    ) -> Joiner | None:
-        """The runtime of a run in the sandbox; None if there is no record to serve it from."""
+    def _sandbox_failed(self, joiner: Joiner, ended: Ended) -> None:
+        again = self._ran_well
+        reason = _shadow_end(ended, joiner, again=again)
+        self._say(SandboxFailed(rank=joiner.rank, reason=reason, again=again))
+
+    def _shadow(self, slot: Slot, records: Records, **purpose: Any) -> Joiner | None:
+        """The runtime of a run in the sandbox; None if there is no record to serve it from.
+
+        purpose: see `Joiner`
+        """
         rank = self._take_slot(slot)
         try:
-            record = first_steps(rank, records, self._station.token)
+            token, binding = self._station.token, self._binding()
+            record = first_steps(rank, records, token, binding, self._shelf)
         except TrainmoverError as error:
             self._say(SandboxFailed(rank=rank, reason=str(error).split("\n")[0]))
             return None
+        if too_little := self._too_little_memory(record):
+            self._say(SandboxFailed(rank=rank, reason=too_little))
+            return None
+        self._take_compiled(rank, records)
         groups.rendezvous_store = HashStore
         groups.sandbox()
-        return Joiner(rank, self._station, record, bound_for=bound_for)
+        return Joiner(rank, self._station, record, **purpose)
+
+    def _take_compiled(self, rank: Rank, records: Records) -> None:
+        """Before this process compiles for the first time, take what others have compiled."""
+        if self._took_compiled:
+            return
+        self._took_compiled = True
+        data = compiled_elsewhere(rank, records, self._station.token)
+        if data is None:
+            return
+        try:
+            compiled.unpack(data)
+        except ProtocolError as error:
+            self._say(Warned(rank=rank, text=f"{error.happened} {error.means}"))
+
+    def _too_little_memory(self, record: Record) -> str:
+        """Why this machine cannot hold what the recorded rank held; "" if it can."""
+        return memory.too_little(
+            record.held_bytes,
+            held=memory.private_bytes(),
+            left=memory.left_bytes(),
+            processes=self._spec.nproc,
+        )
+
+    def _binding(self) -> Binding:
+        """What the run about to begin is a run of."""
+        spec = self._spec
+        return binding_of(
+            spec.argv, module=spec.module, world_size=spec.world_size, nproc=spec.nproc
+        )
 
     def _take_slot(self, slot: Slot) -> Rank:
         """RANK and its kin, as torchrun sets them."""
@@ -136,7 +221,24 @@ class Runs:
 
     def _run(self, member: Member) -> Ended:
         api.serve(member)
-        return run_script(self._spec.argv, module=self._spec.module)
+        self._isolation.snapshot()
+        with self._sandbox(member) if isinstance(member, Joiner) else nullcontext():
+            return run_script(self._spec.argv, module=self._spec.module)
+
+    @contextmanager
+    def _sandbox(self, joiner: Joiner) -> Iterator[None]:
+        """For a shadow run: it may stand still only for so long, and need not initialise twice."""
+
+        def tell(reason: str) -> None:
+            self._say(SandboxFailed(rank=joiner.rank, reason=reason))
+
+        joiner.set_up_over = lambda: self._fills.settle(joiner.overwritten())
+        self._fills.begin()
+        try:
+            with Patience(joiner, tell):
+                yield
+        finally:
+            self._fills.end()
 
     # --- how a run ends ---------------------------------------------------------------------------
 
@@ -148,10 +250,14 @@ class Runs:
 
     def _leave(self, member: Member) -> None:
         self._forget(member)
+        self._ran_well = True
         self._say(Left())
 
-    def _forget(self, member: Member) -> None:
-        """The run is over: drop model, groups and connections, keep the process warm."""
+    def _forget(self, member: Member, *, last: bool = False) -> None:
+        """The run is over: drop model, groups and connections, keep the process warm.
+
+        last: what it has set up is what the process ends with.
+        """
         api.serve(None)
         self._control.member = None
         member.keeper.close()
@@ -160,6 +266,18 @@ class Runs:
             self._standing.live = False
             self._standing.committed = self._standing.gate = Step(0)
         clean_up()
+        if not last:
+            self._tell(member.rank, self._isolation.put_back())
+
+    def _tell(self, rank: Rank, left_behind: list[str]) -> None:
+        """Once for each kind of thing."""
+        for what in left_behind:
+            kind = re.sub(r"\d+", "", what)
+            if kind not in self._told:
+                self._told.add(kind)
+                machine = os.environ.get("TRAINMOVER_MACHINE", "this machine")
+                text = f"the script's run on {machine} is over, but {what}"
+                self._say(Warned(rank=rank, text=text))
 
     def _report(self, member: Member, ended: Ended) -> None:
         """Say how the script ended; stay as a source of state until told to exit."""
@@ -207,10 +325,10 @@ class Runs:
                 member.boundary.settle()
             except Unwind:  # The last script ended while a switchover was under way.
                 break
-        self._forget(member)
+        self._forget(member, last=True)
 
 
-def _shadow_end(ended: Ended, joiner: Joiner) -> str:
+def _shadow_end(ended: Ended, joiner: Joiner, *, again: bool) -> str:
     if ended.error:
-        return f"the script raised in the sandbox: {ended.error}"
+        return reasons.why(ended.error, ended.where, again=again)
     return f"the script ended in the sandbox after {joiner.shadow_steps} steps"

@@ -32,6 +32,7 @@ class Standing:
     committed   last step whose update is applied, or is bound to be
     gate        step in whose gate the rank stands with its record safe; 0: none
     switched    epoch whose members this rank has exchanged: `Go` puts it in force
+    recalled    other work waits for this process: a run that is only held unwinds
     pause_asked epoch whose pause flag is raised at the next gate
     pause_at    epoch whose pause was agreed at a gate: stop at the next fetch
     """
@@ -47,6 +48,7 @@ class Standing:
     switched: Epoch = NONE
     leave: Epoch = NONE
     discarded: Epoch = NONE
+    recalled: bool = False
     pause_asked: Epoch = NONE
     pause_at: Epoch = NONE
     ending: Step | None = None

@@ -1,37 +1,90 @@
 """What a process takes over from others: a record of first steps, a rank's record, bulk state."""
 
 import threading
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from trainmover.errors import PeerLost
+from trainmover.errors import PeerLost, ProtocolError, StateMismatch, TrainmoverError
 from trainmover.ids import Rank
-from trainmover.protocol.messages import Certificate, Switch
+from trainmover.protocol.messages import Certificate, Records, Stored, Switch
+from trainmover.sandbox import layout
+from trainmover.sandbox.binding import Binding
 from trainmover.sandbox.record import Record, blob_name
 from trainmover.state.encode import decode
 from trainmover.state.tracked import Tracked
 from trainmover.state.transfer import FetchReport, fetch
 from trainmover.state.vault import VaultClient
+from trainmover.worker import compiled
 from trainmover.worker.keeper import RankRecord
 
 FETCH_SILENCE_S = 30.0
+SHELF_BYTES_MAX = 256 * 1024 * 1024
+
+Shelf = dict[Rank, bytearray]
+"""Records of first steps that this process has fetched: the next run does not wait for them again,
+nor does it mind if those who kept them are gone."""
 
 
-def first_steps(rank: Rank, places: dict[Rank, list[str]], token: bytes) -> Record:
-    """The rank's own record, or, if that died with its keepers, another rank's: a twin's.
+def first_steps(
+    rank: Rank, places: Records, token: bytes, binding: Binding, shelf: Shelf
+) -> Record:
+    """The record that serves this rank, for the script as it lies here.
 
-    places: rank -> vaults that may hold its record. Raises PeerLost if none of them gives one.
+    shelf: is looked at first, and added to.
+    Raises PeerLost if nobody has one, StateMismatch or ProtocolError if what they have is none.
     """
-    twins = [rank, *(other for other in places if other != rank)]
-    for twin in twins:
-        for address in places.get(twin, []):
-            data = _blob(address, token, blob_name(twin))
+    unfit: TrainmoverError | None = None
+    for stored in places[rank]:
+        for data in _copies(stored, token, shelf):
+            try:
+                record = layout.from_bytes(data)
+                binding.check(record.binding, record.rank)
+                if record.base is not None:
+                    record = record.completed(_base(record.base, places, token, binding, shelf))
+            except (ProtocolError, StateMismatch, PeerLost) as error:
+                unfit = unfit or error
+                continue
+            if sum(map(len, shelf.values())) + len(data) <= SHELF_BYTES_MAX:
+                shelf[stored.rank] = data
+            own = places[rank][0].rank == rank
+            return replace(record, blob=data if own else None)
+    raise unfit or PeerLost(
+        f"No machine holds a record of the first steps that serves rank {rank}.",
+        means="It cannot be run in the sandbox now.",
+        do="Nothing by hand: the ranks that live put theirs with other machines.",
+    )
+
+
+def _base(rank: int, places: Records, token: bytes, binding: Binding, shelf: Shelf) -> Record:
+    """The record of another rank of the same kind."""
+    known = places.get(Rank(rank), [])
+    if any(stored.rank == rank for stored in known):
+        return first_steps(Rank(rank), {Rank(rank): known}, token, binding, shelf)
+    raise PeerLost(f"The record of rank {rank}, which another refers to, is nowhere.")
+
+
+def compiled_elsewhere(rank: Rank, places: Records, token: bytes) -> bytes | bytearray | None:
+    """What was compiled in the first steps of this rank, or of one like it; None: nothing."""
+    for stored in places[rank]:
+        for address in stored.vaults:
+            data = _blob(address, token, compiled.blob_name(stored.rank))
             if data is not None:
-                return replace(Record.from_bytes(bytes(data)), rank=rank)
-    raise PeerLost("no machine holds a record of the first steps")
+                return data
+    return None
+
+
+def _copies(stored: Stored, token: bytes, shelf: Shelf) -> Iterator[bytearray]:
+    """What is here of it, then what the vaults have, one after the other."""
+    if stored.rank in shelf:
+        yield shelf[stored.rank]
+    for address in stored.vaults:
+        data = _blob(address, token, blob_name(stored.rank))
+        if data is not None:
+            yield bytearray(data) if isinstance(data, bytes) else data
 
 
 def _blob(address: str, token: bytes, name: str) -> bytes | bytearray | None:

@@ -94,6 +94,7 @@ def _monitored_barrier(stage: Staging, args: Args, named: Named) -> None:
     timeout = argument(args, named, 0, "timeout")
     wait_all = bool(argument(args, named, 1, "wait_all_ranks"))
     monitored_barrier(stage.session, timeout, wait_all=wait_all)
+    stage.finish([])
 
 
 def _send(stage: Staging, args: Args, named: Named) -> Any:

@@ -65,7 +65,10 @@ class NativeSession:
         if profiling():
             stage.record(request.op, _shown(request))
         try:
-            return CALLS[request.op](stage, request.args, request.kwargs)
+            work = CALLS[request.op](stage, request.args, request.kwargs)
+            if isinstance(work, NativeWork):
+                work.op = request.op
+            return work
         finally:
             stage.give_up()
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch._C._distributed_c10d import Work
 
-from trainmover.comm.calls import flat
+from trainmover.comm.calls import blank, flat, is_in_place
 from trainmover.comm.settled import FOREVER
 
 if TYPE_CHECKING:
@@ -62,8 +62,10 @@ class NativeWork(Work):
 
     outputs  the caller's own tensors, perhaps in nested lists
     keep     whatever else must stay alive until the call is over
+    op       of a call that took the long way
     """
 
+    op = ""
     _over = False
     _drained = False
     _error: BaseException | None = None
@@ -107,6 +109,8 @@ class NativeWork(Work):
         except Exception as raised:  # noqa: BLE001  It may be the completer's thread.
             error = self._session.judge(raised)
             self._drained = error is None
+            if self._drained and self.op and not is_in_place(self.op):
+                blank(flat(self._outputs))
         if self._behind is not None:
             error = self._behind.settle(error, drained=self._drained)
         self._error = error

@@ -1,0 +1,41 @@
+"""`trainmover add`: one more machine, on this host, joins a live run as a standby."""
+
+import json
+import time
+
+from trainmover.cli.client import Client
+from trainmover.cli.options import add_which_run, parser_for, which_run
+from trainmover.errors import JobFailed
+from trainmover.launch.late import LateMachine, start_late
+
+SUMMARY = "add a machine to a live run, as a standby"
+_LOOK_S = 0.05
+
+
+def main(argv: list[str]) -> int:
+    """0: the machine has joined. It warms up by itself, and lives as long as the run."""
+    parser = parser_for("add", SUMMARY)
+    parser.add_argument("--machine", default="", metavar="NAME", help="its name; the next free mN")
+    add_which_run(parser)
+    options = parser.parse_args(argv)
+    run = which_run(options)
+    client = Client(run)
+    names = [machine["id"] for machine in client.status()["machines"]]
+    machine = start_late(run, names, options.machine)
+    _wait_until_joined(client, machine)
+    text = f"{machine.name} joined as a standby; it warms up (trainmover standbys)."
+    print(json.dumps({"machine": machine.name, "pid": machine.pid}) if options.json else text)
+    return 0
+
+
+def _wait_until_joined(client: Client, machine: LateMachine) -> None:
+    """Raises JobFailed with what its agent said, if that ends first."""
+    while all(known["id"] != machine.name for known in client.status()["machines"]):
+        if not machine.lives():
+            said = machine.last_words()
+            raise JobFailed(
+                f"{machine.name} did not join: its agent has ended.",
+                means="The job did not notice.",
+                do=f"It said: {said}" if said else "Try again, or see trainmover events.",
+            )
+        time.sleep(_LOOK_S)

@@ -1,0 +1,103 @@
+"""`trainmover standbys`: what each standby has proven, kind by kind, and what its joining costs."""
+
+import json
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+
+from trainmover.cli.client import Client
+from trainmover.cli.options import add_which_run, parser_for, which_run
+
+SUMMARY = "show what each standby is ready for, how it was proven and what a loss would cost"
+_COLUMNS = (
+    "STANDBY",
+    "RANKS",
+    "STATE",
+    "TRACE",
+    "WARMED",
+    "SECOND RUN",
+    "MEMORY",
+    "DOWNTIME",
+    "RECORD",
+    "",
+)
+
+
+def main(argv: list[str]) -> int:
+    """Ask once and print."""
+    parser = parser_for("standbys", SUMMARY)
+    add_which_run(parser)
+    options = parser.parse_args(argv)
+    status = Client(which_run(options)).status()
+    if options.json:
+        print(json.dumps({key: status[key] for key in ("run", "standbys", "roles")}))
+    else:
+        show(status, Console(highlight=False, soft_wrap=True))
+    return 0
+
+
+def show(status: dict[str, Any], console: Console) -> None:
+    """A row for each standby and kind of ranks it may have to take."""
+    if not status["standbys"]:
+        console.print("There is no standby.\nThe job trains on.\nGive it one: trainmover add")
+        return
+    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
+    for name in _COLUMNS:
+        table.add_column(name, no_wrap=bool(name))
+    for row in status["standbys"]:
+        table.add_row(*_cells(row))
+    console.print(table)
+
+
+def _cells(row: dict[str, Any]) -> list[str]:
+    return [
+        row["machine"],
+        spans(row["ranks"]),
+        f"holds {spans(row['holds'])}" if row["holds"] else row["state"],
+        {True: "equal", False: "failed", None: "-"}[row["trace_equal"]] + " (old)" * row["stale"],
+        _shown(row["warmed_s"], "{:.0f} s ago"),
+        _shown(row["second_run_ms"], "{:.0f} ms"),
+        _shown(row["held_bytes"], "{}", size),
+        _shown(row["predicted_ms"], "{:.0f} ms"),
+        _record(row),
+        row["note"],
+    ]
+
+
+def _record(row: dict[str, Any]) -> str:
+    kept, full = row["record_bytes"], row["record_bytes_full"]
+    if not kept:
+        return "-"
+    return size(kept) + (f" of {size(full)}" if full else "")
+
+
+def _shown(value: Any, text: str, form: Any = lambda value: value) -> str:
+    return "-" if value is None else text.format(form(value))
+
+
+def spans(ranks: list[int]) -> str:
+    """Ranks, runs of them as spans.
+
+    >>> spans([0, 1, 2, 5, 7, 8])
+    '0-2,5,7-8'
+    """
+    ends: list[list[int]] = []
+    for rank in ranks:
+        if ends and rank == ends[-1][1] + 1:
+            ends[-1][1] = rank
+        else:
+            ends.append([rank, rank])
+    return ",".join(f"{a}-{b}" if a != b else f"{a}" for a, b in ends) or "-"
+
+
+def size(count: int) -> str:
+    """Bytes for people.
+
+    >>> size(999), size(4_700_000)
+    ('999 B', '4.7 MB')
+    """
+    for unit, name in ((10**9, "GB"), (10**6, "MB"), (10**3, "kB")):
+        if count >= unit:
+            return f"{count / unit:.1f} {name}"
+    return f"{count} B"

@@ -1,0 +1,147 @@
+"""How machines without ranks are made ready, and kept so. Pure.
+
+    idle -> warming, one slot of each kind after the other -> holding -> warm
+
+The last run is not unwound but held at its first step, as the slot most likely needed: a joiner for
+that slot is parked at once. While a change is under way nothing is begun here; machines go on with
+what they were told. Where the script cannot run twice in one process, fresh ones make the run to be
+held and nothing else.
+"""
+
+from dataclasses import replace
+from typing import Any
+
+from trainmover.controller.attest import fit_kinds, kind_due, note_of, stale
+from trainmover.controller.effects import Effect, Send
+from trainmover.controller.roles import representatives
+from trainmover.controller.seats import other_torch, record_places, with_machine
+from trainmover.controller.start import Decision, start_workers
+from trainmover.controller.state import Job, Kind, Machine, MachineState, Phase
+from trainmover.ids import MachineId, Rank, Slot
+from trainmover.protocol.messages import Hold, Recorded, WarmUp
+
+SANDBOX_CRASHES_MAX = 3
+ATTEST_AGAIN_US = 600_000_000
+"""A proof that old is made again: a machine changes though its job does not."""
+_BUSY = (MachineState.STARTING, MachineState.WARMING, MachineState.HOLDING)
+
+
+def tend_standbys(job: Job) -> Decision:
+    """While no change is under way: start crashed workers again, warm up, hold."""
+    if job.change is not None or job.phase is not Phase.RUNNING:
+        return job, ()
+    effects: list[Effect] = []
+    for machine in sorted(job.machines.values(), key=lambda m: m.place):
+        if machine.id in job.seats:
+            continue
+        if machine.state is MachineState.DOWN:
+            job, orders = _start_again(job, machine)
+        elif job.all_recorded and not job.finished and job.spec.readiness != "idle":
+            job, orders = _make_ready(job, machine)
+        else:
+            orders = ()
+        effects += orders
+    return job, tuple(effects)
+
+
+def _start_again(job: Job, machine: Machine) -> Decision:
+    if machine.crashes >= SANDBOX_CRASHES_MAX:
+        note = f"its workers crashed {machine.crashes} times in the sandbox"
+        return with_machine(job, machine.id, state=MachineState.COLD, note=note), ()
+    return start_workers(job, machine.id)
+
+
+def _make_ready(job: Job, machine: Machine) -> Decision:
+    """The next thing that a standby without work is to do."""
+    if machine.state not in (MachineState.IDLE, MachineState.WARM):
+        return job, ()
+    if machine.held is not None and not any(proof.stale for proof in machine.attests.values()):
+        return job, ()  # As ready as can be: the usual case, met at every event.
+    if versions := other_torch(job, machine):
+        return with_machine(job, machine.id, state=MachineState.COLD, note=versions), ()
+    if not fit_kinds(job, machine):
+        note = note_of(job, machine)
+        return with_machine(job, machine.id, state=MachineState.COLD, note=note), ()
+    first = kind_due(job, machine)
+    if first is None or machine.once:
+        return _hold(job, machine)
+    job = with_machine(
+        job, machine.id, state=MachineState.WARMING, work=first, held=None, said=frozenset()
+    )
+    return job, (Send(machine.id, WarmUp(slot=first, records=record_places(job))),)
+
+
+def _hold(job: Job, machine: Machine) -> Decision:
+    """Have it run the script as the slot most likely needed, and stay there."""
+    if job.spec.readiness != "held":
+        state = machine.state if machine.once else MachineState.WARM
+        return with_machine(job, machine.id, state=state), ()
+    if machine.held is not None:
+        if not machine.once or machine.proven(representatives(job)[machine.held]):
+            return job, ()
+        return start_workers(job, machine.id)  # To prove it again takes a fresh process.
+    slot = slot_to_hold(job, machine) if machine.doubt is None else machine.doubt
+    job = with_machine(job, machine.id, state=MachineState.HOLDING, work=slot, said=frozenset())
+    return job, (Send(machine.id, Hold(slot=slot, records=record_places(job))),)
+
+
+def slot_to_hold(job: Job, machine: Machine) -> Slot:
+    """A slot no other standby holds, if there is one; on a machine that failed before, if any."""
+    others = {
+        slot
+        for other in job.machines.values()
+        if other.id != machine.id and other.id not in job.seats
+        for slot in (other.held, other.work if other.state is MachineState.HOLDING else None)
+    }
+    fit = fit_kinds(job, machine)
+    able = [slot for slot, first in representatives(job).items() if first in fit]
+    free = [slot for slot in able if slot not in others] or able
+    return min(free, key=lambda slot: (-_troubles(job, job.seats[slot]), slot))
+
+
+def _troubles(job: Job, machine: MachineId) -> int:
+    """How often a machine, or the workers on it, were lost so far."""
+    return sum(i.machine == machine for i in job.incidents if i.kind is Kind.RECOVERY)
+
+
+def recorded(job: Job, fact: Recorded) -> Job:
+    """A rank's first steps are recorded. If that is news, for example a newly compiled graph, what
+    standbys have proven is void, and a run that is held is of no use: it is of the old program.
+
+    The warm-up that follows ends that run. While a change is under way none does, and a joiner must
+    not take the run for a new one: then fresh processes make an end of it.
+    """
+    before = job.recorded.get(fact.rank)
+    job = replace(job, recorded={**job.recorded, fact.rank: fact})
+    if before is None or before.trace == fact.trace:
+        return job
+    for machine in job.machines.values():
+        job = with_machine(job, machine.id, attests=stale(machine))
+        if machine.state is not MachineState.HOLDING and machine.held is None:
+            continue
+        given_up: dict[str, Any] = {"held": None, "said": frozenset(), "state": MachineState.IDLE}
+        if job.change is not None or machine.once:
+            given_up |= {"state": MachineState.DOWN, "workers": {}}
+        job = with_machine(job, machine.id, **given_up)
+    return job
+
+
+def attest_again(job: Job, at_us: int) -> Job:
+    """From time to time each standby proves once more what it can, one machine at a time."""
+    spare = [machine for machine in job.machines.values() if machine.id not in job.seats]
+    if job.change is not None or any(machine.state in _BUSY for machine in spare):
+        return job
+    ages = {
+        machine.id: min(attest.at_us for attest in machine.attests.values())
+        for machine in spare
+        if machine.state is MachineState.WARM and machine.attests
+    }
+    oldest = min(ages, key=lambda name: (ages[name], job.machines[name].place), default=None)
+    if oldest is None or at_us - ages[oldest] < ATTEST_AGAIN_US:
+        return job
+    return with_machine(job, oldest, attests=stale(job.machines[oldest]))
+
+
+def rank_is_of(job: Job, rank: Rank, slot: Slot | None) -> bool:
+    """Whether a fact about `rank` is about the work on `slot`."""
+    return slot is not None and rank // job.spec.nproc == slot

@@ -1,0 +1,65 @@
+"""Which modules are the script's own: they are loaded anew in each run, as `__main__` is.
+
+What a script has installed stays loaded and warm. What lies beside it is the script in several
+files: it may count, cache and configure as it is imported, so a second run that found it loaded
+would not do what the first did. Packages with compiled parts are never loaded twice.
+"""
+
+import importlib.machinery
+import os
+import site
+import sys
+import sysconfig
+from collections.abc import Iterable
+from functools import cache
+from types import ModuleType
+
+_SITES = frozenset({"site-packages", "dist-packages"})
+
+
+@cache
+def _installed_at() -> tuple[str, ...]:
+    places = {sysconfig.get_path(name) for name in ("stdlib", "platstdlib", "purelib", "platlib")}
+    places |= {*site.getsitepackages(), site.getusersitepackages()}
+    return tuple(os.path.join(os.path.realpath(place), "") for place in places)
+
+
+def is_installed(path: str) -> bool:
+    """Whether a module's file came with Python or by a package installer."""
+    real = os.path.realpath(path)
+    return real.startswith(_installed_at()) or not _SITES.isdisjoint(real.split(os.sep))
+
+
+def top_of(name: str) -> str:
+    """The package that a module belongs to."""
+    return name.partition(".")[0]
+
+
+def own(known: Iterable[str]) -> list[str]:
+    """Names of the script's own modules among those loaded since `known` was noted."""
+    kept = {top_of(name) for name in known} | {"__main__", "trainmover"}
+    packages: dict[str, list[str]] = {}
+    for name in list(sys.modules):
+        if top_of(name) not in kept:
+            packages.setdefault(top_of(name), []).append(name)
+    return [name for names in packages.values() if _all_own(names) for name in names]
+
+
+def forget(names: Iterable[str]) -> None:
+    """Let the next import load them anew."""
+    for name in names:
+        sys.modules.pop(name, None)
+
+
+def is_own_file(path: str) -> bool:
+    """Whether a file may be one of the script's own modules."""
+    compiled = path.endswith(tuple(importlib.machinery.EXTENSION_SUFFIXES))
+    return not compiled and not is_installed(path)
+
+
+def _all_own(names: list[str]) -> bool:
+    """Whether a package consists of files that are the script's. Built-in modules have none."""
+    modules: list[ModuleType | None] = [sys.modules.get(name) for name in names]
+    files = [path for path in (getattr(module, "__file__", None) for module in modules) if path]
+    folders = [folder for module in modules for folder in getattr(module, "__path__", ())]
+    return bool(files) and all(map(is_own_file, files)) and not any(map(is_installed, folders))

@@ -1,0 +1,100 @@
+"""The tap of a live rank's first steps."""
+
+import threading
+
+from torch import Tensor
+
+from trainmover.comm.tap import Call
+from trainmover.errors import UserError
+from trainmover.sandbox.binding import Binding
+from trainmover.sandbox.memory import private_bytes
+from trainmover.sandbox.moments import moments_of
+from trainmover.sandbox.record import SMALL_BYTES_MAX, Entry, Kept, Record
+from trainmover.sandbox.trace import CallId, group_of, id_of, trace_of, what_of
+from trainmover.state.tensor_bytes import flat_bytes, is_plain
+
+_FROM_ANYBODY = "recv_anysource"
+
+
+class Recorder:
+    """Keeps what every call gave. Calls may complete on any thread, in any order.
+
+    full  keep every output whole
+    in_optimizer, called_since_gate  written by the step: see `Member`
+    """
+
+    def __init__(self, rank: int, binding: Binding, *, full: bool = False) -> None:
+        self._rank = rank
+        self._binding = binding
+        self._full = full
+        self._lock = threading.Lock()
+        self._entries: dict[CallId, Entry] = {}
+        self._open: set[CallId] = set()
+        self._from_anybody: list[Call] = []
+        self._step_calls: list[tuple[str, str]] = []
+        self._payload_full = 0
+        self.in_optimizer = False
+        self.called_since_gate = False
+
+    def serve(self, call: Call) -> bool:
+        """Note the call; it runs for real."""
+        if self.in_optimizer:
+            raise UserError(
+                f"The optimizer made a collective of its own ({call.op}) inside step().",
+                means="Such an update could be half done when a machine is lost.",
+                do="This version supports optimizers whose step() is local.",
+            )
+        with self._lock:
+            self.called_since_gate = True
+            self._open.add(id_of(call))
+            self._step_calls.append((group_of(call), what_of(call)))
+            if call.op == _FROM_ANYBODY:
+                self._from_anybody.append(call)
+        return False
+
+    def done(self, call: Call) -> None:
+        """Keep the outputs."""
+        entry = Entry(what_of(call), tuple(self._kept(output) for output in call.outputs))
+        with self._lock:
+            self._entries[id_of(call)] = entry
+            self._payload_full += sum(output.nbytes for output in call.outputs)
+            self._open.discard(id_of(call))
+
+    def _kept(self, output: Tensor) -> Kept:
+        if not is_plain(output):
+            raise UserError(
+                f"A collective gave a {output.layout} tensor in the job's first steps.",
+                means="It cannot be recorded, so no standby could be warmed.",
+                do="Reduce dense tensors: for embeddings, leave out sparse=True.",
+            )
+        real = output.is_floating_point() or output.is_complex()
+        large = real and output.nbytes > SMALL_BYTES_MAX
+        if large and not self._full:
+            return Kept(moments_of(output), large)
+        return Kept(flat_bytes(output).cpu().clone(), large)
+
+    def begin_step(self) -> None:
+        """A step starts: the trace of the step before is forgotten."""
+        with self._lock:
+            self._step_calls = []
+
+    def finish(self, steps: int, signature: str) -> Record | None:
+        """The record so far; None if calls are still under way (never waited for by the script)."""
+        with self._lock:
+            if self._open:
+                return None
+            for call in self._from_anybody:
+                known = self._entries[id_of(call)]
+                source = int(call.handle._source_rank())
+                self._entries[id_of(call)] = Entry(known.what, known.outputs, source)
+            self._from_anybody = []
+            return Record(
+                self._binding,
+                self._rank,
+                steps,
+                trace_of(self._step_calls),
+                signature,
+                dict(self._entries),
+                payload_full=self._payload_full,
+                held_bytes=private_bytes(),
+            )

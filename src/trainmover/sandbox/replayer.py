@@ -1,0 +1,113 @@
+"""The tap of a shadow run: serves every call from a record, communicates nothing."""
+
+import threading
+
+import torch
+import xxhash
+from torch import Tensor
+
+from trainmover.comm import ReplayMismatch
+from trainmover.comm.tap import Call
+from trainmover.sandbox.moments import Moments, refill
+from trainmover.sandbox.record import Entry, Record
+from trainmover.sandbox.trace import group_of, id_of, is_uneven, trace_of, what_of
+from trainmover.state.tensor_bytes import flat_bytes, shares_bytes
+
+
+class Replayer:
+    """Checks that every call is the recorded one, and fills its outputs. From any thread.
+
+    served    how many calls were
+    mismatch  the first that differed: the script may have caught it
+    """
+
+    def __init__(self, record: Record) -> None:
+        self._record = record
+        self._lock = threading.Lock()
+        self._step_calls: list[tuple[str, str]] = []
+        self.served = 0
+        self.mismatch: ReplayMismatch | None = None
+
+    def serve(self, call: Call) -> bool:
+        """Fill the call's outputs. Raises ReplayMismatch, naming both calls, if they differ."""
+        entry = self._record.entries.get(id_of(call))
+        if entry is None or entry.what != what_of(call) or not _fits(entry, call):
+            self.mismatch = self.mismatch or self._differs(call, entry)
+            raise self.mismatch
+        with torch.no_grad():
+            for place, output in enumerate(call.outputs):
+                kept = entry.outputs[place]
+                assert kept is not None
+                _fill(output, kept.payload, _seed(call, place))
+        call.source = entry.source
+        with self._lock:
+            self._step_calls.append((group_of(call), what_of(call)))
+            self.served += 1
+        return True
+
+    def done(self, call: Call) -> None:
+        """Nothing to do: a served call is done."""
+
+    def begin_step(self) -> None:
+        """A shadow step starts."""
+        with self._lock:
+            self._step_calls = []
+
+    def trace(self) -> str:
+        """Trace of the last shadow step."""
+        with self._lock:
+            return trace_of(self._step_calls)
+
+    def check(self) -> None:
+        """Raise ReplayMismatch if a call differed, also where the script has caught it."""
+        if self.mismatch is not None:
+            raise self.mismatch
+
+    def _differs(self, call: Call, entry: Entry | None) -> ReplayMismatch:
+        recorded = "no such call" if entry is None else entry.what
+        return ReplayMismatch(
+            f"Call {call.seq + 1} of group {call.group} ({call.size} ranks) is {what_of(call)}; "
+            f"rank {self._record.rank} had recorded {recorded}.",
+            means="No standby can be warmed with this record; the job trains on.",
+            do="A script whose collectives depend on time, chance or data cannot have standbys: "
+            "let every run make the same calls in the same order.",
+        )
+
+
+def _fits(entry: Entry, call: Call) -> bool:
+    """Whether the recorded outputs can be put into the call's."""
+    if len(entry.outputs) != len(call.outputs):
+        return False
+    return all(
+        kept is not None
+        and (
+            isinstance(kept.payload, Moments)
+            or kept.payload.nbytes == output.nbytes
+            or is_uneven(call)
+        )
+        for kept, output in zip(entry.outputs, call.outputs, strict=True)
+    )
+
+
+def _seed(call: Call, place: int) -> int:
+    """Of values to be made up: the same in every shadow run."""
+    key = f"{call.number} {call.seq} {place}"
+    return xxhash.xxh3_64_intdigest(key.encode()) >> 1
+
+
+def _fill(output: Tensor, payload: Tensor | Moments, seed: int) -> None:
+    if isinstance(payload, Moments):
+        refill(output, payload, seed)
+        return
+    whole = payload if payload.nbytes == output.nbytes else _resized(payload, output.nbytes)
+    if shares_bytes(output):
+        flat_bytes(output).copy_(whole)
+    else:
+        output.copy_(whole.clone().view(output.dtype).view(output.shape))
+
+
+def _resized(payload: Tensor, size_bytes: int) -> Tensor:
+    """The recorded rows over and over, or as many as are asked for; zeros if there were none."""
+    if payload.nbytes == 0:
+        return torch.zeros(size_bytes, dtype=torch.uint8)
+    return payload.repeat(-(-size_bytes // payload.nbytes))[:size_bytes]

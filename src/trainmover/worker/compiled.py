@@ -1,0 +1,105 @@
+"""What torch.compile has made: shared between machines, and kept apart between runs.
+
+A rank that keeps the record of its first steps also keeps what was compiled in them: torch's own
+portable form, and the libraries its CPU kernels were built into, which that form leaves out. A
+standby takes both into its compile cache before its first shadow run, so no machine compiles what
+another has. It is code: it comes over the job's authenticated links, from a rank that runs the same
+script, and is trusted as far as that script is. Its names are torch's hashes of source, compiler
+and instruction set, so a machine of another kind finds nothing in it and compiles for itself.
+"""
+
+import os
+import sys
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import torch
+
+from trainmover.errors import ProtocolError
+from trainmover.ids import Rank
+from trainmover.state.encode import decode, encode
+
+
+def blob_name(rank: Rank) -> str:
+    """Under which name it lies in a vault."""
+    return f"compiled/{rank}"
+
+
+def packed() -> bytes | None:
+    """Everything this process has compiled or taken from its cache; None if it was nothing."""
+    if "torch._dynamo" not in sys.modules:
+        return None
+    made = torch.compiler.save_cache_artifacts()
+    if made is None:
+        return None
+    folder = _folder()
+    libraries = {str(p.relative_to(folder)): p.read_bytes() for p in _loaded_from(folder)}
+    return encode([made[0], libraries])
+
+
+def unpack(data: bytes | bytearray) -> None:
+    """Take into this machine's compile cache what `packed` gave elsewhere.
+
+    Raises ProtocolError for bytes that are nothing of the kind; the cache is as it was then.
+    """
+    try:
+        artifacts, libraries = decode(bytes(data))
+        if type(artifacts) is not bytes or type(libraries) is not dict:
+            raise ValueError("other parts than expected")
+        files = [(_inside(_folder(), name), content) for name, content in libraries.items()]
+    except (TypeError, ValueError) as error:
+        raise ProtocolError(
+            f"What another rank has compiled cannot be read: {error}.",
+            means="This machine compiles for itself.",
+            do="All processes of a job must run the same version of trainmover.",
+        ) from error
+    for path, content in files:
+        _put(path, content)
+    torch.compiler.load_cache_artifacts(artifacts)
+
+
+def forget() -> None:
+    """The next run starts as the first: what it compiles anew is found in the cache.
+
+    Without this, code of an installed module would be compiled once more in every run, up to
+    torch's limit, and run uncompiled from then on: with other bits.
+    """
+    if "torch._dynamo" in sys.modules:
+        torch._dynamo.reset()
+
+
+def _folder() -> Path:
+    from torch._inductor.runtime.cache_dir_utils import cache_dir
+
+    return Path(cache_dir()).resolve()
+
+
+def _loaded_from(folder: Path) -> Iterator[Path]:
+    """The libraries of that folder that are part of this process."""
+    lines = Path("/proc/self/maps").read_text().splitlines()
+    paths = {line.partition("/")[2] for line in lines if line.endswith(".so")}
+    for path in sorted(Path("/" + name) for name in paths):
+        if path.is_relative_to(folder) and path.exists():
+            yield path
+
+
+def _inside(folder: Path, name: object) -> Path:
+    if type(name) is not str or not name.endswith(".so"):
+        raise ValueError(f"{name!r} is no library")
+    path = (folder / name).resolve()
+    if not path.is_relative_to(folder):
+        raise ValueError(f"{name!r} lies elsewhere")
+    return path
+
+
+def _put(path: Path, content: object) -> None:
+    """Whole or not at all: other processes may look for it at this very moment."""
+    assert type(content) is bytes
+    if path.exists():
+        return
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.NamedTemporaryFile(dir=path.parent, delete=False) as file:
+        file.write(content)
+    os.chmod(file.name, 0o755)
+    os.replace(file.name, path)

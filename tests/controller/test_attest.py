@@ -1,0 +1,66 @@
+"""What a loss would cost, from what was measured."""
+
+from dataclasses import replace
+
+import pytest
+from jobs import RECOVERED, RUNNING, after, certificate, committed, failed, joined, running, up
+
+from trainmover.controller import Job
+from trainmover.controller.attest import FIXED_MS, START_MS, STATE_BYTES_PER_MS, predicted_ms
+from trainmover.controller.incidents import amend
+from trainmover.controller.seats import with_machine
+from trainmover.protocol import messages as m
+
+HELD_BYTES = 1000
+RUN_MS = 20
+
+
+def predicted(job: Job, machine: str = "m4") -> float | None:
+    return predicted_ms(job, job.machines[machine], 0)
+
+
+def test_a_held_run_costs_nothing_and_one_that_is_not_its_measured_time() -> None:
+    state_ms = HELD_BYTES / STATE_BYTES_PER_MS
+    assert predicted(RUNNING) == pytest.approx(FIXED_MS + state_ms)
+    free = with_machine(RUNNING, "m4", held=None)
+    assert predicted(free) == pytest.approx(FIXED_MS + state_ms + RUN_MS)
+
+
+def test_before_a_second_run_the_first_stands_for_it() -> None:
+    attest = replace(RUNNING.machines["m4"].attests[0], run_ms=None)
+    job = with_machine(RUNNING, "m4", held=None, attests={0: attest})
+    assert predicted(job) == pytest.approx(FIXED_MS + HELD_BYTES / STATE_BYTES_PER_MS + 50)
+
+
+def test_fresh_processes_take_their_time() -> None:
+    job = with_machine(RUNNING, "m4", held=None, once="a port")
+    before = predicted(with_machine(RUNNING, "m4", held=None))
+    assert before is not None
+    assert predicted(job) == pytest.approx(before + START_MS)
+
+
+def test_what_is_not_proven_is_not_predicted() -> None:
+    job, _ = after(RUNNING, joined("m5", standby=True), up("m5"))
+    assert predicted(job, "m5") is None
+    assert predicted(after(running(), failed("m4", 0))[0]) is None
+
+
+def test_state_and_the_rest_are_as_in_past_recoveries() -> None:
+    job, _ = after(
+        RECOVERED,
+        *(committed(f"m{i}", r, 2, gap_us=900_000, median_us=0, at_us=1000) for r, i in
+          ((0, 1), (1, 4), (2, 3))),
+    )  # fmt: skip
+    big = replace_bytes(certificate(1), 30_000)
+    marks = {"heard": 0, "detect": 10_000, "bind": 110_000, "state": 410_000}
+    job = amend(job, 1, certificates=(big,), marks=marks)
+    job, _ = after(job, joined("m5", standby=True), up("m5"))
+    job = with_machine(job, "m5", held=0, attests=RUNNING.machines["m4"].attests)
+    # 900 ms, of which 100 were the bind and 300 the state; 30 kB took 1 ms.
+    assert predicted(job, "m5") == pytest.approx(500 + 1)
+
+
+def replace_bytes(given: m.Certificate, count: int) -> m.Certificate:
+    import msgspec
+
+    return msgspec.structs.replace(given, bytes=count)

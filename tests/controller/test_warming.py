@@ -1,0 +1,328 @@
+"""Standbys prove every kind of slot, hold a run of one, and prove it again in time."""
+
+from dataclasses import replace
+from typing import Any
+
+import msgspec
+import pytest
+from jobs import (
+    RUNNING,
+    after,
+    answers,
+    begun,
+    exited,
+    failed,
+    finished,
+    held,
+    hold_all,
+    joined,
+    kinds,
+    lost,
+    move,
+    orders,
+    parked,
+    recorded,
+    running,
+    said,
+    up,
+    warm,
+)
+
+from trainmover.controller import Job, decide
+from trainmover.controller.events import Tick
+from trainmover.controller.seats import choose_joiners
+from trainmover.controller.state import MachineState
+from trainmover.controller.warming import ATTEST_AGAIN_US
+from trainmover.protocol import messages as m
+
+
+def staged(programs: str = "abb", **knobs: Any) -> Job:
+    """RUNNING's machines, but a program for each rank; m4 (m5, ...) has been told to warm up."""
+    job = begun(machines=len(programs), **knobs)
+    facts = [recorded(f"m{rank + 1}", rank, trace=t) for rank, t in enumerate(programs)]
+    return after(job, *facts)[0]
+
+
+STAGED = staged()
+STAGED_WARM, _ = after(STAGED, warm("m4", 0, trace="a"), warm("m4", 1, trace="b"))
+STAGED_HELD = after(STAGED_WARM, held("m4", 0, trace="a"))[0]
+
+
+def m4(job: Job) -> Any:
+    return job.machines["m4"]
+
+
+# --- every kind -----------------------------------------------------------------------------------
+
+
+def test_one_slot_of_each_kind_is_warmed_in_turn() -> None:
+    assert (m4(STAGED).state, m4(STAGED).work) == (MachineState.WARMING, 0)
+    job, effects = decide(STAGED, warm("m4", 0, trace="a"))
+    assert orders(effects, m.WarmUp)["m4"].slot == 1
+    job, effects = decide(job, warm("m4", 1, trace="b"))
+    assert kinds(effects) == [("m4", "Hold")]
+
+
+def test_each_kind_is_attested_with_time_and_measures() -> None:
+    job, _ = decide(STAGED, warm("m4", 0, trace="a", at_us=77))
+    attest = m4(job).attests[0]
+    assert (attest.at_us, attest.warm_ms, attest.held_bytes, attest.run_ms) == (77, 50, 1000, None)
+    job, _ = decide(STAGED_WARM, held("m4", 0, trace="a", at_us=99))
+    attest = m4(job).attests[0]
+    assert (attest.at_us, attest.run_ms, attest.held_bytes) == (99, 20, 1000)
+
+
+def test_several_workers_attest_together() -> None:
+    job = running(nproc=2)
+    attest = m4(job).attests[0]
+    assert (attest.warm_ms, attest.run_ms, attest.held_bytes) == (50, 20, 2000)
+
+
+def test_a_fact_about_other_ranks_than_those_at_work_is_late() -> None:
+    assert decide(STAGED, warm("m4", 1, trace="b")) == (STAGED, ())
+    assert decide(STAGED, failed("m4", 2)) == (STAGED, ())
+    assert decide(STAGED_WARM, held("m4", 2, trace="b")) == (STAGED_WARM, ())
+
+
+def test_a_standby_needed_between_two_warm_ups_is_bound_at_once() -> None:
+    job, _ = decide(STAGED, lost("m3"))
+    assert m4(job).state is MachineState.WARMING
+    job, effects = decide(job, warm("m4", 0, trace="a"))
+    assert orders(effects, m.Bind)["m4"].slot == 2
+
+
+# --- holding --------------------------------------------------------------------------------------
+
+
+def test_standbys_hold_different_slots() -> None:
+    job = running(standbys=3)
+    assert [job.machines[name].held for name in ("m4", "m5", "m6")] == [0, 1, 2]
+
+
+def test_more_standbys_than_slots_hold_some_twice() -> None:
+    assert running(machines=1, standbys=2).machines["m3"].held == 0
+
+
+def test_a_slot_whose_machine_was_lost_before_is_held_first() -> None:
+    job, _ = decide(running(standbys=0), exited("m3"))
+    job, _ = after(job, up("m3"), parked("m3", 2, 2))
+    job = replace(job, change=None)
+    job, effects = after(job, joined("m4", standby=True), up("m4"), warm("m4"))
+    assert orders(effects, m.Hold)["m4"].slot == 2
+
+
+def test_a_loss_of_the_held_slot_goes_to_its_holder() -> None:
+    job = running(standbys=3)
+    assert choose_joiners(job, [1], taken=()) == {1: "m5"}
+    assert choose_joiners(job, [2, 0], taken=()) == {0: "m4", 2: "m6"}
+    assert choose_joiners(job, [1], taken=["m5"]) == {1: "m4"}
+
+
+def test_a_machine_that_makes_its_run_can_be_bound_and_what_it_says_of_that_is_late() -> None:
+    job, effects = decide(STAGED_WARM, lost("m2"))
+    assert orders(effects, m.Bind)["m4"].slot == 1
+    unchanged, effects = decide(job, held("m4", 0, trace="a"))
+    assert (unchanged, effects) == (job, ())
+    assert decide(job, failed("m4", 0)) == (job, ())
+
+
+def test_a_joiner_sent_back_has_not_lost_its_proof() -> None:
+    job, _ = after(RUNNING, move("m2"), lost("m2"), said("m4", m.Left()))
+    assert m4(job).proven(0)
+
+
+def test_nothing_is_begun_once_a_script_has_ended() -> None:
+    _, effects = after(STAGED, finished("m1", 0), warm("m4", 0, trace="a"))
+    assert not orders(effects, m.WarmUp)
+    assert not orders(effects, m.Hold)
+
+
+@pytest.mark.parametrize(
+    ("readiness", "wanted"), [("idle", []), ("warm", ["WarmUp"]), ("held", ["WarmUp", "Hold"])]
+)
+def test_readiness_says_how_far_standbys_go(readiness: str, wanted: list[str]) -> None:
+    job = begun()
+    job = replace(job, spec=msgspec.structs.replace(job.spec, readiness=readiness))
+    facts = [recorded(f"m{rank + 1}", rank) for rank in range(3)]
+    job, effects = after(job, *facts, warm("m4"))
+    assert [kind for _, kind in kinds(effects)] == wanted
+    assert choose_joiners(job, [1], taken=()) == {1: "m4"}
+
+
+# --- failures -------------------------------------------------------------------------------------
+
+
+def test_one_failed_kind_is_noted_and_the_others_go_on() -> None:
+    job, effects = decide(STAGED, failed("m4", 0, "it raised"))
+    assert orders(effects, m.WarmUp)["m4"].slot == 1
+    job, effects = decide(job, warm("m4", 1, trace="b"))
+    assert orders(effects, m.Hold)["m4"].slot == 1
+    assert m4(job).note == "cannot be rank 0: it raised"
+    assert (m4(job).proven(0), m4(job).proven(1)) == (False, True)
+
+
+def test_the_last_failed_kind_makes_a_machine_cold() -> None:
+    job, effects = after(STAGED, failed("m4", 0, "first"), failed("m4", 1, "second"))
+    assert m4(job).state is MachineState.COLD
+    assert "second" in m4(job).note
+    assert not orders(effects, m.Hold)
+
+
+def test_another_trace_in_a_warm_up_is_a_failure_of_the_kind() -> None:
+    job, effects = decide(STAGED, warm("m4", 0, trace="x"))
+    assert "as rank 0 its shadow step made other collectives" in m4(job).note
+    assert orders(effects, m.WarmUp)["m4"].slot == 1
+
+
+def test_other_workers_of_a_machine_may_still_run_so_fresh_ones_go_on() -> None:
+    job = begun(machines=2, nproc=2)
+    traces = "aabb"
+    job, _ = after(
+        job,
+        *(recorded(f"m{r // 2 + 1}", r, trace=traces[r], local_rank=r % 2) for r in range(4)),
+    )
+    job, effects = decide(job, failed("m3", 0))
+    assert kinds(effects) == [("m3", "StartWorkers")]
+    job, effects = after(job, up("m3"), up("m3", local_rank=1))
+    assert orders(effects, m.WarmUp)["m3"].slot == 1
+
+
+def test_one_that_failed_the_kind_is_taken_only_if_no_other_can_be() -> None:
+    job, _ = after(STAGED, failed("m4", 0), joined("m5", standby=True))
+    assert choose_joiners(job, [0], taken=()) == {0: "m5"}
+    assert choose_joiners(job, [0], taken=["m5"]) == {0: "m4"}
+    assert choose_joiners(job, [1], taken=()) == {1: "m4"}
+
+
+def test_a_joiner_that_fails_its_kind_while_it_warms_up_is_replaced() -> None:
+    job, _ = after(staged(standbys=2), lost("m1"))
+    assert job.change is not None
+    chosen = job.change.joiners[0]
+    job, _ = decide(job, failed(chosen, 0))
+    assert job.change is not None
+    assert job.change.joiners == {0: "m5" if chosen == "m4" else "m4"}
+
+
+def test_a_held_run_that_ends_badly_fails_its_kind() -> None:
+    job, effects = decide(STAGED_HELD, failed("m4", 0))
+    assert m4(job).held is None
+    assert orders(effects, m.Hold)["m4"].slot == 1
+
+
+# --- once in a process ----------------------------------------------------------------------------
+
+ONCE_DOWN, ONCE_EFFECTS = decide(RUNNING, failed("m4", 0, "port in use", again=True))
+
+
+def test_a_script_that_runs_once_gets_fresh_processes_and_goes_directly_to_hold() -> None:
+    assert kinds(ONCE_EFFECTS) == [("m4", "StartWorkers")]
+    assert "cannot run twice in one process (port in use)" in m4(ONCE_DOWN).note
+    job, effects = decide(ONCE_DOWN, up("m4"))
+    assert kinds(effects) == [("m4", "Hold")]
+    job = hold_all(job)
+    assert (m4(job).state, m4(job).held) == (MachineState.WARM, 0)
+    assert "cannot run twice" in m4(job).note
+
+
+def test_a_run_in_a_fresh_process_says_what_memory_it_takes() -> None:
+    job, _ = after(STAGED, failed("m4", 0, again=True), up("m4"), held("m4", 0, trace="a"))
+    attest = m4(job).attests[0]
+    assert (attest.warm_ms, attest.run_ms, attest.held_bytes) == (0, 20, 2000)
+
+
+def test_bound_to_another_slot_it_starts_again_first() -> None:
+    job = hold_all(after(ONCE_DOWN, up("m4"))[0])
+    _, effects = decide(job, lost("m1"))
+    assert orders(effects, m.Bind)["m4"].slot == 0
+    job, effects = decide(job, lost("m2"))
+    assert ("m4", "StartWorkers") in kinds(effects)
+    _, effects = decide(job, up("m4"))
+    assert orders(effects, m.Bind)["m4"].slot == 1
+
+
+def test_a_joiner_that_cannot_run_twice_stays_the_joiner() -> None:
+    job, _ = decide(RUNNING, lost("m2"))
+    job, effects = decide(job, failed("m4", 1, again=True))
+    assert kinds(effects) == [("m4", "StartWorkers")]
+    job, effects = decide(job, up("m4"))
+    assert (kinds(effects), job.epoch_last) == ([("m4", "Bind")], 2)
+
+
+def test_so_does_one_of_a_move() -> None:
+    job, _ = decide(RUNNING, move("m2"))
+    job, effects = decide(job, failed("m4", 1, again=True))
+    assert (kinds(effects), answers(effects)) == ([("m4", "StartWorkers")], [])
+
+
+def test_sent_back_it_starts_again() -> None:
+    job = hold_all(after(ONCE_DOWN, up("m4"))[0])
+    job, _ = after(job, move("m1"), said("m1", m.Prepared(rank=0, epoch=2, reason="no")))
+    job, _ = after(job, parked("m4", 0, 2), said("m3", m.Prepared(rank=2, epoch=2, reason="no")))
+    _, effects = decide(job, said("m4", m.Left()))
+    assert kinds(effects) == [("m4", "StartWorkers")]
+
+
+def test_a_failure_in_the_fresh_process_too_was_the_kinds_and_not_the_process() -> None:
+    job, _ = after(STAGED, warm("m4", 0, trace="a"), failed("m4", 1, "no", again=True))
+    job, effects = decide(job, up("m4"))
+    assert orders(effects, m.Hold)["m4"].slot == 1
+    job, _ = after(job, failed("m4", 1, "no"), up("m4"))
+    assert (m4(job).once, m4(job).why_unfit(1)) == ("", "no")
+    assert m4(job).state is MachineState.WARMING
+
+
+# --- versions -------------------------------------------------------------------------------------
+
+
+def test_a_standby_with_another_torch_is_not_warmed() -> None:
+    job, effects = after(RUNNING, joined("m5", standby=True), up("m5", torch="1.9"))
+    assert job.machines["m5"].state is MachineState.COLD
+    assert job.machines["m5"].note == "it runs torch 1.9, the job's ranks run torch 2"
+    assert not orders(effects, m.WarmUp)
+
+
+def test_a_joiner_that_turns_out_to_have_another_torch_is_replaced() -> None:
+    job, _ = after(running(standbys=0), joined("m5", standby=True), joined("m6", standby=True))
+    job, _ = decide(job, lost("m2"))
+    assert job.change is not None
+    assert job.change.joiners == {1: "m5"}
+    job, effects = decide(job, up("m5", torch="1.9"))
+    assert job.change is not None
+    assert job.change.joiners == {1: "m6"}
+    assert not orders(effects, m.Bind)
+
+
+# --- again ----------------------------------------------------------------------------------------
+
+
+def test_an_old_proof_is_made_again_one_machine_at_a_time() -> None:
+    job = running(standbys=2)
+    assert decide(job, Tick(at_us=ATTEST_AGAIN_US - 1)) == (job, ())
+    job, effects = decide(job, Tick(at_us=ATTEST_AGAIN_US))
+    assert kinds(effects) == [("m4", "WarmUp")]
+    assert decide(job, Tick(at_us=ATTEST_AGAIN_US + 1))[1] == ()
+    job, effects = decide(job, warm("m4", at_us=ATTEST_AGAIN_US + 2))
+    assert kinds(effects) == [("m4", "Hold")]
+    again = held("m4", 0, at_us=ATTEST_AGAIN_US + 2)
+    job, effects = after(job, again, Tick(at_us=ATTEST_AGAIN_US + 3))
+    assert kinds(effects) == [("m5", "WarmUp")]
+
+
+def test_where_a_process_runs_once_a_fresh_one_proves_it_again() -> None:
+    job = hold_all(after(ONCE_DOWN, up("m4"))[0])
+    _, effects = decide(job, Tick(at_us=ATTEST_AGAIN_US))
+    assert kinds(effects) == [("m4", "StartWorkers")]
+
+
+def test_a_new_steady_trace_makes_every_standby_prove_it() -> None:
+    job, effects = decide(RUNNING, recorded("m2", 1, trace="compiled"))
+    assert kinds(effects) == [("m4", "WarmUp")]
+    assert (m4(job).held, m4(job).proven(0)) == (None, False)
+    assert decide(RUNNING, recorded("m2", 1))[1] == ()
+
+
+def test_a_run_of_the_old_program_is_not_bound_during_a_change() -> None:
+    job, _ = after(running(standbys=2), lost("m2"))
+    job, effects = decide(job, recorded("m3", 2, trace="compiled"))
+    assert job.machines["m4"].state is MachineState.DOWN
+    assert effects == ()

@@ -1,0 +1,60 @@
+"""What the scripts in this folder share: flags, pace, data, the loop.
+
+Only functions: a module stays loaded when its process runs the script again, as another rank.
+"""
+
+import argparse
+import os
+import time
+from collections.abc import Callable, Iterable
+
+import torch
+from torch import Tensor
+from torch.utils.data import DataLoader, DistributedSampler, TensorDataset
+
+import trainmover as tm
+
+WIDTH, BATCH = 16, 8
+SLOW = 20
+
+
+def flags() -> argparse.Namespace:
+    """Numbers depend on --steps and the ranks alone; --pace only makes steps last."""
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--steps", type=int, default=60)
+    parser.add_argument("--pace", type=float, default=0.0)
+    parser.add_argument("--hurry", default="", help="file whose existence ends the pacing")
+    torch.set_num_threads(1)
+    return parser.parse_args()
+
+
+def pause(job: tm.Job, args: argparse.Namespace) -> None:
+    """Called twice in a step, so that it is interrupted before and behind collectives.
+
+    The last steps are so slow that whoever disturbs the job is done before it ends.
+    """
+    pace = args.pace * (1 if job.steps < 0.75 * args.steps else SLOW)
+    until = time.monotonic() + pace / 2
+    while (left := until - time.monotonic()) > 0 and not os.path.exists(args.hurry):
+        time.sleep(min(left, 0.1))
+
+
+def batches(job: tm.Job, replica: int, replicas: int) -> Iterable[list[Tensor]]:
+    """Endless; ranks of one data parallel replica draw the same."""
+    x = torch.randn(512, WIDTH, generator=torch.Generator().manual_seed(3))
+    sampler = DistributedSampler(TensorDataset(x, x.cumsum(1)), replicas, replica, drop_last=True)
+    loader = DataLoader(sampler.dataset, BATCH, sampler=sampler, drop_last=True)
+    return job.batches(loader, passes=None)
+
+
+def train(
+    job: tm.Job,
+    args: argparse.Namespace,
+    data: Iterable[list[Tensor]],
+    step: Callable[[Tensor, Tensor], Tensor],
+) -> None:
+    """`step` for every batch."""
+    for x, y in data:
+        step(x, y)
+        if job.steps >= args.steps:
+            break

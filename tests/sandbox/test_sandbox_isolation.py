@@ -1,0 +1,238 @@
+"""A run of the script leaves nothing behind that the next run in the same process could see."""
+
+import atexit
+import builtins
+import gc
+import logging
+import os
+import random
+import signal
+import subprocess
+import sys
+import threading
+import warnings
+import weakref
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+import torch
+
+from trainmover.sandbox import remains
+from trainmover.sandbox.isolation import Isolation
+from trainmover.worker.program import run_script
+
+Run = Callable[[str], list[str]]
+SEEN: list[Any] = []
+"""Scripts put here what their test is to see."""
+
+
+@pytest.fixture
+def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Run]:
+    """Runs the text of a script in isolation; gives what could not be put back."""
+    monkeypatch.setattr(remains, "GRACE_S", 0.4)
+    isolation = Isolation()
+    SEEN.clear()
+    monkeypatch.setattr(sys, "seen_by_test", SEEN, raising=False)
+
+    def run(text: str) -> list[str]:
+        (tmp_path / "train.py").write_text("import sys; seen = sys.seen_by_test\n" + text)
+        isolation.snapshot()
+        ended = run_script([str(tmp_path / "train.py")], module=False)
+        said = isolation.put_back()
+        assert ended.error == "", ended.traceback
+        return said
+
+    yield run
+    isolation.put_back()
+
+
+CHANGES = {
+    "os.environ.pop('HOME', 0); os.environ['TM_X'] = '1'": lambda: dict(os.environ),
+    "os.chdir('/')": os.getcwd,
+    "os.umask(0)": lambda: (mask := os.umask(0o22), os.umask(mask))[0],
+    "sys.path.append('/x')": lambda: list(sys.path),
+    "sys.stdout = sys.stderr": lambda: sys.stdout,
+    "sys.excepthook = print": lambda: sys.excepthook,
+    "sys.setrecursionlimit(5000)": sys.getrecursionlimit,
+    "import threading; threading.excepthook = print": lambda: threading.excepthook,
+    "import builtins; builtins.print = len; builtins.tm = 1": lambda: dict(vars(builtins)),
+    "import warnings; warnings.simplefilter('error')": lambda: list(warnings.filters),
+    "import signal; signal.signal(10, print)": lambda: signal.getsignal(10),
+    "import signal; signal.setitimer(signal.ITIMER_REAL, 99)": lambda: signal.getitimer(
+        signal.ITIMER_REAL
+    ),
+    "import gc; gc.disable(); gc.set_threshold(5)": lambda: (gc.isenabled(), gc.get_threshold()),
+    "import random; random.seed(5)": random.getstate,
+    "import numpy; numpy.random.seed(5)": lambda: torch.as_tensor(
+        sys.modules["numpy"].random.get_state()[1].astype("int64")
+    ).tolist(),
+    "import torch; torch.manual_seed(5)": lambda: torch.get_rng_state().tolist(),
+    "import torch; torch.set_default_dtype(torch.float64)": torch.get_default_dtype,
+    "import torch; torch.set_default_device('meta')": torch.get_default_device,
+    "import torch; torch.set_num_threads(3)": torch.get_num_threads,
+    "import torch; torch.set_grad_enabled(False)": torch.is_grad_enabled,
+    "import torch; torch.backends.cudnn.benchmark = True": lambda: torch.backends.cudnn.benchmark,
+    "import torch; torch.set_autocast_enabled('cpu', True)": lambda: torch.is_autocast_enabled(
+        "cpu"
+    ),
+    "import torch; torch.autograd.set_detect_anomaly(True)": torch.is_anomaly_enabled,
+    "import torch; torch.set_float32_matmul_precision('medium')": (
+        torch.get_float32_matmul_precision
+    ),
+    "import logging; logging.basicConfig(level=10, force=True)": lambda: (
+        logging.root.level,
+        list(logging.root.handlers),
+    ),
+    "import logging; logging.disable(40)": lambda: logging.root.manager.disable,
+    "import logging; logging.captureWarnings(True)": lambda: warnings.showwarning,
+    "from torch.nn.modules import module; module.register_module_forward_hook(print)": lambda: dict(
+        torch.nn.modules.module._global_forward_hooks
+    ),
+}
+
+
+@pytest.mark.parametrize("change", CHANGES)
+def test_a_setting_is_put_back(run: Run, change: str) -> None:
+    read = CHANGES[change]
+    before = read()
+    assert run(f"import os\n{change}") == []
+    assert read() == before
+
+
+def test_the_start_method_of_multiprocessing_may_be_chosen_in_each_run(run: Run) -> None:
+    text = "import multiprocessing as m; m.set_start_method('spawn')"
+    assert [run(text), run(text)] == [[], []]
+
+
+def test_output_that_was_redirected_below_python_comes_back(run: Run, tmp_path: Path) -> None:
+    before = os.fstat(1)
+    run(f"import os; os.dup2(os.open('{tmp_path}/out', os.O_CREAT | os.O_WRONLY), 1)")
+    assert os.path.samestat(os.fstat(1), before)
+
+
+def test_the_main_module_and_what_it_held_are_gone(run: Run) -> None:
+    main = sys.modules["__main__"]
+    run("class Thing: pass\nthing = Thing()\nimport weakref; seen.append(weakref.ref(thing))")
+    assert sys.modules["__main__"] is main
+    gone: weakref.ref[Any] = SEEN[0]
+    assert gone() is None
+
+
+def test_modules_beside_the_script_are_loaded_anew_and_installed_ones_are_not(
+    run: Run, tmp_path: Path
+) -> None:
+    (tmp_path / "tm_beside.py").write_text("count = [0]")
+    text = "import tm_beside, csv\ntm_beside.count[0] += 1\nseen.append((tm_beside.count[0], csv))"
+    run(text), run(text)
+    assert [count for count, _ in SEEN] == [1, 1]
+    assert SEEN[0][1] is SEEN[1][1]
+    assert "tm_beside" not in sys.modules
+
+
+def test_a_compiler_may_import_while_tensors_are_fake(
+    run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delitem(sys.modules, "wave", raising=False)
+    run(
+        "from torch._subclasses.fake_tensor import FakeTensorMode\nimport sys\n"
+        "with FakeTensorMode():\n    import wave\nsys.seen_by_test.append(wave)"
+    )
+    assert [module.__name__ for module in SEEN] == ["wave"]
+
+
+def test_what_an_installed_module_sets_as_it_is_imported_stays(
+    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = tmp_path / "site-packages"
+    folder.mkdir()
+    monkeypatch.syspath_prepend(str(folder))
+    monkeypatch.delenv("TM_OWN", raising=False)
+    (folder / "tm_installed.py").write_text(
+        "import os, atexit, tm_in_turn\nos.environ['TM_LIBRARY'] = '1'\natexit.register(print)"
+    )
+    (folder / "tm_in_turn.py").write_text("import sys; sys.path.append('/in-turn')")
+    noted = atexit._ncallbacks()
+    run("import os; os.environ['TM_OWN'] = '1'; sys.path.append('/own'); import tm_installed")
+    assert os.environ.pop("TM_LIBRARY") == "1"
+    assert "TM_OWN" not in os.environ
+    assert "/in-turn" in sys.path
+    assert "/own" not in sys.path
+    assert atexit._ncallbacks() == noted + 1
+    atexit.unregister(print)
+    for name in ("tm_installed", "tm_in_turn"):
+        del sys.modules[name]
+
+
+def test_a_file_of_a_handler_is_complete_and_closed(run: Run, tmp_path: Path) -> None:
+    path = tmp_path / "run.log"
+    text = f"import logging; logging.basicConfig(filename='{path}', level=20, force=True)\n"
+    assert run(text + "logging.info('one'); logging.getLogger('tm.new').setLevel(50)") == []
+    assert path.read_text() == "INFO:root:one\n"
+    assert logging.getLogger("tm.new").level == logging.NOTSET
+    logging.info("two")
+    assert path.read_text() == "INFO:root:one\n"
+
+
+EXITS = """
+import atexit
+from trainmover.sandbox.isolation import Isolation
+
+class Script:
+    def __init__(self, name):
+        self.name = name
+    def ends(self):
+        print(self.name)
+
+isolation = Isolation()
+for name in ("first", "second"):
+    isolation.snapshot()
+    atexit.register(Script(name).ends)
+    atexit.register(print, name)
+    isolation.put_back() if name == "first" else None
+"""
+
+
+def test_exit_calls_of_a_run_are_taken_back_and_those_of_the_last_are_made() -> None:
+    ended = subprocess.run([sys.executable, "-c", EXITS], capture_output=True, check=True)
+    assert ended.stdout == b"second\nsecond\n"
+
+
+def test_a_process_left_behind_is_ended_and_told(run: Run) -> None:
+    said = run("import subprocess; seen.append(subprocess.Popen(['sleep', '1000']).pid)")
+    assert said == [f"it left process {SEEN[0]} (sleep 1000), which was ended"]
+    assert not psutil.pid_exists(SEEN[0]) or psutil.Process(SEEN[0]).status() == "zombie"
+
+
+def test_a_process_that_was_there_before_is_left_alone(run: Run) -> None:
+    with subprocess.Popen(["sleep", "1000"]) as mine:
+        assert run("") == []
+        assert mine.poll() is None
+        mine.kill()
+
+
+def test_a_thread_left_behind_is_told_and_not_waited_for(run: Run) -> None:
+    text = "import threading; e = threading.Event(); seen.append(e)\n"
+    said = run(text + "threading.Thread(target=lambda: e.wait(), name='mine').start()")
+    assert said == ["it left thread 'mine', which still runs"]
+    [thread] = [t for t in threading.enumerate() if t.name == "mine"]
+    assert thread.daemon
+    SEEN[0].set()
+    thread.join()
+
+
+def test_a_file_left_open_for_writing_is_told(run: Run, tmp_path: Path) -> None:
+    path = tmp_path / "metrics.csv"
+    said = run(f"seen.append(open('{path}', 'w')); seen.append(open('{path}'))")
+    assert said == [f"it left {path} open for writing"]
+    SEEN[0].close(), SEEN[1].close()
+
+
+def test_workers_of_a_loader_end_by_themselves(run: Run) -> None:
+    text = (
+        "from torch.utils.data import DataLoader\n"
+        "it = iter(DataLoader(range(100), num_workers=1)); next(it)\n"
+    )
+    assert run(text) == []

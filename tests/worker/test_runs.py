@@ -1,0 +1,182 @@
+"""Shadow runs, one after the other in one process, and what is said of those that fail."""
+
+import os
+import socket
+import sys
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from trainmover.comm import Groups
+from trainmover.protocol import messages as m
+from trainmover.protocol.framing import FrameReader
+from trainmover.sandbox.binding import binding_of
+from trainmover.sandbox.record import Record
+from trainmover.state.transfer import StateServer
+from trainmover.worker import patience
+from trainmover.worker import runs as runs_module
+from trainmover.worker.control import Control
+from trainmover.worker.link import ControlLink
+from trainmover.worker.runs import Runs
+from trainmover.worker.station import Station
+
+ORDER = m.WarmUp(slot=m.Slot(1), records={m.Rank(1): []})
+TRAIN = """
+import torch, trainmover as tm
+job = tm.attach()
+job.track(model=torch.nn.Linear(2, 2))
+@job.step
+def step(number):
+    job.report(loss=float(number))
+for number in job.batches(range(100)):
+    step(number)
+"""
+Warmed = Callable[..., list[m.WorkerFact]]
+
+
+@pytest.fixture(autouse=True)
+def own_groups(monkeypatch: pytest.MonkeyPatch) -> None:
+    own = Groups()
+    for module in ("runs", "program", "control", "gate", "joiner", "member", "boundary"):
+        monkeypatch.setattr(f"trainmover.worker.{module}.groups", own)
+    for name in ("RANK", "ROLE_RANK", "GROUP_RANK"):
+        monkeypatch.setenv(name, "0")
+
+
+@pytest.fixture
+def warmed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Warmed]:
+    """Warms up so many times with the text of a script; gives what the worker has said."""
+    ours, theirs = socket.socketpair()
+    ours.settimeout(30)
+    path = tmp_path / "train.py"
+    spec = m.JobSpec(run_id="r", argv=[str(path)], machines=2)
+    token, stores = b"t" * 16, None
+    server = StateServer(token)
+    link = ControlLink(os.dup(theirs.fileno()))
+    unused: Any = stores
+    station = Station(spec=spec, token=token, local_rank=0, link=link, server=server, stores=unused)
+    path.write_text(TRAIN)
+    binding = binding_of(spec.argv, module=False, world_size=2, nproc=1)
+    record = Record(binding, 1, 3, "trace", "signature")
+
+    def warmed(text: str, times: int = 1, **recorded: Any) -> list[m.WorkerFact]:
+        path.write_text(text)
+        found = replace(record, **recorded)
+        monkeypatch.setattr(runs_module, "first_steps", lambda *_: found)
+        runs = Runs(station, Control(station))
+        for _ in range(times):
+            runs._warm_up(ORDER)
+        theirs.shutdown(socket.SHUT_WR)
+        data = b"".join(iter(lambda: ours.recv(1 << 16), b""))
+        return [m.decode_worker_fact(payload) for payload in FrameReader().feed(data)]
+
+    yield warmed
+    server.close()
+    ours.close(), theirs.close()
+
+
+def test_a_warm_up_says_nothing_but_that_it_is_warm(warmed: Warmed) -> None:
+    said = warmed(TRAIN, times=2)
+    assert [(type(fact), fact.shadow_steps) for fact in said] == [(m.Warm, 3)] * 2
+
+
+def test_memory_that_a_run_takes_is_told(warmed: Warmed) -> None:
+    [fact] = warmed("import torch; held = torch.ones(2**26, dtype=torch.uint8)" + TRAIN)
+    assert isinstance(fact, m.Warm)
+    assert fact.held_bytes > 2**25
+
+
+def test_a_machine_with_too_little_memory_does_not_begin(warmed: Warmed) -> None:
+    [fact] = warmed("raise AssertionError('it began')", held_bytes=1 << 60)
+    assert isinstance(fact, m.SandboxFailed)
+    assert fact.reason.startswith("the role needs 1073741823.")
+
+
+ONCE = "import sys\nassert not hasattr(sys, 'tm_once'), 'twice'\nsys.tm_once = True\n"
+
+
+def test_a_script_that_runs_only_once_says_so_the_second_time(warmed: Warmed) -> None:
+    try:
+        warm, failed = warmed(ONCE + TRAIN, times=2)
+    finally:
+        del sys.tm_once  # type: ignore[attr-defined]
+    assert isinstance(warm, m.Warm)
+    assert isinstance(failed, m.SandboxFailed)
+    assert failed.again
+    assert "cannot run twice in one process" in failed.reason
+    assert "train.py line 2: AssertionError: twice" in failed.reason
+
+
+def test_a_script_that_fails_at_once_is_not_said_to_run_only_once(warmed: Warmed) -> None:
+    [failed] = warmed("raise ValueError('no')")
+    assert failed == m.SandboxFailed(
+        rank=m.Rank(1),
+        reason="the script raised in the sandbox at train.py line 1: ValueError: no",
+    )
+
+
+def test_what_a_run_leaves_behind_is_told_once(warmed: Warmed) -> None:
+    path = Path(os.environ.get("TMPDIR", "/tmp"))
+    text = f"import sys; sys.tm_files = open('{path}/tm-left-{os.getpid()}', 'w')\n" + TRAIN
+    try:
+        said = warmed(text, times=2)
+    finally:
+        sys.tm_files.close()  # type: ignore[attr-defined]
+        os.unlink(sys.tm_files.name)  # type: ignore[attr-defined]
+    assert [type(fact) for fact in said] == [m.Warned, m.Warm, m.Warm]
+
+
+def test_a_run_that_stands_still_is_given_up_with_its_place(
+    warmed: Warmed, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(patience, "STILL_S", 0.3)
+    monkeypatch.setattr(patience, "POLL_S", 0.05)
+    [failed] = warmed("import threading\nwhile True: threading.Event().wait(0.05)")
+    assert isinstance(failed, m.SandboxFailed)
+    assert "has stood still for 0 s at train.py line 2: it waits" in failed.reason
+
+
+def test_a_run_that_computes_is_not_given_up(
+    warmed: Warmed, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(patience, "STILL_S", 0.2)
+    monkeypatch.setattr(patience, "POLL_S", 0.05)
+    busy = "import time; until = time.process_time() + 0.5\nwhile time.process_time() < until: pass"
+    [fact] = warmed(busy + TRAIN)
+    assert isinstance(fact, m.Warm)
+
+
+WIDE = """
+import sys, torch
+torch.manual_seed(1)
+model = torch.nn.Linear(1000, 1000)
+sys.tm_seen.append((model.weight.detach().clone(), torch.rand(3)))
+""" + TRAIN.replace("torch.nn.Linear(2, 2)", "model")
+
+
+def test_a_second_run_skips_initialisation_that_the_first_found_useless(
+    warmed: Warmed, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen: list[Any] = []
+    monkeypatch.setattr(sys, "tm_seen", seen, raising=False)
+    said = warmed(WIDE.replace("clone()", "new_zeros(1).add(model.weight[-1, -1])"), times=2)
+    assert [type(fact) for fact in said] == [m.Warm, m.Warm]
+    (first, drawn), (second, again) = seen
+    assert drawn.equal(again)
+    assert first.equal(second)  # Something was made of it: it was initialised.
+
+
+def test_parameters_that_only_the_job_overwrites_are_not_initialised_twice(
+    warmed: Warmed, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen: list[Any] = []
+    monkeypatch.setattr(sys, "tm_seen", seen, raising=False)
+    kept = "sys.tm_seen.append((model.weight, torch.rand(3)))"
+    text = WIDE.replace("sys.tm_seen.append((model.weight.detach().clone(), torch.rand(3)))", kept)
+    warmed(text, times=2)
+    (first, drawn), (second, again) = seen
+    assert drawn.equal(again)
+    assert not first.equal(second)
