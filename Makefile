@@ -8,7 +8,7 @@
 #   make native   build the native communicator, build and run its C++ tests
 #   make native-asan, make native-tsan    the same tests under the address or thread sanitizer
 #   make soak     long fault campaigns
-#   make bench    downtime and overhead beside torchrun, collectives beside gloo; bench/results/
+#   make bench    downtime and overhead beside torchrun, what each mechanism buys, collectives
 #   make clean    remove what the verbs made
 #
 # torch comes first and alone: PYTHON=python3.12 chooses the interpreter, and
@@ -80,6 +80,7 @@ soak: $(EXTENSION)
 bench: $(EXTENSION)
 	$(BIN)/python -m bench.downtime
 	$(BIN)/python -m bench.overhead
+	$(BIN)/python -m bench.standby
 	$(BIN)/python -m bench.collectives
 
 clean:

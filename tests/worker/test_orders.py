@@ -163,3 +163,17 @@ def test_other_work_ends_a_held_run(here: Station, agent: Any, order: Any) -> No
     assert joiner.bound_for is None
     assert control.next_work() is order
     assert not here.standing.recalled
+
+
+def test_a_recalled_run_is_not_bound_any_more(here: Station, agent: Any) -> None:
+    """It unwinds: the slot needs a new run."""
+    control = Control(here)
+    joiner, thread, _ = held(here, control)
+    facts(agent, 1)
+    bind = m.Bind(epoch=m.Epoch(4), slot=m.Slot(1), records={})
+    with here.standing.changed:  # So that the run does not wake in between.
+        control.obey(m.WarmUp(slot=m.Slot(0), records={}))
+        control.obey(bind)
+    thread.join(30)
+    assert joiner.bound_for is None
+    assert control.next_work() is bind

@@ -103,10 +103,16 @@ class Control:
             standing.changed.notify_all()
 
     def _holds(self, slot: Slot) -> bool:
-        """Whether the run under way is one that only waits to be bound to that slot."""
+        """Whether the run under way is one that only waits to be bound to that slot. One that was
+        recalled is unwinding. Called under `changed`."""
         member = self.member
-        holds = isinstance(member, Joiner) and member.holds and member.bound_for is None
-        return holds and member.rank in self._station.spec.ranks(slot)  # type: ignore[union-attr]
+        return (
+            isinstance(member, Joiner)
+            and member.holds
+            and member.bound_for is None
+            and not self._standing.recalled
+            and member.rank in self._station.spec.ranks(slot)
+        )
 
     def _interrupt(self, order: Interrupt) -> None:
         """Fix the position and the newer epoch in one moment; then wake everything that waits."""
