@@ -21,7 +21,6 @@ try:
     from torchdata.stateful_dataloader import StatefulDataLoader as DataLoader
 except ImportError:
     from torch.utils.data import DataLoader
-
 warnings.filterwarnings("ignore", "'set_vital'")  # torchdata 0.11 beside torch 2.13
 
 
@@ -81,11 +80,9 @@ def main() -> None:
     rank, world = job.rank, job.world_size
     if world > 1:
         dist.init_process_group("gloo")
-
     torch.manual_seed(args.seed)  # the same weights on every rank
     gpt = GPT(args.dim, args.layers, args.context)
-    if args.compile:
-        gpt.compile()
+    gpt = torch.compile(gpt) if args.compile else gpt
     model = nn.parallel.DistributedDataParallel(gpt) if world > 1 else gpt
     optimizer = torch.optim.AdamW(model.parameters(), lr=args.lr)
     scheduler = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, T_max=args.steps)

@@ -25,9 +25,9 @@ CALLS = "^test_(?!.*(Parallel|ddp|DDP|no_sync|profiler|static_graph))"
     [
         pytest.param("gloo", "watched", 4, EVERYTHING, marks=pytest.mark.soak),
         pytest.param("gloo", "watched", 2, CALLS, marks=pytest.mark.soak),
-        ("native", "watched", 4, EVERYTHING),
+        pytest.param("native", "watched", 4, EVERYTHING, marks=pytest.mark.soak),
         pytest.param("native", "plain", 3, CALLS, marks=pytest.mark.soak),
-        pytest.param("native", "plain", 2, CALLS, marks=pytest.mark.soak),
+        ("native", "watched", 2, CALLS),
     ],
 )
 def test_torchs_own_tests_pass_as_on_stock_gloo(

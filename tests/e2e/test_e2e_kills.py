@@ -11,7 +11,7 @@ STEPS_A_KILL = 170
 
 
 @pytest.mark.timeout(480)
-@pytest.mark.parametrize("trials", [10, pytest.param(30, marks=pytest.mark.soak)])
+@pytest.mark.parametrize("trials", [6, pytest.param(30, marks=pytest.mark.soak)])
 def test_kills_at_random_moments_of_a_step(undisturbed, tmp_path: Path, trials: int) -> None:
     steps = ["--steps", str(STEPS_A_KILL * trials)]
     chance = random.Random(20)

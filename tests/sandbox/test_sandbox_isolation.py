@@ -4,6 +4,7 @@ import atexit
 import builtins
 import gc
 import logging
+import multiprocessing
 import os
 import random
 import signal
@@ -102,7 +103,11 @@ def test_a_setting_is_put_back(run: Run, change: str) -> None:
     assert read() == before
 
 
-def test_the_start_method_of_multiprocessing_may_be_chosen_in_each_run(run: Run) -> None:
+def test_the_start_method_of_multiprocessing_may_be_chosen_in_each_run(
+    run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    context: Any = multiprocessing.context._default_context
+    monkeypatch.setattr(context, "_actual_context", None)  # Other tests may have chosen one.
     text = "import multiprocessing as m; m.set_start_method('spawn')"
     assert [run(text), run(text)] == [[], []]
 
