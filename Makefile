@@ -8,7 +8,8 @@
 #   make native   build the native communicator, build and run its C++ tests
 #   make native-asan, make native-tsan    the same tests under the address or thread sanitizer
 #   make soak     long fault campaigns
-#   make bench    downtime and overhead beside torchrun, what each mechanism buys, collectives
+#   make bench    downtime and overhead beside torchrun, what each mechanism buys, collectives, state,
+#                 how soon a failure is seen
 #   make clean    remove what the verbs made
 #
 # torch comes first and alone: PYTHON=python3.12 chooses the interpreter, and
@@ -82,6 +83,8 @@ bench: $(EXTENSION)
 	$(BIN)/python -m bench.overhead
 	$(BIN)/python -m bench.standby
 	$(BIN)/python -m bench.collectives
+	$(BIN)/python -m bench.state
+	$(BIN)/python -m bench.faults
 
 clean:
 	rm -rf $(VENV) build dist demo .mypy_cache .ruff_cache .pytest_cache .hypothesis bench/results/tmp

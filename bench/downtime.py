@@ -10,7 +10,6 @@ the comparison kind to torchrun. Ours runs on the native communicator, and once 
 builds whole groups anew: the difference is the communicator's.
 """
 
-import argparse
 import os
 import statistics
 import sys
@@ -67,11 +66,9 @@ class Measured:
 
 def main() -> int:
     """Exit status 0 if every claim holds."""
-    parser = argparse.ArgumentParser(prog="python -m bench.downtime", description=__doc__)
-    parser.formatter_class = argparse.RawDescriptionHelpFormatter
+    parser = result.parser("downtime", __doc__)
     parser.add_argument("--quick", action="store_true", help="few trials; no claim to be stable")
     parser.add_argument("--trials", type=int, default=5, help="of each kind and arm (5)")
-    parser.add_argument("--json", action="store_true", help="one JSON object as the last line")
     options = parser.parse_args()
     measured = quick() if options.quick else full(options.trials)
     claims = judge(measured)

@@ -10,17 +10,18 @@ trainmover computes (about 2 ms a rank and step on this kind of machine) comes o
 itself; --ranks 4 on two cores shows how much.
 """
 
-import argparse
 import os
 import statistics
 import subprocess
 import sys
 import tempfile
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 
 from bench import result
 from bench.gaps import Mark, median_step_ms
+from trainmover.lifeline import die_with
 
 OVERHEAD_MOST = 1.03
 STEP_MS_LEAST = 50.0
@@ -38,14 +39,12 @@ def starter(arm: str, ranks: int) -> list[str]:
 
 def main() -> int:
     """Exit status 0 if the claim holds."""
-    parser = argparse.ArgumentParser(prog="python -m bench.overhead", description=__doc__)
-    parser.formatter_class = argparse.RawDescriptionHelpFormatter
+    parser = result.parser("overhead", __doc__)
     parser.add_argument("--quick", action="store_true", help="one run of each")
     parser.add_argument("--runs", type=int, default=3, help="of each (3)")
     parser.add_argument("--steps", type=int, default=150, help="of each run (150)")
     parser.add_argument("--ranks", type=int, default=RANKS, help=f"ranks ({RANKS})")
     parser.add_argument("--batch", type=int, default=16, help="of each rank (16)")
-    parser.add_argument("--json", action="store_true", help="one JSON object as the last line")
     options = parser.parse_args()
     step_ms: dict[str, list[float]] = {arm: [] for arm in ARMS}
     loads = []
@@ -76,7 +75,13 @@ def timed(started_by: Sequence[str], size: Sequence[str]) -> float:
         command = [sys.executable, "-m", *started_by, str(ROOT / "bench" / "timed_gpt.py")]
         command += [*size, "--log-every", "1000"]
         subprocess.run(
-            command, env=environment, cwd=ROOT, check=True, timeout=600, stdout=subprocess.DEVNULL
+            command,
+            env=environment,
+            cwd=ROOT,
+            check=True,
+            timeout=600,
+            stdout=subprocess.DEVNULL,
+            preexec_fn=partial(die_with, os.getpid()),
         )
         lines = [
             line for path in Path(here).glob("steps.*") for line in path.read_text().splitlines()

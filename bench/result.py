@@ -1,5 +1,6 @@
 """Claims and the dated files that hold them."""
 
+import argparse
 import json
 import os
 import platform
@@ -49,6 +50,14 @@ class Setting:
     python: str
     torch: str
     loads: list[float]
+
+
+def parser(name: str, doc: str | None) -> argparse.ArgumentParser:
+    """Of a bench's command line, with the flag that all of them have."""
+    made = argparse.ArgumentParser(prog=f"python -m bench.{name}", description=doc)
+    made.formatter_class = argparse.RawDescriptionHelpFormatter
+    made.add_argument("--json", action="store_true", help="one JSON object as the last line")
+    return made
 
 
 def setting(loads: list[float]) -> Setting:

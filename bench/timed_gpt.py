@@ -7,11 +7,14 @@ from typing import Any
 
 import trainmover as tm
 from examples import gpt
+from trainmover.lifeline import die_with
 from trainmover.worker.api import JobBatches
 
 
 def main() -> None:
     """A mark is made where the script comes back for its next batch: the whole step is in it."""
+    if "TORCHELASTIC_RUN_ID" in os.environ:
+        die_with(os.getppid())  # torchrun's agent leaves its workers behind if it is killed.
     fetch = JobBatches.__next__
     path = Path(os.environ["BENCH_DIR"]) / f"steps.{os.getpid()}"
 

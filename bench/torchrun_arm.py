@@ -15,11 +15,13 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from functools import partial
 from pathlib import Path
 
 import psutil
 
 from bench.gaps import Gap, Mark, worst_gap
+from trainmover.lifeline import die_with
 
 CHECKPOINT_EVERY = 10
 MACHINES = 4
@@ -28,7 +30,7 @@ ROOT = Path(__file__).resolve().parents[1]
 
 
 class TorchrunJob:
-    """One running job. `close` ends whatever it has started."""
+    """One running job. `close` ends whatever it has started; so does the death of this process."""
 
     def __init__(self, here: Path, job_args: list[str]) -> None:
         self.here = here
@@ -122,6 +124,7 @@ class TorchrunJob:
                 stdout=log,
                 stderr=log,
                 start_new_session=True,
+                preexec_fn=partial(die_with, os.getpid()),
             )
 
 

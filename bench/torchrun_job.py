@@ -19,7 +19,9 @@ from torch.nn.parallel import DistributedDataParallel
 
 from bench.torchrun_arm import CHECKPOINT_EVERY, DRAINED
 from examples.gpt import GPT, flags, windows
+from trainmover.lifeline import die_with
 
+die_with(os.getppid())  # torchrun's agent leaves its workers behind if it is killed.
 HERE = Path(os.environ["BENCH_DIR"])
 RANK, WORLD = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
 

@@ -159,7 +159,7 @@ class FakeWorker:
     def keep_record(self) -> None:
         if self.rank in self.buddies:
             vault = VaultClient(self.buddies[self.rank], self.token)
-            vault.put_record(self.rank, self.committed + 1, True, b"record")
+            vault.put_record(self.rank, self.committed + 1, True, b"record", epoch=self.epoch)
             vault.close()
 
     def switch(self, order: m.Switch) -> None:
@@ -167,7 +167,7 @@ class FakeWorker:
         if self.joiner:
             self.committed = order.committed
             certificate = m.Certificate(
-                rank=self.rank, source_rank=order.sources[self.rank][0], step=order.committed,
+                rank=self.rank, source_rank=order.sources[self.rank][0].rank, step=order.committed,
                 epoch=order.epoch, source_digest="d", joiner_digest="d", trace="t", position="p",
                 bytes=1, state_ms=1.0,
             )  # fmt: skip

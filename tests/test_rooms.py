@@ -20,19 +20,28 @@ MAY_IMPORT: dict[str, set[str]] = {
     "ids": set(),
     "version": set(),
     "lifeline": set(),
+    "durable": set(),
+    "nursery": {"lifeline"},
     "communicators": {"errors"},
     "protocol": WORDS,
+    "token_file": {"errors", "protocol"},
     "controller": WORDS | {"protocol"},
     "journal": WORDS | {"protocol", "controller"},
     "comm": WORDS | {"communicators"},
     "state": WORDS | {"protocol"},
     "sandbox": WORDS | {"protocol", "comm", "state"},
-    "worker": WORDS | {"lifeline", "protocol", "comm", "state", "sandbox"},
-    "agent": WORDS | {"lifeline", "protocol", "state"},
-    "server": WORDS | {"lifeline", "protocol", "controller", "journal"},
+    "worker": WORDS
+    | {"durable", "lifeline", "token_file"}
+    | {"protocol", "comm", "state", "sandbox"},
+    "agent": WORDS | {"lifeline", "token_file", "nursery", "protocol", "state"},
+    "server": WORDS | {"durable", "lifeline", "protocol", "controller", "journal"},
+    "simulator": WORDS | {"protocol", "controller", "journal", "agent", "server"},
     "launch": WORDS
-    | {"communicators", "lifeline", "protocol", "controller", "journal", "server", "agent"},
-    "cli": WORDS | {"communicators", "protocol", "controller", "journal", "server", "launch"},
+    | {"communicators", "lifeline", "nursery", "token_file"}
+    | {"protocol", "controller", "journal", "server", "agent"},
+    "cli": WORDS
+    | {"communicators", "token_file"}
+    | {"protocol", "controller", "journal", "server", "launch", "simulator"},
     "__init__": {"version", "worker"},
     "__main__": {"cli"},
 }
@@ -41,8 +50,16 @@ MAY_IMPORT: dict[str, set[str]] = {
 PURE_ROOMS = {"errors", "ids", "version", "protocol", "controller"}
 PURE_FILES = {
     "agent/decide.py",
+    "agent/outbox.py",
+    "server/accounts.py",
+    "server/returns.py",
     "server/sentences.py",
+    "server/divergences.py",
+    "server/ranks.py",
     "server/standings.py",
+    "server/nans.py",
+    "server/watching.py",
+    "worker/deadline.py",
     "server/admission.py",
 }
 IMPURE = {"asyncio", "datetime", "os", "random", "secrets", "socket", "subprocess", "threading"}
@@ -50,11 +67,15 @@ IMPURE |= {"time", "torch", "uuid"}
 
 # A command that answers in a moment cannot wait for `import torch`. Processes of their own may.
 LIGHT_ROOMS = PURE_ROOMS | {
+    "durable",
     "lifeline",
+    "nursery",
     "communicators",
+    "token_file",
     "journal",
     "agent",
     "server",
+    "simulator",
     "launch",
     "cli",
 }
@@ -116,6 +137,15 @@ def test_a_room_imports_only_what_the_map_allows(path: Path) -> None:
 )
 def test_pure_code_gets_time_and_chance_as_values(path: Path) -> None:
     assert {name.split(".")[0] for name in imported(path)} & IMPURE == set()
+
+
+@pytest.mark.parametrize("path", [p for p in FILES if room_of(p) == "simulator"], ids=name_of)
+def test_the_simulator_has_no_clock_and_takes_decisions_only(path: Path) -> None:
+    """Its chance is a seeded generator; of rooms with a loop it runs what is pure."""
+    assert {name.split(".")[0] for name in imported(path)} & (IMPURE - {"random"}) == set()
+    files = {name.removeprefix("trainmover.").replace(".", "/") + ".py" for name in imported(path)}
+    theirs = {f for f in files if f.startswith(("agent/", "server/")) and (PACKAGE / f).is_file()}
+    assert theirs - PURE_FILES - {"server/past.py"} == set()
 
 
 @pytest.mark.parametrize(

@@ -5,12 +5,14 @@ import ctypes
 import os
 import signal
 import time
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     import psutil  # type: ignore[import-untyped]
 
+STACK_SIGNAL = signal.SIGRTMAX - 7
+"""A worker that gets it writes down where its threads stand."""
 _PR_SET_PDEATHSIG = 1
 _PR_SET_CHILD_SUBREAPER = 36
 _KILL_ROUNDS = 10
@@ -30,13 +32,16 @@ def adopt_orphans() -> None:
     _prctl(_PR_SET_CHILD_SUBREAPER, 1)
 
 
-def kill_descendants(run_id: str) -> None:
-    """SIGKILL and reap every descendant of ours that was started for the run."""
+def kill_descendants(*run_ids: str, spared: Collection[int] = ()) -> None:
+    """SIGKILL and reap every descendant of ours that was started for one of the runs.
+
+    spared  pids of those that are not meant
+    """
     import psutil  # 30 ms that workers, who only need `die_with`, do not spend
 
     for _ in range(_KILL_ROUNDS):  # more than one: a child may be forked while we look
         family = psutil.Process().children(recursive=True)
-        left = [child for child in family if _started_for(child, run_id)]
+        left = [c for c in family if c.pid not in spared and _started_for(c, run_ids)]
         if not left:
             return
         for child in left:
@@ -57,12 +62,12 @@ def reap(pids: Iterable[int]) -> None:
                 time.sleep(0.002)
 
 
-def _started_for(process: "psutil.Process", run_id: str) -> bool:
+def _started_for(process: "psutil.Process", run_ids: Collection[str]) -> bool:
     import psutil
 
     try:
         zombie = process.status() == psutil.STATUS_ZOMBIE
-        return not zombie and process.environ().get("TRAINMOVER_RUN_ID") == run_id
+        return not zombie and process.environ().get("TRAINMOVER_RUN_ID") in run_ids
     except (psutil.NoSuchProcess, psutil.AccessDenied):
         return False
 

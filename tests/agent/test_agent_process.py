@@ -15,6 +15,7 @@ from host_tools import FAKE, alive, environment
 
 from trainmover.ids import Epoch, Slot
 from trainmover.protocol import messages as m
+from trainmover.protocol.crowd import Crowd
 from trainmover.protocol.framing import frame
 from trainmover.server.links import MachineLink
 
@@ -27,13 +28,19 @@ class Controller:
 
     def __init__(self) -> None:
         self.links: set[MachineLink] = set()
+        self.crowd: Crowd[MachineLink] = Crowd()
         self.facts: asyncio.Queue[Any] = asyncio.Queue()
         self.link: MachineLink | None = None
         self.reasons: list[str] = []
+        self.listener: asyncio.Server
 
     def said_hello(self, link: MachineLink, hello: m.Hello) -> None:
         self.link = link
         self.facts.put_nowait(hello)
+
+    def said_return(self, link: MachineLink, back: m.Return) -> None:
+        self.link = link
+        self.facts.put_nowait(back)
 
     def said(self, link: MachineLink, fact: m.AgentFact) -> None:
         self.facts.put_nowait(
@@ -50,6 +57,11 @@ class Controller:
         assert self.link is not None
         self.link.send(order)
 
+    def lose(self) -> None:
+        """The link breaks."""
+        assert self.link is not None
+        self.link.abort()
+
     async def expect(self, kind: type[Any]) -> Any:
         async with asyncio.timeout(WAIT_S):
             while not isinstance(fact := await self.facts.get(), kind):
@@ -64,11 +76,14 @@ class Play:
         self.tmp_path = tmp_path
         self.token_file = tmp_path / "token"
         self.token_file.write_bytes(TOKEN + b"\n")
+        self.token_file.chmod(0o600)
         self.process: subprocess.Popen[str] | None = None
         self.controller = Controller()
         self.behave = "good"
         self.nproc = 1
         self.log = m.LogSpec()
+        self.controller_s = 60.0
+        self.port = 0
 
     def run(self, after: Callable[["Play"], Awaitable[None]]) -> tuple[int, str]:
         return asyncio.run(self._run(after))
@@ -83,7 +98,9 @@ class Play:
         self.controller = controller = Controller()
         loop = asyncio.get_running_loop()
         server = await loop.create_server(lambda: MachineLink(TOKEN, controller), "127.0.0.1", 0)
-        self.start(server.sockets[0].getsockname()[1])
+        controller.listener = server
+        self.port = server.sockets[0].getsockname()[1]
+        self.start(self.port)
         try:
             await after(self)
             return await self.ended()
@@ -104,6 +121,7 @@ class Play:
         ]
         command += ["--token-file", str(self.token_file), "--worker", json.dumps(FAKE)]
         command += ["--parent", str(os.getpid()), "--shutdown-timeout", "1"]
+        command += ["--controller-timeout", str(self.controller_s)]
         self.process = subprocess.Popen(
             command, stderr=subprocess.PIPE, text=True, start_new_session=True, env=environment()
         )
@@ -158,18 +176,87 @@ def test_it_relays_both_ways_and_shutdown_leaves_nothing(play: Play) -> None:
     assert not (play.tmp_path / "d").exists()
 
 
-def test_a_lost_controller_ends_the_workers_and_the_agent(play: Play) -> None:
+def test_a_controller_that_stays_away_ends_the_workers_and_the_agent(play: Play) -> None:
+    play.controller_s = 0.3
     pids: list[int] = []
 
     async def after(play: Play) -> None:
         pids.extend(await play.workers_up())
-        assert play.controller.link is not None
-        play.controller.link.abort()
+        play.controller.listener.close()
+        play.controller.lose()
 
     code, said = play.run(after)
     assert code == 1
-    assert "The link to the controller was lost" in said
+    assert "The link to the controller was lost: it did not come back in 0.3 s" in said
     assert not any(alive(pid) for pid in pids)
+
+
+def test_a_controller_that_comes_back_finds_the_workers_and_hears_all_that_was_said(
+    play: Play,
+) -> None:
+    async def after(play: Play) -> None:
+        pids = await play.workers_up()
+        play.controller.order(m.Heard(facts=1))
+        play.run_rank()
+        committed = await play.controller.expect(m.Committed)
+        play.controller.lose()
+        back = await play.controller.expect(m.Return)
+        assert (back.heard, back.dropped) == (2, 1)
+        play.controller.order(m.Resumed(facts=2))
+        assert isinstance(await play.controller.expect(m.WorkerFact), m.Recorded)
+        assert await play.controller.expect(m.WorkerFact) == committed
+        assert alive(pids[0])
+        play.controller.order(m.Shutdown())
+
+    assert play.run(after)[0] == 0
+
+
+def test_a_machine_that_was_given_up_ends_its_workers_and_comes_as_a_standby(play: Play) -> None:
+    from trainmover.state.vault import VaultClient
+
+    async def after(play: Play) -> None:
+        hello = await play.welcome()
+        vault = VaultClient(hello.vault, TOKEN)
+        vault.put_record(3, 7, True, b"x")
+        pids = await play.restarted(0)
+        play.controller.lose()
+        await play.controller.expect(m.Return)
+        play.controller.order(m.Refused(reason="m1 was given up.", retry_s=0.0))
+        again = await play.welcome()
+        assert (again.standby, again.vault) == (True, hello.vault)
+        assert again.incarnation != hello.incarnation
+        assert not alive(pids[0])
+        assert vault.get_record(3, 7) is None
+        vault.close()
+        assert await play.restarted(0) != pids
+        play.controller.order(m.Shutdown())
+
+    assert play.run(after)[0] == 0
+
+
+def test_an_agent_that_was_never_welcome_comes_back_as_what_it_was(play: Play) -> None:
+    async def after(play: Play) -> None:
+        await play.controller.expect(m.Hello)
+        play.controller.lose()
+        back = await play.controller.expect(m.Return)
+        assert (back.heard, back.dropped) == (0, 0)
+        play.controller.order(m.Refused(reason="Who is m1?", retry_s=0.0))
+        assert not (await play.welcome()).standby
+        play.controller.order(m.Shutdown())
+
+    assert play.run(after)[0] == 0
+
+
+def test_sigterm_ends_an_agent_whose_controller_is_away(play: Play) -> None:
+    async def after(play: Play) -> None:
+        await play.workers_up()
+        play.controller.listener.close()
+        play.controller.lose()
+        await play.controller.expect(type(None))
+        assert play.process is not None
+        play.process.terminate()
+
+    assert play.run(after) == (0, "")
 
 
 def test_a_killed_agent_takes_its_workers_with_it(play: Play) -> None:

@@ -8,6 +8,7 @@ from torch.distributed.run import get_args_parser
 
 from trainmover.cli.flags import HONOURED, REFUSED, WITHOUT_EFFECT, parse, parser
 from trainmover.errors import UserError
+from trainmover.launch.checkpoints import CheckpointOptions
 from trainmover.launch.run_job import RunOptions
 from trainmover.protocol.messages import LogSpec
 
@@ -46,6 +47,13 @@ def test_defaults() -> None:
         (["--record", "some"], "--record some is not a way to keep a record"),
         (["--readiness", "hot"], "--readiness hot is not a state"),
         (["--wait-for-machine", "-1"], "--wait-for-machine must be at least 0"),
+        (["--fingerprint-every", "-1"], "--fingerprint-every must be at least 0"),
+        (["--snapshots", "0"], "--snapshots 0 does not say when to keep snapshots"),
+        (["--snapshots", "often"], "--snapshots often does not say when to keep snapshots"),
+        (["--on-nan", "pray"], "--on-nan pray is nothing that can be done"),
+        (["--false-alarms", "0"], "--false-alarms 0 is no number of alarms in a week"),
+        (["--false-alarms", "1e9"], "--false-alarms 1e+09 is no number of alarms in a week"),
+        (["--on-divergence", "pray"], "--on-divergence pray is nothing that can be done"),
     ],
 )
 def test_what_cannot_be_is_refused_with_a_sentence(flags: list[str], words: str) -> None:
@@ -66,12 +74,31 @@ def test_what_cannot_be_is_refused_with_a_sentence(flags: list[str], words: str)
         (["--shutdown-timeout", "9", "--run-id", "x"], {"shutdown_s": 9, "run_id": "x"}),
         (["--record", "full", "--readiness", "warm"], {"record": "full", "readiness": "warm"}),
         (["--wait-for-machine", "60"], {"wait_s": 60}),
+        (["--snapshots", "auto"], {"snapshot_every": None}),
+        (["--snapshots", "off"], {"snapshot_every": 0}),
+        (["--snapshots", "20"], {"snapshot_every": 20}),
+        (["--state-bandwidth", "500MB/s"], {"state_bandwidth": 500_000_000}),
+        (["--state-bandwidth", "1.5GiB/s"], {"state_bandwidth": 3 * 2**29}),
+        (["--state-bandwidth", "10Gbit/s"], {"state_bandwidth": 1_250_000_000}),
+        (
+            ["--on-divergence", "replace", "--fingerprint-every", "50"],
+            {"on_divergence": "replace", "fingerprint_every": 50},
+        ),
+        (["--on-nan", "stop", "--no-watch"], {"on_nan": "stop", "watch": False}),
+        (["--false-alarms", "0.5"], {"false_alarms": 0.5, "watch": True}),
         (["--standalone", "--monitor-interval", "5"], {"machines": 1}),
     ],
 )
 def test_what_is_honoured(flags: list[str], expected: dict[str, Any]) -> None:
     made = options(*flags)
     assert {name: getattr(made, name) for name in expected} == expected
+
+
+def test_checkpoints() -> None:
+    made = options("--checkpoint", "kept", "--checkpoint-every", "7", "--resume", "old").checkpoints
+    assert made == CheckpointOptions(folder=Path("kept"), every=7, keep=3, resume=Path("old"))
+    with pytest.raises(UserError, match="--keep-checkpoints must be at least 1"):
+        options("--keep-checkpoints", "0")
 
 
 def test_a_module_needs_no_file() -> None:
@@ -111,6 +138,8 @@ def test_what_is_refused_says_why(name: str) -> None:
         (["--api-port", "65536"], "not a port"),
         (["--api-port", "-1"], "not a port"),
         (["--shutdown-timeout", "-1"], "at least 0"),
+        (["--state-bandwidth", "fast"], "is not a rate"),
+        (["--state-bandwidth", "10KB/s"], "less than 1MB/s"),
         (["--comm", "nccl"], "no communicator"),
         (["--frobnicate"], "no script"),
     ],

@@ -5,57 +5,17 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 
-import psutil
 import pytest
-from host_tools import FAKE, alive, environment, until
+from host_tools import alive, environment, until
+from runs_of_trainmover import Running, events, nothing_left
 
 from trainmover.cli.client import Client
 from trainmover.cli.main import main
-from trainmover.errors import PeerLost, UserError
 from trainmover.launch.runs import find_run
 
 pytestmark = pytest.mark.usefixtures("own_home")
-
-
-class Running:
-    """A `trainmover run` with fake workers, from its start to its end."""
-
-    def __init__(self, tmp_path: Path, *flags: str, behave: str = "good") -> None:
-        self.finish = tmp_path / "finish"
-        self.tmp = tmp_path / "tmp"
-        self.tmp.mkdir()
-        (tmp_path / "5").write_text("")
-        command = [sys.executable, "-m", "trainmover", "run", "--machines", "2", "--standbys", "1"]
-        command += ["--worker-program", json.dumps(FAKE), *flags, "5", str(self.finish), behave]
-        self.process = subprocess.Popen(
-            command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=tmp_path,
-            env=environment() | {"TMPDIR": str(self.tmp)}, start_new_session=True,
-        )  # fmt: skip
-        self.family: list[int] = []
-
-    def until_warm(self) -> None:
-        def warm() -> bool:
-            assert self.process.poll() is None, self.ended()
-            return "m3 is warm" in events()
-
-        until(warm, lambda: f"m3 is warm, but {events()!r}")
-        children = psutil.Process(self.process.pid).children(recursive=True)
-        self.family = [self.process.pid, *(child.pid for child in children)]
-
-    def ended(self) -> tuple[int, str, str]:
-        out, err = self.process.communicate(timeout=60)
-        return self.process.returncode, out, err
-
-
-def events() -> str:
-    """All sentences of the run so far; "" when it cannot be asked."""
-    try:
-        return "\n".join(event["text"] for event in Client(find_run()).events())
-    except (UserError, PeerLost):
-        return ""
 
 
 def following() -> "subprocess.Popen[str]":
@@ -67,28 +27,6 @@ def following() -> "subprocess.Popen[str]":
     assert follower.stdout is not None
     assert follower.stdout.readline()
     return follower
-
-
-@pytest.fixture
-def start(tmp_path: Path) -> Iterator[type[Running]]:
-    started: list[Running] = []
-
-    def start(*flags: str, behave: str = "good") -> Running:
-        started.append(Running(tmp_path, *flags, behave=behave))
-        return started[-1]
-
-    yield start  # type: ignore[misc]
-    for running in started:
-        if running.process.poll() is None:
-            running.process.kill()
-            running.process.communicate()
-
-
-def nothing_left(running: Running, home: Path) -> bool:
-    """No process, no directory, no temporary file."""
-    assert running.family
-    gone = not any(alive(pid) for pid in running.family)
-    return gone and list((home / "runs").iterdir()) == [] and list(running.tmp.iterdir()) == []
 
 
 def test_a_run_is_shown_moved_killed_and_followed(

@@ -5,11 +5,12 @@ import multiprocessing
 import os
 import signal
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from datetime import timedelta
 from typing import Any
 
+import pytest
 import torch
 import torch.distributed as dist
 
@@ -97,6 +98,20 @@ class Ranks:
             with suppress(ProcessLookupError):
                 process.kill()
             process.join()
+
+
+@pytest.fixture(params=["gloo", "native"])
+def comm(request: pytest.FixtureRequest) -> str:
+    """Every communicator in turn."""
+    return str(request.param)
+
+
+@pytest.fixture
+def ranks(request: pytest.FixtureRequest, comm: str) -> Iterator[Ranks]:
+    """Four ranks, or as many as `@pytest.mark.parametrize("ranks", [n], indirect=True)` says."""
+    team = Ranks(getattr(request, "param", 4), comm)
+    yield team
+    team.close()
 
 
 def join_live(rank: int, ranks: Ranks, epoch: int = 1) -> dist.Store:

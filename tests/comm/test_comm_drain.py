@@ -171,3 +171,26 @@ def wait_at_gate(rank: int, ranks: Ranks) -> str:
 
 def test_a_gate_that_cannot_complete_says_so_on_every_rank(ranks: Ranks) -> None:
     assert ranks.run(wait_at_gate) == ["drained"] * 4
+
+
+def count_what_is_cut_short(rank: int, ranks: Ranks) -> tuple[int, int]:
+    """After a drain in a group of ours, and after a later call of the script."""
+    join_live(rank, ranks)
+    gate = groups.private("gate", rank, ranks.size)
+    counts: list[int] = []
+    groups.on_cut_short = lambda: counts.append(1)
+    if rank == 0:
+        threading.Timer(0.2, groups.drain, ["told"]).start()
+        with pytest.raises(Drained):
+            gate.all_reduce(torch.ones(1))
+    else:
+        groups.drain("told")
+    ours = len(counts)
+    dist.all_reduce(torch.ones(1))
+    return ours, len(counts)
+
+
+def test_only_a_call_of_the_script_counts_as_cut_short(ranks: Ranks) -> None:
+    for rank in range(4):
+        ranks.start(str(rank), count_what_is_cut_short, rank, ranks)
+    assert [ranks.result(str(rank)) for rank in range(4)] == [(0, 1)] * 4

@@ -91,9 +91,12 @@ def test_the_switch_goes_to_leaver_joiner_and_stayers_with_the_leaver_as_source(
     assert sorted(switches) == ["m1", "m2", "m3", "m4"]
     order = switches["m4"]
     assert (order.epoch, order.committed, order.closing) == (2, 7, False)
-    assert order.sources == {1: (1, "m2/0")}
+    assert order.sources == {1: [m.Source(1, "m2/0"), m.Source(2, "m3/0"), m.Source(0, "m1/0")]}
     assert order.records == {}
-    assert order.buddies == {0: "vault-m4", 1: "vault-m3", 2: "vault-m1"}
+    buddies = {name: its.buddies for name, its in switches.items()}
+    assert buddies == {
+        "m1": {0: "vault-m4"}, "m2": {1: "vault-m3"}, "m4": {1: "vault-m3"}, "m3": {2: "vault-m1"},
+    }  # fmt: skip
     assert job.committed == 7
 
 
@@ -283,7 +286,7 @@ def test_in_the_switch_a_lost_leaver_is_replaced_by_the_joiner_from_a_replica() 
     job, _ = after(job, vault("m1", 3), vault("m3", 3, {1: [8]}), vault("m4", 3))
     job, effects = after(job, at_boundary("m1", 0, 3), at_boundary("m3", 2, 3))
     switch = orders(effects, m.Switch)["m4"]
-    assert switch.sources == {1: (2, "m3/0")}
+    assert switch.sources[1][0] == m.Source(2, "m3/0")
     assert switch.records == {1: ["vault-m3"]}
 
 

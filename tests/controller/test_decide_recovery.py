@@ -115,10 +115,12 @@ def test_a_joiner_may_be_parked_before_the_verdict() -> None:
 
 def test_the_joiner_takes_state_from_a_replica_and_its_record_from_a_vault() -> None:
     _, effects = after(BOUNDARY, *AT_BOUNDARY, parked("m4", 1, 2))
-    order = orders(effects, m.Switch)["m1"]
-    assert order.sources == {1: (2, "m3/0")}
+    switches = orders(effects, m.Switch)
+    order = switches["m1"]
+    assert order.sources == {1: [m.Source(2, "m3/0"), m.Source(0, "m1/0")]}
     assert order.records == {1: ["vault-m3"]}
-    assert order.buddies == {0: "vault-m4", 1: "vault-m3", 2: "vault-m1"}
+    buddies = {name: its.buddies for name, its in switches.items()}
+    assert buddies == {"m1": {0: "vault-m4"}, "m4": {1: "vault-m3"}, "m3": {2: "vault-m1"}}
     assert (order.committed, order.closing) == (7, False)
 
 
@@ -143,7 +145,8 @@ def test_all_ranks_of_a_machine_are_taken_together() -> None:
     job, effects = decide(job, parked("m4", 2, 2))
     assert effects == ()
     _, effects = decide(job, parked("m4", 3, 2, local_rank=1))
-    assert orders(effects, m.Switch)["m4"].sources == {2: (4, "m3/0"), 3: (5, "m3/1")}
+    first = {r: held[0] for r, held in orders(effects, m.Switch)["m4"].sources.items()}
+    assert first == {2: m.Source(4, "m3/0"), 3: m.Source(5, "m3/1")}
 
 
 def test_a_second_report_of_the_same_loss_changes_nothing() -> None:
@@ -298,7 +301,7 @@ def test_a_parked_joiner_stays_parked_through_a_second_loss() -> None:
     job, _ = after(job, position("m1", 0, 3), vault("m1", 3, {2: [8]}), vault("m4", 3, {1: [8]}))
     job, effects = after(job, vault("m5", 3), parked("m4", 2, 3), at_boundary("m1", 0, 3))
     switch = orders(effects, m.Switch)["m4"]
-    assert switch.sources == {1: (0, "m1/0"), 2: (0, "m1/0")}
+    assert switch.sources == {1: [m.Source(0, "m1/0")], 2: [m.Source(0, "m1/0")]}
 
 
 def test_a_machine_that_joins_during_the_drain_is_not_waited_for() -> None:
@@ -443,3 +446,11 @@ def test_a_script_that_ends_in_a_recovery_closes_the_incident() -> None:
     assert (job.phase, job.change) == (Phase.ENDING, None)
     assert job.incidents[0].kind is Kind.RECOVERY
     assert job.incidents[0].outcome is Outcome.DONE
+
+
+def test_the_incident_keeps_what_the_verdict_was_made_of() -> None:
+    job, _ = after(DRAINS, *DRAINED)
+    (incident,) = job.incidents
+    assert sorted(incident.positions) == [0, 2]
+    assert incident.held.keys() == {1}
+    assert incident.step == job.committed

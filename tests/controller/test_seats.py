@@ -4,14 +4,13 @@ from dataclasses import replace
 
 import msgspec
 import pytest
-from jobs import RUNNING, SEATS, after, exited, joined, lost, recorded, running, up
+from jobs import RUNNING, after, exited, joined, lost, recorded, running, up
 
 from trainmover.controller import Job
+from trainmover.controller.places import Places
+from trainmover.controller.replicas import replicas
 from trainmover.controller.seats import (
-    buddies,
     choose_joiners,
-    record_places,
-    replica,
     with_machine,
     without_machine,
 )
@@ -80,28 +79,17 @@ def test_a_seat_with_one_rank_still_at_work_is_vacant() -> None:
     assert job.vacant() == [1]
 
 
-def test_records_are_kept_round_the_ring_of_machines_that_live() -> None:
-    job = running(nproc=2, standbys=0)
-    ring = buddies(job, job.seats)
-    assert ring == {r: f"vault-m{(r // 2 + 1) % 3 + 1}" for r in range(6)}
-    assert buddies(without_machine(job, "m2"), job.seats) == {
-        0: "vault-m3", 1: "vault-m3", 4: "vault-m1", 5: "vault-m1",
-    }  # fmt: skip
-
-
-def test_a_job_of_one_machine_asks_a_standby_and_at_last_itself() -> None:
-    job = running(machines=1, standbys=1)
-    assert buddies(job, job.seats) == {0: "vault-m2"}
-    job = without_machine(job, "m2")
-    assert buddies(job, job.seats) == {0: "vault-m1"}
-
-
 def test_the_first_steps_of_a_lost_rank_are_looked_for_on_every_machine_that_lives() -> None:
     job = without_machine(running(machines=2, standbys=1), "m1")
-    places = record_places(job)
-    assert places.keys() == {0, 1}
-    assert all(s.vaults == ["vault-m2", "vault-m3"] for stored in places.values() for s in stored)
-    assert record_places(RUNNING)[1][0].vaults[0] == buddies(RUNNING, SEATS)[1]
+    for slot in range(2):
+        (stored,) = Places(job).of(slot).values()
+        assert all(each.vaults == ["vault-m2", "vault-m3"] for each in stored)
+    assert Places(RUNNING).of(1)[1][0].vaults[0] == "vault-m3"
+
+
+def test_of_many_machines_those_behind_the_slot_are_asked() -> None:
+    (stored, _) = Places(without_machine(running(machines=20, standbys=1), "m3")).of(1)[1]
+    assert stored.vaults == [*(f"vault-m{n}" for n in range(4, 12)), "vault-m21"]
 
 
 def test_a_rank_without_a_record_is_served_by_those_of_its_role() -> None:
@@ -111,24 +99,25 @@ def test_a_rank_without_a_record_is_served_by_those_of_its_role() -> None:
         Rank(rank): msgspec.structs.replace(job.recorded[Rank(rank)], trace=trace, record_of=of)
         for rank, trace, of in [(0, "t", None), (1, "u", None), (2, "t", None), (3, "t", 0)]
     }
-    places = record_places(replace(job, recorded=said))
-    ranks = {rank: [stored.rank for stored in places[Rank(rank)]] for rank in range(4)}
+    job = replace(job, recorded=said)
+    ranks = {rank: [stored.rank for stored in Places(job).of(rank)[rank]] for rank in range(4)}
     assert ranks == {0: [0, 2], 1: [1], 2: [2, 0], 3: [0, 2]}
-    assert [stored.vaults[0] for stored in places[Rank(3)]] == ["vault-m2", "vault-m4"]
+    assert [stored.vaults[0] for stored in Places(job).of(3)[3]] == ["vault-m2", "vault-m4"]
 
 
-def test_nobody_keeps_its_own_record_if_anybody_else_lives() -> None:
-    for machines in range(2, 6):
-        job = running(machines=machines, standbys=0)
-        for rank, vault in buddies(job, job.seats).items():
-            assert vault != f"vault-m{rank + 1}"
+def test_ranks_that_a_record_refers_to_come_with_it() -> None:
+    job = running(machines=4, standbys=0)
+    small = msgspec.structs.replace(job.recorded[Rank(3)], base=Rank(1))
+    places = Places(replace(job, recorded={**job.recorded, Rank(3): small})).of(3)
+    assert places.keys() == {1, 3}
+    assert [stored.rank for stored in places[Rank(1)]] == [1, 0]
 
 
 def test_a_source_holds_equal_state_and_joiners_spread_over_them() -> None:
-    assert [replica(RUNNING, rank, [0, 2]) for rank in range(3)] == [0, 2, 0]
+    assert [replicas(RUNNING, rank, [0, 2]) for rank in range(3)] == [[0, 2], [2, 0], [0, 2]]
     job, _ = after(RUNNING, recorded("m1", 0, digest="a"), recorded("m2", 1, digest="a"))
-    assert replica(job, 1, [0, 2]) == 0
-    assert replica(job, 1, [2]) is None
+    assert replicas(job, 1, [0, 2]) == [0]
+    assert replicas(job, 1, [2]) == []
 
 
 def test_machines_are_ordered_as_people_count() -> None:

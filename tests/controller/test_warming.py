@@ -32,7 +32,7 @@ from trainmover.controller import Job, decide
 from trainmover.controller.events import Tick
 from trainmover.controller.seats import choose_joiners
 from trainmover.controller.state import MachineState
-from trainmover.controller.warming import ATTEST_AGAIN_US
+from trainmover.controller.warming import ATTEST_AGAIN_US, TRY_AGAIN_US, TRY_AGAIN_US_MAX
 from trainmover.protocol import messages as m
 
 
@@ -124,6 +124,16 @@ def test_a_machine_that_makes_its_run_can_be_bound_and_what_it_says_of_that_is_l
     unchanged, effects = decide(job, held("m4", 0, trace="a"))
     assert (unchanged, effects) == (job, ())
     assert decide(job, failed("m4", 0)) == (job, ())
+
+
+def test_every_run_has_a_number_and_a_held_one_keeps_it_when_it_is_bound() -> None:
+    _, warming = after(begun(), *(recorded(f"m{rank + 1}", rank) for rank in range(3)))
+    _, holding = after(STAGED, warm("m4", 0, trace="a"), warm("m4", 1, trace="b"))
+    assert orders(warming, m.WarmUp)["m4"].run == 1
+    assert orders(holding, m.Hold)["m4"].run == 3
+    for job in (STAGED_WARM, STAGED_HELD):  # It begins that run, or holds it.
+        assert orders(decide(job, lost("m1"))[1], m.Bind)["m4"].run == 3
+        assert orders(decide(job, lost("m2"))[1], m.Bind)["m4"].run == 4
 
 
 def test_a_joiner_sent_back_has_not_lost_its_proof() -> None:
@@ -321,8 +331,83 @@ def test_a_new_steady_trace_makes_every_standby_prove_it() -> None:
     assert decide(RUNNING, recorded("m2", 1))[1] == ()
 
 
+def other_steps(machine: str, rank: int, compiled: str = "c") -> Any:
+    return said(machine, m.StepsChanged(rank=rank, step=10, trace="t", compiled=compiled))
+
+
+def test_so_do_other_steps_of_which_the_second_rank_tells_no_news() -> None:
+    job, effects = decide(RUNNING, other_steps("m1", 0))
+    assert kinds(effects) == [("m4", "WarmUp")]
+    assert (m4(job).held, m4(job).proven(0)) == (None, False)
+    assert decide(job, other_steps("m2", 1)) == (job, ())
+    job = hold_all(decide(job, warm("m4", 0))[0])
+    assert (m4(job).held, m4(job).proven(0)) == (0, True)
+    assert kinds(decide(job, other_steps("m2", 1, "more"))[1]) == [("m4", "WarmUp")]
+
+
+def test_a_warm_up_that_began_before_steps_changed_is_made_again() -> None:
+    job, _ = decide(STAGED, other_steps("m1", 0))
+    job, effects = decide(job, warm("m4", 0, trace="a"))
+    assert orders(effects, m.WarmUp)["m4"].slot == 0
+    job, effects = decide(job, warm("m4", 0, trace="a"))
+    assert orders(effects, m.WarmUp)["m4"].slot == 1
+
+
+def test_other_steps_of_a_rank_that_lives_elsewhere_are_late() -> None:
+    assert decide(RUNNING, other_steps("m2", 0)) == (RUNNING, ())
+
+
 def test_a_run_of_the_old_program_is_not_bound_during_a_change() -> None:
     job, _ = after(running(standbys=2), lost("m2"))
     job, effects = decide(job, recorded("m3", 2, trace="compiled"))
     assert job.machines["m4"].state is MachineState.DOWN
     assert effects == ()
+
+
+# --- cold -----------------------------------------------------------------------------------------
+
+COLD, _ = decide(RUNNING, failed("m4", 0, "no room"))
+
+
+def ticks(job: Job, *at_us: int) -> tuple[Job, list[tuple[str, str]]]:
+    job, effects = after(job, *(Tick(at_us=at) for at in at_us))
+    return job, kinds(effects)
+
+
+def test_a_cold_machine_is_tried_again_after_a_wait_that_grows() -> None:
+    assert m4(COLD).state is MachineState.COLD
+    job, begun_us = COLD, 0
+    for wait_us in (TRY_AGAIN_US, 2 * TRY_AGAIN_US, 4 * TRY_AGAIN_US):
+        job, told = ticks(job, begun_us, begun_us + wait_us - 1)
+        assert told == []
+        job, told = ticks(job, begun_us + wait_us)
+        assert told == [("m4", "StartWorkers")]
+        job, effects = decide(job, up("m4"))
+        assert kinds(effects) == [("m4", "WarmUp")]
+        job, begun_us = decide(job, failed("m4", 0, "no room"))[0], begun_us + wait_us
+    assert m4(job).note == "no room"
+
+
+def test_the_wait_has_an_end_and_begins_anew_once_it_was_warm() -> None:
+    often = replace(m4(COLD), tries=40)
+    job = replace(COLD, machines={**COLD.machines, "m4": often})
+    job, told = ticks(job, 0, TRY_AGAIN_US_MAX)
+    assert told == [("m4", "StartWorkers")]
+    job = hold_all(after(job, up("m4"), warm("m4", 0))[0])
+    job, _ = ticks(job, TRY_AGAIN_US_MAX + 1)
+    assert m4(job).tries == 0
+
+
+def test_after_crashes_one_more_is_enough() -> None:
+    job = RUNNING
+    for _ in range(3):
+        job, _ = after(job, exited("m4"), up("m4"))
+    assert m4(job).state is MachineState.COLD
+    job, told = ticks(job, 0, TRY_AGAIN_US)
+    assert told == [("m4", "StartWorkers")]
+    assert m4(after(job, up("m4"), exited("m4"))[0]).state is MachineState.COLD
+
+
+def test_another_torch_stays_another_torch() -> None:
+    job, _ = after(RUNNING, joined("m5", standby=True), up("m5", torch="1.9"))
+    assert ticks(job, 0, 100 * TRY_AGAIN_US)[1].count(("m5", "StartWorkers")) == 0

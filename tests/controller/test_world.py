@@ -145,6 +145,50 @@ def test_standbys_left_alone_prove_every_kind_and_hold_different_slots(seed: int
     assert all(m.proven(first) for m in spare for first in kinds(world.job))
 
 
+def with_a_cut(seed: int, **asked: int) -> World:
+    world = World(seed, machines=4, nproc=1 + seed % 2, steps=40, alone=True, **asked)
+    while world.job.cut is None and world.ended is None:
+        world.run(moments=1)
+    return world
+
+
+@pytest.mark.parametrize("seed", range(300))
+def test_a_loss_of_state_that_nobody_else_holds_goes_back_to_the_newest_cut(seed: int) -> None:
+    world = with_a_cut(seed)
+    play(world, kills=seed % 2, crashes=1 - seed % 2, moves=1)
+    check(world)
+    assert world.ended is not None
+    assert world.ended.code == 0, world.ended.text
+    lost = [i for i in world.job.incidents if i.ranks and i.kind == "recovery"]
+    assert all(i.rung == 2 for i in lost if i.outcome == "done")
+
+
+@pytest.mark.parametrize("seed", range(300))
+def test_failures_while_all_go_back_end_well_or_with_a_reason(seed: int) -> None:
+    world = with_a_cut(seed, standbys=3)
+    play(world, kills=2, crashes=2, moves=1)
+    check(world)
+    assert world.ended is not None
+    known = ("snapshot", "no standby", "standbys are left", "standby is left", "ended already")
+    known += ("has failed 3 times",)  # By chance all failures may meet one step.
+    assert world.ended.code == 0 or any(why in world.ended.text for why in known), world.ended.text
+
+
+@pytest.mark.parametrize("seed", range(200))
+def test_what_no_memory_holds_is_taken_from_the_newest_checkpoint(seed: int) -> None:
+    world = World(
+        seed, machines=4, nproc=1 + seed % 2, steps=40, alone=True, snapshots=0, checkpoints=5
+    )
+    while world.job.checkpoint is None and world.ended is None:
+        world.run(moments=1)
+    play(world, kills=seed % 2, crashes=1 + seed % 2, moves=1)
+    check(world)
+    assert world.ended is not None
+    assert world.ended.code == 0, world.ended.text
+    lost = [i for i in world.job.incidents if i.ranks and i.kind == "recovery"]
+    assert all(i.rung >= 2 for i in lost if i.outcome == "done")  # 2: who has left may hold it.
+
+
 @pytest.mark.parametrize("seed", range(400))
 def test_any_history_ends_and_is_replayed_exactly(seed: int) -> None:
     world = World(
@@ -155,6 +199,8 @@ def test_any_history_ends_and_is_replayed_exactly(seed: int) -> None:
         stages=1 + seed % 3,
         once=("m5", "m2") if seed % 5 == 0 else (),
         unfit=(("m6", "p1"),) if seed % 7 == 0 else (),
+        alone=seed % 3 == 0,
+        checkpoints=4 * (seed % 4 == 0),
     )
     play(world, kills=2, crashes=2, moves=2, adds=seed % 2, waits=1)
     check(world)

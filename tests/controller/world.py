@@ -11,9 +11,12 @@ from collections import deque
 from dataclasses import dataclass, field
 
 from trainmover.controller import Job, decide
-from trainmover.controller.effects import Answer, End, Fence, Send
+from trainmover.controller.effects import Answer, End, Fence, FindCheckpoint, Publish, Send
 from trainmover.controller.events import (
     AgentSaid,
+    CheckpointFailed,
+    CheckpointFound,
+    CheckpointPublished,
     KillRequested,
     MachineJoined,
     MachineLost,
@@ -54,10 +57,24 @@ class Worker:
     work: m.Order | None = None  # a run in the sandbox that is not through
     held: int = -1  # rank of the run that it holds
     runs: int = 0  # of the script, in this process
+    every: int = 0  # committed steps from one snapshot to the next
+    snapshots: dict[int, int] = field(default_factory=dict)  # in memory: step -> rank
+    complete: int = 0  # the newest cut that is complete
+    on_way: int = -1  # step to which its script has gone, as a joiner
+    cut_at: int = 0  # step after which all take a snapshot
 
     @property
     def pending(self) -> bool:
         return self.ordered > self.epoch
+
+    @property
+    def busy(self) -> bool:
+        return any(step > self.complete for step in self.snapshots)
+
+    @property
+    def wants_cut(self) -> bool:
+        last = max([0, *(at for at, of in self.snapshots.items() if of == self.rank)])
+        return self.every > 0 and not self.busy and self.gate - last >= self.every
 
     @property
     def paused(self) -> bool:
@@ -72,6 +89,7 @@ class Box:
     standby: bool
     workers: list[Worker] = field(default_factory=list)
     vault: dict[int, list[int]] = field(default_factory=dict)
+    snapshots: dict[int, list[int]] = field(default_factory=dict)  # of other machines' ranks
     up: deque[object] = field(default_factory=deque)
     down: deque[m.Order] = field(default_factory=deque)
     alive: bool = True
@@ -93,15 +111,24 @@ class World:
         once: tuple[str, ...] = (),
         unfit: tuple[tuple[str, str], ...] = (),
         wait_s: int = 0,
+        alone: bool = False,
+        snapshots: int | None = None,
+        checkpoints: int = 0,
     ) -> None:
-        """stages: how many programs, slot by slot. once: machines on which a process runs the
-        script once. unfit: (machine, program) that its sandbox cannot run."""
+        """alone: no two ranks hold the same state. snapshots, checkpoints: every so many steps, as
+        the spec has it. stages: how many programs, slot by slot. once:
+        machines on which a process runs the script once. unfit: (machine, program) that its sandbox
+        cannot run."""
+        self.buddies: dict[int, str] = {}
         self.random = random.Random(seed)
         spec = m.JobSpec(
             run_id="r", argv=["x"], machines=machines, standbys=standbys, nproc=nproc,
-            wait_s=wait_s,
+            wait_s=wait_s, snapshot_every=snapshots, checkpoint="/kept" if checkpoints else "",
+            checkpoint_every=checkpoints or 1000,
         )  # fmt: skip
-        self.stages, self.once, self.unfit = stages, once, unfit
+        self.host: deque[object] = deque()  # what came of orders about checkpoints
+        self.published: dict[int, m.Checkpoint] = {}
+        self.stages, self.once, self.unfit, self.alone = stages, once, unfit, alone
         self.job = Job(spec)
         self.steps = steps
         self.now = 0
@@ -111,6 +138,7 @@ class World:
         self.trace: list[str] = []
         self.applied: dict[int, list[int]] = {r: [] for r in range(spec.world_size)}
         self.passed_by: dict[tuple[int, int], set[int]] = {}
+        self.cuts: set[tuple[int, int]] = set()
         self.boxes = {
             f"m{i + 1}": Box(f"m{i + 1}", i >= machines) for i in range(machines + standbys)
         }
@@ -128,7 +156,8 @@ class World:
         self.job, effects = decide(self.job, event)
         self.trace.append(f"{self.now} {event} -> {[type(e).__name__ for e in effects]}")
         assert self.job.epoch_last >= before.epoch_last
-        assert self.job.committed >= before.committed or self.job.restarts > before.restarts
+        back = self.job.change is not None and self.job.change.back
+        assert self.job.committed >= before.committed or self.job.restarts > before.restarts or back
         for effect in effects:
             self.carry_out(effect)
 
@@ -141,6 +170,18 @@ class World:
                 self.trace.append(f"    {machine} <- {order}")
             case Fence(machine):
                 self.kill(machine)
+            case Publish(checkpoint) if self.random.random() < 0.1:
+                step, epoch = checkpoint.step, checkpoint.epoch
+                self.host.append(CheckpointFailed(at_us=0, step=step, epoch=epoch, why="full"))
+            case Publish(checkpoint):
+                self.published[checkpoint.step] = checkpoint
+                self.host.append(CheckpointPublished(at_us=0, checkpoint=checkpoint))
+            case FindCheckpoint(epoch, unusable):
+                newest = max(self.published.keys() - unusable, default=0)
+                found = self.published.get(newest)
+                self.host.append(
+                    CheckpointFound(at_us=0, epoch=epoch, checkpoint=found, damaged=[])
+                )
             case Answer():
                 self.answers.append(effect)
             case End():
@@ -160,6 +201,8 @@ class World:
 
     def possible(self) -> list:
         acts = []
+        if self.host:
+            acts.append(lambda: self.feed(self.host.popleft()))
         for box in self.boxes.values():
             if box.up:
                 acts.append(lambda box=box: self.deliver_up(box))
@@ -177,7 +220,7 @@ class World:
         if not box.alive:
             return
         box.alive = False
-        box.workers, box.vault = [], {}
+        box.workers, box.vault, box.snapshots = [], {}, {}
         box.down.clear()
         box.up.append(MachineLost(at_us=0, machine=machine, why="killed", heard_us=self.now))
         for worker in self.peers_of_all():
@@ -235,7 +278,7 @@ class World:
                 ]
                 for worker in box.workers:
                     up = m.WorkerUp(
-                        pid=worker.pid, address=f"{box.name}/{worker.local}", torch="", version=""
+                        pid=worker.pid, address=f"{box.name}/{worker.pid}", torch="", version=""
                     )
                     self.say(worker, up)
             case m.Die():
@@ -243,6 +286,9 @@ class World:
             case m.Shutdown():
                 pass
             case _:
+                if isinstance(order, m.CutComplete):
+                    for rank, steps in box.snapshots.items():
+                        box.snapshots[rank] = [step for step in steps if step >= order.step]
                 if isinstance(order, m.Interrupt):
                     held = m.VaultHeld(
                         epoch=order.epoch, records={r: list(s) for r, s in box.vault.items()}
@@ -264,10 +310,17 @@ class World:
                 worker.rank = slot * self.job.spec.nproc + worker.local
                 worker.first_of = epoch
                 worker.runs += 1
-                self.buddies = buddies
+                self.buddies = {**self.buddies, **buddies}
                 if self.job.restarts:
                     self.applied[worker.rank] = []
                 self.say(worker, m.Attached(rank=worker.rank))
+            case m.KeepSnapshots(every=every):
+                worker.every = every
+            case m.CutComplete(step=step):
+                worker.complete = step
+                worker.snapshots = {at: of for at, of in worker.snapshots.items() if at >= step}
+            case m.WriteCheckpoint():
+                self.write(worker, order)
             case m.WarmUp(slot=slot) | m.Hold(slot=slot) | m.Bind(slot=slot):
                 self.begin(worker, order, slot * self.job.spec.nproc + worker.local)
             case m.Prepare(epoch=epoch):
@@ -339,9 +392,14 @@ class World:
             return
         joining = not worker.live
         worker.switched = order
-        if joining:
-            worker.step = order.committed
-            source = order.sources[worker.rank][0]
+        worker.snapshots = {at: of for at, of in worker.snapshots.items() if at == worker.complete}
+        worker.every, worker.cut_at = order.snapshot_every, 0
+        if order.back:
+            if not self.go_back(worker, order):
+                return
+        elif joining:
+            worker.step = worker.on_way = order.committed
+            source = order.sources[worker.rank][0].rank
             if source != worker.rank:
                 assert order.records[worker.rank], "a joiner without a record"
             certificate = m.Certificate(
@@ -349,14 +407,73 @@ class World:
                 source_digest="d", joiner_digest="d", trace="t", position="", bytes=1, state_ms=1,
             )  # fmt: skip
             self.say(worker, m.Loaded(rank=worker.rank, epoch=order.epoch, certificate=certificate))
-        self.buddies = order.buddies
+        self.buddies = {**self.buddies, **order.buddies}
         self.keep(worker, order.committed + 1)
+        for step, rank in worker.snapshots.items():
+            if rank == worker.rank:
+                self.put_snapshot(worker, step)
         self.say(worker, m.Switched(rank=worker.rank, epoch=order.epoch))
+
+    def go_back(self, worker: Worker, order: m.Switch) -> bool:
+        """Its own snapshot, or one from a vault: one of them must be there, unless its machine has
+        died since the order; then False."""
+        step, rank = order.committed, worker.rank
+        assert worker.on_way in (-1, step), (worker, order)
+        kept = [box for box in self.boxes.values() if box.name in order.records.get(rank, [])]
+        named = {source.address for source in order.sources.get(rank, [])}
+        held = [w for w in self.peers_of_all() if f"{w.machine}/{w.pid}" in named]
+        in_vaults = any(step in box.snapshots.get(rank, []) for box in kept)
+        if rank in order.files:
+            checkpoint = self.published[step]
+            assert [checkpoint.path(part) for part in checkpoint.states[rank]] == order.files[rank]
+        elif not in_vaults and not any(w.snapshots.get(step) == rank for w in held):
+            assert any(not box.alive for box in kept) or len(held) < len(named), (worker, order)
+            return False
+        worker.step = order.committed
+        done = self.applied[worker.rank]
+        self.applied[worker.rank] = [step for step in done if step <= order.committed]
+        certificate = m.Certificate(
+            rank=worker.rank, source_rank=worker.rank, step=order.committed, epoch=order.epoch,
+            source_digest="d", joiner_digest="d", trace="t", position="", bytes=1, state_ms=1,
+        )  # fmt: skip
+        self.say(worker, m.Loaded(rank=worker.rank, epoch=order.epoch, certificate=certificate))
+        return True
+
+    def put_snapshot(self, worker: Worker, step: int) -> None:
+        """With the buddy, if that lives; then the rank says so. For a checkpoint, with nobody."""
+        if not worker.every and self.job.spec.checkpoint:
+            alone = m.Snapped(
+                rank=worker.rank, epoch=worker.epoch, step=step, vault="", bytes=1, cost_us=1,
+                step_us=20,
+            )  # fmt: skip
+            self.say(worker, alone)
+            return
+        buddy = self.boxes[self.buddies[worker.rank]]
+        if buddy.alive:
+            held = buddy.snapshots.setdefault(worker.rank, [])
+            buddy.snapshots[worker.rank] = [*(s for s in held if s != step), step]
+            fact = m.Snapped(
+                rank=worker.rank, epoch=worker.epoch, step=step, vault=buddy.name, bytes=1,
+                cost_us=1, step_us=20,
+            )  # fmt: skip
+            self.say(worker, fact)
+
+    def write(self, worker: Worker, order: m.WriteCheckpoint) -> None:
+        """Its part of a checkpoint; now and then the disk has no room."""
+        there = worker.snapshots.get(order.step) == worker.rank and self.random.random() < 0.95
+        part = [m.Written(f"{worker.rank}", 1, "")] if there else []
+        refused = "" if there else "No space left on device"
+        self.say(
+            worker,
+            m.Wrote(
+                rank=worker.rank, epoch=order.epoch, step=order.step, state=part, refused=refused
+            ),
+        )
 
     def go(self, worker: Worker, epoch: int) -> None:
         if worker.switched is None or worker.switched.epoch != epoch or worker.ordered > epoch:
             return
-        worker.epoch, worker.live, worker.parked = epoch, True, False
+        worker.epoch, worker.live, worker.parked, worker.on_way = epoch, True, False, -1
         worker.ordered = max(worker.ordered, epoch)
         worker.first_of, worker.switched = epoch, None
 
@@ -365,8 +482,9 @@ class World:
         if (in_sandbox and worker.bound_for <= epoch) or worker.live:
             runs = worker.runs + (worker.work is not None)
             fresh = Worker(
-                worker.machine, worker.local, pid=worker.pid, ordered=worker.ordered, runs=runs
-            )
+                worker.machine, worker.local, pid=worker.pid, ordered=worker.ordered, runs=runs,
+                rank=worker.rank, snapshots=worker.snapshots, complete=worker.complete,
+            )  # fmt: skip
             box = self.boxes[worker.machine]
             box.workers[box.workers.index(worker)] = fresh
             self.say(fresh, m.Left())
@@ -421,6 +539,10 @@ class World:
             self.say(worker, finished)
         elif not worker.computing:
             worker.computing = True
+            if worker.cut_at == worker.step > 0:
+                worker.cut_at = 0
+                worker.snapshots[worker.step] = worker.rank
+                self.put_snapshot(worker, worker.step)
             self.keep(worker, worker.step + 1)
         elif self.boxes[self.buddies[worker.rank]].alive:
             self.keep(worker, worker.step + 2)
@@ -443,6 +565,11 @@ class World:
         flags = [w.pause_asked for w in self.peers_of_all() if w.live and w.gate == worker.gate
                  and w.pause_asked > max(w.epoch, w.discarded)]  # fmt: skip
         self.passed_by[key] = set()
+        ranks = [w for w in self.peers_of_all() if w.live and w.gate == worker.gate]
+        every = self.job.spec.checkpoint_every
+        due = bool(self.job.spec.checkpoint) and worker.gate % every == 0
+        if (due or any(w.wants_cut for w in ranks)) and not any(w.busy for w in ranks):
+            self.cuts.add(key)
         self.flags = {**getattr(self, "flags", {}), key: max(flags, default=0)}
         return True
 
@@ -450,6 +577,8 @@ class World:
         key = (worker.epoch, worker.gate)
         self.passed_by[key].add(worker.rank)
         worker.pause_at = max(worker.pause_at, self.flags[key])
+        if key in self.cuts:
+            worker.cut_at = worker.gate
         self.commit(worker)
 
     def commit(self, worker: Worker) -> None:
@@ -476,7 +605,7 @@ class World:
                     rank=worker.rank,
                     step=worker.step,
                     trace=self.program(worker.rank),
-                    digest="d",
+                    digest=f"d{worker.rank}" if self.alone else "d",
                     bytes=1,
                 ),
             )

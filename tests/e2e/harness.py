@@ -6,12 +6,16 @@ import signal
 import tempfile
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
+from functools import cache
 from pathlib import Path
+from typing import Any
 
 from trainmover import communicators
 from trainmover.controller.events import WorkerSaid
 from trainmover.controller.state import Job, MachineState, Outcome
 from trainmover.journal import Journal
+from trainmover.journal.samples import Used
+from trainmover.launch.nursery import NurseryProcess
 from trainmover.launch.run_job import RunHandle, RunOptions, run_job
 from trainmover.protocol.messages import LogSpec, SandboxFailed, WorkerUp
 from trainmover.server.notices import Happened, Printed
@@ -24,7 +28,8 @@ Scenario = Callable[["Live"], Awaitable[None]]
 
 @dataclass
 class Outcomes:
-    """What is left of a job: rows are the committed values of every rank and step."""
+    """What is left of a job: rows are the committed values of every rank and step, used is what
+    samples they were made of, where the script lets the journal know."""
 
     code: int
     text: str
@@ -33,6 +38,12 @@ class Outcomes:
     digests: dict[int, str]
     printed: list[str]
     sentences: list[str]
+    used: list[Used]
+
+    @property
+    def steps(self) -> str:
+        """How many there were, as an argument of the run to compare with."""
+        return str(max(step for _, step in self.rows))
 
 
 @dataclass
@@ -106,17 +117,23 @@ def run(
     arguments: list[str],
     scenario: Scenario | None = None,
     *,
+    until_done: bool = False,
     machines: int = 3,
     standbys: int = 1,
     nproc: int = 1,
     drill: str = "",
     script: str = TRAIN,
     comm: str = "",
-    record: str = "moments",
-    wait_s: int = 0,
+    **others: Any,
 ) -> Outcomes:
-    """One job from start to end, in private directories."""
+    """One job from start to end, in private directories. others: fields of RunOptions.
+
+    until_done  train.py ends when the scenario has, however many steps that takes
+    """
     with tempfile.TemporaryDirectory(prefix="tm-e2e-") as folder:
+        if until_done:
+            arguments = [*arguments, "--steps", "100000", "--until", f"{folder}/done"]
+            scenario = _telling(scenario, Path(folder, "done"))
         hosting = _Hosting(scenario)
         before = os.environ.pop("TRAINMOVER_DRILL", None)
         if drill:
@@ -129,14 +146,14 @@ def run(
                     standbys=standbys,
                     nproc=nproc,
                     comm=comm or os.environ.get(COMM) or communicators.default(),
-                    record=record,
-                    wait_s=wait_s,
+                    **others,
                     log=LogSpec(show=[0]),
                     run_dir=Path(folder) / "run",
                     journal=Path(folder) / "journal.sqlite",
                 ),
                 on_change=hosting.changed,
                 on_ready=hosting.ready,
+                nursery=_nursery(),
             )
         finally:
             os.environ.pop("TRAINMOVER_DRILL", None)
@@ -145,11 +162,34 @@ def run(
         hosting.check()
         journal = Journal.open(Path(folder) / "journal.sqlite")
         rows = {(row.rank, row.step): row.values for row in journal.rows()}
+        used = list(journal.used())
         journal.close()
     digests = {rank: digest for rank, (_, digest) in result.job.finished.items()}
     return Outcomes(
-        result.code, result.text, result.job, rows, digests, hosting.printed, hosting.sentences
+        result.code,
+        result.text,
+        result.job,
+        rows,
+        digests,
+        hosting.printed,
+        hosting.sentences,
+        used,
     )
+
+
+def _telling(scenario: Scenario | None, done: Path) -> Scenario:
+    async def telling(live: Live) -> None:
+        assert scenario is not None
+        await scenario(live)
+        done.touch()
+
+    return telling
+
+
+@cache
+def _nursery() -> NurseryProcess:
+    """One import of torch for all jobs of the session; it ends with this process."""
+    return NurseryProcess()
 
 
 class _Hosting:
@@ -206,7 +246,8 @@ def assert_equal_runs(disturbed: Outcomes, undisturbed: Outcomes) -> None:
     """Bit for bit: every committed value of every rank, and the final state."""
     assert undisturbed.code == 0, undisturbed.text
     assert disturbed.code == 0, (disturbed.text, disturbed.sentences)
-    assert disturbed.rows.keys() == undisturbed.rows.keys()
+    assert disturbed.rows.keys() ^ undisturbed.rows.keys() == set(), disturbed.sentences
     differing = [key for key, row in undisturbed.rows.items() if disturbed.rows[key] != row]
     assert not differing, (sorted(differing, key=lambda k: k[1])[:3], disturbed.sentences)
+    assert disturbed.used == undisturbed.used
     assert disturbed.digests == undisturbed.digests

@@ -2,20 +2,15 @@
 
 import asyncio
 import random
-from pathlib import Path
 
 import pytest
 from harness import Live, assert_equal_runs, run
 
-STEPS_A_KILL = 170
-
 
 @pytest.mark.timeout(480)
 @pytest.mark.parametrize("trials", [6, pytest.param(30, marks=pytest.mark.soak)])
-def test_kills_at_random_moments_of_a_step(undisturbed, tmp_path: Path, trials: int) -> None:
-    steps = ["--steps", str(STEPS_A_KILL * trials)]
+def test_kills_at_random_moments_of_a_step(undisturbed, trials: int) -> None:
     chance = random.Random(20)
-    hurry = tmp_path / "hurry"
 
     async def scenario(live: Live) -> None:
         for trial in range(trials):
@@ -24,10 +19,8 @@ def test_kills_at_random_moments_of_a_step(undisturbed, tmp_path: Path, trials: 
             await asyncio.sleep(chance.random() * 0.05)  # the random moment itself
             live.signal_worker(chance.choice(live.job.seats))
             await live.incidents_done(trial + 1)
-        hurry.touch()
 
-    arguments = [*steps, "--pace", "0.04", "--hurry", str(hurry)]
-    outcome = run(arguments, scenario, machines=3, standbys=2)
+    outcome = run(["--pace", "0.04"], scenario, until_done=True, machines=3, standbys=2)
     assert len(outcome.job.incidents) >= trials
     assert {i.rung for i in outcome.job.incidents} == {1}
-    assert_equal_runs(outcome, undisturbed(steps, machines=3))
+    assert_equal_runs(outcome, undisturbed(["--steps", outcome.steps], machines=3))

@@ -1,14 +1,12 @@
 """Planned moves while stepping, and everything that may go wrong during one."""
 
-from pathlib import Path
-
 import psutil
 from harness import Live, assert_equal_runs, run
 
 from trainmover.controller.effects import Answer
 from trainmover.controller.state import Kind, Outcome, Stage
 
-STEPS = ["--steps", "260"]
+PACED = ["--pace", "0.03"]
 
 
 async def at_stage(live: Live, stage: Stage) -> None:
@@ -23,7 +21,7 @@ def test_moves_of_one_and_two_rank_machines_keep_the_bits(undisturbed) -> None:
             await live.warm(1)
             answers.append(await live.handle.move(machine))
 
-    outcome = run([*STEPS, "--pace", "0.03"], scenario, machines=2, standbys=1, nproc=2)
+    outcome = run(PACED, scenario, until_done=True, machines=2, standbys=1, nproc=2)
     # m3 had taken the ranks of m1 and gave them to whoever was warm then.
     assert [answer.ok for answer in answers] == [True, True, True], answers
     moves = outcome.job.incidents
@@ -32,10 +30,10 @@ def test_moves_of_one_and_two_rank_machines_keep_the_bits(undisturbed) -> None:
     assert {"bind", "prepare", "pause", "state", "switchover", "first_step"} <= moves[
         0
     ].marks.keys()
-    assert_equal_runs(outcome, undisturbed(STEPS, machines=2, nproc=2))
+    assert_equal_runs(outcome, undisturbed(["--steps", outcome.steps], machines=2, nproc=2))
 
 
-def test_failures_during_a_move(undisturbed, tmp_path: Path) -> None:
+def test_failures_during_a_move(undisturbed) -> None:
     """The joiner dies in prepare, the leaver dies in prepare, a machine dies at the boundary."""
     answers: list[Answer] = []
 
@@ -59,11 +57,8 @@ def test_failures_during_a_move(undisturbed, tmp_path: Path) -> None:
         answers.append(await moving)
         await live.incidents_done(5)
         answers.append(await live.handle.move("nobody"))
-        hurry.touch()
 
-    many, hurry = ["--steps", "1500"], tmp_path / "hurry"
-    paced = [*many, "--pace", "0.03", "--hurry", str(hurry)]
-    outcome = run(paced, scenario, machines=3, standbys=3)
+    outcome = run(PACED, scenario, until_done=True, machines=3, standbys=3)
     refused, joiner_died, leaver_died, overtaken, unknown = answers
     assert not any(answer.ok for answer in answers)
     assert "a move is running" in refused.text
@@ -73,7 +68,7 @@ def test_failures_during_a_move(undisturbed, tmp_path: Path) -> None:
     assert "There is no machine nobody" in unknown.text
     kinds = [(i.kind, i.outcome) for i in outcome.job.incidents]
     assert kinds[0] == (Kind.MOVE, Outcome.CANCELLED)
-    assert_equal_runs(outcome, undisturbed(many, machines=3))
+    assert_equal_runs(outcome, undisturbed(["--steps", outcome.steps], machines=3))
 
 
 def test_a_silent_machine_is_lost_after_its_heartbeats(undisturbed) -> None:
@@ -87,6 +82,6 @@ def test_a_silent_machine_is_lost_after_its_heartbeats(undisturbed) -> None:
         await live.incidents_done(1)
         agent.resume()
 
-    outcome = run([*STEPS, "--pace", "0.03"], scenario, machines=3, standbys=1)
+    outcome = run(PACED, scenario, until_done=True, machines=3, standbys=1)
     assert "no heartbeat" in outcome.job.incidents[0].cause
-    assert_equal_runs(outcome, undisturbed(STEPS, machines=3))
+    assert_equal_runs(outcome, undisturbed(["--steps", outcome.steps], machines=3))

@@ -45,14 +45,15 @@ class Layout:
 
 LAYOUTS = [
     Layout("compiled", 2),
-    Layout("hsdp", 2, nproc=2),
     Layout("pipeline", 6, stages=((0, 1), (2, 3), (4, 5))),
-    Layout("experts", 4),
 ]
 MORE_LAYOUTS = [
+    Layout("hsdp", 2, nproc=2),
+    Layout("experts", 4),
     Layout("hsdp", 4),
     Layout("fsdp2", 4),
     Layout("tensor", 4),
+    Layout("tensor", 2, nproc=2),
     Layout("experts", 2, nproc=2),
 ]
 

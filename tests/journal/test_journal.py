@@ -142,7 +142,7 @@ def test_a_damaged_page_is_found_when_it_is_opened(journal: Journal) -> None:
 
 
 def test_an_event_nobody_knows_is_refused(journal: Journal) -> None:
-    journal._db.execute("INSERT INTO events VALUES (1, 1, 'X', '{\"type\": \"X\"}')")
+    journal._insert(1, "X", '{"type": "X"}')
     with pytest.raises(UserError, match="not a journal"):
         replay(journal.path)
 

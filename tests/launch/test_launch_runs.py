@@ -22,6 +22,17 @@ from trainmover.launch.runs import (
 pytestmark = pytest.mark.usefixtures("own_home")
 
 
+def test_the_directory_of_a_run_that_died_is_explained(own_home: Path) -> None:
+    directory = published("mine")
+    run = read_run(directory.path)
+    assert run is not None
+    directory.keep(msgspec.structs.replace(run, started=run.started + 1))
+    (directory.path / "run.json").unlink()
+    with pytest.raises(UserError, match="has died") as refused:
+        RunDirectory.create("mine")
+    assert "--resume" in refused.value.do
+
+
 def published(name: str = "", pid: int | None = None, host: str = "") -> RunDirectory:
     return published_in(RunDirectory.create(name), pid, host)
 

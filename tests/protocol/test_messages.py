@@ -40,6 +40,7 @@ LEAVES: dict[Any, st.SearchStrategy[Any]] = {
     int: SMALL,
     float: st.floats(allow_nan=False),
     str: st.text(max_size=8),
+    bytes: st.binary(max_size=8),
     bool: st.booleans(),
     type(None): st.none(),
     msgspec.Raw: st.just(msgspec.Raw(b"\xc0")),

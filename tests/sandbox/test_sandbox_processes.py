@@ -1,7 +1,7 @@
 """Real ranks record what they do; then each does it again alone, from its record or a twin's."""
 
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -18,18 +18,6 @@ from trainmover.sandbox.recorder import Recorder
 from trainmover.sandbox.replayer import Replayer
 
 Script = Callable[[int], Any]
-
-
-@pytest.fixture(params=["gloo", "native"])
-def comm(request: pytest.FixtureRequest) -> str:
-    return str(request.param)
-
-
-@pytest.fixture
-def ranks(request: pytest.FixtureRequest, comm: str) -> Iterator[Ranks]:
-    team = Ranks(getattr(request, "param", 4), comm)
-    yield team
-    team.close()
 
 
 def record(rank: int, ranks: Ranks, script: Script, *, full: bool = True) -> tuple[Any, bytes]:

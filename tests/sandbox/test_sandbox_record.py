@@ -8,7 +8,7 @@ import torch
 from sandbox_calls import BINDING, call, record_of
 
 from trainmover.comm import Call, ReplayMismatch
-from trainmover.errors import ProtocolError, UserError
+from trainmover.errors import ProtocolError
 from trainmover.sandbox import layout
 from trainmover.sandbox.moments import Moments, moments_of
 from trainmover.sandbox.record import Record, blob_name
@@ -174,13 +174,12 @@ def test_a_call_under_way_has_no_record_yet() -> None:
     assert recorder.finish(3, "") is None
 
 
-def test_a_collective_inside_the_optimizer_is_refused() -> None:
+def test_any_call_is_heard_behind_the_gate() -> None:
     recorder = Recorder(0, BINDING)
-    recorder.in_optimizer = True
-    with pytest.raises(UserError, match=r"collective of its own \(allreduce\) inside step"):
-        recorder.serve(call(torch.ones(1)))
-    recorder.in_optimizer = False
-    assert recorder.finish(3, "") is not None
+    recorder.serve(call(torch.ones(1)))
+    recorder.called_since_gate = False
+    recorder.serve(call(torch.ones(1), seq=1))
+    assert recorder.called_since_gate
 
 
 def test_what_is_a_ranks_own_goes_with_the_large_outputs_of_another() -> None:

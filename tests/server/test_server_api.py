@@ -2,7 +2,8 @@
 
 import asyncio
 import json
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import suppress
 from pathlib import Path
 
 import httpx
@@ -79,6 +80,20 @@ def test_a_request_that_is_refused_says_why(play: Play) -> None:
 def test_a_bad_body_is_a_bad_request(play: Play, body: bytes) -> None:
     async def act(server: Server, client: httpx.AsyncClient) -> None:
         assert (await client.post("/api/move", content=body)).status_code == 400
+
+    play(act)
+
+
+def test_a_long_body_is_refused_before_it_is_here(play: Play) -> None:
+    async def endless() -> AsyncIterator[bytes]:
+        while True:
+            yield b"x" * 65536
+
+    async def act(server: Server, client: httpx.AsyncClient) -> None:
+        for body in (b"x" * 65537, endless()):
+            with suppress(httpx.WriteError, httpx.ReadError):
+                assert (await client.post("/api/move", content=body)).status_code == 413
+        assert (await client.get("/api/status")).status_code == 200
 
     play(act)
 

@@ -6,6 +6,7 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
 from trainmover.agent.link import dial
@@ -219,7 +220,7 @@ def test_the_server_s_own_stall_condemns_nobody(stage: Stage) -> None:
 def committed(rank: int, *losses: float, first: bool = False) -> m.FromWorker:
     rows = [m.Row(step=Step(i + 1), at_us=i, values={"loss": x}) for i, x in enumerate(losses)]
     fact = m.Committed(rank=Rank(rank), epoch=Epoch(1), rows=rows, first=first)
-    return m.FromWorker(local_rank=0, payload=m.msgspec.Raw(m.encode(fact)))
+    return m.FromWorker(local_rank=0, payload=msgspec.Raw(m.encode(fact)))
 
 
 def test_committed_rows_go_to_the_table_and_only_the_first_commit_is_an_event(
@@ -239,6 +240,38 @@ def test_committed_rows_go_to_the_table_and_only_the_first_commit_is_an_event(
         facts = [e.fact for _, e in journal.events() if hasattr(e, "fact")]
     assert [[(row.step, row.values) for row in fact.rows] for fact in facts] == [[(1, {})]]
     assert replay(stage.path) == stage.server.job
+
+
+def test_a_worker_that_cannot_be_is_not_journaled(stage: Stage) -> None:
+    """It would fail whoever replays that."""
+
+    async def act(stage: Stage) -> None:
+        member = await stage.member("m1")
+        await member.say(m.WorkerExited(local_rank=7, pid=1, code=0))
+        await member.say(committed(0, 1.0, first=True))
+        async with asyncio.timeout(WAIT_S):
+            while not list(stage.server._journal.rows()):
+                await asyncio.sleep(0.01)
+
+    stage.play(act)
+    with Journal.open(stage.path) as journal:
+        kinds = [type(e.fact).__name__ for _, e in journal.events() if hasattr(e, "fact")]
+    assert kinds == ["Committed"]
+
+
+def test_how_much_of_its_state_a_joiner_has_is_not_journaled(stage: Stage) -> None:
+    async def act(stage: Stage) -> None:
+        member = await stage.member("m1")
+        fact = m.Taking(rank=Rank(0), epoch=Epoch(2), bytes=3, bytes_whole=4)
+        await member.say(m.FromWorker(local_rank=0, payload=msgspec.Raw(m.encode(fact))))
+        async with asyncio.timeout(WAIT_S):
+            while stage.server.progress.taken(Epoch(2)) is None:
+                await asyncio.sleep(0.01)
+        assert stage.server.progress.taken(Epoch(2)) == (3, 4)
+
+    stage.play(act)
+    with Journal.open(stage.path) as journal:
+        assert not [e for _, e in journal.events() if hasattr(e, "fact")]
 
 
 def test_two_truths_for_one_step_end_the_job(stage: Stage) -> None:

@@ -1,7 +1,7 @@
 """Speed and loss come from what is committed, and the gap of an incident is no step time."""
 
 from trainmover.ids import Epoch, Rank, Step
-from trainmover.protocol.messages import Committed, Row
+from trainmover.protocol.messages import Committed, Row, Taking
 from trainmover.server.progress import Progress
 
 
@@ -24,3 +24,16 @@ def test_step_is_the_slowest_rank_s_and_loss_the_lowest_rank_s() -> None:
     progress.take(fact(1, (1, 0), (2, 1)))
     progress.take(fact(0, (1, 0)))
     assert (progress.step, progress.loss) == (1, 0.5)
+
+
+def taking(rank: int, here: int, epoch: int = 2) -> Taking:
+    return Taking(rank=Rank(rank), epoch=Epoch(epoch), bytes=here, bytes_whole=100)
+
+
+def test_what_joiners_have_by_now_is_summed_for_their_epoch() -> None:
+    progress = Progress()
+    progress.note(taking(0, 80, epoch=1))
+    assert progress.taken(Epoch(2)) is None
+    for fact in (taking(0, 10), taking(1, 20), taking(0, 30)):
+        progress.note(fact)
+    assert progress.taken(Epoch(2)) == (30 + 20, 200)

@@ -2,7 +2,12 @@
 
 from dataclasses import replace
 
-from trainmover.controller.events import KillRequested, WorkerSaid
+from trainmover.controller.events import (
+    CheckpointFailed,
+    CheckpointFound,
+    KillRequested,
+    WorkerSaid,
+)
 from trainmover.controller.state import (
     Attestation,
     Change,
@@ -13,9 +18,10 @@ from trainmover.controller.state import (
     MachineState,
     Outcome,
     Stage,
+    Writing,
 )
 from trainmover.ids import Epoch, MachineId, Rank, Slot, Step
-from trainmover.protocol.messages import JobSpec, Recorded
+from trainmover.protocol.messages import JobSpec, Recorded, Wrote
 from trainmover.server.sentences import Sentence, sentence
 
 M1 = MachineId("m1")
@@ -112,3 +118,19 @@ def test_an_incident_that_ends_the_job_is_told_by_its_end_alone() -> None:
     ended = sentence(JOB, drill, replace(JOB, incidents=(failed,), code=1))
     assert not ended.loud
     assert "no standby is left" in ended.text
+
+
+def test_a_checkpoint_that_is_given_up_is_one_loud_sentence() -> None:
+    writing = replace(JOB, writing=Writing(Step(20), Epoch(1)))
+    why = "No space left on device: /kept/x"
+    fact = Wrote(rank=Rank(1), epoch=Epoch(1), step=Step(20), refused=why)
+    said = sentence(writing, WorkerSaid(at_us=0, machine=M1, local_rank=0, fact=fact), JOB)
+    text = f"the checkpoint of step 20 was given up (rank 1: {why}): the job trains on"
+    assert said == Sentence(text, loud=True)
+    failed = CheckpointFailed(at_us=0, step=Step(20), epoch=Epoch(1), why="No space left")
+    assert "step 20 was given up (No space left)" in sentence(writing, failed, JOB).text
+
+
+def test_damaged_checkpoints_are_named_aloud() -> None:
+    found = CheckpointFound(at_us=0, epoch=Epoch(2), checkpoint=None, damaged=["a.", "b."])
+    assert sentence(JOB, found, JOB) == Sentence("a.\nb.", loud=True)

@@ -106,7 +106,8 @@ def test_a_joiner_that_has_stepped_receives_in_place() -> None:
     optimizer: Any = joiner["optimizer"]
     group, states = optimizer.param_groups[0], list(optimizer.state.values())
     header, _ = source.bulk_header()
-    own = [leaf for name in ("model", "optimizer") for leaf in bulk_leaves(joiner[name]).tensors]
+    model: Any = joiner["model"]
+    own = [*model.parameters(), *bulk_leaves(optimizer).tensors]
     targets = joiner.bulk_destinations(header)[: len(own)]
     assert [t.data_ptr() for t in targets] == [t.data_ptr() for t in own]
     move(source, joiner)
@@ -119,7 +120,8 @@ def test_kinds() -> None:
     tracked = build(1, 1)
     assert tracked.bulk_names() == ["model", "optimizer", "average"]
     assert tracked.small_names() == ["scheduler"]
-    assert list(tracked.small_states()) == ["scheduler", "model.modes", "model.buffers"]
+    parts = ["model.modes", "model.gradients", "model.buffers"]
+    assert list(tracked.small_states()) == ["scheduler", *parts]
 
 
 def test_a_small_object_that_grows_becomes_bulk() -> None:

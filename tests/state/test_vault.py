@@ -84,6 +84,29 @@ def test_going_back_to_an_older_step_keeps_the_new_record() -> None:
     assert vault.records_held() == {0: [4, 5]}
 
 
+def test_who_trains_on_in_an_old_epoch_has_nothing_kept() -> None:
+    vault = Vault(bytes_max=100)
+    assert vault.put_record(0, 5, True, b"x", epoch=2)
+    vault.fence(3)
+    assert not vault.put_record(0, 6, True, b"x", epoch=2)
+    assert vault.records_held() == {0: [5]}
+    assert vault.put_record(0, 6, True, b"x", epoch=3)
+    vault.clear()
+    assert vault.put_record(0, 1, True, b"x", epoch=1)
+
+
+def test_a_record_of_an_old_epoch_is_never_safe(agent: Agent, client: VaultClient) -> None:
+    agent.vault.fence(3)
+    client.put_record(0, 6, True, b"x", epoch=2, wait=False)
+    asked = iter([False, False, True])
+    assert not client.wait_acks(lambda: next(asked))
+    client.put_record(0, 6, True, b"x", epoch=3, wait=False)
+    assert client.wait_acks(lambda: False)
+    assert agent.vault.records_held() == {0: [6]}
+    with pytest.raises(PeerLost, match="members have changed"):
+        client.put_record(0, 7, True, b"x", epoch=2)
+
+
 def test_a_full_vault_refuses_and_keeps_what_it_has() -> None:
     vault = Vault(bytes_max=10)
     vault.put_record(0, 1, True, b"12345")
@@ -95,6 +118,15 @@ def test_a_full_vault_refuses_and_keeps_what_it_has() -> None:
     vault.put_blob("a", b"12345")
     assert (vault.records_held(), vault.bytes_held) == ({0: [1]}, 10)
     assert (vault.get_blob("a"), vault.get_blob("b")) == (b"12345", None)
+
+
+def test_only_what_is_named_like_a_snapshot_is_dropped_as_one() -> None:
+    vault = Vault(bytes_max=100)
+    kept = ["snapshot", "snapshot/1", "snapshot/1/x", "snapshot/1/-2", "compiled/1/2"]
+    for name in [*kept, "snapshot/1/2"]:
+        vault.put_blob(name, b"x")
+    vault.drop_snapshots(before=10)
+    assert [name for name in [*kept, "snapshot/1/2"] if vault.get_blob(name)] == kept
 
 
 def test_records_over_a_connection(agent: Agent, client: VaultClient) -> None:

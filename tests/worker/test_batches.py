@@ -319,3 +319,49 @@ def test_a_stream_in_a_stateful_loader_resumes_again_and_again(
         lambda: module.StatefulDataLoader(stream(), batch_size=1, num_workers=workers),
         lambda count: list(range(0, count, workers + 1)),
     )
+
+
+def drawn(loader: Any, samples: Any = True) -> list[list[int | str]]:
+    batches = Batches(loader, 1, samples)
+    return [batches.sample_ids(batch) for batch in batches]
+
+
+@pytest.mark.parametrize(
+    "name", ["shuffle", "distributed", "batch sampler", "no batches", "processes"]
+)
+def test_the_ids_are_those_of_the_samples(name: str) -> None:
+    make = (LOADERS | SLOW_LOADERS)[name]
+    seed_all(3)
+    there = [batch.reshape(-1, batch.shape[-1])[:, 0] for batch in Batches(make(), 1)]
+    seed_all(3)
+    # Noise below one is added to a sample's index.
+    known = [
+        {int(value) - below for value in values for below in (0, 1)}
+        for values in (batch.tolist() for batch in there)
+    ]
+    told = drawn(make())
+    assert sorted(id_ for ids in told for id_ in ids) == sorted(
+        range(22) if name != "distributed" else (id_ for ids in told for id_ in ids)
+    )
+    assert all(set(ids) <= near for ids, near in zip(told, known, strict=True))
+
+
+def test_ids_go_on_where_a_pass_is_resumed() -> None:
+    undisturbed = drawn(LOADERS["generator"]())
+    batches = Batches(LOADERS["generator"](), 1, True)
+    next(batches)
+    again = Batches(LOADERS["generator"](), 1, True)
+    again.resume(decode(encode(batches.position())))
+    assert [again.sample_ids(batch) for batch in again] == undisturbed[1:]
+
+
+def test_ids_of_a_sequence_and_of_a_script_s_own_choice() -> None:
+    assert drawn([5, 6, 7]) == [[0], [1], [2]]
+    assert drawn([5, 6], lambda item: torch.tensor([item, 1])) == [[5, 1], [6, 1]]
+    assert drawn([5, 6], lambda item: f"file {item}") == [["file 5"], ["file 6"]]
+
+
+def test_samples_that_cannot_be_known_are_to_be_told() -> None:
+    with pytest.raises(UserError, match="cannot know the samples"):
+        Batches(LOADERS["stateful"](), 1, True)
+    assert Batches(LOADERS["stateful"](), 1, lambda batch: batch[:, 0]).samples is not None

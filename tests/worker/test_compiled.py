@@ -45,7 +45,7 @@ if sys.argv[1] == "take":
 step = torch.compile(lambda x: (x.sin() * 2 + x.cos()).sum(0))
 step(torch.ones(8, 64))
 if sys.argv[1] == "give":
-    Path(sys.argv[2]).write_bytes(compiled.packed())
+    Path(sys.argv[2]).write_bytes(compiled.packed().data)
 print("hits", counters["inductor"]["fxgraph_cache_hit"])
 """
 

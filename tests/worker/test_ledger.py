@@ -2,7 +2,7 @@
 
 from trainmover.ids import Epoch, Rank, Step
 from trainmover.protocol.messages import Committed, WorkerFact
-from trainmover.worker.ledger import Ledger
+from trainmover.worker.ledger import UNHEARD_KEPT, Ledger
 from trainmover.worker.standing import Standing
 
 
@@ -49,3 +49,25 @@ def test_a_later_epoch_is_told_with_the_gap_it_left() -> None:
     assert last.first
     assert last.gap_us is not None
     assert last.median_us is not None
+
+
+def test_what_an_agent_may_have_died_with_is_in_doubt_for_two_batches() -> None:
+    book, _ = ledger()
+    for step in range(1, 5):
+        book.commit(Step(step), {})
+        book.close()
+    book.commit(Step(5), {})
+    assert [row.step for row in book.in_doubt] == [3, 4, 5]
+
+
+def test_while_no_controller_hears_all_that_is_told_stays_in_doubt_within_bounds() -> None:
+    standing = Standing(epoch=Epoch(2), unheard=True)
+    book = Ledger(Rank(3), standing, lambda _: None)
+    for step in range(1, 2 * UNHEARD_KEPT):
+        book.commit(Step(step), {})
+        book.close()
+    assert len(book.in_doubt) == UNHEARD_KEPT
+    standing.unheard = False
+    book.commit(Step(9000), {})
+    book.close()
+    assert len(book.in_doubt) == 2

@@ -2,6 +2,7 @@
 
 import pytest
 
+from trainmover.errors import StateMismatch
 from trainmover.ids import Step
 from trainmover.worker.batches import Batches
 from trainmover.worker.loops import Loops
@@ -15,7 +16,7 @@ def loop(loops: Loops, length: int = 3) -> Batches:
 
 def fetch(loops: Loops, batches: Batches, calls: int = 0) -> int:
     loops.enter(batches)
-    taken: int = loops.take(batches, batches.position(), b"rng", Step(calls))
+    taken: int = loops.take(batches, b"rng", Step(calls))
     return taken
 
 
@@ -60,3 +61,75 @@ def test_positions_are_before_the_last_fetch_of_each_and_before_the_next_of_the_
     around, innermost = loops.positions(Step(6))
     assert (around[0], around[1]["taken"], *around[2:]) == (0, 0, b"rng", 4)
     assert (innermost[0], innermost[1]["taken"], *innermost[2:]) == (0, 1, b"", 6)
+
+
+def zipped(loops: Loops, steps: int) -> tuple[Batches, Batches]:
+    pair = loop(loops, 9), loop(loops, 9)
+    for _ in range(steps):
+        for batches in pair:
+            fetch(loops, batches)
+    return pair
+
+
+def test_loops_drawn_from_side_by_side_stay_in_force_and_have_a_place_each() -> None:
+    loops = Loops()
+    first, _second = zipped(loops, steps=3)
+    loops.enter(first)
+    (main,), (other,) = loops.positions(Step(3)), loops.beside()
+    assert (loops.ordinals, loops.member) == ([1], [0])
+    assert (main[0], main[1]["taken"]) == (1, 3)
+    assert (other[0], other[1]["taken"]) == ([0], 3)
+
+
+def test_a_place_beside_is_resumed_with_the_main_one() -> None:
+    loops, other = Loops(), Loops()
+    first, second = zipped(loops, steps=5)
+    again = zipped(other, steps=3)
+    loops.enter(first)
+    other.enter(again[0])
+    other.resume(loops.positions(Step(5))[-1][1], loops.beside())
+    assert [one.batches_taken for one in again] == [5, 5]
+    assert [fetch(other, one) for one in again] == [next(first), next(second)]
+
+
+def test_a_loop_beside_is_nobodys_surroundings() -> None:
+    loops = Loops()
+    beside = loop(loops, 20)
+    for data_pass in range(3):
+        inner = loop(loops)
+        for _ in range(3):
+            fetch(loops, inner)
+            fetch(loops, beside)
+        with pytest.raises(StopIteration):
+            fetch(loops, inner)
+        assert loops.ordinals == [1 + data_pass]
+
+
+def test_an_iterator_made_inside_a_loop_may_outlive_the_body() -> None:
+    loops = Loops()
+    outer = loop(loops, 9)
+    fetch(loops, outer)
+    lasting = loop(loops, 9)
+    for _ in range(4):
+        fetch(loops, lasting)
+        fetch(loops, outer)
+    fetch(loops, lasting)
+    assert [place[0] for place in loops.beside()] == [[0]]
+
+
+def test_loops_that_were_made_ahead_do_not_lie_inside_each_other() -> None:
+    loops = Loops()
+    train, check = loop(loops), loop(loops)
+    for _ in range(3):
+        fetch(loops, check)
+    with pytest.raises(StopIteration):
+        fetch(loops, check)
+    fetch(loops, train)
+    assert (loops.ordinals, loops.beside()) == ([0], [])
+
+
+def test_a_loop_beside_that_was_never_begun_is_missed() -> None:
+    loops = Loops()
+    fetch(loops, one := loop(loops))
+    with pytest.raises(StateMismatch, match="has not begun a loop"):
+        loops.resume(one.position(), [[[7], {}]])

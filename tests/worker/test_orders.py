@@ -9,15 +9,18 @@ from typing import Any
 import pytest
 
 from trainmover.comm import Groups
+from trainmover.ids import Epoch, Rank, Slot, Step
 from trainmover.protocol import messages as m
 from trainmover.protocol.framing import FrameReader
 from trainmover.sandbox.binding import binding_of
 from trainmover.sandbox.record import Record
 from trainmover.state.transfer import StateServer
+from trainmover.worker import control as control_module
 from trainmover.worker.boundary import Boundary
 from trainmover.worker.control import Control
 from trainmover.worker.joiner import Joiner
 from trainmover.worker.link import ControlLink
+from trainmover.worker.snapshots import Snapshots
 from trainmover.worker.standing import Unwind
 from trainmover.worker.station import Station
 
@@ -45,13 +48,15 @@ def here(agent: Any) -> Iterator[Station]:
     spec = m.JobSpec(run_id="r", argv=["x"], machines=2)
     token = b"t" * 16
     stores: Any = None
+    link, server = ControlLink(os.dup(agent[1].fileno())), StateServer(token)
     station = Station(
         spec=spec,
         token=token,
         local_rank=0,
-        link=ControlLink(os.dup(agent[1].fileno())),
-        server=StateServer(token),
+        link=link,
+        server=server,
         stores=stores,
+        snapshots=Snapshots(token, server, link.say),
     )
     yield station
     station.server.close()
@@ -65,29 +70,29 @@ def heard(agent: Any) -> list[m.WorkerFact]:
 def test_a_joiner_overtaken_right_after_go_says_its_position(here: Station, agent: Any) -> None:
     """The controller counts on its rank from `Go` on, its main thread may still sleep."""
     control, standing = Control(here), here.standing
-    standing.ordered = standing.switched = m.Epoch(2)
-    standing.committed = m.Step(7)
-    control.obey(m.Go(epoch=m.Epoch(2)))
-    control.obey(m.Interrupt(epoch=m.Epoch(3)))
-    assert heard(agent) == [m.Position(rank=m.Rank(0), epoch=m.Epoch(3), committed=7, gate=0)]
+    standing.ordered = standing.switched = Epoch(2)
+    standing.committed = Step(7)
+    control.obey(m.Go(epoch=Epoch(2)))
+    control.obey(m.Interrupt(epoch=Epoch(3)))
+    assert heard(agent) == [m.Position(rank=Rank(0), epoch=Epoch(3), committed=7, gate=0)]
 
 
 def boundary(here: Station) -> Boundary:
     unused: Any = None
-    return Boundary(m.Rank(0), here, unused, follow=unused, offer=unused)
+    return Boundary(Rank(0), here, unused, follow=unused, offer=unused)
 
 
 WAITS: dict[str, Callable[[Station], object]] = {
     "verdict": lambda here: boundary(here).settle(),
-    "switch": lambda here: here.standing.await_switch(m.Epoch(2)),
-    "go": lambda here: here.standing.await_go(m.Epoch(2)),
+    "switch": lambda here: here.standing.await_switch(Epoch(2)),
+    "go": lambda here: here.standing.await_go(Epoch(2)),
 }
 
 
 @pytest.mark.parametrize("wait", WAITS)
 def test_nothing_that_waits_for_a_switchover_outlives_exit(here: Station, wait: str) -> None:
     standing, ended = here.standing, threading.Event()
-    standing.live, standing.epoch, standing.ordered = True, m.Epoch(1), m.Epoch(2)
+    standing.live, standing.epoch, standing.ordered = True, Epoch(1), Epoch(2)
 
     def run() -> None:
         with pytest.raises(Unwind):
@@ -108,7 +113,7 @@ RECORD = Record(
 
 def held(here: Station, control: Control) -> tuple[Joiner, threading.Thread, list[BaseException]]:
     """A held run that stands at its first step, in a thread of its own."""
-    joiner = Joiner(m.Rank(1), here, RECORD, holds=True)
+    joiner = Joiner(Rank(1), here, RECORD, holds=True)
     control.member = joiner
     ended: list[BaseException] = []
 
@@ -136,10 +141,10 @@ def test_a_held_run_is_bound_without_running_again(here: Station, agent: Any) ->
     joiner, thread, ended = held(here, control)
     (said,) = facts(agent, 1)
     assert isinstance(said, m.Held)
-    control.obey(m.Bind(epoch=m.Epoch(4), slot=m.Slot(1), records={}))
+    control.obey(m.Bind(epoch=Epoch(4), slot=Slot(1), records={}))
     (parked,) = facts(agent, 1)
-    assert parked == m.Parked(rank=m.Rank(1), epoch=m.Epoch(4), trace=said.trace, bind_ms=0)
-    control.obey(m.Leave(epoch=m.Epoch(4)))
+    assert parked == m.Parked(rank=Rank(1), epoch=Epoch(4), trace=said.trace, bind_ms=0)
+    control.obey(m.Leave(epoch=Epoch(4)))
     thread.join(30)
     assert len(ended) == 1
     assert joiner.bound_for == 4
@@ -148,9 +153,10 @@ def test_a_held_run_is_bound_without_running_again(here: Station, agent: Any) ->
 @pytest.mark.parametrize(
     "order",
     [
-        m.Bind(epoch=m.Epoch(4), slot=m.Slot(0), records={}),
-        m.WarmUp(slot=m.Slot(1), records={}),
-        m.Hold(slot=m.Slot(1), records={}),
+        m.Bind(epoch=Epoch(4), slot=Slot(0), records={}),
+        m.Bind(epoch=Epoch(4), slot=Slot(1), records={}, run=1),
+        m.WarmUp(slot=Slot(1), records={}),
+        m.Hold(slot=Slot(1), records={}),
     ],
 )
 def test_other_work_ends_a_held_run(here: Station, agent: Any, order: Any) -> None:
@@ -161,6 +167,7 @@ def test_other_work_ends_a_held_run(here: Station, agent: Any, order: Any) -> No
     thread.join(30)
     assert len(ended) == 1
     assert joiner.bound_for is None
+    assert control_module.groups.deserted  # Another worker may wait for it, or it for that one.
     assert control.next_work() is order
     assert not here.standing.recalled
 
@@ -170,10 +177,31 @@ def test_a_recalled_run_is_not_bound_any_more(here: Station, agent: Any) -> None
     control = Control(here)
     joiner, thread, _ = held(here, control)
     facts(agent, 1)
-    bind = m.Bind(epoch=m.Epoch(4), slot=m.Slot(1), records={})
+    bind = m.Bind(epoch=Epoch(4), slot=Slot(1), records={})
     with here.standing.changed:  # So that the run does not wake in between.
-        control.obey(m.WarmUp(slot=m.Slot(0), records={}))
+        control.obey(m.WarmUp(slot=Slot(0), records={}))
         control.obey(bind)
     thread.join(30)
     assert joiner.bound_for is None
     assert control.next_work() is bind
+
+
+def test_a_complete_cut_does_not_keep_orders_waiting(
+    here: Station, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Older snapshots go only when nobody reads them any more."""
+    free: list[bool] = []
+
+    def completed(step: Step) -> None:
+        def try_it() -> None:
+            if here.standing.changed.acquire(blocking=False):
+                free.append(True)
+                here.standing.changed.release()
+
+        other = threading.Thread(target=try_it)
+        other.start()
+        other.join()
+
+    monkeypatch.setattr(here.snapshots, "completed", completed)
+    Control(here).obey(m.CutComplete(step=Step(5)))
+    assert free == [True]

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from trainmover.comm import Groups
+from trainmover.ids import Rank, Slot
 from trainmover.protocol import messages as m
 from trainmover.protocol.framing import FrameReader
 from trainmover.sandbox.binding import binding_of
@@ -19,11 +20,13 @@ from trainmover.state.transfer import StateServer
 from trainmover.worker import patience
 from trainmover.worker import runs as runs_module
 from trainmover.worker.control import Control
+from trainmover.worker.joiner import Joiner
 from trainmover.worker.link import ControlLink
 from trainmover.worker.runs import Runs
+from trainmover.worker.snapshots import Snapshots
 from trainmover.worker.station import Station
 
-ORDER = m.WarmUp(slot=m.Slot(1), records={m.Rank(1): []})
+ORDER = m.WarmUp(slot=Slot(1), records={Rank(1): []})
 TRAIN = """
 import torch, trainmover as tm
 job = tm.attach()
@@ -40,7 +43,10 @@ Warmed = Callable[..., list[m.WorkerFact]]
 @pytest.fixture(autouse=True)
 def own_groups(monkeypatch: pytest.MonkeyPatch) -> None:
     own = Groups()
-    for module in ("runs", "program", "control", "gate", "joiner", "member", "boundary"):
+    for module in (
+        "runs", "program", "control", "gate", "joiner", "member", "boundary", "patience",
+        "first_steps", "updates",
+    ):  # fmt: skip
         monkeypatch.setattr(f"trainmover.worker.{module}.groups", own)
     for name in ("RANK", "ROLE_RANK", "GROUP_RANK"):
         monkeypatch.setenv(name, "0")
@@ -57,7 +63,15 @@ def warmed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Warmed]:
     server = StateServer(token)
     link = ControlLink(os.dup(theirs.fileno()))
     unused: Any = stores
-    station = Station(spec=spec, token=token, local_rank=0, link=link, server=server, stores=unused)
+    station = Station(
+        spec=spec,
+        token=token,
+        local_rank=0,
+        link=link,
+        server=server,
+        stores=unused,
+        snapshots=Snapshots(token, server, link.say),
+    )
     path.write_text(TRAIN)
     binding = binding_of(spec.argv, module=False, world_size=2, nproc=1)
     record = Record(binding, 1, 3, "trace", "signature")
@@ -83,8 +97,18 @@ def test_a_warm_up_says_nothing_but_that_it_is_warm(warmed: Warmed) -> None:
     assert [(type(fact), fact.shadow_steps) for fact in said] == [(m.Warm, 3)] * 2
 
 
+def test_each_warm_up_takes_what_was_compiled_since(
+    warmed: Warmed, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[int] = []
+    monkeypatch.setattr(runs_module, "compiled_elsewhere", lambda rank, *_: asked.append(rank))
+    warmed(TRAIN, times=2)
+    assert asked == [1, 1]
+
+
 def test_memory_that_a_run_takes_is_told(warmed: Warmed) -> None:
-    [fact] = warmed("import torch; held = torch.ones(2**26, dtype=torch.uint8)" + TRAIN)
+    # Mapped anew: a heap in which earlier tests have left room would not grow.
+    [fact] = warmed("import mmap; held = mmap.mmap(-1, 2**26, 2); held.write(bytes(2**26))" + TRAIN)
     assert isinstance(fact, m.Warm)
     assert fact.held_bytes > 2**25
 
@@ -113,7 +137,7 @@ def test_a_script_that_runs_only_once_says_so_the_second_time(warmed: Warmed) ->
 def test_a_script_that_fails_at_once_is_not_said_to_run_only_once(warmed: Warmed) -> None:
     [failed] = warmed("raise ValueError('no')")
     assert failed == m.SandboxFailed(
-        rank=m.Rank(1),
+        rank=Rank(1),
         reason="the script raised in the sandbox at train.py line 1: ValueError: no",
     )
 
@@ -134,9 +158,20 @@ def test_a_run_that_stands_still_is_given_up_with_its_place(
 ) -> None:
     monkeypatch.setattr(patience, "STILL_S", 0.3)
     monkeypatch.setattr(patience, "POLL_S", 0.05)
+    monkeypatch.setattr(patience, "_processor_s", lambda: 0.0)  # Other tests' threads live on here.
     [failed] = warmed("import threading\nwhile True: threading.Event().wait(0.05)")
     assert isinstance(failed, m.SandboxFailed)
     assert "has stood still for 0 s at train.py line 2: it waits" in failed.reason
+
+
+def test_a_run_that_waits_for_another_worker_is_left_to_the_patience_of_that(
+    warmed: Warmed, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(patience, "STILL_S", 0.2)
+    monkeypatch.setattr(patience, "POLL_S", 0.05)
+    monkeypatch.setattr(Joiner, "waits_for_others", True)
+    [fact] = warmed("import threading; threading.Event().wait(0.6)" + TRAIN)
+    assert isinstance(fact, m.Warm)
 
 
 def test_a_run_that_computes_is_not_given_up(
@@ -147,6 +182,29 @@ def test_a_run_that_computes_is_not_given_up(
     busy = "import time; until = time.process_time() + 0.5\nwhile time.process_time() < until: pass"
     [fact] = warmed(busy + TRAIN)
     assert isinstance(fact, m.Warm)
+
+
+DESERT = "    from trainmover.worker import runs; runs.groups.desert('')\n"
+DESERTED = TRAIN.replace("    job.report", f"{DESERT}    job.report")
+"""As if another worker of the machine had left in the middle of a step."""
+
+
+@pytest.mark.parametrize("then", ["", "    raise ValueError('of garbage')\n"])
+def test_a_run_that_others_have_left_leaves_it_to_them_to_say_why(
+    warmed: Warmed, monkeypatch: pytest.MonkeyPatch, then: str
+) -> None:
+    monkeypatch.setattr(Control, "told_within", lambda *_: True)
+    text = DESERTED.replace("    job.report", f"{then}    job.report")
+    assert warmed(text) == []
+
+
+def test_a_run_that_others_have_left_is_not_forgotten(
+    warmed: Warmed, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(runs_module, "REASON_GRACE_S", 0.05)
+    [failed] = warmed(DESERTED)
+    assert isinstance(failed, m.SandboxFailed)
+    assert "has left the sandbox without saying why" in failed.reason
 
 
 WIDE = """

@@ -2,7 +2,7 @@
 
 import pytest
 
-from trainmover.worker.standing import Standing
+from trainmover.worker.standing import Standing, Unwind
 
 
 @pytest.mark.parametrize(
@@ -36,3 +36,12 @@ def test_go_puts_in_force_what_was_switched_unless_a_newer_epoch_was_ordered() -
     late = Standing(epoch=4, ordered=4, switched=4)
     late.go(2)
     assert late.epoch == 4
+
+
+def test_a_leaver_that_is_overtaken_leaves_all_the_same() -> None:
+    """It wakes only when the next recovery has been ordered, which counts on others."""
+    leaver = Standing(epoch=1, ordered=3, leave=2)
+    with pytest.raises(Unwind):
+        leaver.await_go(2)
+    assert Standing(epoch=1, ordered=3).await_go(2) is False
+    assert Standing(epoch=2, ordered=3, leave=1).await_go(2) is True

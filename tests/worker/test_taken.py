@@ -1,20 +1,24 @@
 """Which record of first steps serves a rank, and where it is found."""
 
 from collections.abc import Callable
+from pathlib import Path
 
 import msgspec
 import pytest
 import torch
+import xxhash
+from vaults import TOKEN, Buddies
 
 from trainmover.comm import Call
 from trainmover.errors import PeerLost, ProtocolError, StateMismatch
-from trainmover.ids import Rank
-from trainmover.protocol.messages import Records, Stored
+from trainmover.ids import Epoch, Rank, Step
+from trainmover.protocol.messages import Records, Stored, Switch
 from trainmover.sandbox import layout
 from trainmover.sandbox.binding import Binding, binding_of
 from trainmover.sandbox.record import Record, blob_name
 from trainmover.sandbox.recorder import Recorder
 from trainmover.worker import taken
+from trainmover.worker.keeper import Moment, RankRecord
 from trainmover.worker.taken import Shelf, first_steps
 
 BINDING = binding_of(["train.py"], module=False, world_size=4, nproc=1)
@@ -106,3 +110,28 @@ def test_what_was_fetched_once_is_not_fetched_again(vaults: Vaults) -> None:
     vaults.clear()
     assert [found(rank, shelf).own() for rank in range(4)] == first
     assert shelf.keys() == {0, 1, 2}
+
+
+def test_a_file_of_a_checkpoint_counts_only_if_it_is_whole(tmp_path: Path) -> None:
+    path = tmp_path / xxhash.xxh3_128_hexdigest(b"compiled")
+    place: Records = {Rank(0): [Stored(Rank(0), [], compiled=str(path))]}
+    for data, kept in ((b"compiled", b"compiled"), (b"compilee", None)):
+        path.write_bytes(data)
+        assert taken.compiled_elsewhere(Rank(0), place, b"token") == kept
+
+
+def test_a_vault_that_is_gone_does_not_hide_the_next(buddies: Buddies) -> None:
+    vault, server = buddies.make()
+    record = RankRecord(Step(8), True, Step(8), [], Moment(b"", {}), None)
+    vault.put_record(3, 8, True, record.to_bytes())
+    order = Switch(
+        epoch=Epoch(2),
+        committed=Step(7),
+        sources={},
+        records={Rank(3): ["127.0.0.1:1", server.address]},
+        buddies={},
+    )
+    assert taken._record_from_vault(order, Rank(3), TOKEN) == record
+    with pytest.raises(PeerLost, match="record of rank 3 for step 9") as lost:
+        taken._record_from_vault(msgspec.structs.replace(order, committed=Step(8)), Rank(3), TOKEN)
+    assert lost.value.do

@@ -20,10 +20,10 @@ def way(*ordinals: int, now: dict[str, bytes] | None = None) -> Way:
 
 
 def test_a_rank_that_stood_at_this_very_fetch_is_there() -> None:
-    assert not way(0).leads_on_from([0])
-    assert way(1).leads_on_from([0])
-    assert way(0, 0).leads_on_from([0])
-    assert way(0, now={}).leads_on_from([0])
+    assert not way(0).leads_on_from([0], [])
+    assert way(1).leads_on_from([0], [])
+    assert way(0, 0).leads_on_from([0], [])
+    assert way(0, now={}).leads_on_from([0], [])
 
 
 def test_loops_that_are_over_end_and_those_the_rank_was_in_are_resumed() -> None:
@@ -33,6 +33,23 @@ def test_loops_that_are_over_end_and_those_the_rank_was_in_are_resumed() -> None
     assert [path.resumes([1, 0]), path.resumes([1, 2])] == [False, True]
     path.reached = 2
     assert not path.in_loops
+
+
+def test_the_loop_that_fetches_must_be_the_rank_s() -> None:
+    path = way(1, 2)
+    path.record.member, path.record.beside = [0], [[[0], {}]]
+    assert path.leads_on_from([1, 2], [0])
+    assert [path.fetched_elsewhere([]), path.fetched_elsewhere([0])] == [False, True]
+    path.reached = 1
+    assert [path.fetched_elsewhere([]), path.fetched_elsewhere([0])] == [True, False]
+    assert [path.draws_from([0]), path.draws_from([3])] == [True, False]
+
+
+def test_a_rank_at_another_member_s_fetch_is_elsewhere() -> None:
+    path = way(1)
+    path.record.member = [0]
+    assert not path.leads_on_from([1], [0])
+    assert path.leads_on_from([1], [])
 
 
 def test_a_script_that_passes_by_its_loop_is_refused() -> None:

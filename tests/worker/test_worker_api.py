@@ -169,3 +169,16 @@ def test_everything_goes_to_the_runtime_that_the_worker_serves() -> None:
     job.report(loss=0.5)
     assert spy.asked == [("max", (1, 2), {"key": abs}), "loop", "fetch", "fetch", {"loss": 0.5}]
     assert job.is_shadow
+
+
+def test_a_batch_is_not_fetched_inside_a_step() -> None:
+    job = tm.attach()
+    batches = job.batches(range(3))
+    with pytest.raises(UserError, match="fetched a batch"):
+        job.step(lambda: next(batches))()
+    assert next(batches) == 0
+
+
+def test_samples_cost_a_job_of_its_own_nothing() -> None:
+    job = tm.attach()
+    assert list(job.batches(range(3), 2, samples=True)) == [0, 1, 2, 0, 1, 2]

@@ -11,6 +11,7 @@ from trainmover.agent.run import WORKER_COMMAND, AgentConfig, run_agent
 from trainmover.errors import TrainmoverError, UserError
 from trainmover.ids import MachineId
 from trainmover.lifeline import die_with
+from trainmover.nursery import Nursery
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -39,7 +40,10 @@ def _config(options: argparse.Namespace) -> AgentConfig:
         directory=options.dir,
         role=options.role,
         shutdown_s=options.shutdown_timeout,
+        controller_s=options.controller_timeout,
         worker=worker,
+        rack=options.rack,
+        nursery=None if options.nursery is None else Nursery.inherited(options.nursery),
     )
 
 
@@ -52,9 +56,12 @@ def _parser() -> argparse.ArgumentParser:
     add("--standby", action="store_true", help="join without ranks")
     add("--token-file", type=Path, required=True, metavar="FILE", help="the job's token")
     add("--dir", type=Path, metavar="DIR", help="private to this machine; removed at the end")
+    add("--rack", default="", metavar="NAME", help="machines of one rack may be lost together")
     add("--role", default="default", metavar="NAME", help="ROLE_NAME of the workers")
     add("--shutdown-timeout", type=float, default=5.0, metavar="S", help="from SIGTERM to SIGKILL")
+    add("--controller-timeout", type=float, default=60.0, metavar="S", help="it may be away")
     add("--worker", metavar="JSON", help=argparse.SUPPRESS)
+    add("--nursery", type=int, metavar="FD", help=argparse.SUPPRESS)
     add("--parent", type=int, metavar="PID", help="end when this process, the parent, ends")
     return parser
 

@@ -9,7 +9,17 @@ from dataclasses import dataclass, replace
 from trainmover.ids import Rank, Slot
 from trainmover.protocol.messages import Bind, Go, Hold, Leave, LogSpec, Order, RunRank, WarmUp
 
+PAUSE_S_MIN = 0.05
+PAUSE_S_MAX = 0.5
 STREAM_BITS = {"stdout": 1, "stderr": 2}
+
+
+def pause_s(attempt: int, chance: float) -> float:
+    """Seconds to wait before the controller is dialled again. chance: from 0 to 1.
+
+    Never the same for all machines: they lose it at the same moment.
+    """
+    return min(PAUSE_S_MAX, PAUSE_S_MIN * 2.0 ** min(attempt, 10)) * (0.5 + chance / 2)
 
 
 @dataclass(frozen=True)

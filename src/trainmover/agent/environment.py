@@ -8,6 +8,10 @@ from trainmover.protocol.messages import JobSpec
 UNSET = ("RANK", "GROUP_RANK", "ROLE_RANK", "MASTER_ADDR", "MASTER_PORT")
 """Said by the worker itself, when it learns its slot, or by us below; never inherited."""
 
+PULSE, STACKS = "pulse", "stacks"
+"""Files in a worker's directory: that it executes Python, and where its threads stood when asked.
+"""
+
 
 @dataclass(frozen=True)
 class Setting:
@@ -59,5 +63,7 @@ def worker_environment(
         "TRAINMOVER_SPEC": setting.spec_file,
         "TRAINMOVER_AGENT_PID": str(setting.agent_pid),
         "TRAINMOVER_VAULT": setting.vault,
+        "TRAINMOVER_PULSE": f"{setting.directory}/{local_rank}/{PULSE}",
+        "TRAINMOVER_STACKS": f"{setting.directory}/{local_rank}/{STACKS}",
     }
     return environment

@@ -1,8 +1,7 @@
-"""Frames to and from one peer, without copies that are not needed.
+"""One connection to the controller: frames to and fro, without copies that are not needed.
 
-`FrameLink` is an asyncio protocol for both of an agent's kinds of peers. What it hears it says to
-three callables, on the loop: it never awaits, so that a relayed order leaves in the same turn of
-the loop in which it came.
+What `FrameLink` hears it says to two callables, on the loop: it never awaits, so that a relayed
+order leaves in the same turn of the loop in which it came.
 """
 
 import asyncio
@@ -15,18 +14,23 @@ from trainmover.protocol.framing import FrameReader, frame
 from trainmover.protocol.hello import (
     ANSWER_BYTES,
     CHALLENGE_BYTES,
+    REFUSAL,
     answer,
     check_answer,
 )
 
 CONNECT_S_MAX = 5.0
+DIALS_MAX = 5
 PURPOSE = "controller"
 
 
 class FrameLink(asyncio.Protocol):
-    """heard(payload) for every frame; lost(reason) once, "" when the peer just closed."""
+    """heard(payload) for every frame; lost(reason, alien) once, "" when the peer just closed.
 
-    def __init__(self, heard: Callable[[bytes], None], lost: Callable[[str], None]) -> None:
+    alien: what came was nothing that a controller says.
+    """
+
+    def __init__(self, heard: Callable[[bytes], None], lost: Callable[[str, bool], None]) -> None:
         self._heard = heard
         self._lost = lost
         self._reader = FrameReader()
@@ -47,7 +51,7 @@ class FrameLink(asyncio.Protocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._transport = None
-        self._lost(self._reason or (str(exc) if exc else ""))
+        self._lost(self._reason or (str(exc) if exc else ""), bool(self._reason))
 
     def send(self, payload: bytes) -> None:
         """Frame and write; a link that is gone swallows it, `lost` has told."""
@@ -80,19 +84,33 @@ async def dial(address: str, token: bytes) -> socket.socket:
     loop = asyncio.get_running_loop()
     try:
         async with asyncio.timeout(CONNECT_S_MAX):
-            sock = await _connect(loop, host, int(port))
-            try:
-                await _prove(loop, sock, token)
-            except BaseException:
-                sock.close()
-                raise
+            return await _proved(loop, host, int(port), token)
     except (OSError, TimeoutError, ValueError) as error:
         raise PeerLost(
             f"The controller at {address} could not be reached: {str(error) or 'no answer'}.",
             means="This machine is not part of the job.",
             do="Check --controller, and that the job runs.",
         ) from error
-    return sock
+
+
+async def _proved(
+    loop: asyncio.AbstractEventLoop, host: str, port: int, token: bytes
+) -> socket.socket:
+    """A crowd at the door may push us out of it before we have answered: then we come again."""
+    for dials in range(1, DIALS_MAX + 1):
+        sock = await _connect(loop, host, port)
+        try:
+            await _prove(loop, sock, token)
+        except ConnectionError:
+            sock.close()
+            if dials == DIALS_MAX:
+                raise
+        except BaseException:
+            sock.close()
+            raise
+        else:
+            return sock
+    raise AssertionError("unreachable")
 
 
 async def _connect(loop: asyncio.AbstractEventLoop, host: str, port: int) -> socket.socket:
@@ -111,14 +129,13 @@ async def _prove(loop: asyncio.AbstractEventLoop, sock: socket.socket, token: by
     theirs = await _read_exactly(loop, sock, CHALLENGE_BYTES)
     mine = os.urandom(CHALLENGE_BYTES)
     await loop.sock_sendall(sock, answer(token, theirs, PURPOSE) + mine)
-    try:
-        given = await _read_exactly(loop, sock, ANSWER_BYTES)
-    except ConnectionError as error:
+    given = await _read_exactly(loop, sock, ANSWER_BYTES)
+    if given == REFUSAL:
         raise ProtocolError(
-            "The controller closed the connection: this token is not the job's.",
+            "The controller refused the connection: this token is not the job's.",
             means="This machine is not part of the job; the job did not notice.",
             do="Use the job's token file (--token-file).",
-        ) from error
+        )
     check_answer(token, mine, PURPOSE, given)
 
 

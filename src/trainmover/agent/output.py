@@ -122,6 +122,10 @@ class ScreenBatch:
             self._send(rank, stream, b"".join(parts).decode(errors="replace"))
 
 
+def _for_us_only(path: str, flags: int) -> int:
+    return os.open(path, flags, 0o600)
+
+
 class LogFiles:
     """Appends to files from a thread of its own: a slow disk must not delay an order."""
 
@@ -146,5 +150,5 @@ class LogFiles:
         while (item := self._queue.get()) is not None:
             path, data = item
             path.parent.mkdir(parents=True, exist_ok=True)
-            with path.open("ab") as file:
+            with open(path, "ab", opener=_for_us_only) as file:
                 file.write(data)

@@ -3,8 +3,8 @@
     controller --orders--> link --every worker order--> workers
     controller <--facts--- link <--FromWorker---------- workers
 
-An agent without its controller is worth nothing: when the link is lost it kills its workers and
-ends, so that a machine that was given up for lost cannot go on training in an old epoch.
+Without a controller the workers run on, while `uplink` dials for it. A machine that was given up in
+the meantime ends them at once, so that it cannot go on training in an old epoch.
 """
 
 import asyncio
@@ -22,42 +22,55 @@ from typing import Any
 
 import msgspec
 
+from trainmover.agent.births import Births
 from trainmover.agent.decide import Place, place_after, shown_as, written
-from trainmover.agent.environment import Setting, worker_environment
-from trainmover.agent.link import FrameLink, dial
+from trainmover.agent.environment import PULSE, STACKS, Setting, worker_environment
+from trainmover.agent.link import dial
 from trainmover.agent.output import LogFiles, ScreenBatch
+from trainmover.agent.reach import reached
+from trainmover.agent.stacks import take_stack
+from trainmover.agent.states import Changed, States, out_of_memory_kills
+from trainmover.agent.uplink import Ear, Uplink
 from trainmover.agent.workers import Listener, Worker, start_worker
-from trainmover.errors import PeerLost, ProtocolError, TrainmoverError, UserError
+from trainmover.errors import PeerLost, ProtocolError, TrainmoverError
 from trainmover.ids import MachineId, Rank
 from trainmover.lifeline import adopt_orphans, kill_descendants
+from trainmover.nursery import Nursery
 from trainmover.protocol.framing import frame
 from trainmover.protocol.messages import (
     PROTOCOL,
-    AgentFact,
+    CutComplete,
     Die,
+    EndWorker,
     FromWorker,
     Heartbeat,
     Hello,
     Interrupt,
     JobSpec,
+    KeepTold,
     Order,
     Output,
+    Probe,
+    Reached,
     Refused,
     Shutdown,
+    Stack,
     StartWorkers,
+    StoreAt,
+    Switch,
     VaultHeld,
     Welcome,
     WorkerExited,
     WorkerOrder,
-    decode_order,
+    WorkerState,
     encode,
 )
 from trainmover.state.vault import Vault, address_of, serve
+from trainmover.token_file import read_token
 from trainmover.version import VERSION
 
 HEARTBEAT_S = 0.2
 VAULT_BYTES_MAX = 2 * 1024**3
-UNSENT_BYTES_MAX = 1024 * 1024
 LAST_WORDS_BYTES = 4096
 """Of stderr that was not to be shown, kept in case the worker ends by a fault of its own."""
 NO_RANK = Rank(-1)
@@ -68,7 +81,12 @@ WORKER_COMMAND = (sys.executable, "-u", "-m", "trainmover.worker")
 
 @dataclass(frozen=True, kw_only=True)
 class AgentConfig:
-    """What the command line said. directory: private to this machine; None: a fresh one."""
+    """What the command line said. directory: private to this machine; None: a fresh one.
+
+    controller_s  how long the controller may be away
+    rack     what this machine would be lost together with; "": not known
+    nursery  came with us; workers are forked from it, not executed
+    """
 
     controller: str
     machine: MachineId
@@ -78,7 +96,10 @@ class AgentConfig:
     directory: Path | None = None
     role: str = "default"
     shutdown_s: float = 5.0
+    controller_s: float = 60.0
     worker: tuple[str, ...] = WORKER_COMMAND
+    rack: str = ""
+    nursery: Nursery | None = None
 
 
 async def run_agent(config: AgentConfig) -> None:
@@ -94,25 +115,13 @@ async def run_agent(config: AgentConfig) -> None:
     loop.set_exception_handler(agent.failed)
     loop.add_signal_handler(signal.SIGTERM, partial(agent.end, kill=False))
     try:
-        await agent.join(sock)
+        await agent.join(sock, token)
         await agent.over
     finally:
         vault_server.close()
         if agent.run_id:
-            kill_descendants(agent.run_id)
+            kill_descendants(agent.run_id, os.environ.get("TRAINMOVER_NURSERY", ""))
         shutil.rmtree(directory, ignore_errors=True)
-
-
-def read_token(path: Path) -> bytes:
-    """The job's token. Raises UserError if the file cannot be read."""
-    try:
-        return path.read_bytes().strip()
-    except OSError as error:
-        raise UserError(
-            f"The token file {path} cannot be read: {error.strerror}.",
-            means="This machine cannot prove that it belongs to the job.",
-            do="Give the token file of the job with --token-file.",
-        ) from error
 
 
 class Agent:
@@ -127,38 +136,52 @@ class Agent:
         self._spec: JobSpec | None = None
         self._place = Place()
         self._restarts = 0
+        self._births = None if config.nursery is None else Births(config.nursery)
         self._workers: dict[int, Worker] = {}
         self._leaving: set[Worker] = set()
         self._when_gone: Callable[[], None] | None = None
         self._error: TrainmoverError | None = None
         self._ending = False
-        self._screen = ScreenBatch(self._send_output, self._clogged)
+        ear = Ear(
+            hello=self._hello,
+            obey=self._take,
+            refused=self._refused,
+            away=self._controller_away,
+            lost=self._give_up,
+        )
+        self._up = Uplink(config.machine, config.controller, config.controller_s, ear)
+        self._screen = ScreenBatch(self._send_output, self._up.clogged)
         self._unshown: dict[int, bytes] = {}
+        self._states = States(lambda local_rank: self._directory / str(local_rank) / PULSE)
+        self._notes: dict[int, str] = {}
+        self._memory_kills = out_of_memory_kills()
+        self._probing: asyncio.Task[list[MachineId]] | None = None
         self._logs = LogFiles()
-        self._link = FrameLink(self._obey_payload, self._link_lost)
 
     @property
     def run_id(self) -> str:
         return self._spec.run_id if self._spec else ""
 
-    async def join(self, sock: socket.socket) -> None:
-        """Say hello on a proved connection; the welcome comes as the first order."""
-        loop = asyncio.get_running_loop()
-        await loop.create_connection(lambda: self._link, sock=sock)
-        config = self._config
-        self._say(
-            Hello(
-                machine=config.machine,
-                version=VERSION,
-                protocol=PROTOCOL,
-                nproc=config.nproc,
-                standby=config.standby,
-                vault=self._vault_address,
-                host=socket.gethostname(),
-                pid=os.getpid(),
-            )
-        )
+    async def join(self, sock: socket.socket, token: bytes) -> None:
+        """Begin to serve the controller at the other end of a proved connection."""
+        await self._up.join(sock, token)
         self._beat()
+
+    def _hello(self, incarnation: str) -> Hello:
+        """One that was in the job before comes as a standby: its ranks live elsewhere."""
+        config = self._config
+        return Hello(
+            machine=config.machine,
+            version=VERSION,
+            protocol=PROTOCOL,
+            nproc=config.nproc,
+            standby=config.standby or self._spec is not None,
+            vault=self._vault_address,
+            host=socket.gethostname(),
+            pid=os.getpid(),
+            incarnation=incarnation,
+            rack=config.rack,
+        )
 
     def failed(self, loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
         """A callback of the loop raised: the agent ends, it does not limp on."""
@@ -176,6 +199,7 @@ class Agent:
         """End the workers, then this agent. Asked twice, it ends at once."""
         kill = kill or self._ending
         self._ending = True
+        self._up.dial_no_more()
         self._end_workers(signal.SIGKILL if kill else signal.SIGTERM, then=self._leave)
         if not kill:
             grace_s = self._config.shutdown_s
@@ -183,8 +207,7 @@ class Agent:
 
     # --- orders ---
 
-    def _obey_payload(self, payload: bytes) -> None:
-        order = decode_order(payload)
+    def _take(self, payload: bytes, order: Order) -> None:
         if isinstance(order, WorkerOrder):
             self._hand_out(payload, order)
         else:
@@ -192,12 +215,25 @@ class Agent:
 
     def _hand_out(self, payload: bytes, order: WorkerOrder) -> None:
         self._take_place(order)
+        if isinstance(order, CutComplete):
+            self._vault.drop_snapshots(before=order.step)
+        elif isinstance(order, Switch) and order.back:
+            self._vault.drop_snapshots_after(order.committed)
+        elif isinstance(order, StoreAt):  # For workers that start later; the others are told.
+            self._keep(msgspec.structs.replace(self._known_spec, store=order.address))
+        elif isinstance(order, Interrupt):
+            self._vault.fence(order.epoch)
         framed = frame(payload)
         for worker in self._workers.values():
             worker.send_framed(framed)
         if isinstance(order, Interrupt):
             held = {Rank(r): list(steps) for r, steps in self._vault.records_held().items()}
-            self._say(VaultHeld(epoch=order.epoch, records=held))  # type: ignore[arg-type]
+            self._up.say(VaultHeld(epoch=order.epoch, records=held))  # type: ignore[arg-type]
+
+    def _controller_away(self, away: bool) -> None:
+        order = frame(encode(KeepTold(keep=away)))
+        for worker in self._workers.values():
+            worker.send_framed(order)
 
     def _take_place(self, order: WorkerOrder) -> None:
         """Before the workers hear of it: what they print afterwards belongs to the new place."""
@@ -210,22 +246,36 @@ class Agent:
     def _obey(self, order: Order) -> None:
         match order:
             case Welcome(spec=spec):
-                self._spec = spec
                 self._directory.mkdir(parents=True, exist_ok=True)
-                self._spec_file.write_bytes(msgspec.msgpack.encode(spec))
-            case Refused(reason=reason):
-                happened, _, rest = reason.partition("\n")
-                self._give_up(ProtocolError(happened, means=rest))
+                self._keep(spec)
             case StartWorkers():
                 self._restarts = order.restarts
                 self._end_workers(signal.SIGKILL, then=self._start_workers)
+            case EndWorker():
+                self._end_worker(order)
+            case Probe():
+                self._probe(order)
             case Die():
                 self._signal_all(signal.SIGKILL)
                 os.kill(os.getpid(), signal.SIGKILL)
             case Shutdown(kill=kill):
                 self.end(kill=kill)
 
+    def _refused(self, refused: Refused) -> None:
+        """The machine was given up for lost: nothing of what it is may go on."""
+        if self._ending:
+            return
+        self._screen.flush()
+        self._vault.clear()
+        self._restarts = 0
+        begin_anew = partial(self._up.begin_anew, refused.retry_s or 0.0)
+        self._end_workers(signal.SIGKILL, then=begin_anew)
+
     # --- workers ---
+
+    def _keep(self, spec: JobSpec) -> None:
+        self._spec = spec
+        self._spec_file.write_bytes(msgspec.msgpack.encode(spec))
 
     @property
     def _spec_file(self) -> Path:
@@ -264,10 +314,10 @@ class Agent:
             lines=partial(self._worker_printed, local_rank),
             exited=partial(self._worker_exited, local_rank),
         )
-        return start_worker(config.worker, spec.cwd, environment, listener)
+        return start_worker(config.worker, spec.cwd, environment, listener, self._births)
 
     def _worker_said(self, local_rank: int, payload: bytes) -> None:
-        self._say(FromWorker(local_rank=local_rank, payload=msgspec.Raw(payload)))
+        self._up.say(FromWorker(local_rank=local_rank, payload=msgspec.Raw(payload)))
 
     def _worker_printed(self, local_rank: int, stream: str, lines: bytes) -> None:
         spec = self._known_spec
@@ -295,7 +345,8 @@ class Agent:
                 lines = last_words.decode(errors="replace").splitlines()
                 text = "".join(f"{name}: {line}\n" for line in lines)
                 self._send_output(NO_RANK, "stderr", text)
-            self._say(WorkerExited(local_rank=local_rank, pid=worker.pid, code=code))
+            note = self._note_on(worker.pid, code)
+            self._up.say(WorkerExited(local_rank=local_rank, pid=worker.pid, code=code, note=note))
         self._go_on_when_gone()
 
     def _end_workers(self, number: int, *, then: Callable[[], None]) -> None:
@@ -306,6 +357,48 @@ class Agent:
             self._leaving.add(worker)
         self._signal_all(number)
         self._go_on_when_gone()
+
+    def _state_changed(self, changed: Changed) -> None:
+        worker = self._workers[changed.local_rank]
+        if worker in self._leaving:
+            return
+        if changed.state == "headless":
+            self._notes[worker.pid] = "its main thread was gone"
+            worker.signal(signal.SIGKILL)
+            return
+        since_ms = round(changed.beats * HEARTBEAT_S * 1000)
+        state = WorkerState(
+            local_rank=changed.local_rank, pid=changed.pid, state=changed.state, since_ms=since_ms
+        )
+        self._up.say(state)
+
+    def _end_worker(self, order: EndWorker) -> None:
+        """Ask where it stands, then kill it."""
+        worker = self._workers.get(order.local_rank)
+        if worker is None or worker.pid != order.pid or worker in self._leaving:
+            return
+
+        def told(text: str) -> None:
+            self._up.say(Stack(local_rank=order.local_rank, pid=order.pid, text=text))
+            if self._workers.get(order.local_rank) is worker:
+                worker.signal(signal.SIGKILL)
+
+        take_stack(worker, self._directory / str(order.local_rank) / STACKS, told)
+
+    def _probe(self, order: Probe) -> None:
+        def answer(done: asyncio.Task[list[MachineId]]) -> None:
+            if not done.cancelled():
+                self._up.say(Reached(number=order.number, machines=done.result()))
+
+        self._probing = asyncio.get_running_loop().create_task(reached(order.vaults))
+        self._probing.add_done_callback(answer)
+
+    def _note_on(self, pid: int, code: int) -> str:
+        """What else is known of the end of a worker."""
+        before, self._memory_kills = self._memory_kills, out_of_memory_kills()
+        if code == -signal.SIGKILL and self._memory_kills > before:
+            return "the kernel was out of memory"
+        return self._notes.pop(pid, "")
 
     def _signal_all(self, number: int) -> None:
         for worker in self._workers.values():
@@ -328,30 +421,16 @@ class Agent:
             )
         return self._spec
 
-    def _say(self, fact: AgentFact) -> None:
-        self._link.send(encode(fact))
-
     def _send_output(self, rank: Rank, stream: str, text: str) -> None:
-        self._say(Output(rank=rank, stream=stream, text=text))
-
-    def _clogged(self) -> bool:
-        return self._link.unsent_bytes > UNSENT_BYTES_MAX
+        self._up.tell(Output(rank=rank, stream=stream, text=text))
 
     def _beat(self) -> None:
-        self._say(Heartbeat())
+        vault = self._vault
+        self._up.tell(Heartbeat(vault_bytes=vault.bytes_held, vault_max=vault.bytes_max))
+        pids = {local: worker.pid for local, worker in self._workers.items() if worker.pid}
+        for changed in self._states.look(pids, live=self._place.live):
+            self._state_changed(changed)
         asyncio.get_running_loop().call_later(HEARTBEAT_S, self._beat)
-
-    def _link_lost(self, reason: str) -> None:
-        if not self._ending:
-            self._give_up(
-                PeerLost(
-                    "The link to the controller was lost" + (f": {reason}." if reason else "."),
-                    means=f"The workers of {self._config.machine} are ended.",
-                    do="If the job still runs, start this agent again: it joins as a standby.",
-                )
-            )
-        elif not self._workers and not self.over.done():
-            self._set_over()
 
     def _give_up(self, error: TrainmoverError) -> None:
         self._error = self._error or error
@@ -360,7 +439,7 @@ class Agent:
     def _leave(self) -> None:
         self._screen.flush()
         self._logs.close()
-        self._link.close()
+        self._up.close()
         self._set_over()
 
     def _set_over(self) -> None:

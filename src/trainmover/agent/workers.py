@@ -7,15 +7,20 @@ import signal
 import socket
 import subprocess
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import partial
 
+from trainmover.agent.births import Births
 from trainmover.agent.output import StreamReader
 from trainmover.errors import ProtocolError, UserError
+from trainmover.nursery import Birth, Child
 from trainmover.protocol.framing import FrameReader
 from trainmover.protocol.messages import decode_worker_fact
 
 RECEIVE_BYTES = 256 * 1024
+NEVER_BEGAN = 127
+WORKER_MODULE = "trainmover.worker.process"
 
 
 class ControlSocket:
@@ -109,30 +114,47 @@ class Listener:
 
 
 class Worker:
-    """One process. `exited` comes after its last fact and its last line, exactly once."""
+    """One process. `exited` comes after its last fact and its last line, exactly once.
 
-    def __init__(self, process: subprocess.Popen[bytes], control: socket.socket, to: Listener):
-        assert process.stdout is not None
-        assert process.stderr is not None
-        self.pid = process.pid
-        self._process = process
-        self._pidfd = os.pidfd_open(process.pid)
+    It may be about to be born: until `begin` its pid is 0, and signals to it wait.
+    stdout, stderr  our ends of its pipes; owned by us
+    """
+
+    def __init__(self, stdout: int, stderr: int, control: socket.socket, to: Listener) -> None:
+        self.pid = 0
+        self._process: subprocess.Popen[bytes] | Child | None = None
+        self._pidfd = -1
+        self._signals: list[int] = []
         self._to = to
         self._muted = False
         self._control = ControlSocket(control, self._said, self._broke_the_rules)
         self._streams = [
-            StreamReader(os.dup(pipe.fileno()), partial(to.lines, name))
-            for name, pipe in (("stdout", process.stdout), ("stderr", process.stderr))
+            StreamReader(pipe, partial(to.lines, name))
+            for name, pipe in (("stdout", stdout), ("stderr", stderr))
         ]
-        process.stdout.close()
-        process.stderr.close()
+
+    def begin(self, process: "subprocess.Popen[bytes] | Child") -> None:
+        self.pid = process.pid
+        self._process = process
+        self._pidfd = os.pidfd_open(process.pid)
         asyncio.get_running_loop().add_reader(self._pidfd, self._ended)
+        for number in self._signals:
+            self.signal(number)
+
+    def close(self) -> None:
+        """Of one that never began."""
+        self._control.close()
+        for stream in self._streams:
+            stream.finish()
 
     def send_framed(self, data: bytes) -> None:
         self._control.send_framed(data)
 
     def signal(self, number: int) -> None:
         """Send a signal; one that has ended in the meantime is left alone."""
+        if self._process is None:
+            self._signals.append(number)
+            return
         try:
             signal.pidfd_send_signal(self._pidfd, number)
         except ProcessLookupError:
@@ -155,6 +177,7 @@ class Worker:
         self.signal(signal.SIGKILL)
 
     def _ended(self) -> None:
+        assert self._process is not None
         loop = asyncio.get_running_loop()
         loop.remove_reader(self._pidfd)
         # Before the pid is reaped, so that the group number can be nobody else's.
@@ -174,30 +197,80 @@ def start_worker(
     cwd: str,
     environment: Callable[[int], Mapping[str, str]],
     to: Listener,
+    births: Births | None = None,
 ) -> Worker:
-    """Fork and exec one worker in a session of its own.
+    """One worker in a session of its own: forked from the nursery if it can be, else executed.
 
     environment  given the number of the worker's control descriptor
     Raises UserError if the program or the working directory cannot be used.
     """
-    ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
-    try:
+    theirs = ExitStack()
+    stdout, its_stdout = _pipe(theirs)
+    stderr, its_stderr = _pipe(theirs)
+    control, its_control = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
+    theirs.callback(its_control.close)
+    worker = Worker(stdout, stderr, control, to)
+    descriptors = (its_stdout, its_stderr, its_control.fileno())
+
+    def begin(child: Child | None) -> None:
         with theirs:
-            process = subprocess.Popen(
-                command,
-                cwd=cwd or None,
-                env=dict(environment(theirs.fileno())),
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.PIPE,
-                stderr=subprocess.PIPE,
-                pass_fds=(theirs.fileno(),),
-                start_new_session=True,
-            )
+            try:
+                worker.begin(child or _execute(command, cwd, environment, descriptors))
+            except UserError:
+                worker.close()
+                raise
+
+    def born(child: Child | None) -> None:
+        try:
+            begin(child)
+        except UserError:
+            to.exited(NEVER_BEGAN)
+            raise
+
+    if births is None:
+        begin(None)
+    else:
+        births.ask(_birth(cwd, environment(-1)), descriptors, born)
+    return worker
+
+
+def _pipe(theirs: ExitStack) -> tuple[int, int]:
+    """The end to read is ours, the other one a worker's."""
+    read, write = os.pipe()
+    theirs.callback(os.close, write)
+    return read, write
+
+
+def _birth(cwd: str, environment: Mapping[str, str]) -> Birth:
+    return Birth(
+        module=WORKER_MODULE,
+        cwd=cwd,
+        environment=dict(environment),
+        variables=["TRAINMOVER_CONTROL_FD"],
+    )
+
+
+def _execute(
+    command: Sequence[str],
+    cwd: str,
+    environment: Callable[[int], Mapping[str, str]],
+    descriptors: tuple[int, int, int],
+) -> "subprocess.Popen[bytes]":
+    stdout, stderr, control = descriptors
+    try:
+        return subprocess.Popen(
+            command,
+            cwd=cwd or None,
+            env=dict(environment(control)),
+            stdin=subprocess.DEVNULL,
+            stdout=stdout,
+            stderr=stderr,
+            pass_fds=(control,),
+            start_new_session=True,
+        )
     except OSError as error:
-        ours.close()
         raise UserError(
             f"A worker could not be started: {error}.",
             means="This machine leaves the job.",
             do="The script's working directory must exist on every machine.",
         ) from error
-    return Worker(process, ours, to)

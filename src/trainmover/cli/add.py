@@ -16,12 +16,13 @@ def main(argv: list[str]) -> int:
     """0: the machine has joined. It warms up by itself, and lives as long as the run."""
     parser = parser_for("add", SUMMARY)
     parser.add_argument("--machine", default="", metavar="NAME", help="its name; the next free mN")
+    parser.add_argument("--rack", default="", metavar="NAME", help="what it would be lost with")
     add_which_run(parser)
     options = parser.parse_args(argv)
     run = which_run(options)
     client = Client(run)
     names = [machine["id"] for machine in client.status()["machines"]]
-    machine = start_late(run, names, options.machine)
+    machine = start_late(run, names, options.machine, rack=options.rack)
     _wait_until_joined(client, machine)
     text = f"{machine.name} joined as a standby; it warms up (trainmover standbys)."
     print(json.dumps({"machine": machine.name, "pid": machine.pid}) if options.json else text)

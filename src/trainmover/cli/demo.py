@@ -24,6 +24,7 @@ from trainmover.cli.recording import Recording, Span, differences, missing, repo
 from trainmover.controller.state import Job, Kind, MachineState, Outcome
 from trainmover.errors import JobFailed, UserError
 from trainmover.ids import MachineId
+from trainmover.launch.nursery import NurseryProcess
 from trainmover.launch.run_job import RunHandle, RunOptions, run_job
 from trainmover.protocol.messages import LogSpec, Row
 from trainmover.server.notices import Happened, Notice, Printed, Stepped
@@ -42,8 +43,9 @@ def main(argv: list[str]) -> int:
     _make(options.out)
     console = Console(stderr=options.json, highlight=False, soft_wrap=True)
     begun = time.monotonic()
-    disturbed = _run(options, console, Drill(options.steps))
-    undisturbed = _run(options, console, None)
+    with NurseryProcess() as nursery:
+        disturbed = _run(options, console, nursery, Drill(options.steps))
+        undisturbed = _run(options, console, nursery, None)
     faults = differences(disturbed, undisturbed) + missing(disturbed.job)
     result = report(disturbed, undisturbed, faults)
     result["seconds"] = round(time.monotonic() - begun, 1)
@@ -180,7 +182,9 @@ class Watch:
             self._note(machine, "", time.time_ns() // 1000)
 
 
-def _run(options: argparse.Namespace, console: Console, drill: Drill | None) -> Recording:
+def _run(
+    options: argparse.Namespace, console: Console, nursery: NurseryProcess, drill: Drill | None
+) -> Recording:
     """One run of the example. Raises JobFailed if it does not end well."""
     title = "disturbed" if drill else "undisturbed"
     arguments = ["--steps", str(options.steps), "--log-every", str(options.steps)]
@@ -196,7 +200,7 @@ def _run(options: argparse.Namespace, console: Console, drill: Drill | None) -> 
         )
         with DemoScreen(console, title, options.steps) as screen:
             watch = Watch(screen, drill)
-            result = run_job(run, on_change=watch)
+            result = run_job(run, on_change=watch, nursery=nursery)
         watch.close()
         if result.code != 0:
             raise JobFailed(

@@ -7,20 +7,27 @@ import argparse
 import json
 import os
 import tempfile
+from collections.abc import Collection
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from trainmover import communicators
 from trainmover.cli.options import complain_in_three_lines
+from trainmover.cli.rates import bytes_a_second
 from trainmover.errors import UserError
+from trainmover.launch.checkpoints import CheckpointOptions
 from trainmover.launch.run_job import RunOptions
 from trainmover.protocol.messages import LogSpec
 
 RESTARTS_MAX = 3
 RECORDS = ("moments", "full")
 READINESS = ("held", "warm", "idle")
+ON_DIVERGENCE = ("report", "replace")
+ON_NAN = ("ignore", "report", "stop")
+FINGERPRINT_EVERY = 1000
 SHUTDOWN_S = 5.0
+FALSE_ALARMS_MAX = 1000
 PORT_MAX = 65535
 
 HONOURED = frozenset(
@@ -98,6 +105,20 @@ def parse(argv: list[str]) -> RunFlags:
         record=_record(flags.record),
         readiness=_readiness(flags.readiness),
         wait_s=_at_least(0, flags.wait_for_machine, "--wait-for-machine"),
+        state_bandwidth=bytes_a_second(flags.state_bandwidth, "--state-bandwidth"),
+        fingerprint_every=_at_least(0, flags.fingerprint_every, "--fingerprint-every"),
+        on_divergence=_on_divergence(flags.on_divergence),
+        watch=not flags.no_watch,
+        false_alarms=_false_alarms(flags.false_alarms),
+        on_nan=_on_nan(flags.on_nan),
+        snapshot_every=_snapshots(flags.snapshots),
+        snapshot_copies=flags.snapshot_copies,
+        checkpoints=CheckpointOptions(
+            folder=flags.checkpoint,
+            every=_at_least(1, flags.checkpoint_every, "--checkpoint-every"),
+            keep=_at_least(1, flags.keep_checkpoints, "--keep-checkpoints"),
+            resume=flags.resume,
+        ),
         log=_log(flags, nproc),
         run_id=flags.run_id,
         journal=flags.journal,
@@ -113,6 +134,15 @@ def parse(argv: list[str]) -> RunFlags:
 
 _RECORD_HELP = "large outputs of the first steps, for standbys: their moments, or full"
 _READINESS_HELP = "of standbys: held at a first step, warm, or idle with nothing but processes"
+_SNAPSHOTS_HELP = "steps from one to the next, off, or auto: where state has one holder only"
+_CHECKPOINT_HELP = "write checkpoints to this folder, beside the steps"
+_RESUME_HELP = "go on from the newest checkpoint in this folder, and write the next ones there"
+_FINGERPRINT_HELP = "steps from one comparison of replicas to the next; 0: never"
+_DIVERGENCE_HELP = "of replicas, by silent corruption: report it, or replace the machine"
+_NO_WATCH_HELP = "leave ranks that stand still alone, as under a debugger"
+_ALARMS_HELP = "ranks wrongly taken for stuck that you can bear in a week; more finds them sooner"
+_NAN_HELP = "of a reported number that is NaN or infinite: ignore it, report it, or stop the job"
+_BANDWIDTH_HELP = "what a machine may send of its state, as 500MB/s; no limit by default"
 _WAIT_HELP = "when no standby is left, let the job stand until a machine joins; 0: end"
 
 
@@ -138,6 +168,19 @@ def parser() -> argparse.ArgumentParser:
     add("--record", default=RECORDS[0], metavar="HOW", help=_RECORD_HELP)
     add("--readiness", default=READINESS[0], metavar="HOW", help=_READINESS_HELP)
     add("--wait-for-machine", type=int, default=0, metavar="SECONDS", help=_WAIT_HELP)
+    add("--state-bandwidth", default="", metavar="RATE", help=_BANDWIDTH_HELP)
+    add("--snapshots", default="auto", metavar="STEPS", help=_SNAPSHOTS_HELP)
+    add("--snapshot-copies", type=int, default=1, choices=(1, 2), help="on so many other machines")
+    add("--checkpoint", type=Path, metavar="DIR", help=_CHECKPOINT_HELP)
+    add("--checkpoint-every", type=int, default=1000, metavar="STEPS", help="between checkpoints")
+    add("--keep-checkpoints", type=int, default=3, metavar="N", help="remove older ones")
+    add("--resume", type=Path, metavar="DIR", help=_RESUME_HELP)
+    add("--on-divergence", default=ON_DIVERGENCE[0], metavar="HOW", help=_DIVERGENCE_HELP)
+    add("--no-watch", action="store_true", help=_NO_WATCH_HELP)
+    add("--false-alarms", type=float, default=1.0, metavar="N", help=_ALARMS_HELP)
+    add("--on-nan", default=ON_NAN[0], metavar="HOW", help=_NAN_HELP)
+    often = FINGERPRINT_EVERY
+    add("--fingerprint-every", type=int, default=often, metavar="STEPS", help=_FINGERPRINT_HELP)
     add("--journal", type=Path, metavar="PATH", help="keep the run's journal here")
     add("--api-port", type=int, default=0, metavar="PORT", help="of the HTTP API; 0: any free one")
     add("--token-file", type=Path, metavar="FILE", help="use this token instead of a fresh one")
@@ -177,9 +220,21 @@ OURS = frozenset(
         "machines",
         "standbys",
         "comm",
+        "snapshots",
+        "snapshot_copies",
         "record",
         "readiness",
         "wait_for_machine",
+        "state_bandwidth",
+        "fingerprint_every",
+        "checkpoint",
+        "checkpoint_every",
+        "keep_checkpoints",
+        "resume",
+        "on_divergence",
+        "no_watch",
+        "false_alarms",
+        "on_nan",
         "journal",
         "api_port",
         "token_file",
@@ -209,22 +264,68 @@ def _machines(nnodes: str, machines: int | None) -> int:
 
 
 def _record(given: str) -> str:
-    if given not in RECORDS:
+    return _one_of(
+        RECORDS,
+        given,
+        f"--record {given} is not a way to keep a record.",
+        "Give moments (small: shape, dtype, mean and deviation) or full (every value).",
+    )
+
+
+def _snapshots(given: str) -> int | None:
+    if given == "auto":
+        return None
+    if given == "off":
+        return 0
+    if not given.isdecimal() or int(given) < 1:
         raise UserError(
-            f"--record {given} is not a way to keep a record.",
+            f"--snapshots {given} does not say when to keep snapshots.",
             means="Nothing was started.",
-            do="Give moments (small: shape, dtype, mean and deviation) or full (every value).",
+            do="Give a number of steps, auto (where state has only one holder) or off.",
+        )
+    return int(given)
+
+
+def _readiness(given: str) -> str:
+    return _one_of(
+        READINESS,
+        given,
+        f"--readiness {given} is not a state a standby can be kept in.",
+        "Give held (the default: readiest), warm (less memory) or idle (none).",
+    )
+
+
+def _on_divergence(given: str) -> str:
+    return _one_of(
+        ON_DIVERGENCE,
+        given,
+        f"--on-divergence {given} is nothing that can be done about one.",
+        "Give report (the default) or replace (its machine, by a standby).",
+    )
+
+
+def _on_nan(given: str) -> str:
+    return _one_of(
+        ON_NAN,
+        given,
+        f"--on-nan {given} is nothing that can be done about one.",
+        "Give ignore (the default), report (a line), or stop (the end of the job).",
+    )
+
+
+def _false_alarms(given: float) -> float:
+    if not 0 < given <= FALSE_ALARMS_MAX:
+        raise UserError(
+            f"--false-alarms {given:g} is no number of alarms in a week.",
+            means="Nothing was started.",
+            do=f"Give one above 0 and at most {FALSE_ALARMS_MAX}; --no-watch looks for nothing.",
         )
     return given
 
 
-def _readiness(given: str) -> str:
-    if given not in READINESS:
-        raise UserError(
-            f"--readiness {given} is not a state a standby can be kept in.",
-            means="Nothing was started.",
-            do="Give held (the default: readiest), warm (less memory) or idle (none).",
-        )
+def _one_of(known: Collection[str], given: str, happened: str, do: str) -> str:
+    if given not in known:
+        raise UserError(happened, means="Nothing was started.", do=do)
     return given
 
 

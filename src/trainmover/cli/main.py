@@ -19,7 +19,13 @@ VERBS = {
     "move": "trainmover.cli.move",
     "kill": "trainmover.cli.kill",
     "events": "trainmover.cli.events",
+    "incident": "trainmover.cli.incident",
+    "memory": "trainmover.cli.memory",
+    "data": "trainmover.cli.data",
+    "checkpoints": "trainmover.cli.checkpoints",
+    "controller": "trainmover.cli.controller",
     "demo": "trainmover.cli.demo",
+    "simulate": "trainmover.cli.simulate",
     "version": "trainmover.cli.version",
 }
 INTERRUPTED = 130
@@ -63,7 +69,7 @@ def _module(verb: str) -> ModuleType:
 
 
 def _usage() -> str:
-    lines = [f"  {verb:<10}{_module(verb).SUMMARY}" for verb in VERBS]
+    lines = [f"  {verb:<13}{_module(verb).SUMMARY}" for verb in VERBS]
     return "\n".join(
         [
             f"trainmover {VERSION}: keeps a PyTorch job running while machines are replaced",

@@ -1,28 +1,16 @@
 """`trainmover run [torchrun's options] [ours] script.py ...`: a job on this machine."""
 
-from trainmover.cli.screen import JsonScreen, Screen
-from trainmover.launch.local import StoreProcess
-from trainmover.launch.run_job import run_job
+from trainmover.launch.nursery import NurseryProcess
+from trainmover.launch.supervise import supervise
 
 SUMMARY = "run a script on machines that can be replaced (in place of torchrun)"
 
 
 def main(argv: list[str]) -> int:
     """The script's exit status; 130 after Ctrl-C, 143 after SIGTERM."""
-    store = StoreProcess()  # first: it imports torch in the time in which we do
-    try:
+    with NurseryProcess() as nursery:  # first: it imports torch in the time in which we do
         from trainmover.cli.flags import parse
 
         flags = parse(argv)
-    except BaseException:
-        store.stop()
-        raise
-    screen = JsonScreen() if flags.json else Screen()
-    result = run_job(
-        flags.options,
-        on_change=screen.notice,
-        on_ready=lambda handle: screen.ready(handle, flags.options),
-        store=store,
-    )
-    screen.ended(result)
-    return result.code
+        options = flags.options
+        return supervise(options, json=flags.json, nursery=None if options.worker else nursery)

@@ -6,7 +6,8 @@ from typing import Any
 
 from rich.console import Console
 
-from trainmover.launch.run_job import RunHandle, RunOptions, RunResult
+from trainmover.launch.hosting import RunHandle, RunResult
+from trainmover.protocol.messages import JobSpec
 from trainmover.server.api import happened_json
 from trainmover.server.notices import Happened, Notice, Printed
 from trainmover.version import VERSION
@@ -19,14 +20,20 @@ class Screen:
         self._console = Console(stderr=True, highlight=False, soft_wrap=True, markup=False)
         self._deaf = False
 
-    def ready(self, handle: RunHandle, options: RunOptions) -> None:
-        machines = f"{options.machines} machine{'s' * (options.machines > 1)} x {options.nproc}"
-        spare = options.standbys
+    def ready(self, handle: RunHandle, returned: bool) -> None:
+        """returned: a controller before this one has said all that, and how long there was none
+        comes as a notice."""
+        if not returned:
+            self._begin(handle, handle.server.spec)
+
+    def _begin(self, handle: RunHandle, spec: JobSpec) -> None:
+        machines = f"{spec.machines} machine{'s' * (spec.machines > 1)} x {spec.nproc}"
+        spare = spec.standbys
         standbys = f" + {spare} standby{'s' * (spare > 1)}" if spare else ""
         where = f"{machines}{standbys}  {handle.run.api_url}"
         self._say(f"trainmover {VERSION}  run {handle.run.run_id}  {where}", style="dim")
-        if options.log.log_dir is not None:
-            self._say(f"logs: {options.log.log_dir}/{handle.run.run_id}", style="dim")
+        if spec.log.log_dir is not None:
+            self._say(f"logs: {spec.log.log_dir}/{handle.run.run_id}", style="dim")
 
     def notice(self, notice: Notice, handle: RunHandle) -> None:
         match notice:
@@ -69,7 +76,7 @@ def _lines(text: str) -> list[str]:
 class JsonScreen(Screen):
     """For programs: one JSON object a line on stdout."""
 
-    def ready(self, handle: RunHandle, options: RunOptions) -> None:
+    def _begin(self, handle: RunHandle, spec: JobSpec) -> None:
         run = handle.run
         self._put("started", run_id=run.run_id, api_url=run.api_url, token_file=run.token_file)
 

@@ -1,6 +1,7 @@
 """`trainmover status`: machines, ranks, step, speed, and the last incidents."""
 
 import json
+from collections.abc import Iterator
 from typing import Any
 
 from rich.console import Console
@@ -8,6 +9,9 @@ from rich.table import Table
 
 from trainmover.cli.client import Client
 from trainmover.cli.options import add_which_run, parser_for, which_run
+from trainmover.ids import Rank
+from trainmover.server.ranks import ranks_text
+from trainmover.server.watching import stands_text
 
 SUMMARY = "show machines, ranks, steps and incidents of a live run"
 INCIDENTS_SHOWN = 5
@@ -32,6 +36,17 @@ def show(status: dict[str, Any], console: Console) -> None:
     console.print(_machines(status["machines"]))
     for incident in status["incidents"][-INCIDENTS_SHOWN:]:
         console.print(incident_line(incident))
+    for line in (snapshots_line(status["snapshots"]), checkpoint_line(status["checkpoint"])):
+        if line:
+            console.print(line)
+    if status["controller"]["restarts"]:
+        console.print(controller_line(status["controller"]))
+    for line in watch_lines(status["watch"], status["quarantined"]):
+        console.print(line)
+    if status["replicas"]["step"]:
+        console.print(replicas_line(status["replicas"]))
+    for divergence in status["divergences"][-INCIDENTS_SHOWN:]:
+        console.print(divergence["text"], style="bold yellow")
 
 
 def headline(status: dict[str, Any]) -> str:
@@ -44,12 +59,22 @@ def headline(status: dict[str, Any]) -> str:
         parts.append(f"{status['step_ms']:.0f} ms/step")
     if status["change"]:
         parts.append(f"{status['change']['kind']}: {status['change']['stage']}")
+        if taken := status["change"]["state_bytes"]:
+            parts.append(f"state {taken['here'] / 1e9:.2f} of {taken['whole'] / 1e9:.2f} GB")
     return "  ".join(parts)
+
+
+def controller_line(controller: dict[str, Any]) -> str:
+    """How often it died, and how long the present one lives."""
+    times = controller["restarts"]
+    often = "once" if times == 1 else f"{times} times"
+    return f"the controller was restarted {often}, {controller['since_s']:.0f} s ago"
 
 
 def incident_line(incident: dict[str, Any]) -> str:
     """One incident, one line."""
-    who = f"{incident['machine'] or 'a link'} -> {incident['joiner'] or 'retried in place'}"
+    alone = {2: "all go back", 3: "all start again"}.get(incident["rung"], "retried in place")
+    who = f"{incident['machine'] or 'a link'} -> {incident['joiner'] or alone}"
     parts = [f"#{incident['number']} {incident['kind']} {who}", incident["outcome"]]
     if incident["step"] is not None:
         parts.append(f"after step {incident['step']}")
@@ -59,6 +84,53 @@ def incident_line(incident: dict[str, Any]) -> str:
         equal = all(certificate["equal"] for certificate in incident["certificates"])
         parts.append("state equal" if equal else "STATE DIFFERS")
     return "  ".join(parts) + (f"  ({incident['note']})" if incident["note"] else "")
+
+
+def snapshots_line(snapshots: dict[str, Any]) -> str:
+    """The newest that all ranks can go back to; "" if there is nothing to say."""
+    if snapshots["why_none"]:
+        return f"no snapshots: {snapshots['why_none']}"
+    if snapshots["step"] is None or not snapshots["every"]:
+        return ""
+    gone = "" if snapshots["at_hand"] else "  LOST: the next one is awaited"
+    size = f"{snapshots['bytes'] / 1e6:.1f} MB, {snapshots['cost_ms']:.1f} ms"
+    return f"snapshot after step {snapshots['step']}, every {snapshots['every']}  ({size}){gone}"
+
+
+def checkpoint_line(checkpoint: dict[str, Any] | None) -> str:
+    """The newest, and where it is; "" if none are written."""
+    if checkpoint is None:
+        return ""
+    of = "none yet" if checkpoint["step"] is None else f"after step {checkpoint['step']}"
+    size = f"  ({checkpoint['bytes'] / 1e6:.1f} MB)" if checkpoint["step"] is not None else ""
+    return f"checkpoint {of}, every {checkpoint['every']}, in {checkpoint['folder']}{size}"
+
+
+def watch_lines(watch: list[dict[str, Any]], quarantined: dict[str, float]) -> Iterator[str]:
+    """How long ranks may stand at one place, who stands, and which machines are kept out."""
+    alike: dict[str, list[Rank]] = {}
+    for row in watch:
+        paused = f"not watched: {row['paused']}" if row["paused"] else ""
+        limit = "-" if row["deadline_s"] is None else f"{row['deadline_s']:.1f} s"
+        alike.setdefault(paused or limit, []).append(row["rank"])
+    if alike:
+        told = "  ".join(f"{ranks_text(ranks)} {limit}" for limit, ranks in alike.items())
+        yield f"deadlines: {told}"
+    for row in watch:
+        if stands := row["stands"]:
+            yield stands_text(
+                row["rank"], stands["where"], stands["what"], stands["since_s"], stands["step"]
+            )
+    for machine, left_s in quarantined.items():
+        yield f"{machine} was lost several times: kept out for another {left_s:.0f} s"
+
+
+def replicas_line(replicas: dict[str, Any]) -> str:
+    """Who holds whose state, as the newest round saw it, and what that cost."""
+    families = "  ".join(ranks_text(ranks) for ranks in replicas["families"])
+    astray = f"  astray: {ranks_text(replicas['astray'])}" if replicas["astray"] else ""
+    cost = f"{replicas['bytes'] / 1e6:.1f} MB in {replicas['cost_ms']:.1f} ms"
+    return f"replicas after step {replicas['step']}: {families}{astray}  ({cost})"
 
 
 def _machines(machines: list[dict[str, Any]]) -> Table:
@@ -77,10 +149,3 @@ def _machines(machines: list[dict[str, Any]]) -> Table:
             machine["note"],
         )
     return table
-
-
-def ranks_text(ranks: list[int]) -> str:
-    """Consecutive ranks as a span; a machine's ranks always are."""
-    if len(ranks) < 2:
-        return str(ranks[0]) if ranks else "-"
-    return f"{ranks[0]}-{ranks[-1]}"

@@ -9,7 +9,9 @@ from torch._C._distributed_c10d import Store
 from trainmover.comm.failures import Drained
 from trainmover.comm.member import Member
 from trainmover.comm.preparation import Preparation
-from trainmover.errors import UserError
+from trainmover.errors import PeerLost, UserError
+
+_ANY_KEY = "-"
 
 
 class Coming:
@@ -89,15 +91,25 @@ class Coming:
 
         gloo waits inside the store, under the lock of its client; on a shared client that would
         block its owner. One is kept for the next epoch until something was given up on it.
+        Raises PeerLost when the store is gone.
         """
         with self._lock:
             known = self._connections.get(id(store))
         if known is not None and known[0] is store:
             return known[1]
-        try:
-            own: Store = store.clone()  # type: ignore[attr-defined]
-        except (RuntimeError, NotImplementedError):
-            own = store
+        own = _another(store)
         with self._lock:
             self._connections = {id(store): (store, own)}
         return own
+
+
+def _another(store: Store) -> Store:
+    """Asked first whether it lives: to connect to one that is gone takes torch minutes."""
+    try:
+        store.check([_ANY_KEY])
+    except RuntimeError as error:
+        raise PeerLost(f"the store is gone: {str(error).splitlines()[0]}") from error
+    try:
+        return store.clone()  # type: ignore[attr-defined, no-any-return]
+    except (RuntimeError, NotImplementedError):
+        return store

@@ -91,6 +91,9 @@ class PromptSession(Session, Protocol):
     direct: Mapping[str, Callable[..., Any]]
     """For every operation what `issue` does, by the shortest way; no profiler, no tap."""
 
+    unfinished: bool
+    """Whether a call with a future has begun and not ended, in any group of the process."""
+
     def start(self, request: Any, told: Callable[[], None] | None) -> Any:
         """As `issue`; `told` is called once the outputs are final, before anybody is released."""
 

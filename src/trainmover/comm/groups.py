@@ -1,7 +1,8 @@
 """All groups of this process: which epoch they are in, and how they get to the next one.
 
     PLAIN    no runtime. Groups connect when they are made; errors are raised as stock gloo does.
-    SANDBOX  groups have no peers. Every call is answered by the tap, or it is a loud error.
+    SANDBOX  groups have no peers, but for those whose ranks are all on this machine. What needs
+             other machines is answered by the tap, or it is a loud error.
     LIVE     groups connect under the epoch's store; a lost peer drains instead of raising.
 
 *Draining* is the time between the end of one epoch and the switchover to the next. It begins in one
@@ -27,13 +28,16 @@ from trainmover.comm.coming import Coming
 from trainmover.comm.communicator import Communicator
 from trainmover.comm.failures import CallsDiffer, Drained, ReplayMismatch, means_lost_peer
 from trainmover.comm.gloo import GlooCommunicator
+from trainmover.comm.inside import Inside
 from trainmover.comm.member import Member
+from trainmover.comm.positions import positions, waits
 from trainmover.comm.preparation import Preparation
 from trainmover.comm.private import PrivateGroup
 from trainmover.comm.shim import ShimGroup
 from trainmover.comm.solo import SoloCommunicator
 from trainmover.comm.stats import CommStats, SwitchStats
 from trainmover.comm.tap import Call, Tap
+from trainmover.comm.threads import in_background
 from trainmover.comm.watch import Watch, wait_for_stranded
 from trainmover.errors import PeerLost, TrainmoverError, UserError
 
@@ -56,6 +60,7 @@ class Groups:
         self.draining = False
         self.tap: Tap | None = None
         self.on_broken: Callable[[str], None] | None = None
+        self.on_cut_short: Callable[[], None] | None = None
         self.differed: CallsDiffer | None = None  # Seen; no further try of the step mends it.
         self.rendezvous_store: Callable[[], Store] | None = None
         self.watching = False
@@ -64,7 +69,10 @@ class Groups:
         self._lock = threading.RLock()
         self._members: list[Member] = []
         self._made = 0  # Groups of the script, in this run of it.
+        self._rank = -1
+        self._neighbours: frozenset[int] = frozenset()
         self._store: Store | None = None
+        self._inside: Inside | None = None
         self._coming = Coming(self._lock)
         self._drains = 0
         self._drain_ns_last = 0
@@ -97,6 +105,10 @@ class Groups:
         self._drain_on_error = value
         self.watching = self.watching or value
 
+    def place(self, rank: int, ranks: Sequence[int]) -> None:
+        """This process is to be `rank`, its machine has `ranks`: in groups made from now on."""
+        self._rank, self._neighbours = rank, frozenset(ranks)
+
     def use_store(self, store: Store, epoch: int) -> None:
         """Groups created from now on connect under `epoch` in `store`: LIVE."""
         with self._lock:
@@ -106,19 +118,54 @@ class Groups:
             self.mode, self.epoch, self._store = Mode.LIVE, epoch, store
             self.drain_on_error = True
 
-    def sandbox(self) -> None:
-        """Groups created from now on have no peers until the first switchover."""
+    def store_moved(self, store: Store) -> None:
+        """What `use_store` was given is gone. Who is connecting there fails, and says so."""
+        with self._lock:
+            if self._store is not None:
+                self._store = store
+
+    def sandbox(self, run: int = 0, store: Callable[[], Store] | None = None) -> None:
+        """Groups created from now on have no peers until the first switchover, but for those of
+        this machine's ranks alone: they meet in what `store` gives. See `Inside`."""
         with self._lock:
             self.mode, self._store = Mode.SANDBOX, None
+            self._inside = None if store is None else Inside(run, store, self._communicator)
             self.drain_on_error = True
+
+    @property
+    def deserted(self) -> bool:
+        """Whether a run in the sandbox has lost one of the machine's other workers, or the other
+        way round: what it computes is garbage."""
+        return self.mode is Mode.SANDBOX and self.draining
+
+    @property
+    def meeting_inside(self) -> bool:
+        """Whether a run in the sandbox waits for one of the machine's other workers to come."""
+        inside = self._inside
+        return inside is not None and inside.meeting
+
+    def desert(self, why: str) -> None:
+        """A run in the sandbox ends before its time: the machine's other workers, who may wait for
+        this one, learn it. Of no effect elsewhere."""
+        if self.mode is Mode.SANDBOX:
+            self._end_epoch(why, report=False)
 
     # Groups come and go.
 
     def create(
-        self, name: str, seat: int, size: int, timeout: timedelta, store: Store
+        self,
+        name: str,
+        seat: int,
+        size: int,
+        timeout: timedelta,
+        store: Store,
+        ranks: tuple[int, ...] = (),
     ) -> ShimGroup:
-        """A group for torch, connected unless in the sandbox or draining. Blocks for its peers."""
+        """A group for torch, connected unless draining or, in the sandbox, without its peers.
+        Blocks for its peers. ranks: who has which seat; () if that is not known."""
         member = self._admit(name, seat, size, timeout, private=False)
+        member.ranks = ranks
+        member.inside = self._stays_inside(ranks, seat)
         self._connect(member, store)
         return ShimGroup(self, member, store)
 
@@ -139,6 +186,10 @@ class Groups:
         member = Member(name, seat, size, timeout, carrier, private)
         self.add(member)
         return member
+
+    def _stays_inside(self, ranks: tuple[int, ...], seat: int) -> bool:
+        """A world in which this process has another rank than the job's has other numbers."""
+        return bool(ranks) and ranks[seat] == self._rank and self._neighbours.issuperset(ranks)
 
     def add(self, member: Member) -> None:
         """Have the group follow every switchover from now on."""
@@ -161,15 +212,20 @@ class Groups:
             if self.mode is Mode.PLAIN:
                 return
             member.watch = None
+            inside = self._inside
         member.communicator.close()
+        if inside is not None:
+            inside.part(member)
         if watch is not None:
             watch.release()
 
     def _connect(self, member: Member, store: Store | None) -> None:
-        if self.mode is Mode.SANDBOX or self.draining:
+        if self.draining:
             return
         try:
-            if self.mode is Mode.LIVE:
+            if self.mode is Mode.SANDBOX:
+                self._connect_inside(member)
+            elif self.mode is Mode.LIVE:
                 self._connect_live(member)
             elif store is not None:
                 view = member.view(_PLAIN_EPOCH, store, fenced=False)
@@ -178,6 +234,22 @@ class Groups:
         except TrainmoverError:
             self.remove(member)
             raise
+
+    def _connect_inside(self, member: Member) -> None:
+        """A drain meanwhile leaves the group unconnected, as in `_connect_live`."""
+        inside = self._inside
+        if inside is None or not member.inside:
+            return
+        try:
+            session = inside.connect(member)
+        except Drained:
+            return
+        except PeerLost as lost:
+            self._end_epoch(f"group {member.name}: {lost}", report=True)
+            return
+        with self._lock:
+            if self.mode is Mode.SANDBOX and not self.draining:
+                member.watch = Watch(session, self, private=member.private)
 
     def _connect_live(self, member: Member) -> None:
         """A drain meanwhile leaves the group unconnected; it connects at the switchover."""
@@ -204,21 +276,28 @@ class Groups:
         member.communicator.switchover(epoch)
         session = member.communicator.session
         assert session is not None
-        member.watch = Watch(session, self)
+        member.begun = session.sequence_number()
+        member.watch = Watch(session, self, private=member.private)
         return old
 
     # The end of an epoch.
 
     def absorb(self, watch: Watch, error: BaseException) -> bool:
         """See `Owner`."""
-        if watch.released:
-            return True
-        if isinstance(error, CallsDiffer):
-            self.differed = error
-        if not self._drain_on_error or not means_lost_peer(error):
-            return False
-        self._end_epoch(str(error), report=True, seen_by=watch)
+        if not watch.released:
+            if isinstance(error, CallsDiffer):
+                self.differed = error
+            if not self._drain_on_error or not means_lost_peer(error):
+                return False
+            self._end_epoch(str(error), report=True, seen_by=watch)
+        if not watch.private:
+            self.cut_short()
         return True
+
+    def cut_short(self) -> None:
+        """See `Owner`."""
+        if self.on_cut_short is not None:
+            self.on_cut_short()
 
     def drain(self, why: str, *, epoch: int | None = None) -> None:
         """End the current epoch: everything that waits completes with what its buffers hold.
@@ -252,8 +331,11 @@ class Groups:
             watches = [m.watch for m in self._members if m.watch is not None]
             for watch in watches:
                 watch.released = True
+            inside = self._inside
             if report and self.on_broken is not None:
                 self.on_broken(why)
+        if inside is not None:
+            inside.give_up()
         self._coming.discard(0, self.epoch)
         for watch in watches:
             watch.session.abort(why)
@@ -300,7 +382,10 @@ class Groups:
             self._coming.check(epoch, self.epoch)
             left = [self._exchange(member, epoch) for member in self._members]
             self.mode, self.epoch, self._store = Mode.LIVE, epoch, store
+            inside, self._inside = self._inside, None
             self.draining = False
+        if inside is not None:
+            in_background("inside", inside.close)
         served = self._coming.find(epoch)
         if served is not None:
             self._coming.drop(served)
@@ -364,6 +449,7 @@ class Groups:
             sequence, member.sequence = member.sequence, member.sequence + 1
         call = describe(member.name, sequence, op, args, kwargs)
         call.number, call.size, call.seat = member.number, member.size, member.seat
+        call.inside = member.inside
         return call
 
     def serves(self, call: Call) -> bool:
@@ -399,14 +485,26 @@ class Groups:
             for member in members:
                 member.watch = None
             self.mode, self._store, self.tap = Mode.PLAIN, None, None
+            inside, self._inside = self._inside, None
             self.differed, self._made = None, 0
             self.watching = self._drain_on_error = False
         self._coming.forget_all()
+        if inside is not None:
+            inside.close()
         for member in members:
             member.communicator.close()
         for watch in watches:
             watch.release()
         self.draining = False
+
+    def positions(self) -> dict[str, int]:
+        """Group -> collectives begun in this epoch, as ranks can compare them. From any thread."""
+        return positions(self._members)
+
+    @property
+    def unfinished(self) -> bool:
+        """Whether some call has begun and not ended, in the background too. From any thread."""
+        return waits(self._members)
 
     def stats(self) -> CommStats:
         leaked = sum(member.communicator.stats().leaked for member in self._members)

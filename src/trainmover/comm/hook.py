@@ -27,6 +27,7 @@ from trainmover.comm.shim import ShimGroup
 from trainmover.errors import TrainmoverError, UserError
 
 _HELPER = "_new_process_group_helper"
+_ARGUMENTS = {"backend", "group_name", "global_ranks_in_group"}
 _NEEDED = (_HELPER, "ProcessGroupGloo", "rendezvous", "_store_based_barrier", "_world")
 
 
@@ -35,6 +36,7 @@ class _Making(threading.local):
 
     groups: Groups | None = None
     name: str = ""
+    ranks: tuple[int, ...] = ()
     taken: bool = False
 
 
@@ -52,7 +54,7 @@ class _GlooDoor(type(c10d.ProcessGroupGloo)):  # type: ignore[misc]
         if groups is None or _making.taken:
             return cls.stock(*args, **kwargs)
         _making.taken = True
-        return _make(groups, _making.name, *args, **kwargs)
+        return _make(groups, _making.name, _making.ranks, *args, **kwargs)
 
     def __instancecheck__(cls, instance: object) -> bool:
         return isinstance(instance, (cls.stock, ShimGroup))
@@ -62,8 +64,16 @@ class _Gloo(c10d.ProcessGroupGloo, metaclass=_GlooDoor):
     """Stands where torch looks for ProcessGroupGloo; has all its other attributes."""
 
 
-def _make(groups: Groups, name: str, store: Store, rank: int, size: int, timeout: timedelta) -> Any:
-    return groups.create(name, rank, size, timeout, store)
+def _make(
+    groups: Groups,
+    name: str,
+    ranks: tuple[int, ...],
+    store: Store,
+    rank: int,
+    size: int,
+    timeout: timedelta,
+) -> Any:
+    return groups.create(name, rank, size, timeout, store, ranks or tuple(range(size)))
 
 
 def hook_torch(groups: Groups) -> None:
@@ -93,7 +103,7 @@ def hook_torch(groups: Groups) -> None:
 def _check_torch() -> None:
     missing = [name for name in _NEEDED if not hasattr(c10d, name)]
     helper: Any = getattr(c10d, _HELPER, None)
-    if not missing and not {"backend", "group_name"} <= set(inspect.signature(helper).parameters):
+    if not missing and not _ARGUMENTS.issubset(inspect.signature(helper).parameters):
         missing = [f"parameters of {_HELPER}"]
     if not missing and "ProcessGroupGloo" not in helper.__code__.co_names:
         missing = [f"ProcessGroupGloo inside {_HELPER}"]
@@ -111,13 +121,14 @@ def _announcing(stock: Callable[..., Any]) -> Callable[..., Any]:
     @functools.wraps(stock)
     def helper(*args: Any, **kwargs: Any) -> Any:
         arguments = signature.bind(*args, **kwargs).arguments
-        before = _making.groups, _making.name, _making.taken
+        before = _making.groups, _making.name, _making.ranks, _making.taken
         _making.groups = _installed[0] if _on_gloo(arguments["backend"]) else None
         _making.name, _making.taken = str(arguments["group_name"]), False
+        _making.ranks = tuple(arguments["global_ranks_in_group"])  # Of the world: none.
         try:
             return stock(*args, **kwargs)
         finally:
-            _making.groups, _making.name, _making.taken = before
+            _making.groups, _making.name, _making.ranks, _making.taken = before
 
     return helper
 

@@ -7,7 +7,8 @@ may resolve names for seconds.
 
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 
 from torch._C._distributed_c10d import PrefixStore, Store
 
@@ -38,10 +39,12 @@ class Meeting:
     def take_seat(self) -> None:
         """Raises UserError when somebody has sat here before in this epoch, and views are fenced.
 
-        Call it once, before anything is left in the store.
+        Call it once, before anything is left in the store. PeerLost when that is gone.
         """
         view = self.view
-        if view.fenced and self.store.add(f"seat/{view.seat}", 1) != 1:
+        with self._at_the_store():
+            first = not view.fenced or self.store.add(f"seat/{view.seat}", 1) == 1
+        if not first:
             raise UserError(
                 f"seat {view.seat} of group {view.group} was taken before in epoch {view.epoch}",
                 means="two processes believe to be the same rank, or one connected twice",
@@ -55,35 +58,42 @@ class Meeting:
         view's timeout or the store is gone.
         """
         view = self.view
-        self.store.set(f"{topic}/{view.seat}", mine)
         others = [seat for seat in range(view.size) if seat != view.seat]
-        self._await({f"{topic}/{seat}": seat for seat in others})
-        left = {seat: self.store.get(f"{topic}/{seat}").decode() for seat in others}
+        with self._at_the_store():
+            self.store.set(f"{topic}/{view.seat}", mine)
+            self._await({f"{topic}/{seat}": seat for seat in others})
+            left = {
+                seat: self.store.get(f"{topic}/{seat}").decode(errors="replace") for seat in others
+            }
         return [mine if seat == view.seat else left[seat] for seat in range(view.size)]
 
     def hear(self, topic: str, mine: str) -> str:
         """What seat 0 says; `mine` if that is this seat. Raises as `exchange` does."""
-        if self.view.seat == 0:
-            self.store.set(topic, mine)
-            return mine
-        self._await({topic: 0})
-        return self.store.get(topic).decode()
+        with self._at_the_store():
+            if self.view.seat == 0:
+                self.store.set(topic, mine)
+                return mine
+            self._await({topic: 0})
+            return self.store.get(topic).decode(errors="replace")
 
     def _await(self, seats: Mapping[str, int]) -> None:
         deadline = time.monotonic() + self.view.timeout.total_seconds()
         pause_s = 0.0005
-        while not self._all_there(list(seats)):
+        while not self.store.check(list(seats)):
             if time.monotonic() >= deadline:
                 raise PeerLost(self._absent(seats))
             if self._given_up.wait(pause_s):
                 self.check()
             pause_s = min(1.5 * pause_s, _ASK_AGAIN_S)
 
-    def _all_there(self, keys: list[str]) -> bool:
+    @contextmanager
+    def _at_the_store(self) -> Iterator[None]:
+        """What its connection raises becomes PeerLost."""
         try:
-            return self.store.check(keys)
+            yield
         except RuntimeError as error:
-            raise PeerLost(f"the store of epoch {self.view.epoch} is gone: {error}") from error
+            what = str(error).split("\n")[0]
+            raise PeerLost(f"the store of epoch {self.view.epoch} is gone: {what}") from error
 
     def _absent(self, seats: Mapping[str, int]) -> str:
         absent = sorted({seat for key, seat in seats.items() if not self.store.check([key])})

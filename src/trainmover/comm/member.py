@@ -19,6 +19,9 @@ class Member:
     watch  waits on the session of the current epoch; None while the group is not connected
     order  groups connect in this order on every rank; private ones come first
     number how many groups of the script this process had taken part in before this one
+    ranks  who has which seat, in torch's numbers; () when that is not known
+    inside whether all of them are ranks of this machine
+    begun  collectives that its session counted when the epoch began
     """
 
     name: str
@@ -30,6 +33,9 @@ class Member:
     watch: Watch | None = None
     sequence: int = 0
     number: int = 0
+    ranks: tuple[int, ...] = ()
+    inside: bool = False
+    begun: int = 0
     order: int = field(default_factory=_order.__next__)
 
     def view(self, epoch: int, store: Store, *, fenced: bool = True) -> View:

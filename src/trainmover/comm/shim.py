@@ -99,7 +99,12 @@ class ShimGroup(ProcessGroup):
         name = group_name or f"{self._member.name}:split:{'_'.join(map(str, seats))}"
         store = PrefixStore(f"{name}/", self.get_group_store())
         part = self._groups.create(
-            name, seats.index(self._member.seat), len(seats), timeout or self._member.timeout, store
+            name,
+            seats.index(self._member.seat),
+            len(seats),
+            timeout or self._member.timeout,
+            store,
+            tuple(self._member.ranks[seat] for seat in seats) if self._member.ranks else (),
         )
         part._set_group_name(GroupName(name))
         part._set_group_desc(group_desc or f"{self.group_desc}:split")
@@ -133,6 +138,7 @@ def _carry_specially(
     member, groups = group._member, group._groups
     watch = member.watch
     if groups.draining:
+        groups.cut_short()
         return _given_up(op, args, kwargs)
     call = groups.describe(member, op, args, kwargs)
     if call is not None and groups.serves(call):

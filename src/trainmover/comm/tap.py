@@ -19,6 +19,7 @@ class Call:
     meta     (shapes, dtypes, root or peer or None, name of the reduce operation or None);
              shapes and dtypes of the inputs first, then of the outputs; root and peer are seats
     outputs  the caller's own tensors; whoever serves the call fills them in place
+    inside   whether all ranks of the group are on this machine: then the call needs no other
     source   seat that a message came from; set by whoever serves a `recv_anysource`
     handle   of the running call, once it is started
     """
@@ -32,6 +33,7 @@ class Call:
     number: int = 0
     size: int = 1
     seat: int = 0
+    inside: bool = False
     source: int = 0
     handle: Any = None
 

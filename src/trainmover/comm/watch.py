@@ -22,15 +22,22 @@ class Owner(Protocol):
         the failed call and still believe in the epoch.
         """
 
+    def cut_short(self) -> None:
+        """A call of the script has ended because its session did, without its outputs."""
+
     def finished(self, call: Call) -> None:
         """The outputs of a call that ran for real are final."""
 
 
 class Watch:
-    """Everybody who waits on one session, so that all of them can be released at once."""
+    """Everybody who waits on one session, so that all of them can be released at once.
 
-    def __init__(self, session: Session, owner: Owner) -> None:
+    private  the group is one of ours, which the script does not know
+    """
+
+    def __init__(self, session: Session, owner: Owner, *, private: bool = False) -> None:
         self.session = session
+        self.private = private
         self.prompt = cast(PromptSession, session) if session.prompt else None
         self.owner = owner
         self.released = False
@@ -57,6 +64,11 @@ class Watch:
                 self.owner.finished(request.call)
             return work
         return WatchedWork(self, work, request)
+
+    @property
+    def unfinished(self) -> bool:
+        """Whether a call has begun and not ended, as far as it is waited for or has a future."""
+        return bool(self._waiting) or (self.prompt is not None and self.prompt.unfinished)
 
     def judge(self, error: Exception) -> Exception | None:
         """What the caller has to see of an error; None: nothing, his call ends as if drained."""

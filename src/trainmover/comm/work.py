@@ -173,6 +173,8 @@ class WatchedWork(Work):
     def _settle(self, error: BaseException | None) -> None:
         if self._drained and not self._settled:
             self._request.given_up()
+            if not self._watch.private:
+                self._watch.owner.cut_short()
         with self._arming:
             if self._settled:
                 return

@@ -8,11 +8,11 @@ The predicted downtime of a loss is the sum of three parts, each measured as far
 """
 
 import statistics
-from dataclasses import replace
 
 from trainmover.controller.roles import kinds, representatives
 from trainmover.controller.seats import with_machine
 from trainmover.controller.state import Attestation, Job, Kind, Machine, Outcome
+from trainmover.controller.values import replace
 from trainmover.ids import MachineId, Slot
 from trainmover.protocol.messages import Held, Warm
 
@@ -59,6 +59,7 @@ def attest_warm(job: Job, machine: MachineId, first: Slot, fact: Warm, at_us: in
         at_us=at_us,
         warm_ms=max(before.warm_ms, fact.warm_ms),
         held_bytes=before.held_bytes + fact.held_bytes,
+        stale=job.machines[machine].outdated,
     )
     return _with_attest(job, machine, first, attest)
 

@@ -1,9 +1,10 @@
 """What depends on time: proofs grow old, and the wait for a machine ends. Pure."""
 
+from trainmover.controller.hanging import looks_due
 from trainmover.controller.incidents import incident
 from trainmover.controller.start import Decision, end, no_standby
 from trainmover.controller.state import Job
-from trainmover.controller.warming import attest_again
+from trainmover.controller.warming import attest_again, try_cold_again
 
 TICK_US = 60_000_000
 
@@ -12,6 +13,10 @@ def tick_due(job: Job, last_us: int, now_us: int) -> bool:
     """Whether the host is to say `Tick` now. last_us: when it last did."""
     if job.change is not None and job.change.missing:
         return now_us >= job.change.until_us
+    if job.stopping is not None and now_us >= job.stopping.until_us:
+        return True
+    if looks_due(job, last_us, now_us):
+        return True
     return len(job.machines) > len(job.seats) and now_us - last_us >= TICK_US
 
 
@@ -19,6 +24,6 @@ def tick(job: Job, at_us: int) -> Decision:
     """Time has passed."""
     change = job.change
     if change is None or not change.missing or at_us < change.until_us:
-        return attest_again(job, at_us), ()
+        return try_cold_again(attest_again(job, at_us), at_us)
     cause = incident(job, change.incident).cause
     return end(job, 1, no_standby(job, cause, len(change.missing), waited_s=job.spec.wait_s))

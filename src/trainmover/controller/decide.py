@@ -9,25 +9,40 @@ This file is the table of contents; `start`, `warming`, `recovery`, `move` and `
 stories.
 """
 
-from dataclasses import replace
 from typing import assert_never
 
 from trainmover.controller.change import bind_ready
+from trainmover.controller.checkpoints import (
+    not_published,
+    published,
+    tend_checkpoints,
+    wrote,
+)
 from trainmover.controller.clock import tick
+from trainmover.controller.condemned import stack_told
+from trainmover.controller.cuts import snapped, tend_snapshots
 from trainmover.controller.effects import Answer, Effect
 from trainmover.controller.ending import end_when_all_left, finished, raised, went_on
 from trainmover.controller.events import (
     EVENTS,
     AgentSaid,
+    CheckpointFailed,
+    CheckpointFound,
+    CheckpointPublished,
+    ControllerReturned,
     KillRequested,
     MachineJoined,
     MachineLost,
     MoveRequested,
     StopRequested,
+    StoreMoved,
     Tick,
     WorkerSaid,
 )
+from trainmover.controller.from_disk import found
+from trainmover.controller.hanging import judge, moves, stands, worker_state
 from trainmover.controller.machines import (
+    controller_returned,
     kill,
     machine_joined,
     machine_lost,
@@ -35,35 +50,52 @@ from trainmover.controller.machines import (
     worker_up,
 )
 from trainmover.controller.move import advance_move, answer_done_moves, request_move
+from trainmover.controller.probing import reached
 from trainmover.controller.recovery import advance_recovery
+from trainmover.controller.replacing import compared, replace_astray
 from trainmover.controller.reports import about_change, committed, interrupted, vault_held
 from trainmover.controller.seats import without_machine
 from trainmover.controller.standbys import held, joiner_parked, left, sandbox_said_no, warmed
-from trainmover.controller.start import Decision, end, gather
+from trainmover.controller.start import Decision, gather
 from trainmover.controller.state import Job, Kind, Phase, Stage
-from trainmover.controller.warming import recorded, tend_standbys
+from trainmover.controller.stopping import end_if_stopped, stop
+from trainmover.controller.store import store_moved
+from trainmover.controller.values import replace
+from trainmover.controller.warming import recorded, steps_changed, tend_standbys
 from trainmover.protocol.messages import (
     AtBoundary,
     Attached,
     Committed,
+    Fingerprinted,
     Finished,
     Held,
     Interrupted,
     Left,
     Loaded,
+    Moves,
     Parked,
     Position,
     Prepared,
     Raised,
+    Reached,
     Recorded,
     SandboxFailed,
+    Snapped,
+    Stack,
+    Stands,
+    StepsChanged,
     Switched,
+    Taking,
     VaultHeld,
     Warm,
     Warned,
+    Watched,
+    Weighed,
     WentOn,
     WorkerExited,
+    WorkerState,
     WorkerUp,
+    Wrote,
 )
 
 
@@ -85,13 +117,24 @@ def decide(job: Job, event: EVENTS) -> Decision:
         case KillRequested():
             job, effects = kill(job, event)
         case StopRequested():
-            job, effects = end(job, event.code, event.why)
+            job, effects = stop(job, event)
         case Tick():
             job, effects = tick(job, event.at_us)
+        case ControllerReturned():
+            job, effects = controller_returned(job, event), ()
+        case StoreMoved():
+            job, effects = store_moved(job, event)
+        case CheckpointPublished():
+            job, effects = published(job, event), ()
+        case CheckpointFailed():
+            job, effects = not_published(job, event), ()
+        case CheckpointFound():
+            job, effects = found(job, event)
         case _:
             assert_never(event)
+    job, judged = judge(job, event.at_us)
     job, more = _settle(job, event.at_us)
-    return job, effects + more
+    return job, effects + judged + more
 
 
 def _after_the_end(job: Job, event: EVENTS) -> Decision:
@@ -119,23 +162,31 @@ def _settle(job: Job, at_us: int) -> Decision:
 
 def _advance(job: Job, at_us: int) -> Decision:
     if job.phase in (Phase.GATHERING, Phase.STARTING):
-        return gather(job)
+        return gather(job, at_us)
     if job.phase is Phase.ENDING:
         job, answers = answer_done_moves(job)
         job, more = end_when_all_left(job)
         return job, answers + more
+    job, stopped = end_if_stopped(job, at_us)
+    if job.phase is Phase.ENDED:
+        return job, stopped
+    job, write = tend_checkpoints(job)
     change = job.change
     if change is None:
         job, answers = answer_done_moves(job)
+        job, keep = tend_snapshots(job)
+        job, moving = replace_astray(job, at_us)
+        if job.change is not None:
+            return job, write + answers + keep + moving
         job, more = tend_standbys(job)
-        return job, answers + more
+        return job, write + answers + keep + more
     if change.kind is Kind.MOVE:
         job, bound = bind_ready(job) if change.stage is Stage.BIND else (job, ())
         job, more = advance_move(job, at_us)
     else:
         job, bound = bind_ready(job) if change.stage is not Stage.SWITCH else (job, ())
         job, more = advance_recovery(job, at_us)
-    return job, bound + more
+    return job, write + bound + more
 
 
 def _agent_said(job: Job, event: AgentSaid) -> Decision:
@@ -146,6 +197,12 @@ def _agent_said(job: Job, event: AgentSaid) -> Decision:
             return worker_exited(job, event.machine, event.fact, event.at_us)
         case VaultHeld():
             return vault_held(job, event.machine, event.fact), ()
+        case WorkerState():
+            return worker_state(job, event.machine, event.fact, event.at_us), ()
+        case Stack():
+            return stack_told(job, event.machine, event.fact), ()
+        case Reached():
+            return reached(job, event.machine, event.fact), ()
         case _:
             assert_never(event.fact)
 
@@ -177,6 +234,16 @@ def _worker_said(job: Job, event: WorkerSaid) -> Decision:
             return left(job, machine, local_rank), ()
         case Committed():
             return committed(job, fact, event.at_us), ()
+        case Snapped() if job.rank_of(machine, local_rank) == fact.rank:
+            return snapped(job, fact)
+        case Wrote() if job.rank_of(machine, local_rank) == fact.rank:
+            return wrote(job, fact)
+        case Fingerprinted() if job.rank_of(machine, local_rank) == fact.rank:
+            return compared(job, fact), ()
+        case StepsChanged() if job.rank_of(machine, local_rank) == fact.rank:
+            return steps_changed(job, fact), ()
+        case Snapped() | Wrote() | Fingerprinted() | StepsChanged():
+            return job, ()
         case Finished():
             return finished(job, machine, local_rank, fact, event.at_us)
         case WentOn() | Raised() if job.rank_of(machine, local_rank) != fact.rank:
@@ -187,7 +254,13 @@ def _worker_said(job: Job, event: WorkerSaid) -> Decision:
             return raised(job, fact)
         case Interrupted():
             return interrupted(job, fact, event.at_us)
-        case Warned():
+        case Stands() | Moves() if job.rank_of(machine, local_rank) != fact.rank:
+            return job, ()
+        case Stands():
+            return stands(job, fact, event.at_us), ()
+        case Moves():
+            return moves(job, fact), ()
+        case Warned() | Taking() | Weighed() | Watched():
             return job, ()
         case Prepared() | Position() | AtBoundary() | Loaded() | Switched():
             return about_change(job, machine, fact, event.at_us)

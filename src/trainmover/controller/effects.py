@@ -2,8 +2,8 @@
 
 from dataclasses import dataclass
 
-from trainmover.ids import MachineId
-from trainmover.protocol.messages import Order
+from trainmover.ids import Epoch, MachineId, Step
+from trainmover.protocol.messages import Checkpoint, Order
 
 
 @dataclass(frozen=True)
@@ -32,6 +32,29 @@ class Answer:
 
 
 @dataclass(frozen=True)
+class Publish:
+    """Every rank has written its part: make them a checkpoint, remove the oldest."""
+
+    checkpoint: Checkpoint
+
+
+@dataclass(frozen=True)
+class GiveUpCheckpoint:
+    """Remove what was written of a checkpoint that is given up."""
+
+    step: Step
+    epoch: Epoch
+
+
+@dataclass(frozen=True)
+class FindCheckpoint:
+    """Read the newest checkpoint that is whole, but for `unusable`, for the change to `epoch`."""
+
+    epoch: Epoch
+    unusable: frozenset[Step]
+
+
+@dataclass(frozen=True)
 class End:
     """The job is over. code 0: the script's result stands. text: for the user, or ""."""
 
@@ -39,4 +62,4 @@ class End:
     text: str
 
 
-Effect = Send | Fence | Answer | End
+Effect = Send | Fence | Answer | Publish | GiveUpCheckpoint | FindCheckpoint | End

@@ -1,20 +1,20 @@
 """Scripts end: all of them, which ends the job well, or one in another way than the rest. Pure."""
 
-from dataclasses import replace
-
+from trainmover.controller.change import goes_back
 from trainmover.controller.effects import Effect, Send
 from trainmover.controller.incidents import amend, count_rank, open_incident
 from trainmover.controller.move import before_switch, cancel_move
 from trainmover.controller.start import Decision, end
 from trainmover.controller.state import Job, Outcome, Phase
+from trainmover.controller.values import replace
 from trainmover.ids import MachineId, Slot
 from trainmover.protocol.messages import Ending, Exit, Finished, Raised, WentOn
 
 
 def finished(job: Job, machine: MachineId, local_rank: int, fact: Finished, at_us: int) -> Decision:
     """A script has ended as it should, or with an exit status, which becomes the job's."""
-    if job.rank_of(machine, local_rank) != fact.rank:
-        return job, ()
+    if job.rank_of(machine, local_rank) != fact.rank or goes_back(job.change):
+        return job, ()  # Of a run that does not count any more.
     if fact.code:
         text = (
             f"The script ended with exit status {fact.code} on rank {fact.rank}.\n"
@@ -82,8 +82,10 @@ def raised(job: Job, fact: Raised) -> Decision:
 
 def went_on(job: Job, fact: WentOn) -> Decision:
     """A rank is in a step that another rank's script ended before."""
-    ended = min(job.finished, key=lambda r: job.finished[r][0], default=None)
-    after = job.finished[ended][0] if ended is not None else 0
+    if not job.finished:
+        return job, ()  # They go back, and will end again.
+    ended = min(job.finished, key=lambda r: job.finished[r][0])
+    after = job.finished[ended][0]
     text = (
         f"The script of rank {ended} ended after step {after}, "
         f"but rank {fact.rank} went on to step {fact.step}.\n"

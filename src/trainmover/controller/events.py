@@ -2,8 +2,16 @@
 
 import msgspec
 
-from trainmover.ids import MachineId
-from trainmover.protocol.messages import WORKER_FACTS, VaultHeld, WorkerExited
+from trainmover.ids import Epoch, MachineId, Step
+from trainmover.protocol.messages import (
+    WORKER_FACTS,
+    Checkpoint,
+    Reached,
+    Stack,
+    VaultHeld,
+    WorkerExited,
+    WorkerState,
+)
 
 
 class Event(msgspec.Struct, frozen=True, kw_only=True, tag=True):
@@ -13,12 +21,14 @@ class Event(msgspec.Struct, frozen=True, kw_only=True, tag=True):
 
 
 class MachineJoined(Event, frozen=True):
-    """An agent proved the token and was welcomed."""
+    """An agent proved the token and was welcomed. incarnation, rack: as in `Hello`."""
 
     machine: MachineId
     standby: bool
     vault: str
     host: str
+    incarnation: str = ""
+    rack: str = ""
 
 
 class MachineLost(Event, frozen=True):
@@ -30,18 +40,20 @@ class MachineLost(Event, frozen=True):
 
 
 class WorkerSaid(Event, frozen=True):
-    """A worker's fact."""
+    """A worker's fact. number: among those of its machine since that joined."""
 
     machine: MachineId
     local_rank: int
     fact: WORKER_FACTS
+    number: int = 0
 
 
 class AgentSaid(Event, frozen=True):
-    """An agent's fact that matters to membership."""
+    """An agent's fact that matters to membership. number: as for a worker's."""
 
     machine: MachineId
-    fact: WorkerExited | VaultHeld
+    fact: WorkerExited | VaultHeld | WorkerState | Stack | Reached
+    number: int = 0
 
 
 class MoveRequested(Event, frozen=True):
@@ -59,17 +71,60 @@ class KillRequested(Event, frozen=True):
 
 
 class StopRequested(Event, frozen=True):
-    """End the job. code: exit status to end with."""
+    """End the job.
+
+    code      exit status to end with
+    until_us  how long one more checkpoint may take; 0: none is to be made
+    """
 
     code: int
     why: str
+    until_us: int = 0
 
 
 class Tick(Event, frozen=True):
     """Time has passed; said from time to time while anything depends on that."""
 
 
+class ControllerReturned(Event, frozen=True):
+    """A controller has died; its successor knows all that stands before this.
+
+    cut  the journal's end was torn: there was more
+    """
+
+    cut: bool = False
+
+
+class StoreMoved(Event, frozen=True):
+    """The key-value store was lost; a new one is at `address` (host:port)."""
+
+    address: str
+
+
+class CheckpointPublished(Event, frozen=True):
+    """A checkpoint is complete, and safe on disk."""
+
+    checkpoint: Checkpoint
+
+
+class CheckpointFailed(Event, frozen=True):
+    """The checkpoint could not be made complete. why: in the system's words."""
+
+    step: Step
+    epoch: Epoch
+    why: str
+
+
+class CheckpointFound(Event, frozen=True):
+    """The newest that is whole, for the change to `epoch`; those that are not, and why."""
+
+    epoch: Epoch
+    checkpoint: Checkpoint | None
+    damaged: list[str]
+
+
 EVENTS = (
     MachineJoined | MachineLost | WorkerSaid | AgentSaid | MoveRequested | KillRequested
-    | StopRequested | Tick
+    | StopRequested | Tick | ControllerReturned | StoreMoved
+    | CheckpointPublished | CheckpointFailed | CheckpointFound
 )  # fmt: skip

@@ -1,9 +1,9 @@
 """Book-keeping of incidents: marks, outcome, downtime. Pure."""
 
-from dataclasses import replace
 from typing import Any
 
 from trainmover.controller.state import Incident, Job, Outcome
+from trainmover.controller.values import replace
 from trainmover.protocol.messages import Committed
 
 

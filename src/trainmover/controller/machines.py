@@ -1,27 +1,52 @@
 """Machines come and go, and so do the processes on them. Pure."""
 
-from dataclasses import replace
-
+from trainmover.controller.condemned import condemned_of, without_processes
+from trainmover.controller.cuts import without_vault
 from trainmover.controller.effects import Answer, Fence, Send
-from trainmover.controller.events import KillRequested, MachineJoined, MachineLost
+from trainmover.controller.events import (
+    ControllerReturned,
+    KillRequested,
+    MachineJoined,
+    MachineLost,
+)
+from trainmover.controller.flapping import loss_noted
+from trainmover.controller.incidents import amend, open_incident
 from trainmover.controller.move import before_switch, cancel_move, unknown_machine
 from trainmover.controller.recovery import interrupt
-from trainmover.controller.seats import other_torch, with_machine, without_machine
+from trainmover.controller.seats import (
+    joiners_there_are,
+    other_torch,
+    with_machine,
+    without_machine,
+)
 from trainmover.controller.standbys import sandbox_failed
 from trainmover.controller.start import Decision, end, lost_early, start_workers
 from trainmover.controller.state import Job, Machine, MachineState, Phase
-from trainmover.ids import MachineId
-from trainmover.protocol.messages import Die, WorkerExited, WorkerUp
+from trainmover.controller.stuck import Condemned
+from trainmover.controller.values import replace
+from trainmover.ids import Epoch, MachineId
+from trainmover.protocol.messages import Die, StoreAt, WorkerExited, WorkerUp
+
+NUMBERS_PASSED = 1000
+"""More epochs than were ordered in the moments that a power cut takes from a journal."""
 
 
 def machine_joined(job: Job, event: MachineJoined) -> Decision:
     """Its workers come up; what they are for is decided then."""
-    machine = Machine(id=event.machine, standby=event.standby, vault=event.vault, host=event.host)
+    machine = Machine(
+        id=event.machine,
+        standby=event.standby,
+        vault=event.vault,
+        host=event.host,
+        rack=event.rack,
+    )
     job = replace(job, machines={**job.machines, event.machine: machine})
     if job.change is not None:  # It was not asked what records it holds, and it holds none.
         vaults = {**job.change.vaults, event.machine: {}}
         job = replace(job, change=replace(job.change, vaults=vaults))
-    return start_workers(job, event.machine)
+    where = (Send(event.machine, StoreAt(address=job.store)),) if job.store else ()
+    job, started = start_workers(job, event.machine)
+    return job, where + started
 
 
 def machine_lost(job: Job, event: MachineLost) -> Decision:
@@ -29,7 +54,7 @@ def machine_lost(job: Job, event: MachineLost) -> Decision:
     if event.machine not in job.machines:
         return job, ()
     killed_us = job.machines[event.machine].killed_us
-    job = without_machine(job, event.machine)
+    job = _gone(job, event.machine, event.at_us)
     cause = f"{event.machine} was lost: {event.why}"
     if job.phase is Phase.GATHERING:
         job, effects = lost_early(job, event.machine, event.why)
@@ -37,6 +62,25 @@ def machine_lost(job: Job, event: MachineLost) -> Decision:
         heard_us = killed_us if killed_us is not None else event.heard_us
         job, effects = _lost(job, event.machine, cause, event.at_us, heard_us)
     return job, (Fence(event.machine), *effects)
+
+
+def give_up(job: Job, machine: MachineId, cause: str, at_us: int, heard_us: int) -> Decision:
+    """Shut out a machine that answers, but cannot be worked with."""
+    job, effects = _lost(_gone(job, machine, at_us), machine, cause, at_us, heard_us)
+    return job, (Fence(machine), *effects)
+
+
+def can_be_spared(job: Job, machine: MachineId) -> bool:
+    """Whether others could take its ranks, or will be waited for."""
+    without = without_machine(job, machine)
+    slots = without.vacant()
+    return bool(job.spec.wait_s) or len(joiners_there_are(without, slots, ())) == len(slots)
+
+
+def _gone(job: Job, machine: MachineId, at_us: int) -> Job:
+    job = loss_noted(job, job.machines[machine], at_us)
+    job = without_vault(job, job.machines[machine].vault)
+    return without_machine(without_processes(job, machine), machine)
 
 
 def _lost(job: Job, machine: MachineId, cause: str, at_us: int, heard_us: int) -> Decision:
@@ -60,6 +104,18 @@ def kill(job: Job, event: KillRequested) -> Decision:
     return job, (
         Send(machine, Die()),
         Answer(event.request, ok=True, text=f"{machine} was told to die."),
+    )
+
+
+def controller_returned(job: Job, event: ControllerReturned) -> Job:
+    """Numbers that may have been given out in a part of the journal that is lost are not used."""
+    passed = NUMBERS_PASSED if event.cut else 0
+    return replace(
+        job,
+        takeovers=job.takeovers + 1,
+        taken_over_us=event.at_us,
+        epoch_last=Epoch(job.epoch_last + passed),
+        runs=job.runs + passed,
     )
 
 
@@ -92,12 +148,36 @@ def worker_exited(job: Job, machine: MachineId, fact: WorkerExited, at_us: int) 
         return replace(job, exited=job.exited | {rank}), ()
     if job.machines[machine].state is MachineState.DOWN:
         return job, ()
-    cause = f"worker {fact.local_rank} of {machine} ended ({_manner(fact.code)})"
+    cause = f"worker {fact.local_rank} of {machine} ended ({_manner(fact)})"
     if job.phase is Phase.GATHERING or (job.phase is Phase.STARTING and rank is not None):
         text = f"{cause} before the script began.\nThe job has ended.\nIts output above says why."
         return end(job, 1, text)
+    if (condemned := condemned_of(job, machine, fact.pid)) is not None:
+        return _stuck_ended(job, machine, condemned, at_us)
+    return _lost(without_processes(_down(job, machine), machine), machine, cause, at_us, at_us)
+
+
+def _stuck_ended(job: Job, machine: MachineId, condemned: Condemned, at_us: int) -> Decision:
+    """A rank stood still, and its process was ended for that; the second time its machine goes."""
+    cause, since_us = condemned.cause, condemned.since_us
+    if condemned.give_up and can_be_spared(job, machine):
+        cause = f"{cause}; it is not the first time, and {machine} is given up"
+        job, effects = give_up(job, machine, cause, at_us, since_us)
+    else:
+        job = without_processes(_down(job, machine), machine)
+        job, effects = _lost(job, machine, cause, at_us, since_us)
+    current = open_incident(job)
+    if current is not None and current.cause == cause:
+        marks = {**current.marks, "detect": condemned.judged_us}
+        stacks = {condemned.rank: condemned.stack} if condemned.stack else {}
+        job = amend(job, current.number, marks=marks, stacks=stacks)
+    return job, effects
+
+
+def _down(job: Job, machine: MachineId) -> Job:
+    """Some process of the machine has ended: nothing that the others do is of use."""
     crashes = job.machines[machine].crashes + 1
-    job = with_machine(
+    return with_machine(
         job,
         machine,
         state=MachineState.DOWN,
@@ -106,8 +186,8 @@ def worker_exited(job: Job, machine: MachineId, fact: WorkerExited, at_us: int) 
         held=None,
         crashes=crashes,
     )
-    return _lost(job, machine, cause, at_us, at_us)
 
 
-def _manner(code: int) -> str:
-    return f"signal {-code}" if code < 0 else f"exit status {code}"
+def _manner(fact: WorkerExited) -> str:
+    how = f"signal {-fact.code}" if fact.code < 0 else f"exit status {fact.code}"
+    return f"{how}: {fact.note}" if fact.note else how

@@ -8,12 +8,17 @@
 Up to the switch everything can be cancelled and the job does not notice.
 """
 
-from dataclasses import replace
-
-from trainmover.controller.change import bind_ready, go_when_switched, parked, send_switch
+from trainmover.controller.change import (
+    bind_ready,
+    go_when_switched,
+    parked,
+    send_switch,
+    survivors,
+)
 from trainmover.controller.effects import Answer, Effect, Send
 from trainmover.controller.events import MoveRequested
 from trainmover.controller.incidents import amend, incident, mark, open_incident
+from trainmover.controller.replicas import replicas
 from trainmover.controller.seats import choose_joiners, seats_after, with_machine
 from trainmover.controller.start import Decision, end
 from trainmover.controller.state import (
@@ -26,7 +31,8 @@ from trainmover.controller.state import (
     Phase,
     Stage,
 )
-from trainmover.ids import Epoch, MachineId, Slot
+from trainmover.controller.values import replace
+from trainmover.ids import Epoch, MachineId, Rank, Slot
 from trainmover.protocol.messages import Discard, Leave, PauseAt, Prepare
 
 _LATER = "Ask again when it is done (trainmover status)."
@@ -35,13 +41,24 @@ _LATER = "Ask again when it is done (trainmover status)."
 def request_move(job: Job, event: MoveRequested) -> Decision:
     """Begin a move, or say why not."""
     machine = MachineId(event.machine)
+    cause = "a move was asked for"
+    begun = begin_move(job, machine, cause, request=event.request, at_us=event.at_us)
+    if isinstance(begun, str):
+        return job, (Answer(event.request, ok=False, text=begun),)
+    return begun
+
+
+def begin_move(
+    job: Job, machine: MachineId, cause: str, *, request: str, at_us: int
+) -> Decision | str:
+    """The job with the move under way; or why it is not."""
     refusal = _why_not(job, machine)
     if refusal:
-        return job, (Answer(event.request, ok=False, text=refusal),)
+        return refusal
     slot = job.slot_of(machine)
     joiners = choose_joiners(job, [Slot(slot or 0)], taken=())
     if slot is None or joiners is None:
-        return job, (Answer(event.request, ok=False, text=_no_standby(job, machine)),)
+        return _no_standby(job, machine)
     epoch = Epoch(job.epoch_last + 1)
     number = len(job.incidents) + 1
     new = Incident(
@@ -50,12 +67,12 @@ def request_move(job: Job, event: MoveRequested) -> Decision:
         machine=machine,
         joiner=joiners[slot],
         ranks=tuple(job.spec.ranks(slot)),
-        cause="a move was asked for",
+        cause=cause,
         rung=0,
         why_rung="planned: no step is interrupted",
         epoch=epoch,
-        request=event.request,
-        marks={"begun": event.at_us},
+        request=request,
+        marks={"begun": at_us},
     )
     change = Change(
         kind=Kind.MOVE,
@@ -64,7 +81,7 @@ def request_move(job: Job, event: MoveRequested) -> Decision:
         incident=number,
         joiners=joiners,
         leavers={slot: machine},
-        request=event.request,
+        request=request,
     )
     job = replace(job, epoch_last=epoch, change=change, incidents=(*job.incidents, new))
     return bind_ready(job)
@@ -148,7 +165,13 @@ def _switch(job: Job, at_us: int) -> Decision:
     job = amend(mark(job, change.incident, "pause", at_us), change.incident, step=step)
     job = replace(job, committed=step, change=replace(change, committed=step))
     moving = [rank for slot in change.joiners for rank in job.spec.ranks(slot)]
-    return send_switch(job, {rank: rank for rank in moving})
+    return send_switch(job, {rank: _sources(job, change, rank) for rank in moving})
+
+
+def _sources(job: Job, change: Change, rank: Rank) -> list[Rank]:
+    """The leaver and its replicas; of one that is astray, only those who hold what it ought to."""
+    others = replicas(job, rank, survivors(job, change))
+    return others if others and rank in job.comparison.astray else [rank, *others]
 
 
 def cancel_move(job: Job, why: str, *, failed: bool = False) -> Decision:
@@ -168,8 +191,10 @@ def cancel_move(job: Job, why: str, *, failed: bool = False) -> Decision:
     job = amend(job, change.incident, outcome=outcome, note=why, request="")
     job = replace(job, change=None)
     leaver = incident(job, change.incident).machine
-    text = f"{leaver} was not moved: {why}.\nThe job trains on."
-    return job, (*effects, Answer(change.request, ok=False, text=text, incident=change.incident))
+    if change.request:
+        text = f"{leaver} was not moved: {why}.\nThe job trains on."
+        effects.append(Answer(change.request, ok=False, text=text, incident=change.incident))
+    return job, tuple(effects)
 
 
 def answer_done_moves(job: Job) -> Decision:

@@ -6,11 +6,11 @@
     boundary   the verdict is out; survivors apply or unwind and wait between two steps
     switch     the joiner takes state and record, all groups exchange the lost member
 
+Where nobody holds what the joiner needs all go back instead (`going_back`): rungs 2 and 3.
+
 Whatever fails meanwhile is the next event: epoch + 1 and the same code from the top. What a joiner
 has already done is kept.
 """
-
-from dataclasses import replace
 
 from trainmover.controller.change import (
     bind_ready,
@@ -19,13 +19,19 @@ from trainmover.controller.change import (
     parked,
     send_switch,
     survivors,
+    too_few,
 )
+from trainmover.controller.cuts import cut_at_hand
 from trainmover.controller.effects import Answer, Effect, Send
+from trainmover.controller.failing import fails_for_ever, note_failed
+from trainmover.controller.going_back import go_back, newest, switch_back, why_no_cut
 from trainmover.controller.incidents import amend, incident, mark, open_incident
+from trainmover.controller.replicas import replicas
 from trainmover.controller.roles import representatives
-from trainmover.controller.seats import holders, joiners_there_are, replica, with_machine
+from trainmover.controller.seats import holders, joiners_there_are, with_machine
 from trainmover.controller.start import Decision, end, no_standby, restart
 from trainmover.controller.state import Change, Incident, Job, Kind, MachineState, Outcome, Stage
+from trainmover.controller.values import replace
 from trainmover.controller.verdict import Impossible, judge
 from trainmover.ids import Epoch, MachineId, Rank, Slot, Step
 from trainmover.protocol.messages import Interrupt, Leave, Verdict
@@ -88,6 +94,7 @@ def _open_epoch(
         leavers={slot: job.seats[slot] for slot in (*joiners, *missing)},
         missing=missing,
         until_us=until_us,
+        on_way=job.change.on_way.intersection(kept.values()) if job.change else frozenset(),
     )
     job = replace(job, epoch_last=epoch, change=change)
     orders = tuple(Send(name, Interrupt(epoch=epoch)) for name in sorted(job.machines))
@@ -152,7 +159,8 @@ def _note_incident(
     marks = {"heard": heard_us, "detect": at_us}
     ranks = tuple(rank for slot in sorted({*joiners, *missing}) for rank in job.spec.ranks(slot))
     joiner = next(iter(joiners.values()), None)
-    if current is not None and current.kind is Kind.RECOVERY and current.machine is None:
+    unexplained = current is not None and current.machine is None and current.rung == 1
+    if current is not None and current.kind is Kind.RECOVERY and unexplained:
         marks["heard"] = min(heard_us, current.marks["heard"])
         marks["detect"] = current.marks["detect"]
         explained = {"machine": machine, "joiner": joiner, "ranks": ranks, "cause": cause}
@@ -207,6 +215,8 @@ def _take_whom_there_is(job: Job) -> Job:
 def _give_verdict(job: Job, at_us: int) -> Decision:
     change = job.change
     assert change is not None
+    if too_few(job, change, len(change.positions)) or len(change.vaults) < len(job.machines):
+        return job, ()
     stay = survivors(job, change)
     if not set(stay) <= set(change.positions) or not set(job.machines) <= set(change.vaults):
         return job, ()
@@ -220,9 +230,17 @@ def _give_verdict(job: Job, at_us: int) -> Decision:
         }
         for rank in lost
     }
-    verdict = judge({rank: change.positions[rank] for rank in stay}, lost, held, job.committed)
+    positions = {rank: change.positions[rank] for rank in stay}
+    records = {rank: sorted(steps) for rank, steps in held.items()}
+    job = amend(job, change.incident, positions=positions, held=records)
+    verdict = judge(positions, lost, held, job.committed) if stay else _NOBODY_STAYS
+    job = note_failed(job, newest(job) if isinstance(verdict, Impossible) else verdict)
+    if why := fails_for_ever(job):
+        return end(job, 1, why)
     if isinstance(verdict, Impossible):
-        return end(job, 1, _impossible(job, verdict))
+        return go_back(job, verdict.why, at_us)
+    if nobody := _without_replica(job, lost, stay):
+        return go_back(job, nobody, at_us)
     job = mark(job, change.incident, "drain", at_us)
     job = amend(job, change.incident, step=verdict)
     change = replace(change, stage=Stage.BOUNDARY, committed=verdict)
@@ -236,19 +254,20 @@ def _give_verdict(job: Job, at_us: int) -> Decision:
     return job, orders
 
 
-def _impossible(job: Job, verdict: Impossible) -> str:
-    assert job.change is not None
-    cause = incident(job, job.change.incident).cause
-    return (
-        f"{cause}, and {verdict.why}.\n"
-        f"The job has ended after step {job.committed}: it could only go on with other numbers.\n"
-        "Start it again from your newest checkpoint."
-    )
+_NOBODY_STAYS = Impossible("no rank is left that could give its state")
+
+
+def _without_replica(job: Job, lost: list[Rank], stay: list[Rank]) -> str:
+    """Why some lost rank has no source of state; "" if all have one."""
+    alone = [rank for rank in lost if not replicas(job, rank, stay)]
+    return f"no other rank holds the state of rank {alone[0]}" if alone else ""
 
 
 def _switch_when_ready(job: Job, at_us: int) -> Decision:
     change = job.change
     assert change is not None
+    if too_few(job, change, len(change.at_boundary)):
+        return job, ()
     stay = survivors(job, change)
     if (
         set(stay) <= set(change.at_boundary)
@@ -257,36 +276,29 @@ def _switch_when_ready(job: Job, at_us: int) -> Decision:
         job = mark(job, change.incident, "verdict", at_us)
     if not set(stay) <= set(change.at_boundary) or not parked(job, change):
         return job, ()
-    sources: dict[Rank, Rank] = {}
-    for rank in joining(job, change):
-        source = replica(job, rank, stay)
-        if source is None:
-            return end(job, 1, _no_replica(job, rank))
-        sources[rank] = source
-    if lost := _record_lost(job, change):
-        return end(job, 1, _impossible(job, lost))
     job = mark(job, change.incident, "bind", at_us)
-    return send_switch(job, sources)
+    if change.back:
+        return switch_back(job, at_us)
+    if change.misled:
+        if cut_at_hand(job) is not None:
+            return go_back(job, _misled(change), at_us)
+        job = amend(job, change.incident, note=f"{_misled(change)}; {why_no_cut(job)}")
+        job = replace(job, misled=True)
+    if why := _without_replica(job, joining(job, change), stay) or _record_lost(job, change):
+        return go_back(job, why, at_us)
+    return send_switch(job, {rank: replicas(job, rank, stay) for rank in joining(job, change)})
 
 
-def _record_lost(job: Job, change: Change) -> Impossible | None:
-    """The verdict counted on records that a machine lost since then has taken with it."""
+def _misled(change: Change) -> str:
+    return f"a collective between two steps was cut short on rank {min(change.misled)}"
+
+
+def _record_lost(job: Job, change: Change) -> str:
+    """Why the records that the verdict counted on are gone; "" if they are there."""
     assert change.committed is not None
     resume = Step(change.committed + 1)
     vaults = {machine.id: machine.vault for machine in job.machines.values()}
     for rank in joining(job, change):
         if not holders(change, rank, resume, vaults):
-            return Impossible(
-                f"the record of rank {rank} for step {resume} is on no machine that lives"
-            )
-    return None
-
-
-def _no_replica(job: Job, rank: Rank) -> str:
-    assert job.change is not None
-    return (
-        f"{incident(job, job.change.incident).cause}; "
-        f"no other rank holds the state of rank {rank}.\n"
-        f"The job has ended after step {job.committed}.\n"
-        "Sharded state without a replica needs checkpoints of your own for now."
-    )
+            return f"the record of rank {rank} for step {resume} is on no machine that lives"
+    return ""

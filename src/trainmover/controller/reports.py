@@ -1,14 +1,15 @@
 """What ranks report of the change under way, and of the first commit after it. Pure."""
 
-from dataclasses import replace
-
+from trainmover.controller.change import goes_back
+from trainmover.controller.from_disk import without_unusable
 from trainmover.controller.incidents import amend, first_commit, incident, mark
 from trainmover.controller.move import cancel_move
 from trainmover.controller.recovery import interrupt
-from trainmover.controller.seats import seats_after
+from trainmover.controller.replicas import taken_over
 from trainmover.controller.start import Decision, end
 from trainmover.controller.state import Change, Job, Kind, Phase, Stage
-from trainmover.ids import MachineId, Rank
+from trainmover.controller.values import replace
+from trainmover.ids import MachineId, Rank, Slot
 from trainmover.protocol.messages import (
     AtBoundary,
     Committed,
@@ -22,7 +23,12 @@ from trainmover.protocol.messages import (
 
 
 def committed(job: Job, fact: Committed, at_us: int) -> Job:
-    """Only the first commit of an epoch comes here. It closes an incident, and answers a move."""
+    """Only the first commit of an epoch comes here. It closes an incident, and answers a move.
+
+    One from before the job went back comes too late: it would undo that.
+    """
+    if goes_back(job.change):
+        return job
     step = max(job.committed, *(row.step for row in fact.rows)) if fact.rows else job.committed
     return first_commit(replace(job, committed=step, retries=0), fact, at_us)
 
@@ -35,6 +41,7 @@ def interrupted(job: Job, fact: Interrupted, at_us: int) -> Decision:
     draining = change is not None and change.kind is Kind.RECOVERY and not switching
     if fact.epoch != current or draining or job.phase is not Phase.RUNNING:
         return job, ()
+    job = without_unusable(job, fact)
     cause = f"rank {fact.rank} lost a link ({fact.reason})"
     return interrupt(job, cause, machine=None, at_us=at_us, heard_us=at_us)
 
@@ -57,8 +64,12 @@ def about_change(
             change = replace(change, prepared=change.prepared | {rank})
         case Position():
             change = replace(change, positions={**change.positions, rank: fact})
-        case AtBoundary(committed=step):
-            change = replace(change, at_boundary={**change.at_boundary, rank: step})
+        case AtBoundary(committed=step, misled=misled):
+            change = replace(
+                change,
+                at_boundary={**change.at_boundary, rank: step},
+                misled=change.misled | {rank} if misled else change.misled,
+            )
         case Switched():
             change = replace(change, switched=change.switched | {rank})
         case Loaded(certificate=certificate):
@@ -67,6 +78,7 @@ def about_change(
             job = amend(job, change.incident, certificates=certificates)
             if not certificate.equal:
                 return end(job, 1, _wrong_state(certificate.rank))
+            job = taken_over(job, certificate)
             if len(change.loaded) == len(change.joiners) * job.spec.nproc:
                 job = mark(job, change.incident, "state", at_us)
     return replace(job, change=change), ()
@@ -101,4 +113,4 @@ def _speaks_for(
         return False
     if isinstance(fact, Position | AtBoundary):
         return job.seats[slot] == machine
-    return seats_after(job, change)[slot] == machine
+    return change.joiners.get(Slot(slot), job.seats[slot]) == machine

@@ -1,14 +1,12 @@
 """Who keeps what for whom: buddies, sources of state, choice of a joiner. Pure."""
 
-import itertools
 from collections.abc import Iterable
-from dataclasses import replace
 from typing import Any
 
 from trainmover.controller.roles import representatives
 from trainmover.controller.state import Change, Job, Machine, MachineState
+from trainmover.controller.values import replace
 from trainmover.ids import MachineId, Rank, Slot, Step
-from trainmover.protocol.messages import Records, Stored
 
 # A joiner that is warm costs least; one that still comes up is better than none. A cold one (its
 # shadow run differed from the record) is never taken.
@@ -28,6 +26,12 @@ def with_machine(job: Job, machine: MachineId, **changes: Any) -> Job:
     return replace(
         job, machines={**job.machines, machine: replace(job.machines[machine], **changes)}
     )
+
+
+def in_new_run(job: Job, machine: MachineId, **changes: Any) -> Job:
+    """The job with one machine changed that begins a run in the sandbox, the newest of all."""
+    job = replace(job, runs=job.runs + 1)
+    return with_machine(job, machine, run=job.runs, outdated=False, **changes)
 
 
 def without_machine(job: Job, machine: MachineId) -> Job:
@@ -54,13 +58,15 @@ def joiners_there_are(
     respawn on a healthy machine when no standby is left.
     """
     vacant, taken, slots = set(job.vacant()), set(taken), list(slots)
+    slot_of = {name: Slot(slot) for slot, name in enumerate(job.seats)}
     free = {
         machine.id: machine
         for machine in job.machines.values()
-        if machine.id not in taken
-        and machine.state in _PREFERENCE
-        and (machine.id not in job.seats or job.slot_of(machine.id) in vacant)
+        if machine.state in _PREFERENCE
+        and machine.id not in taken
+        and (machine.id not in slot_of or slot_of[machine.id] in vacant)
         and not other_torch(job, machine)
+        and not (machine.suspect and machine.id not in slot_of)
     }
     first_of = representatives(job)
     joiners: dict[Slot, MachineId] = {}
@@ -93,6 +99,12 @@ def _readiness(
     )
 
 
+def spare(job: Job) -> list[Machine]:
+    """Machines without ranks, in natural order."""
+    names = job.machines.keys() - set(job.seats)
+    return sorted((job.machines[name] for name in names), key=lambda machine: machine.place)
+
+
 def other_torch(job: Job, machine: Machine) -> str:
     """Both versions, if `machine` has another torch than the job's ranks: its numbers would differ,
     or its collectives; "" if it has not, or that is not known yet."""
@@ -108,73 +120,6 @@ def seats_after(job: Job, change: Change) -> tuple[MachineId, ...]:
     return tuple(change.joiners.get(Slot(slot), machine) for slot, machine in enumerate(job.seats))
 
 
-def buddies(job: Job, seats: tuple[MachineId, ...]) -> dict[Rank, str]:
-    """Rank -> vault of the machine that keeps its record: the next one round the ring.
-
-    A job of one machine asks a standby, and only if there is none its own agent: then a lost
-    machine is lost for good, which `verdict` will say.
-    """
-    alive = [machine for machine in seats if machine in job.machines]
-    ring = alive if len(alive) > 1 else [*alive, *_others(job, seats)]
-    keeper = {
-        machine: job.machines[ring[(place + 1) % len(ring)]].vault
-        for place, machine in enumerate(ring)
-    }
-    return {
-        rank: keeper[machine]
-        for slot, machine in enumerate(seats)
-        if machine in keeper
-        for rank in job.spec.ranks(Slot(slot))
-    }
-
-
-def _others(job: Job, seats: tuple[MachineId, ...]) -> list[MachineId]:
-    spare = [machine for machine in job.machines.values() if machine.id not in seats]
-    return [machine.id for machine in sorted(spare, key=lambda m: m.place)][:1]
-
-
-def record_places(job: Job) -> Records:
-    """Rank -> records that serve it: its own or the one it refers to, then one of its role.
-
-    Every machine that lives is asked: the ring as it will be says nothing of where a rank that is
-    lost has put its record.
-    """
-    vaults = {
-        rank: _vaults_from(job, slot)
-        for slot in range(len(job.seats))
-        for rank in job.spec.ranks(Slot(slot))
-    }
-    return {
-        rank: [Stored(rank=other, vaults=vaults[other]) for other in _records_for(job, rank)]
-        for rank in vaults
-    }
-
-
-def _vaults_from(job: Job, slot: int) -> list[str]:
-    """Those of all machines, beginning with the one behind `slot` in the ring."""
-    slots = len(job.seats)
-    ring = [job.seats[(slot + step) % slots] for step in range(1, slots + 1)]
-    names = [*ring, *sorted(job.machines.keys() - set(ring))]
-    return [job.machines[name].vault for name in names if name in job.machines]
-
-
-def _records_for(job: Job, rank: Rank) -> list[Rank]:
-    """Whose record serves `rank`: two, kept for different machines, if there are two."""
-    said = job.recorded.get(rank)
-    if said is None:
-        return [rank]
-    first = rank if said.record_of is None else said.record_of
-    nproc = job.spec.nproc
-    others = (
-        other
-        for other, its in sorted(job.recorded.items())
-        if its.record_of is None
-        and (its.signature, its.trace) == (said.signature, said.trace)
-        and other // nproc != first // nproc
-    )
-    return [first, *itertools.islice(others, 1)]
-
-
 def holders(change: Change, rank: Rank, step: Step, vaults: dict[MachineId, str]) -> list[str]:
     """Vaults that hold the record with which `rank` runs `step`."""
     return [
@@ -182,16 +127,6 @@ def holders(change: Change, rank: Rank, step: Step, vaults: dict[MachineId, str]
         for machine, held in change.vaults.items()
         if machine in vaults and step in held.get(rank, [])
     ]
-
-
-def replica(job: Job, rank: Rank, survivors: list[Rank]) -> Rank | None:
-    """A survivor whose bulk state was equal to `rank`'s when the first steps were recorded.
-
-    Sources are spread by rank, so that several joiners do not all ask one stayer.
-    """
-    digest = job.recorded[rank].digest
-    equal = [other for other in survivors if job.recorded[other].digest == digest]
-    return equal[rank % len(equal)] if equal else None
 
 
 def address_of(job: Job, seats: tuple[MachineId, ...], rank: Rank) -> str:

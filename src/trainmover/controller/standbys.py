@@ -73,8 +73,11 @@ def joiner_parked(
 def left(job: Job, machine: MachineId, local_rank: int) -> Job:
     """A leaver has unwound its script and may warm up; elsewhere than in its process, if that can
     run the script only once."""
-    once = job.machines[machine].once
-    then = MachineState.DOWN if once else MachineState.IDLE
+    current = job.machines[machine]
+    if current.suspect and _slot_to_take(job, machine) is None:
+        job = _said(job, machine, local_rank, MachineState.LEAVING, MachineState.COLD)
+        return with_machine(job, machine, note=current.suspect)
+    then = MachineState.DOWN if current.once else MachineState.IDLE
     return _said(job, machine, local_rank, MachineState.LEAVING, then)
 
 

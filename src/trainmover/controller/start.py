@@ -1,20 +1,31 @@
 """From machines to a running job, and starting again from nothing. Pure."""
 
-from dataclasses import replace
-
 from trainmover.controller.attest import note_of
+from trainmover.controller.buddies import further_keepers, keepers, vaults_of, with_keepers
+from trainmover.controller.comparison import Comparison
+from trainmover.controller.condemned import without_processes
 from trainmover.controller.effects import Effect, End, Send
 from trainmover.controller.incidents import open_incident
-from trainmover.controller.seats import buddies, choose_joiners, with_machine
-from trainmover.controller.state import Incident, Job, Kind, MachineState, Outcome, Phase
-from trainmover.ids import Epoch, MachineId, Slot, Step
-from trainmover.protocol.messages import RunRank, StartWorkers
+from trainmover.controller.seats import choose_joiners, with_machine
+from trainmover.controller.state import (
+    Change,
+    Incident,
+    Job,
+    Kind,
+    MachineState,
+    Outcome,
+    Phase,
+    Stage,
+)
+from trainmover.controller.values import replace
+from trainmover.ids import Epoch, MachineId, Rank, Slot, Step
+from trainmover.protocol.messages import Checkpoint, RunRank, StartWorkers
 
 Decision = tuple[Job, tuple[Effect, ...]]
 
 
-def gather(job: Job) -> Decision:
-    """Once enough machines have their workers up, seat them and run."""
+def gather(job: Job, at_us: int) -> Decision:
+    """Once enough machines have their workers up, seat them and run, or go on from a checkpoint."""
     if job.phase is Phase.GATHERING:
         seats = _first_seats(job)
         if seats is None:
@@ -22,14 +33,84 @@ def gather(job: Job) -> Decision:
         job = replace(job, seats=seats)
     if any(job.machines[machine].state is not MachineState.IDLE for machine in job.seats):
         return job, ()
+    if job.spec.resume is not None:
+        return _resume(job, job.spec.resume, at_us)
     epoch = Epoch(job.epoch_last + 1)
+    keeper = keepers(job, job.seats)
+    one_more = further_keepers(job, job.seats)
+    kept_by, further = vaults_of(job, keeper), vaults_of(job, one_more)
     orders = tuple(
-        Send(machine, RunRank(epoch=epoch, slot=Slot(slot), buddies=buddies(job, job.seats)))
-        for slot, machine in enumerate(job.seats)
+        Send(
+            machine,
+            RunRank(
+                epoch=epoch,
+                slot=slot,
+                buddies=_of_slot(job, slot, kept_by),
+                further=_of_slot(job, slot, further),
+            ),
+        )
+        for slot, machine in zip(map(Slot, range(len(job.seats))), job.seats, strict=True)
     )
+    job = with_keepers(job, keeper, one_more)
     for machine in job.seats:
         job = with_machine(job, machine, state=MachineState.ACTIVE)
     return replace(job, phase=Phase.RUNNING, epoch=epoch, epoch_last=epoch), orders
+
+
+def _of_slot(job: Job, slot: Slot, kept_by: dict[Rank, str]) -> dict[Rank, str]:
+    return {rank: kept_by[rank] for rank in job.spec.ranks(slot) if rank in kept_by}
+
+
+def _resume(job: Job, found: Checkpoint, at_us: int) -> Decision:
+    """Nobody runs as a rank at first: all join, as those do who go back to the checkpoint."""
+    torch = job.machines[job.seats[0]].torch
+    if torch != found.torch:
+        return end(
+            job,
+            1,
+            f"The checkpoint was written with torch {found.torch}; {torch} is installed.\n"
+            "Nothing was begun: the numbers could differ.\n"
+            f"Install torch {found.torch}, or start the job from the beginning in another folder.",
+        )
+    epoch = Epoch(max(job.epoch_last, found.epoch) + 1)
+    number = len(job.incidents) + 1
+    resumed = Incident(
+        number=number,
+        kind=Kind.RECOVERY,
+        machine=None,
+        joiner=None,
+        ranks=(),
+        cause=f"the job goes on after step {found.step} of run {found.run_id}",
+        rung=3,
+        why_rung="it was started with --resume",
+        epoch=epoch,
+        step=found.step,
+        marks={"heard": at_us, "detect": at_us},
+    )
+    change = Change(
+        kind=Kind.RECOVERY,
+        epoch=epoch,
+        stage=Stage.BOUNDARY,
+        incident=number,
+        joiners={Slot(slot): machine for slot, machine in enumerate(job.seats)},
+        leavers={},
+        back=True,
+        disk=True,
+        checkpoint=found,
+        committed=found.step,
+    )
+    return replace(
+        job,
+        phase=Phase.RUNNING,
+        epoch_last=epoch,
+        change=change,
+        committed=found.step,
+        checkpoint=found,
+        checkpointed=found.step,
+        recorded={said.rank: said for said in found.recorded},
+        attached=frozenset(said.rank for said in found.recorded),
+        incidents=(*job.incidents, resumed),
+    ), ()
 
 
 def _first_seats(job: Job) -> tuple[MachineId, ...] | None:
@@ -48,7 +129,7 @@ def lost_early(job: Job, machine: MachineId, why: str) -> Decision:
     job = replace(job, lost_early=job.lost_early + 1)
     left = job.spec.machines + job.spec.standbys - job.lost_early
     if left >= job.spec.machines:
-        return gather(job)
+        return job, ()
     return end(
         job,
         1,
@@ -61,6 +142,7 @@ def lost_early(job: Job, machine: MachineId, why: str) -> Decision:
 def start_workers(job: Job, machine: MachineId) -> Decision:
     """Fresh processes on one machine. What it failed it would fail again; what it has proven counts
     on, if every run gets fresh processes anyway."""
+    job = without_processes(job, machine)
     current = job.machines[machine]
     attests = {
         first: attest for first, attest in current.attests.items() if attest.failed or current.once
@@ -116,8 +198,15 @@ def restart(
         committed=Step(0),
         attached=frozenset(),
         recorded={},
+        keepers={},
+        changed=frozenset(),
         finished={},
         exited=frozenset(),
+        snapshot_every=0,
+        no_snapshots="",
+        cut=None,
+        snapped={},
+        comparison=Comparison(),
         incidents=(
             *_superseded(job),
             Incident(
@@ -162,7 +251,12 @@ def no_standby(job: Job, cause: str, needed: int, *, waited_s: int = 0) -> str:
 
 
 def end(job: Job, code: int, text: str) -> Decision:
-    """The job is over with `code`."""
+    """The job is over with `code`.
+
+    One that was being stopped, and does not end well, ends with the code of the stop.
+    """
+    if code and job.stopping is not None:
+        code = job.stopping.code
     incidents = tuple(
         replace(i, outcome=Outcome.FAILED, note=text.split("\n")[0])
         if i.outcome is Outcome.OPEN and code

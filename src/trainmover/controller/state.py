@@ -4,9 +4,20 @@ import itertools
 import re
 from dataclasses import dataclass, field
 from enum import StrEnum
+from functools import cache
 
+from trainmover.controller.comparison import Comparison
+from trainmover.controller.stuck import Hanging
 from trainmover.ids import Epoch, MachineId, Rank, Slot, Step
-from trainmover.protocol.messages import Certificate, JobSpec, Position, Recorded
+from trainmover.protocol.messages import (
+    Certificate,
+    Checkpoint,
+    JobSpec,
+    Position,
+    Recorded,
+    Snapped,
+    Wrote,
+)
 
 
 class MachineState(StrEnum):
@@ -48,6 +59,7 @@ class Attestation:
 class Machine:
     """One machine with a live agent.
 
+    rack        named by whoever started it, if anybody has; see `domain`
     workers     local rank -> address where that worker serves state
     pids        local rank -> its process, also once that has crashed
     gone        processes that fresh ones have replaced: what is still heard of them is late
@@ -57,10 +69,15 @@ class Machine:
     killed_us   when a drill ordered its death
     work        slot as which it warms up, or makes the run to be held
     held        slot of the run that it holds at its first step
+    run         number of the newest run in the sandbox that it was told to make
     once        why the script cannot run twice in one process, so that every run here gets fresh
                 ones; "" if it can
+    suspect     why it gets no ranks again once it has left those it has; "" if it may
     doubt       slot as which a later run in one process failed: its run in a fresh one will tell
                 whether that was the process or the slot
+    cold_us     first tick that has seen it cold; None: it is not, or none has
+    tries       how often it was tried again since it was last warm
+    outdated    the warm-up under way began before the steps of the job changed: it proves little
     attests     first slot of a kind -> what is proven for that kind
     """
 
@@ -68,6 +85,7 @@ class Machine:
     standby: bool
     vault: str
     host: str
+    rack: str = ""
     state: MachineState = MachineState.STARTING
     workers: dict[int, str] = field(default_factory=dict)
     pids: dict[int, int] = field(default_factory=dict)
@@ -80,8 +98,13 @@ class Machine:
     killed_us: int | None = None
     work: Slot | None = None
     held: Slot | None = None
+    run: int = 0
     once: str = ""
+    suspect: str = ""
     doubt: Slot | None = None
+    cold_us: int | None = None
+    tries: int = 0
+    outdated: bool = False
     attests: dict[Slot, Attestation] = field(default_factory=dict)
 
     def proven(self, first: Slot) -> bool:
@@ -95,11 +118,21 @@ class Machine:
         return attest.failed if attest is not None else ""
 
     @property
+    def domain(self) -> str:
+        """What it would be lost together with."""
+        return self.rack or self.host
+
+    @property
     def place(self) -> tuple[str, int, str]:
         """Natural order: m2 before m10."""
-        match = re.fullmatch(r"(.*?)(\d*)", self.id)
-        assert match is not None
-        return (match[1], int(match[2] or 0), self.id)
+        return _place(self.id)
+
+
+@cache
+def _place(machine: MachineId) -> tuple[str, int, str]:
+    match = re.fullmatch(r"(.*?)(\d*)", machine)
+    assert match is not None
+    return (match[1], int(match[2] or 0), machine)
 
 
 class Kind(StrEnum):
@@ -130,6 +163,11 @@ class Change:
     leavers   slot -> machine that had it; for a move the machine still trains
     missing   slots for which there is no machine yet; the recovery waits for one
     until_us  how long it waits
+    back      all ranks go back to the newest cut, and run the script again from there
+    disk      that cut is a checkpoint, and which one is not known before it was read
+    checkpoint  the one that is whole
+    on_way    joiners that have been told to which step: their script may have gone there since
+    misled    ranks whose script has seen less than whole values since its last step
     facts     below: rank -> what it said for this epoch
     """
 
@@ -142,13 +180,58 @@ class Change:
     request: str = ""
     missing: frozenset[Slot] = frozenset()
     until_us: int = 0
+    back: bool = False
+    disk: bool = False
+    checkpoint: Checkpoint | None = None
+    on_way: frozenset[MachineId] = frozenset()
     committed: Step | None = None
     positions: dict[Rank, Position] = field(default_factory=dict)
     vaults: dict[MachineId, dict[Rank, list[Step]]] = field(default_factory=dict)
     prepared: frozenset[Rank] = frozenset()
     at_boundary: dict[Rank, Step] = field(default_factory=dict)
+    misled: frozenset[Rank] = frozenset()
     loaded: frozenset[Rank] = frozenset()
     switched: frozenset[Rank] = frozenset()
+
+
+@dataclass(frozen=True)
+class Cut:
+    """Snapshots of all ranks after one step: a state of the whole job that can be gone back to.
+
+    vaults   rank -> address of the vault that has its snapshot; "": none was asked to
+    further  rank -> address of another vault that has it too
+    workers  rank -> address of the process that has it in memory
+    files    rank -> the files that it is put together from
+    bytes    of all snapshots together
+    cost_us  for which the slowest rank's step had to wait
+    """
+
+    step: Step
+    vaults: dict[Rank, str]
+    workers: dict[Rank, str]
+    bytes: int
+    cost_us: int
+    files: dict[Rank, list[str]] = field(default_factory=dict)
+    further: dict[Rank, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Writing:
+    """A checkpoint that is not complete yet. wrote: rank -> its part."""
+
+    step: Step
+    epoch: Epoch
+    wrote: dict[Rank, Wrote] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Stopping:
+    """What a job ends with once its last checkpoint is there, of a step behind `after`."""
+
+    code: int
+    why: str
+    until_us: int
+    after: Step
 
 
 class Outcome(StrEnum):
@@ -166,7 +249,12 @@ class Incident:
 
     rung       1 step retried in place, 2 script run again, 3 restarted; 0: planned
     marks      phase -> when it ended, microseconds of the host's clock; `begun`, `heard` start it
+    stacks     rank -> where the threads of its process were when it had to be ended
+    positions  rank -> where it stood when it drained: what the verdict was made of
+    held       lost rank -> steps for which a living machine held its record then
     request    of the API, to be answered when the incident is done; "" once it is
+    failed     the step that did not come through, and the epoch in force then
+    redone     steps that were committed and are run again, with the same numbers
     downtime_ms  first commit after - last commit before - median step, the worst over stayers
     """
 
@@ -183,8 +271,13 @@ class Incident:
     note: str = ""
     request: str = ""
     step: Step | None = None
+    failed: tuple[Step, Epoch] | None = None
+    redone: int = 0
     downtime_ms: float | None = None
     marks: dict[str, int] = field(default_factory=dict)
+    stacks: dict[Rank, str] = field(default_factory=dict)
+    positions: dict[Rank, Position] = field(default_factory=dict)
+    held: dict[Rank, list[Step]] = field(default_factory=dict)
     certificates: tuple[Certificate, ...] = ()
     committed_first: frozenset[Rank] = frozenset()
 
@@ -215,8 +308,25 @@ class Job:
     epoch_last   highest epoch ever given out: change.epoch while one is under way
     committed    floor of what is committed everywhere: raised by verdicts and boundaries
     lost_early   machines lost before the job began: so many standbys may take part from the start
+    keepers      slot -> machines whose vaults its ranks were told to keep things in
+    changed      what later steps were found to be, other than those recorded: trace, compiled
     exited       workers that left after the end
+    runs         runs in a sandbox that were ordered so far: the number of the last
     retries      recoveries in a row without a commit between: a guard against crash loops
+    snapshot_every  committed steps from one cut to the next, as ordered; 0: none are taken
+    misled          a collective outside of steps was once cut short, and no cut was there
+    no_snapshots    why none are taken though they are needed; "" while nothing stands against it
+    cut             the newest that is complete
+    snapped         rank -> snapshot of the cut that is not complete yet
+    writing         checkpoint that is being written
+    checkpoint      the newest that is complete
+    checkpointed    step of the newest that was written, or given up
+    store           where groups meet since the first store was lost; "" before: spec.store
+    stopping        it was asked to stop, and makes one more checkpoint
+    unusable        steps of checkpoints that turned out not to be whole
+    hanging         ranks that stand still, and what follows from it
+    losses          machine and host -> when it was lost, in the last hour before the newest
+    takeovers       how often the controller died and another went on; taken_over_us: last when
     """
 
     spec: JobSpec
@@ -228,6 +338,9 @@ class Job:
     committed: Step = Step(0)
     attached: frozenset[Rank] = frozenset()
     recorded: dict[Rank, Recorded] = field(default_factory=dict)
+    keepers: dict[Slot, tuple[MachineId, ...]] = field(default_factory=dict)
+    changed: frozenset[tuple[str, str]] = frozenset()
+    comparison: Comparison = field(default_factory=Comparison)
     finished: dict[Rank, tuple[Step, str]] = field(default_factory=dict)
     change: Change | None = None
     incidents: tuple[Incident, ...] = ()
@@ -235,6 +348,22 @@ class Job:
     exited: frozenset[Rank] = frozenset()
     restarts: int = 0
     retries: int = 0
+    runs: int = 0
+    snapshot_every: int = 0
+    misled: bool = False
+    no_snapshots: str = ""
+    cut: Cut | None = None
+    snapped: dict[Rank, Snapped] = field(default_factory=dict)
+    writing: Writing | None = None
+    checkpoint: Checkpoint | None = None
+    checkpointed: Step = Step(0)
+    unusable: frozenset[Step] = frozenset()
+    hanging: Hanging = field(default_factory=Hanging)
+    losses: dict[tuple[MachineId, str], tuple[int, ...]] = field(default_factory=dict)
+    takeovers: int = 0
+    taken_over_us: int = 0
+    store: str = ""
+    stopping: Stopping | None = None
     code: int | None = None
     ended_because: str = ""
 

@@ -8,21 +8,24 @@ what they were told. Where the script cannot run twice in one process, fresh one
 held and nothing else.
 """
 
-from dataclasses import replace
 from typing import Any
 
 from trainmover.controller.attest import fit_kinds, kind_due, note_of, stale
 from trainmover.controller.effects import Effect, Send
+from trainmover.controller.places import Places
 from trainmover.controller.roles import representatives
-from trainmover.controller.seats import other_torch, record_places, with_machine
+from trainmover.controller.seats import in_new_run, other_torch, spare, with_machine
 from trainmover.controller.start import Decision, start_workers
 from trainmover.controller.state import Job, Kind, Machine, MachineState, Phase
+from trainmover.controller.values import replace
 from trainmover.ids import MachineId, Rank, Slot
-from trainmover.protocol.messages import Hold, Recorded, WarmUp
+from trainmover.protocol.messages import Hold, Recorded, StepsChanged, WarmUp
 
 SANDBOX_CRASHES_MAX = 3
 ATTEST_AGAIN_US = 600_000_000
 """A proof that old is made again: a machine changes though its job does not."""
+TRY_AGAIN_US, TRY_AGAIN_US_MAX = 60_000_000, 3_600_000_000
+"""From when a machine turned out cold to the first time it is tried again, and at most."""
 _BUSY = (MachineState.STARTING, MachineState.WARMING, MachineState.HOLDING)
 
 
@@ -31,9 +34,7 @@ def tend_standbys(job: Job) -> Decision:
     if job.change is not None or job.phase is not Phase.RUNNING:
         return job, ()
     effects: list[Effect] = []
-    for machine in sorted(job.machines.values(), key=lambda m: m.place):
-        if machine.id in job.seats:
-            continue
+    for machine in spare(job):
         if machine.state is MachineState.DOWN:
             job, orders = _start_again(job, machine)
         elif job.all_recorded and not job.finished and job.spec.readiness != "idle":
@@ -65,10 +66,11 @@ def _make_ready(job: Job, machine: Machine) -> Decision:
     first = kind_due(job, machine)
     if first is None or machine.once:
         return _hold(job, machine)
-    job = with_machine(
+    job = in_new_run(
         job, machine.id, state=MachineState.WARMING, work=first, held=None, said=frozenset()
     )
-    return job, (Send(machine.id, WarmUp(slot=first, records=record_places(job))),)
+    order = WarmUp(slot=first, records=Places(job).of(first), run=job.runs)
+    return job, (Send(machine.id, order),)
 
 
 def _hold(job: Job, machine: Machine) -> Decision:
@@ -81,16 +83,17 @@ def _hold(job: Job, machine: Machine) -> Decision:
             return job, ()
         return start_workers(job, machine.id)  # To prove it again takes a fresh process.
     slot = slot_to_hold(job, machine) if machine.doubt is None else machine.doubt
-    job = with_machine(job, machine.id, state=MachineState.HOLDING, work=slot, said=frozenset())
-    return job, (Send(machine.id, Hold(slot=slot, records=record_places(job))),)
+    job = in_new_run(job, machine.id, state=MachineState.HOLDING, work=slot, said=frozenset())
+    order = Hold(slot=slot, records=Places(job).of(slot), run=job.runs)
+    return job, (Send(machine.id, order),)
 
 
 def slot_to_hold(job: Job, machine: Machine) -> Slot:
     """A slot no other standby holds, if there is one; on a machine that failed before, if any."""
     others = {
         slot
-        for other in job.machines.values()
-        if other.id != machine.id and other.id not in job.seats
+        for other in spare(job)
+        if other.id != machine.id
         for slot in (other.held, other.work if other.state is MachineState.HOLDING else None)
     }
     fit = fit_kinds(job, machine)
@@ -105,18 +108,31 @@ def _troubles(job: Job, machine: MachineId) -> int:
 
 
 def recorded(job: Job, fact: Recorded) -> Job:
-    """A rank's first steps are recorded. If that is news, for example a newly compiled graph, what
-    standbys have proven is void, and a run that is held is of no use: it is of the old program.
+    """A rank's first steps are recorded. If that is news standbys prove again what they can."""
+    before = job.recorded.get(fact.rank)
+    job = replace(job, recorded={**job.recorded, fact.rank: fact})
+    return job if before is None or before.trace == fact.trace else _prove_again(job)
+
+
+def steps_changed(job: Job, fact: StepsChanged) -> Job:
+    """A rank has come to make other steps, for example of a newly compiled graph. What others say
+    of the same is no news."""
+    now = (fact.trace, fact.compiled)
+    if now in job.changed:
+        return job
+    return _prove_again(replace(job, changed=job.changed | {now}))
+
+
+def _prove_again(job: Job) -> Job:
+    """What standbys have proven is void, and a run that is held is of no use: it is of the old
+    program.
 
     The warm-up that follows ends that run. While a change is under way none does, and a joiner must
     not take the run for a new one: then fresh processes make an end of it.
     """
-    before = job.recorded.get(fact.rank)
-    job = replace(job, recorded={**job.recorded, fact.rank: fact})
-    if before is None or before.trace == fact.trace:
-        return job
     for machine in job.machines.values():
-        job = with_machine(job, machine.id, attests=stale(machine))
+        outdated = machine.state is MachineState.WARMING
+        job = with_machine(job, machine.id, attests=stale(machine), outdated=outdated)
         if machine.state is not MachineState.HOLDING and machine.held is None:
             continue
         given_up: dict[str, Any] = {"held": None, "said": frozenset(), "state": MachineState.IDLE}
@@ -128,18 +144,43 @@ def recorded(job: Job, fact: Recorded) -> Job:
 
 def attest_again(job: Job, at_us: int) -> Job:
     """From time to time each standby proves once more what it can, one machine at a time."""
-    spare = [machine for machine in job.machines.values() if machine.id not in job.seats]
-    if job.change is not None or any(machine.state in _BUSY for machine in spare):
+    if job.change is not None or any(machine.state in _BUSY for machine in spare(job)):
         return job
     ages = {
         machine.id: min(attest.at_us for attest in machine.attests.values())
-        for machine in spare
+        for machine in spare(job)
         if machine.state is MachineState.WARM and machine.attests
     }
     oldest = min(ages, key=lambda name: (ages[name], job.machines[name].place), default=None)
     if oldest is None or at_us - ages[oldest] < ATTEST_AGAIN_US:
         return job
     return with_machine(job, oldest, attests=stale(job.machines[oldest]))
+
+
+def try_cold_again(job: Job, at_us: int) -> Decision:
+    """Whatever was the matter in the sandbox may have passed: a cold machine gets fresh processes.
+    Each time that was in vain doubles the wait."""
+    effects: tuple[Effect, ...] = ()
+    if job.change is not None or job.phase is not Phase.RUNNING:
+        return job, ()
+    for machine in spare(job):
+        if machine.state is MachineState.WARM and machine.tries:
+            job = with_machine(job, machine.id, tries=0)
+        if machine.state is not MachineState.COLD or machine.suspect or other_torch(job, machine):
+            continue
+        if machine.cold_us is None:
+            job = with_machine(job, machine.id, cold_us=at_us)
+        elif at_us - machine.cold_us >= min(TRY_AGAIN_US << machine.tries, TRY_AGAIN_US_MAX):
+            job, orders = _once_more(job, machine)
+            effects += orders
+    return job, effects
+
+
+def _once_more(job: Job, machine: Machine) -> Decision:
+    """What it has failed is forgotten; one more crash and it is cold again."""
+    again: dict[str, Any] = {"cold_us": None, "tries": machine.tries + 1, "attests": {}}
+    again["crashes"] = min(machine.crashes, SANDBOX_CRASHES_MAX - 1)
+    return start_workers(with_machine(job, machine.id, **again), machine.id)
 
 
 def rank_is_of(job: Job, rank: Rank, slot: Slot | None) -> bool:

@@ -1,22 +1,25 @@
 """The journal: one SQLite file per job, written by the server, read by anybody at any time.
 
     meta    key, value                                     the spec, version of the writer
-    events  seq, at_us, kind, json                         what `decide` was given, in order
+    events  seq, at_us, kind, json, crc                    what `decide` was given, in order
     rows    rank, step, epoch, at_us, values_json          every committed step, once
+    samples rank, step, draws_json                         what it used, where a script tells
+    safe    incarnation, facts                             how many of an agent's facts are here
 
 An event is written before its effects leave, so a replay of `events` gives the controller's state.
 Rows are kept beside the events: they are many, and no decision depends on them. A note is an entry
 of `events` for human eyes (a refused connection); a replay skips it.
 
 WAL with synchronous=NORMAL: a killed process loses nothing, a power cut at most the last moments.
-Checkpoints are the caller's (`checkpoint`), so that none falls into an incident.
+Checkpoints are the caller's (`checkpoint`), so that none falls into an incident. One process
+writes, and holds a lock for it; when it has died another may `take_over`.
 """
 
 import json
 import math
 import sqlite3
-from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
@@ -25,21 +28,15 @@ from typing import Any
 import msgspec
 
 from trainmover.controller.events import EVENTS
-from trainmover.errors import StateMismatch, UserError
+from trainmover.errors import JobFailed, StateMismatch, UserError
 from trainmover.ids import Epoch, Rank, Step
+from trainmover.journal import samples
+from trainmover.journal.damage import check_of, torn_records, torn_writes
+from trainmover.journal.file import check_there, fill, only_readable, readable, spec_of, writable
+from trainmover.journal.lock import WriterLock
 from trainmover.protocol.messages import JobSpec, Row
-from trainmover.version import VERSION
 
-FORMAT = "trainmover journal 1"
 NOTE = "Note"
-_SCHEMA = """
-CREATE TABLE meta (key TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
-CREATE TABLE events (seq INTEGER PRIMARY KEY, at_us INTEGER NOT NULL, kind TEXT NOT NULL,
-                     json TEXT NOT NULL);
-CREATE TABLE rows (rank INTEGER NOT NULL, step INTEGER NOT NULL, epoch INTEGER NOT NULL,
-                   at_us INTEGER NOT NULL, values_json TEXT NOT NULL,
-                   PRIMARY KEY (rank, step)) WITHOUT ROWID;
-"""
 _NO_VALUES = "{}"
 _INSERT_ROW = f"""
 INSERT INTO rows VALUES (?, ?, ?, ?, ?) ON CONFLICT DO UPDATE SET epoch = excluded.epoch,
@@ -75,12 +72,27 @@ class CommittedRow:
 
 
 class Journal:
-    """Use `create` or `open`."""
+    """Use `create`, `take_over` or `open`.
 
-    def __init__(self, connection: sqlite3.Connection, path: Path, spec: JobSpec) -> None:
+    cut  what a crash had torn and `take_over` removed, for human eyes; "" if nothing
+    """
+
+    def __init__(
+        self,
+        connection: sqlite3.Connection,
+        path: Path,
+        spec: JobSpec,
+        *,
+        lock: WriterLock | None = None,
+        cut: str = "",
+    ) -> None:
         self._db = connection
+        self._lock = lock
         self.path = path
         self.spec = spec
+        self.cut = cut
+        self._seq: int
+        (self._seq,) = connection.execute("SELECT coalesce(max(seq), 0) FROM events").fetchone()
 
     @classmethod
     def create(cls, path: str | Path, spec: JobSpec) -> "Journal":
@@ -92,50 +104,62 @@ class Journal:
                 means="A journal is never overwritten; nothing was started.",
                 do="Give --journal another path, or remove that file.",
             )
-        try:
-            path.parent.mkdir(parents=True, exist_ok=True)
-            db = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
-            db.execute("PRAGMA journal_mode=WAL")
-            db.execute("PRAGMA synchronous=NORMAL")
-            db.execute("PRAGMA wal_autocheckpoint=0")
-            db.executescript("BEGIN;" + _SCHEMA + "COMMIT;")
-        except (OSError, sqlite3.Error) as error:
-            raise UserError(
-                f"The journal {path} could not be made: {error}.",
-                means="Nothing was started.",
-                do="Give --journal a path in a directory that exists and can be written.",
-            ) from error
-        meta = {
-            "format": FORMAT,
-            "version": VERSION,
-            "spec": _encoder.encode(spec).decode(),
-        }
-        db.executemany("INSERT INTO meta VALUES (?, ?)", meta.items())
-        return cls(db, path, spec)
+        with ExitStack() as undo:
+            try:
+                path.parent.mkdir(parents=True, exist_ok=True)
+                lock = WriterLock.take(path)
+                undo.callback(lock.release)
+                path.touch(0o600)
+                db = writable(path)
+                fill(db, spec)
+            except (OSError, sqlite3.Error) as error:
+                raise UserError(
+                    f"The journal {path} could not be made: {error}.",
+                    means="Nothing was started.",
+                    do="Give --journal a path in a directory that exists and can be written.",
+                ) from error
+            undo.pop_all()
+        return cls(db, path, spec, lock=lock)
+
+    @classmethod
+    def take_over(cls, path: str | Path) -> "Journal":
+        """An existing journal, to be written on by the successor of who wrote it.
+
+        What a crash has torn off its end is cut: see `cut`. Raises UserError if another process
+        writes it still, if it is damaged anywhere else, or if `path` is none; then nothing has
+        changed.
+        """
+        path = Path(path)
+        check_there(path)
+        with ExitStack() as undo, readable(path):
+            lock = WriterLock.take(path)
+            undo.callback(lock.release)
+            with closing(only_readable(path)) as reader:
+                spec = spec_of(reader)
+                half_written = torn_writes(path, reader)
+                torn = torn_records(reader)
+            db = writable(path)
+            undo.callback(db.close)
+            if torn:
+                db.execute("DELETE FROM events WHERE seq >= ?", (torn[0],))
+            if torn or half_written:
+                db.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+            undo.pop_all()
+        return cls(db, path, spec, lock=lock, cut=_cut_text(torn, half_written))
 
     @classmethod
     def open(cls, path: str | Path) -> "Journal":
         """An existing journal, read only. Raises UserError if `path` is none or is damaged."""
         path = Path(path)
-        if not path.is_file():
-            raise UserError(
-                f"There is no journal at {path}.",
-                means="Nothing was read.",
-                do="Give the path that the run was started with (--journal).",
-            )
-        with _readable(path):
-            db = sqlite3.connect(f"{path.resolve().as_uri()}?mode=ro", uri=True)
-            try:
-                if db.execute("PRAGMA quick_check(1)").fetchone() != ("ok",):
-                    raise sqlite3.DatabaseError("the file is damaged")
-                meta = dict(db.execute("SELECT key, value FROM meta"))
-                if meta.get("format") != FORMAT:
-                    raise sqlite3.DatabaseError("it has another format")
-                spec = msgspec.json.decode(meta["spec"], type=JobSpec)
-            except BaseException:
-                db.close()
-                raise
-        return cls(db, path, spec)
+        check_there(path)
+        with readable(path), ExitStack() as undo:
+            db = only_readable(path)
+            undo.callback(db.close)
+            if db.execute("PRAGMA quick_check(1)").fetchone() != ("ok",):
+                raise sqlite3.DatabaseError("the file is damaged")
+            journal = cls(db, path, spec_of(db))
+            undo.pop_all()
+        return journal
 
     def append(self, event: EVENTS) -> int:
         """Write one event; its sequence number, from 1. Durable against our own death on return."""
@@ -149,8 +173,12 @@ class Journal:
         """Write committed steps of one rank; see `append_batches`."""
         self.append_batches([(rank, epoch, rows)])
 
-    def append_batches(self, batches: Iterable[Batch]) -> None:
+    def append_batches(
+        self, batches: Sequence[Batch], safe: Mapping[str, int] | None = None
+    ) -> None:
         """Write committed steps in one transaction. Repeated equal rows are no news.
+
+        safe  incarnation -> number of its facts that are in the journal once this is: see `safe`
 
         A row without values yields to one with: a rank that died between its gate and its return
         had nothing reported yet, and its joiner cannot know what the function would have returned.
@@ -163,18 +191,17 @@ class Journal:
             for rank, epoch, rows in batches
             for row in rows
         ]
-        if not records:
+        if not records and not safe:
             return
-        before = self._db.total_changes
-        self._db.execute("BEGIN")
-        try:
+        with self._writing():
+            before = self._db.total_changes
             self._db.executemany(_INSERT_ROW, records)
             if self._db.total_changes - before < len(records):
                 self._check_repeated(records)
-        except BaseException:
-            self._db.execute("ROLLBACK")
-            raise
-        self._db.execute("COMMIT")
+            for rank, _, rows in batches:
+                samples.write(self._db, rank, rows)
+            if safe:
+                self._db.executemany("INSERT OR REPLACE INTO safe VALUES (?, ?)", safe.items())
 
     def events(self, after: int = 0) -> Iterator[tuple[int, EVENTS]]:
         """Events with a sequence number above `after`, in order."""
@@ -182,9 +209,11 @@ class Journal:
 
     def entries(self, after: int = 0) -> Iterator[Entry]:
         """Events and notes above `after`, in order. Raises UserError on a damaged line."""
-        query = "SELECT seq, at_us, kind, json FROM events WHERE seq > ? ORDER BY seq"
-        with _readable(self.path):
-            for seq, at_us, kind, text in self._db.execute(query, (after,)):
+        query = "SELECT seq, at_us, kind, json, crc FROM events WHERE seq > ? ORDER BY seq"
+        with readable(self.path):
+            for seq, at_us, kind, text, check in self._db.execute(query, (after,)):
+                if check != check_of(seq, at_us, kind, text):
+                    raise ValueError(f"record {seq} is damaged")
                 if kind == NOTE:
                     yield Entry(seq, at_us, kind, None, json.loads(text))
                 else:
@@ -193,16 +222,39 @@ class Journal:
     def rows(self) -> Iterator[CommittedRow]:
         """Committed steps, by rank and step."""
         query = "SELECT rank, step, epoch, at_us, values_json FROM rows ORDER BY rank, step"
-        with _readable(self.path):
+        with readable(self.path):
             for rank, step, epoch, at_us, text in self._db.execute(query):
                 yield CommittedRow(rank, step, epoch, at_us, json.loads(text))
 
+    def newest_rows(self, count: int) -> Iterator[CommittedRow]:
+        """Of every rank the last `count` steps, by rank and step."""
+        with readable(self.path):
+            query = "SELECT * FROM rows WHERE rank = ? ORDER BY step DESC LIMIT ?"
+            for rank in range(self.spec.world_size):
+                newest = self._db.execute(query, (rank, count)).fetchall()
+                for _, step, epoch, at_us, text in reversed(newest):
+                    yield CommittedRow(Rank(rank), step, epoch, at_us, json.loads(text))
+
+    def safe(self) -> dict[str, int]:
+        """Incarnation of an agent -> how many of its facts it was told are safe, at least."""
+        with readable(self.path):
+            return dict(self._db.execute("SELECT incarnation, facts FROM safe"))
+
+    def used(self) -> Iterator[samples.Used]:
+        """What committed steps used, by step and rank."""
+        with readable(self.path):
+            yield from samples.read(self._db)
+
     def checkpoint(self) -> None:
         """Move the write-ahead log into the file; may wait for the disk."""
-        self._db.execute("PRAGMA wal_checkpoint(PASSIVE)")
+        with self._unwritable():
+            self._db.execute("PRAGMA wal_checkpoint(PASSIVE)")
 
     def close(self) -> None:
         self._db.close()
+        if self._lock is not None:
+            self._lock.release()
+            self._lock = None
 
     def __enter__(self) -> "Journal":
         return self
@@ -216,11 +268,41 @@ class Journal:
         self.close()
 
     def _insert(self, at_us: int, kind: str, text: str) -> int:
-        cursor = self._db.execute(
-            "INSERT INTO events (at_us, kind, json) VALUES (?, ?, ?)", (at_us, kind, text)
-        )
-        assert cursor.lastrowid is not None
-        return cursor.lastrowid
+        seq = self._seq + 1
+        with self._unwritable():
+            self._db.execute(
+                "INSERT INTO events VALUES (?, ?, ?, ?, ?)",
+                (seq, at_us, kind, text, check_of(seq, at_us, kind, text)),
+            )
+        self._seq = seq
+        return seq
+
+    @contextmanager
+    def _writing(self) -> Iterator[None]:
+        """One transaction: all of it, or nothing."""
+        with self._unwritable():
+            self._db.execute("BEGIN")
+            try:
+                yield
+            except BaseException:
+                if self._db.in_transaction:  # A full disk ends it by itself.
+                    self._db.execute("ROLLBACK")
+                raise
+            self._db.execute("COMMIT")
+
+    @contextmanager
+    def _unwritable(self) -> Iterator[None]:
+        """Turns what a disk provokes into a JobFailed."""
+        try:
+            yield
+        except sqlite3.Error as error:
+            if self._lock is None:
+                raise
+            raise JobFailed(
+                f"The journal {self.path} could not be written: {error}.",
+                means="The job has ended: nothing must happen that is not in its journal.",
+                do="Make room there, then start again from the newest checkpoint (--resume).",
+            ) from error
 
     def _check_repeated(self, records: list[tuple[Rank, Step, Epoch, int, str]]) -> None:
         query = "SELECT epoch, values_json FROM rows WHERE rank = ? AND step = ?"
@@ -235,6 +317,12 @@ class Journal:
                 )
 
 
+def _cut_text(torn: list[int], half_written: int) -> str:
+    if torn:
+        return f"its last {len(torn)} records, from number {torn[0]}, were damaged and are cut off"
+    return "its last write was not finished and is cut off" if half_written else ""
+
+
 def _values_json(values: dict[str, float]) -> str:
     """Equal text if and only if equal bits (but for the payload of a NaN): repr round-trips."""
     return json.dumps({name: _plain(value) for name, value in sorted(values.items())})
@@ -242,16 +330,3 @@ def _values_json(values: dict[str, float]) -> str:
 
 def _plain(value: float) -> float:
     return math.nan if value != value else value
-
-
-@contextmanager
-def _readable(path: Path) -> Iterator[None]:
-    """Turns whatever a damaged or alien file provokes into a UserError."""
-    try:
-        yield
-    except (sqlite3.Error, msgspec.MsgspecError, ValueError, KeyError) as error:
-        raise UserError(
-            f"{path} is not a journal that can be read: {error}.",
-            means="Nothing was changed.",
-            do="Give the journal of a run of this version of trainmover.",
-        ) from error

@@ -1,7 +1,8 @@
 """A machine that arrives while a local run is under way: an agent that nobody waits for.
 
-It is no child of the run's own process. It ends with its link to the controller, and its workers
-with it, so it cannot outlive the run for long, whatever happens to whoever started it.
+It is no child of the run's own process. It ends with the job, or when no controller has answered it
+for a minute, and its workers with it, so it cannot outlive the run for long, whatever happens to
+whoever started it.
 """
 
 import itertools
@@ -35,7 +36,9 @@ class LateMachine:
         return self.stderr.read_bytes()[-TAIL_BYTES:].decode(errors="replace").strip()
 
 
-def start_late(run: Run, present: Collection[str], name: str = "") -> LateMachine:
+def start_late(
+    run: Run, present: Collection[str], name: str = "", *, rack: str = ""
+) -> LateMachine:
     """Start an agent that dials the run's controller. present: names that are taken.
 
     Raises UserError if `name` is taken or is no name.
@@ -56,11 +59,11 @@ def start_late(run: Run, present: Collection[str], name: str = "") -> LateMachin
                 means="Nothing was started.",
                 do="Start another: trainmover run --machines 2 --standbys 1 train.py",
             ) from error
-        return _start(run, candidate)
+        return _start(run, candidate, rack)
     raise _taken(name)
 
 
-def _start(run: Run, name: str) -> LateMachine:
+def _start(run: Run, name: str, rack: str) -> LateMachine:
     directory = Path(run.directory)
     stderr = directory / f"{name}.err"
     command = agent_command(
@@ -73,6 +76,7 @@ def _start(run: Run, name: str) -> LateMachine:
         shutdown_s=run.shutdown_s,
         worker=run.worker,
         standby=True,
+        rack=rack,
     )
     with stderr.open("wb") as file:
         process = spawn(command, run.run_id, stdout=file.fileno(), stderr=file.fileno())

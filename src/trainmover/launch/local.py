@@ -7,14 +7,18 @@ import signal
 import subprocess
 import sys
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TypeAlias
 
-from trainmover.errors import JobFailed
 from trainmover.ids import MachineId
+from trainmover.launch.nursery import NurseryProcess
+from trainmover.nursery import Child
 
 TAIL_BYTES = 4096
 END_S = 3.0
+Process: TypeAlias = "subprocess.Popen[bytes] | Child"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -38,10 +42,16 @@ class LocalMachines:
     ended(machine, code, stderr's tail) is called on the loop when an agent's process has ended.
     """
 
-    def __init__(self, plan: LocalPlan, ended: Callable[[MachineId, int, str], None]) -> None:
+    def __init__(
+        self,
+        plan: LocalPlan,
+        ended: Callable[[MachineId, int, str], None],
+        nursery: NurseryProcess | None,
+    ) -> None:
         self._plan = plan
         self._ended = ended
-        self._agents: dict[MachineId, subprocess.Popen[bytes]] = {}
+        self._nursery = nursery
+        self._agents: dict[MachineId, Process] = {}
         self._watched: dict[MachineId, int] = {}
 
     @property
@@ -57,7 +67,7 @@ class LocalMachines:
     async def stop(self) -> None:
         """End what is left, at the latest after a few seconds by SIGKILL."""
         for agent in self._agents.values():
-            _signal(agent, signal.SIGTERM)
+            signal_process(agent, signal.SIGTERM)
         deadline = asyncio.get_running_loop().time() + END_S
         while any(agent.poll() is None for agent in self._agents.values()):
             if asyncio.get_running_loop().time() > deadline:
@@ -68,7 +78,7 @@ class LocalMachines:
     def kill(self) -> None:
         """SIGKILL what is left, and wait for it."""
         for agent in self._agents.values():
-            _signal(agent, signal.SIGKILL)
+            signal_process(agent, signal.SIGKILL)
             agent.wait()
         for machine in list(self._watched):
             self._unwatch(machine)
@@ -90,11 +100,17 @@ class LocalMachines:
         )
         command += ["--parent", str(os.getpid())]
         with self._stderr(machine).open("wb") as stderr:
-            agent = spawn(command, plan.run_id, stdout=stderr.fileno(), stderr=stderr.fileno())
+            agent = self._spawn(command, stderr.fileno())
         self._agents[machine] = agent
         pidfd = os.pidfd_open(agent.pid)
         self._watched[machine] = pidfd
         asyncio.get_running_loop().add_reader(pidfd, self._agent_ended, machine)
+
+    def _spawn(self, command: Sequence[str], output: int) -> Process:
+        if self._nursery is not None:
+            with suppress(OSError):
+                return self._nursery.bear_program(command, self._plan.run_id, output)
+        return spawn(command, self._plan.run_id, stdout=output, stderr=output)
 
     def _agent_ended(self, machine: MachineId) -> None:
         self._unwatch(machine)
@@ -111,37 +127,6 @@ class LocalMachines:
         return self._plan.directory / f"{machine}.err"
 
 
-class StoreProcess:
-    """torch's key-value store in a child of ours. Start it early: it imports torch."""
-
-    def __init__(self, run_id: str = "") -> None:
-        command = [sys.executable, "-P", "-m", "trainmover.server.store"]
-        command += ["--parent", str(os.getpid())]
-        self._process = spawn(command, run_id, stdout=subprocess.PIPE, stderr=None)
-
-    @property
-    def pid(self) -> int:
-        return self._process.pid
-
-    def address(self) -> str:
-        """host:port; blocks for the moment until it listens. Raises JobFailed if it ended."""
-        assert self._process.stdout is not None
-        line = self._process.stdout.readline().strip()
-        if not line:
-            raise JobFailed(
-                "The key-value store could not be started.",
-                means="Nothing else was started.",
-                do="Its output above says why; is torch installed?",
-            )
-        return f"127.0.0.1:{int(line)}"
-
-    def stop(self) -> None:
-        _signal(self._process, signal.SIGKILL)
-        self._process.wait()
-        if self._process.stdout is not None:
-            self._process.stdout.close()
-
-
 def agent_command(
     controller: str,
     machine: str,
@@ -153,12 +138,14 @@ def agent_command(
     shutdown_s: float,
     worker: tuple[str, ...],
     standby: bool,
+    rack: str = "",
 ) -> list[str]:
     """The command line of an agent on this machine."""
     command = [sys.executable, "-P", "-m", "trainmover.agent"]
     command += ["--controller", controller, "--machine", machine, "--nproc", str(nproc)]
     command += ["--token-file", token_file, "--dir", str(directory)]
     command += ["--role", role, "--shutdown-timeout", str(shutdown_s)] + ["--standby"] * standby
+    command += ["--rack", rack] if rack else []
     return command + (["--worker", json.dumps(worker)] if worker else [])
 
 
@@ -176,6 +163,6 @@ def spawn(
     )
 
 
-def _signal(process: "subprocess.Popen[bytes]", number: int) -> None:
+def signal_process(process: Process, number: int) -> None:
     if process.poll() is None:
         process.send_signal(number)

@@ -3,6 +3,7 @@
 $TRAINMOVER_HOME or ~/.cache/trainmover      0700
   runs/<run id>/
     run.json    how to reach it; there while it lives
+    job.json    the same, for its controllers
     token       0600
     m1/ ...     private to that machine
 """
@@ -21,7 +22,10 @@ from pathlib import Path
 import msgspec
 
 from trainmover.errors import UserError
+from trainmover.protocol.malformed import MALFORMED
 
+PUBLISHED = "run.json"
+KEPT = "job.json"
 _ORPHAN_S = 3600.0
 _HOW = ("brisk", "calm", "deft", "fair", "keen", "kind", "neat", "quick", "sharp", "swift", "wise")
 _WHO = ("badger", "crane", "finch", "heron", "ibis", "lark", "lynx", "marten", "otter", "raven")
@@ -82,9 +86,20 @@ class RunDirectory:
 
     def publish(self, run: Run) -> None:
         """Let status, move, kill and events find the run."""
-        unfinished = self.path / "run.json.new"
+        self._write(run, PUBLISHED)
+
+    def withdraw(self) -> None:
+        """It lives no more."""
+        (self.path / PUBLISHED).unlink(missing_ok=True)
+
+    def keep(self, run: Run) -> None:
+        """For controllers, the first one and those that follow: see `kept_run`."""
+        self._write(run, KEPT)
+
+    def _write(self, run: Run, name: str) -> None:
+        unfinished = self.path / f"{name}.new"
         unfinished.write_bytes(msgspec.json.encode(run))
-        unfinished.rename(self.path / "run.json")
+        unfinished.rename(self.path / name)
 
     def remove(self) -> None:
         shutil.rmtree(self.path, ignore_errors=True)
@@ -113,6 +128,13 @@ def process_started(pid: int) -> int | None:
     return None if fields[0] == "Z" else int(fields[19])
 
 
+def lived_by_us(run: Run) -> Run:
+    """The run, alive as long as this process is."""
+    started = process_started(os.getpid())
+    assert started is not None
+    return msgspec.structs.replace(run, pid=os.getpid(), started=started)
+
+
 def live_runs() -> list[Run]:
     """Runs of this machine that live; what dead ones left behind is removed.
 
@@ -137,10 +159,26 @@ def read_run(directory: Path) -> Run | None:
     return run if run is not None and _lives(run) else None
 
 
+def kept_run(directory: Path) -> Run:
+    """What a controller has to know of the run of a directory. Raises UserError."""
+    run = _read(directory / KEPT)
+    if run is None:
+        raise UserError(
+            f"{directory} is not the directory of a run.",
+            means="There is nothing to control.",
+            do="Start one: trainmover run --machines 2 --standbys 1 train.py",
+        )
+    return run
+
+
 def _published(directory: Path) -> Run | None:
+    return _read(directory / PUBLISHED)
+
+
+def _read(path: Path) -> Run | None:
     try:
-        return msgspec.json.decode((directory / "run.json").read_bytes(), type=Run)
-    except (OSError, msgspec.MsgspecError):
+        return msgspec.json.decode(path.read_bytes(), type=Run)
+    except (OSError, *MALFORMED):
         return None
 
 
@@ -187,6 +225,12 @@ def _make(path: Path, what: str) -> Path:
         if path.is_dir() and read_run(path) is None and not any(path.iterdir()):
             path.chmod(0o700)
             return path
+        if (dead := _read(path / KEPT)) is not None and not _lives(dead):
+            raise UserError(
+                f"Run {dead.run_id} in {path} has died, and its machines with it.",
+                means="It cannot go on by itself; nothing was started.",
+                do="Go on from its checkpoints (--resume DIR) in another place than this.",
+            ) from error
         raise UserError(
             f"The run directory {path} exists already.",
             means="Another run may be using it; nothing was started.",

@@ -5,7 +5,9 @@
     listener -> dialler   answer(token, dialler's challenge, purpose)
 
 All three are fixed-size raw bytes, so that nothing is parsed before the peer is known. The purpose
-names the listener's service: an answer for one service is worthless at another.
+names the listener's service: an answer for one service is worthless at another. A listener that
+refuses says so with a wrong answer, so that the dialler can tell a wrong token, which somebody must
+mend, from a connection that was closed, which happens.
 """
 
 import hashlib
@@ -16,6 +18,7 @@ from trainmover.errors import ProtocolError
 CHALLENGE_BYTES = 16
 ANSWER_BYTES = 32
 TOKEN_BYTES_MIN = 16
+REFUSAL = bytes(ANSWER_BYTES)
 
 
 def answer(token: bytes, challenge: bytes, purpose: str) -> bytes:
@@ -26,8 +29,45 @@ def answer(token: bytes, challenge: bytes, purpose: str) -> bytes:
 def check_answer(token: bytes, challenge: bytes, purpose: str, given: bytes) -> None:
     """Raise ProtocolError unless `given` answers `challenge`; takes constant time."""
     if not hmac.compare_digest(answer(token, challenge, purpose), given):
-        raise ProtocolError(
-            f"A peer that wanted to use {purpose} does not know this job's token.",
-            means="It was refused; the job did not notice.",
-            do="Start agents and commands with the token file of this job (--token-file).",
-        )
+        raise refused(purpose)
+
+
+def refused(purpose: str) -> ProtocolError:
+    """The other end of a connection has given a wrong answer."""
+    return ProtocolError(
+        f"A peer that wanted to use {purpose} does not know this job's token.",
+        means="It was refused; the job did not notice.",
+        do="Start agents and commands with the token file of this job (--token-file).",
+    )
+
+
+class Greeting:
+    """The listener's side of one connection: fed with what comes, it says what to send back.
+
+    proved  whether the peer knows the token; what it sent behind its proof is `rest` then
+    """
+
+    def __init__(self, token: bytes, purpose: str, challenge: bytes) -> None:
+        self.proved = False
+        self.rest = b""
+        self._token = token
+        self._purpose = purpose
+        self._challenge = challenge
+        self._heard = b""
+
+    @property
+    def missing(self) -> int:
+        """Bytes of the hello that have not come yet."""
+        return ANSWER_BYTES + CHALLENGE_BYTES - len(self._heard)
+
+    def hear(self, data: bytes) -> bytes:
+        """What to send back: nothing, as long as something is missing; our own answer, or the
+        refusal, behind which the connection is to be closed."""
+        self._heard += data
+        if len(self._heard) < ANSWER_BYTES + CHALLENGE_BYTES:
+            return b""
+        given, behind = self._heard[:ANSWER_BYTES], self._heard[ANSWER_BYTES:]
+        if not hmac.compare_digest(answer(self._token, self._challenge, self._purpose), given):
+            return REFUSAL
+        self.proved, self.rest = True, behind[CHALLENGE_BYTES:]
+        return answer(self._token, behind[:CHALLENGE_BYTES], self._purpose)

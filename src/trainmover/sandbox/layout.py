@@ -16,6 +16,7 @@ import xxhash
 from torch import Tensor
 
 from trainmover.errors import ProtocolError
+from trainmover.protocol.malformed import MALFORMED
 from trainmover.sandbox.binding import Binding
 from trainmover.sandbox.moments import Moments
 from trainmover.sandbox.record import Entry, Kept, Record
@@ -135,7 +136,7 @@ def from_bytes(data: bytes | bytearray) -> Record:
     try:
         header = _header_decoder.decode(view[_HEADER_AT:payload_at])
         return _record(header, torch.frombuffer(whole, dtype=torch.uint8)[payload_at:])
-    except (msgspec.MsgspecError, ValueError, OverflowError, RecursionError) as error:
+    except (*MALFORMED, ValueError, OverflowError) as error:
         raise _no_record(str(error)) from error
 
 

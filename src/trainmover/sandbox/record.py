@@ -37,9 +37,10 @@ class Kept:
 
 @dataclass(frozen=True)
 class Entry:
-    """One call: what it was, its outputs (none for a barrier or a send), where a message was from.
+    """One call: what it was, its outputs, where a message was from.
 
-    outputs  None where the record of rank `Record.base` has it
+    outputs  none for a barrier, a send, a call inside the machine; an output is None where the
+             record of rank `Record.base` has it
     """
 
     what: str

@@ -1,4 +1,7 @@
-"""The tap of a live rank's first steps."""
+"""The tap of a live rank's first steps.
+
+What a machine's ranks say among themselves is not kept: a standby's workers say it again.
+"""
 
 import threading
 
@@ -20,7 +23,7 @@ class Recorder:
     """Keeps what every call gave. Calls may complete on any thread, in any order.
 
     full  keep every output whole
-    in_optimizer, called_since_gate  written by the step: see `Member`
+    called_since_gate  whether there was any call; set to False at the gate: see `Updates`
     """
 
     def __init__(self, rank: int, binding: Binding, *, full: bool = False) -> None:
@@ -33,28 +36,22 @@ class Recorder:
         self._from_anybody: list[Call] = []
         self._step_calls: list[tuple[str, str]] = []
         self._payload_full = 0
-        self.in_optimizer = False
         self.called_since_gate = False
 
     def serve(self, call: Call) -> bool:
         """Note the call; it runs for real."""
-        if self.in_optimizer:
-            raise UserError(
-                f"The optimizer made a collective of its own ({call.op}) inside step().",
-                means="Such an update could be half done when a machine is lost.",
-                do="This version supports optimizers whose step() is local.",
-            )
         with self._lock:
             self.called_since_gate = True
             self._open.add(id_of(call))
             self._step_calls.append((group_of(call), what_of(call)))
-            if call.op == _FROM_ANYBODY:
+            if call.op == _FROM_ANYBODY and not call.inside:
                 self._from_anybody.append(call)
         return False
 
     def done(self, call: Call) -> None:
-        """Keep the outputs."""
-        entry = Entry(what_of(call), tuple(self._kept(output) for output in call.outputs))
+        """Keep the outputs; of a call inside the machine only that there was one."""
+        outputs = () if call.inside else tuple(self._kept(output) for output in call.outputs)
+        entry = Entry(what_of(call), outputs)
         with self._lock:
             self._entries[id_of(call)] = entry
             self._payload_full += sum(output.nbytes for output in call.outputs)

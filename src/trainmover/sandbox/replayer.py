@@ -1,4 +1,4 @@
-"""The tap of a shadow run: serves every call from a record, communicates nothing."""
+"""The tap of a shadow run: serves calls from a record, but for those inside the machine."""
 
 import threading
 
@@ -17,7 +17,8 @@ from trainmover.state.tensor_bytes import flat_bytes, shares_bytes
 class Replayer:
     """Checks that every call is the recorded one, and fills its outputs. From any thread.
 
-    served    how many calls were
+    served    how many calls were, or run for real
+    under_way how many of those run now
     mismatch  the first that differed: the script may have caught it
     """
 
@@ -26,27 +27,30 @@ class Replayer:
         self._lock = threading.Lock()
         self._step_calls: list[tuple[str, str]] = []
         self.served = 0
+        self.under_way = 0
         self.mismatch: ReplayMismatch | None = None
 
     def serve(self, call: Call) -> bool:
-        """Fill the call's outputs. Raises ReplayMismatch, naming both calls, if they differ."""
+        """Fill the call's outputs; False for one that stays inside the machine: it runs for real.
+
+        Raises ReplayMismatch, naming both calls, if they differ.
+        """
         entry = self._record.entries.get(id_of(call))
         if entry is None or entry.what != what_of(call) or not _fits(entry, call):
             self.mismatch = self.mismatch or self._differs(call, entry)
             raise self.mismatch
-        with torch.no_grad():
-            for place, output in enumerate(call.outputs):
-                kept = entry.outputs[place]
-                assert kept is not None
-                _fill(output, kept.payload, _seed(call, place))
-        call.source = entry.source
+        if not call.inside:
+            _fill_all(call, entry)
         with self._lock:
             self._step_calls.append((group_of(call), what_of(call)))
             self.served += 1
-        return True
+            self.under_way += call.inside
+        return not call.inside
 
     def done(self, call: Call) -> None:
-        """Nothing to do: a served call is done."""
+        """What a call for real has given is between the workers."""
+        with self._lock:
+            self.under_way -= 1
 
     def begin_step(self) -> None:
         """A shadow step starts."""
@@ -75,7 +79,9 @@ class Replayer:
 
 
 def _fits(entry: Entry, call: Call) -> bool:
-    """Whether the recorded outputs can be put into the call's."""
+    """Whether the recorded outputs can be put into the call's, if they are to be."""
+    if call.inside:
+        return True
     if len(entry.outputs) != len(call.outputs):
         return False
     return all(
@@ -87,6 +93,15 @@ def _fits(entry: Entry, call: Call) -> bool:
         )
         for kept, output in zip(entry.outputs, call.outputs, strict=True)
     )
+
+
+@torch.no_grad()
+def _fill_all(call: Call, entry: Entry) -> None:
+    for place, output in enumerate(call.outputs):
+        kept = entry.outputs[place]
+        assert kept is not None
+        _fill(output, kept.payload, _seed(call, place))
+    call.source = entry.source
 
 
 def _seed(call: Call, place: int) -> int:

@@ -10,13 +10,13 @@ from typing import Any
 
 import xxhash
 
+from trainmover.comm.calls import is_in_place
 from trainmover.comm.tap import Call
 
 CallId = tuple[int, int]
 """Number of the group in this process, number of the call in the group."""
 
 _TO_A_PEER = ("send", "recv")
-_IN_PLACE = ("allreduce", "allreduce_coalesced", "broadcast", "reduce")
 _UNEVEN = ("alltoall", "alltoall_base", "all_to_all_single")
 
 
@@ -49,7 +49,7 @@ def what_of(call: Call) -> str:
 
 def _words(call: Call, shapes: Any, dtypes: Any) -> str:
     _, _, root, reduction = call.meta
-    if call.op in _IN_PLACE:  # What goes in comes out: say it once.
+    if is_in_place(call.op):  # What goes in comes out: say it once.
         shapes, dtypes = shapes[-len(call.outputs) :], dtypes[-len(call.outputs) :]
     words = f"{call.op} of {_tensors(shapes, dtypes)}"
     if root is not None and call.op in _TO_A_PEER:

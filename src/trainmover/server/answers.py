@@ -9,13 +9,15 @@ from trainmover.controller.effects import Answer
 class Answers:
     """Each request is answered once; what comes after that is dropped."""
 
-    def __init__(self) -> None:
+    def __init__(self, life: int) -> None:
+        """life: of the controller; requests of an earlier one, that died, are none of this."""
+        self._life = life
         self._waiting: dict[str, asyncio.Future[Answer]] = {}
         self._requests = itertools.count(1)
 
     def expect(self) -> tuple[str, asyncio.Future[Answer]]:
         """A fresh request, and its answer to come."""
-        request = f"r{next(self._requests)}"
+        request = f"r{self._life}.{next(self._requests)}"
         future = asyncio.get_running_loop().create_future()
         self._waiting[request] = future
         return request, future

@@ -13,22 +13,29 @@ import contextlib
 import hmac
 import socket
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from functools import partial
 from typing import Any
 
 import msgspec
 import uvicorn
 from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 from starlette.routing import Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from trainmover.controller.effects import Answer
+from trainmover.protocol.crowd import AT_ONCE, QUEUE, Crowd
+from trainmover.protocol.malformed import MALFORMED
 from trainmover.server.notices import Happened
-from trainmover.server.run import Server
+from trainmover.server.run import STOP_GRACE_S, Server
 from trainmover.server.snapshot import incident_json
+from trainmover.server.visitor import HEADERS_BYTES_MAX, Visitor, proved
 
 STOPPED_CODE = 143
+DIGITS_MAX = 20
+BODY_BYTES_MAX = 64 * 1024
 
 
 class MachineNamed(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -47,8 +54,10 @@ class TokenRequired:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "http" and not self._allowed(scope):
             refused = _json({"error": "This request does not carry the job's token."}, status=401)
+            refused.headers["Connection"] = "close"
             await refused(scope, receive, send)
         else:
+            proved(scope)
             await self._app(scope, receive, send)
 
     def _allowed(self, scope: Scope) -> bool:
@@ -62,8 +71,12 @@ class Api:
     def __init__(self, server: Server, token: bytes) -> None:
         self._server = server
         app = TokenRequired(Starlette(routes=_routes(server)), token)
+        crowd: Crowd[Visitor] = Crowd()
         config = uvicorn.Config(
             app,
+            http=partial(Visitor, crowd),  # type: ignore[arg-type]  # it makes connections
+            h11_max_incomplete_event_size=HEADERS_BYTES_MAX,
+            backlog=AT_ONCE,
             log_level="critical",
             access_log=False,
             lifespan="off",
@@ -77,6 +90,8 @@ class Api:
         self._task = asyncio.create_task(self._uvicorn.serve(sockets=[listener]))
         while not self._uvicorn.started and not self._task.done():
             await asyncio.sleep(0.001)
+        if not self._task.done():
+            listener.listen(QUEUE)
 
     async def close(self) -> None:
         """Finish what is being answered, at most a second."""
@@ -98,7 +113,7 @@ def _routes(server: Server) -> list[Route]:
 
     async def events(request: Request) -> Response:
         after = request.headers.get("last-event-id") or request.query_params.get("after", "0")
-        if not after.isascii() or not after.isdigit():
+        if not after.isascii() or not after.isdigit() or len(after) > DIGITS_MAX:
             return _json({"error": f"after must be a sequence number, not {after!r}."}, status=400)
         if "text/event-stream" in request.headers.get("accept", ""):
             return StreamingResponse(_stream(server, int(after)), media_type="text/event-stream")
@@ -111,7 +126,7 @@ def _routes(server: Server) -> list[Route]:
         return await _ask(request, server, server.kill)
 
     async def stop(request: Request) -> Response:
-        server.stop(STOPPED_CODE, "asked for over the API")
+        server.stop(STOPPED_CODE, "asked for over the API", grace_s=STOP_GRACE_S)
         return _json({"ok": True, "text": "The job is stopping."})
 
     return [
@@ -127,14 +142,25 @@ async def _ask(
     request: Request, server: Server, ask: Callable[[str], Awaitable[Answer]]
 ) -> Response:
     try:
-        body = msgspec.json.decode(await request.body(), type=MachineNamed)
-    except msgspec.MsgspecError as error:
+        body = msgspec.json.decode(await _body(request), type=MachineNamed)
+    except MALFORMED as error:
         return _json({"error": f'The body must be {{"machine": name}}: {error}.'}, status=400)
     answer = await ask(body.machine)
     incident = None
     if answer.incident is not None:
         incident = incident_json(server.job.incidents[answer.incident - 1])
     return _json({"ok": answer.ok, "text": answer.text, "incident": incident})
+
+
+async def _body(request: Request) -> bytes:
+    """Raises HTTPException for one that is too large, before it is all here."""
+    body = b""
+    async for part in request.stream():
+        body += part
+        if len(body) > BODY_BYTES_MAX:
+            text = f"At most {BODY_BYTES_MAX} bytes are taken."
+            raise HTTPException(413, text, headers={"Connection": "close"})
+    return body
 
 
 async def _stream(server: Server, after: int) -> AsyncIterator[bytes]:

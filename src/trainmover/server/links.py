@@ -12,26 +12,24 @@ from typing import Protocol
 
 from trainmover.errors import ProtocolError
 from trainmover.ids import MachineId
+from trainmover.protocol.crowd import Crowd
 from trainmover.protocol.framing import FrameReader, frame
-from trainmover.protocol.hello import (
-    ANSWER_BYTES,
-    CHALLENGE_BYTES,
-    answer,
-    check_answer,
-)
-from trainmover.protocol.messages import AgentFact, Hello, Order, decode_agent_fact, encode
+from trainmover.protocol.hello import CHALLENGE_BYTES, REFUSAL, Greeting, refused
+from trainmover.protocol.messages import AgentFact, Hello, Order, Return, decode_agent_fact, encode
 
 PURPOSE = "controller"
 HELLO_TICKS_MAX = 25
-"""A connection that has not said hello after 5 s is closed."""
+"""Who has proved the token and says no hello for 5 s is closed."""
 
 
 class LinkOwner(Protocol):
     """Who is told what happens on links; the server."""
 
     links: "set[MachineLink]"
+    crowd: "Crowd[MachineLink]"
 
     def said_hello(self, link: "MachineLink", hello: Hello) -> None: ...
+    def said_return(self, link: "MachineLink", back: Return) -> None: ...
     def said(self, link: "MachineLink", fact: AgentFact) -> None: ...
     def link_lost(self, link: "MachineLink", why: str) -> None: ...
     def turned_away(self, why: str) -> None: ...
@@ -53,23 +51,21 @@ class MachineLink(asyncio.Protocol):
         self.machine: MachineId | None = None
         self.quiet_ticks = 0
         self.heard_us = 0
-        self._token = token
         self._owner = owner
         self._challenge = os.urandom(CHALLENGE_BYTES)
-        self._greeting: bytearray | None = bytearray()
+        self._greeting: Greeting | None = Greeting(token, PURPOSE, self._challenge)
         self._hello_said = False
         self._reader = FrameReader()
         self._why = "connection closed"
         self._transport: asyncio.Transport | None = None
 
-    @property
-    def hello_said(self) -> bool:
-        return self._hello_said
-
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         assert isinstance(transport, asyncio.Transport)
         self._transport = transport
         self._owner.links.add(self)
+        crowded_out = self._owner.crowd.come(self, asyncio.get_running_loop().time())
+        if crowded_out is not None:
+            crowded_out.abort()
         transport.write(self._challenge)
 
     def data_received(self, data: bytes) -> None:
@@ -77,7 +73,7 @@ class MachineLink(asyncio.Protocol):
         self.heard_us = now_us()
         try:
             if self._greeting is not None:
-                data = self._greet(data)
+                data = self._greet(self._greeting, data)
             for payload in self._reader.feed(data):
                 self._take(decode_agent_fact(payload))
         except ProtocolError as error:
@@ -89,6 +85,7 @@ class MachineLink(asyncio.Protocol):
     def connection_lost(self, exc: Exception | None) -> None:
         self._transport = None
         self._owner.links.discard(self)
+        self._owner.crowd.go(self)
         self._owner.link_lost(self, self._why)
 
     def send(self, order: Order) -> None:
@@ -104,27 +101,28 @@ class MachineLink(asyncio.Protocol):
         if self._transport is not None:
             self._transport.abort()
 
-    def _greet(self, data: bytes) -> bytes:
-        """Collect and check the peer's proof; the bytes that follow it."""
-        assert self._greeting is not None
-        self._greeting += data
-        if len(self._greeting) < ANSWER_BYTES + CHALLENGE_BYTES:
-            return b""
-        proof, rest = self._greeting[:ANSWER_BYTES], self._greeting[ANSWER_BYTES:]
-        check_answer(self._token, self._challenge, PURPOSE, bytes(proof))
-        theirs, rest = rest[:CHALLENGE_BYTES], rest[CHALLENGE_BYTES:]
-        self._greeting = None
-        if self._transport is not None:
-            self._transport.write(answer(self._token, bytes(theirs), PURPOSE))
-        return bytes(rest)
+    def _greet(self, greeting: Greeting, data: bytes) -> bytes:
+        """The bytes that follow the peer's proof. Raises ProtocolError for a wrong one."""
+        reply = greeting.hear(data)
+        if reply and self._transport is not None:
+            self._transport.write(reply)
+        if reply == REFUSAL:
+            raise refused(PURPOSE)
+        if greeting.proved:
+            self._greeting = None
+            self._owner.crowd.go(self)
+        return greeting.rest
 
     def _take(self, fact: AgentFact) -> None:
         if self._transport is None or self._transport.is_closing():
             return
-        if isinstance(fact, Hello) == self._hello_said:
+        if isinstance(fact, Hello | Return) == self._hello_said:
             raise ProtocolError("A machine must say hello once, and first.")
-        if isinstance(fact, Hello):
-            self._hello_said = True
-            self._owner.said_hello(self, fact)
-        else:
-            self._owner.said(self, fact)
+        self._hello_said = True
+        match fact:
+            case Hello():
+                self._owner.said_hello(self, fact)
+            case Return():
+                self._owner.said_return(self, fact)
+            case _:
+                self._owner.said(self, fact)

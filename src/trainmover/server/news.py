@@ -7,10 +7,10 @@ from trainmover.server.notices import Happened, Notice
 
 
 class News:
-    """happened: everything journaled by this server, in order."""
+    """happened: everything in the journal, in order; what is there already is given."""
 
-    def __init__(self, watch: Callable[[Notice], None] | None) -> None:
-        self.happened: list[Happened] = []
+    def __init__(self, watch: Callable[[Notice], None] | None, happened: list[Happened]) -> None:
+        self.happened = happened
         self._watch = watch
         self._more = asyncio.Event()
 

@@ -2,10 +2,12 @@
 
 import statistics
 from collections import deque
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from trainmover.ids import Rank, Step
-from trainmover.protocol.messages import Committed
+from trainmover.ids import Epoch, MachineId, Rank, Step
+from trainmover.journal import CommittedRow
+from trainmover.protocol.messages import Committed, Heartbeat, Row, Taking, Watched, Weighed
 
 RECENT_STEPS = 64
 
@@ -31,15 +33,50 @@ class RankProgress:
                 self.gaps_us.append(row.at_us - self.at_us)
             self.step, self.values, self.at_us = row.step, row.values, row.at_us
 
+    def restore(self, row: Row, *, same_epoch: bool) -> None:
+        """Take a row that was told of long ago."""
+        if same_epoch and row.step == self.step + 1:
+            self.gaps_us.append(row.at_us - self.at_us)
+        self.step, self.values, self.at_us = row.step, row.values, row.at_us
+
 
 class Progress:
     """Of all ranks."""
 
     def __init__(self) -> None:
         self.ranks: dict[Rank, RankProgress] = {}
+        self.weighed: dict[Rank, Weighed] = {}
+        self.watched: dict[Rank, Watched] = {}
+        self.vaults: dict[MachineId, Heartbeat] = {}
+        self._taking: dict[Rank, Taking] = {}
 
     def take(self, fact: Committed) -> None:
         self.ranks.setdefault(fact.rank, RankProgress()).take(fact)
+
+    def restore(self, rows: Iterable[CommittedRow]) -> None:
+        """Begin with what stands in a journal: the newest rows, by rank and step."""
+        before: CommittedRow | None = None
+        for kept in rows:
+            row = Row(step=kept.step, at_us=kept.at_us, values=kept.values)
+            same = before is not None and (before.rank, before.epoch) == (kept.rank, kept.epoch)
+            self.ranks.setdefault(kept.rank, RankProgress()).restore(row, same_epoch=same)
+            before = kept
+
+    def note(self, fact: Taking | Weighed | Watched) -> None:
+        """Keep the newest of each rank."""
+        if isinstance(fact, Taking):
+            self._taking[fact.rank] = fact
+        elif isinstance(fact, Watched):
+            self.watched[fact.rank] = fact
+        else:
+            self.weighed[fact.rank] = fact
+
+    def taken(self, epoch: Epoch) -> tuple[int, int] | None:
+        """Bytes that the joiners of `epoch` have, and are to have; None if none has said so."""
+        said = [fact for fact in self._taking.values() if fact.epoch == epoch]
+        if not said:
+            return None
+        return sum(fact.bytes for fact in said), sum(fact.bytes_whole for fact in said)
 
     @property
     def newest(self) -> Step:

@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import Callable
 
+from trainmover.protocol.crowd import Crowd
 from trainmover.server.links import HELLO_TICKS_MAX, MachineLink
 
 TICK_S = 0.2
@@ -11,7 +12,7 @@ QUIET_TICKS_MAX = 5
 
 
 class Pulse:
-    """Judges the silence of `links` at every tick, then calls `beat`.
+    """Judges the silence of `links` at every tick, then calls `beat`. A crowd's time runs out here.
 
     silent  told of a machine that has not been heard for too long, and why it counts as lost
     """
@@ -19,11 +20,13 @@ class Pulse:
     def __init__(
         self,
         links: set[MachineLink],
+        crowd: Crowd[MachineLink],
         *,
         beat: Callable[[], None],
         silent: Callable[[MachineLink, str], None],
     ) -> None:
         self._links = links
+        self._crowd = crowd
         self._beat = beat
         self._silent = silent
         self._loop = asyncio.get_running_loop()
@@ -42,6 +45,8 @@ class Pulse:
         """One tick. due: the loop's time for it; one that is late was not the machines' silence."""
         stalled = self._loop.time() - due > STALL_S
         self._schedule(self._loop.time())
+        for stranger in self._crowd.late(self._loop.time()):
+            stranger.abort()
         for link in list(self._links):
             link.quiet_ticks = 0 if stalled else link.quiet_ticks + 1
             self._judge(link)

@@ -1,8 +1,10 @@
 """Committed rows on their way to the journal: in batches, and past `decide`."""
 
+from collections.abc import Mapping
+
 from trainmover.journal import Journal
 from trainmover.journal.journal import Batch
-from trainmover.protocol.messages import Committed, Row
+from trainmover.protocol.messages import Committed
 
 
 class Rows:
@@ -12,25 +14,15 @@ class Rows:
         self._journal = journal
         self._batches: list[Batch] = []
 
-    def take(self, fact: Committed) -> Committed | None:
-        """Keep the rows; what is left of the fact for `decide`, if it is the epoch's first.
-
-        Reported values are not passed on: JSON has no NaN, and no decision depends on a loss.
-        """
+    def take(self, fact: Committed) -> None:
+        """Keep the rows."""
         self._batches.append((fact.rank, fact.epoch, fact.rows))
-        if not fact.first:
-            return None
-        return Committed(
-            rank=fact.rank,
-            epoch=fact.epoch,
-            rows=[Row(step=row.step, at_us=row.at_us, values={}) for row in fact.rows[:1]],
-            first=True,
-            gap_us=fact.gap_us,
-            median_us=fact.median_us,
-        )
 
-    def flush(self) -> None:
-        """Write what was taken. Raises StateMismatch if it contradicts what was written."""
+    def flush(self, safe: Mapping[str, int] | None = None) -> None:
+        """Write what was taken. Raises StateMismatch if it contradicts what was written.
+
+        safe  incarnation -> facts that are in the journal once this is
+        """
         batches, self._batches = self._batches, []
-        if batches:
-            self._journal.append_batches(batches)
+        if batches or safe:
+            self._journal.append_batches(batches, safe)

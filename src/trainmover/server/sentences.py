@@ -4,18 +4,36 @@ from dataclasses import dataclass
 
 from trainmover.controller.events import (
     AgentSaid,
+    CheckpointFailed,
+    CheckpointFound,
+    CheckpointPublished,
     Event,
     KillRequested,
     MachineJoined,
     MachineLost,
     MoveRequested,
     StopRequested,
+    StoreMoved,
     WorkerSaid,
 )
 from trainmover.controller.roles import kinds
 from trainmover.controller.state import Incident, Job, Kind, Machine, MachineState, Outcome, Phase
-from trainmover.ids import Rank
-from trainmover.protocol.messages import Finished, Raised, Warned, WorkerExited, WorkerFact
+from trainmover.protocol.messages import (
+    Finished,
+    Moves,
+    Raised,
+    Stack,
+    Stands,
+    StepsChanged,
+    Warned,
+    WorkerExited,
+    WorkerFact,
+    WorkerState,
+    Wrote,
+)
+from trainmover.server.divergences import divergence_text
+from trainmover.server.ranks import ranks_named
+from trainmover.server.watching import stands_text
 
 
 @dataclass(frozen=True)
@@ -31,13 +49,40 @@ SILENCE = Sentence("")
 
 def sentence(before: Job, event: Event, after: Job) -> Sentence:
     """The most important thing the event has brought about; SILENCE if nobody would care."""
+    if after.no_snapshots and not before.no_snapshots:
+        return Sentence(_no_snapshots(after), loud=True)
     incidents = incident_sentences(before, after)
+    if new := after.comparison.divergences[len(before.comparison.divergences) :]:
+        return Sentence("\n".join([*(divergence_text(d, after) for d in new), *incidents]), True)
     if incidents:
         return Sentence("; ".join(incidents), loud=after.code is None)  # else the end says it
     if after.phase is not before.phase and after.phase is Phase.RUNNING:
         return Sentence(_running(after))
+    if said := _of_checkpoint(event, before):
+        return said
     said = _of_event(event, after)
     return said if said.text else _of_machines(before, after)
+
+
+def _of_checkpoint(event: Event, before: Job) -> Sentence | None:
+    match event:
+        case CheckpointPublished(checkpoint=checkpoint):
+            size = f"{checkpoint.bytes / 1e6:.1f} MB"
+            return Sentence(f"the checkpoint of step {checkpoint.step} is written, {size}")
+        case CheckpointFailed(step=step, why=why):
+            return _no_checkpoint(step, why, before)
+        case WorkerSaid(fact=Wrote(refused=str(why)) as fact) if why and before.writing:
+            return _no_checkpoint(fact.step, f"rank {fact.rank}: {why}", before)
+        case CheckpointFound(damaged=[_, *_] as damaged):
+            return Sentence("\n".join(damaged), loud=True)
+        case _:
+            return None
+
+
+def _no_checkpoint(step: int, why: str, job: Job) -> Sentence:
+    stays = f"; that of step {job.checkpoint.step} stays" if job.checkpoint is not None else ""
+    text = f"the checkpoint of step {step} was given up ({why}): the job trains on{stays}"
+    return Sentence(text, loud=True)
 
 
 def incident_sentences(before: Job, after: Job) -> list[str]:
@@ -48,41 +93,37 @@ def incident_sentences(before: Job, after: Job) -> list[str]:
         old = known.get(incident.number)
         if old is None:
             sentences.append(_opened(incident, after))
+        elif incident.rung == 3 and old.rung != 3:
+            sentences.append(f"{incident.why_rung} -> all start again from the newest checkpoint")
+        elif incident.rung == 2 and old.rung != 2:
+            sentences.append(f"{incident.why_rung} -> all ranks go back to step {incident.step}")
         elif old.joiner is None and incident.joiner is not None:
             why = "" if incident.cause == old.cause else f"{incident.cause} -> "
-            sentences.append(f"{why}{incident.joiner} takes {_ranks(incident.ranks)}")
+            sentences.append(f"{why}{incident.joiner} takes {ranks_named(incident.ranks)}")
         if (old is None or old.outcome is Outcome.OPEN) and incident.outcome is not Outcome.OPEN:
             sentences.append(_closed(incident))
     return sentences
 
 
-def ranks_text(ranks: list[Rank] | tuple[Rank, ...]) -> str:
-    """Consecutive ranks, shortest: 3, 4-7, or - for none.
-
-    >>> ranks_text([Rank(4), Rank(5)]), ranks_text([])
-    ('4-5', '-')
-    """
-    if not ranks:
-        return "-"
-    if len(ranks) > 1 and list(ranks) == list(range(ranks[0], ranks[-1] + 1)):
-        return f"{ranks[0]}-{ranks[-1]}"
-    return ",".join(str(rank) for rank in ranks)
-
-
-def _ranks(ranks: tuple[Rank, ...]) -> str:
-    return f"rank{'s' * (len(ranks) != 1)} {ranks_text(ranks)}"
+def _no_snapshots(job: Job) -> str:
+    return (
+        f"no more snapshots are kept ({job.no_snapshots}): the job trains on, but what one machine "
+        "alone holds would be lost with it; give agents more memory, or use --checkpoint"
+    )
 
 
 def _opened(incident: Incident, job: Job) -> str:
     if incident.kind is Kind.MOVE:
-        return f"{incident.machine} -> {incident.joiner}: moving {_ranks(incident.ranks)}"
+        return f"{incident.machine} -> {incident.joiner}: moving {ranks_named(incident.ranks)}"
+    if incident.rung == 3 and incident.step is not None:
+        return incident.cause
     if incident.rung == 3:
         return f"{incident.cause} -> the job starts again ({incident.why_rung})"
     if job.change is not None and job.change.missing:
         return f"{incident.cause} -> the job waits for a machine, at most {job.spec.wait_s} s"
     if incident.joiner is None:
         return f"{incident.cause} -> the step is run again"
-    return f"{incident.cause} -> {incident.joiner} takes {_ranks(incident.ranks)}"
+    return f"{incident.cause} -> {incident.joiner} takes {ranks_named(incident.ranks)}"
 
 
 def _closed(incident: Incident) -> str:
@@ -93,7 +134,10 @@ def _closed(incident: Incident) -> str:
     if incident.downtime_ms is not None:
         down = f": {'pause' if planned else 'downtime'} {incident.downtime_ms:.0f} ms"
     after = f" after step {incident.step}" if incident.step is not None else ""
-    who = f"{incident.machine} -> {incident.joiner}" if incident.joiner else "retried in place"
+    if incident.redone:
+        after += f", {incident.redone} step{'s' * (incident.redone > 1)} to be made again"
+    alone = "retried in place" if incident.rung < 2 else "all ranks train on"
+    who = f"{incident.machine} -> {incident.joiner}" if incident.joiner else alone
     phases = ", ".join(f"{name} {ms:.0f}" for name, ms in incident.phases_ms.items())
     return f"{who}{after}{down}" + (f" ({phases} ms)" if phases else "") + _state(incident)
 
@@ -108,7 +152,7 @@ def _state(incident: Incident) -> str:
 
 def _running(job: Job) -> str:
     seats = ", ".join(
-        f"{machine} has {_ranks(tuple(job.spec.ranks(slot)))}"
+        f"{machine} has {ranks_named(tuple(job.spec.ranks(slot)))}"
         for machine in job.seats
         if (slot := job.slot_of(machine)) is not None
     )
@@ -125,10 +169,17 @@ def _of_event(event: Event, after: Job) -> Sentence:
             return Sentence(f"a move of {event.machine} was asked for and refused")
         case KillRequested():
             return _of_kill(event, after)
+        case StoreMoved():
+            return Sentence("the key-value store was lost; groups meet in a new one", loud=True)
         case StopRequested():
             return Sentence(f"the job is to stop: {event.why}")
         case AgentSaid(fact=WorkerExited() as fact):
             return Sentence(f"worker {fact.local_rank} of {event.machine} ended ({fact.code})")
+        case AgentSaid(fact=WorkerState() as fact):
+            now = f"is {fact.state}" if fact.state else "goes on"
+            return Sentence(f"worker {fact.local_rank} of {event.machine} {now}")
+        case AgentSaid(fact=Stack() as fact):
+            return Sentence(f"worker {fact.local_rank} of {event.machine} stood at\n{fact.text}")
         case WorkerSaid():
             return _of_worker(event.fact)
         case _:
@@ -147,6 +198,19 @@ def _of_worker(fact: WorkerFact) -> Sentence:
             return Sentence(f"rank {fact.rank} raised {fact.error} in step {fact.step}")
         case Warned():
             return Sentence(f"rank {fact.rank}: {fact.text}", loud=True)
+        case StepsChanged():
+            return Sentence(
+                f"rank {fact.rank} makes other steps than those recorded, seen at step {fact.step}:"
+                " standbys prove again what they can"
+            )
+        case Stands():
+            return Sentence(
+                stands_text(
+                    fact.rank, fact.where, fact.call or fact.place, fact.still_ms / 1e3, fact.step
+                )
+            )
+        case Moves():
+            return Sentence(f"rank {fact.rank} goes on")
         case Finished():
             return Sentence(f"the script of rank {fact.rank} ended after step {fact.step}")
         case _:
@@ -172,7 +236,7 @@ def _of_standby(old: Machine, machine: Machine, job: Job) -> Sentence:
     if machine.note and machine.note != old.note:
         return Sentence(f"{machine.id} {machine.note}", loud=True)
     if machine.held is not None and machine.held != old.held:
-        ranks = _ranks(tuple(job.spec.ranks(machine.held)))
+        ranks = ranks_named(tuple(job.spec.ranks(machine.held)))
         return Sentence(f"{machine.id} is warm: a standby, and holds {ranks}")
     if old.state is MachineState.WARMING and machine.state is MachineState.HOLDING:
         return Sentence(f"{machine.id} has warmed up for {_all_ranks(machine, job)}")
@@ -185,4 +249,4 @@ def _all_ranks(machine: Machine, job: Job) -> str:
     able = [slot for first, slots in kinds(job).items() if machine.proven(first) for slot in slots]
     if len(able) == job.spec.machines:
         return "every rank"
-    return _ranks(tuple(rank for slot in sorted(able) for rank in job.spec.ranks(slot)))
+    return ranks_named(tuple(rank for slot in sorted(able) for rank in job.spec.ranks(slot)))

@@ -5,10 +5,16 @@ from typing import Any
 
 import msgspec
 
+from trainmover.controller.cuts import cut_at_hand
+from trainmover.controller.flapping import quarantined
 from trainmover.controller.state import Change, Incident, Job, Machine
 from trainmover.ids import MachineId, Rank
+from trainmover.protocol.messages import Position
+from trainmover.server.divergences import divergences_json, replicas_json
+from trainmover.server.memory import memory_json
 from trainmover.server.progress import Progress, RankProgress
 from trainmover.server.standings import roles_json, standbys_json
+from trainmover.server.watching import watch_json
 
 
 def snapshot(
@@ -33,7 +39,18 @@ def snapshot(
         ],
         "standbys": standbys_json(job, now_us),
         "roles": roles_json(job),
-        "change": _change(job.change),
+        "replicas": replicas_json(job),
+        "divergences": divergences_json(job),
+        "snapshots": _snapshots(job),
+        "checkpoint": _checkpoint(job),
+        "memory": memory_json(job, progress),
+        "watch": watch_json(job, progress, now_us),
+        "quarantined": quarantined(job, now_us),
+        "change": _change(job.change, progress),
+        "controller": {
+            "restarts": job.takeovers,
+            "since_s": (now_us - job.taken_over_us) / 1e6 if job.takeovers else None,
+        },
         "incidents": [incident_json(incident) for incident in job.incidents],
         "code": job.code,
         "ended_because": job.ended_because,
@@ -45,7 +62,17 @@ def incident_json(incident: Incident) -> dict[str, Any]:
     value: dict[str, Any] = msgspec.to_builtins(incident, str_keys=True)
     for given, certificate in zip(value["certificates"], incident.certificates, strict=True):
         given["equal"] = certificate.equal
-    return value | {"phases_ms": incident.phases_ms}
+    votes = [_vote(position) for _, position in sorted(incident.positions.items())]
+    return value | {"phases_ms": incident.phases_ms, "positions": votes}
+
+
+def _vote(position: Position) -> dict[str, Any]:
+    return {
+        "rank": position.rank,
+        "committed": position.committed,
+        "gate": position.gate,
+        "finished": position.finished,
+    }
 
 
 def _machine(
@@ -63,13 +90,43 @@ def _machine(
         "step_ms": max(speeds, default=None),
         "last_seen_s": max(0, now_us - heard_us) / 1e6,
         "host": machine.host,
+        "rack": machine.rack,
         "note": machine.note,
     }
 
 
-def _change(change: Change | None) -> dict[str, Any] | None:
+def _snapshots(job: Job) -> dict[str, Any]:
+    """every: steps from one to the next, 0: none are taken; bytes: of all ranks, in host memory of
+    their own and of another machine each."""
+    cut = job.cut
+    return {
+        "every": job.snapshot_every,
+        "step": None if cut is None else cut.step,
+        "bytes": 0 if cut is None else cut.bytes,
+        "cost_ms": None if cut is None else cut.cost_us / 1000.0,
+        "at_hand": cut_at_hand(job) is not None,
+        "why_none": job.no_snapshots,
+    }
+
+
+def _checkpoint(job: Job) -> dict[str, Any] | None:
+    """The newest; step None: there is none yet. None: none are written."""
+    newest, spec = job.checkpoint, job.spec
+    if not spec.checkpoint:
+        return None
+    return {
+        "folder": spec.checkpoint,
+        "every": spec.checkpoint_every,
+        "step": None if newest is None else newest.step,
+        "bytes": 0 if newest is None else newest.bytes,
+        "writing": None if job.writing is None else job.writing.step,
+    }
+
+
+def _change(change: Change | None, progress: Progress) -> dict[str, Any] | None:
     if change is None:
         return None
+    taken = progress.taken(change.epoch)
     return {
         "kind": str(change.kind),
         "stage": str(change.stage),
@@ -78,4 +135,5 @@ def _change(change: Change | None) -> dict[str, Any] | None:
         "joiners": {str(slot): machine for slot, machine in change.joiners.items()},
         "leavers": {str(slot): machine for slot, machine in change.leavers.items()},
         "missing": sorted(change.missing),
+        "state_bytes": taken and {"here": taken[0], "whole": taken[1]},
     }

@@ -1,18 +1,14 @@
-"""How the bytes of many tensors travel: one stream, cut into checked chunks.
+"""How the bytes of many tensors travel: cut into chunks, each of which can be asked for and checked
+by itself.
 
-Both ends derive the same cut from the tensors' sizes, so a chunk on the wire is just its checksum
-and its payload:
-
-    XXH3-128 of payload (16 bytes) | payload (<= 1 MiB)
-
-A large tensor's chunks lie in its own memory and are sent and received there. Small tensors share a
-chunk, which is put together in a buffer.
+Both ends derive the same cut from the tensors' sizes, so a chunk is known by its number. A large
+tensor's chunks lie in its own memory and are sent and received there. Small tensors share a chunk,
+which is put together in a buffer; so are pieces of tensors that are not contiguous on the CPU.
 """
 
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
-import torch
 import xxhash
 from torch import Tensor
 
@@ -20,6 +16,7 @@ from trainmover.state import tensor_bytes
 
 CHUNK_BYTES = 1024 * 1024
 CHECKSUM_BYTES = 16
+SLICE_BYTES = 256 * 1024
 
 
 class Piece(NamedTuple):
@@ -30,14 +27,17 @@ class Piece(NamedTuple):
     stop: int
 
 
-def cut(sizes: Sequence[int], chunk_bytes: int = CHUNK_BYTES) -> Iterator[list[Piece]]:
+Chunk = list[Piece]
+
+
+def cut(sizes: Sequence[int], chunk_bytes: int = CHUNK_BYTES) -> Iterator[Chunk]:
     """The chunks of tensors with these sizes in bytes, in order. Empty tensors have no piece.
 
     >>> list(cut([3, 0, 4, 20], chunk_bytes=10))  # doctest: +NORMALIZE_WHITESPACE
     [[Piece(tensor=0, start=0, stop=3), Piece(tensor=2, start=0, stop=4)],
      [Piece(tensor=3, start=0, stop=10)], [Piece(tensor=3, start=10, stop=20)]]
     """
-    chunk: list[Piece] = []
+    chunk: Chunk = []
     room = chunk_bytes
     for index, size in enumerate(sizes):
         if chunk and size > room:
@@ -54,66 +54,91 @@ def cut(sizes: Sequence[int], chunk_bytes: int = CHUNK_BYTES) -> Iterator[list[P
         yield chunk
 
 
-def checksum(payload: bytes | bytearray | memoryview) -> bytes:
-    return xxhash.xxh3_128_digest(payload)
+def length(chunk: Chunk) -> int:
+    """In bytes."""
+    return sum(piece.stop - piece.start for piece in chunk)
+
+
+def checksum(number: int) -> "xxhash.xxh3_128":
+    """To be fed a chunk's bytes. The chunk's number is the seed: no chunk passes for another."""
+    return xxhash.xxh3_128(seed=number)
+
+
+def slices(payload: memoryview) -> list[memoryview]:
+    """What is hashed and sent, or received and hashed, before the processor's cache forgets it."""
+    return [payload[at : at + SLICE_BYTES] for at in range(0, len(payload), SLICE_BYTES)]
 
 
 class Source:
-    """Reads chunks out of tensors that nobody writes to meanwhile."""
+    """Reads chunks out of tensors that nobody writes to meanwhile. Any thread may ask."""
 
     def __init__(self, tensors: Sequence[Tensor]) -> None:
         self.sizes = [tensor.nbytes for tensor in tensors]
-        self._tensors = tensors
-        self._flat: tuple[int, Tensor] | None = None  # One at a time: it may be a copy.
+        self.chunks = list(cut(self.sizes))
+        self._views = _Views(tensors)
 
-    def payload(self, chunk: list[Piece]) -> bytes | memoryview:
+    def payload(self, number: int) -> bytes | memoryview:
+        """A chunk's bytes, which are not copied if they lie in one tensor's memory."""
+        chunk = self.chunks[number]
         if len(chunk) == 1:
-            return self._bytes_of(chunk[0])
-        return b"".join(self._bytes_of(piece) for piece in chunk)
-
-    def _bytes_of(self, piece: Piece) -> memoryview:
-        if self._flat is None or self._flat[0] != piece.tensor:
-            self._flat = piece.tensor, tensor_bytes.flat_bytes(self._tensors[piece.tensor])
-        return tensor_bytes.view_bytes(self._flat[1][piece.start : piece.stop])
+            return self._views.read(chunk[0])
+        return b"".join(self._views.read(piece) for piece in chunk)
 
 
 class Destination:
-    """Writes chunks into tensors: `buffer` says where to receive one, `accept` puts it in place.
-
-    A tensor that is contiguous on the CPU receives in its own memory. Any other is filled through a
-    buffer: on another device piece by piece, with other strides when its last piece is there.
+    """Writes chunks into tensors, in any order: `buffer` says where to receive one, `accept` puts
+    it in place. Several threads may do so, each with a different chunk and its own staging.
     """
 
     def __init__(self, tensors: Sequence[Tensor]) -> None:
         self.sizes = [tensor.nbytes for tensor in tensors]
-        self._tensors = tensors
-        self._staging = bytearray(CHUNK_BYTES)
-        self._flat: tuple[int, Tensor] | None = None
+        self.chunks = list(cut(self.sizes))
+        self._views = _Views(tensors)
 
-    def buffer(self, chunk: list[Piece]) -> memoryview:
-        if len(chunk) == 1 and tensor_bytes.shares_bytes(self._tensors[chunk[0].tensor]):
-            piece = chunk[0]
-            return tensor_bytes.view_bytes(self._flat_of(piece)[piece.start : piece.stop])
-        return memoryview(self._staging)[: sum(piece.stop - piece.start for piece in chunk)]
+    def buffer(self, number: int, staging: bytearray) -> memoryview:
+        """The tensor's own memory if the chunk lies in one that is contiguous on the CPU."""
+        chunk = self.chunks[number]
+        if len(chunk) == 1:
+            memory = self._views.memory(chunk[0].tensor)
+            if memory is not None:
+                return memory[chunk[0].start : chunk[0].stop]
+        return memoryview(staging)[: length(chunk)]
 
-    def accept(self, chunk: list[Piece], received: memoryview) -> None:
-        if received.obj is not self._staging:
+    def accept(self, number: int, received: memoryview, staging: bytearray) -> None:
+        """The bytes received in a `buffer` are right."""
+        if received.obj is not staging:
             return
         offset = 0
-        for piece in chunk:
+        for piece in self.chunks[number]:
             end = offset + piece.stop - piece.start
-            self._write(piece, received[offset:end])
+            self._views.write(piece, received[offset:end])
             offset = end
 
-    @torch.no_grad()
-    def _write(self, piece: Piece, data: memoryview) -> None:
-        flat, tensor = self._flat_of(piece), self._tensors[piece.tensor]
-        flat[piece.start : piece.stop].copy_(torch.frombuffer(data, dtype=torch.uint8))
-        if piece.stop == tensor.nbytes and not tensor.is_contiguous():
-            tensor.copy_(flat.view(tensor.dtype).view(tensor.shape))
 
-    def _flat_of(self, piece: Piece) -> Tensor:
-        if self._flat is None or self._flat[0] != piece.tensor:
-            flat = tensor_bytes.flat_bytes(self._tensors[piece.tensor])
-            self._flat = piece.tensor, flat
-        return self._flat[1]
+class _Views:
+    """Bytes of tensors by piece; whole tensors are looked at once."""
+
+    def __init__(self, tensors: Sequence[Tensor]) -> None:
+        self._tensors = tensors
+        self._memory: dict[int, memoryview] = {}
+
+    def memory(self, index: int) -> memoryview | None:
+        """A tensor's own bytes; None if they do not lie in the CPU's memory in logical order."""
+        found = self._memory.get(index)
+        tensor = self._tensors[index]
+        if found is None and tensor_bytes.shares_bytes(tensor):
+            found = self._memory[index] = tensor_bytes.view_bytes(tensor)
+        return found
+
+    def read(self, piece: Piece) -> memoryview:
+        memory = self.memory(piece.tensor)
+        if memory is not None:
+            return memory[piece.start : piece.stop]
+        return tensor_bytes.read_range(self._tensors[piece.tensor], piece.start, piece.stop)
+
+    def write(self, piece: Piece, data: memoryview) -> None:
+        memory = self.memory(piece.tensor)
+        if memory is not None:
+            memory[piece.start : piece.stop] = data
+        else:
+            tensor_bytes.write_range(self._tensors[piece.tensor], piece.start, data)

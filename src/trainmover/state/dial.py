@@ -1,10 +1,9 @@
-"""Blocking connections between processes of one job, for threads: dial, accept, hello.
+"""Blocking connections between processes of one job, for threads: dial and hello.
 
-Both ends prove that they know the job's token (protocol.hello) before anything else is read. A
-listener that refuses says so with a wrong answer, so that the dialler can tell a wrong token
-(ProtocolError: somebody must fix it) from a peer that died in between (PeerLost: it happens).
+Both ends prove that they know the job's token (protocol.hello) before anything else is read.
 """
 
+import contextlib
 import secrets
 import socket
 import time
@@ -13,7 +12,8 @@ from trainmover.errors import PeerLost
 from trainmover.protocol.hello import ANSWER_BYTES, CHALLENGE_BYTES, answer, check_answer
 
 HELLO_TIMEOUT_S = 5.0
-REFUSAL = bytes(ANSWER_BYTES)
+_DIALS_MAX = 5
+"""A crowd at the door may push us out of it before we have answered."""
 
 
 def parse_address(address: str) -> tuple[str, int]:
@@ -34,14 +34,29 @@ def dial(
     Raises PeerLost if nobody answers within `timeout_s`, ProtocolError if the token is not theirs.
     """
     deadline = time.monotonic() + timeout_s
+    for _ in range(_DIALS_MAX - 1):
+        with contextlib.suppress(ConnectionResetError, BrokenPipeError):
+            return _connected(address, token, purpose, deadline)
     try:
-        link = socket.create_connection(parse_address(address), timeout_s)
+        return _connected(address, token, purpose, deadline)
+    except OSError as error:
+        raise _unreachable(address, purpose, error) from error
+
+
+def _connected(address: str, token: bytes, purpose: str, deadline: float) -> socket.socket:
+    """Raises PeerLost, ProtocolError, or OSError if the listener hung up during the hello."""
+    try:
+        left_s = max(0.001, deadline - time.monotonic())
+        link = socket.create_connection(parse_address(address), left_s)
     except OSError as error:
         raise _unreachable(address, purpose, error) from error
     try:
         link.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        _hello_dialler(link, token, purpose, deadline)
+        _hello(link, token, purpose, deadline)
         link.settimeout(None)
+    except (ConnectionResetError, BrokenPipeError):
+        link.close()
+        raise
     except OSError as error:
         link.close()
         raise _unreachable(address, purpose, error) from error
@@ -51,26 +66,7 @@ def dial(
     return link
 
 
-def greet(link: socket.socket, *, token: bytes, purpose: str) -> None:
-    """The listener's side of the hello. Raises ProtocolError (having refused) or OSError."""
-    deadline = time.monotonic() + HELLO_TIMEOUT_S
-    link.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-    challenge = secrets.token_bytes(CHALLENGE_BYTES)
-    link.settimeout(HELLO_TIMEOUT_S)
-    link.sendall(challenge)
-    given = receive(link, ANSWER_BYTES + CHALLENGE_BYTES, deadline)
-    link.sendall(welcome(token, challenge, purpose, given))
-    check_answer(token, challenge, purpose, given[:ANSWER_BYTES])
-
-
-def welcome(token: bytes, challenge: bytes, purpose: str, given: bytes) -> bytes:
-    """What a listener sends back: its own answer, or the refusal if the dialler's is wrong."""
-    if not secrets.compare_digest(answer(token, challenge, purpose), given[:ANSWER_BYTES]):
-        return REFUSAL
-    return answer(token, given[ANSWER_BYTES:], purpose)
-
-
-def _hello_dialler(link: socket.socket, token: bytes, purpose: str, deadline: float) -> None:
+def _hello(link: socket.socket, token: bytes, purpose: str, deadline: float) -> None:
     challenge = receive(link, CHALLENGE_BYTES, deadline)
     own = secrets.token_bytes(CHALLENGE_BYTES)
     link.sendall(answer(token, challenge, purpose) + own)

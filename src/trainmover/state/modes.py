@@ -1,9 +1,10 @@
 """What modules know beside their tensors and do not put into state_dict().
 
 *training*, of every module of a tracked one: a script may switch between train and eval in one
-step and rely on it in the next. *sync*, of every DistributedDataParallel: whether its next forward
-begins with a broadcast of buffers. An evaluation without gradients turns that off for one forward;
-a joiner that knew nothing of it would broadcast where its peers do not, and wait for ever.
+step and rely on it in the next. *trained*, of every parameter: whether it is, or is frozen. *sync*,
+of every DistributedDataParallel: whether its next forward begins with a broadcast of buffers. An
+evaluation without gradients turns that off for one forward; a joiner that knew nothing of it would
+broadcast where its peers do not, and wait for ever.
 """
 
 import functools
@@ -40,11 +41,13 @@ class Modes:
 
     def __init__(self, module: nn.Module) -> None:
         self.modules = list(module.modules())
+        self._parameters = list(module.parameters())
 
     def state_dict(self) -> dict[str, Any]:
-        """training: a byte per module. sync: the flags of each wrapper."""
+        """training: a byte per module; trained: per parameter. sync: the flags of each wrapper."""
         return {
             "training": bytes([module.training for module in self.modules]),
+            "trained": bytes([parameter.requires_grad for parameter in self._parameters]),
             "sync": [
                 [bool(getattr(wrapper, flag, True)) for flag in SYNC_FLAGS] for wrapper in _alive()
             ],
@@ -54,6 +57,9 @@ class Modes:
         """Set the flags; a process that lacks a module or wrapper leaves it."""
         for module, training in zip(self.modules, state["training"], strict=False):
             module.training = bool(training)
+        for parameter, trained in zip(self._parameters, state["trained"], strict=False):
+            if parameter.requires_grad != bool(trained):
+                parameter.requires_grad_(bool(trained))
         for wrapper, values in zip(_alive(), state["sync"], strict=False):
             for flag, value in zip(SYNC_FLAGS, values, strict=True):
                 setattr(wrapper, flag, value)

@@ -16,6 +16,7 @@ import msgspec
 import torch
 
 from trainmover.errors import ProtocolError
+from trainmover.protocol.malformed import MALFORMED
 
 _WORDS = struct.Struct("<625I")  # 624 words of Mersenne Twister state and the place in them
 _MT19937 = "MT19937"
@@ -59,7 +60,7 @@ def restore(data: bytes) -> None:
         random.setstate((3, words, state.python_gauss))
         torch.set_rng_state(_tensor(state.torch_cpu))
         _restore_numpy(state.numpy)
-    except (msgspec.MsgspecError, ValueError, TypeError, RuntimeError, struct.error) as error:
+    except (*MALFORMED, ValueError, TypeError, RuntimeError, struct.error) as error:
         raise ProtocolError(
             f"Bytes that should hold RNG states do not: {error}",
             means="The generators may be half restored: this process must not train on.",

@@ -5,6 +5,7 @@ equal values have equal bytes whatever their strides, storage or device are.
 """
 
 import re
+from collections.abc import Iterator
 from typing import Any
 
 import torch
@@ -17,9 +18,11 @@ DTYPES = {
 }
 """Every dtype whose values are plain bytes, by name. Quantized ones carry scales beside them."""
 
+_NAMES = {dtype: name for name, dtype in DTYPES.items()}  # torch takes long to name one.
+
 
 def dtype_name(dtype: torch.dtype) -> str:
-    return str(dtype).removeprefix("torch.")
+    return _NAMES.get(dtype) or str(dtype).removeprefix("torch.")
 
 
 def is_plain(tensor: Tensor) -> bool:
@@ -38,7 +41,10 @@ def flat_bytes(tensor: Tensor) -> Tensor:
     other layout it is a copy.
     """
     plain = tensor.detach().resolve_conj().resolve_neg().contiguous()
-    return plain.reshape(-1).view(torch.uint8)
+    flat = plain.reshape(-1)
+    if flat.numel() == 1:  # Of one element any stride counts as contiguous.
+        flat = flat.as_strided((1,), (1,))
+    return flat.view(torch.uint8)
 
 
 def shares_bytes(tensor: Tensor) -> bool:
@@ -70,3 +76,49 @@ def from_bytes(data: memoryview, dtype: torch.dtype, shape: tuple[int, ...]) -> 
     if elements:
         view_bytes(tensor)[:] = data
     return tensor
+
+
+def read_range(tensor: Tensor, start: int, stop: int) -> memoryview:
+    """Bytes start..stop of `view_bytes(tensor)`, without a copy of the whole.
+
+    start, stop: whole elements
+    """
+    size = tensor.dtype.itemsize
+    plain = tensor.detach().resolve_conj().resolve_neg()
+    parts = _parts(plain, start // size, stop // size)
+    return view_bytes(torch.cat([part.reshape(-1) for part in parts]))
+
+
+@torch.no_grad()
+def write_range(tensor: Tensor, start: int, data: memoryview) -> None:
+    """Put bytes where `read_range` of the same range finds them. Whatever the tensor's strides and
+    device are, no copy of the whole is made.
+    """
+    flat = torch.frombuffer(data, dtype=torch.uint8)
+    if flat.data_ptr() % tensor.dtype.itemsize:
+        flat = flat.clone()
+    values = flat.view(tensor.dtype)
+    first = start // tensor.dtype.itemsize
+    for part in _parts(tensor.detach(), first, first + len(values)):
+        count = part.numel()
+        part.copy_(values[:count].view(part.shape))
+        values = values[count:]
+
+
+def _parts(tensor: Tensor, start: int, stop: int) -> Iterator[Tensor]:
+    """Views that in this order make up elements start..stop of the tensor in logical order."""
+    if tensor.is_contiguous():
+        yield tensor.view(-1)[start:stop]
+    elif tensor.dim() == 1:
+        yield tensor[start:stop]
+    else:
+        row = tensor[0].numel()
+        while start < stop:
+            at, within = divmod(start, row)
+            if within or stop - start < row:
+                end = min(stop, (at + 1) * row)
+                yield from _parts(tensor[at], within, end - at * row)
+            else:
+                end = stop - stop % row
+                yield tensor[at : end // row]
+            start = end

@@ -6,6 +6,7 @@ more than 64 KiB of tensors; moved from memory to memory when a rank changes mac
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any, cast
 
 import torch
 import xxhash
@@ -13,10 +14,13 @@ from torch import Tensor, nn
 
 from trainmover.errors import ProtocolError, StateMismatch, UserError
 from trainmover.state import encode, tensor_bytes
+from trainmover.state.added import AddedGroups
 from trainmover.state.buffers import Buffers
+from trainmover.state.gradients import Gradients
 from trainmover.state.modes import Modes
 from trainmover.state.placing import HasState, Leaves, bulk_leaves, destinations, load_bulk
 from trainmover.state.signature import signature_of
+from trainmover.state.zero import Settings, shard_of
 
 __all__ = ["HasState", "Leaves", "Tracked", "bulk_leaves", "destinations", "load_bulk"]
 
@@ -32,12 +36,15 @@ class Tracked:
         self._sized: set[str] = set()
         self._buffers: dict[str, Buffers] = {}
         self._modes: dict[str, Modes] = {}
+        self._gradients: dict[str, Gradients] = {}
+        self._added: dict[str, AddedGroups] = {}
         self._beside: dict[str, HasState] = {}  # Parts of modules that are small, by name.
 
     def add(self, name: str, obj: object) -> None:
         """Keep `obj` under `name`; a second add under the same name replaces the first.
 
-        Raises UserError if it lacks the two methods.
+        Of a ZeroRedundancyOptimizer the shard that is here. Raises UserError if it lacks the two
+        methods.
         """
         if not isinstance(obj, HasState) or isinstance(obj, type):
             raise UserError(
@@ -48,17 +55,33 @@ class Tracked:
             )
         self._bulk.discard(name)
         self._sized.discard(name)
+        for part in ("modes", "buffers", "gradients", "settings"):
+            self._beside.pop(f"{name}.{part}", None)
+        outside = obj
+        if (shard := shard_of(obj)) is not None:
+            self._beside[f"{name}.settings"] = Settings(cast(torch.optim.Optimizer, obj))
+            obj = shard
         self._objects[name] = obj
         if isinstance(obj, nn.Module | torch.optim.Optimizer):
             self._bulk.add(name)
-        self._beside.pop(f"{name}.modes", None)
-        self._beside.pop(f"{name}.buffers", None)
         self._buffers.pop(name, None)
         self._modes.pop(name, None)
+        self._gradients.pop(name, None)
+        self._added.pop(name, None)
+        if isinstance(outside, torch.optim.Optimizer):
+            self._added[name] = AddedGroups(outside, self._named_parameters)
         if isinstance(obj, nn.Module):
             self._beside[f"{name}.modes"] = self._modes[name] = Modes(obj)
+            gradients = self._gradients[name] = Gradients(obj, self._consumers)
+            self._beside[f"{name}.gradients"] = gradients
             if Buffers(obj).state_dict():
                 self._buffers[name] = self._beside[f"{name}.buffers"] = Buffers(obj)
+
+    def clear(self) -> None:
+        """Drop every object."""
+        self._bulk, self._sized = set(), set()
+        self._objects, self._buffers, self._modes = {}, {}, {}
+        self._gradients, self._added, self._beside = {}, {}, {}
 
     def __getitem__(self, name: str) -> HasState:
         return self._objects[name]
@@ -79,6 +102,39 @@ class Tracked:
     def modules(self) -> list[nn.Module]:
         """Every module of every tracked one, as they were when it was added."""
         return [part for modes in self._modes.values() for part in modes.modules]
+
+    @property
+    def optimizers(self) -> list[torch.optim.Optimizer]:
+        """The tracked ones, and those in which a tracked shard lies."""
+        tracked = [o for o in self._objects.values() if isinstance(o, torch.optim.Optimizer)]
+        outside = [part for part in self._beside.values() if isinstance(part, Settings)]
+        return tracked + [settings.optimizer for settings in outside]
+
+    @property
+    def gradients(self) -> list[Gradients]:
+        """Those that lie on each tracked module's parameters."""
+        return list(self._gradients.values())
+
+    def _named_parameters(self) -> dict[str, Tensor]:
+        return {
+            f"{name}.{path}": parameter
+            for name, obj in self._objects.items()
+            if isinstance(obj, nn.Module)
+            for path, parameter in obj.named_parameters()
+        }
+
+    def _add_groups(self, header: bytes) -> None:
+        for name, state in _header(header)["added"].items():
+            self._known(name)
+            self._added[name].load_state_dict(state)
+
+    def _added_groups(self) -> dict[str, dict[str, Any]]:
+        states = {name: added.state_dict() for name, added in self._added.items()}
+        return {name: state for name, state in states.items() if state}
+
+    def _consumers(self) -> set[int]:
+        groups = [group for optimizer in self.optimizers for group in optimizer.param_groups]
+        return {id(parameter) for group in groups for parameter in group["params"]}
 
     def bulk_names(self) -> list[str]:
         """In the order of `add`. Looks into each object once."""
@@ -118,36 +174,71 @@ class Tracked:
             (self._beside.get(name) or self._known(name)).load_state_dict(encode.decode(data))
 
     def bulk_header(self) -> tuple[bytes, list[Tensor]]:
-        """All bulk objects: one header, and their live tensors in its order. Fits an Offer."""
-        leaves = {name: bulk_leaves(self._objects[name]) for name in self.bulk_names()}
-        header = encode.encode({name: leaf.structure for name, leaf in leaves.items()})
-        return header, [tensor for leaf in leaves.values() for tensor in leaf.tensors]
+        """What replicas share of all bulk objects: one header, live tensors in its order."""
+        structures, shared = {}, []
+        for name in self.bulk_names():
+            structures[name], tensors = bulk_leaves(self._objects[name])
+            shared += self._shared(name, structures[name], tensors)
+        return encode.encode({"objects": structures, "added": self._added_groups()}), shared
 
     def bulk_destinations(self, header: bytes) -> list[Tensor]:
-        """Where to receive the tensors of a `bulk_header`; see `destinations`. StateMismatch."""
-        structures = _structures(header)
+        """Where to receive the tensors of a `bulk_header`; see `destinations`. StateMismatch.
+
+        Parameter groups that optimizers have more there are added here first.
+        """
+        self._add_groups(header)
         return [
             tensor
-            for name, structure in structures.items()
-            for tensor in destinations(self._known(name), structure)
+            for name, structure in _structures(header).items()
+            for tensor in self._shared(name, structure, destinations(self._known(name), structure))
         ]
 
     def load_bulk_header(self, header: bytes, tensors: Sequence[Tensor]) -> None:
-        """Make all objects of a `bulk_header` those of the source; see `load_bulk`."""
-        remaining = list(tensors)
+        """Make all objects of a `bulk_header` those of the source; see `load_bulk`.
+
+        Buffers that replicas do not share stay as they are.
+        """
+        self._add_groups(header)
+        remaining = iter(tensors)
         for name, structure in _structures(header).items():
-            count = len(encode.holes(structure))
-            load_bulk(self._known(name), structure, remaining[:count])
+            own = self._own_buffers(name)
+            values = [
+                own[hole.path] if hole.path in own else next(remaining)
+                for hole in encode.holes(structure)
+            ]
+            load_bulk(self._known(name), structure, values)
             self._bulk.add(name)
-            del remaining[:count]
+
+    def _shared(self, name: str, structure: bytes, tensors: Sequence[Tensor]) -> list[Tensor]:
+        own = self._own_buffers(name)
+        holes = encode.holes(structure)
+        return [t for hole, t in zip(holes, tensors, strict=True) if hole.path not in own]
+
+    def _own_buffers(self, name: str) -> Mapping[str, Tensor]:
+        """Those of a module that travel with the rank record, by path in its state."""
+        return self._buffers[name].state_dict() if name in self._buffers else {}
 
     def signature(self) -> str:
         """What kind of state this is, whatever its values: see `signature_of`."""
         return signature_of(self._objects.items())
 
+    def shared_states(self) -> Iterator[tuple[str, Any]]:
+        """What replicas share, by name: bulk state without the buffers of modules."""
+        for name in sorted(self.bulk_names()):
+            state = self._objects[name].state_dict()
+            if name in self._buffers:
+                own = self._buffers[name].state_dict()
+                state = {key: value for key, value in state.items() if key not in own}
+            yield name, state
+
+    def buffer_states(self) -> Iterator[tuple[str, dict[str, Tensor]]]:
+        """The buffers that replicas do not share, by name of their module."""
+        for name, buffers in self._buffers.items():
+            yield name, buffers.state_dict()
+
     def replica_digest(self) -> str:
-        """Digest of what replicas share: bulk state without the buffers of modules."""
-        return self._digest(self.bulk_names(), without_buffers=True)
+        """Digest of what replicas share."""
+        return _digest(self.shared_states())
 
     def digest(self, names: Iterable[str] | None = None) -> str:
         """XXH3-128 over names, structure and bytes of the tensors, as 32 hex digits.
@@ -155,22 +246,8 @@ class Tracked:
         Equal in two processes if and only if the states are equal bit for bit; where the tensors
         lie, their strides and the insertion order of dicts do not matter.
         """
-        return self._digest(self._objects if names is None else names, without_buffers=False)
-
-    def _digest(self, names: Iterable[str], *, without_buffers: bool) -> str:
-        hashed = xxhash.xxh3_128()
-        for name in sorted(names):
-            state = self._known(name).state_dict()
-            if without_buffers and name in self._buffers:
-                own = self._buffers[name].state_dict()
-                state = {key: value for key, value in state.items() if key not in own}
-            structure, tensors = encode.split(state, canonical=True)
-            for part in (name.encode(), structure):
-                hashed.update(len(part).to_bytes(8, "little"))
-                hashed.update(part)
-            for tensor in tensors:
-                hashed.update(tensor_bytes.view_bytes(encode.as_local(tensor)))
-        return hashed.hexdigest()
+        chosen = sorted(self._objects if names is None else names)
+        return _digest((name, self._known(name).state_dict()) for name in chosen)
 
     def _known(self, name: str) -> HasState:
         obj = self._objects.get(name)
@@ -181,6 +258,18 @@ class Tracked:
                 do="Call job.track with the same names wherever the script runs.",
             )
         return obj
+
+
+def _digest(states: Iterable[tuple[str, Any]]) -> str:
+    hashed = xxhash.xxh3_128()
+    for name, state in states:
+        structure, tensors = encode.split(state, canonical=True)
+        for part in (name.encode(), structure):
+            hashed.update(len(part).to_bytes(8, "little"))
+            hashed.update(part)
+        for tensor in tensors:
+            hashed.update(tensor_bytes.view_bytes(encode.as_local(tensor)))
+    return hashed.hexdigest()
 
 
 def _is_large(state: object) -> bool:
@@ -198,11 +287,25 @@ def _encode_named(name: str, state: object) -> bytes:
 
 
 def _structures(header: bytes) -> dict[str, bytes]:
-    structures = encode.decode(header)
-    if type(structures) is not dict or any(type(s) is not bytes for s in structures.values()):
-        raise ProtocolError(
-            "A header of tracked state is malformed.",
-            means="Nothing was taken from it.",
-            do="All processes of a job must run the same version of trainmover.",
-        )
+    structures: dict[str, bytes] = _header(header)["objects"]
     return structures
+
+
+def _is_all(value: object, kind: type) -> bool:
+    """Whether it is a dict with nothing but these in it, by name."""
+    return type(value) is dict and all(
+        type(key) is str and type(entry) is kind for key, entry in value.items()
+    )
+
+
+def _header(header: bytes) -> dict[str, Any]:
+    value = encode.decode(header)
+    if type(value) is dict and value.keys() == {"objects", "added"}:
+        objects, added = value["objects"], value["added"]
+        if _is_all(objects, bytes) and _is_all(added, dict):
+            return value
+    raise ProtocolError(
+        "A header of tracked state is malformed.",
+        means="Nothing was taken from it.",
+        do="All processes of a job must run the same version of trainmover.",
+    )

@@ -8,6 +8,7 @@ replaced.
 import functools
 import os
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any, ParamSpec, Protocol, TypeVar
 
 from torch import Tensor
@@ -15,13 +16,17 @@ from torch import Tensor
 from trainmover.errors import UserError
 from trainmover.state.tracked import Tracked
 from trainmover.worker.batches import Batches
+from trainmover.worker.samples import Samples
 
 P = ParamSpec("P")
 R = TypeVar("R")
 
 
 class Runtime(Protocol):
-    """What stands behind a `Job`: nothing (a job of its own) or a member of a larger one."""
+    """What stands behind a `Job`: nothing (a job of its own) or a member of a larger one.
+
+    declared  what the script is about that may take long, by its own word; the innermost last
+    """
 
     @property
     def tracked(self) -> Tracked: ...
@@ -33,6 +38,9 @@ class Runtime(Protocol):
     def steps(self) -> int: ...
     @property
     def is_shadow(self) -> bool: ...
+
+    in_step: bool
+    declared: list[str]
 
     def run_step(self, function: Callable[..., Any], args: Any, kwargs: Any) -> Any:
         """Run one step as a transaction."""
@@ -86,7 +94,8 @@ class Job:
     def step(self, function: Callable[P, R]) -> Callable[P, R]:
         """Decorator: one call of `function` is one transaction.
 
-        It commits at the first `optimizer.step()` inside, or at its return if there is none. If a
+        It commits at the first `optimizer.step()` inside, or at its return if there is none or if
+        updates make collectives: then they are undone where need be, see `undo`. If a
         machine is lost before that, the function is run again with the same arguments, after RNG,
         buffers and small tracked state are put back. It may raise; that ends the job.
         """
@@ -98,15 +107,19 @@ class Job:
 
         return step
 
-    def batches(self, loader: Any, passes: int | None = 1) -> Iterator[Any]:
+    def batches(
+        self, loader: Any, passes: int | None = 1, *, samples: Samples = None
+    ) -> Iterator[Any]:
         """Iterate `passes` data passes over `loader` (None: without end), resuming where the rank
         stood.
 
-        loader  a StatefulDataLoader, a map-style DataLoader, or a sequence such as `range(1000)`
+        loader   a StatefulDataLoader, a map-style DataLoader, or a sequence such as `range(1000)`
+        samples  have the journal say which samples each committed step used (`trainmover data`):
+                 True for the sampler's indices, or a function that gives a batch's ids
         A sampler with `set_epoch` gets the number of the pass. Raises UserError for a loader whose
         place cannot be described, such as a plain DataLoader over an IterableDataset.
         """
-        return JobBatches(self._runtime, Batches(loader, passes))
+        return JobBatches(self._runtime, Batches(loader, passes, samples))
 
     def report(self, **values: float | Tensor) -> None:
         """Numbers of this step, for the job's record: they commit with it, exactly once.
@@ -114,6 +127,20 @@ class Job:
         Call it inside a step, before `optimizer.step()`. values: floats or tensors of one element.
         """
         self._runtime.report(values)
+
+    @contextmanager
+    def pause_watch(self, what: str) -> Iterator[None]:
+        """Within it this rank may stand still as long as it likes, and is not taken for stuck.
+
+        For what takes far longer than a step: an evaluation, an upload. Its peers may wait for it
+        meanwhile. what: one word or two, shown by `trainmover status`
+        """
+        declared = self._runtime.declared
+        declared.append(what)
+        try:
+            yield
+        finally:
+            declared.remove(what)
 
 
 class JobBatches:
@@ -128,6 +155,13 @@ class JobBatches:
         return self
 
     def __next__(self) -> Any:
+        if self._runtime.in_step:
+            raise UserError(
+                "A step fetched a batch from job.batches().",
+                means="It could not be run again with the same batch.",
+                do="Fetch a step's batches before it, and pass them as arguments. A step that goes "
+                "through a whole loader, as an evaluation may, iterates over the loader itself.",
+            )
         return self._runtime.fetch(self._batches)
 
     def __len__(self) -> int:
@@ -145,6 +179,7 @@ class Alone:
         self.world_size = int(os.environ.get("WORLD_SIZE", "1"))
         self.steps = 0
         self.in_step = False
+        self.declared: list[str] = []
 
     def run_step(self, function: Callable[..., Any], args: Any, kwargs: Any) -> Any:
         """Just run it; a step called within a step is part of it."""

@@ -25,10 +25,7 @@ What must hold for the resumed batches to be equal bit for bit:
   loader processes.
 """
 
-import array
 import copy
-import zlib
-from collections import deque
 from collections.abc import Iterator
 from typing import Any
 
@@ -38,6 +35,8 @@ from torch.utils.data import DataLoader, IterableDataset
 from trainmover.errors import StateMismatch, UserError
 from trainmover.state import rng
 from trainmover.state.encode import decode, encode
+from trainmover.worker.samples import Samples, ids_of, why_unknown
+from trainmover.worker.trail import Trail
 
 _LOADS_HERE: dict[str, Any] = {
     "num_workers": 0,
@@ -52,18 +51,24 @@ class Batches:
 
     Calls set_epoch(pass) on sampler and batch sampler where they have it, as every training loop
     with a DistributedSampler should.
+
+    samples  how to tell which samples a batch is made of; None: nobody asks
     """
 
-    def __init__(self, loader: Any, passes: int | None) -> None:
+    def __init__(self, loader: Any, passes: int | None, samples: Samples = None) -> None:
         """Raises UserError for a loader whose batches could not be resumed elsewhere."""
         self._stateful = hasattr(loader, "state_dict") and hasattr(loader, "load_state_dict")
         _check(loader, stateful=self._stateful)
+        self.samples = samples or None
+        if samples is True and (reason := why_unknown(loader, stateful=self._stateful)):
+            raise _unknown_samples(reason)
         self._loader = loader
-        self._trail: _Trail | None = None
+        self._trail: Trail | None = None
         if isinstance(loader, DataLoader) and not self._stateful:
-            self._loader, self._trail = _traced(loader)
+            self._loader, self._trail = _traced(loader, keeps=samples is True)
         self._passes = passes
         self._iterator: Iterator[Any] | None = None
+        self._indices: Any = None  # Of the batch taken last.
         self._begin: _Begin | None = None  # Of the pass under way.
         self.pass_index = 0
         self.batches_taken = 0
@@ -90,8 +95,18 @@ class Batches:
                 self._end_pass()
                 continue
             self.batches_taken += 1
+            if self.samples is True:
+                self._indices = self._taken_last()
             return batch
         raise StopIteration
+
+    def sample_ids(self, batch: Any) -> list[int | str]:
+        """Of the batch that was taken last."""
+        return ids_of(self.samples(batch) if callable(self.samples) else self._indices)
+
+    def _taken_last(self) -> Any:
+        place = self.batches_taken - 1
+        return place if self._trail is None else self._trail.indices_of(place)
 
     def position(self) -> dict[str, Any]:
         """The place before the next batch; the same until that is fetched. Encodable.
@@ -211,55 +226,10 @@ class _Begin:
         self.generators = generators
 
 
-class _Trail:
-    """Stands between a loader and its sampler, and keeps a running checksum of the indices.
-
-    Loader processes are sent indices ahead of time, so the checksums wait here until the batches
-    they belong to are taken.
-    """
-
-    def __init__(self, inner: Any) -> None:
-        self.inner = inner
-        self._marks: deque[int] = deque()
-        self._first = 0  # Batch that the first of the marks belongs to.
-
-    def __iter__(self) -> Iterator[Any]:
-        self._marks, self._first = deque([0]), 0
-        return self._note(iter(self.inner), self._marks)
-
-    def __len__(self) -> int:
-        return len(self.inner)
-
-    def mark_after(self, batches: int) -> int:
-        """Checksum over the indices of the first `batches` batches of the pass."""
-        while self._first < batches and len(self._marks) > 1:
-            self._marks.popleft()
-            self._first += 1
-        return self._marks[0]
-
-    @staticmethod
-    def _note(indices: Iterator[Any], marks: "deque[int]") -> Iterator[Any]:
-        mark = 0
-        for index in indices:
-            mark = zlib.crc32(_index_bytes(index), mark)
-            marks.append(mark)
-            yield index
-
-
-def _index_bytes(index: Any) -> bytes:
-    """Equal in every process for equal indices; nothing for kinds of which that is not certain."""
-    many = index if isinstance(index, list | tuple) else [index]
-    try:
-        return array.array("q", many).tobytes()
-    except (TypeError, OverflowError):
-        known = all(isinstance(one, str | int | float | tuple) for one in many)
-        return "\0".join(map(str, many)).encode() if known else b""
-
-
-def _traced(loader: "DataLoader[Any]") -> "tuple[DataLoader[Any], _Trail]":
+def _traced(loader: "DataLoader[Any]", *, keeps: bool) -> "tuple[DataLoader[Any], Trail]":
     """A copy of the loader with the same parts, whose indices leave a trail."""
     sampler = "sampler" if loader.batch_sampler is None else "batch_sampler"
-    trail = _Trail(getattr(loader, sampler))
+    trail = Trail(getattr(loader, sampler), keeps=keeps)
     return _copied(loader, persistent_workers=False, **{sampler: trail}), trail
 
 
@@ -327,7 +297,7 @@ def _parts(loader: Any) -> list[tuple[str, Any]]:
 
 def _inner(owner: Any, name: str) -> Any:
     part = getattr(owner, name, None)
-    return part.inner if isinstance(part, _Trail) else part
+    return part.inner if isinstance(part, Trail) else part
 
 
 def _generators(loader: Any) -> dict[str, torch.Generator]:
@@ -378,6 +348,14 @@ def _why_not(loader: Any, *, stateful: bool) -> str:
     if hasattr(loader, "__next__"):
         return "an iterator can be read only once"
     return ""
+
+
+def _unknown_samples(reason: str) -> UserError:
+    return UserError(
+        f"job.batches(samples=True) cannot know the samples of this loader: {reason}.",
+        means="Which samples each step used would not be in the journal.",
+        do="Say how a batch tells: samples=lambda batch: batch['id'].",
+    )
 
 
 def _other_indices() -> StateMismatch:

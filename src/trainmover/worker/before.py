@@ -1,4 +1,5 @@
-"""What a retry of a step must put back: RNG, buffers, small tracked state, the batch."""
+"""What a retry of a step must put back: RNG, buffers, small tracked state, the batch; and what
+optimizers are set to, their parameter groups."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -11,6 +12,7 @@ from torch.utils import _pytree
 from trainmover.errors import StateMismatch
 from trainmover.state import rng
 from trainmover.state.tracked import Tracked
+from trainmover.worker.copies import Copies
 
 _ARGUMENT_BYTES_MAX = 64 * 1024 * 1024
 
@@ -38,6 +40,8 @@ class Before:
 
     arguments  (args, kwargs) with tensors cloned, so that a step may normalise its batch in place
     uncopied   arguments that are too large to be cloned, and their versions: they must not change
+    settings   parameter groups of optimizers: a schedule may go on before the update, a group may
+               be added, a parameter frozen
     buffers    of every module, for instance the running mean of a batch-norm: a step may write
                into them or put other tensors in their place
     scalers    what each GradScaler knows of its optimizers (unscaled, stepped): not in its
@@ -46,6 +50,7 @@ class Before:
 
     rng_state: bytes
     small: dict[str, bytes]
+    settings: Copies
     buffers: list[Buffer]
     scalers: list[tuple[GradScaler, dict[int, dict[str, Any]]]]
     arguments: tuple[Any, Any]
@@ -58,6 +63,7 @@ class Before:
         return Before(
             rng.capture(),
             tracked.small_states(),
+            _settings(tracked),
             _buffers(tracked),
             _scalers(tracked),
             _cloned((args, kwargs), uncopied),
@@ -71,6 +77,8 @@ class Before:
         """
         _check_unchanged(self.uncopied)
         rng.restore(self.rng_state)
+        drop_gradients(tracked)
+        self.settings.put_back()
         tracked.load_small(self.small)
         with torch.no_grad():
             for buffer in self.buffers:
@@ -78,17 +86,27 @@ class Before:
         for scaler, states in self.scalers:
             scaler._per_optimizer_states.clear()
             scaler._per_optimizer_states.update(_copied(states))
-        drop_gradients(tracked)
         args, kwargs = _cloned(self.arguments, [])
         return args, kwargs
 
 
 def drop_gradients(tracked: Tracked) -> None:
-    """What a drained backward left in them is worthless."""
+    """What a drained backward left in them is worthless. `Gradients` has those from before."""
     for _, module in tracked.items():
         if isinstance(module, nn.Module):
             for parameter in module.parameters():
                 parameter.grad = None
+
+
+def _settings(tracked: Tracked) -> Copies:
+    settings = Copies()
+    for optimizer in tracked.optimizers:
+        settings.add_container(optimizer.param_groups)
+        for group in optimizer.param_groups:
+            settings.add_container(group)
+            settings.add_container(group["params"])
+            settings.add([value for key, value in group.items() if key != "params"])
+    return settings
 
 
 def _buffers(tracked: Tracked) -> list[Buffer]:

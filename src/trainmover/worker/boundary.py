@@ -7,12 +7,11 @@ force.
 
 from collections.abc import Callable
 
-from torch import Tensor
-
 from trainmover.comm import Drained, groups
 from trainmover.errors import PeerLost, StateMismatch
 from trainmover.ids import Epoch, Rank, Step
 from trainmover.protocol.messages import AtBoundary, Interrupted, Switch, Switched
+from trainmover.state.transfer import Offer
 from trainmover.worker.ledger import Ledger
 from trainmover.worker.standing import Unwind
 from trainmover.worker.station import Station
@@ -21,9 +20,10 @@ from trainmover.worker.station import Station
 class Boundary:
     """One rank's part in every change of membership.
 
-    follow   keep the rank's record with this buddy from now on
+    follow   keep the rank's record with this buddy from now on, and snapshots with one more
     offer    the rank's state for a joiner; called in a thread of the state server, while the main
              thread waits here
+    misled   a collective outside of any step was cut short since the last switchover
     closing  the switchover under way, or past, is the last: some script has ended
     """
 
@@ -33,15 +33,17 @@ class Boundary:
         station: Station,
         ledger: Ledger,
         *,
-        follow: Callable[[str], None],
-        offer: Callable[[], tuple[bytes, list[Tensor]]],
+        follow: Callable[[str, Epoch, str], None],
+        offer: Offer,
     ) -> None:
         self.closing = False
+        self.misled = False
         self._rank = rank
         self._ledger = ledger
         self._standing = station.standing
         self._say = station.link.say
         self._server = station.server
+        self._snapshots = station.snapshots
         self._stores = station.stores
         self._follow = follow
         self._offer = offer
@@ -66,17 +68,19 @@ class Boundary:
             if at_fetch is not None:
                 at_fetch()
             committed = self._standing.committed
-            self._say(AtBoundary(rank=self._rank, epoch=epoch, committed=committed))
+            at = AtBoundary(rank=self._rank, epoch=epoch, committed=committed, misled=self.misled)
+            self._say(at)
             order = self._standing.await_switch(epoch)
             if order is not None:
                 self._switch(order)
+        self.misled = False
 
     def _await_target(self, *, pausing: bool) -> Epoch | None:
         """The epoch to switch to: an interruption's once its verdict is out, or a pause's."""
         standing = self._standing
         with standing.changed:
             while True:
-                if standing.exit:
+                if standing.exit or standing.goes_back:
                     raise Unwind
                 if (verdict := standing.ordered_verdict) is not None:
                     self._check_committed(verdict.committed)
@@ -97,7 +101,7 @@ class Boundary:
     def _switch(self, order: Switch) -> None:
         """Exchange the members that changed, serve state to those who join, wait for `Go`."""
         key = str(order.epoch)
-        if any(source == self._rank for source, _ in order.sources.values()):
+        if any(self._rank == source.rank for held in order.sources.values() for source in held):
             self._server.offer(key, self._offer)
         try:
             if self._rank not in order.sources and self._exchange(order):
@@ -108,9 +112,11 @@ class Boundary:
 
     def _exchange(self, order: Switch) -> bool:
         """Phase 2 here. False if a newer epoch came first."""
+        self._snapshots.changed(order.snapshot_every)
         try:
             self.connect(order)
-            self._follow(order.buddies[self._rank])
+            further = order.further.get(self._rank, "")
+            self._follow(order.buddies[self._rank], order.epoch, further)
         except Drained:
             return False
         except PeerLost as lost:
@@ -135,7 +141,10 @@ class Boundary:
         if self._standing.await_go(epoch):
             self._ledger.first_of = epoch
 
-    def broken(self, reason: str, *, epoch: Epoch | None = None) -> None:
-        """Say that this rank cannot go on in the epoch (None: in force): all must leave it."""
+    def broken(self, reason: str, *, epoch: Epoch | None = None, unusable: Step = Step(0)) -> None:
+        """Say that this rank cannot go on in the epoch (None: in force): all must leave it.
+
+        unusable: see `Interrupted`
+        """
         epoch = epoch or self._standing.epoch
-        self._say(Interrupted(rank=self._rank, epoch=epoch, reason=reason))
+        self._say(Interrupted(rank=self._rank, epoch=epoch, reason=reason, unusable=unusable))

@@ -13,8 +13,10 @@ import sys
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
+from typing import NamedTuple
 
 import torch
+import xxhash
 
 from trainmover.errors import ProtocolError
 from trainmover.ids import Rank
@@ -26,16 +28,31 @@ def blob_name(rank: Rank) -> str:
     return f"compiled/{rank}"
 
 
-def packed() -> bytes | None:
+class Packed(NamedTuple):
+    """What `unpack` takes, and a hash of what it is: equal where the same was compiled."""
+
+    data: bytes
+    made: str
+
+
+def packed() -> Packed | None:
     """Everything this process has compiled or taken from its cache; None if it was nothing."""
     if "torch._dynamo" not in sys.modules:
         return None
-    made = torch.compiler.save_cache_artifacts()
-    if made is None:
+    saved = torch.compiler.save_cache_artifacts()
+    if saved is None:
         return None
+    artifacts, info = saved
     folder = _folder()
     libraries = {str(p.relative_to(folder)): p.read_bytes() for p in _loaded_from(folder)}
-    return encode([made[0], libraries])
+    names = " ".join(sorted(set(info.inductor_artifacts)))
+    return Packed(encode([artifacts, libraries]), xxhash.xxh3_64_hexdigest(names.encode()))
+
+
+def graphs() -> int:
+    """How many graphs this process has compiled, as torch counts them."""
+    dynamo = sys.modules.get("torch._dynamo.utils")
+    return 0 if dynamo is None else int(dynamo.counters["stats"]["unique_graphs"])
 
 
 def unpack(data: bytes | bytearray) -> None:

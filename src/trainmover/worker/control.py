@@ -3,17 +3,20 @@
 Whatever it does is quick and never blocks for peers; the main thread may be anywhere in a step.
 """
 
+import os
 import threading
+from contextlib import suppress
 from typing import assert_never
 
 import torch.distributed as dist
 
 from trainmover.comm import groups
-from trainmover.errors import TrainmoverError
-from trainmover.ids import Rank, Slot, Step
+from trainmover.errors import PeerLost, TrainmoverError
+from trainmover.ids import Epoch, Rank, Step
 from trainmover.protocol.messages import (
     WORKER_ORDERS,
     Bind,
+    CutComplete,
     Discard,
     Ending,
     Exit,
@@ -21,6 +24,8 @@ from trainmover.protocol.messages import (
     Hold,
     Interrupt,
     Interrupted,
+    KeepSnapshots,
+    KeepTold,
     Leave,
     Order,
     PauseAt,
@@ -28,10 +33,14 @@ from trainmover.protocol.messages import (
     Prepare,
     Prepared,
     RunRank,
+    StoreAt,
     Switch,
     Verdict,
     WarmUp,
+    WriteCheckpoint,
 )
+from trainmover.worker.checkpoints import write_part
+from trainmover.worker.first_steps import FirstSteps
 from trainmover.worker.joiner import Joiner
 from trainmover.worker.member import Member
 from trainmover.worker.station import Station
@@ -74,11 +83,20 @@ class Control:
             case Prepare():
                 self._prepare(order)
                 return
+            case CutComplete(step=step):  # It waits for who still reads an older one.
+                self._station.snapshots.completed(step)
+                return
+            case StoreAt(address=address):
+                self._move_store(address)
+                return
+            case KeepTold(keep=keep):
+                standing.unheard = keep
+                return
             case Discard(epoch=epoch):
                 groups.discard(epoch)
         with standing.changed:
             match order:
-                case Bind(slot=slot, epoch=epoch) if self._holds(slot):
+                case Bind(epoch=epoch) if self._holds(order):
                     self.member.bound_for = epoch  # type: ignore[union-attr]
                 case RunRank() | WarmUp() | Hold() | Bind():
                     self._work, standing.recalled = order, True
@@ -92,6 +110,11 @@ class Control:
                     standing.leave = max(standing.leave, epoch)
                 case Discard(epoch=epoch):
                     standing.discarded = max(standing.discarded, epoch)
+                case KeepSnapshots(every=every, now=now):
+                    self._station.snapshots.every = every
+                    self._station.snapshots.asked |= now
+                case WriteCheckpoint():
+                    self._write_checkpoint(order)
                 case PauseAt(epoch=epoch):
                     standing.pause_asked = max(standing.pause_asked, epoch)
                 case Ending(step=step):
@@ -101,9 +124,32 @@ class Control:
                 case _:
                     assert_never(order)
             standing.changed.notify_all()
+        if standing.recalled:
+            self.part_if_recalled()
 
-    def _holds(self, slot: Slot) -> bool:
-        """Whether the run under way is one that only waits to be bound to that slot. One that was
+    def told_within(self, seconds: float, bound_for: Epoch | None) -> bool:
+        """Whether within that time there is other work, or word that the run is of no more use."""
+        standing = self._standing
+
+        def told() -> bool:
+            leaves = bound_for is not None and standing.leave >= bound_for
+            return self._work is not None or standing.exit or leaves
+
+        with standing.changed:
+            return standing.changed.wait_for(told, seconds)
+
+    def part_if_recalled(self) -> None:
+        """End a run that is only held and was recalled, also where it waits for another worker:
+        that one may have been recalled before it began."""
+        with self._standing.changed:
+            member = self.member
+            held = isinstance(member, Joiner) and member.holds and member.bound_for is None
+            ends = held and self._standing.recalled
+        if ends:
+            groups.desert("other work waits for it")
+
+    def _holds(self, order: Bind) -> bool:
+        """Whether the run under way is the one that is now bound, and waits for that. One that was
         recalled is unwinding. Called under `changed`."""
         member = self.member
         return (
@@ -111,7 +157,8 @@ class Control:
             and member.holds
             and member.bound_for is None
             and not self._standing.recalled
-            and member.rank in self._station.spec.ranks(slot)
+            and member.run == order.run
+            and member.rank in self._station.spec.ranks(order.slot)
         )
 
     def _interrupt(self, order: Interrupt) -> None:
@@ -153,6 +200,25 @@ class Control:
                 done(str(error).split("\n")[0])
 
         threading.Thread(target=run, name="tm-prepare", daemon=True).start()
+
+    def _move_store(self, address: str) -> None:
+        """At once for who asks from now on; what is connected to groups follows in a thread, since
+        that waits for a connection."""
+
+        def follow() -> None:
+            with suppress(PeerLost):  # Or it has moved again.
+                groups.store_moved(self._station.stores.take())
+
+        self._station.stores.move(address)
+        host, _, os.environ["MASTER_PORT"] = address.rpartition(":")
+        os.environ["MASTER_ADDR"] = host
+        threading.Thread(target=follow, name="tm-store-moved", daemon=True).start()
+
+    def _write_checkpoint(self, order: WriteCheckpoint) -> None:
+        """Of a run that has ended since nothing is in memory, and the writer says so."""
+        member = self.member
+        first_steps = member.recording.kept if member else FirstSteps()
+        write_part(order, self._rank, first_steps, self._station.snapshots, self._say)
 
     def _end_after(self, step: Step) -> None:
         """A script has ended after `step`; this rank's may be further already."""

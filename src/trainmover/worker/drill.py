@@ -9,6 +9,8 @@ TRAINMOVER_DRILL is a list, comma separated, of machine:point:step:action:
 
 Points of a step, in order: `compute` (before the function runs), `gate` (in the gate's all-reduce,
 not through it), `passed` (through the gate, nothing applied yet), `fetch` (before the next batch).
+Where steps are undone (`undo.py`) the gate is the step's last act, and `updated` comes before it:
+behind an update.
 """
 
 import os
@@ -19,7 +21,7 @@ from dataclasses import dataclass
 
 from trainmover.errors import UserError
 
-POINTS = ("compute", "gate", "passed", "fetch")
+POINTS = ("compute", "updated", "gate", "passed", "fetch")
 ACTIONS = ("kill", "crash", "raise", "sleep")
 _FORM = re.compile(
     rf"([^:]+):({'|'.join(POINTS)}):([0-9]+):({'|'.join(ACTIONS)})(?:=([0-9]+(?:\.[0-9]+)?))?"

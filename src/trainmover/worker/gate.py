@@ -1,8 +1,10 @@
 """The gate of a step: whoever comes through knows that the step is committed everywhere.
 
-One all-reduce of three integers over all ranks, on a group of its own. Two say that all ranks are
-in the same step, the third carries the pause flag of a planned move, so all stop at one boundary.
-An all-reduce that is interrupted decides nothing: ranks may disagree on whether it came through.
+One all-reduce of five integers over all ranks, on a group of its own. Two say that all ranks are in
+the same step, the third carries the pause flag of a planned move, so all stop at one boundary. The
+fourth says that a rank cannot commit before its update (`undo`), the fifth that all are to take a
+snapshot at the boundary. An all-reduce that is
+interrupted decides nothing: ranks may disagree on whether it came through.
 """
 
 from collections.abc import Callable
@@ -15,6 +17,7 @@ from trainmover.comm import Drained, groups
 from trainmover.errors import StateMismatch, UserError
 from trainmover.ids import Epoch, Rank, Step
 from trainmover.worker.drill import Drills
+from trainmover.worker.snapshots import WANTED, Snapshots
 from trainmover.worker.standing import Standing
 
 GATE = "gate"
@@ -27,7 +30,9 @@ class Retry(BaseException):
 class Gate:
     """Of one rank, for all its steps.
 
+    snapshots  say when one is due
     tainted  whether what was computed since the last boundary may be garbage
+    undo     all ranks know that steps commit at their return, and are undone if they do not
     """
 
     def __init__(
@@ -36,13 +41,18 @@ class Gate:
         world_size: int,
         *,
         standing: Standing,
+        snapshots: Snapshots,
         drills: Drills,
         tainted: Callable[[], bool],
     ) -> None:
         self._rank = rank
         self._standing = standing
+        self._snapshots = snapshots
         self._drills = drills
         self._tainted = tainted
+        self.undo = False
+        self.undo_wanted = False
+        self._mode_of = Epoch(0)
         self._group = groups.private(GATE, rank, world_size)
 
     def passes(self, step: Step) -> bool:
@@ -56,12 +66,15 @@ class Gate:
 
     def _agree(self, step: Step) -> bool:
         standing = self._standing
-        flags = torch.tensor([step, -step, standing.pause_flag], dtype=torch.int64)
+        cut = self._snapshots.flag(self._rank, step)
+        asked = [step, -step, standing.pause_flag, self.undo_wanted, cut]
+        flags = torch.tensor(asked, dtype=torch.int64)
         try:
             self._group.all_reduce(flags, dist.ReduceOp.MAX)
         except Drained:
             return False
-        newest, oldest, pause = int(flags[0]), -int(flags[1]), int(flags[2])
+        newest, minus_oldest, pause, undo, cut = flags.tolist()
+        oldest = -minus_oldest
         with standing.changed:
             if standing.pending:
                 return False
@@ -74,6 +87,27 @@ class Gate:
                 )
             standing.committed, standing.gate = step, Step(0)
             standing.pause_at = max(standing.pause_at, Epoch(pause))
+            if cut == WANTED:
+                standing.cut_at = step
+        self.undo = self.undo_wanted = bool(undo)
+        return True
+
+    @property
+    def mode_is_known(self) -> bool:
+        """Whether all ranks of this epoch know that steps are undone, or that they are not."""
+        return self._mode_of == self._standing.epoch
+
+    def settles_mode(self) -> bool:
+        """Have all ranks know it, before the first step in an epoch: who joins has not heard, nor
+        who was told the last step's verdict. False if the epoch ends first."""
+        wanted = torch.tensor([self.undo_wanted], dtype=torch.int64)
+        epoch = self._standing.epoch
+        try:
+            self._group.all_reduce(wanted, dist.ReduceOp.MAX)
+        except Drained:
+            return False
+        self.undo = self.undo_wanted = bool(wanted)
+        self._mode_of = epoch
         return True
 
     def gather(self, mine: Tensor) -> Tensor:

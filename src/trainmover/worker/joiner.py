@@ -1,11 +1,11 @@
 """A shadow run, and how it turns into a live rank.
 
-The script runs in the sandbox as a rank, its collectives served from the record. After `STEPS`
-shadow steps it stands at a fetch. A warm-up ends there: `Unwind`. A held run stays there, in case
-its rank is lost, until it is bound or the process has other work. A bound run parks there: when the
-switchover comes it takes bulk state from its source, its record from the buddy of the lost rank (or
-from the leaver itself), its place in the groups, and fetches the job's next batch. If the rank
-stood elsewhere, the script goes its `Way` there first.
+The script runs in the sandbox as a rank, its collectives served from the record. After as many
+shadow steps as are recorded it stands at a fetch. A warm-up ends there: `Unwind`. A held run stays
+there, in case its rank is lost, until it is bound or the process has other work. A bound run parks
+there: when the switchover comes it takes bulk state from its source, its record from the buddy of
+the lost rank (or from the leaver itself), its place in the groups, and fetches the job's next
+batch. If the rank stood elsewhere, the script goes its `Way` there first.
 """
 
 import threading
@@ -22,12 +22,14 @@ from trainmover.errors import PeerLost, StateMismatch
 from trainmover.ids import Epoch, Rank, Step
 from trainmover.protocol.messages import Held, Loaded, Parked, Switch
 from trainmover.sandbox.memory import private_bytes
-from trainmover.sandbox.record import STEPS, Record
+from trainmover.sandbox.record import Record
 from trainmover.sandbox.replayer import Replayer
 from trainmover.state import rng
 from trainmover.state.tracked import bulk_leaves
-from trainmover.worker import compiled
 from trainmover.worker.batches import Batches
+from trainmover.worker.first_steps import FirstSteps
+from trainmover.worker.going_back import NoneWhole, take_back
+from trainmover.worker.ledger import Ledger
 from trainmover.worker.member import Member
 from trainmover.worker.standing import Unwind
 from trainmover.worker.station import Station
@@ -38,15 +40,18 @@ from trainmover.worker.way import Silence, Way
 class Joiner(Member):
     """Runtime of a shadow run.
 
+    run         its number: the machine's other workers have the same, no other run has
     bound_for   guarded by the standing's lock: the epoch that needs it; None while none does
     holds       whether it stays at its first step until it is bound; else, unbound, it is a warm-up
     switching   guarded by the standing's lock: its groups are being connected to peers
+    complete    it has made all its shadow steps: the other workers need nothing more of it
     stands      set once it has come to where it waits; then nobody loses patience with it
     set_up_over to be called once, before the first step or fetch
     given_up    somebody has: what it still does counts for nothing
     held_bytes  by how much the process has grown in this run, once it stands at its first step
     way         to where the rank stood, once its record is known
     travelling  the switchover it takes part in, while it is on that way
+    broken_off  of the run before in this process, if all ranks go back: time has passed since
     own_small   what the run's own small objects have come to where it takes state
     """
 
@@ -58,16 +63,20 @@ class Joiner(Member):
         station: Station,
         record: Record,
         *,
+        run: int = 0,
         bound_for: Epoch | None = None,
         holds: bool = False,
     ) -> None:
         super().__init__(rank, station)
         self.token = station.token
-        self.kept = record.blob
+        self.recording.kept = FirstSteps(record.blob)
         self.replayer = Replayer(record)
+        self.steps_recorded = record.steps
+        self.run = run
         self.bound_for = bound_for
         self.holds = holds
         self.shadow_steps = 0
+        self.complete = False
         self.stands = threading.Event()
         self.given_up = False
         self.set_up_over: Callable[[], None] | None = None
@@ -77,6 +86,7 @@ class Joiner(Member):
         self.cancelled = threading.Event()
         self.way: Way | None = None
         self.travelling: Switch | None = None
+        self.broken_off: Ledger | None = None
         self.own_small: dict[str, bytes] = {}
         groups.tap = self.replayer
 
@@ -85,7 +95,9 @@ class Joiner(Member):
         """Committed steps; in the sandbox, shadow steps."""
         if self.travelling is not None:
             return self.calls
-        return self.shadow_steps if self.is_shadow else self.standing.committed
+        if self.is_shadow:
+            return self.shadow_steps - self.in_step  # The one under way is not committed.
+        return self.standing.committed
 
     # --- in the sandbox ---------------------------------------------------------------------------
 
@@ -105,13 +117,13 @@ class Joiner(Member):
         return super().run_step(function, args, kwargs)
 
     def _shadow_step(self, function: Callable[..., Any], args: Any, kwargs: Any) -> Any:
-        if self.shadow_steps >= STEPS:
+        if self.shadow_steps >= self.steps_recorded:
             raise StateMismatch(
-                f"The script made more than {STEPS} steps before it fetched a batch.",
+                f"The script made more than {self.steps_recorded} steps before it fetched a batch.",
                 means="A standby cannot take over where it does not fetch.",
                 do="Draw the data of every step from job.batches().",
             )
-        self._unwind_if_recalled()
+        self._unwind_if_over()
         self._begin_steps()
         self.shadow_steps += 1
         self.calls = Step(self.shadow_steps)
@@ -144,8 +156,8 @@ class Joiner(Member):
         self._begin_steps()
         self.loops.enter(batches)
         if self.travelling is None:
-            self._unwind_if_recalled()
-            if self.shadow_steps < STEPS:
+            self._unwind_if_over()
+            if self.shadow_steps < self.steps_recorded:
                 return self.take_next(batches)
             self._park()
         if self.travelling is None or self.way is None:
@@ -156,27 +168,33 @@ class Joiner(Member):
         """In the sandbox no record says where the loop stands: ask it."""
         if not self.is_shadow:
             return super().take_next(batches)
-        return self.loops.take(batches, batches.position(), rng.capture(), self.calls)
+        return self.loops.take(batches, rng.capture(), self.calls)
 
     # --- on the way to where the rank stood -------------------------------------------------------
 
     def _fetch_on_the_way(self, batches: Batches, order: Switch, way: Way) -> Any:
         if not way.in_loops:
+            if self.calls < way.committed:
+                return self.take_next(batches)  # Several fetches make a step.
             self._arrive(order)
             return super().fetch(batches)
         if way.resumes(self.loops.ordinals):
-            return self._resume_loop(batches, order, way)
-        self.loops.innermost.ended = True
+            if not way.fetched_elsewhere(self.loops.member):
+                return self._resume_loop(batches, order, way)
+            if self.loops.is_main_or(way.draws_from):
+                return self.take_next(batches)  # For a step that is passed over.
+        self.loops.fetching.ended = True
         raise StopIteration
 
     def _resume_loop(self, batches: Batches, order: Switch, way: Way) -> Any:
         _, position, state, calls = way.record.positions[way.reached]
-        batches.resume(position)
         self.calls = Step(calls)
         way.reached += 1
         if way.in_loops:
+            self.loops.resume(position, [])
             rng.restore(state)
             return self.take_next(batches)
+        self.loops.resume(position, way.record.beside)
         top = way.record.top
         self.tracked.load_small(top.small)
         rng.restore(top.rng)
@@ -187,11 +205,13 @@ class Joiner(Member):
     def _pass_over(self, way: Way) -> Any:
         """A step that is committed already: its result is the number it reported."""
         self.calls = Step(self.calls + 1)
+        self.draws.begin_step()
+        self.draws.end_step()
         now = way.record.now
         if self.calls == way.committed and now is not None:
             self.tracked.load_small(now.small)
             rng.restore(now.rng)
-            self.gate_small = now.small
+            self.deposit.gate_small = now.small
         return way.result_of(self.calls)
 
     def _arrive(self, order: Switch) -> None:
@@ -207,11 +227,12 @@ class Joiner(Member):
     def _park(self) -> None:
         """Wait for the switchover; a held run first waits for somebody who needs it."""
         run_ms = (time.monotonic_ns() - self.begun_ns) // 1_000_000
+        self.complete = True
         self.stands.set()
         self.held_bytes = max(0, private_bytes() - self._bytes_before)
         self.replayer.check()
         trace = self.replayer.trace()
-        self.compiled = compiled.packed() if self.kept is not None else None
+        self.recording.keep(self.recording.kept.record, trace)
         bound_for = self.bound_for
         if bound_for is None:
             if not self.holds:
@@ -231,10 +252,18 @@ class Joiner(Member):
                 standing.changed.wait()
             return self.bound_for
 
-    def _unwind_if_recalled(self) -> None:
+    @property
+    def waits_for_others(self) -> bool:
+        """Whether the machine's other workers may have to do their part before it goes on."""
+        return groups.meeting_inside or self.replayer.under_way > 0
+
+    def _unwind_if_over(self) -> None:
+        """Because other work waits, or one of the machine's other workers has left the run."""
         with self.standing.changed:
             if self.holds and self.bound_for is None and self.standing.recalled:
                 raise Unwind
+        if groups.deserted:
+            raise Unwind
 
     def _join_until(self, bound_for: Epoch, done: Epoch) -> None:
         """A newer epoch while loading means: load again. Until live, or on the way."""
@@ -265,9 +294,10 @@ class Joiner(Member):
         taken = self._take_and_connect(order)
         if taken is None:
             return
+        self.gate.undo_wanted = bool(taken.header.get("undo"))
         if self.way is None:
             self.way = self._way_to(taken, order.committed)
-            if self.way.leads_on_from(self.loops.ordinals):
+            if self.way.leads_on_from(self.loops.ordinals, self.loops.member):
                 self.travelling, groups.tap = order, Silence()
                 return
             self._stand_at_fetch(self.way)
@@ -279,7 +309,8 @@ class Joiner(Member):
         certificate = taken.certificate(order, self.rank, self.replayer.trace())
         self.say(Loaded(rank=self.rank, epoch=order.epoch, certificate=certificate))
         try:
-            self.follow(order.buddies[self.rank])
+            further = order.further.get(self.rank, "")
+            self.deposit.follow(order.buddies[self.rank], order.epoch, further)
         except PeerLost as lost:
             self._give_up(order, lost)
             return
@@ -293,16 +324,11 @@ class Joiner(Member):
 
         None if either could not be had.
         """
+        self.snapshots.changed(order.snapshot_every)
+        if order.back:
+            self.snapshots.back_to(order.committed)
         with ThreadPoolExecutor(1, "tm-fetch") as pool:
-            taking = pool.submit(
-                take,
-                order,
-                self.rank,
-                self.tracked,
-                token=self.token,
-                known=self.latest,  # The way led by it, and committed steps are never undone.
-                cancelled=self.cancelled,
-            )
+            taking = pool.submit(self._take_back if order.back else self._take, order)
             try:
                 self.boundary.connect(order)
                 return taking.result()
@@ -310,24 +336,48 @@ class Joiner(Member):
                 self._give_up(order, lost)  # Ends the fetch too: the pool waits for it.
                 return None
 
+    def _take(self, order: Switch) -> Taken:
+        return take(
+            order,
+            self.rank,
+            self.tracked,
+            token=self.token,
+            known=self.deposit.latest,  # The way led by it, and committed steps are never undone.
+            cancelled=self.cancelled,
+            say=self.say,
+        )
+
+    def _take_back(self, order: Switch) -> Taken:
+        if self.broken_off is not None:
+            self.ledger.go_on_from(self.broken_off)
+        return take_back(
+            order,
+            self.rank,
+            self.tracked,
+            self.snapshots,
+            token=self.token,
+            cancelled=self.cancelled,
+            say=self.say,
+        )
+
     def _give_up(self, order: Switch, lost: Exception) -> None:
         self.cancelled.set()
         if self.standing.ordered <= order.epoch:
-            self.boundary.broken(str(lost).split("\n")[0], epoch=order.epoch)
+            unusable = order.committed if isinstance(lost, NoneWhole) else Step(0)
+            reason = str(lost).split("\n")[0]
+            self.boundary.broken(reason, epoch=order.epoch, unusable=unusable)
 
     def _way_to(self, taken: Taken, committed: Step) -> Way:
         """Back to the last fetch of the rank; see `keeper` for what is passed over."""
-        record = self.latest = taken.record
+        record = self.deposit.latest = taken.record
         self.calls = Step(record.top_step - 1)
         self.ledger.rows = [row for row in record.rows if row.step <= committed]
         return Way(self.rank, record, committed)
 
     def _stand_at_fetch(self, way: Way) -> None:
         """The rank stood at this very fetch: nothing lies between."""
-        batches = self.loops.innermost.batches()
-        assert batches is not None
         top = way.record.top
-        batches.resume(way.record.positions[0][1])
+        self.loops.resume(way.record.positions[0][1], way.record.beside)
         self.own_small = top.small
         rng.restore(top.rng)
         way.reached = 1

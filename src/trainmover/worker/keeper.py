@@ -4,6 +4,8 @@ Record of a rank, "how to run step s on another machine":
 
     top_step  first step after the last fetch of a batch
     positions of every loop the script is in, outermost first: [ordinal, position, RNG, steps]
+    beside    of every loop that is drawn from beside those: [path, position]; see `loops`
+    member    path of the loop that fetches; [] for the innermost of `positions`
     top       RNG and small state just before that fetch
     now       RNG and small state at the gate of step s - 1, if a step was made since the fetch
     rows      committed rows not yet told to the controller, so that none is lost with the rank
@@ -14,12 +16,13 @@ happened, and there is nothing to pass over.
 """
 
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
 from trainmover.errors import PeerLost, ProtocolError
-from trainmover.ids import Step
-from trainmover.protocol.messages import Row
+from trainmover.ids import Epoch, Step
+from trainmover.protocol.messages import Draw, Row
 from trainmover.state.encode import decode, encode
 from trainmover.state.vault import VaultClient
 
@@ -43,19 +46,23 @@ class RankRecord:
     top: Moment
     now: Moment | None
     rows: list[Row] = field(default_factory=list)
+    beside: list[list[Any]] = field(default_factory=list)
+    member: list[int] = field(default_factory=list)
 
     def to_bytes(self) -> bytes:
         """For the vault and the wire."""
         now = None if self.now is None else [self.now.rng, self.now.small]
-        rows = [[row.step, row.at_us, row.values] for row in self.rows]
+        rows = [[row.step, row.at_us, row.values, _plain(row)] for row in self.rows]
         top = [self.top.rng, self.top.small]
-        return encode([self.step, self.complete, self.top_step, self.positions, top, now, rows])
+        places = [self.positions, self.beside, self.member]
+        return encode([self.step, self.complete, self.top_step, places, top, now, rows])
 
     @staticmethod
     def from_bytes(data: bytes) -> "RankRecord":
         """Raises ProtocolError on malformed bytes."""
         try:
-            step, complete, top_step, positions, top, now, rows = decode(data)
+            step, complete, top_step, places, top, now, rows = decode(data)
+            positions, beside, member = places
             return RankRecord(
                 step,
                 complete,
@@ -63,18 +70,35 @@ class RankRecord:
                 positions,
                 Moment(*top),
                 None if now is None else Moment(*now),
-                [Row(step=s, at_us=at, values=values) for s, at, values in rows],
+                [_row(*entry) for entry in rows],
+                beside,
+                member,
             )
         except (TypeError, ValueError) as error:
             raise ProtocolError(f"These bytes are no rank record: {error}.") from error
 
 
+def _plain(row: Row) -> list[list[Any]]:
+    return [[draw.source, draw.data_pass, draw.ids] for draw in row.samples]
+
+
+def _row(step: Step, at_us: int, values: dict[str, float], samples: list[list[Any]]) -> Row:
+    draws = [Draw(source=source, data_pass=n, ids=ids) for source, n, ids in samples]
+    return Row(step=step, at_us=at_us, values=values, samples=draws)
+
+
 class Keeper:
-    """The connection to the buddy's vault. Used by the main thread only."""
+    """The connection to the buddy's vault. Used by the main thread only.
+
+    further  another vault, which is to have large things too; "": none is
+    epoch    in which the rank trains, or is about to
+    """
 
     def __init__(self, token: bytes, rank: int) -> None:
         self._token = token
         self._rank = rank
+        self.further = ""
+        self.epoch = Epoch(0)
         self._address = ""
         self._client: VaultClient | None = None
 
@@ -103,6 +127,16 @@ class Keeper:
     def put_blob(self, name: str, data: bytes | bytearray) -> None:
         """Keep a large thing under a name. Raises PeerLost."""
         self._connected().put_blob(name, data)
+        if self.further:
+            with suppress(PeerLost):  # The buddy has it. Who is lost there is replaced by another.
+                self._put_further(name, data)
+
+    def _put_further(self, name: str, data: bytes | bytearray) -> None:
+        client = VaultClient(self.further, self._token)
+        try:
+            client.put_blob(name, data)
+        finally:
+            client.close()
 
     def close(self) -> None:
         """End the connection."""
@@ -112,7 +146,12 @@ class Keeper:
 
     def _put(self, record: RankRecord, *, wait: bool) -> None:
         self._connected().put_record(
-            self._rank, record.step, record.complete, record.to_bytes(), wait=wait
+            self._rank,
+            record.step,
+            record.complete,
+            record.to_bytes(),
+            epoch=self.epoch,
+            wait=wait,
         )
 
     def _connected(self) -> VaultClient:

@@ -3,27 +3,33 @@
 import statistics
 import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from trainmover.ids import Epoch, Rank, Step
-from trainmover.protocol.messages import Committed, Row, WorkerFact
+from trainmover.protocol.messages import Committed, Draw, Row, WorkerFact
 from trainmover.worker.standing import Standing
 
 FLUSH_NS = 250_000_000
 """Committed rows are told in batches this far apart: less work for everybody on the step's path."""
 
 RECENT_STEPS = 64
+TOLD_KEPT = 2
+"""Batches, so that the newest of them has had at least one interval to arrive."""
+UNHEARD_KEPT = 1024
+"""Rows, while there is no controller: what a machine has told in vain it may take with it. They are
+in the record of every step, so there is a limit; it is minutes of most jobs."""
 
 
 class Ledger:
     """Committed rows on their way to the controller.
 
-    rows      committed, not yet told: they travel with the rank's record, so that none is lost
+    rows      committed, not yet told
     first_of  the epoch in force, until its first commit is told
     """
 
     def __init__(self, rank: Rank, standing: Standing, say: Callable[[WorkerFact], None]) -> None:
         self.rows: list[Row] = []
+        self._told: deque[list[Row]] = deque()
         self.first_of: Epoch | None = None
         self._rank = rank
         self._standing = standing
@@ -32,12 +38,12 @@ class Ledger:
         self._commit_ns: int | None = None
         self._step_ns: deque[int] = deque(maxlen=RECENT_STEPS)
 
-    def commit(self, step: Step, values: dict[str, float]) -> None:
+    def commit(self, step: Step, values: dict[str, float], samples: Sequence[Draw] = ()) -> None:
         """Enter a step; the first of an epoch is told at once, with the gap it left."""
         now_ns = time.monotonic_ns()
         gap_ns = None if self._commit_ns is None else now_ns - self._commit_ns
         self._commit_ns = now_ns
-        self.rows.append(row(step, values))
+        self.rows.append(row(step, values, samples))
         if self.first_of is not None:
             self._tell(now_ns, gap_ns)
             return
@@ -46,6 +52,21 @@ class Ledger:
         if now_ns - self._told_ns > FLUSH_NS:
             self._tell(now_ns)
 
+    @property
+    def in_doubt(self) -> list[Row]:
+        """Rows that may not have reached the controller: not told yet, or lately to an agent that
+        may have died with them. They travel with the rank's record; rows told twice are no news."""
+        return [row for told in self._told for row in told] + self.rows
+
+    @property
+    def median_us(self) -> int | None:
+        """Of the undisturbed steps; None before there are any."""
+        return int(statistics.median(self._step_ns)) // 1000 if self._step_ns else None
+
+    def go_on_from(self, before: "Ledger") -> None:
+        """The rank goes back to an older step: the gap began with its last commit."""
+        self._commit_ns, self._step_ns = before._commit_ns, before._step_ns
+
     def close(self) -> None:
         """No step follows: tell the last rows."""
         self._tell(time.monotonic_ns())
@@ -53,7 +74,6 @@ class Ledger:
     def _tell(self, now_ns: int, gap_ns: int | None = None) -> None:
         if not self.rows:
             return
-        median = int(statistics.median(self._step_ns)) // 1000 if self._step_ns else None
         self._say(
             Committed(
                 rank=self._rank,
@@ -61,12 +81,18 @@ class Ledger:
                 rows=self.rows,
                 first=self.first_of is not None,
                 gap_us=None if gap_ns is None else gap_ns // 1000,
-                median_us=median,
+                median_us=self.median_us,
             )
         )
+        self._told.append(self.rows)
+        while len(self._told) > TOLD_KEPT and not self._keeps_told():
+            self._told.popleft()
         self.rows, self._told_ns, self.first_of = [], now_ns, None
 
+    def _keeps_told(self) -> bool:
+        return self._standing.unheard and sum(map(len, self._told)) <= UNHEARD_KEPT
 
-def row(step: Step, values: dict[str, float]) -> Row:
+
+def row(step: Step, values: dict[str, float], samples: Sequence[Draw] = ()) -> Row:
     """One committed step, as of now."""
-    return Row(step=step, at_us=time.time_ns() // 1000, values=values)
+    return Row(step=step, at_us=time.time_ns() // 1000, values=values, samples=list(samples))

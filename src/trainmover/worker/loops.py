@@ -1,24 +1,48 @@
-"""Where the script stands in its data: the loops over batches it is in, outermost first."""
+"""Where the script stands in its data: the loops over batches it is in, outermost first.
+
+A loop that begins in the body of another lies inside of it, and is over when the outer one fetches
+again. Batches may also be drawn side by side, as by `zip(job.batches(a), job.batches(b))` or with
+`next()` from an iterator that was made before. Which of the two it is shows only later: a loop that
+goes on after an older one has fetched was not inside of it. Then the older one is *beside*: it is
+nobody's surroundings any more, and its place is kept next to that of the loops.
+
+    main      the loop begun last of those that are not beside: with those around it, the place
+    fetching  the loop that fetches; mostly that is the main one
+"""
 
 import weakref
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
+from trainmover.errors import StateMismatch
 from trainmover.ids import Step
+from trainmover.protocol.messages import Draw
 from trainmover.worker.batches import Batches
 
 
-@dataclass
+@dataclass(eq=False)
 class Loop:
     """A loop over batches that the script is in.
 
-    ordinal   how many began before it: since the last fetch of the loop around it, or of all
-    position  just before its last fetch, as `rng` and `calls`, the steps made until then
-    begun     loops that began inside since its last fetch
+    ordinal     how many began before it: since the last fetch of the loop around it, or of all
+    path        the ordinals of all around it, and its own: what it is known by in another process
+    number      how many began before it, of all
+    begun_at    fetches of any loop until it began
+    fetched_at  the same at its last fetch; 0: it has not fetched
+    here        its place before the next fetch, if that is known already
+    position    just before its last fetch, as `rng` and `calls`, the steps made until then
+    begun       loops that began inside since its last fetch
     """
 
     batches: "weakref.ref[Batches]"
     ordinal: int
+    around: "Loop | None"
+    number: int
+    begun_at: int
+    fetched_at: int = 0
+    beside: bool = False
+    here: Any = None
     position: Any = None
     rng: bytes = b""
     calls: int = 0
@@ -26,64 +50,172 @@ class Loop:
     ended: bool = False
 
     @property
+    def path(self) -> list[int]:
+        return [*(self.around.path if self.around else []), self.ordinal]
+
+    @property
     def open(self) -> bool:
         """Whether the script may still fetch: a loop that was left by `break` is dropped."""
         return not self.ended and self.batches() is not None
+
+    @property
+    def source(self) -> str:
+        """Its name in the journal: ordinals, and in which batch of a loop around it that was."""
+        own = str(self.ordinal)
+        if self.around is None or self.around.beside:
+            return own
+        around = self.around.batches()
+        place = "" if around is None else f"[{around.pass_index}.{around.batches_taken}]"
+        return f"{self.around.source}{place}/{own}"
+
+    def surroundings(self) -> "Iterator[Loop]":
+        """The loops around it, innermost first."""
+        if self.around is not None:
+            yield self.around
+            yield from self.around.surroundings()
+
+    def before_next(self) -> Any:
+        """Its place before the next fetch."""
+        if self.here is None:
+            batches = self.batches()
+            assert batches is not None
+            self.here = batches.position()
+        return self.here
 
 
 class Loops:
     """The loops of one run of the script."""
 
     def __init__(self) -> None:
-        self._in: list[Loop] = []
+        self._in: list[Loop] = []  # By when they began.
+        self._over: list[Loop] = []  # Unless they fetch again.
+        self._begun = 0
         self._begun_outermost = 0
+        self._moment = 0
+        self._fetching: Loop | None = None
+
+    @property
+    def fetching(self) -> Loop:
+        """The loop that fetches now, or has fetched last."""
+        assert self._fetching is not None
+        return self._fetching
+
+    @property
+    def main(self) -> Loop:
+        """See the module's text."""
+        lasting = (loop for loop in reversed(self._in) if loop.open and not loop.beside)
+        return next(lasting, self.fetching if self._fetching else self._in[-1])
 
     @property
     def ordinals(self) -> list[int]:
         """Which loops the script is in."""
-        return [loop.ordinal for loop in self._in]
+        return [loop.ordinal for loop in self._chain()]
 
     @property
-    def innermost(self) -> Loop:
-        """The loop that fetches now, or has fetched last."""
-        return self._in[-1]
+    def member(self) -> list[int]:
+        """Path of the loop that fetches, if that is not the main one."""
+        return [] if self.fetching is self.main else self.fetching.path
+
+    def is_main_or(self, drawn: Callable[[list[int]], bool]) -> bool:
+        """Whether the loop that fetches is the main one, or its path is one that is `drawn`."""
+        return self.fetching is self.main or drawn(self.fetching.path)
 
     def begin(self, batches: Batches) -> None:
-        """A loop begins inside of those that have not ended."""
+        """A loop begins inside of those that have fetched and have not ended."""
+        self._over += [loop for loop in self._in if not loop.open]
+        self._over = [loop for loop in self._over if loop.batches() is not None]
         self._in = [loop for loop in self._in if loop.open]
-        if self._in:
-            around = self._in[-1]
+        bodies = (loop for loop in reversed(self._in) if loop.fetched_at and not loop.beside)
+        around = next(bodies, None)
+        if around is not None:
             ordinal, around.begun = around.begun, around.begun + 1
         else:
             ordinal, self._begun_outermost = self._begun_outermost, self._begun_outermost + 1
-        self._in.append(Loop(weakref.ref(batches), ordinal))
+        self._in.append(Loop(weakref.ref(batches), ordinal, around, self._begun, self._moment))
+        self._begun += 1
 
     def enter(self, batches: Batches) -> None:
         """A batch is fetched: loops inside of this one are over."""
-        place = next(i for i, loop in enumerate(self._in) if loop.batches() is batches)
-        self._in = self._in[: place + 1]
-        self._in[place].begun = 0
+        loop = next(one for one in [*self._in, *self._over] if one.batches() is batches)
+        if loop in self._over:
+            self._take_back(loop)
+        self._moment += 1
+        for older in self._in:
+            if older.number < loop.number and older.fetched_at > loop.begun_at:
+                older.beside = True
+        if not loop.beside:
+            inner = [one for one in self._in if loop in one.surroundings()]
+            self._in = [one for one in self._in if one not in inner]
+            self._over += inner
+        loop.begun, loop.fetched_at, loop.ended = 0, self._moment, False
+        self._fetching = loop
 
-    def take(self, batches: Batches, position: Any, rng: bytes, calls: Step) -> Any:
-        """The next batch of the loop just entered, whose place before it was this.
+    def take(self, batches: Batches, rng: bytes, calls: Step) -> Any:
+        """The next batch of the loop just entered.
 
-        Raises StopIteration if it gives none: then the loop has ended.
+        rng, calls: before it. Raises StopIteration if it gives none: then the loop has ended.
         """
-        loop = self.innermost
-        loop.position, loop.rng, loop.calls = position, rng, calls
+        loop = self.fetching
+        loop.position, loop.rng, loop.calls = loop.before_next(), rng, calls
+        loop.here = None
         try:
             return next(batches)
         except StopIteration:
             loop.ended = True
             raise
 
-    def positions(self, calls: Step) -> list[list[Any]]:
-        """Of each loop: ordinal; position, RNG and steps just before its last fetch.
+    def draw(self, batches: Batches, batch: Any) -> Draw:
+        """What the loop that fetches has just taken."""
+        return Draw(
+            source=self.fetching.source,
+            data_pass=batches.pass_index,
+            ids=batches.sample_ids(batch),
+        )
 
-        The innermost is the one that fetches now, after `calls` steps; its RNG is kept beside.
+    def positions(self, calls: Step) -> list[list[Any]]:
+        """Of the main loop and those around it: ordinal; position, RNG and steps just before the
+        last fetch.
+
+        The main one is about to fetch, after `calls` steps; its RNG is kept beside.
         """
-        *outer, inner = self._in
-        batches = inner.batches()
-        assert batches is not None
+        *outer, main = self._chain()
+        main.here = None
         places = [[loop.ordinal, loop.position, loop.rng, loop.calls] for loop in outer]
-        return [*places, [inner.ordinal, batches.position(), b"", calls]]
+        return [*places, [main.ordinal, main.before_next(), b"", calls]]
+
+    def beside(self) -> list[list[Any]]:
+        """Of all others that are drawn from: path, and the place before the next fetch."""
+        chain = self._chain()
+        others = [one for one in self._in if one.open and one.fetched_at and one not in chain]
+        for loop in others:
+            loop.here = None
+        return [[loop.path, loop.before_next()] for loop in others]
+
+    def resume(self, position: Any, beside: list[list[Any]]) -> None:
+        """Stand with the main loop at this place, and with those beside it at theirs."""
+        _stand(self.main, position)
+        for path, place in beside:
+            loop = next((one for one in self._in if one.path == path and one.open), None)
+            if loop is None:
+                raise StateMismatch(
+                    "The script has not begun a loop over batches that the rank was drawing from.",
+                    means="This machine cannot take the rank.",
+                    do="Begin all loops that are drawn from side by side before the first step.",
+                )
+            _stand(loop, place)
+
+    def _chain(self) -> list[Loop]:
+        main = self.main
+        around = [loop for loop in main.surroundings() if not loop.beside]
+        return [*reversed(around), main]
+
+    def _take_back(self, loop: Loop) -> None:
+        self._over.remove(loop)
+        self._in = sorted([*self._in, loop], key=lambda one: one.number)
+
+
+def _stand(loop: Loop, position: Any) -> None:
+    batches = loop.batches()
+    assert batches is not None
+    batches.resume(position)
+    loop.here = None

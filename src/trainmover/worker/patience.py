@@ -1,7 +1,8 @@
 """A shadow run that stands still for long is given up: it waits for something that never comes.
 
 Standing still: nothing served, no step begun, no module loaded, and next to no processor time used
-by the process and its children. A long download or compilation is none of that.
+by the process and its children. A long download or compilation is none of that. A run that waits
+for another worker of its machine is left to that one's patience, unless they wait for each other.
 """
 
 import ctypes
@@ -15,12 +16,14 @@ from types import TracebackType
 
 import psutil  # type: ignore[import-untyped]
 
+from trainmover.comm import groups
 from trainmover.worker.joiner import Joiner
 from trainmover.worker.program import place_of
 from trainmover.worker.standing import Unwind
 
 STILL_S = 300.0
 POLL_S = 5.0
+_FOR_OTHERS = 12.0
 _BUSY = 0.01
 """Of one processor: who uses less only polls."""
 
@@ -54,7 +57,7 @@ class Patience:
             progress, still_s = self._progress(), time.monotonic() - since
             if progress != last or _processor_s() - used_s > _BUSY * max(still_s, STILL_S):
                 last, since, used_s = progress, time.monotonic(), _processor_s()
-            elif still_s > STILL_S:
+            elif still_s > STILL_S * (_FOR_OTHERS if self._joiner.waits_for_others else 1):
                 self._give_up(still_s)
                 return
 
@@ -72,6 +75,7 @@ class Patience:
         )
         unwind = ctypes.py_object(Unwind)
         ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(self._main), unwind)
+        groups.desert("it stood still")  # It may wait for another worker.
 
 
 def _processor_s() -> float:

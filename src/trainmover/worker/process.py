@@ -2,6 +2,7 @@
 
 import atexit
 import ctypes
+import faulthandler
 import gc
 import os
 import signal
@@ -17,17 +18,22 @@ from torch.optim.optimizer import (
 )
 
 from trainmover.comm import groups, hook_torch
+from trainmover.lifeline import STACK_SIGNAL
 from trainmover.protocol.messages import JobSpec, WorkerUp
 from trainmover.state.modes import watch_wrappers
 from trainmover.state.transfer import StateServer
+from trainmover.token_file import read_token
 from trainmover.version import VERSION
 from trainmover.worker import api
 from trainmover.worker.control import Control
+from trainmover.worker.footing import Pulse
 from trainmover.worker.link import ControlLink
 from trainmover.worker.program import flush_output
 from trainmover.worker.runs import Runs
+from trainmover.worker.snapshots import Snapshots
 from trainmover.worker.station import Station
 from trainmover.worker.stores import Stores
+from trainmover.worker.watch import Watch
 
 _PR_SET_PDEATHSIG = 1
 
@@ -53,6 +59,7 @@ def main() -> None:
             version=VERSION,
         )
     )
+    _watch(station, control)
     gc.freeze()  # What is here lives as long as the process: collections between runs pass it by.
     runs.go_on()
     station.server.close()
@@ -61,15 +68,27 @@ def main() -> None:
 
 def _station() -> Station:
     spec = msgspec.msgpack.decode(Path(os.environ["TRAINMOVER_SPEC"]).read_bytes(), type=JobSpec)
-    token = Path(os.environ["TRAINMOVER_TOKEN_FILE"]).read_bytes().strip()
+    token = read_token(Path(os.environ["TRAINMOVER_TOKEN_FILE"]))
+    link, server = ControlLink(int(os.environ["TRAINMOVER_CONTROL_FD"])), _state_server(spec, token)
     return Station(
         spec=spec,
         token=token,
         local_rank=int(os.environ["LOCAL_RANK"]),
-        link=ControlLink(int(os.environ["TRAINMOVER_CONTROL_FD"])),
-        server=StateServer(token),
+        link=link,
+        server=server,
         stores=Stores(spec.store),
+        pulse=Pulse(os.environ.get("TRAINMOVER_PULSE", "") if spec.watch else ""),
+        snapshots=Snapshots(token, server, link.say, checkpoint_every=_checkpoint_every(spec)),
     )
+
+
+def _checkpoint_every(spec: JobSpec) -> int:
+    return spec.checkpoint_every if spec.checkpoint else 0
+
+
+def _state_server(spec: JobSpec, token: bytes) -> StateServer:
+    """A machine's workers share what it may send."""
+    return StateServer(token, bytes_s=spec.state_bandwidth / spec.nproc)
 
 
 def _die_with_agent() -> None:
@@ -80,12 +99,31 @@ def _die_with_agent() -> None:
         os._exit(1)
 
 
+def _watch(station: Station, control: Control) -> None:
+    """Look whether ranks move, and be ready to say where the threads stand.
+
+    The stack is written in the signal's handler itself: also by a thread that holds the GIL.
+    """
+    spec = station.spec
+    if stacks := os.environ.get("TRAINMOVER_STACKS"):
+        file = os.open(stacks, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+        faulthandler.register(STACK_SIGNAL, file=file, all_threads=True)
+    if spec.watch:
+        watch = Watch(
+            lambda: control.member,
+            station.link.say,
+            station.pulse,
+            false_alarms=spec.false_alarms,
+        )
+        watch.start()
+
+
 def _hook_optimizers(control: Control) -> None:
     """The gate is the pre-hook of the first outermost `optimizer.step()` of a step."""
 
-    def before(*_: object) -> None:
+    def before(optimizer: torch.optim.Optimizer, *_: object) -> None:
         if control.member is not None:
-            control.member.enter_update()
+            control.member.enter_update(optimizer)
 
     def after(*_: object) -> None:
         if control.member is not None:

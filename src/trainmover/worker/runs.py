@@ -38,6 +38,7 @@ from trainmover.sandbox.recorder import Recorder
 from trainmover.worker import api, compiled
 from trainmover.worker.control import Control
 from trainmover.worker.joiner import Joiner
+from trainmover.worker.ledger import Ledger
 from trainmover.worker.member import Member
 from trainmover.worker.patience import Patience
 from trainmover.worker.program import Ended, clean_up, flush_output, run_script
@@ -47,6 +48,9 @@ from trainmover.worker.taken import Shelf, compiled_elsewhere, first_steps
 
 UNATTACHED_GRACE_S = 3.0
 """A script that never attached raises when a peer dies; the machine's loss is known by then."""
+REASON_GRACE_S = 10.0
+"""For another worker of the machine to say why it has left the run."""
+_DESERTED = "another worker of this machine has left the sandbox without saying why"
 
 
 class Runs:
@@ -59,6 +63,7 @@ class Runs:
         self._standing = station.standing
         self._say = station.link.say
         self._ran_well = False
+        self._broken_off: Ledger | None = None
         self._took_compiled = False
         self._shelf: Shelf = {}
         self._isolation = Isolation()
@@ -74,9 +79,9 @@ class Runs:
                 case WarmUp():
                     self._warm_up(work)
                 case Hold():
-                    self._join(work.slot, work.records, holds=True)
+                    self._join(work, holds=True)
                 case Bind():
-                    self._join(work.slot, work.records, bound_for=work.epoch)
+                    self._join(work, bound_for=work.epoch)
 
     def attached(self) -> None:
         """Called when the script attaches."""
@@ -88,6 +93,7 @@ class Runs:
 
     def _live(self, order: RunRank) -> None:
         rank = self._take_slot(order.slot)
+        self._station.snapshots.clear()
         stores, standing = self._station.stores, self._standing
         store = stores.take()
         groups.rendezvous_store = lambda: PrefixStore(f"script/{order.epoch}", stores.take())
@@ -98,9 +104,9 @@ class Runs:
         member = Member(rank, self._station)
         member.ledger.first_of = order.epoch
         full = self._spec.record == "full"
-        member.recorder = groups.tap = Recorder(rank, self._binding(), full=full)
+        member.recording.recorder = groups.tap = Recorder(rank, self._binding(), full=full)
         self._control.member = member
-        member.follow(order.buddies[rank])
+        member.deposit.follow(order.buddies[rank], order.epoch, order.further.get(rank, ""))
         ended = self._run(member)
         if self._told_to_leave(ended, NONE):
             self._leave(member)
@@ -109,14 +115,20 @@ class Runs:
 
     def _warm_up(self, order: WarmUp) -> None:
         started = time.monotonic_ns()
-        self._shelf.clear()  # The job may have started anew since: a warm-up proves what is true.
-        joiner = self._shadow(order.slot, order.records)
+        # The job may have started anew since, or compiled more: a warm-up proves what is true.
+        self._shelf.clear()
+        self._took_compiled = False
+        joiner = self._shadow(order)
         if joiner is None:
             return
         ended = self._run(joiner)
+        deserted = self._part(joiner)
         trace, steps = joiner.replayer.trace(), joiner.shadow_steps
         self._forget(joiner)
         if joiner.given_up:
+            return
+        if deserted:
+            self._await_reason(joiner)
             return
         if not ended.unwound:
             self._sandbox_failed(joiner, ended)
@@ -134,20 +146,20 @@ class Runs:
         )
 
     def _join(
-        self,
-        slot: Slot,
-        records: Records,
-        *,
-        bound_for: Epoch | None = None,
-        holds: bool = False,
+        self, order: Hold | Bind, *, bound_for: Epoch | None = None, holds: bool = False
     ) -> None:
         """A joiner: in the sandbox until the switchover, then live until the script's end."""
-        joiner = self._shadow(slot, records, bound_for=bound_for, holds=holds)
+        joiner = self._shadow(order, bound_for=bound_for, holds=holds)
         if joiner is None:
             return
+        joiner.broken_off, self._broken_off = self._broken_off, None
         self._control.member = joiner
+        self._control.part_if_recalled()
         ended = self._run(joiner)
-        if joiner.bound_for is None:
+        if self._part(joiner):
+            self._forget(joiner)
+            self._await_reason(joiner)
+        elif joiner.bound_for is None:
             self._forget(joiner)
             if not ended.unwound:
                 self._sandbox_failed(joiner, ended)
@@ -159,17 +171,34 @@ class Runs:
         else:
             self._report(joiner, ended)
 
+    def _part(self, joiner: Joiner) -> bool:
+        """The machine's other workers may wait in the sandbox for one whose run has ended too soon:
+        let them go. True if it was the other way round, and nothing of this run counts."""
+        if joiner.complete:
+            return False
+        deserted = groups.deserted and not joiner.given_up
+        groups.desert("its run in the sandbox has ended")
+        return deserted
+
+    def _await_reason(self, joiner: Joiner) -> None:
+        """The worker that left the run first says why, or has died, or all are called elsewhere. If
+        nothing of that is heard of, the machine must not wait for ever."""
+        if not self._control.told_within(REASON_GRACE_S, joiner.bound_for):
+            self._say(SandboxFailed(rank=joiner.rank, reason=_DESERTED))
+        elif joiner.bound_for is not None and self._standing.leave >= joiner.bound_for:
+            self._say(Left())
+
     def _sandbox_failed(self, joiner: Joiner, ended: Ended) -> None:
         again = self._ran_well
         reason = _shadow_end(ended, joiner, again=again)
         self._say(SandboxFailed(rank=joiner.rank, reason=reason, again=again))
 
-    def _shadow(self, slot: Slot, records: Records, **purpose: Any) -> Joiner | None:
+    def _shadow(self, order: WarmUp | Hold | Bind, **purpose: Any) -> Joiner | None:
         """The runtime of a run in the sandbox; None if there is no record to serve it from.
 
         purpose: see `Joiner`
         """
-        rank = self._take_slot(slot)
+        rank, records = self._take_slot(order.slot), order.records
         try:
             token, binding = self._station.token, self._binding()
             record = first_steps(rank, records, token, binding, self._shelf)
@@ -181,11 +210,11 @@ class Runs:
             return None
         self._take_compiled(rank, records)
         groups.rendezvous_store = HashStore
-        groups.sandbox()
-        return Joiner(rank, self._station, record, **purpose)
+        groups.sandbox(order.run, lambda: self._station.stores.take())
+        return Joiner(rank, self._station, record, run=order.run, **purpose)
 
     def _take_compiled(self, rank: Rank, records: Records) -> None:
-        """Before this process compiles for the first time, take what others have compiled."""
+        """Before this process compiles, take what others have compiled."""
         if self._took_compiled:
             return
         self._took_compiled = True
@@ -217,13 +246,16 @@ class Runs:
         """RANK and its kin, as torchrun sets them."""
         rank = self._spec.ranks(slot)[self._station.local_rank]
         os.environ.update(RANK=str(rank), ROLE_RANK=str(rank), GROUP_RANK=str(slot))
+        groups.place(rank, self._spec.ranks(slot))
         return rank
 
     def _run(self, member: Member) -> Ended:
         api.serve(member)
         self._isolation.snapshot()
         with self._sandbox(member) if isinstance(member, Joiner) else nullcontext():
-            return run_script(self._spec.argv, module=self._spec.module)
+            ended = run_script(self._spec.argv, module=self._spec.module)
+        member.over = True
+        return ended
 
     @contextmanager
     def _sandbox(self, joiner: Joiner) -> Iterator[None]:
@@ -249,6 +281,7 @@ class Runs:
         return ended.unwound or standing.leave >= max(bound_for, standing.epoch + 1)
 
     def _leave(self, member: Member) -> None:
+        self._broken_off = member.ledger if self._standing.goes_back else None
         self._forget(member)
         self._ran_well = True
         self._say(Left())
@@ -258,13 +291,15 @@ class Runs:
 
         last: what it has set up is what the process ends with.
         """
-        api.serve(None)
-        self._control.member = None
-        member.keeper.close()
-        member.forget()
-        with self._standing.changed:
+        with self._standing.changed:  # Together: a position said from here on is that of no rank.
             self._standing.live = False
             self._standing.committed = self._standing.gate = Step(0)
+            self._control.member = None
+        api.serve(None)
+        if not self._standing.goes_back:
+            self._station.snapshots.spare_room()
+        member.keeper.close()
+        member.forget()
         clean_up()
         if not last:
             self._tell(member.rank, self._isolation.put_back())
@@ -324,6 +359,9 @@ class Runs:
             try:
                 member.boundary.settle()
             except Unwind:  # The last script ended while a switchover was under way.
+                if standing.goes_back:
+                    self._leave(member)
+                    return
                 break
         self._forget(member, last=True)
 

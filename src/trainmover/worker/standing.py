@@ -33,8 +33,10 @@ class Standing:
     gate        step in whose gate the rank stands with its record safe; 0: none
     switched    epoch whose members this rank has exchanged: `Go` puts it in force
     recalled    other work waits for this process: a run that is only held unwinds
+    unheard     no controller hears what is told
     pause_asked epoch whose pause flag is raised at the next gate
     pause_at    epoch whose pause was agreed at a gate: stop at the next fetch
+    cut_at      step after which all ranks take a snapshot, as agreed at its gate
     """
 
     changed: threading.Condition = field(default_factory=threading.Condition)
@@ -49,8 +51,10 @@ class Standing:
     leave: Epoch = NONE
     discarded: Epoch = NONE
     recalled: bool = False
+    unheard: bool = False
     pause_asked: Epoch = NONE
     pause_at: Epoch = NONE
+    cut_at: Step = Step(0)
     ending: Step | None = None
     exit: bool = False
 
@@ -61,7 +65,7 @@ class Standing:
         position, and an `Interrupt` may come before the main thread wakes.
         """
         if epoch == self.switched and epoch >= self.ordered:
-            self.epoch, self.live = epoch, True
+            self.epoch, self.live, self.cut_at = epoch, True, Step(0)
 
     @property
     def pending(self) -> bool:
@@ -85,10 +89,17 @@ class Standing:
         out = self.pending and verdict is not None and verdict.epoch == self.ordered
         return verdict if out else None
 
+    @property
+    def goes_back(self) -> bool:
+        """Whether all ranks leave instead of a verdict, to run the script again from a cut."""
+        return self.pending and self.leave >= self.ordered
+
     def await_verdict(self) -> Verdict:
-        """The controller's word on the interruption under way or coming."""
+        """The controller's word on the interruption under way or coming. Raises Unwind."""
         with self.changed:
             while (verdict := self.ordered_verdict) is None:
+                if self.goes_back:
+                    raise Unwind
                 self.changed.wait()
             return verdict
 
@@ -105,11 +116,17 @@ class Standing:
                 self.changed.wait()
 
     def await_go(self, epoch: Epoch) -> bool:
-        """Whether the epoch is in force now; False if a newer one was ordered."""
+        """Whether the epoch is in force now; False if a newer one was ordered.
+
+        Raises Unwind for a leaver, also if a newer epoch was ordered right after it was told: that
+        one is not about it any more.
+        """
         with self.changed:
-            while self.epoch < epoch and self.ordered <= epoch:
+            while self.epoch < epoch:
                 if self.leave >= epoch or self.exit:
                     raise Unwind
+                if self.ordered > epoch:
+                    return False
                 self.changed.wait()
             return self.epoch == epoch
 

@@ -4,7 +4,9 @@ from dataclasses import dataclass, field
 
 from trainmover.protocol.messages import JobSpec
 from trainmover.state.transfer import StateServer
+from trainmover.worker.footing import Pulse
 from trainmover.worker.link import ControlLink
+from trainmover.worker.snapshots import Snapshots
 from trainmover.worker.standing import Standing
 from trainmover.worker.stores import Stores
 
@@ -15,6 +17,8 @@ class Station:
 
     server  gives this process's state to joiners
     stores  connections to where groups meet
+    snapshots  of the rank's state, which outlive a run of the script
+    pulse   by which the agent sees that the process lives
     """
 
     spec: JobSpec
@@ -23,4 +27,6 @@ class Station:
     link: ControlLink
     server: StateServer
     stores: Stores
+    snapshots: Snapshots
     standing: Standing = field(default_factory=Standing)
+    pulse: Pulse = field(default_factory=Pulse)

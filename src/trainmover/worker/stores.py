@@ -3,44 +3,111 @@
 Opening one resolves the peer's address back to a name, and where the name server is slow or away
 that takes seconds. It must not happen while the job waits, so a thread keeps a few in stock. Every
 user gets a connection of its own: a blocking call on one never holds up another.
+
+The store may be lost; then there is soon another, elsewhere, and whoever wants a connection
+meanwhile waits for that one.
 """
 
-import queue
 import threading
+import time
+from collections import deque
+from datetime import timedelta
 
 from torch._C._distributed_c10d import Store, TCPStore
 
 from trainmover.errors import PeerLost
 
 IN_STOCK = 3
+WAIT_S = 60.0
+_CONNECT_S = 20.0
+_TRY_AGAIN_S = 1.0
+_PATIENCE = timedelta(seconds=300)
+"""Torch's own: for calls that wait, not for connecting."""
 
 
 class Stores:
-    """A stock of connections to the store at `address` (host:port)."""
+    """A stock of connections to the store at `address` (host:port).
 
-    def __init__(self, address: str) -> None:
-        host, port = address.rsplit(":", 1)
-        self._host, self._port = host, int(port)
-        self._ready: queue.Queue[Store | Exception] = queue.Queue(IN_STOCK)
-        threading.Thread(target=self._fill, name="tm-stores", daemon=True).start()
+    wait_s  how long `take` waits for a store that is away
+    """
+
+    def __init__(self, address: str, *, wait_s: float = WAIT_S) -> None:
+        self._address = address
+        self._wait_s = wait_s
+        self._changed = threading.Condition()
+        self._stock: deque[Store] = deque()
+        self._why_none = "no answer"
+        self._fill_in_background()
 
     def take(self) -> Store:
-        """A fresh connection. Raises PeerLost if the store is gone."""
-        ready = self._ready.get()
-        if isinstance(ready, Exception):
-            raise PeerLost(
-                f"The job's store at {self._host}:{self._port} cannot be reached: {ready}",
-                means="Groups cannot meet.",
-                do="Look at the host that runs the controller.",
-            ) from ready
-        return ready
-
-    def _fill(self) -> None:
+        """A fresh connection to a store that lives. Raises PeerLost if none comes."""
+        deadline = time.monotonic() + self._wait_s
         while True:
-            self._ready.put(self._open())
+            store = self._next(deadline)
+            if _lives(store):
+                return store
+            with self._changed:  # The others are as dead.
+                self._stock.clear()
+                self._changed.notify_all()
 
-    def _open(self) -> Store | Exception:
-        try:
-            return TCPStore(self._host, self._port, is_master=False, wait_for_workers=False)
-        except RuntimeError as error:
-            return error
+    def move(self, address: str) -> None:
+        """The store is lost, and another one at `address`. Returns at once."""
+        with self._changed:
+            if address == self._address:
+                return
+            self._address = address
+            self._stock.clear()
+            self._changed.notify_all()
+        self._fill_in_background()
+
+    def _next(self, deadline: float) -> Store:
+        with self._changed:
+            if not self._changed.wait_for(lambda: self._stock, deadline - time.monotonic()):
+                raise PeerLost(
+                    f"The job's store at {self._address} cannot be reached: {self._why_none}",
+                    means="Groups cannot meet.",
+                    do="Look at the host that runs the controller.",
+                )
+            self._changed.notify_all()
+            return self._stock.popleft()
+
+    def _fill_in_background(self) -> None:
+        """One thread for each address: torch cannot be told to give up the one that is gone."""
+        threading.Thread(
+            target=self._fill, args=(self._address,), name="tm-stores", daemon=True
+        ).start()
+
+    def _fill(self, address: str) -> None:
+        while self._wants(address):
+            try:
+                store = _open(address)
+            except RuntimeError as error:
+                self._why_none = str(error).split("\n")[0]
+                time.sleep(_TRY_AGAIN_S)
+                continue
+            with self._changed:
+                if address == self._address:
+                    self._stock.append(store)
+                    self._changed.notify_all()
+
+    def _wants(self, address: str) -> bool:
+        """Blocks while the stock is full; False once the store is elsewhere."""
+        with self._changed:
+            self._changed.wait_for(lambda: len(self._stock) < IN_STOCK or address != self._address)
+            return address == self._address
+
+
+def _open(address: str) -> Store:
+    host, port = address.rsplit(":", 1)
+    limit = timedelta(seconds=_CONNECT_S)
+    store = TCPStore(host, int(port), is_master=False, wait_for_workers=False, timeout=limit)
+    store.set_timeout(_PATIENCE)
+    return store
+
+
+def _lives(store: Store) -> bool:
+    try:
+        store.check(["-"])
+    except RuntimeError:
+        return False
+    return True

@@ -1,22 +1,32 @@
 """What a process takes over from others: a record of first steps, a rank's record, bulk state."""
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
 import torch
+import xxhash
 from torch import Tensor
 
 from trainmover.errors import PeerLost, ProtocolError, StateMismatch, TrainmoverError
 from trainmover.ids import Rank
-from trainmover.protocol.messages import Certificate, Records, Stored, Switch
+from trainmover.protocol.messages import (
+    Certificate,
+    Records,
+    Stored,
+    Switch,
+    Taking,
+    Warned,
+    WorkerFact,
+)
 from trainmover.sandbox import layout
 from trainmover.sandbox.binding import Binding
 from trainmover.sandbox.record import Record, blob_name
 from trainmover.state.encode import decode
 from trainmover.state.tracked import Tracked
-from trainmover.state.transfer import FetchReport, fetch
+from trainmover.state.transfer import fetch
 from trainmover.state.vault import VaultClient
 from trainmover.worker import compiled
 from trainmover.worker.keeper import RankRecord
@@ -64,16 +74,20 @@ def _base(rank: int, places: Records, token: bytes, binding: Binding, shelf: She
     known = places.get(Rank(rank), [])
     if any(stored.rank == rank for stored in known):
         return first_steps(Rank(rank), {Rank(rank): known}, token, binding, shelf)
-    raise PeerLost(f"The record of rank {rank}, which another refers to, is nowhere.")
+    raise PeerLost(
+        f"The record of rank {rank}, which another refers to, is nowhere.",
+        means="The record that refers to it cannot serve alone.",
+        do="Nothing by hand: the ranks that live put theirs with other machines.",
+    )
 
 
 def compiled_elsewhere(rank: Rank, places: Records, token: bytes) -> bytes | bytearray | None:
     """What was compiled in the first steps of this rank, or of one like it; None: nothing."""
     for stored in places[rank]:
-        for address in stored.vaults:
-            data = _blob(address, token, compiled.blob_name(stored.rank))
-            if data is not None:
-                return data
+        for data in _kept(stored, token, compiled.blob_name(stored.rank)):
+            return data
+        for read in _read(stored.compiled):
+            return read
     return None
 
 
@@ -81,10 +95,29 @@ def _copies(stored: Stored, token: bytes, shelf: Shelf) -> Iterator[bytearray]:
     """What is here of it, then what the vaults have, one after the other."""
     if stored.rank in shelf:
         yield shelf[stored.rank]
+    for data in _kept(stored, token, blob_name(stored.rank)):
+        yield bytearray(data) if isinstance(data, bytes) else data
+    yield from _read(stored.file)
+
+
+def _read(path: str) -> Iterator[bytearray]:
+    """What a checkpoint has of it, if it has, and it is whole: its name is the hash of it."""
+    if not path:
+        return
+    try:
+        data = Path(path).read_bytes()
+    except OSError:
+        return
+    if xxhash.xxh3_128_hexdigest(data) == Path(path).name:
+        yield bytearray(data)
+
+
+def _kept(stored: Stored, token: bytes, name: str) -> Iterator[bytes | bytearray]:
+    """A blob from each of the vaults that has it, fetched as it is asked for."""
     for address in stored.vaults:
-        data = _blob(address, token, blob_name(stored.rank))
+        data = _blob(address, token, name)
         if data is not None:
-            yield bytearray(data) if isinstance(data, bytes) else data
+            yield data
 
 
 def _blob(address: str, token: bytes, name: str) -> bytes | bytearray | None:
@@ -103,9 +136,16 @@ def _blob(address: str, token: bytes, name: str) -> bytes | bytearray | None:
 
 @dataclass
 class Taken:
-    """What a joiner got from its source."""
+    """What a joiner got.
 
-    report: FetchReport
+    source  rank whose header it is
+    given   rank to the bytes of state that it gave
+    """
+
+    bytes: int
+    seconds: float
+    source: Rank
+    given: dict[Rank, int]
     header: dict[str, Any]
     record: RankRecord
     digest: str
@@ -114,15 +154,16 @@ class Taken:
         """What shows that the joiner has the state its source sent."""
         return Certificate(
             rank=rank,
-            source_rank=order.sources[rank][0],
+            source_rank=self.source,
             step=order.committed,
             epoch=order.epoch,
             source_digest=self.header["digest"],
             joiner_digest=self.digest,
             trace=trace,
-            position=_in_words(self.record.positions),
-            bytes=self.report.bytes,
-            state_ms=self.report.seconds * 1000.0,
+            position=_in_words(self.record),
+            bytes=self.bytes,
+            state_ms=self.seconds * 1000.0,
+            given=self.given,
         )
 
 
@@ -134,53 +175,84 @@ def take(
     token: bytes,
     known: RankRecord | None,
     cancelled: threading.Event,
+    say: Callable[[WorkerFact], None],
 ) -> Taken:
     """Fetch record and state, the latter straight into the tensors of `tracked`.
 
+    A leaver gives its own record; that of a lost rank is in a vault.
     known: the record, if it has been taken before. Raises PeerLost.
     """
-    source, address = order.sources[rank]
+    sources = order.sources[rank]
     headers: list[dict[str, Any]] = []
 
     def into(data: bytes) -> list[Tensor]:
         headers.append(decode(data))
         return tracked.bulk_destinations(headers[0]["bulk"])
 
+    def tell(here: int, whole: int) -> None:
+        say(Taking(rank=rank, epoch=order.epoch, bytes=here, bytes_whole=whole))
+
     with torch.no_grad():
         report = fetch(
-            address,
+            [source.address for source in sources],
             token=token,
             key=str(order.epoch),
             into=into,
             cancelled=cancelled,
             timeout_s=FETCH_SILENCE_S,
+            header_from_first=sources[0].rank == rank and known is None,
+            on_progress=tell,
         )
         tracked.load_bulk_header(headers[0]["bulk"], report.tensors)
+    ranks = {source.address: source.rank for source in sources}
+    for dropped in report.dropped:
+        if not isinstance(dropped.error, PeerLost):  # That one is gone, the controller knows best.
+            text = f"{dropped.error.happened} (rank {ranks[dropped.address]})"
+            say(Warned(rank=rank, text=text))
+    source = ranks[report.source]
     if known is not None:
         record = known
     elif source == rank:
         record = RankRecord.from_bytes(headers[0]["record"])
     else:
         record = _record_from_vault(order, rank, token)
-    return Taken(report, headers[0], record, tracked.digest(tracked.bulk_names()))
+    given = {ranks[address]: count for address, count in report.given.items()}
+    return Taken(
+        bytes=report.bytes,
+        seconds=report.seconds,
+        source=source,
+        given=given,
+        header=headers[0],
+        record=record,
+        digest=tracked.replica_digest(),
+    )
 
 
 def _record_from_vault(order: Switch, rank: Rank, token: bytes) -> RankRecord:
     for address in order.records[rank]:
-        client = VaultClient(address, token)
         try:
-            found = client.get_record(rank, order.committed + 1)
-        finally:
-            client.close()
+            client = VaultClient(address, token)
+            try:
+                found = client.get_record(rank, order.committed + 1)
+            finally:
+                client.close()
+        except PeerLost:
+            continue
         if found is not None:
             return RankRecord.from_bytes(found.data)
-    raise PeerLost(f"No vault gave the record of rank {rank}.")
+    raise PeerLost(
+        f"No vault gave the record of rank {rank} for step {order.committed + 1}.",
+        means="This process cannot take the rank now.",
+        do="Nothing by hand: the job looks for another way, and says if there is none.",
+    )
 
 
-def _in_words(positions: list[list[Any]]) -> str:
+def _in_words(record: RankRecord) -> str:
     """Where a rank stands in its data, for people: pass and batches of each loop."""
+    loops = [(f"loop {ordinal}", at) for ordinal, at, *_ in record.positions]
+    loops += [(f"beside, loop {'/'.join(map(str, path))}", at) for path, at in record.beside]
     return "; ".join(
-        f"loop {ordinal}: pass {at['pass']}, "
+        f"{name}: pass {at['pass']}, "
         + ("finished" if at.get("finished") else f"{at['taken']} batches taken")
-        for ordinal, at, *_ in positions
+        for name, at in loops
     )

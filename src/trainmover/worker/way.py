@@ -35,10 +35,13 @@ class Way:
         """Whether some loop that the rank was in has not been resumed yet."""
         return self.reached < len(self.record.positions)
 
-    def leads_on_from(self, ordinals: list[int]) -> bool:
-        """Whether the rank stood elsewhere than at a fetch of this very loop."""
+    def leads_on_from(self, ordinals: list[int], member: list[int]) -> bool:
+        """Whether the rank stood elsewhere than at a fetch of this very loop.
+
+        member: path of the loop that fetches, if it is beside the loops the script is in
+        """
         here = len(ordinals) == 1 and ordinals == [place[0] for place in self.record.positions]
-        return not here or self.record.now is not None
+        return not here or member != self.record.member or self.record.now is not None
 
     def resumes(self, ordinals: list[int]) -> bool:
         """Whether the innermost of these loops is the next that the rank was in.
@@ -56,6 +59,18 @@ class Way:
             means="This machine cannot take the rank.",
             do="Which loops a script runs must depend on tracked state, or on nothing.",
         )
+
+    def fetched_elsewhere(self, member: list[int]) -> bool:
+        """Whether the rank, in the loops that have been reached, fetched from another one.
+
+        Of loops around others the last fetch is what leads on: those are no `member`.
+        """
+        innermost = self.reached == len(self.record.positions) - 1
+        return member != (self.record.member if innermost else [])
+
+    def draws_from(self, path: list[int]) -> bool:
+        """Whether the rank was drawing from this loop, beside the one where it stood."""
+        return any(path == place[0] for place in self.record.beside)
 
     def result_of(self, step: Step) -> Tensor:
         """Of a step that is passed over: the number it reported, as far as that is known."""

@@ -1,4 +1,7 @@
-"""Data parallel and compiled: torch.compile around DistributedDataParallel."""
+"""Data parallel and compiled: torch.compile around DistributedDataParallel.
+
+With --change-at later steps compile one more function and make one more collective.
+"""
 
 import os
 
@@ -6,7 +9,7 @@ os.environ.setdefault("TORCHINDUCTOR_VEC_ISA_OK", "1")  # Trying it out takes lo
 
 import torch
 import torch.distributed as dist
-from layout import WIDTH, batches, flags, pause, train
+from layout import WIDTH, batches, flags, optimizer_for, pause, train
 from torch import Tensor, nn
 
 import trainmover as tm
@@ -30,9 +33,14 @@ dist.init_process_group("gloo")
 torch.manual_seed(1)
 model = nn.parallel.DistributedDataParallel(Net())
 compiled = torch.compile(model)
-optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3)
+optimizer = optimizer_for(args, model.parameters())
 job.track(model=model, optimizer=optimizer)
 torch.manual_seed(100 + job.rank)
+
+
+@torch.compile
+def size_of(x: Tensor) -> Tensor:
+    return (x.sigmoid() * x).square().mean()
 
 
 @job.step
@@ -40,6 +48,10 @@ def train_step(x: Tensor, y: Tensor) -> Tensor:
     pause(job, args)
     x = x + 0.01 * torch.randn_like(x)
     loss = (compiled(x) - y).square().mean()
+    if args.change_at and job.steps >= args.change_at:
+        size = size_of(model.module.up.weight)
+        dist.all_reduce(common := size.detach().clone())
+        loss = loss + size * common
     pause(job, args)
     loss.backward()
     job.report(loss=loss)

@@ -2,7 +2,7 @@
 
 import torch
 import torch.distributed as dist
-from layout import WIDTH, batches, flags, pause, train
+from layout import WIDTH, batches, flags, optimizer_for, pause, train
 from torch import Tensor, nn
 from torch.distributed.device_mesh import init_device_mesh
 
@@ -18,7 +18,7 @@ router, head = nn.Linear(WIDTH, 2), nn.Linear(WIDTH, WIDTH)
 torch.manual_seed(10 + mesh["expert"].get_local_rank())
 expert = nn.Sequential(nn.Linear(WIDTH, 32), nn.GELU(), nn.Linear(32, WIDTH))
 model = nn.ModuleDict({"router": router, "head": head, "expert": expert})
-optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3)
+optimizer = optimizer_for(args, model.parameters())
 job.track(model=model, optimizer=optimizer)
 torch.manual_seed(100 + job.rank)
 

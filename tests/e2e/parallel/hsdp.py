@@ -2,7 +2,7 @@
 
 import torch
 import torch.distributed as dist
-from layout import WIDTH, batches, flags, pause, train
+from layout import WIDTH, batches, flags, optimizer_for, pause, train
 from torch import Tensor, nn
 from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.fsdp import fully_shard
@@ -20,7 +20,7 @@ model = nn.Sequential(
 )
 for layer in [*list(model)[:2], model]:
     fully_shard(layer, mesh=mesh)
-optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3)
+optimizer = optimizer_for(args, model.parameters())
 scheduler = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, 100)
 job.track(model=model, optimizer=optimizer, scheduler=scheduler)
 torch.manual_seed(100 + job.rank)

@@ -9,7 +9,8 @@ import time
 from collections.abc import Callable, Iterable
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
+from torch.distributed.optim import ZeroRedundancyOptimizer
 from torch.utils.data import DataLoader, DistributedSampler, TensorDataset
 
 import trainmover as tm
@@ -19,13 +20,27 @@ SLOW = 20
 
 
 def flags() -> argparse.Namespace:
-    """Numbers depend on --steps and the ranks alone; --pace only makes steps last."""
+    """Numbers depend on --steps, --optimizer and the ranks; --pace only makes steps last."""
     parser = argparse.ArgumentParser()
     parser.add_argument("--steps", type=int, default=60)
+    parser.add_argument("--optimizer", choices=["sgd", "adamw", "zero"], default="adamw")
     parser.add_argument("--pace", type=float, default=0.0)
+    parser.add_argument("--change-at", type=int, default=0, help="steps, then they are others")
     parser.add_argument("--hurry", default="", help="file whose existence ends the pacing")
     torch.set_num_threads(1)
     return parser.parse_args()
+
+
+def optimizer_for(
+    args: argparse.Namespace, parameters: Iterable[nn.Parameter]
+) -> torch.optim.Optimizer:
+    """What --optimizer says; `zero` shards the state of AdamW over all ranks."""
+    match args.optimizer:
+        case "sgd":
+            return torch.optim.SGD(parameters, lr=1e-2, momentum=0.9)
+        case "zero":
+            return ZeroRedundancyOptimizer(parameters, torch.optim.AdamW, lr=1e-3)
+    return torch.optim.AdamW(parameters, lr=1e-3)
 
 
 def pause(job: tm.Job, args: argparse.Namespace) -> None:
@@ -44,7 +59,7 @@ def batches(job: tm.Job, replica: int, replicas: int) -> Iterable[list[Tensor]]:
     x = torch.randn(512, WIDTH, generator=torch.Generator().manual_seed(3))
     sampler = DistributedSampler(TensorDataset(x, x.cumsum(1)), replicas, replica, drop_last=True)
     loader = DataLoader(sampler.dataset, BATCH, sampler=sampler, drop_last=True)
-    return job.batches(loader, passes=None)
+    return job.batches(loader, passes=None, samples=True)
 
 
 def train(

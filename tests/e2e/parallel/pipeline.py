@@ -2,7 +2,7 @@
 
 import torch
 import torch.distributed as dist
-from layout import WIDTH, batches, flags, pause, train
+from layout import WIDTH, batches, flags, optimizer_for, pause, train
 from torch import Tensor, nn
 from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.pipelining import PipelineStage, Schedule1F1B
@@ -21,7 +21,7 @@ layers = nn.Sequential(nn.Linear(WIDTH, 32), nn.GELU(), nn.Dropout(0.1), nn.Line
 part = nn.parallel.DistributedDataParallel(layers, process_group=data.get_group())
 stage = PipelineStage(part, number, STAGES, torch.device("cpu"), group=pipe.get_group())
 schedule = Schedule1F1B(stage, 4, loss_fn=nn.functional.mse_loss)
-optimizer = torch.optim.AdamW(part.parameters(), lr=1e-3)
+optimizer = optimizer_for(args, part.parameters())
 job.track(model=part, optimizer=optimizer)
 torch.manual_seed(100 + job.rank)
 

@@ -2,7 +2,7 @@
 
 import torch
 import torch.distributed as dist
-from layout import WIDTH, batches, flags, pause, train
+from layout import WIDTH, batches, flags, optimizer_for, pause, train
 from torch import Tensor, nn
 from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.tensor.parallel import (
@@ -27,7 +27,7 @@ model = nn.Sequential(
 logits_stay_cut = ColwiseParallel(use_local_output=False)
 plan = {"0": ColwiseParallel(), "2": RowwiseParallel(), "5": logits_stay_cut}
 parallelize_module(model, mesh["tensor"], plan)
-optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3)
+optimizer = optimizer_for(args, model.parameters())
 job.track(model=model, optimizer=optimizer)
 torch.manual_seed(100 + mesh["data"].get_local_rank())  # dropout: the same on both of a pair
 

@@ -84,9 +84,9 @@ class NativeCommunicator:
         meeting.take_seat()
         token = self._token
         if token is None:
-            token = bytes.fromhex(meeting.hear("token", token_to_offer().hex()))
+            token = _read(meeting.hear("token", token_to_offer().hex()))
         opened, group = self._enter(view, token)
-        cards = [bytes.fromhex(card) for card in meeting.exchange("card", group.card().hex())]
+        cards = [_read(card) for card in meeting.exchange("card", group.card().hex())]
         meeting.check()
         try:
             group.prepare(view.epoch, cards, view.timeout.total_seconds())
@@ -159,3 +159,11 @@ class NativeCommunicator:
 
     def stats(self) -> LinkStats:
         return self._stats
+
+
+def _read(left: str) -> bytes:
+    """What a seat has left in the store, to which anybody on its host can write."""
+    try:
+        return bytes.fromhex(left)
+    except ValueError as error:
+        raise ProtocolError(f"What a seat left in the store is damaged: {error}.") from error

@@ -46,6 +46,11 @@ class Completer:
                 self._serving = None
                 self._serving = in_background("completer", self._serve)
 
+    @property
+    def busy(self) -> bool:
+        """Whether some call that was given in has not ended."""
+        return bool(self._jobs)
+
     def join(self) -> None:
         """The endpoint is closed, so nothing runs any more: let the thread see it."""
         serving = self._serving

@@ -52,6 +52,10 @@ class NativeSession:
         self._absorb: Callable[[BaseException], bool] | None = None
         self.direct: Mapping[str, Callable[..., Any]] = direct_calls(self)
 
+    @property
+    def unfinished(self) -> bool:
+        return self.completer.busy
+
     def attach(self, absorb: Callable[[BaseException], bool]) -> None:
         """Whom to ask whether the caller must see an error."""
         self._absorb = absorb

@@ -10,10 +10,9 @@ import socket
 import threading
 from collections.abc import Callable
 
-import msgspec
-
 from trainmover.errors import PeerLost, ProtocolError, UserError
 from trainmover.protocol.framing import FrameReader, frame
+from trainmover.protocol.malformed import MALFORMED
 from trainmover.state.dial import dial
 from trainmover.state.vault import wire
 from trainmover.state.vault.store import Record
@@ -35,22 +34,38 @@ class VaultClient:
         self._replies: list[wire.Reply] = []
         self._acks_due = 0
         self._refusal: wire.Refused | None = None
+        self._epoch = 0  # Of the newest record.
+        self._outdated = False
         self._gone = ""  # Why, once it is.
         self._lock = threading.Lock()
 
     def put_record(
-        self, rank: int, step: int, complete: bool, data: bytes, *, wait: bool = True
+        self,
+        rank: int,
+        step: int,
+        complete: bool,
+        data: bytes,
+        *,
+        epoch: int = 0,
+        wait: bool = True,
     ) -> None:
         """Have the vault keep a rank record; with `wait`, return when it says that it does.
 
-        Raises UserError if the vault is full: at once with `wait`, else from the next call.
+        Raises UserError if the vault is full: at once with `wait`, else from the next call. A vault
+        that knows a newer epoch keeps nothing: with `wait` that is a PeerLost, else `wait_acks`
+        waits until it is cancelled, as it will be.
         """
         with self._lock:
-            self._send(wire.PutRecord(rank, step, complete, data))
+            if epoch != self._epoch:
+                self._take_acks()
+                self._epoch, self._outdated = epoch, False
+            self._send(wire.PutRecord(rank, step, complete, data, epoch))
             self._acks_due += 1
             if wait:
                 self._take_acks()
                 self._raise_refusal()
+                if self._outdated:
+                    raise self._lost("it knows that members have changed since")
 
     def wait_acks(self, cancelled: Callable[[], bool]) -> bool:
         """Wait for every put that did not wait. False if `cancelled()` became true first."""
@@ -63,6 +78,11 @@ class VaultClient:
                     continue
                 self._take_ack()
             self._raise_refusal()
+            while self._outdated:
+                if cancelled():
+                    return False
+                if self._readable():
+                    self._receive()
             return True
 
     def get_record(self, rank: int, step: int) -> Record | None:
@@ -80,7 +100,7 @@ class VaultClient:
             raise self._broken()
         return reply.steps
 
-    def put_blob(self, name: str, data: bytes | bytearray) -> None:
+    def put_blob(self, name: str, data: bytes | bytearray | memoryview) -> None:
         """Have the vault keep a blob; returns when it does. Raises UserError if it does not fit."""
         view, part_bytes = memoryview(data), wire.BLOB_PART_BYTES
         for offset in range(0, max(1, len(view)), part_bytes):
@@ -139,6 +159,8 @@ class VaultClient:
         self._acks_due -= 1
         if isinstance(reply, wire.Refused):
             self._refusal = reply  # Raised when no reply is left in flight.
+        elif isinstance(reply, wire.Outdated):
+            self._outdated = True
         elif not isinstance(reply, wire.Done):
             raise self._broken()
 
@@ -164,7 +186,7 @@ class VaultClient:
         try:
             for payload in self._frames.feed(data):
                 self._replies.append(wire.reply_decoder.decode(payload))
-        except msgspec.MsgspecError as error:
+        except MALFORMED as error:
             raise self._broken() from error
 
     def _readable(self) -> bool:

@@ -1,11 +1,20 @@
 """The vault as a value store: no clock, no sockets."""
 
+import re
+from collections.abc import Iterator
 from typing import NamedTuple
 
 from trainmover.errors import UserError
 
 STEPS_KEPT = 2
 """While step k's record is being put, some rank may still be told to begin again at k - 1."""
+
+_SNAPSHOT = re.compile(r"snapshot/\d+/([0-9]{1,18})")
+
+
+def snapshot_name(rank: int, step: int) -> str:
+    """Under which a rank's snapshot after `step` is kept."""
+    return f"snapshot/{rank}/{step}"
 
 
 class Record(NamedTuple):
@@ -35,13 +44,25 @@ class Vault:
         self.bytes_held = 0
         self._records: dict[int, dict[int, Record]] = {}
         self._blobs: dict[str, bytes | bytearray] = {}
+        self._epoch = 0
 
-    def put_record(self, rank: int, step: int, complete: bool, data: bytes) -> None:
-        """Keep it, and of the rank's other records only the one put last.
+    def fence(self, epoch: int) -> None:
+        """Keep no record any more that a rank of an older epoch puts.
+
+        What a vault holds is counted when members change. A rank that is given up for lost and
+        trains on could pass a gate afterwards, on a record that nobody has counted.
+        """
+        self._epoch = max(self._epoch, epoch)
+
+    def put_record(self, rank: int, step: int, complete: bool, data: bytes, epoch: int = 0) -> bool:
+        """Keep it, and of the rank's other records only the one put last. False: too late, see
+        `fence`.
 
         Put last, not highest: after going back to an older step, the older records are the current
         ones. Raises UserError when the vault is full; what it held stays.
         """
+        if epoch < self._epoch:
+            return False
         held = self._records.get(rank, {})
         others = {s: record for s, record in held.items() if s != step}
         newest = dict(list(others.items())[len(others) - STEPS_KEPT + 1 :]) if others else {}
@@ -49,6 +70,7 @@ class Vault:
         self._take(len(data) - freed, f"the record of rank {rank}")
         newest[step] = Record(step, complete, data)
         self._records[rank] = newest
+        return True
 
     def get_record(self, rank: int, step: int) -> Record | None:
         return self._records.get(rank, {}).get(step)
@@ -71,6 +93,31 @@ class Vault:
 
     def get_blob(self, name: str) -> bytes | bytearray | None:
         return self._blobs.get(name)
+
+    def drop_snapshots(self, before: int) -> None:
+        """Forget snapshots of steps before this one."""
+        self._drop([name for name, step in self._snapshots() if step < before])
+
+    def drop_snapshots_after(self, step: int) -> None:
+        """Forget those of later steps: they are undone."""
+        self._drop([name for name, at in self._snapshots() if at > step])
+
+    def clear(self) -> None:
+        """Forget everything."""
+        self._records.clear()
+        self._blobs.clear()
+        self.bytes_held = self._epoch = 0
+
+    def _snapshots(self) -> Iterator[tuple[str, int]]:
+        """Their names and steps."""
+        for name in self._blobs:
+            known = _SNAPSHOT.fullmatch(name)
+            if known:
+                yield name, int(known[1])
+
+    def _drop(self, names: list[str]) -> None:
+        for name in names:
+            self.bytes_held -= len(self._blobs.pop(name))
 
     def _take(self, growth: int, what: str) -> None:
         if growth > 0 and self.bytes_held + growth > self.bytes_max:

@@ -10,10 +10,13 @@ BLOB_BYTES_MAX = 4 * 1024**3
 
 
 class PutRecord(msgspec.Struct, array_like=True, tag=1):
+    """epoch: in which the rank trains that puts it."""
+
     rank: int
     step: int
     complete: bool
     data: bytes
+    epoch: int = 0
 
 
 class GetRecord(msgspec.Struct, array_like=True, tag=2):
@@ -70,8 +73,12 @@ class Nothing(msgspec.Struct, array_like=True, tag=6):
     """There is no such record or blob."""
 
 
+class Outdated(msgspec.Struct, array_like=True, tag=7):
+    """Members have changed since: the record was not kept."""
+
+
 Request = PutRecord | GetRecord | ListRecords | PutBlob | GetBlob
-Reply = Done | Refused | RecordFound | RecordsHeld | BlobPart | Nothing
+Reply = Done | Refused | RecordFound | RecordsHeld | BlobPart | Nothing | Outdated
 
 encoder = msgspec.msgpack.Encoder()
 request_decoder = msgspec.msgpack.Decoder(Request)

@@ -1,0 +1,120 @@
+"""How soon is a failure seen, and is one ever seen that is none?
+
+    python -m bench.faults            seven trials of each, and half an hour without a fault
+    python -m bench.faults --quick    one of each, and a quarter of a minute
+
+Detection: from the moment a process or machine dies, freezes or stands still to the controller's
+knowledge of it. Control: from the death of a controller until the next one has heard of all
+machines. False alarms: incidents of a job whose steps vary by a factor of five and which evaluates,
+declared as `job.pause_watch`, for 20 s. The simulator: incidents a second, time to start.
+"""
+
+import os
+import statistics
+import sys
+from dataclasses import dataclass, field
+
+from bench import result
+from bench.faults import detection, simulated, takeover, uneven
+from bench.faults.detection import AGENT, EXIT, FROZEN, KINDS, MACHINE, STUCK
+
+EXIT_MS_MOST, CLOSED_MS_MOST, SILENT_MS_MOST = 20.0, 50.0, 1500.0
+STUCK_STEPS, STUCK_MS_MORE = 3, 1000.0
+CONTROL_MS_MOST = 1000.0
+INCIDENTS_S_LEAST = 200.0
+START_S_MOST = 0.3
+
+
+@dataclass
+class Measured:
+    """detect_ms: by kind; control_ms: of controllers; the rest as the claims say."""
+
+    detect_ms: dict[str, list[float]]
+    step_ms: float
+    control_ms: list[float]
+    false_alarms: int
+    calm_s: float
+    incidents_s: float
+    start_s: float
+    loads: list[float] = field(default_factory=list)
+
+
+def main() -> int:
+    """Exit status 0 if every claim holds."""
+    parser = result.parser("faults", __doc__)
+    parser.add_argument("--quick", action="store_true", help="few trials; no claim to be stable")
+    parser.add_argument("--trials", type=int, default=7, help="of each kind (7)")
+    options = parser.parse_args()
+    measured = measure(1, 15.0, 3.0, 10) if options.quick else measure(options.trials)
+    claims, table = judge(measured), tabulated(measured)
+    where = result.setting(measured.loads)
+    path = result.write("faults", claims, table, where, measured.__dict__, quick=options.quick)
+    return result.say("faults", claims, [*table, f"written to {path}"], as_json=options.json)
+
+
+def measure(
+    trials: int, calm_s: float = 1800.0, evaluation_s: float = 20.0, seeds: int = 200
+) -> Measured:
+    """Everything, one after the other."""
+    detected = detection.measure([*KINDS] * trials, _said)
+    control_ms = takeover.measure(trials, _said)
+    false_alarms = uneven.false_alarms(calm_s, evaluation_s)
+    _said(f"false alarms    {false_alarms:8d} in {calm_s:.0f} s")
+    return Measured(
+        detect_ms=detected.detect_ms,
+        step_ms=statistics.median(detected.step_ms),
+        control_ms=control_ms,
+        false_alarms=false_alarms,
+        calm_s=calm_s,
+        incidents_s=simulated.incidents_s(seeds),
+        start_s=simulated.start_s(),
+        loads=[*detected.loads, os.getloadavg()[0]],
+    )
+
+
+def judge(measured: Measured) -> list[result.Claim]:
+    """The claims with what was measured, medians."""
+    median = {kind: statistics.median(all_) for kind, all_ in measured.detect_ms.items()}
+    stuck_most = STUCK_STEPS * measured.step_ms + STUCK_MS_MORE
+    control_ms = statistics.median(measured.control_ms)
+    return [
+        result.Claim("worker killed: seen after", median[EXIT], "ms", EXIT_MS_MOST),
+        result.Claim("agent killed: seen after", median[AGENT], "ms", CLOSED_MS_MOST),
+        result.Claim("machine killed: seen after", median[MACHINE], "ms", CLOSED_MS_MOST),
+        result.Claim("machine frozen: seen after", median[FROZEN], "ms", SILENT_MS_MOST),
+        result.Claim("rank stuck: seen after", median[STUCK], "ms", stuck_most),
+        result.Claim("controller killed: control again after", control_ms, "ms", CONTROL_MS_MOST),
+        result.Claim("false alarms", measured.false_alarms, "incidents", 0),
+        result.Claim(
+            "time of a simulated incident",
+            1000.0 / measured.incidents_s,
+            "ms",
+            1000.0 / INCIDENTS_S_LEAST,
+        ),
+        result.Claim("start of the simulator", measured.start_s, "s", START_S_MOST),
+    ]
+
+
+def tabulated(measured: Measured) -> list[str]:
+    """Detection as a table, milliseconds."""
+    lines = ["| fault | seen after, ms: median (all) |", "|---|---|"]
+    rows = {**measured.detect_ms, "controller killed, control again": measured.control_ms}
+    for kind, all_ms in rows.items():
+        each = ", ".join(f"{ms:.1f}" for ms in all_ms)
+        lines.append(f"| {kind} | {statistics.median(all_ms):.1f} ({each}) |")
+    lines += [
+        "",
+        f"A step takes {measured.step_ms:.0f} ms. {measured.false_alarms} false alarms in ",
+    ]
+    lines[-1] += (
+        f"{measured.calm_s:.0f} s. {measured.incidents_s:.0f} simulated incidents a second."
+    )
+    return lines
+
+
+def _said(line: str) -> None:
+    print(line, file=sys.stderr, flush=True)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,90 @@
+"""From the death of a controller until the next one has heard of all machines."""
+
+import contextlib
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import httpx
+import psutil
+
+from bench.faults.detection import SCRIPT
+from trainmover.launch.runs import Run, kept_run
+from trainmover.token_file import read_token
+
+MACHINES = 4
+SETTLE_S = 2.0
+LIMIT_S = 120.0
+LOOK_S = 0.002
+
+
+def measure(trials: int, said: Callable[[str], None]) -> list[float]:
+    """Milliseconds from SIGKILL until status shows all machines with their ranks again."""
+    with tempfile.TemporaryDirectory(prefix="bench-takeover-") as folder:
+        place = Path(folder) / "run"
+        command = [sys.executable, "-m", "trainmover", "run", "--machines", str(MACHINES)]
+        command += ["--run-dir", str(place), str(SCRIPT), "--steps", "1000000", "--pace", "0.02"]
+        quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
+        process = subprocess.Popen(command, **quiet)  # type: ignore[call-overload]
+        try:
+            return _measure(process.pid, place, trials, said)
+        finally:
+            process.send_signal(signal.SIGTERM)
+            process.wait()
+
+
+def _measure(pid: int, place: Path, trials: int, said: Callable[[str], None]) -> list[float]:
+    _until(lambda: (place / "run.json").exists(), "the run")
+    asked = _Asked(kept_run(place))
+    _until(asked.trains, "the first steps")
+    took_ms: list[float] = []
+    for restarts in range(1, trials + 1):
+        time.sleep(SETTLE_S)
+        controller = _controller(pid)
+        begun_s = time.monotonic()
+        os.kill(controller, signal.SIGKILL)
+        _until(lambda known=restarts: asked.trains(known), "another controller")  # type: ignore[misc]
+        took_ms.append((time.monotonic() - begun_s) * 1000.0)
+        said(f"controller killed{took_ms[-1]:8.0f} ms until all is known again")
+    return took_ms
+
+
+class _Asked:
+    """A run, by its API."""
+
+    def __init__(self, run: Run) -> None:
+        self._url = f"{run.api_url}/api/status"
+        self._headers = {"Authorization": f"Bearer {read_token(Path(run.token_file)).decode()}"}
+
+    def trains(self, restarts: int = 0) -> bool:
+        """Whether a controller that was restarted so often has heard of every machine since."""
+        with contextlib.suppress(httpx.HTTPError):
+            status: dict[str, Any] = httpx.get(
+                self._url, headers=self._headers, timeout=LIMIT_S, trust_env=False
+            ).json()
+            back = [m for m in status["machines"] if m["ranks"] and m["last_seen_s"] < 1.0]
+            known = status["controller"]["restarts"] == restarts
+            return known and status["phase"] == "running" and len(back) == MACHINES
+        return False
+
+
+def _until(true: Callable[[], bool], what: str) -> None:
+    deadline = time.monotonic() + LIMIT_S
+    while not true():
+        if time.monotonic() > deadline:
+            raise RuntimeError(f"{what} did not come within {LIMIT_S:.0f} s")
+        time.sleep(LOOK_S)
+
+
+def _controller(supervisor: int) -> int:
+    for process in psutil.Process(supervisor).children():
+        with contextlib.suppress(psutil.Error):
+            if "controller" in process.cmdline():
+                return process.pid
+    raise RuntimeError("there is no controller")

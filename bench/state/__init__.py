@@ -1,0 +1,1 @@
+"""How fast state moves, and what keeping it safe costs."""

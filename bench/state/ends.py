@@ -1,0 +1,169 @@
+"""Both ends of a transfer, each in a process of its own."""
+
+import gc
+import socket
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import torch
+from torch import nn
+
+from trainmover.state.tensor_bytes import view_bytes
+from trainmover.state.tracked import Tracked
+from trainmover.state.transfer import FetchReport, Offered, StateServer, fetch
+from trainmover.state.transfer.fetching import Into
+
+TOKEN = b"bench state token"
+MB = 1_000_000
+_PARAMETER = 4 * 1024 * 1024  # elements
+_PIECE = 1024 * 1024
+
+
+class End:
+    """One process; it can be source and joiner. Sizes are in bytes, times in seconds."""
+
+    def __init__(self, seat: int) -> None:
+        self._seat = seat
+        self._tracked = Tracked()
+        self._server: StateServer | None = None
+        self._listener = socket.create_server(("127.0.0.1", 0))
+
+    # --- our transfer -----------------------------------------------------------------------------
+
+    def build(self, size: int, value: float) -> int:
+        """A model of about that size, all of it touched. Its size."""
+        self._tracked = Tracked()
+        gc.collect()
+        counts = [_PARAMETER] * (size // (4 * _PARAMETER))
+        counts.append(size // 4 - sum(counts))
+        parameters = [nn.Parameter(torch.full((count,), value)) for count in counts]
+        self._tracked.add("model", nn.ParameterList(parameters))
+        return sum(parameter.nbytes for parameter in parameters)
+
+    def serve(self, bytes_s: float = 0) -> str:
+        """Offer what was built, to those who then come. The address."""
+        self.stop()
+        self._server = StateServer(TOKEN, bytes_s=bytes_s)
+        self._server.offer("state", self._offered)
+        return self._server.address
+
+    def stop(self) -> None:
+        if self._server is not None:
+            self._server.close()
+        self._server = None
+
+    def close(self) -> None:
+        self.stop()
+        self._listener.close()
+
+    def _offered(self) -> Offered:
+        """As a rank offers its state to a joiner."""
+        header, tensors = self._tracked.bulk_header()
+        return Offered(header, tensors, self._tracked.replica_digest())
+
+    def bytes_only(self, addresses: list[str], streams: int) -> float:
+        """Fetch, and nothing else: from the first chunk that can be asked for."""
+        begun = [0.0]
+
+        def into(header: bytes) -> list[torch.Tensor]:
+            tensors = self._tracked.bulk_destinations(header)
+            begun[0] = time.perf_counter()
+            return tensors
+
+        self._fetch(addresses, streams, into)
+        return time.perf_counter() - begun[0]
+
+    def take(self, addresses: list[str]) -> tuple[float, int]:
+        """All that a job's pause holds for state: both digests and the bytes between. Seconds, and
+        by how much memory rose above what the state itself takes."""
+        before = _resident("VmRSS")
+        Path("/proc/self/clear_refs").write_text("5")  # the peak begins anew
+        begun = time.perf_counter()
+        header = b""
+
+        def into(data: bytes) -> list[torch.Tensor]:
+            nonlocal header
+            header = data
+            return self._tracked.bulk_destinations(data)
+
+        report = self._fetch(addresses, 1, into)
+        self._tracked.load_bulk_header(header, report.tensors)
+        if self._tracked.replica_digest() != report.alike:
+            raise ValueError("the joiner holds something else than its source")
+        return time.perf_counter() - begun, _resident("VmHWM") - before
+
+    def _fetch(self, addresses: list[str], streams: int, into: Into) -> FetchReport:
+        return fetch(
+            addresses,
+            token=TOKEN,
+            key="state",
+            into=into,
+            cancelled=threading.Event(),
+            timeout_s=60,
+            streams=streams,
+        )
+
+    # --- sockets alone ----------------------------------------------------------------------------
+
+    def port(self) -> int:
+        return int(self._listener.getsockname()[1])
+
+    def send_raw(self, streams: int) -> None:
+        """What was built, to as many connections, from where it lies."""
+        links = [self._listener.accept()[0] for _ in range(streams)]
+        for link in links:
+            link.setsockopt(socket.IPPROTO_TCP, socket.TCP_CONGESTION, b"cubic")
+        _each(_send, links, self._parts(streams))
+
+    def take_raw(self, port: int, streams: int) -> float:
+        """As much, to where it will lie."""
+        links = [socket.create_connection(("127.0.0.1", port)) for _ in range(streams)]
+        parts = self._parts(streams)
+        begun = time.perf_counter()
+        _each(_receive, links, parts)
+        return time.perf_counter() - begun
+
+    def _parts(self, count: int) -> list[list[memoryview]]:
+        """The state's memory, in pieces, dealt out."""
+        model = self._tracked["model"]
+        assert isinstance(model, nn.Module)
+        whole = [view_bytes(parameter) for parameter in model.parameters()]
+        pieces = [v[at : at + _PIECE] for v in whole for at in range(0, len(v), _PIECE)]
+        return [pieces[number::count] for number in range(count)]
+
+
+def _send(link: socket.socket, pieces: list[memoryview]) -> None:
+    with link:
+        for piece in pieces:
+            link.sendall(piece)
+        link.recv(1)
+
+
+def _receive(link: socket.socket, pieces: list[memoryview]) -> None:
+    with link:
+        for piece in pieces:
+            left = piece
+            while left:
+                left = left[link.recv_into(left, 0, socket.MSG_WAITALL) :]
+
+
+def _each(
+    work: Callable[[socket.socket, list[memoryview]], None],
+    links: list[socket.socket],
+    parts: list[list[memoryview]],
+) -> None:
+    threads = [threading.Thread(target=work, args=pair) for pair in zip(links, parts, strict=True)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+
+
+def _resident(field: str) -> int:
+    """Bytes of this process in memory, now (VmRSS) or at most (VmHWM)."""
+    for line in Path("/proc/self/status").read_text().splitlines():
+        if line.startswith(field + ":"):
+            return int(line.split()[1]) * 1024
+    raise OSError(f"this kernel does not tell {field}")

@@ -1,0 +1,128 @@
+"""`trainmover incident 2`: what happened, who said where it stood, and what proves the result."""
+
+import argparse
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+
+from trainmover.cli.client import Client
+from trainmover.cli.options import add_which_run, parser_for, which_run
+from trainmover.cli.standbys import size
+from trainmover.cli.status import incident_line
+from trainmover.errors import UserError
+from trainmover.journal.replay import replay
+from trainmover.server.ranks import ranks_text
+from trainmover.server.snapshot import incident_json
+
+SUMMARY = "show all that is known of one incident: phases, verdict, certificates"
+
+
+def main(argv: list[str]) -> int:
+    """The last one, if none is named."""
+    parser = parser_for("incident", SUMMARY)
+    parser.add_argument("number", type=int, nargs="?", help="as trainmover status shows it")
+    add_which_run(parser)
+    parser.add_argument("--journal", type=Path, metavar="PATH", help="of a run that has ended")
+    options = parser.parse_args(argv)
+    incident = _chosen(_incidents(options), options.number)
+    if options.json:
+        print(json.dumps(incident))
+    else:
+        show(incident, Console(highlight=False, soft_wrap=True, markup=False))
+    return 0
+
+
+def _incidents(options: argparse.Namespace) -> list[dict[str, Any]]:
+    if options.journal is not None:
+        return [incident_json(incident) for incident in replay(options.journal).incidents]
+    incidents: list[dict[str, Any]] = Client(which_run(options)).status()["incidents"]
+    return incidents
+
+
+def _chosen(incidents: list[dict[str, Any]], number: int | None) -> dict[str, Any]:
+    if incidents and number is None:
+        return incidents[-1]
+    chosen = [incident for incident in incidents if incident["number"] == number]
+    if chosen:
+        return chosen[0]
+    there = f"there are {len(incidents)}" if incidents else "there was none"
+    raise UserError(
+        f"There is no incident {number}: {there}." if number else "There was no incident.",
+        means="There is nothing to show.",
+        do="See what has happened: trainmover events",
+    )
+
+
+def show(incident: dict[str, Any], console: Console) -> None:
+    """For people."""
+    console.print(incident_line(incident))
+    for name, text in _facts(incident):
+        console.print(f"  {name:<12}{text}")
+    for rank, stack in incident["stacks"].items():
+        console.print(f"  where rank {rank} stood:")
+        console.print("\n".join(f"    {line}" for line in stack.splitlines()))
+    if incident["positions"]:
+        console.print(_votes(incident))
+    for certificate in incident["certificates"]:
+        for name, text in _certificate(certificate):
+            console.print(f"  {name:<12}{text}")
+
+
+def _facts(incident: dict[str, Any]) -> Iterator[tuple[str, str]]:
+    yield "cause", incident["cause"]
+    if incident["ranks"]:
+        yield "ranks", ranks_text(incident["ranks"])
+    if incident["rung"]:
+        yield "rung", f"{incident['rung']}: {incident['why_rung']}"
+    yield "epoch", str(incident["epoch"])
+    if incident["step"] is not None:
+        yield "step", f"{incident['step']} is the last that counts"
+    if incident["redone"]:
+        yield "redone", f"{incident['redone']} committed steps, with the same numbers"
+    for name, phase_ms in incident["phases_ms"].items():
+        yield name, f"{phase_ms:.1f} ms"
+    for rank, steps in sorted(incident["held"].items(), key=lambda item: int(item[0])):
+        yield "record", f"of rank {rank} was held for step {', '.join(map(str, steps)) or '-'}"
+
+
+def _votes(incident: dict[str, Any]) -> Table:
+    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 2))
+    for name in ("RANK", "COMMITTED", "STOOD"):
+        table.add_column(name, no_wrap=True)
+    for vote in incident["positions"]:
+        table.add_row(str(vote["rank"]), str(vote["committed"]), stood(vote))
+    return table
+
+
+def stood(vote: dict[str, Any]) -> str:
+    """Where a rank was when it drained.
+
+    >>> stood({"gate": 8, "committed": 7, "finished": False})
+    'in the gate of step 8'
+    """
+    if vote["finished"]:
+        return "at the end of its script"
+    if vote["gate"]:
+        return f"in the gate of step {vote['gate']}"
+    return f"before the gate of step {vote['committed'] + 1}"
+
+
+def _certificate(one: dict[str, Any]) -> Iterator[tuple[str, str]]:
+    """What shows that a joiner trains on what its source held."""
+    yield f"rank {one['rank']}", f"{_sources(one)} in {one['state_ms']:.1f} ms"
+    told = f"{one['source_digest']} at the source, "
+    yield "", told + ("the same here" if one["equal"] else f"{one['joiner_digest']} HERE")
+    yield "", f"after step {one['step']}, epoch {one['epoch']}; {one['position']}"
+
+
+def _sources(certificate: dict[str, Any]) -> str:
+    """The rank whose state it is, and who gave the bytes if there were several."""
+    given = {int(rank): count for rank, count in certificate["given"].items() if count}
+    parts = ", ".join(f"{size(given[rank])} from rank {rank}" for rank in sorted(given))
+    several = f" ({parts})" if len(given) > 1 else ""
+    whole = size(certificate["bytes"])
+    return f"has the state of rank {certificate['source_rank']}: {whole}{several}"

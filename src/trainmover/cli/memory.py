@@ -1,0 +1,61 @@
+"""`trainmover memory`: what training and trainmover hold in host memory, rank by rank."""
+
+import json
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+
+from trainmover.cli.client import Client
+from trainmover.cli.options import add_which_run, parser_for, which_run
+from trainmover.cli.standbys import size
+
+SUMMARY = "show what is held in host memory: by kind for each rank, and for others"
+_KINDS = ("state", "gradients", "undo", "snapshot", "record", "communicator")
+
+
+def main(argv: list[str]) -> int:
+    """Ask once and print."""
+    parser = parser_for("memory", SUMMARY)
+    add_which_run(parser)
+    options = parser.parse_args(argv)
+    memory = Client(which_run(options)).status()["memory"]
+    if options.json:
+        print(json.dumps(memory))
+    else:
+        show(memory, Console(highlight=False, soft_wrap=True, width=120))
+    return 0
+
+
+def show(memory: dict[str, Any], console: Console) -> None:
+    """A table of ranks, as each last said, and one of what machines keep for others."""
+    if memory["ranks"]:
+        console.print(_ranks(memory["ranks"]))
+    else:
+        console.print("No rank has made its first steps yet.")
+    console.print(_machines(memory["machines"]))
+
+
+def _ranks(ranks: list[dict[str, Any]]) -> Table:
+    shown = [kind for kind in _KINDS if any(kind in rank["kinds"] for rank in ranks)]
+    table = _table("RANK", "MACHINE", *(kind.upper() for kind in shown), "PROCESS", "PEAK")
+    for rank in ranks:
+        kinds = [size(rank["kinds"][kind]) if kind in rank["kinds"] else "-" for kind in shown]
+        whole = (size(rank["rss"]), size(rank["peak"]))
+        table.add_row(str(rank["rank"]), rank["machine"] or "-", *kinds, *whole)
+    return table
+
+
+def _machines(machines: list[dict[str, Any]]) -> Table:
+    table = _table("MACHINE", "KEPT FOR OTHERS", "AT MOST")
+    for machine in machines:
+        most = size(machine["vault_max"]) if machine["vault_max"] else "-"
+        table.add_row(machine["machine"], size(machine["vault"]), most)
+    return table
+
+
+def _table(*columns: str) -> Table:
+    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
+    for name in columns:
+        table.add_column(name, no_wrap=True)
+    return table

@@ -1,0 +1,50 @@
+"""A job that is asked to stop first makes one more checkpoint, if that comes through in time. Pure.
+
+StopRequested -> KeepSnapshots(now) to all   a cut at the next gate that all ranks pass
+              -> cut, checkpoint             as ever; see `checkpoints`
+              -> end                         once it is there, or cannot be, or the time is over
+"""
+
+from trainmover.controller.effects import Send
+from trainmover.controller.events import StopRequested
+from trainmover.controller.start import Decision, end
+from trainmover.controller.state import Job, Phase, Stopping
+from trainmover.controller.values import replace
+from trainmover.ids import Step
+from trainmover.protocol.messages import KeepSnapshots
+
+
+def stop(job: Job, event: StopRequested) -> Decision:
+    """At once, if there is nothing to wait for, or somebody asks again."""
+    if not _can_save(job, event):
+        return end(job, event.code, event.why)
+    after = job.cut.step if job.cut is not None else Step(0)
+    job = replace(job, stopping=Stopping(event.code, event.why, event.until_us, after))
+    order = KeepSnapshots(every=job.snapshot_every, now=True)
+    return job, tuple(Send(machine, order) for machine in job.seats)
+
+
+def _can_save(job: Job, event: StopRequested) -> bool:
+    trains = job.phase is Phase.RUNNING and job.change is None and not job.finished
+    in_time = job.stopping is None and event.until_us > event.at_us
+    return in_time and trains and job.all_recorded and bool(job.spec.checkpoint)
+
+
+def end_if_stopped(job: Job, at_us: int) -> Decision:
+    """Once nothing more can come of waiting. A loss meanwhile is not recovered from: it may well be
+    that everything is being stopped, machine by machine."""
+    stopping = job.stopping
+    if stopping is None or job.phase is not Phase.RUNNING:
+        return job, ()
+    tried = job.checkpointed > stopping.after
+    if not tried and job.change is None and at_us < stopping.until_us:
+        return job, ()
+    return end(job, stopping.code, f"{stopping.why}.\n{_kept(job, stopping)}")
+
+
+def _kept(job: Job, stopping: Stopping) -> str:
+    found = job.checkpoint
+    if found is None:
+        return "No checkpoint of it could be written in time.\nThe next run begins anew."
+    late = "" if found.step > stopping.after else "No newer checkpoint could be written in time. "
+    return f"{late}The checkpoint of step {found.step} is there.\n--resume goes on from it."

@@ -1,0 +1,82 @@
+"""A journal as a file: SQLite's, with a write-ahead log. See `journal` for what is in it."""
+
+import sqlite3
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import msgspec
+
+from trainmover.errors import UserError
+from trainmover.journal import samples
+from trainmover.journal.damage import Damaged
+from trainmover.protocol.malformed import MALFORMED
+from trainmover.protocol.messages import JobSpec
+from trainmover.version import VERSION
+
+FORMAT = "trainmover journal 2"
+SCHEMA = f"""
+CREATE TABLE meta (key TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
+CREATE TABLE events (seq INTEGER PRIMARY KEY, at_us INTEGER NOT NULL, kind TEXT NOT NULL,
+                     json TEXT NOT NULL, crc INTEGER NOT NULL);
+CREATE TABLE rows (rank INTEGER NOT NULL, step INTEGER NOT NULL, epoch INTEGER NOT NULL,
+                   at_us INTEGER NOT NULL, values_json TEXT NOT NULL,
+                   PRIMARY KEY (rank, step)) WITHOUT ROWID;
+CREATE TABLE safe (incarnation TEXT PRIMARY KEY, facts INTEGER NOT NULL) WITHOUT ROWID;
+{samples.SCHEMA}"""
+
+
+def check_there(path: Path) -> None:
+    if not path.is_file():
+        raise UserError(
+            f"There is no journal at {path}.",
+            means="Nothing was read.",
+            do="Give the path that the run was started with (--journal).",
+        )
+
+
+def only_readable(path: Path) -> sqlite3.Connection:
+    return sqlite3.connect(f"{path.resolve().as_uri()}?mode=ro", uri=True)
+
+
+def writable(path: Path) -> sqlite3.Connection:
+    db = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
+    db.execute("PRAGMA journal_mode=WAL")
+    db.execute("PRAGMA synchronous=NORMAL")
+    db.execute("PRAGMA wal_autocheckpoint=0")
+    return db
+
+
+def fill(db: sqlite3.Connection, spec: JobSpec) -> None:
+    """Make a new one of it."""
+    db.executescript("BEGIN;" + SCHEMA + "COMMIT;")
+    meta = {"format": FORMAT, "version": VERSION, "spec": msgspec.json.encode(spec).decode()}
+    db.executemany("INSERT INTO meta VALUES (?, ?)", meta.items())
+
+
+def spec_of(db: sqlite3.Connection) -> JobSpec:
+    meta = dict(db.execute("SELECT key, value FROM meta"))
+    if meta.get("format") != FORMAT:
+        raise sqlite3.DatabaseError("it has another format")
+    return msgspec.json.decode(meta["spec"], type=JobSpec)
+
+
+@contextmanager
+def readable(path: Path) -> Iterator[None]:
+    """Turns whatever a damaged or alien file provokes into a UserError."""
+    try:
+        yield
+    except (
+        OSError,
+        sqlite3.Error,
+        Damaged,
+        *MALFORMED,
+        ValueError,
+        LookupError,
+        TypeError,
+    ) as error:
+        raise UserError(
+            f"{path} is not a journal that can be read: {error}.",
+            means="Nothing was changed.",
+            do="Give the journal of a run of this version of trainmover.",
+        ) from error

@@ -1,0 +1,58 @@
+"""Who may write a journal: one process at a time, for as long as it lives.
+
+The lock lies on a file beside the journal, so that readers of the journal are never in the way. It
+is the kernel's: a killed writer holds nothing.
+"""
+
+import fcntl
+import os
+from pathlib import Path
+
+from trainmover.errors import UserError
+
+
+class WriterLock:
+    """Held until `release`. Use `take`."""
+
+    def __init__(self, path: Path, descriptor: int) -> None:
+        self._path = path
+        self._descriptor = descriptor
+
+    @classmethod
+    def take(cls, journal: Path) -> "WriterLock":
+        """Raises UserError if another process writes this journal, and OSError."""
+        path = journal.with_name(f"{journal.name}.lock")
+        while True:
+            descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
+            try:
+                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError as error:
+                raise _taken(journal, descriptor) from error
+            if _is_there(path, descriptor):
+                break
+            os.close(descriptor)  # It was removed by who had it, between our two calls.
+        os.ftruncate(descriptor, 0)
+        os.pwrite(descriptor, str(os.getpid()).encode(), 0)
+        return cls(path, descriptor)
+
+    def release(self) -> None:
+        """Let another process have it. Only once."""
+        self._path.unlink(missing_ok=True)
+        os.close(self._descriptor)
+
+
+def _is_there(path: Path, descriptor: int) -> bool:
+    try:
+        return os.path.samestat(path.stat(), os.fstat(descriptor))
+    except FileNotFoundError:
+        return False
+
+
+def _taken(journal: Path, descriptor: int) -> UserError:
+    pid = os.pread(descriptor, 20, 0).decode(errors="replace")
+    os.close(descriptor)
+    return UserError(
+        f"A controller writes {journal} already: process {pid or 'unknown'}.",
+        means="Nothing was started or changed: a job has one controller.",
+        do="If that process is no controller any more, end it; its successor may then take over.",
+    )

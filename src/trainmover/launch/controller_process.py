@@ -1,0 +1,173 @@
+"""The controller of a run as a child of the supervisor; another takes its place when it dies."""
+
+import asyncio
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections import deque
+
+import msgspec
+
+from trainmover.errors import JobFailed
+from trainmover.launch.channel import Begin, Channel, Heard, Over, Ready, ToController
+from trainmover.launch.place import RunPlace
+
+DEATHS_MAX = 5
+DEATHS_S = 60.0
+END_S = 10.0
+
+
+class ControllerProcess:
+    """One process after another, in a session of its own: a Ctrl-C at the terminal is for the
+    supervisor, which tells it.
+
+    over  done when the job is over (exit status), or fails when no controller stays alive
+    """
+
+    def __init__(self, place: RunPlace, *, json: bool, over: asyncio.Future[int]) -> None:
+        self._place = place
+        self._json = json
+        self._over = over
+        self._process: subprocess.Popen[bytes] | None = None
+        self._channel: Channel | None = None
+        self._pidfd = -1
+        self._gone = asyncio.Event()
+        self._begin: Begin | None = None
+        self._unheard: list[ToController] = []
+        self._said = 0
+        self._deaths: deque[float] = deque(maxlen=DEATHS_MAX)
+        self._published = False
+
+    def start(self) -> None:
+        """It imports, and waits for `begin` before it looks at anything."""
+        self._channel, theirs = Channel.pair()
+        with theirs:
+            self._process = self._execute(theirs.fileno())
+        self._gone.clear()
+        self._pidfd = os.pidfd_open(self._process.pid)
+        loop = asyncio.get_running_loop()
+        loop.add_reader(self._pidfd, self._died)
+        loop.add_reader(self._channel, self._hear)
+        self._say_all()
+
+    def begin(self, notes: list[str]) -> None:
+        """Everything it needs is there."""
+        self._begin = Begin(notes=notes)
+        self._say_all()
+
+    def _say_all(self) -> None:
+        if self._channel is None or self._begin is None:
+            return
+        self._channel.say(self._begin)
+        for message in self._unheard:
+            self._channel.say(message)
+
+    def tell(self, message: ToController) -> None:
+        """This one, or the next if it dies before it has heard."""
+        self._said += 1
+        numbered = msgspec.structs.replace(message, number=self._said)
+        self._unheard.append(numbered)
+        if self._channel is not None and self._begin is not None:
+            self._channel.say(numbered)
+
+    async def ended(self) -> None:
+        """Once the process has ended by itself; not for ever."""
+        if self._process is not None:
+            try:
+                await asyncio.wait_for(self._gone.wait(), END_S)
+            except TimeoutError:
+                return
+
+    async def stop(self) -> None:
+        """End what is left."""
+        if self._process is not None:
+            self._process.send_signal(signal.SIGKILL)
+            self._process.wait()
+            self._let_go()
+
+    def _execute(self, channel: int) -> "subprocess.Popen[bytes]":
+        place = self._place
+        shared = {
+            "--supervisor": channel,
+            "--control": place.control.fileno(),
+            "--api": place.api.fileno(),
+        }
+        if place.checkpoints is not None:
+            shared["--checkpoint-lock"] = place.checkpoints.lock
+        command = [sys.executable, "-P", "-m", "trainmover", "controller"]
+        command += ["--run-dir", place.run.directory, "--parent", str(os.getpid())]
+        command += ["--json"] * self._json
+        for flag, descriptor in shared.items():
+            command += [flag, str(descriptor)]
+        return subprocess.Popen(
+            command,
+            env=os.environ | {"TRAINMOVER_RUN_ID": place.run.run_id},
+            stdin=subprocess.DEVNULL,
+            pass_fds=tuple(shared.values()),
+            start_new_session=True,
+        )
+
+    def _hear(self) -> None:
+        assert self._channel is not None
+        try:
+            messages = self._channel.heard()
+        except OSError:
+            asyncio.get_running_loop().remove_reader(self._channel)
+            return
+        for message in messages:
+            match message:
+                case Ready() if not self._published:
+                    self._published = True
+                    self._place.directory.publish(self._place.run)
+                case Heard(number=number):
+                    self._unheard = [one for one in self._unheard if one.number > number]
+                case Over(code=code) if not self._over.done():
+                    self._over.set_result(code)
+
+    def _died(self) -> None:
+        assert self._process is not None
+        code = self._process.wait()
+        self._hear()  # Its last words.
+        self._let_go()
+        if self._over.done():
+            return
+        if code >= 0 and not self._published:
+            self._over.set_exception(_never_began(code))
+            return
+        now = asyncio.get_running_loop().time()
+        if len(self._deaths) == DEATHS_MAX and now - self._deaths[0] < DEATHS_S:
+            self._over.set_exception(_given_up(code))
+            return
+        self._deaths.append(now)
+        if self._begin is not None:
+            self._begin = msgspec.structs.replace(self._begin, lost_us=time.time_ns() // 1000)
+        self.start()
+
+    def _let_go(self) -> None:
+        loop = asyncio.get_running_loop()
+        assert self._channel is not None
+        loop.remove_reader(self._pidfd)
+        loop.remove_reader(self._channel)
+        os.close(self._pidfd)
+        self._channel.close()
+        self._process = self._channel = None
+        self._gone.set()
+
+
+def _given_up(code: int) -> JobFailed:
+    how = f"signal {-code}" if code < 0 else f"exit status {code}"
+    return JobFailed(
+        f"The controller has ended more than {DEATHS_MAX} times within {DEATHS_S:.0f} s ({how}).",
+        means="The job has ended: nobody could decide what is next.",
+        do="Its output above says why. Go on from a checkpoint (--resume), if there is one.",
+    )
+
+
+def _never_began(code: int) -> JobFailed:
+    return JobFailed(
+        f"The controller could not begin (exit status {code}).",
+        means="The job has ended: another one would do no better.",
+        do="Its output above says why.",
+    )

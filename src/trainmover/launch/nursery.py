@@ -1,0 +1,103 @@
+"""The nursery of this process: what it starts on this machine shares one import of torch.
+
+The store is forked from it, and each machine's agent gets one of its own, a fork of it, for its
+workers. Where that is not possible (an import starts threads or opens a device) everything is
+started by executing it, as on a host that an agent has for itself.
+"""
+
+import asyncio
+import contextlib
+import os
+import secrets
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Sequence
+from types import TracebackType
+
+from trainmover.lifeline import adopt_orphans, reap
+from trainmover.nursery import Birth, Child, Nursery
+
+MODULES = ("trainmover.worker.process", "trainmover.server.store")
+
+
+class NurseryProcess:
+    """Imports while we do something else; `ready` when that is done. May serve several runs.
+
+    mark  its TRAINMOVER_RUN_ID, and so what the kernel shows of all that is forked from it
+    """
+
+    def __init__(self) -> None:
+        adopt_orphans()
+        self.mark = f"nursery-{secrets.token_hex(8)}"
+        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        command = [sys.executable, "-u", "-P", "-m", "trainmover.nursery", *MODULES]
+        command += ["--parent", str(os.getpid()), "--socket", str(theirs.fileno())]
+        environment = os.environ | {"TRAINMOVER_RUN_ID": self.mark}
+        environment.setdefault("OMP_NUM_THREADS", "1")  # as workers have it, read while importing
+        with theirs:
+            self._process = subprocess.Popen(
+                command,
+                env=environment,
+                stdin=subprocess.DEVNULL,
+                pass_fds=(theirs.fileno(),),
+                start_new_session=True,
+            )
+        self._asked = Nursery(ours)
+        self._ready: bool | None = None
+        self._nurseries: list[int] = []
+
+    @property
+    def pid(self) -> int:
+        return self._process.pid
+
+    async def ready(self) -> bool:
+        """Whether it can be used: waits until it has imported."""
+        if self._ready is None:
+            self._ready = await asyncio.to_thread(self._asked.said_ready)
+        return self._ready
+
+    def bear(self, module: str, arguments: Sequence[str], output: int) -> Child:
+        """A process that runs a module's main; errors go where ours go. Raises OSError."""
+        environment = os.environ | {"TRAINMOVER_RUN_ID": ""}
+        birth = Birth(module=module, arguments=list(arguments), environment=environment)
+        return Child(self._bear(birth, output, 2)[0])
+
+    def bear_program(self, command: Sequence[str], run_id: str, output: int) -> Child:
+        """A process that executes a command, with a nursery as its child. Raises OSError."""
+        words = {"TRAINMOVER_RUN_ID": run_id, "TRAINMOVER_NURSERY": self.mark}
+        birth = Birth(program=list(command), environment=os.environ | words, cwd=os.getcwd())
+        pid, nursery = self._bear(birth, output, output)
+        self._nurseries.append(nursery)
+        return Child(pid)
+
+    def _bear(self, birth: Birth, stdout: int, stderr: int) -> list[int]:
+        stdin = os.open(os.devnull, os.O_RDONLY)
+        try:
+            return self._asked.bear(birth, [stdin, stdout, stderr])
+        finally:
+            os.close(stdin)
+
+    def reap(self) -> None:
+        """Collect the nurseries of programs that were killed: they became our children."""
+        reap(self._nurseries)
+        self._nurseries.clear()
+
+    def stop(self) -> None:
+        """End it. What was forked from it lives on."""
+        self._asked.close()
+        with contextlib.suppress(ProcessLookupError):
+            self._process.send_signal(signal.SIGKILL)
+        self._process.wait()
+
+    def __enter__(self) -> "NurseryProcess":
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        at: TracebackType | None,
+    ) -> None:
+        self.stop()

@@ -1,0 +1,89 @@
+"""What `trainmover run` was asked for."""
+
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from trainmover import communicators
+from trainmover.launch.checkpoints import CheckpointOptions
+from trainmover.protocol.messages import JobSpec, LogSpec
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunOptions:
+    """What to run and how. Defaults are those of `trainmover run`.
+
+    journal     where to keep the journal; None: it goes with the run
+    token_file  a token to use; None: a fresh one
+    run_dir     the run's private directory; None: under TRAINMOVER_HOME
+    record      how large outputs of the first steps are kept: `moments` or `full`
+    readiness   of standbys: `held`, `warm` or `idle`
+    wait_s      seconds a recovery waits for a machine when no standby is left
+    state_bandwidth  bytes that a machine may send of its state in a second; 0: no limit
+    fingerprint_every  steps from one comparison of replicas to the next; 0: none
+    on_divergence  of replicas: `report` or `replace`
+    watch       whether a rank that stands still is looked for, and replaced
+    false_alarms  so many a week are put up with in that
+    on_nan      of a reported number that is none: `ignore`, `report` or `stop`
+    snapshot_every  committed steps between snapshots; 0: none; None: as needed
+    snapshot_copies  on how many other machines each is kept: 1 or 2
+    checkpoints  where to, how often, and what to go on from
+    shutdown_s  from SIGTERM to SIGKILL for workers
+    worker      another worker program, for tests; empty: the real one
+    """
+
+    argv: list[str]
+    module: bool = False
+    machines: int = 1
+    standbys: int = 0
+    nproc: int = 1
+    comm: str = field(default_factory=communicators.default)
+    restarts_max: int = 3
+    record: str = "moments"
+    readiness: str = "held"
+    wait_s: int = 0
+    state_bandwidth: int = 0
+    fingerprint_every: int = 1000
+    on_divergence: str = "report"
+    watch: bool = True
+    false_alarms: float = 1.0
+    on_nan: str = "ignore"
+    snapshot_every: int | None = None
+    snapshot_copies: int = 1
+    checkpoints: CheckpointOptions = field(default_factory=CheckpointOptions)
+    log: LogSpec = field(default_factory=lambda: LogSpec(show=[0]))
+    cwd: str = ""
+    run_id: str = ""
+    journal: Path | None = None
+    api_port: int = 0
+    token_file: Path | None = None
+    run_dir: Path | None = None
+    shutdown_s: float = 5.0
+    role: str = "default"
+    worker: tuple[str, ...] = ()
+
+
+def spec_of(options: RunOptions, run_id: str) -> JobSpec:
+    """The job that was asked for; its store is not known yet."""
+    return JobSpec(
+        run_id=run_id,
+        argv=options.argv,
+        module=options.module,
+        machines=options.machines,
+        standbys=options.standbys,
+        nproc=options.nproc,
+        comm=options.comm,
+        restarts_max=options.restarts_max,
+        record=options.record,
+        fingerprint_every=options.fingerprint_every,
+        on_divergence=options.on_divergence,
+        watch=options.watch,
+        false_alarms=options.false_alarms,
+        on_nan=options.on_nan,
+        readiness=options.readiness,
+        wait_s=options.wait_s,
+        state_bandwidth=options.state_bandwidth,
+        snapshot_every=options.snapshot_every,
+        snapshot_copies=options.snapshot_copies,
+        log=options.log,
+        cwd=options.cwd or str(Path.cwd()),
+    )

@@ -1,0 +1,97 @@
+"""What a run has before any of its processes: a private directory, a token, sockets, a folder.
+
+Everything that can be wrong with what was asked for is found out here. All of it is held by the
+process that started the run, for as long as the run lives: what listens there may come and go.
+"""
+
+import os
+import socket
+from contextlib import AsyncExitStack, ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+
+from trainmover.launch.checkpoints import prepare
+from trainmover.launch.options import RunOptions, spec_of
+from trainmover.launch.runs import Run, RunDirectory, process_started
+from trainmover.protocol.messages import JobSpec
+from trainmover.server.checkpoint_folder import CheckpointFolder
+from trainmover.server.run import bind
+from trainmover.token_file import read_token
+
+
+@dataclass(frozen=True)
+class RunPlace:
+    """Use `make`.
+
+    control, api  bound sockets: for agents, for the HTTP API
+    spec          but for its store
+    checkpoints   the folder for them, locked; None: there are none
+    notes         what the user should know from the start
+    """
+
+    directory: RunDirectory
+    token_file: Path
+    token: bytes
+    control: socket.socket
+    api: socket.socket
+    spec: JobSpec
+    checkpoints: CheckpointFolder | None
+    notes: list[str]
+    run: Run
+
+    @classmethod
+    def make(cls, options: RunOptions, stack: AsyncExitStack) -> "RunPlace":
+        """Made now, unmade with `stack`. Raises UserError."""
+        directory = RunDirectory.create(options.run_id, options.run_dir)
+        stack.callback(directory.remove)
+        token_file, token = _token(options, directory)
+        control = bind("127.0.0.1:0", "The controller")
+        stack.callback(control.close)
+        api = bind(f"127.0.0.1:{options.api_port}", "The API")
+        stack.callback(api.close)
+        held = stack.enter_context(ExitStack())
+        prepared = prepare(options.checkpoints, spec_of(options, directory.run_id), held)
+        return cls(
+            directory=directory,
+            token_file=token_file,
+            token=token,
+            control=control,
+            api=api,
+            spec=prepared.spec,
+            checkpoints=prepared.folder,
+            notes=prepared.notes,
+            run=_run(options, directory, token_file, control, api),
+        )
+
+
+def _token(options: RunOptions, directory: RunDirectory) -> tuple[Path, bytes]:
+    if options.token_file is None:
+        return directory.token_file, directory.write_token()
+    return options.token_file.resolve(), read_token(options.token_file)
+
+
+def _run(
+    options: RunOptions,
+    directory: RunDirectory,
+    token_file: Path,
+    control: socket.socket,
+    api: socket.socket,
+) -> Run:
+    started = process_started(os.getpid())
+    assert started is not None
+    journal = options.journal or directory.path / "journal.sqlite"
+    return Run(
+        run_id=directory.run_id,
+        api_url="http://{}:{}".format(*api.getsockname()),
+        host=socket.gethostname(),
+        pid=os.getpid(),
+        started=started,
+        directory=str(directory.path),
+        token_file=str(token_file),
+        journal=str(journal.resolve()),
+        controller="{}:{}".format(*control.getsockname()),
+        nproc=options.nproc,
+        role=options.role,
+        shutdown_s=options.shutdown_s,
+        worker=options.worker,
+    )

@@ -1,0 +1,40 @@
+"""`python -m trainmover.nursery MODULE ...`: import the modules, then fork when asked."""
+
+import argparse
+import gc
+import importlib
+import socket
+import sys
+
+from trainmover.lifeline import die_with
+from trainmover.nursery.fitness import unfit
+from trainmover.nursery.serving import serve
+from trainmover.nursery.wire import READY
+
+
+def main() -> None:
+    """0 when nobody can ask any more; 1, and nothing was said, if nothing may be forked from us."""
+    parser = argparse.ArgumentParser(prog="python -m trainmover.nursery", description=__doc__)
+    parser.add_argument("modules", nargs="+", metavar="MODULE")
+    parser.add_argument("--parent", type=int, required=True, metavar="PID")
+    parser.add_argument("--socket", type=int, required=True, metavar="FD")
+    options = parser.parse_args()
+    die_with(options.parent)
+    sock = socket.socket(fileno=options.socket)
+    sock.set_inheritable(False)
+    for module in options.modules:
+        importlib.import_module(module)
+    if unfit():
+        sys.exit(1)
+    gc.collect()
+    gc.freeze()  # Collections in children need not touch, and so copy, what all share.
+    sock.send(READY)
+    birth = serve(sock)
+    if birth is not None:
+        sys.argv = [birth.module, *birth.arguments]
+        sys.path.insert(0, "")  # As `python -m` has it.
+        importlib.import_module(birth.module).main()
+
+
+if __name__ == "__main__":
+    main()

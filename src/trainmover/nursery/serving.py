@@ -1,0 +1,104 @@
+"""A nursery at work: one request after the other, until nobody can ask any more."""
+
+import array
+import os
+import socket
+import sys
+from collections.abc import Sequence
+
+import msgspec
+
+from trainmover.lifeline import die_with
+from trainmover.nursery.forking import fork, hear, tell
+from trainmover.nursery.wire import PACKET_BYTES_MAX, Birth, Born
+
+DESCRIPTORS_MAX = 16
+
+
+def serve(sock: socket.socket) -> Birth | None:
+    """In each child, what it is to be, with its environment set up. In the nursery None, at last.
+
+    Single-threaded, and with nothing on the stack but this: a child goes on from here like a
+    process that has just been started.
+    """
+    while True:
+        request = _receive(sock)
+        if request is None:
+            return None
+        birth, descriptors = request
+        try:
+            in_child, pipe = fork()
+        except OSError as error:
+            _answer(sock, msgspec.msgpack.encode(Born(error=str(error))), descriptors)
+            continue
+        if not in_child:
+            _answer(sock, hear(pipe), descriptors)
+            continue
+        sock.close()
+        _settle(birth, descriptors, pipe)
+        if not birth.program:
+            tell(pipe, Born([os.getpid()]))
+            return birth
+        sock = _part(birth, pipe)
+
+
+def _receive(sock: socket.socket) -> tuple[Birth, list[int]] | None:
+    """The next request and the descriptors with it, ours to close; None at the end."""
+    room = socket.CMSG_SPACE(DESCRIPTORS_MAX * array.array("i").itemsize)
+    try:
+        packet, held, _, _ = sock.recvmsg(PACKET_BYTES_MAX, room, socket.MSG_CMSG_CLOEXEC)
+    except ConnectionResetError:
+        return None
+    if not packet:
+        return None
+    descriptors = array.array("i")
+    for level, kind, data in held:
+        if (level, kind) == (socket.SOL_SOCKET, socket.SCM_RIGHTS):
+            descriptors.frombytes(data)
+    return msgspec.msgpack.decode(packet, type=Birth), list(descriptors)
+
+
+def _answer(sock: socket.socket, answer: bytes, descriptors: Sequence[int]) -> None:
+    for descriptor in descriptors:
+        os.close(descriptor)
+    sock.send(answer)
+
+
+def _settle(birth: Birth, descriptors: Sequence[int], pipe: int) -> None:
+    """Make this process what a started one would be; tells and ends if that cannot be."""
+    os.setsid()
+    for number, descriptor in enumerate(descriptors[:3]):
+        os.dup2(descriptor, number)
+        os.close(descriptor)
+    os.environ.clear()
+    os.environ.update(birth.environment)
+    for name, descriptor in zip(birth.variables, descriptors[3:], strict=True):
+        os.environ[name] = str(descriptor)
+    try:
+        os.chdir(birth.cwd or ".")
+    except OSError as error:
+        tell(pipe, Born(error=str(error)))
+        os._exit(1)
+    if "numpy.random" in sys.modules:  # python draws its own numbers anew after a fork
+        sys.modules["numpy.random"].seed()
+
+
+def _part(birth: Birth, pipe: int) -> socket.socket:
+    """Execute the program; returns in its nursery, which is its child and dies with it."""
+    program = os.getpid()
+    theirs, ours = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    nursery = os.fork()
+    if nursery == 0:
+        os.close(pipe)
+        theirs.close()
+        die_with(program)
+        return ours
+    ours.close()
+    theirs.set_inheritable(True)
+    tell(pipe, Born([program, nursery]))
+    arguments = [*birth.program, "--nursery", str(theirs.fileno())]
+    try:
+        os.execvp(arguments[0], arguments)
+    except OSError as error:
+        print(f"{arguments[0]}: {error}", file=sys.stderr)
+        os._exit(127)

@@ -1,0 +1,34 @@
+"""What is said to a nursery and what it answers: one packet each, descriptors beside it."""
+
+import msgspec
+
+READY = b"ready"
+PACKET_BYTES_MAX = 192 * 1024
+"""A request is sent whole or not at all; the kernel takes a little more than this."""
+
+
+class Birth(msgspec.Struct, frozen=True, kw_only=True):
+    """What a process is to be. It gets a session of its own, and exactly this environment.
+
+    The first three descriptors sent along become 0, 1 and 2; the others keep whatever number they
+    get, which the environment has under the names in `variables`.
+
+    cwd       "": that of the nursery
+    module    its `main` is called, with sys.argv[1:] = arguments
+    program   a command line to execute instead. `--nursery FD` is put behind it: a nursery of its
+              own, its child, so that what it forks there are its descendants and not ours
+    """
+
+    environment: dict[str, str]
+    cwd: str = ""
+    module: str = ""
+    arguments: list[str] = []
+    program: list[str] = []
+    variables: list[str] = []
+
+
+class Born(msgspec.Struct, frozen=True):
+    """pids: of the new process and of its own nursery, if it has one; error: why there is none."""
+
+    pids: list[int] = []
+    error: str = ""

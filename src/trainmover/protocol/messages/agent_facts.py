@@ -1,0 +1,121 @@
+"""What agents say. Pure."""
+
+import msgspec
+
+from trainmover.ids import Epoch, MachineId, Rank, Step
+from trainmover.protocol.messages.root import Message
+
+
+class AgentFact(Message, frozen=True):
+    """Said by an agent. What the job depends on is numbered, by counting from 1 on both
+    sides, and kept until it is safe: all but `UNNUMBERED`."""
+
+
+class Hello(AgentFact, frozen=True):
+    """First message on a control link, after the token was proved.
+
+    incarnation  made afresh whenever the agent begins anew: its workers and its vault are empty
+    rack         what it would be lost together with; "": nothing is known but its host
+    """
+
+    machine: MachineId
+    version: str
+    protocol: int
+    nproc: int
+    standby: bool
+    vault: str
+    host: str
+    pid: int
+    incarnation: str = ""
+    rack: str = ""
+
+
+class Return(AgentFact, frozen=True):
+    """First message of an agent that lost its link, in place of `Hello`: its workers run on.
+
+    heard    orders it has obeyed since it joined
+    dropped  of its numbered facts it no longer has so many: they were said to be safe
+    """
+
+    machine: MachineId
+    incarnation: str
+    version: str
+    protocol: int
+    heard: int
+    dropped: int
+
+
+class Heartbeat(AgentFact, frozen=True):
+    """The agent's loop runs.
+
+    vault_bytes  that the machine keeps for others; vault_max: at most
+    """
+
+    vault_bytes: int = 0
+    vault_max: int = 0
+
+
+class WorkerExited(AgentFact, frozen=True):
+    """A worker's process has ended. `code` as in subprocess: negative is a signal.
+
+    note  what else is known of its end, as that the kernel was short of memory; "" if nothing is
+    """
+
+    local_rank: int
+    pid: int
+    code: int
+    note: str = ""
+
+
+class WorkerState(AgentFact, frozen=True):
+    """A worker's process has changed its state, as the kernel or its own pulse shows it.
+
+    state    "" (it runs), `stopped`, `traced` (by a debugger), `blocked` (in the kernel, and cannot
+             be killed), `headless` (its main thread is gone), `deaf` (executes no Python)
+    since_ms for how long it has been so already
+    """
+
+    local_rank: int
+    pid: int
+    state: str
+    since_ms: int = 0
+
+
+class Stack(AgentFact, frozen=True):
+    """Where the threads of a worker stood when it was to be ended; or why that is not known."""
+
+    local_rank: int
+    pid: int
+    text: str
+
+
+class Reached(AgentFact, frozen=True):
+    """Answer to a `Probe`: the machines whose vault has answered in time."""
+
+    number: int
+    machines: list[MachineId]
+
+
+class VaultHeld(AgentFact, frozen=True):
+    """Rank records this machine holds for others: for each rank the steps they resume at."""
+
+    epoch: Epoch
+    records: dict[Rank, list[Step]]
+
+
+class Output(AgentFact, frozen=True):
+    """Lines of a worker for the screen of whoever ran the job. Never journaled."""
+
+    rank: Rank
+    stream: str
+    text: str
+
+
+class FromWorker(AgentFact, frozen=True):
+    """A worker's fact on its way up. `payload` is the encoded WorkerFact."""
+
+    local_rank: int
+    payload: msgspec.Raw
+
+
+UNNUMBERED = Hello | Return | Heartbeat | Output

@@ -1,0 +1,80 @@
+"""What agents are told. Pure."""
+
+from trainmover.ids import Epoch, MachineId
+from trainmover.protocol.messages.job import JobSpec
+from trainmover.protocol.messages.root import Message
+
+
+class Order(Message, frozen=True):
+    """Sent by the controller to one machine. What `decide` orders is counted, on both sides: all
+    but `UNCOUNTED`."""
+
+
+class Welcome(Order, frozen=True):
+    """The machine is in."""
+
+    spec: JobSpec
+
+
+class Refused(Order, frozen=True):
+    """The machine is not in, and why.
+
+    retry_s  it may say hello, as one that begins anew, after so long; None: its agent ends with
+             that message
+    """
+
+    reason: str
+    retry_s: float | None = None
+
+
+class Resumed(Order, frozen=True):
+    """The machine is in again. What it has not heard follows.
+
+    facts  it need not say again: those up to this number are known
+    """
+
+    facts: int
+
+
+class Heard(Order, frozen=True):
+    """Facts up to this number are safe: they would survive the controller."""
+
+    facts: int
+
+
+class StartWorkers(Order, frozen=True):
+    """End the workers there are and start `nproc` fresh ones."""
+
+    epoch: Epoch
+    restarts: int
+
+
+class EndWorker(Order, frozen=True):
+    """Say where the process stands (`Stack`), then SIGKILL it. Of no effect on another process."""
+
+    local_rank: int
+    pid: int
+    why: str
+
+
+class Probe(Order, frozen=True):
+    """Dial the vaults of these machines, and say which answer. number: to be said with it."""
+
+    number: int
+    vaults: dict[MachineId, str]
+
+
+class Die(Order, frozen=True):
+    """A drill: SIGKILL the workers and yourself."""
+
+
+class Shutdown(Order, frozen=True):
+    """The job is over: end the workers and yourself.
+
+    kill  at once; otherwise workers get SIGTERM and a moment
+    """
+
+    kill: bool = False
+
+
+UNCOUNTED = Welcome | Refused | Resumed | Heard | Shutdown

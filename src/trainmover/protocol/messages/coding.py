@@ -1,0 +1,142 @@
+"""Messages as bytes: msgpack, read only as the kinds that this side may say. Pure."""
+
+from typing import Any
+
+import msgspec
+
+from trainmover.errors import ProtocolError
+from trainmover.protocol.malformed import MALFORMED
+from trainmover.protocol.messages.agent_facts import (
+    AgentFact,
+    FromWorker,
+    Heartbeat,
+    Hello,
+    Output,
+    Reached,
+    Return,
+    Stack,
+    VaultHeld,
+    WorkerExited,
+    WorkerState,
+)
+from trainmover.protocol.messages.agent_orders import (
+    Die,
+    EndWorker,
+    Heard,
+    Order,
+    Probe,
+    Refused,
+    Resumed,
+    Shutdown,
+    StartWorkers,
+    Welcome,
+)
+from trainmover.protocol.messages.root import Message
+from trainmover.protocol.messages.worker_facts import (
+    AtBoundary,
+    Attached,
+    Committed,
+    Fingerprinted,
+    Finished,
+    Held,
+    Interrupted,
+    Left,
+    Loaded,
+    Moves,
+    Parked,
+    Position,
+    Prepared,
+    Raised,
+    Recorded,
+    SandboxFailed,
+    Snapped,
+    Stands,
+    StepsChanged,
+    Switched,
+    Taking,
+    Warm,
+    Warned,
+    Watched,
+    Weighed,
+    WentOn,
+    WorkerFact,
+    WorkerUp,
+    Wrote,
+)
+from trainmover.protocol.messages.worker_orders import (
+    Bind,
+    CutComplete,
+    Discard,
+    Ending,
+    Exit,
+    Go,
+    Hold,
+    Interrupt,
+    KeepSnapshots,
+    KeepTold,
+    Leave,
+    PauseAt,
+    Prepare,
+    RunRank,
+    StoreAt,
+    Switch,
+    Verdict,
+    WarmUp,
+    WriteCheckpoint,
+)
+
+WORKER_FACTS = (
+    WorkerUp | Attached | Recorded | Warm | Held | SandboxFailed | Parked | Prepared | Position
+    | AtBoundary | Taking | Loaded | Switched | Committed | Snapped | Wrote | Fingerprinted
+    | StepsChanged | Weighed | Watched | Stands | Moves | Interrupted | Finished | WentOn | Raised
+    | Left | Warned
+)  # fmt: skip
+AGENT_FACTS = (
+    Hello | Return | Heartbeat | WorkerExited | VaultHeld | WorkerState | Stack | Reached | Output
+    | FromWorker
+)  # fmt: skip
+WORKER_ORDERS = (
+    RunRank | WarmUp | Hold | Bind | Prepare | Discard | PauseAt | KeepSnapshots | CutComplete
+    | WriteCheckpoint | Interrupt | Verdict | Switch | Go | Leave | Ending | Exit | StoreAt
+    | KeepTold
+)  # fmt: skip
+ORDERS = (
+    Welcome | Refused | Resumed | Heard | StartWorkers | EndWorker | Probe | Die | Shutdown
+    | WORKER_ORDERS
+)  # fmt: skip
+
+_encoder = msgspec.msgpack.Encoder()
+_worker_facts: msgspec.msgpack.Decoder[Any] = msgspec.msgpack.Decoder(WORKER_FACTS)
+_agent_facts: msgspec.msgpack.Decoder[Any] = msgspec.msgpack.Decoder(AGENT_FACTS)
+_orders: msgspec.msgpack.Decoder[Any] = msgspec.msgpack.Decoder(ORDERS)
+
+
+def encode(message: Message) -> bytes:
+    """Msgpack of one message, to be framed."""
+    return _encoder.encode(message)
+
+
+def decode_worker_fact(payload: bytes | msgspec.Raw) -> WorkerFact:
+    """Raises ProtocolError if `payload` is none."""
+    return _decode(_worker_facts, payload)  # type: ignore[no-any-return]
+
+
+def decode_agent_fact(payload: bytes) -> AgentFact:
+    """Raises ProtocolError if `payload` is none."""
+    return _decode(_agent_facts, payload)  # type: ignore[no-any-return]
+
+
+def decode_order(payload: bytes) -> Order:
+    """Raises ProtocolError if `payload` is none."""
+    return _decode(_orders, payload)  # type: ignore[no-any-return]
+
+
+def _decode(decoder: "msgspec.msgpack.Decoder[Any]", payload: bytes | msgspec.Raw) -> Any:
+    try:
+        return decoder.decode(payload)
+    except MALFORMED as error:
+        raise ProtocolError(
+            f"A frame could not be read as a message: {error}.",
+            means="The connection it came on is closed; nothing else was touched.",
+            do="Both ends must run the same version of trainmover.",
+        ) from error

@@ -1,0 +1,1 @@
+"""The real decisions in a fake world: time, network, machines, processes and disks as values."""

@@ -1,0 +1,247 @@
+"""How things go wrong in a world, by chance: one method for each name in `faults.NAMES`."""
+
+from collections.abc import Callable
+
+from trainmover.controller.events import KillRequested, MoveRequested
+from trainmover.ids import MachineId
+from trainmover.simulator.faults import DISTURBS_LONG, Faults
+from trainmover.simulator.machines import Box
+from trainmover.simulator.network import CONTROLLER
+from trainmover.simulator.workers import Worker
+from trainmover.simulator.world import World
+
+MOVES_ALONE = {"arrive", "full", "move"}
+"""What no step need fail for."""
+
+
+class Chance:
+    """Lets faults happen in `world` until it is told to stop.
+
+    count      name -> how often
+    unsettled  how much has gone wrong since a step was last committed
+    """
+
+    def __init__(self, world: World, faults: Faults) -> None:
+        self.world, self.faults = world, faults
+        self.random = world.random
+        self.count: dict[str, int] = {}
+        self.unsettled: list[str] = []
+        self.going = False
+        self._newest = 0
+        self._names = list(faults.weights)
+        self._weights = list(faults.weights.values())
+
+    def go(self) -> None:
+        """Begin."""
+        self.going = True
+        self._plan()
+
+    def stop(self) -> None:
+        """No more of it; what began ends by itself."""
+        self.going = False
+
+    def _plan(self) -> None:
+        wait_s = self.random.expovariate(1e6 / self.faults.pause_us)
+        if self.random.random() < self.faults.together:
+            wait_s /= 20
+        self.world.at(int(wait_s * 1e6) + 1000, self._strike)
+
+    def _strike(self) -> None:
+        if not self.going or self.world.ended is not None:
+            return
+        self._plan()
+        self.settle()
+        if len(self.unsettled) < (self.faults.unsettled_max if self.random.random() < 0.4 else 1):
+            (name,) = self.random.choices(self._names, self._weights)
+            self.let(name)
+
+    def settle(self) -> None:
+        """Forget what is over: the whole job has gone on since, and waits for nothing."""
+        world = self.world
+        job = world.host.job if world.host is not None else None
+        if job is None or job.change is not None or _open(job.incidents) or not world.store_known:
+            return
+        if world.training.newest >= self._newest + 2 and not world.network.cuts:
+            self.unsettled.clear()
+
+    def let(self, name: str) -> bool:
+        """It happens, if there is anything that it can happen to."""
+        acts: dict[str, Callable[[], str]] = {
+            "death": self._death, "power": self._power, "freeze": self._freeze,
+            "crash": self._crash, "stop": self._stop, "stuck": self._stuck,
+            "reset": self._reset, "cut": self._cut, "partition": self._partition,
+            "slow": self._slow, "controller": self._controller, "torn": self._torn,
+            "store": self._store, "full": self._full, "arrive": self._arrive,
+            "move": self._move, "drill": self._drill,
+        }  # fmt: skip
+        what = acts[name]()
+        if not what:
+            return False
+        self.world.note(f"! {name}: {what}")
+        self.count[name] = self.count.get(name, 0) + 1
+        self._newest = self.world.training.newest
+        if name not in MOVES_ALONE:
+            self.unsettled.append(name)
+        return True
+
+    # --- whom -----------------------------------------------------------------------------------
+
+    def _box(self) -> Box | None:
+        """A machine; rather one that has ranks."""
+        alive = [box for box in self.world.boxes.values() if box.alive and not box.frozen]
+        seated = [box for box in alive if box.place.live]
+        some = seated if seated and self.random.random() < 0.7 else alive
+        return self.random.choice(some) if some else None
+
+    def _worker(self) -> Worker | None:
+        box = self._box()
+        return self.random.choice(box.workers) if box is not None and box.workers else None
+
+    # --- what -----------------------------------------------------------------------------------
+
+    def _death(self) -> str:
+        box = self._box()
+        if box is not None:
+            box.die(silent=False)
+        return box.name if box is not None else ""
+
+    def _power(self) -> str:
+        box = self._box()
+        if box is not None:
+            box.die(silent=True)
+        return box.name if box is not None else ""
+
+    def _freeze(self) -> str:
+        box = self._box()
+        if box is None:
+            return ""
+        box.frozen = True
+        for_us = self.world.between(100_000, 4_000_000)
+        self.world.at(for_us, box.thaw)
+        return f"{box.name} for {for_us / 1e6:.1f} s"
+
+    def _crash(self) -> str:
+        worker = self._worker()
+        if worker is not None:
+            worker.box.exited(worker, self.random.choice((-9, -11, 1)))
+        return repr(worker) if worker is not None else ""
+
+    def _stop(self) -> str:
+        worker = self._worker()
+        if worker is None or worker.stopped:
+            return ""
+        worker.stopped = True
+        seen_us = self.world.between(0, 200_000)
+        worker.box.later(seen_us, worker.box.process_state, worker, "stopped", seen_us // 1000)
+        if self.random.random() < 0.5:
+            worker.box.later(self.world.between(50_000, 3_000_000), self._continued, worker)
+        return repr(worker)
+
+    def _continued(self, worker: Worker) -> None:
+        worker.go_on()
+        worker.moved_us = self.world.now
+        worker.box.later(self.world.between(0, 200_000), worker.box.process_state, worker, "", 0)
+
+    def _stuck(self) -> str:
+        busy = [w for w in self.world.workers() if w.computing and not w.stuck]
+        steady = [w for w in busy if w.lived_steps > 2 and w.recorded]
+        if not steady:
+            return ""
+        worker = self.random.choice(steady)
+        worker.stuck = True
+        return repr(worker)
+
+    def _reset(self) -> str:
+        box = self._box()
+        if box is None or box.link is None:
+            return ""
+        box.link.reset()
+        return box.name
+
+    def _cut(self) -> str:
+        box = self._box()
+        return "" if box is None else self._part(box.name, CONTROLLER)
+
+    def _partition(self) -> str:
+        one, other = self._box(), self._box()
+        if one is None or other is None or one is other:
+            return ""
+        return self._part(one.name, other.name)
+
+    def _part(self, one: MachineId, other: MachineId) -> str:
+        ways = self.random.choice(([(one, other)], [(other, one)], [(one, other), (other, one)]))
+        for_us = self.world.between(200_000, 8_000_000)
+        if CONTROLLER not in ways[0] and self.random.random() < 0.2:
+            for_us *= 10
+        for way in ways:
+            self.world.network.cut(*way)
+            self.world.at(for_us, self._mend, way)
+        return f"{', '.join(f'{a} -> {b}' for a, b in ways)} for {for_us / 1e6:.1f} s"
+
+    def _mend(self, way: tuple[MachineId, MachineId]) -> None:
+        self.world.network.mend(*way)
+        self.world.training.look_again()
+
+    def _slow(self) -> str:
+        box = self._box()
+        if box is None:
+            return ""
+        slow = self.world.network.slow
+        slow[box.name] = self.world.between(5_000, 300_000)
+        self.world.at(2_000_000, self._fast, box.name)
+        return f"{box.name} by {slow[box.name] // 1000} ms"
+
+    def _fast(self, machine: MachineId) -> None:
+        self.world.network.slow.pop(machine, None)
+
+    def _controller(self) -> str:
+        if self.world.host is None:
+            return ""
+        away_us = self.world.between(50_000, 2_000_000)
+        self.world.lose_controller(away_us)
+        return f"for {away_us / 1e6:.1f} s"
+
+    def _torn(self) -> str:
+        if self.world.host is None:
+            return ""
+        torn = self.random.randint(1, 6)
+        self.world.lose_controller(self.world.between(50_000, 2_000_000), torn=torn)
+        return f"{torn} records"
+
+    def _store(self) -> str:
+        self.world.lose_store()
+        return self.world.store
+
+    def _full(self) -> str:
+        self.world.disk_full = True
+        self.world.at(1_500_000, setattr, self.world, "disk_full", False)
+        return "for 1.5 s"
+
+    def _arrive(self) -> str:
+        return self.world.add(standby=True).name
+
+    def _move(self) -> str:
+        return self._request(MoveRequested)
+
+    def _drill(self) -> str:
+        return self._request(KillRequested)
+
+    def _request(self, kind: type[MoveRequested] | type[KillRequested]) -> str:
+        """About some machine that holds ranks."""
+        host = self.world.host
+        if host is None or not host.job.seats:
+            return ""
+        machine = self.random.choice(host.job.seats)
+        self.world.requests += 1
+        request = f"r{self.world.requests}"
+        host.request(kind(at_us=self.world.now, request=request, machine=machine))
+        return machine
+
+
+def _open(incidents: tuple[object, ...]) -> bool:
+    return bool(incidents) and getattr(incidents[-1], "outcome", "") == "open"
+
+
+def disturbances(names: list[str]) -> int:
+    """In how many epochs these may disturb a job: some do so again and again."""
+    return sum(3 if name in DISTURBS_LONG else 1 for name in names)

@@ -1,0 +1,34 @@
+"""What must always hold, one module for each; all are asked at every moment that concerns them."""
+
+from trainmover.simulator.checkers.answers import Answers
+from trainmover.simulator.checkers.bindings import Bindings
+from trainmover.simulator.checkers.checker import Checker
+from trainmover.simulator.checkers.commits import Commits
+from trainmover.simulator.checkers.cuts import Cuts
+from trainmover.simulator.checkers.epochs import OneEpoch
+from trainmover.simulator.checkers.fences import Fences
+from trainmover.simulator.checkers.holders import Holders
+from trainmover.simulator.checkers.incidents import Incidents
+from trainmover.simulator.checkers.journaled import Journaled
+from trainmover.simulator.checkers.sizes import WorldSize
+from trainmover.simulator.checkers.verdicts import Verdicts
+
+
+def all_checkers() -> list[Checker]:
+    """Fresh ones, for one world."""
+    return [
+        OneEpoch(),
+        Commits(),
+        Verdicts(),
+        Holders(),
+        WorldSize(),
+        Journaled(),
+        Incidents(),
+        Bindings(),
+        Fences(),
+        Cuts(),
+        Answers(),
+    ]
+
+
+__all__ = ["Checker", "all_checkers"]

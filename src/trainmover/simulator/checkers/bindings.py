@@ -1,0 +1,39 @@
+"""No standby is bound twice: in one epoch a machine gets one slot, and a slot one machine."""
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from trainmover.controller.effects import Send
+from trainmover.controller.state import Change, Job
+from trainmover.ids import Slot
+from trainmover.protocol.messages import Bind
+from trainmover.simulator.happenings import Decided, Violation
+
+if TYPE_CHECKING:
+    from trainmover.simulator.world import World
+
+
+class Bindings:
+    def heeds(self, world: "World") -> dict[type, Callable[[Any], None]]:
+        return {Decided: self.decided}
+
+    def decided(self, moment: Decided) -> None:
+        change = moment.after.change
+        if change is not None:
+            joiners = list(change.joiners.values())
+            if len(set(joiners)) != len(joiners):
+                raise Violation(f"a standby was chosen twice: {change.joiners}")
+            self._leaves_its_own(moment.after, change)
+        for effect in moment.effects:
+            if isinstance(effect, Send) and isinstance(effect.order, Bind):
+                taken = change.joiners.get(effect.order.slot) if change is not None else None
+                if taken != effect.machine and moment.after.code is None:
+                    raise Violation(f"{effect.machine} is bound to a slot that {taken} is to take")
+
+    def _leaves_its_own(self, job: Job, change: Change) -> None:
+        """A machine that has a slot may take another if somebody else takes that one."""
+        seated = {name: Slot(slot) for slot, name in enumerate(job.seats)}
+        for slot, name in change.joiners.items():
+            own = seated.get(name, slot)
+            if own != slot and own not in change.joiners and own not in change.missing:
+                raise Violation(f"{name} has slot {own} and is to take {slot} too")

@@ -1,0 +1,38 @@
+"""A cut is complete: when it is said to be, every rank's snapshot of that step is somewhere."""
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from trainmover.ids import Rank, Step
+from trainmover.simulator.happenings import Decided, Violation
+
+if TYPE_CHECKING:
+    from trainmover.simulator.world import World
+
+
+class Cuts:
+    def heeds(self, world: "World") -> dict[type, Callable[[Any], None]]:
+        self.world = world
+        return {Decided: self.decided}
+
+    def decided(self, moment: Decided) -> None:
+        cut, before = moment.after.cut, moment.before.cut
+        if cut is None or cut is before or (before is not None and before.step == cut.step):
+            return
+        ranks = set(range(self.world.spec.world_size))
+        if set(cut.vaults) != ranks:
+            raise Violation(f"the cut after step {cut.step} lacks ranks {ranks - set(cut.vaults)}")
+        for rank in cut.vaults:
+            self._holds_what_it_should(rank, cut.step)
+
+    def _holds_what_it_should(self, rank: Rank, step: Step) -> None:
+        held = [
+            worker.snapshots[step][1]
+            for worker in self.world.workers()
+            if worker.snapshots.get(step, (Rank(-1), step))[0] == rank
+        ]
+        for box in self.world.boxes.values():
+            its = box.snapshots.get(rank, {})
+            held += [its[step]] if step in its else []
+        if any(holds != step for holds in held):
+            raise Violation(f"snapshots of rank {rank} after step {step} are of {held}")

@@ -1,0 +1,73 @@
+"""A job that ends before its script does so for a reason that what happened to it explains."""
+
+from trainmover.simulator.happenings import Violation
+from trainmover.simulator.world import World
+
+MACHINES = ("death", "power", "freeze", "reset", "cut", "partition", "drill", "slow", "torn")
+PROCESSES = ("crash", "stop", "stuck")
+
+
+def legitimate(world: World, count: dict[str, int], unsettled: list[str], *, stopped: bool) -> None:
+    """Raises a Violation if the end is no right one.
+
+    count  faults by name; unsettled: those since a step was last committed by a whole job
+    """
+    end = world.ended
+    assert end is not None
+    if end.code == 0:
+        _all_through(world)
+        return
+    if stopped and end.code == 130:
+        return
+    for said, explains in _REASONS.items():
+        if said in end.text and explains(world, count, unsettled):
+            return
+    raise Violation(f"the job has ended, and nothing explains it: {end.text}")
+
+
+def _all_through(world: World) -> None:
+    assert world.host is not None
+    finished = world.host.job.finished
+    if set(finished) != set(range(world.spec.world_size)):
+        raise Violation(f"the job has ended well, but only ranks {sorted(finished)} are through")
+    steps = {step for step, _ in finished.values()}
+    if steps != {world.training.steps}:
+        raise Violation(f"the script has {world.training.steps} steps, ranks made {sorted(steps)}")
+
+
+def _lost(count: dict[str, int]) -> int:
+    return sum(count.get(name, 0) for name in MACHINES)
+
+
+def _failed_thrice(world: World, count: dict[str, int], unsettled: list[str]) -> bool:
+    from trainmover.simulator.chance import disturbances
+
+    return disturbances(unsettled) >= 3
+
+
+def _nothing_to_go_back_to(world: World, count: dict[str, int], unsettled: list[str]) -> bool:
+    """State of a rank is gone with two machines, or with one if no other holds the same."""
+    if count.get("torn"):
+        return True  # The whole job may have begun anew.
+    needed = 1 if world.alone else 2
+    gone = [name for name in unsettled if name in (*MACHINES, *PROCESSES, "controller")]
+    return len(gone) >= needed
+
+
+def _early(world: World, count: dict[str, int], unsettled: list[str]) -> bool:
+    return bool(unsettled)
+
+
+def _no_machine(world: World, count: dict[str, int], unsettled: list[str]) -> bool:
+    """Where a job does not wait: it begins anew, or goes back, and there are too few."""
+    return bool(count.get("torn")) or _lost(count) + len(unsettled) > world.spec.standbys
+
+
+_REASONS = {
+    "must be replaced and": _no_machine,
+    " times:": _failed_thrice,
+    "without a committed step": _failed_thrice,
+    "The job has ended after step": _nothing_to_go_back_to,
+    "before the job began": _early,
+    "before the script began": _early,
+}

@@ -1,0 +1,37 @@
+"""Who was given up never commits again: not in an epoch that came after it was shut out."""
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from trainmover.ids import Epoch
+from trainmover.simulator.happenings import Fenced, Stepped, Violation
+from trainmover.simulator.training import Gate
+from trainmover.simulator.workers import Worker
+
+if TYPE_CHECKING:
+    from trainmover.simulator.world import World
+
+
+class Fences:
+    """out: incarnation of an agent -> epoch in force when it was shut out."""
+
+    def __init__(self) -> None:
+        self.out: dict[str, Epoch] = {}
+
+    def heeds(self, world: "World") -> dict[type, Callable[[Any], None]]:
+        return {Fenced: self.fenced, Gate: self.gate, Stepped: self.stepped}
+
+    def fenced(self, moment: Fenced) -> None:
+        self.out[moment.incarnation] = moment.epoch
+
+    def gate(self, gate: Gate) -> None:
+        for worker in gate.members:
+            self._is_in(worker, gate.epoch)
+
+    def stepped(self, moment: Stepped) -> None:
+        self._is_in(moment.worker, moment.epoch)
+
+    def _is_in(self, worker: Worker, epoch: Epoch) -> None:
+        since = self.out.get(worker.box.incarnation)
+        if since is not None and epoch > since:
+            raise Violation(f"{worker} was shut out in epoch {since} and trains in {epoch}")

@@ -1,0 +1,89 @@
+"""A journal in memory, record by record as the real one writes them; a crash may tear its end."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import msgspec
+
+from trainmover.controller.events import EVENTS
+from trainmover.controller.state import Job
+from trainmover.ids import Rank, Step
+from trainmover.journal.damage import check_of
+from trainmover.protocol.messages import Committed, JobSpec
+
+_encoder = msgspec.json.Encoder()
+_decoder: "msgspec.json.Decoder[Any]" = msgspec.json.Decoder(EVENTS)
+
+Record = tuple[int, int, str, str, int]
+"""seq, at_us, kind, json, check: a line of `events`."""
+
+
+class Disk:
+    """What survives a controller.
+
+    safe  incarnation of an agent -> how many of its facts it was told are here
+    rows  rank and step -> what was committed
+    """
+
+    def __init__(self, spec: JobSpec) -> None:
+        self.spec = spec
+        self.records: list[Record] = []
+        self.safe: dict[str, int] = {}
+        self.rows: dict[tuple[Rank, Step], float] = {}
+        self._marks: list[tuple[int, dict[str, int], list[tuple[Rank, Step]]]] = []
+
+    def append(self, event: EVENTS) -> int:
+        """Its number."""
+        seq, kind = len(self.records) + 1, type(event).__name__
+        text = _encoder.encode(event).decode()
+        check = check_of(seq, event.at_us, kind, text)
+        self.records.append((seq, event.at_us, kind, text, check))
+        return seq
+
+    def append_rows(self, facts: list[Committed], safe: dict[str, int]) -> tuple[Rank, Step] | None:
+        """Committed steps; one that is there already with another value, if there is one."""
+        new: list[tuple[Rank, Step]] = []
+        before = {name: self.safe.get(name, 0) for name in safe}
+        for fact in facts:
+            for row in fact.rows:
+                key, value = (fact.rank, row.step), row.values["loss"]
+                if key not in self.rows:
+                    new.append(key)
+                elif self.rows[key] != value:
+                    return key
+                self.rows[key] = value
+        self.safe |= safe
+        self._marks.append((len(self.records), before, new))
+        return None
+
+    def tear(self, records: int) -> None:
+        """The newest are lost, with all that was written after them; the first of them in part."""
+        left = max(0, len(self.records) - records)
+        while self._marks and self._marks[-1][0] > left:
+            _, before, new = self._marks.pop()
+            self.safe |= before
+            for key in new:
+                del self.rows[key]
+        if left < len(self.records):
+            seq, at_us, kind, text, check = self.records[left]
+            self.records[left:] = [(seq, at_us, kind, text[: len(text) // 2], check)]
+
+    def cut(self) -> int:
+        """Remove what is damaged at the end, as a take-over does; how many records that was."""
+        whole = [r for r in self.records if check_of(*r[:4]) == r[4]]
+        torn = len(self.records) - len(whole)
+        self.records = whole
+        return torn
+
+    def events(self) -> Iterator[EVENTS]:
+        """As they are read back."""
+        return (_decoder.decode(text) for _, _, _, text, _ in self.records)
+
+    def newest(self) -> EVENTS:
+        """The last one, as it is read back."""
+        event: EVENTS = _decoder.decode(self.records[-1][3])
+        return event
+
+    def nothing_yet(self) -> Job:
+        """The job before the first event."""
+        return Job(spec=self.spec)

@@ -1,0 +1,69 @@
+"""What may go wrong in a world, and how often."""
+
+from dataclasses import dataclass
+
+SECOND = 1_000_000
+
+NAMES = {
+    "death": "a machine dies, and its sockets close",
+    "power": "a machine dies, and nobody is told",
+    "freeze": "a machine stands still for a while, and returns",
+    "crash": "a worker's process ends",
+    "stop": "a worker's process is stopped, perhaps for good",
+    "stuck": "a rank never comes out of the script's own code",
+    "reset": "the connection of a machine to the controller breaks",
+    "cut": "a machine and the controller do not reach each other, in one direction or both",
+    "partition": "two machines do not reach each other, in one direction or both",
+    "slow": "all that a machine sends arrives late",
+    "controller": "the controller dies; its successor has the journal",
+    "torn": "so it does, and the end of its journal is torn off",
+    "store": "the key-value store where groups meet dies; there is another, empty one",
+    "full": "the disk of checkpoints is full for a while",
+    "arrive": "a machine more comes",
+    "move": "somebody asks for a move",
+    "drill": "somebody asks for the death of a machine",
+}
+DISTURBS_LONG = {"partition", "cut", "freeze", "slow", "stuck", "stop", "controller", "torn"}
+"""What may disturb a job more than once."""
+
+
+@dataclass(frozen=True)
+class Faults:
+    """weights   name -> how likely, compared with others
+    pause_us     from one fault to the next, in the mean
+    together     how likely another follows at once
+    unsettled_max  faults while no step is committed: with three in one step a job may end
+    """
+
+    weights: dict[str, int]
+    pause_us: int = 600_000
+    together: float = 0.25
+    unsettled_max: int = 2
+
+
+EVERYTHING = Faults(
+    {
+        "death": 8,
+        "power": 4,
+        "freeze": 2,
+        "crash": 8,
+        "stop": 2,
+        "stuck": 2,
+        "reset": 4,
+        "cut": 2,
+        "partition": 1,
+        "slow": 2,
+        "controller": 3,
+        "store": 2,
+        "full": 1,
+        "arrive": 1,
+        "move": 10,
+        "drill": 3,
+    }
+)
+"""All but a torn journal: after that machines are told to begin anew, most of a job at once."""
+
+
+def only(names: list[str]) -> Faults:
+    """These and no others, equally likely."""
+    return Faults(dict.fromkeys(names, 1))

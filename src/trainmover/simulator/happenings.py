@@ -1,0 +1,81 @@
+"""What checkers are told: values, said at the moment at which it happens."""
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from trainmover.controller.effects import Effect
+from trainmover.controller.events import EVENTS
+from trainmover.controller.state import Job
+from trainmover.ids import Epoch, MachineId, Rank, Step
+from trainmover.protocol.messages import Order
+
+if TYPE_CHECKING:
+    from trainmover.simulator.workers import Worker
+
+
+class Violation(Exception):
+    """Something that must never be has happened. what: which, in one sentence."""
+
+    def __init__(self, what: str) -> None:
+        super().__init__(what)
+        self.what = what
+
+
+@dataclass(slots=True)
+class Decided:
+    """The controller has taken an event; its effects have not left yet. journaled: how many events
+    the journal has."""
+
+    before: Job
+    event: EVENTS
+    after: Job
+    effects: tuple[Effect, ...]
+    journaled: int
+
+
+@dataclass(slots=True)
+class Heard:
+    """An agent has heard an order that is counted, its `number`."""
+
+    machine: MachineId
+    incarnation: str
+    number: int
+    order: Order
+
+
+@dataclass(slots=True)
+class Stepped:
+    """A rank has committed `step`. holds: the step after which its state really is."""
+
+    worker: "Worker"
+    rank: Rank
+    epoch: Epoch
+    step: Step
+    holds: Step
+
+
+@dataclass(slots=True)
+class Placed:
+    """A rank's state was put in place: taken from others, or from a snapshot."""
+
+    worker: "Worker"
+    step: Step
+    holds: Step
+    back: bool
+
+
+@dataclass(slots=True)
+class Fenced:
+    """The controller has shut a machine out."""
+
+    machine: MachineId
+    incarnation: str
+    epoch: Epoch
+
+
+@dataclass(slots=True)
+class Replayed:
+    """A controller has taken over. torn: records that the journal has lost."""
+
+    job: Job
+    torn: int

@@ -1,0 +1,342 @@
+"""A machine: its agent with outbox, link and vault, and the processes of its workers.
+
+What a machine does later is forgotten if it dies meanwhile (`life`), and put off while it stands
+still. The agent obeys as the agent room does, with its own decisions (`agent.decide`).
+"""
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from trainmover.agent.decide import Place, pause_s, place_after
+from trainmover.agent.outbox import Outbox
+from trainmover.ids import Epoch, MachineId, Rank, Step
+from trainmover.protocol import messages as m
+from trainmover.simulator.happenings import Heard
+from trainmover.simulator.network import CONTROLLER, Link
+from trainmover.simulator.workers import Worker
+from trainmover.version import VERSION
+
+if TYPE_CHECKING:
+    from trainmover.simulator.world import World
+
+TIMEOUT_US = 60_000_000
+Act = Callable[..., None]
+
+
+class Box:
+    """alive: it has power; frozen: nothing of it moves."""
+
+    def __init__(self, world: "World", name: MachineId, *, standby: bool) -> None:
+        self.world, self.name, self.standby = world, name, standby
+        self.life = 0
+        self.address = ""
+        self.alive = self.frozen = self.served = False
+        self.deferred: list[tuple[int, Act, tuple[Any, ...]]] = []
+        self.workers: list[Worker] = []
+        self.link: Link | None = None
+        self.born = self.starts = 0
+        self._forget()
+
+    def _forget(self) -> None:
+        """As one that begins anew: nothing that was is left."""
+        self.vault: dict[Rank, list[Step]] = {}
+        self.fence = Epoch(0)  # Its vault keeps no record of an older epoch.
+        self.snapshots: dict[Rank, dict[Step, Step]] = {}  # of other machines: step -> holds
+        self.buddies: dict[Rank, str] = {}
+        self.place = Place()
+        self.outbox = Outbox()
+        self.heard = 0
+        self.is_in = self.returns = False
+        self.born += 1
+        self.starts += 1
+        self.incarnation = f"{self.name}.{self.born}"
+        self.store = self.world.first_store
+
+    # --- time -----------------------------------------------------------------------------------
+
+    def later(self, delay_us: int, act: Act, *args: Any) -> None:
+        """Do it then, if the machine has not died."""
+        self.world.at(delay_us, self._due, self.life, act, args)
+
+    def _due(self, life: int, act: Act, args: tuple[Any, ...]) -> None:
+        if life != self.life:
+            return
+        if self.frozen:
+            self.deferred.append((life, act, args))
+        else:
+            act(*args)
+
+    def thaw(self) -> None:
+        """It moves again."""
+        if not self.frozen:
+            return
+        self.frozen = False
+        deferred, self.deferred = self.deferred, []
+        for life, act, args in deferred:
+            self.world.at(0, self._due, life, act, args)
+
+    # --- life -----------------------------------------------------------------------------------
+
+    def boot(self) -> None:
+        """The agent starts."""
+        self.life += 1
+        self.address = f"{self.name}:{self.life}"
+        self.alive, self.frozen, self.served = True, False, False
+        self._forget()
+        self.later(self.world.between(1_000, 20_000), self._dial, 0, self.world.now)
+
+    def die(self, *, silent: bool) -> None:
+        """Everything on it is gone at once; silent: nobody is told by a closed socket."""
+        if not self.alive:
+            return
+        self.life += 1
+        self.alive = self.frozen = False
+        self.deferred.clear()
+        workers, self.workers = self.workers, []
+        self._end(workers, silent=silent)
+        link, self.link = self.link, None
+        if link is not None and not silent:
+            link.reset()
+        self._forget()
+        self.world.died(self)
+
+    def _end(self, workers: list[Worker], *, silent: bool = False) -> None:
+        for worker in workers:
+            worker.gone = True
+            self.world.processes.pop(f"{self.name}/{worker.pid}", None)
+            if worker.live and not silent:
+                self.world.peers_notice(worker)
+
+    def answers(self, other: "Box") -> bool:
+        """Whether what it keeps can be had from there."""
+        reach = other is self or self.world.network.reach(self.name, other.name)
+        return self.alive and not self.frozen and reach
+
+    # --- link -----------------------------------------------------------------------------------
+
+    def _dial(self, attempt: int, since_us: int) -> None:
+        host = self.world.host
+        if self.link is not None:
+            return
+        if host is not None and self.world.network.reach(self.name, CONTROLLER):
+            self.link = host.accept(self)
+            self.link.send(m.encode(self._greeting()), up=True)
+        elif self.world.now - since_us > TIMEOUT_US:
+            self.die(silent=False)
+        else:
+            wait_us = round(pause_s(attempt, self.world.random.random()) * 1e6)
+            self.later(wait_us, self._dial, attempt + 1, since_us)
+
+    def _greeting(self) -> m.AgentFact:
+        if self.returns:
+            return m.Return(
+                machine=self.name,
+                incarnation=self.incarnation,
+                version=VERSION,
+                protocol=m.PROTOCOL,
+                heard=self.heard,
+                dropped=self.outbox.dropped,
+            )
+        return m.Hello(
+            machine=self.name,
+            version=VERSION,
+            protocol=m.PROTOCOL,
+            nproc=self.world.spec.nproc,
+            standby=self.standby or self.served,
+            vault=self.address,
+            host=f"host of {self.name}",
+            pid=1,
+            incarnation=self.incarnation,
+        )
+
+    def link_lost(self, link: Link) -> None:
+        """The agent has seen its connection end."""
+        if self.alive and link is self.link:
+            self.later(0, self._link_lost, link)
+
+    def _link_lost(self, link: Link) -> None:
+        if link is not self.link:
+            return
+        self.link, self.is_in, self.returns = None, False, True
+        self._dial(0, self.world.now)
+
+    def say(self, fact: m.AgentFact) -> None:
+        """A fact that must not be lost."""
+        payload = m.encode(fact)
+        self.outbox.keep(payload)
+        if self.is_in and self.link is not None:
+            self.link.send(payload, up=True)
+
+    def hear(self, link: Link, payload: bytes) -> None:
+        """Something has come from the controller."""
+        if self.alive and link is self.link:
+            self.later(0, self._hear, link, payload)
+
+    def _hear(self, link: Link, payload: bytes) -> None:
+        if link is not self.link:
+            return
+        order = m.decode_order(payload)
+        match order:
+            case m.Heard(facts=facts):
+                self.outbox.drop(facts)
+            case m.Resumed(facts=facts):
+                self.outbox.drop(facts)
+                self._enter()
+            case m.Refused(retry_s=retry_s):
+                self._refused(retry_s)
+            case m.Welcome():
+                self.served = True
+                if not self.returns:
+                    self._enter()
+            case m.Shutdown():
+                pass
+            case _:
+                self.heard += 1
+                self.world.tell(Heard(self.name, self.incarnation, self.heard, order))
+                self._obey(order)
+
+    def _enter(self) -> None:
+        self.is_in = self.returns = True
+        for payload in self.outbox.kept:
+            assert self.link is not None
+            self.link.send(payload, up=True)
+
+    def _refused(self, retry_s: float | None) -> None:
+        """The machine was given up for lost: nothing of what it is may go on."""
+        link, self.link = self.link, None
+        if link is not None:
+            link.reset()
+        self._end_workers()
+        self._forget()
+        if retry_s is None:
+            self.die(silent=False)
+            return
+        self.later(round(retry_s * 1e6) + 5_000, self._dial, 0, self.world.now)
+
+    # --- orders ---------------------------------------------------------------------------------
+
+    def _obey(self, order: m.Order) -> None:
+        match order:
+            case m.StartWorkers():
+                self._end_workers()
+                self.starts += 1  # The newest counts.
+                self.later(self.world.between(2_000, 10_000), self._start_workers, self.starts)
+            case m.Die():
+                self.die(silent=False)
+            case m.EndWorker():
+                self._end_worker(order)
+            case m.Probe():
+                self.later(self.world.between(5_000, 300_000), self._probed, order)
+            case m.WorkerOrder():
+                self._hand_out(order)
+
+    def _hand_out(self, order: m.WorkerOrder) -> None:
+        self.place = place_after(self.place, order)
+        if isinstance(order, m.CutComplete):
+            for rank, its in self.snapshots.items():
+                self.snapshots[rank] = {at: h for at, h in its.items() if at >= order.step}
+        elif isinstance(order, m.Switch) and order.back:
+            for rank, its in self.snapshots.items():
+                self.snapshots[rank] = {at: h for at, h in its.items() if at <= order.committed}
+        elif isinstance(order, m.StoreAt):
+            self.store = order.address
+        elif isinstance(order, m.Interrupt):
+            self.fence = max(self.fence, order.epoch)
+        for worker in list(self.workers):
+            worker.hear(order)
+        if isinstance(order, m.Interrupt):
+            held = {rank: list(steps) for rank, steps in self.vault.items()}
+            self.say(m.VaultHeld(epoch=order.epoch, records=held))
+
+    def _start_workers(self, number: int) -> None:
+        if number != self.starts:
+            return
+        self.place = Place()
+        for local in range(self.world.spec.nproc):
+            worker = Worker(self, local, self.world.next_pid(), self.store)
+            self.workers.append(worker)
+            self.world.processes[f"{self.name}/{worker.pid}"] = worker
+            worker.later(self.world.between(20_000, 300_000), self._is_up, worker)
+
+    def _is_up(self, worker: Worker) -> None:
+        address = f"{self.name}/{worker.pid}"
+        worker.say(m.WorkerUp(pid=worker.pid, address=address, torch="", version=""))
+
+    def _end_workers(self) -> None:
+        workers, self.workers = self.workers, []
+        self._end(workers)
+
+    def _end_worker(self, order: m.EndWorker) -> None:
+        for worker in self.workers:
+            if worker.local == order.local_rank and worker.pid == order.pid:
+                self.say(m.Stack(local_rank=worker.local, pid=worker.pid, text="in train.py"))
+                self.exited(worker, -9)
+                return
+
+    def _probed(self, order: m.Probe) -> None:
+        reached = [
+            machine
+            for machine in order.vaults
+            if machine in self.world.boxes and self.world.boxes[machine].answers(self)
+        ]
+        self.say(m.Reached(number=order.number, machines=reached))
+
+    # --- workers --------------------------------------------------------------------------------
+
+    def worker_said(self, worker: Worker, fact: m.WorkerFact) -> None:
+        """On its way up."""
+        payload = msgspec.Raw(m.encode(fact))
+        self.say(m.FromWorker(local_rank=worker.local, payload=payload))
+
+    def exited(self, worker: Worker, code: int) -> None:
+        """A process has ended."""
+        if worker not in self.workers:
+            return
+        self.workers.remove(worker)
+        self._end([worker])
+        exited = m.WorkerExited(local_rank=worker.local, pid=worker.pid, code=code)
+        self.later(self.world.between(200, 5_000), self.say, exited)
+
+    def process_state(self, worker: Worker, state: str, since_ms: int) -> None:
+        """What the agent sees of a process that has changed."""
+        if worker in self.workers and worker.stopped == bool(state):
+            fact = m.WorkerState(
+                local_rank=worker.local, pid=worker.pid, state=state, since_ms=since_ms
+            )
+            self.say(fact)
+
+    # --- vaults ---------------------------------------------------------------------------------
+
+    def keep(self, worker: Worker, step: Step, epoch: Epoch) -> bool:
+        """The record for `step` is safe with the buddy, which keeps the two newest; or it cannot
+        be had there now, or members have changed since `epoch`."""
+        buddy = self.world.vault_at(self.buddies.get(worker.rank, ""))
+        if buddy is None or not buddy.answers(self) or epoch < buddy.fence:
+            return False
+        held = [at for at in buddy.vault.get(worker.rank, []) if at != step]
+        buddy.vault[worker.rank] = [*held, step][-2:]
+        return True
+
+    def put_snapshot(self, worker: Worker, step: Step) -> None:
+        """With the buddy, if that is there, and says so; for a checkpoint alone with nobody."""
+        vault = ""
+        if worker.every or not self.world.spec.checkpoint:
+            buddy = self.world.vault_at(self.buddies.get(worker.rank, ""))
+            if buddy is None or not buddy.answers(self):
+                return
+            holds = worker.snapshots[step][1]
+            buddy.snapshots[worker.rank] = {**buddy.snapshots.get(worker.rank, {}), step: holds}
+            vault = buddy.address
+        worker.say(
+            m.Snapped(
+                rank=worker.rank,
+                epoch=worker.epoch,
+                step=step,
+                vault=vault,
+                bytes=1,
+                cost_us=1,
+                step_us=20,
+            )
+        )

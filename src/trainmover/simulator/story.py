@@ -1,0 +1,182 @@
+"""One world from its start to its end: first anything may go wrong, then nothing does any more.
+
+    safety    faults at any time; checkers look at every moment
+    liveness  `heal`; within a bound every incident is over and steps are committed again; then the
+              script comes to its end and the job with it
+
+A job may end before, for a reason that what happened to it explains (`checkers.endings`).
+"""
+
+import random
+from dataclasses import dataclass, field
+
+from trainmover.controller.state import Outcome, Phase
+from trainmover.ids import Step
+from trainmover.simulator.chance import Chance
+from trainmover.simulator.checkers import Checker, all_checkers
+from trainmover.simulator.checkers.endings import legitimate
+from trainmover.simulator.faults import EVERYTHING, SECOND, Faults
+from trainmover.simulator.happenings import Violation
+from trainmover.simulator.world import World, clock
+
+BOUND_US = 180 * SECOND
+"""Virtual time within which a job that nothing happens to any more has to be well again."""
+STEPS_MORE = 5
+QUIET_US = 20 * SECOND
+
+
+@dataclass
+class Plan:
+    """What one seed is to play; `of` makes it from the seed."""
+
+    seed: int
+    machines: int = 4
+    standbys: int = 2
+    nproc: int = 1
+    seconds: int = 20
+    faults: Faults = EVERYTHING
+    world: dict[str, object] = field(default_factory=dict)
+    early: bool = False
+    late: bool = False
+    stops: bool = False
+
+
+def plan_of(
+    seed: int,
+    *,
+    machines: int = 4,
+    standbys: int = 2,
+    nproc: int | None = None,
+    seconds: int = 20,
+    faults: Faults = EVERYTHING,
+) -> Plan:
+    """Knobs that nobody has set differ from seed to seed."""
+    chance = random.Random(f"plan {seed}")
+    nproc = nproc or chance.choice((1, 1, 1, 2))
+    once = tuple(f"m{n}" for n in range(1, 30)) if chance.random() < 0.1 else ()
+    unfit = ((f"m{machines + 1}", "p1"),) if chance.random() < 0.1 else ()
+    world: dict[str, object] = {
+        "stages": chance.choice((1, 1, 2, 3)),
+        "once": once,
+        "unfit": unfit,
+        "alone": chance.random() < 0.25,
+        "snapshots": chance.choice((2, 3, 5, None)),
+        "checkpoints": chance.choice((0, 4, 10)),
+    }
+    return Plan(
+        seed,
+        machines,
+        standbys,
+        nproc,
+        seconds,
+        faults,
+        world,
+        early=chance.random() < 0.2,
+        late=chance.random() < 0.3,
+        stops=chance.random() < 0.1,
+    )
+
+
+@dataclass
+class Result:
+    """How it went. violation: what must not be; "" if nothing was."""
+
+    plan: Plan
+    world: World
+    chance: Chance
+    violation: str = ""
+
+    @property
+    def incidents(self) -> int:
+        host = self.world.host
+        return len(host.job.incidents) if host is not None else 0
+
+
+def play(plan: Plan, *more: Checker) -> Result:
+    """One seed, to its end. more: checkers besides those there are."""
+    world = World(
+        plan.seed,
+        machines=plan.machines,
+        standbys=plan.standbys,
+        nproc=plan.nproc,
+        checkers=[*all_checkers(), *more],
+        **plan.world,  # type: ignore[arg-type]
+    )
+    chance = Chance(world, plan.faults)
+    result = Result(plan, world, chance)
+    try:
+        _safety(world, chance, plan)
+        _liveness(world, chance, plan)
+        _ending(world, chance, plan)
+    except Violation as violation:
+        result.violation = violation.what
+    except (AssertionError, LookupError, TypeError, ValueError, AttributeError) as error:
+        result.violation = f"{type(error).__name__} in the code that decides: {error}"
+        world.note(_traceback(error))
+    return result
+
+
+def _traceback(error: Exception) -> str:
+    import traceback
+
+    return "".join(traceback.format_exception(error)[-6:])
+
+
+def _safety(world: World, chance: Chance, plan: Plan) -> None:
+    wanted = plan.machines + plan.standbys
+    world.run(QUIET_US, until=lambda: len(world.job.machines) == wanted)
+    if not plan.early:
+        world.run(QUIET_US, until=lambda: _is_quiet(world) and world.job.all_recorded)
+        world.run(world.between(0, SECOND))
+    chance.go()
+    world.run(plan.seconds * SECOND)
+    if plan.late:
+        _let_it_end(world)
+        world.run(2 * SECOND)
+    chance.stop()
+
+
+def _liveness(world: World, chance: Chance, plan: Plan) -> None:
+    """Back to work, however it stands."""
+    world.heal()
+    world.note("- nothing goes wrong any more")
+    chance.settle()
+    if not world.run(BOUND_US, until=lambda: _is_quiet(world)) and world.ended is None:
+        raise Violation(f"the job is not well after {BOUND_US // SECOND} s: {_state(world)}")
+    begun = world.training.newest
+    finished = world.host is not None and world.job.finished
+    there = lambda: world.training.newest >= begun + STEPS_MORE and _is_quiet(world)  # noqa: E731
+    if not finished and not world.run(BOUND_US, until=there) and world.ended is None:
+        raise Violation(f"no step is committed any more: {_state(world)}")
+
+
+def _ending(world: World, chance: Chance, plan: Plan) -> None:
+    if world.ended is None:
+        if plan.stops and world.host is not None:
+            world.host.stop(130, "somebody has interrupted it")
+        _let_it_end(world)
+        world.run(BOUND_US)
+    if world.ended is None:
+        raise Violation(f"the script has ended and the job has not: {_state(world)}")
+    legitimate(world, chance.count, chance.unsettled, stopped=plan.stops)
+
+
+def _let_it_end(world: World) -> None:
+    world.training.steps = min(world.training.steps, Step(world.training.newest + 3))
+
+
+def _is_quiet(world: World) -> bool:
+    """The job runs, all incidents are over, and so are all that waited for them."""
+    job = world.host.job if world.host is not None else None
+    if job is None or job.phase not in (Phase.RUNNING, Phase.ENDING) or job.change is not None:
+        return False
+    return not job.incidents or job.incidents[-1].outcome is not Outcome.OPEN
+
+
+def _state(world: World) -> str:
+    if world.host is None:
+        return "there is no controller"
+    job = world.host.job
+    change = job.change
+    how = f"{change.kind} at {change.stage}" if change is not None else "no change"
+    return f"{job.phase}, {how}, epoch {job.epoch}, step {job.committed} at {clock(world.now)}"

@@ -1,0 +1,155 @@
+"""A rank becomes a member of the next epoch: it takes its state, if it joins, and connects."""
+
+from typing import TYPE_CHECKING
+
+from trainmover.ids import Rank, Step
+from trainmover.protocol import messages as m
+from trainmover.simulator.happenings import Placed, Violation
+
+if TYPE_CHECKING:
+    from trainmover.simulator.workers import Worker
+
+TRIES_MAX = 60
+AGAIN_US = 50_000
+"""Whoever does not reach what it needs tries for 3 s, then says that a link broke."""
+
+
+def switch(worker: "Worker", order: m.Switch) -> None:
+    """Begin; the end is `Switched`."""
+    leaving = worker.live and worker.rank in order.sources
+    if worker.ordered > order.epoch or not (worker.live or worker.parked) or leaving:
+        return
+    worker.switched = order
+    whole = worker.complete
+    worker.snapshots = {at: its for at, its in worker.snapshots.items() if at == whole}
+    worker.every, worker.cut_at = order.snapshot_every, Step(0)
+    worker.box.buddies |= order.buddies
+    worker.later(worker.world.between(2_000, 40_000), _exchange, worker, order, worker.store, 0)
+
+
+def _exchange(worker: "Worker", order: m.Switch, store: str, tries: int) -> None:
+    if worker.switched is not order or worker.ordered > order.epoch or worker.stuck:
+        return
+    if store != worker.world.store and not order.closing:
+        return  # Nobody is met in a store that is dead.
+    joins = not worker.live
+    if not _meets_all(worker) or not (_has_state(worker, order) if joins else True):
+        _again(worker, order, store, tries)
+        return
+    if joins:
+        _certify(worker, order)
+    worker.box.keep(worker, Step(order.committed + 1), order.epoch)
+    for step, (rank, _) in worker.snapshots.items():
+        if rank == worker.rank:
+            worker.box.put_snapshot(worker, step)
+    worker.exchanged = order.epoch
+    worker.say(m.Switched(rank=worker.rank, epoch=order.epoch))
+
+
+def _again(worker: "Worker", order: m.Switch, store: str, tries: int) -> None:
+    if tries < TRIES_MAX:
+        worker.later(AGAIN_US, _exchange, worker, order, store, tries + 1)
+        return
+    lost = order.back and _meets_all(worker)
+    fact = m.Interrupted(
+        rank=worker.rank,
+        epoch=order.epoch,
+        reason="what it needs is out of reach",
+        unusable=order.committed if lost else Step(0),
+    )
+    worker.say(fact)
+
+
+def _meets_all(worker: "Worker") -> bool:
+    """Whether its machine reaches those that it has to connect to: a joiner all others, who stays
+    the joiners, for links between two that stay are kept."""
+    world = worker.world
+    if not world.network.cuts:
+        return True
+    stays = worker.live
+    others = {w.box.name for w in world.workers() if w.parked or (w.live and not stays)}
+    return all(world.network.reach(worker.box.name, other) for other in others)
+
+
+def _has_state(worker: "Worker", order: m.Switch) -> bool:
+    return _from_snapshot(worker, order) if order.back else _from_sources(worker, order)
+
+
+def _from_sources(worker: "Worker", order: m.Switch) -> bool:
+    """From the first source that is there, and the record from a vault; False: none is."""
+    named = order.sources[worker.rank]
+    if named[0].rank != worker.rank and not _has_record(worker, order):
+        return False
+    for source in named:
+        other = worker.world.process_at(source.address)
+        if other is None or not other.box.answers(worker.box) or other.stopped:
+            continue
+        if other.rank != source.rank:
+            raise Violation(f"{worker} is to take its state from {other} as rank {source.rank}")
+        _place(worker, order, other.holds)
+        return True
+    return False
+
+
+def _has_record(worker: "Worker", order: m.Switch) -> bool:
+    vaults = order.records.get(worker.rank, [])
+    if not vaults:
+        raise Violation(f"{worker} is to join without a record")
+    boxes = [box for box in map(worker.world.vault_at, vaults) if box is not None]
+    needed = order.committed + 1
+    return any(needed in box.vault.get(worker.rank, []) for box in boxes if box.answers(worker.box))
+
+
+def _from_snapshot(worker: "Worker", order: m.Switch) -> bool:
+    """Its own snapshot, one from a vault, or a file; one of them must be there, unless its machine
+    has died since the order."""
+    step = order.committed
+    if worker.on_way not in (-1, step):
+        raise Violation(f"{worker} has gone to step {worker.on_way} and cannot go back to {step}")
+    holds = _held_of(worker, order)
+    if holds is None:
+        return False
+    worker.on_way = step
+    _place(worker, order, holds)
+    return True
+
+
+def _held_of(worker: "Worker", order: m.Switch) -> Step | None:
+    world, step, rank = worker.world, order.committed, worker.rank
+    if rank in order.files:
+        return Step(int(order.files[rank][0].rpartition(".")[2]))
+    for source in order.sources.get(rank, []):
+        other = world.process_at(source.address)
+        if other is None or not other.box.answers(worker.box):
+            continue
+        of, holds = other.snapshots.get(step, (Rank(-1), Step(0)))
+        if of == rank:
+            return holds
+    for name in order.records.get(rank, []):
+        box = world.vault_at(name)
+        if box is not None and box.answers(worker.box) and step in box.snapshots.get(rank, {}):
+            return box.snapshots[rank][step]
+    return None
+
+
+def _place(worker: "Worker", order: m.Switch, holds: Step) -> None:
+    worker.step, worker.holds = order.committed, holds
+    worker.on_way = order.committed
+    worker.world.tell(Placed(worker, order.committed, holds, order.back))
+
+
+def _certify(worker: "Worker", order: m.Switch) -> None:
+    source = worker.rank if order.back else order.sources[worker.rank][0].rank
+    certificate = m.Certificate(
+        rank=worker.rank,
+        source_rank=source,
+        step=order.committed,
+        epoch=order.epoch,
+        source_digest="d",
+        joiner_digest="d",
+        trace="t",
+        position="",
+        bytes=1,
+        state_ms=1,
+    )
+    worker.say(m.Loaded(rank=worker.rank, epoch=order.epoch, certificate=certificate))

@@ -1,0 +1,76 @@
+"""What ranks do together: gates, the flags they carry, and where each rank really stands.
+
+A gate is an all-reduce: it is through once every rank has entered it in one epoch and their
+machines reach each other. Then each passes it on its own, unless it is interrupted before.
+"""
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from trainmover.ids import Epoch, Step
+
+if TYPE_CHECKING:
+    from trainmover.simulator.workers import Worker
+    from trainmover.simulator.world import World
+
+
+@dataclass
+class Gate:
+    """One that is through. pause: epoch that a pause is asked for; cut: whether all take a
+    snapshot after the step."""
+
+    epoch: Epoch
+    step: Step
+    members: list["Worker"]
+    pause: Epoch
+    cut: bool
+
+
+@dataclass
+class Training:
+    """steps: after which the script ends."""
+
+    world: "World"
+    steps: int
+    every: int
+    open: dict[tuple[Epoch, Step], Gate] = field(default_factory=dict)
+    newest: Step = Step(0)
+
+    def entered(self, worker: "Worker") -> None:
+        """One more is in the gate; the last opens it."""
+        inside = self._inside(worker.epoch, worker.gate)
+        if len(inside) >= self.world.spec.world_size and self._connected(inside):
+            self._open(worker.epoch, worker.gate, inside)
+
+    def look_again(self) -> None:
+        """The network has changed: a gate may be through that was not."""
+        waiting = {(w.epoch, w.gate) for w in self.world.workers() if w.live and w.gate}
+        for epoch, step in sorted(waiting - self.open.keys()):
+            inside = self._inside(epoch, step)
+            if len(inside) >= self.world.spec.world_size and self._connected(inside):
+                self._open(epoch, step, inside)
+
+    def _inside(self, epoch: Epoch, step: Step) -> list["Worker"]:
+        return [
+            w
+            for w in self.world.workers()
+            if w.gate == step and w.live and w.epoch == epoch and not w.drains
+        ]
+
+    def _connected(self, inside: list["Worker"]) -> bool:
+        network = self.world.network
+        if not network.cuts:
+            return True
+        names = sorted({w.box.name for w in inside})
+        return all(network.reach(a, b) for a in names for b in names if a < b)
+
+    def _open(self, epoch: Epoch, step: Step, inside: list["Worker"]) -> None:
+        asked = (w.pause_asked for w in inside if w.pause_asked > max(w.epoch, w.discarded))
+        due = bool(self.every) and step % self.every == 0
+        cut = (due or any(w.wants_cut for w in inside)) and not any(w.busy for w in inside)
+        gate = Gate(epoch, step, inside, max(asked, default=Epoch(0)), cut)
+        self.open[epoch, step] = gate
+        self.newest = max(self.newest, step)
+        self.world.tell(gate)
+        for worker in inside:
+            worker.later(self.world.between(100, 2000), worker.pass_gate, step)

@@ -1,0 +1,308 @@
+"""A fake world around the real decisions: a seed is the only chance in it, and time jumps from one
+thing that happens to the next.
+
+    World(seed, ...)   machines boot, a job starts; nothing goes wrong by itself
+    run(for_us)        let time pass; faults come while `faults` are given
+    crash(machine)     let a machine die; `chance` has the other ways things go wrong
+    heal()             nothing goes wrong any more, and what was cut is mended
+    trace              what happened, a line each
+
+Look at `host.job`, `ended`, `answers` afterwards. Whatever must never be raises `Violation`.
+"""
+
+import heapq
+import random
+from collections import deque
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Any
+
+from trainmover.controller.effects import Answer, End
+from trainmover.controller.state import Job
+from trainmover.ids import MachineId, Rank, Step
+from trainmover.protocol.messages import Checkpoint, JobSpec, Stands
+from trainmover.simulator.disk import Disk
+from trainmover.simulator.host import Host
+from trainmover.simulator.machines import Box
+from trainmover.simulator.network import CONTROLLER, Link, Network
+from trainmover.simulator.training import Training
+from trainmover.simulator.workers import Worker
+
+if TYPE_CHECKING:
+    from trainmover.simulator.checkers import Checker
+
+LOOK_US = 250_000
+DEADLINE_US = 900_000
+DEADLINE_FIRST_US = 5_000_000
+STEADY_STEPS = 6
+RETURNS_US = (300_000, 3_000_000)
+TRACE_MAX = 4000
+
+
+class World:
+    """once: machines on which a process runs the script once. unfit: (machine, program) that its
+    sandbox cannot run. alone: no two ranks hold the same state. stages: how many programs, slot by
+    slot. steps: of the script."""
+
+    def __init__(
+        self,
+        seed: int,
+        *,
+        machines: int = 4,
+        standbys: int = 2,
+        nproc: int = 1,
+        steps: int = 10**9,
+        stages: int = 1,
+        once: tuple[str, ...] = (),
+        unfit: tuple[tuple[str, str], ...] = (),
+        alone: bool = False,
+        wait_s: int = 60,
+        snapshots: int | None = None,
+        checkpoints: int = 0,
+        refill: bool = True,
+        checkers: "list[Checker] | None" = None,
+    ) -> None:
+        """refill: a machine that is gone for good is replaced by a new one."""
+        self.seed = seed
+        self.random = random.Random(seed)
+        self.first_store = self.store = "store:1"
+        self.spec = JobSpec(
+            run_id=f"seed {seed}",
+            argv=["train.py"],
+            machines=machines,
+            standbys=standbys,
+            nproc=nproc,
+            store=self.store,
+            restarts_max=50,
+            wait_s=wait_s,
+            snapshot_every=snapshots,
+            checkpoint="/kept" if checkpoints else "",
+            checkpoint_every=checkpoints or 1000,
+        )
+        self.stages, self.once, self.unfit, self.alone = stages, once, unfit, alone
+        self.now = 0
+        self.trace: deque[str] = deque(maxlen=TRACE_MAX)
+        self.show: Callable[[str], None] | None = None
+        self.ended: End | None = None
+        self.answers: list[Answer] = []
+        self.published: dict[Step, Checkpoint] = {}
+        self.disk_full = False
+        self.requests = 0
+        self.store_known = True
+        self.refill = refill
+        self._queue: list[tuple[int, int, Callable[..., None], tuple[Any, ...]]] = []
+        self._number = self._pid = 0
+        self._wanted = machines + standbys
+        self._checkers: dict[type, list[Callable[[Any], None]]] = {}
+        for checker in checkers or ():
+            for kind, check in checker.heeds(self).items():
+                self._checkers.setdefault(kind, []).append(check)
+        self.processes: dict[str, Worker] = {}
+        self.network = Network(self)
+        self.training = Training(self, steps, checkpoints)
+        self.disk = Disk(self.spec)
+        self.host: Host | None = Host(self)
+        self.boxes: dict[MachineId, Box] = {}
+        for number in range(self._wanted):
+            self.add(standby=number >= machines)
+        self.at(LOOK_US, self._look)
+
+    # --- time -----------------------------------------------------------------------------------
+
+    def at(self, delay_us: int, act: Callable[..., None], *args: Any) -> None:
+        """Do it then."""
+        self._number += 1
+        heapq.heappush(self._queue, (self.now + delay_us, self._number, act, args))
+
+    def between(self, least_us: int, most_us: int) -> int:
+        """A duration by chance."""
+        return least_us + int(self.random.random() * (most_us - least_us))
+
+    def run(self, for_us: int, *, until: Callable[[], bool] | None = None) -> bool:
+        """Let time pass until the job has ended, or something is so; whether that came to be."""
+        end, queue = self.now + for_us, self._queue
+        while self.ended is None and queue[0][0] <= end:
+            if until is not None and until():
+                return True
+            self.now, _, act, args = heapq.heappop(queue)
+            act(*args)
+        if self.ended is None:
+            self.now = end
+        return until is not None and until()
+
+    # --- what there is --------------------------------------------------------------------------
+
+    def workers(self) -> Iterator[Worker]:
+        """Every process that lives."""
+        return iter(self.processes.values())
+
+    def process_at(self, address: str) -> Worker | None:
+        return self.processes.get(address)
+
+    def vault_at(self, address: str) -> Box | None:
+        """The machine whose vault has this address: another after each boot."""
+        box = self.boxes.get(MachineId(address.partition(":")[0]))
+        return box if box is not None and box.address == address else None
+
+    def program(self, rank: Rank) -> str:
+        """What the script does there."""
+        return f"p{rank // self.spec.nproc % self.stages}"
+
+    def next_pid(self) -> int:
+        self._pid += 1
+        return self._pid
+
+    @property
+    def job(self) -> Job:
+        """What the controller knows; of one that is dead, what its successor will."""
+        assert self.host is not None
+        return self.host.job
+
+    def quiet(self, link: Link) -> bool:
+        """Whether nothing comes over it."""
+        box = self.boxes[link.machine]
+        if not box.alive or box.frozen or box.link is not link:
+            return True
+        return self.network.stalled(box.name, CONTROLLER)
+
+    # --- what happens ---------------------------------------------------------------------------
+
+    def tell(self, happening: object) -> None:
+        """Checkers look at it."""
+        for check in self._checkers.get(type(happening), ()):
+            check(happening)
+
+    def note(self, text: str) -> None:
+        """A line of the trace."""
+        line = f"{clock(self.now)}  {text}"
+        self.trace.append(line)
+        if self.show is not None:
+            self.show(line)
+
+    def add(self, *, standby: bool) -> Box:
+        """One machine more."""
+        name = MachineId(f"m{len(self.boxes) + 1}")
+        box = self.boxes[name] = Box(self, name, standby=standby)
+        box.boot()
+        return box
+
+    def crash(self, machine: MachineId, *, silent: bool = False) -> None:
+        """A machine dies; silent: nobody is told by a closed socket."""
+        self.boxes[machine].die(silent=silent)
+
+    def died(self, box: Box) -> None:
+        """It may return; or another machine comes, which has another name."""
+        alive = sum(one.alive for one in self.boxes.values())
+        if not self.refill or alive >= self._wanted:
+            return
+        delay_us = self.between(*RETURNS_US)
+        if self.random.random() < 0.5:
+            self.at(delay_us, self._returns, box)
+        else:
+            self.at(delay_us, self._comes)
+
+    def _returns(self, box: Box) -> None:
+        if not box.alive:
+            self.note(f"{box.name} returns")
+            box.standby = True
+            box.boot()
+
+    def _comes(self) -> None:
+        self.note(f"{self.add(standby=True).name} comes")
+
+    def peers_notice(self, gone: Worker) -> None:
+        """The connections of a process have ended: those it had them with drain."""
+        for worker in list(self.workers()):
+            peer = worker.live and worker is not gone and worker.epoch == gone.epoch
+            if peer and self.network.reach(worker.box.name, gone.box.name):
+                worker.later(self.between(500, 8_000), worker.peer_lost, gone.epoch)
+
+    def lose_controller(self, away_us: int, *, torn: int = 0) -> None:
+        """It dies; after a while another takes over. torn: records that its journal has lost."""
+        if self.host is None:
+            return
+        host, self.host = self.host, None
+        host.die()
+        if torn:
+            self.disk.tear(torn)
+        self.at(away_us, self._take_over)
+
+    def _take_over(self) -> None:
+        torn = self.disk.cut()
+        self.host = Host.took_over(self, torn)
+        self.note(f"the controller is back{f', {torn} records were torn' if torn else ''}")
+
+    def lose_store(self) -> None:
+        """It dies; whoever watches it starts another and tells the controller."""
+        self.store = f"store:{int(self.store[6:]) + 1}"
+        self.store_known = False
+        self.at(self.between(50_000, 500_000), self._tell_of_store)
+
+    def _tell_of_store(self) -> None:
+        from trainmover.controller.events import StoreMoved
+
+        if self.host is None:
+            self.at(200_000, self._tell_of_store)
+        else:
+            self.store_known = True
+            self.host.request(StoreMoved(at_us=self.now, address=self.store))
+
+    def heal(self) -> None:
+        """Nothing is cut, slow or full any more. What stands still is for the job to find."""
+        self.disk_full = False
+        self.network.slow.clear()
+        for one, other in list(self.network.cuts):
+            self.network.mend(one, other)
+        for box in self.boxes.values():
+            box.thaw()
+        self.training.look_again()
+
+    def answered(self, answer: Answer) -> None:
+        self.answers.append(answer)
+
+    def end(self, effect: End) -> None:
+        """The job is over, and so is this world."""
+        self.ended = effect
+
+    # --- ranks that stand still -----------------------------------------------------------------
+
+    def _look(self) -> None:
+        """As the watch of every worker does, all at once."""
+        for worker in list(self.workers()):
+            deadline = DEADLINE_US if worker.lived_steps > STEADY_STEPS else DEADLINE_FIRST_US
+            if self.now - worker.moved_us > deadline and self._is_watched(worker):
+                self._stands(worker, deadline)
+        self.at(LOOK_US, self._look)
+
+    def _is_watched(self, worker: Worker) -> bool:
+        if not worker.live or worker.stopped or worker.box.frozen:
+            return False
+        held = worker.pending or worker.drains or worker.paused
+        return not worker.finished and (not held or worker.stuck)
+
+    def _stands(self, worker: Worker, deadline_us: int) -> None:
+        where = "script" if worker.stuck else "call" if worker.gate else "runtime"
+        if where == worker.stands:
+            return
+        worker.stands = where
+        worker.say(
+            Stands(
+                rank=worker.rank,
+                epoch=worker.epoch,
+                step=Step(worker.step + 1),
+                where=where,
+                counts={"w": worker.calls},
+                call="all_reduce" if where == "call" else "",
+                still_ms=(self.now - worker.moved_us) // 1000,
+                deadline_ms=deadline_us // 1000,
+            )
+        )
+
+
+def clock(us: int) -> str:
+    """Virtual time for people.
+
+    >>> clock(61_500_250)
+    '01:01.500250'
+    """
+    minutes, rest = divmod(us, 60_000_000)
+    return f"{minutes:02d}:{rest / 1e6:09.6f}"

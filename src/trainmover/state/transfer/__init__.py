@@ -1,0 +1,11 @@
+"""Moves bulk state from worker to worker, from tensor memory to tensor memory.
+
+Blocking sockets in threads: while state moves, the training loop of both ends stands still anyway.
+The client alone decides how long to wait; a server waits until its client hangs up or its owner
+withdraws the offer. What may be read is only what was offered, while it is offered.
+"""
+
+from trainmover.state.transfer.fetch import Dropped, FetchReport, fetch
+from trainmover.state.transfer.server import Offer, Offered, StateServer
+
+__all__ = ["Dropped", "FetchReport", "Offer", "Offered", "StateServer", "fetch"]

@@ -1,0 +1,219 @@
+"""The source's side: serves what its owner offers to whoever knows the token."""
+
+import contextlib
+import select
+import socket
+import threading
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+from torch import Tensor
+
+from trainmover.errors import ProtocolError, TrainmoverError
+from trainmover.protocol.crowd import QUEUE
+from trainmover.protocol.framing import HEADER, frame_length
+from trainmover.state import chunks
+from trainmover.state.dial import HELLO_TIMEOUT_S, format_address, receive
+from trainmover.state.doorway import Doorway
+from trainmover.state.transfer import wire
+from trainmover.state.transfer.allowance import Pacer
+
+_CONNECTIONS_MAX = 256
+_REQUEST_BYTES = 256
+_POLL_S = 0.05  # How long a client that hung up before there was an offer may go unnoticed.
+
+
+@dataclass(frozen=True)
+class Offered:
+    """What a source gives. Until it is withdrawn, nobody writes to its tensors.
+
+    header  what a client needs to know of the tensors
+    alike   equal in two sources if and only if their tensors are, bit for bit and in order: then
+            both can serve one fetch. "": nobody else has these
+    """
+
+    header: bytes
+    tensors: list[Tensor]
+    alike: str = ""
+
+
+Offer = Callable[[], Offered]
+"""Called once, in a thread of the server, when the first client is there."""
+
+
+class StateServer:
+    """One thread for each connection that has proved the token.
+
+    bytes_s: what all of them together may send in a second; 0: no limit
+    """
+
+    def __init__(
+        self, token: bytes, bind: str = "127.0.0.1", port: int = 0, *, bytes_s: float = 0
+    ) -> None:
+        listener = socket.create_server((bind, port), backlog=QUEUE)
+        self.address = format_address(*listener.getsockname()[:2])
+        self._doorway = Doorway(listener, token, wire.PURPOSE, self._let_in)
+        self._pacer = Pacer(bytes_s)
+        self._changed = threading.Condition()
+        self._offers: dict[str, _Given] = {}
+        self._readers: dict[socket.socket, str] = {}  # Key that each client is being sent.
+        self._links: dict[socket.socket, threading.Thread] = {}
+        self._closing = False
+        self._doorway.open("state server")
+
+    def offer(self, key: str, offer: Offer) -> None:
+        """Let clients have it, those that wait for the key already included."""
+        with self._changed:
+            self._offers[key] = _Given(offer)
+            self._changed.notify_all()
+
+    def withdraw(self, key: str) -> None:
+        """Stop serving `key`, at once. On return nobody reads its tensors any more."""
+        with self._changed:
+            self._offers.pop(key, None)
+            for link, reading in self._readers.items():
+                if reading == key:
+                    _hang_up(link)
+            self._changed.wait_for(lambda: key not in self._readers.values())
+
+    def close(self) -> None:
+        """End all threads and connections. On return nobody reads any tensor."""
+        with self._changed:
+            self._closing = True
+            self._offers.clear()
+            threads = list(self._links.values())
+            for link in self._links:
+                _hang_up(link)
+            self._changed.notify_all()
+        for thread in threads:
+            thread.join()
+        self._doorway.close()
+
+    def _let_in(self, link: socket.socket) -> None:
+        with self._changed:
+            if self._closing or len(self._links) >= _CONNECTIONS_MAX:
+                link.close()
+                return
+            thread = threading.Thread(
+                target=self._attend, args=(link,), name="state client", daemon=True
+            )
+            self._links[link] = thread
+            thread.start()
+
+    def _attend(self, link: socket.socket) -> None:
+        try:
+            wanted = _read_wanted(link)
+            link.settimeout(None)
+            given = self._await_offer(link, wanted.key)
+            if given is not None:
+                self._send(link, given, wanted)
+        except (OSError, ProtocolError):
+            pass  # The client is gone, or none of ours: it learns from the closed connection.
+        finally:
+            with self._changed:
+                self._readers.pop(link, None)
+                self._links.pop(link, None)
+                self._changed.notify_all()
+            link.close()
+
+    def _await_offer(self, link: socket.socket, key: str) -> "_Given | None":
+        """None once the client hung up or this server closes."""
+        with self._changed:
+            while not self._closing:
+                given = self._offers.get(key)
+                if given is not None:
+                    self._readers[link] = key
+                    return given
+                self._changed.wait(_POLL_S)
+                if _has_hung_up(link):
+                    break
+        return None
+
+    def _send(self, link: socket.socket, given: "_Given", wanted: wire.Wanted) -> None:
+        with contextlib.suppress(OSError):  # Not every kernel has it. bbr is slow to neighbours.
+            link.setsockopt(socket.IPPROTO_TCP, socket.TCP_CONGESTION, b"cubic")
+        try:
+            offered, source = given.now()
+        except TrainmoverError as error:
+            unable = wire.Unable(error.happened, error.means, error.do)
+            link.sendall(wire.opening_bytes(unable))
+            return
+        header = offered.header if wanted.header else b""
+        link.sendall(wire.opening_bytes(wire.Opening(header, source.sizes, offered.alike)))
+        for number in _numbers(link, len(source.chunks)):
+            self._send_chunk(link, source, number)
+
+    def _send_chunk(self, link: socket.socket, source: chunks.Source, number: int) -> None:
+        checksum = chunks.checksum(number)
+        *others, last = chunks.slices(memoryview(source.payload(number)))
+        for part in others:
+            self._pacer.wait(len(part))
+            checksum.update(part)
+            link.sendall(part)
+        self._pacer.wait(len(last))
+        checksum.update(last)
+        _send_both(link, last, checksum.digest())
+
+
+class _Given:
+    """An offer, and what came of it."""
+
+    def __init__(self, offer: Offer) -> None:
+        self._offer = offer
+        self._lock = threading.Lock()
+        self._result: tuple[Offered, chunks.Source] | TrainmoverError | None = None
+
+    def now(self) -> tuple[Offered, chunks.Source]:
+        """Ask for it, once. Raises TrainmoverError, every time, if the owner did."""
+        with self._lock:
+            if self._result is None:
+                self._result = self._asked()
+        if isinstance(self._result, TrainmoverError):
+            raise self._result
+        return self._result
+
+    def _asked(self) -> tuple[Offered, chunks.Source] | TrainmoverError:
+        try:
+            offered = self._offer()
+            return offered, chunks.Source(offered.tensors)
+        except TrainmoverError as error:
+            return error
+
+
+def _read_wanted(link: socket.socket) -> wire.Wanted:
+    """A client says at once what it wants."""
+    deadline = time.monotonic() + HELLO_TIMEOUT_S
+    head = receive(link, HEADER.size, deadline)
+    length = frame_length(head, bytes_max=wire.WANTED_BYTES_MAX)
+    return wire.read_wanted(receive(link, length, deadline))
+
+
+def _numbers(link: socket.socket, count: int) -> Iterator[int]:
+    """What the client asks for, until it hangs up. Raises ProtocolError for what does not exist."""
+    rest = b""
+    while data := link.recv(_REQUEST_BYTES):
+        data = rest + data
+        whole = len(data) - len(data) % wire.NUMBER.size
+        rest = data[whole:]
+        for (number,) in wire.NUMBER.iter_unpack(data[:whole]):
+            if number >= count:
+                raise ProtocolError("A client of state asked for a chunk that does not exist.")
+            yield number
+
+
+def _send_both(link: socket.socket, payload: memoryview, tail: bytes) -> None:
+    """In one go, without copying the payload to put its tail behind it."""
+    sent = link.sendmsg([payload, tail])
+    link.sendall(payload[sent:])
+    link.sendall(tail[max(0, sent - len(payload)) :])
+
+
+def _hang_up(link: socket.socket) -> None:
+    with contextlib.suppress(OSError):  # Already gone: what we wanted.
+        link.shutdown(socket.SHUT_RDWR)
+
+
+def _has_hung_up(link: socket.socket) -> bool:
+    readable, _, _ = select.select([link], [], [], 0)
+    return bool(readable)  # A client says nothing more before there is an offer.

@@ -1,0 +1,99 @@
+"""What goes over a connection between a source of state and a client.
+
+    client -> server   hello (purpose "state"), what it wants: a key, and whether the header too
+    server -> client   when the key is offered: header, sizes of the tensors, what they are alike to
+    client -> server   numbers of chunks, 4 bytes each, a few ahead of what has come
+    server -> client   for each: payload (<= 1 MiB) | XXH3-128 of number and payload (16 bytes)
+
+until the client hangs up. It asks for little at a time, so a slow source is asked for less.
+"""
+
+import struct
+
+import msgspec
+import xxhash
+
+from trainmover.errors import ProtocolError, StateMismatch, UserError
+from trainmover.protocol.framing import frame
+from trainmover.protocol.malformed import MALFORMED
+from trainmover.state import chunks
+
+PURPOSE = "state"
+WANTED_BYTES_MAX = 4096
+HEADER_BYTES_MAX = 256 * 1024 * 1024
+NUMBER = struct.Struct("<I")
+
+
+class Wanted(msgspec.Struct, array_like=True):
+    """header: whether to send it; a second connection to the same source has no use for it."""
+
+    key: str
+    header: bool
+
+
+class Opening(msgspec.Struct, array_like=True, tag=1):
+    """sizes: of the tensors in bytes. alike: see `Offered`."""
+
+    header: bytes
+    sizes: list[int]
+    alike: str
+
+
+class Unable(msgspec.Struct, array_like=True, tag=2):
+    """Why a source cannot give its state."""
+
+    happened: str
+    means: str
+    do: str
+
+
+_encoder = msgspec.msgpack.Encoder()
+_openings = msgspec.msgpack.Decoder(Opening | Unable)
+_wanted = msgspec.msgpack.Decoder(Wanted)
+
+
+def wanted_bytes(wanted: Wanted) -> bytes:
+    """A frame."""
+    return frame(_encoder.encode(wanted), bytes_max=WANTED_BYTES_MAX)
+
+
+def read_wanted(payload: bytes) -> Wanted:
+    """Raises ProtocolError if the payload of a frame is none."""
+    try:
+        return _wanted.decode(payload)
+    except MALFORMED as error:
+        raise ProtocolError("A client of state asked for what makes no sense.") from error
+
+
+def opening_bytes(opening: Opening | Unable) -> bytes:
+    """A frame that proves itself: what is in it decides where bytes are written."""
+    payload = _encoder.encode(opening)
+    return frame(payload + xxhash.xxh3_128_digest(payload), bytes_max=HEADER_BYTES_MAX)
+
+
+def read_opening(payload: bytes, address: str) -> Opening:
+    """Raises StateMismatch (changed on the way), ProtocolError (no opening at all), or UserError
+    (the source says why it cannot)."""
+    body, proof = payload[: -chunks.CHECKSUM_BYTES], payload[-chunks.CHECKSUM_BYTES :]
+    if xxhash.xxh3_128_digest(body) != proof:
+        raise corrupted(address)
+    try:
+        opening: Opening | Unable = _openings.decode(body)
+    except MALFORMED as error:
+        raise ProtocolError(
+            "A state source announced what makes no sense.",
+            means="Nothing was taken from it.",
+            do="All processes of a job must run the same version of trainmover.",
+        ) from error
+    if isinstance(opening, Unable):
+        raise UserError(opening.happened, means=opening.means, do=opening.do)
+    return opening
+
+
+def corrupted(address: str) -> StateMismatch:
+    """Bytes do not have the checksum that came with them."""
+    return StateMismatch(
+        f"Bytes from the state source at {address} were changed on their way.",
+        means="What came from it is not used.",
+        do="Check memory and network of that machine and of this one.",
+    )

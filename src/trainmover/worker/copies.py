@@ -1,0 +1,112 @@
+"""Values that are to be put back where they are: the same tensors, dicts and lists, as they were.
+
+Schedulers, compiled code and process groups hold on to these very objects, so none is replaced:
+tensors get their old bytes, containers their old entries.
+"""
+
+from collections.abc import Iterable
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from trainmover.state.encode import as_local
+
+_PLAIN = frozenset({float, int, bool, str, type(None)})
+_Kind = tuple[torch.Size, tuple[int, ...], torch.dtype]
+
+
+class Copies:
+    """What was added since `begin`. Memory for the copies of tensors is used again and again."""
+
+    def __init__(self) -> None:
+        self._tensors: list[tuple[Tensor, Tensor]] = []
+        self._containers: list[tuple[Any, Any]] = []
+        self._added: dict[int, object] = {}  # Held, so that no other object gets its id.
+        self._spare: dict[_Kind, list[Tensor]] = {}
+
+    def __len__(self) -> int:
+        """Objects that would be put back."""
+        return len(self._added)
+
+    @property
+    def nbytes(self) -> int:
+        """Of the copied tensors."""
+        return sum(copy.nbytes for _, copy in self._tensors)
+
+    def begin(self) -> None:
+        """Forget what was added. Memory that was not in use for it is given up."""
+        self._spare = {}
+        for _, copy in self._tensors:
+            self._spare.setdefault(_kind(copy), []).append(copy)
+        self._tensors, self._containers, self._added = [], [], {}
+
+    def add(self, *values: object) -> None:
+        """Tensors, and dicts, lists and tuples of them at any depth; each object counts once."""
+        fresh: list[Tensor] = []
+        for value in values:
+            self._walk(value, fresh)
+        lives = [as_local(tensor) for tensor in fresh]
+        copies = [self._room_for(live) for live in lives]
+        _copy(copies, lives)
+        self._tensors += zip(lives, copies, strict=True)
+
+    def add_container(self, container: dict[Any, Any] | list[Any]) -> None:
+        """Its entries as they are, without looking into them."""
+        if self._is_new(container):
+            self._containers.append((container, container.copy()))
+
+    def put_back(self) -> None:
+        """Can be done more than once."""
+        _copy([live for live, _ in self._tensors], [copy for _, copy in self._tensors])
+        for container, entries in self._containers:
+            _refill(container, entries)
+
+    def _walk(self, value: object, found: list[Tensor]) -> None:
+        if type(value) in _PLAIN:
+            return
+        if isinstance(value, Tensor):
+            if self._is_new(value):
+                found.append(value)
+        elif isinstance(value, (dict, list)):
+            if self._is_new(value):
+                self._containers.append((value, value.copy()))
+                entries: Iterable[object] = value.values() if isinstance(value, dict) else value
+                for entry in entries:
+                    self._walk(entry, found)
+        elif isinstance(value, tuple):
+            for entry in value:
+                self._walk(entry, found)
+
+    def _is_new(self, value: object) -> bool:
+        if id(value) in self._added:
+            return False
+        self._added[id(value)] = value
+        return True
+
+    def _room_for(self, live: Tensor) -> Tensor:
+        """In host memory, so that a step takes no more of an accelerator's than without."""
+        spare = self._spare.get(_kind(live))
+        if spare:
+            return spare.pop()
+        pinned = live.device.type == "cuda"
+        return torch.empty_like(live, device="cpu", pin_memory=pinned)
+
+
+def _kind(tensor: Tensor) -> _Kind:
+    return tensor.shape, tensor.stride(), tensor.dtype
+
+
+def _copy(into: list[Tensor], values: list[Tensor]) -> None:
+    """On an accelerator in the order of its stream, so that nobody need wait."""
+    if into:
+        with torch.no_grad():
+            torch._foreach_copy_(into, values, non_blocking=True)
+
+
+def _refill(container: Any, entries: Any) -> None:
+    if isinstance(container, dict):
+        container.clear()
+        container.update(entries)
+    else:
+        container[:] = entries

@@ -1,0 +1,141 @@
+"""What others hold of a rank, so that it can be lost, and what it gives to who takes its place.
+
+buddy       its record, told at every fetch and safe before every commit; its first steps
+joiner      its state, at the boundary
+snapshots   the same state, from time to time, for when all ranks go back
+"""
+
+import time
+from dataclasses import replace
+
+import xxhash
+
+from trainmover.errors import PeerLost
+from trainmover.ids import Epoch, Rank, Step
+from trainmover.protocol.messages import Row
+from trainmover.state import rng
+from trainmover.state.encode import encode
+from trainmover.state.tracked import Tracked
+from trainmover.state.transfer import Offered
+from trainmover.worker.boundary import Boundary
+from trainmover.worker.first_steps import Recording
+from trainmover.worker.gate import Gate
+from trainmover.worker.keeper import Keeper, Moment, RankRecord
+from trainmover.worker.ledger import Ledger
+from trainmover.worker.station import Station
+
+
+class Deposit:
+    """Of one rank. Main thread only, but for `offered`.
+
+    latest      what a joiner would need now; None before the first fetch
+    at_gate     small states at the gate of the step under way
+    gate_small  those of the last committed step
+    """
+
+    def __init__(
+        self,
+        rank: Rank,
+        station: Station,
+        *,
+        tracked: Tracked,
+        keeper: Keeper,
+        ledger: Ledger,
+        boundary: Boundary,
+        gate: Gate,
+        recording: Recording,
+    ) -> None:
+        self.latest: RankRecord | None = None
+        self.at_gate: dict[str, bytes] = {}
+        self.gate_small: dict[str, bytes] = {}
+        self._rank = rank
+        self._standing = station.standing
+        self._snapshots = station.snapshots
+        self._tracked = tracked
+        self._keeper = keeper
+        self._ledger = ledger
+        self._boundary = boundary
+        self._gate = gate
+        self._recording = recording
+        self._buddy = ""
+
+    def follow(self, buddy: str, epoch: Epoch, further: str = "") -> None:
+        """Keep record and first steps with this buddy, from `epoch` on. Raises PeerLost.
+
+        further: has one more copy of each snapshot, and of the first steps
+        """
+        other, self._keeper.further = self._keeper.further != further, further
+        self._buddy, self._keeper.epoch = buddy, epoch
+        self._snapshots.follow(self._rank, buddy, self._standing.epoch, further)
+        if self._keeper.follow(buddy, self.latest) or other:
+            self._recording.put()
+
+    def tell(self, record: RankRecord) -> None:
+        """The rank stands at a fetch: tell the buddy without waiting."""
+        self.latest = record
+        if self._buddy and not self._boundary.tainted():
+            try:
+                self._keeper.put(record)
+            except PeerLost as lost:
+                self.buddy_is_gone(lost)
+
+    def is_safe(self, step: Step, committing: Row) -> bool:
+        """Put the record for the step after this one, wait for the buddy's acknowledgement."""
+        self.at_gate = self._tracked.small_states()
+        rows = [*self._ledger.in_doubt, committing]
+        now = Moment(rng.capture(), self.at_gate)
+        assert self.latest is not None
+        self.latest = replace(self.latest, step=Step(step + 1), complete=False, now=now, rows=rows)
+        if self._boundary.tainted():
+            return False
+        try:
+            self._keeper.put(self.latest)
+            return self._keeper.safe(self._boundary.tainted)
+        except PeerLost as lost:
+            self.buddy_is_gone(lost)
+            return False
+
+    def buddy_is_gone(self, lost: PeerLost) -> None:
+        """The rank cannot go on in this epoch."""
+        self._boundary.broken(f"its buddy is gone: {lost.happened}")
+
+    def take_snapshot(self) -> None:
+        """All ranks do so at their first fetch after the step agreed upon, once."""
+        begun_ns, step = time.monotonic_ns(), self._standing.committed
+        self._standing.cut_at = Step(0)
+        if step:
+            self._snapshots.take(
+                self._rank,
+                step,
+                self.offered(),
+                epoch=self._standing.epoch,
+                vault=self._buddy,
+                begun_ns=begun_ns,
+                step_us=self._ledger.median_us or 0,
+            )
+
+    def offered(self) -> Offered:
+        """This rank's state at the boundary, where it waits for `Go`."""
+        bulk, tensors = self._tracked.bulk_header()
+        digest = self._tracked.replica_digest()
+        record = self.latest.to_bytes() if self.latest is not None else b""
+        header = {
+            "bulk": bulk,
+            "digest": digest,
+            "record": record,
+            "gate_small": self.gate_small,
+            "undo": self._gate.undo,
+            "small": self._small_at_boundary(),
+        }
+        alike = f"{digest} {xxhash.xxh3_128_hexdigest(bulk)}"  # and their order
+        return Offered(encode(header), tensors, alike)
+
+    def _small_at_boundary(self) -> dict[str, bytes]:
+        """As it was at the fetch for the next step, if that has been: there the joiner arrives."""
+        latest = self.latest
+        fetched = latest is not None and latest.top_step == self._standing.committed + 1
+        return latest.top.small if latest and fetched else self._tracked.small_states()
+
+    def forget(self) -> None:
+        """Drop what was kept here."""
+        self.latest, self.gate_small = None, {}

@@ -1,0 +1,237 @@
+"""The first steps of a rank: recorded while it makes them, and kept so that a standby can repeat
+them alone.
+
+The recorder hears every collective until enough was shown. Then the hook goes, the ranks compare
+what they have, so that of equal records one is stored, and each has its buddy keep its part.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+import torch
+
+from trainmover.comm import Drained, groups
+from trainmover.errors import UserError
+from trainmover.ids import Rank, Step
+from trainmover.protocol.messages import Recorded, Warned, WorkerFact
+from trainmover.sandbox import layout
+from trainmover.sandbox.record import STEPS, Record, blob_name
+from trainmover.sandbox.recorder import Recorder
+from trainmover.sandbox.sharing import Share, Stores, share_of
+from trainmover.sandbox.step_trace import StepTrace
+from trainmover.state.tracked import Tracked
+from trainmover.worker import compiled
+from trainmover.worker.gate import Gate
+from trainmover.worker.keeper import Keeper
+from trainmover.worker.undo import BehindGate
+
+STEPS_MAX = 64
+"""So many are recorded at most, however seldom a script fetches or updates."""
+
+
+@dataclass(frozen=True)
+class FirstSteps:
+    """What is kept of them for standbys and resumed jobs; None: another rank's serves it.
+
+    compiled  what was compiled in them, and in steps since; None: nothing was
+    made      hash of what that is; "": nothing
+    """
+
+    record: bytes | bytearray | None = None
+    compiled: bytes | None = None
+    made: str = ""
+
+    @property
+    def nbytes(self) -> int:
+        """Of both."""
+        return len(self.record or b"") + len(self.compiled or b"")
+
+
+class Recording:
+    """Of one rank's first steps, as far as this process has made or replayed them.
+
+    recorder  hears the collectives; None: the steps are over, or another process has made them
+    later     hears the collectives of a later step that is compared with them; None: of no other
+    kept      as the buddy keeps it
+    trace     of the collectives of their last
+    graphs    how many this process had compiled when `kept` was made
+    differs   steps change, behind their gate, small state that is not the same on all ranks
+    """
+
+    def __init__(
+        self,
+        rank: Rank,
+        nproc: int,
+        *,
+        tracked: Tracked,
+        gate: Gate,
+        keeper: Keeper,
+        say: Callable[[WorkerFact], None],
+    ) -> None:
+        self.recorder: Recorder | None = None
+        self.later: StepTrace | None = None
+        self.kept = FirstSteps()
+        self.trace = ""
+        self.graphs = 0
+        self.differs = False
+        self._rank = rank
+        self._nproc = nproc
+        self._tracked = tracked
+        self._gate = gate
+        self._keeper = keeper
+        self._say = say
+        self._behind_gate = BehindGate()
+        self._since_fetch = self._steps_a_fetch = self._update_steps = 0
+
+    def fetched(self) -> None:
+        """The script fetches: steps since the last fetch belong to that one."""
+        if self._since_fetch:
+            self._steps_a_fetch, self._since_fetch = self._since_fetch, 0
+
+    @property
+    def hears(self) -> Recorder | StepTrace | None:
+        """What hears the collectives of the step under way, if something does."""
+        return self.recorder if self.recorder is not None else self.later
+
+    def begin_step(self) -> None:
+        """A step starts, or starts again."""
+        if self.recorder is not None:
+            self.recorder.begin_step()
+
+    def end_step(self, step: Step, at_gate: dict[str, bytes], *, updated: bool) -> bool:
+        """A step is committed and has returned. True: enough was shown, to be finished now.
+
+        at_gate: small states there
+        """
+        if self.recorder is None:
+            return False
+        self._behind_gate.note(at_gate, self._tracked.small_states())
+        self._since_fetch += 1
+        self._update_steps += updated
+        return step >= STEPS and self._has_shown_all(step)
+
+    def _has_shown_all(self, step: Step) -> bool:
+        """Whether a shadow run of the steps so far would end where it can be left, at a fetch, and
+        be one of whole updates, three as well: DDP rebuilds its buckets in the second that is
+        synchronised."""
+        if step >= STEPS_MAX:
+            return True
+        at_fetch = self._since_fetch == self._steps_a_fetch
+        accumulates = any(gradients.accumulate for gradients in self._tracked.gradients)
+        return at_fetch and (self._update_steps >= STEPS or not accumulates)
+
+    def finish(self, step: Step, *, updates: int) -> None:
+        """Steps enough: the hook goes, the record goes to the buddy, standbys may warm up.
+
+        updates: calls of `optimizer.step()` so far
+        Raises PeerLost, with everything ready to be `put` with the next buddy.
+        """
+        recorder, self.recorder, groups.tap = self.recorder, None, None
+        assert recorder is not None
+        if not updates:
+            self._warn_of_no_update(step)
+        record = recorder.finish(step, self._tracked.signature())
+        if record is None:
+            raise UserError(
+                f"Rank {self._rank} never waited for a collective it made in its first steps.",
+                means="Its first steps cannot be recorded, so no standby could be warmed.",
+                do="Wait for the work handles of asynchronous collectives inside the step.",
+            )
+        self._compare_behind_gate()
+        share = self._share(record)
+        self.keep(_stored(record, share), record.trace)
+        self.put()
+        self._say(self._told(step, record, share))
+
+    def keep(self, record: bytes | bytearray | None, trace: str) -> None:
+        """From now on, and what was compiled so far beside it."""
+        self.kept, self.trace = FirstSteps(record), trace
+        if record is not None:
+            self._pack()
+
+    def pack_again(self) -> None:
+        """More was compiled since: the buddy gets that too. Raises PeerLost."""
+        self._pack()
+        self._put_compiled()
+
+    def _pack(self) -> None:
+        self.graphs = compiled.graphs()
+        packed = compiled.packed()
+        if packed is not None:
+            self.kept = replace(self.kept, compiled=packed.data, made=packed.made)
+
+    def put(self) -> None:
+        """Have the buddy keep what standbys need. Raises PeerLost."""
+        if self.kept.record is not None:
+            self._keeper.put_blob(blob_name(self._rank), self.kept.record)
+            self._put_compiled()
+
+    def _put_compiled(self) -> None:
+        if self.kept.compiled is not None:
+            self._keeper.put_blob(compiled.blob_name(self._rank), self.kept.compiled)
+
+    def forget(self) -> None:
+        """Nothing is kept here any more."""
+        self.kept = FirstSteps()
+
+    def _told(self, step: Step, record: Record, share: Share) -> Recorded:
+        return Recorded(
+            rank=self._rank,
+            step=step,
+            trace=record.trace,
+            digest=self._tracked.replica_digest(),
+            signature=record.signature,
+            record_of=Rank(share.base) if share.stores is Stores.NOTHING else None,
+            base=Rank(share.base) if share.stores is Stores.SMALL else None,
+            bytes=0 if self.kept.record is None else len(self.kept.record),
+            bytes_full=layout.bytes_full(record),
+            held_bytes=record.held_bytes,
+        )
+
+    def _compare_behind_gate(self) -> None:
+        """All ranks come here in the same step, and to the same end."""
+        mine = torch.tensor([self._behind_gate.digest()], dtype=torch.int64)
+        try:
+            rows = self._gate.gather(mine)
+        except Drained:
+            return
+        if not bool((rows == rows[0]).all()):
+            self._gate.undo_wanted = self.differs = True
+
+    def _share(self, record: Record) -> Share:
+        """All ranks have committed the same step, so all ask here, and get the same answer.
+
+        If they are interrupted some may have none: a rank that does not know stores all it has.
+        """
+        kind, own = record.kind(), record.own()
+        mine = torch.frombuffer(bytearray(kind + own), dtype=torch.int64)
+        try:
+            rows = self._gate.gather(mine)
+        except Drained:
+            return Share(Stores.WHOLE, self._rank)
+        hashes = [row.numpy().tobytes() for row in rows]
+        half = len(kind)
+        kinds, owns = [each[:half] for each in hashes], [each[half:] for each in hashes]
+        return share_of(self._rank, kinds, owns, self._nproc)
+
+    def _warn_of_no_update(self, step: Step) -> None:
+        optimizers = [n for n, o in self._tracked.items() if isinstance(o, torch.optim.Optimizer)]
+        if optimizers and self._rank == 0:
+            self._say(
+                Warned(
+                    rank=self._rank,
+                    text=f"{step} steps were made without an optimizer.step() inside: if one is "
+                    "made outside the function marked @job.step, it is not protected",
+                )
+            )
+
+
+def _stored(record: Record, share: Share) -> bytes | None:
+    """What a rank puts into the vault as its part."""
+    match share.stores:
+        case Stores.WHOLE:
+            return layout.to_bytes(record)
+        case Stores.SMALL:
+            return layout.to_bytes(record.without_large(share.base))
+        case Stores.NOTHING:
+            return None

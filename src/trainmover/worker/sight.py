@@ -1,0 +1,72 @@
+"""Where the main thread stands, seen from another thread. Used only when it has stood for long.
+
+The innermost frame that is ours tells what it is about: it waits in a group, fetches a batch, waits
+for something of the runtime's, or it has called the script, which is where it is then.
+"""
+
+import os
+import sys
+import traceback
+from dataclasses import dataclass
+from types import FrameType
+
+from trainmover.worker.program import place_of
+
+CALL, SCRIPT, FETCH, RUNTIME, COMPILE = "call", "script", "fetch", "runtime", "compile"
+_PACKAGE = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+_COMM = os.path.join(_PACKAGE, "comm", "")
+_WORKER = os.path.join(_PACKAGE, "worker", "")
+_FETCHES = frozenset(_WORKER + name for name in ("batches.py", "ahead.py", "draws.py", "loops.py"))
+_CALLS_SCRIPT = frozenset(_WORKER + name for name in ("member.py", "api.py", "program.py"))
+_COMPILES = os.path.join("torch", "_dynamo", "convert_frame.py")
+
+
+@dataclass(frozen=True)
+class Sight:
+    """where: one of the words above; call, place: as in `Stands`."""
+
+    where: str
+    call: str = ""
+    place: str = ""
+
+
+def look(thread: int) -> Sight:
+    """What the thread with this number is about."""
+    innermost = sys._current_frames().get(thread)
+    if innermost is None:
+        return Sight(RUNTIME)
+    frames = _outwards(innermost)
+    place = place_of(traceback.extract_stack(innermost))
+    if any(frame.f_code.co_filename.endswith(_COMPILES) for frame in frames):
+        return Sight(COMPILE, place=place)
+    ours = next((f for f in frames if f.f_code.co_filename.startswith(_PACKAGE)), None)
+    where = SCRIPT if ours is None else _where(ours.f_code.co_filename)
+    return Sight(where, _call(frames) if where == CALL else "", place)
+
+
+def _outwards(innermost: FrameType) -> list[FrameType]:
+    frames = []
+    frame: FrameType | None = innermost
+    while frame is not None:
+        frames.append(frame)
+        frame = frame.f_back
+    return frames
+
+
+def _where(path: str) -> str:
+    if path.startswith(_COMM):
+        return CALL
+    if path in _FETCHES:
+        return FETCH
+    return SCRIPT if path in _CALLS_SCRIPT else RUNTIME
+
+
+def _call(frames: list[FrameType]) -> str:
+    """The operation and its group, as far as the frames of the group's methods tell."""
+    for frame in frames:
+        if frame.f_code.co_filename == _COMM + "shim.py" and "op" in frame.f_code.co_freevars:
+            named = frame.f_locals
+            return f"{named['op']} of group {named['self']._member.name}"
+        if frame.f_code.co_filename == _COMM + "private.py":
+            return f"the {frame.f_locals['self'].name}"
+    return "a call of a group"

@@ -1,0 +1,39 @@
+"""What an agent does itself with orders that it hands out."""
+
+import asyncio
+from pathlib import Path
+
+from trainmover.agent.run import Agent, AgentConfig
+from trainmover.ids import Epoch, MachineId, Step
+from trainmover.protocol import messages as m
+from trainmover.state.vault import Vault, snapshot_name
+
+
+def obeyed(tmp_path: Path, vault: Vault, order: m.WorkerOrder) -> None:
+    config = AgentConfig(
+        controller="", machine=MachineId("m1"), nproc=1, standby=False, token_file=tmp_path
+    )
+
+    async def obey() -> None:
+        Agent(config, vault, "", tmp_path)._hand_out(m.encode(order), order)
+
+    asyncio.run(obey())
+
+
+def test_going_back_drops_the_snapshots_of_steps_that_are_undone(tmp_path: Path) -> None:
+    vault = Vault(bytes_max=1000)
+    for step in (10, 20, 30):
+        vault.put_blob(snapshot_name(1, step), b"x")
+
+    def held() -> list[int]:
+        return [step for step in (10, 20, 30) if vault.get_blob(snapshot_name(1, step))]
+
+    order = m.Switch(epoch=Epoch(2), committed=Step(20), sources={}, records={}, buddies={})
+    obeyed(tmp_path, vault, order)
+    assert held() == [10, 20, 30]
+    back = m.Switch(
+        epoch=Epoch(3), committed=Step(20), sources={}, records={}, buddies={}, back=True
+    )
+    obeyed(tmp_path, vault, back)
+    assert held() == [10, 20]
+    assert vault.bytes_held == 2

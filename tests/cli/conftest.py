@@ -1,0 +1,22 @@
+"""Runs that a test has started and left are ended with it."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from runs_of_trainmover import Running
+
+
+@pytest.fixture
+def start(tmp_path: Path) -> Iterator[type[Running]]:
+    started: list[Running] = []
+
+    def start(*flags: str, behave: str = "good") -> Running:
+        started.append(Running(tmp_path, *flags, behave=behave))
+        return started[-1]
+
+    yield start  # type: ignore[misc]
+    for running in started:
+        if running.process.poll() is None:
+            running.process.kill()
+            running.process.communicate()

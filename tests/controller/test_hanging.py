@@ -1,0 +1,362 @@
+"""A rank stands still: who is ended for it, what follows, and when nothing does."""
+
+from dataclasses import replace
+from typing import Any
+
+import msgspec
+import pytest
+
+from tests.controller.jobs import (
+    BEGUN,
+    BOUNDARY,
+    DRAINS,
+    MOVE_BINDS,
+    RECOVERED,
+    RECOVERY_SWITCHES,
+    RUNNING,
+    after,
+    committed,
+    ended,
+    exited,
+    finished,
+    kinds,
+    orders,
+    running,
+    said,
+)
+from trainmover.controller import Job, decide
+from trainmover.controller.clock import tick_due
+from trainmover.controller.effects import Effect, Fence
+from trainmover.controller.events import AgentSaid, Tick, WorkerSaid
+from trainmover.controller.state import Outcome
+from trainmover.protocol import messages as m
+
+S = 1_000_000
+ALL = (("m1", 0), ("m2", 1), ("m3", 2))
+
+
+def stands(
+    machine: str, rank: int, where: str = "call", *, epoch: int = 1, calls: int = 5, at_us: int = S,
+    still_ms: int = 700, step: int = 8,
+) -> WorkerSaid:  # fmt: skip
+    fact = m.Stands(
+        rank=rank, epoch=epoch, step=step, where=where, counts={"private/gate": calls},
+        call="the gate" if where == "call" else "", place="train.py line 33",
+        still_ms=still_ms, deadline_ms=600,
+    )  # fmt: skip
+    return said(machine, fact, at_us=at_us)
+
+
+def state(machine: str, state: str, *, at_us: int = S, since_ms: int = 0) -> AgentSaid:
+    fact = m.WorkerState(local_rank=0, pid=1, state=state, since_ms=since_ms)
+    return AgentSaid(at_us=at_us, machine=machine, fact=fact)
+
+
+def stack(machine: str, text: str = "Thread 0x1\n  File train.py, line 33", pid: int = 1) -> Any:
+    return AgentSaid(at_us=2 * S, machine=machine, fact=m.Stack(local_rank=0, pid=pid, text=text))
+
+
+def wait_for(machine: str, rank: int, *, epoch: int = 1, at_us: int = S) -> list[WorkerSaid]:
+    """All but `machine` wait in a call that it has not begun."""
+    others = [(name, r) for name, r in ALL if r != rank]
+    return [stands(name, r, epoch=epoch, calls=6, at_us=at_us) for name, r in others]
+
+
+def condemned(effects: tuple[Effect, ...]) -> list[str]:
+    return list(orders(effects, m.EndWorker))
+
+
+STUCK = [*wait_for("m2", 1), stands("m2", 1, "script", at_us=S + 5)]
+
+
+def test_who_keeps_the_others_waiting_is_ended_and_replaced() -> None:
+    job, effects = after(RUNNING, *STUCK)
+    order = orders(effects, m.EndWorker)["m2"]
+    assert (order.local_rank, order.pid) == (0, 1)
+    assert "rank 1 on m2 stood still in step 8 for 0.7 s: its script at train.py" in order.why
+    assert job.change is None
+    job, effects = after(job, stack("m2"), exited("m2", pid=1, at_us=2 * S))
+    found = job.incidents[-1]
+    assert (found.machine, found.joiner, found.cause) == ("m2", "m4", order.why)
+    assert found.marks == {"heard": S + 5 - 700_000, "detect": S + 5}
+    assert "line 33" in found.stacks[1]
+    assert list(orders(effects, m.Bind)) == ["m4"]
+    assert job.hanging.condemned == {}
+
+
+def test_it_is_told_once_however_often_the_others_speak() -> None:
+    job, _ = after(RUNNING, *STUCK)
+    assert after(job, *STUCK, Tick(at_us=2 * S))[1] == ()
+
+
+def test_a_rank_that_still_moves_is_left_alone() -> None:
+    assert condemned(after(RUNNING, *wait_for("m2", 1), Tick(at_us=9 * S))[1]) == []
+
+
+def test_a_rank_that_went_on_is_not_blamed_for_what_was() -> None:
+    moves = said("m2", m.Moves(rank=1, epoch=1))
+    busy = stands("m2", 1, "script")
+    assert condemned(after(RUNNING, busy, moves, *wait_for("m2", 1))[1]) == []
+
+
+@pytest.mark.parametrize("how", ["stopped", "traced", "blocked", "deaf"])
+def test_a_process_that_executes_nothing_is_ended_once_others_wait(how: str) -> None:
+    job, effects = after(RUNNING, state("m2", how), *wait_for("m2", 1))
+    assert condemned(effects) == ["m2"]
+    assert "its process" in job.hanging.condemned["m2"].cause
+
+
+def test_one_that_runs_again_in_time_is_not() -> None:
+    goes_on = state("m2", "", at_us=S + 1)
+    assert condemned(after(RUNNING, state("m2", "stopped"), goes_on, *wait_for("m2", 1))[1]) == []
+
+
+def test_a_stopped_process_is_ended_after_a_second_also_if_nobody_waits() -> None:
+    job, _ = after(RUNNING, state("m2", "stopped"))
+    assert tick_due(job, S, S + 200_000)
+    assert condemned(after(job, Tick(at_us=S + 900_000))[1]) == []
+    assert condemned(after(job, Tick(at_us=2 * S))[1]) == ["m2"]
+
+
+def test_a_deaf_process_that_nobody_waits_for_is_left_alone() -> None:
+    job, _ = after(RUNNING, state("m2", "deaf"))
+    assert condemned(after(job, Tick(at_us=60 * S))[1]) == []
+
+
+def test_word_of_another_process_or_epoch_or_rank_counts_nothing() -> None:
+    fact = m.WorkerState(local_rank=0, pid=77, state="stopped")
+    other = AgentSaid(at_us=S, machine="m2", fact=fact)
+    assert condemned(after(RUNNING, other, *wait_for("m2", 1))[1]) == []
+    old = [stands(name, r, "call" if r != 1 else "script", epoch=0, calls=9 - r) for name, r in ALL]
+    assert condemned(after(RUNNING, *old)[1]) == []
+    assert after(RUNNING, stands("m2", 2, "script"))[0] == RUNNING
+
+
+@pytest.mark.parametrize(
+    "job",
+    [
+        BEGUN,
+        replace(RUNNING, spec=msgspec.structs.replace(RUNNING.spec, watch=False)),
+        after(RUNNING, finished("m1", 0))[0],
+    ],
+    ids=["first steps", "no watch", "a script ended"],
+)
+def test_nothing_is_judged(job: Job) -> None:
+    assert condemned(after(job, *STUCK)[1]) == []
+
+
+def test_the_second_time_within_ten_minutes_the_machine_goes() -> None:
+    judged = {"m2": S - 599 * S}
+    job = replace(RUNNING, hanging=replace(RUNNING.hanging, judged=judged))
+    job, _ = after(job, *STUCK)
+    job, effects = after(job, exited("m2", pid=1, at_us=2 * S))
+    assert Fence("m2") in effects
+    assert "m2" not in job.machines
+    assert "m2 is given up" in job.incidents[-1].cause
+    assert job.incidents[-1].marks["detect"] == S + 5
+
+
+def test_after_ten_minutes_it_is_the_first_time_again() -> None:
+    judged = {"m2": S - 601 * S}
+    job = replace(RUNNING, hanging=replace(RUNNING.hanging, judged=judged))
+    job, effects = after(job, *STUCK, exited("m2", pid=1, at_us=2 * S))
+    assert Fence("m2") not in effects
+    assert "m2" in job.machines
+
+
+def test_a_process_that_does_not_end_costs_the_machine() -> None:
+    job, _ = after(RUNNING, *STUCK)
+    assert tick_due(job, S, 2 * S)
+    assert after(job, Tick(at_us=2 * S))[1] == ()
+    job, effects = after(job, Tick(at_us=3 * S + 5))
+    assert effects[0] == Fence("m2")
+    assert "it did not end" in job.incidents[-1].cause
+    assert job.losses != {}
+
+
+def test_the_end_of_another_process_is_no_answer() -> None:
+    job, _ = after(RUNNING, *STUCK)
+    job, _ = after(job, stack("m2", pid=9), exited("m2", pid=9, at_us=2 * S))
+    assert job.incidents[-1].cause == "worker 0 of m2 ended (signal 9)"
+    assert job.incidents[-1].stacks == {}
+
+
+# --- nobody is missing ----------------------------------------------------------------------------
+
+
+def all_wait(job: Job, *, epoch: int, step: int = 8, at_us: int = S) -> tuple[Job, Any]:
+    """Everybody stands in the same call, and goes on standing."""
+    seated = [(name, rank) for rank, name in enumerate(job.seats)]
+    facts = [stands(name, r, epoch=epoch, step=step, at_us=at_us) for name, r in seated]
+    job, effects = after(job, *facts)
+    assert effects == ()
+    assert tick_due(job, at_us, at_us + S)
+    return after(job, Tick(at_us=at_us + 12 * S))
+
+
+def test_where_all_wait_and_nobody_is_missing_the_step_is_retried_in_place() -> None:
+    job, effects = all_wait(RUNNING, epoch=1)
+    assert set(orders(effects, m.Interrupt)) == {"m1", "m2", "m3", "m4"}
+    found = job.incidents[-1]
+    assert (found.machine, found.ranks) == (None, ())
+    assert "all ranks stood still in step 8" in found.cause
+    assert "each waits in the gate" in found.cause
+    assert found.marks["heard"] == S - 700_000
+
+
+def retried(*, wait_s: int = 60) -> Job:
+    """The step was retried once; epoch 2 is in force, and no standby is left."""
+    spec = msgspec.structs.replace(RECOVERED.spec, wait_s=wait_s)
+    return replace(RECOVERED, spec=spec, hanging=replace(RECOVERED.hanging, retried=8))
+
+
+def probed(reached: dict[str, list[str]], **knobs: int) -> tuple[Job, tuple[Effect, ...]]:
+    job, effects = all_wait(retried(**knobs), epoch=2)
+    asked = orders(effects, m.Probe)
+    assert set(asked) == {"m1", "m3", "m4"}
+    assert asked["m1"].vaults == {"m3": "vault-m3", "m4": "vault-m4"}
+    number = asked["m1"].number
+    answers = [
+        AgentSaid(at_us=14 * S, machine=name, fact=m.Reached(number=number, machines=machines))
+        for name, machines in reached.items()
+    ]
+    return after(job, *answers)
+
+
+def test_the_second_time_the_machine_with_the_fewest_ways_goes() -> None:
+    job, effects = probed({"m1": ["m4"], "m3": [], "m4": ["m1"]})
+    assert Fence("m3") in effects
+    assert "m3 has 0 of 4 ways to the others" in job.incidents[-1].cause
+
+
+def test_a_machine_that_nobody_could_replace_is_kept_all_the_same() -> None:
+    assert probed({"m1": ["m4"], "m3": [], "m4": ["m1"]}, wait_s=0)[1] == ()
+    judged = replace(RECOVERED.hanging, judged={"m3": 0})
+    again = [stands(n, r, "script" if n == "m3" else "call", epoch=2, calls=6 - (n == "m3"))
+             for r, n in enumerate(RECOVERED.seats)]  # fmt: skip
+    job, _ = after(replace(RECOVERED, hanging=judged), *again)
+    assert job.hanging.condemned["m3"].give_up
+    job, _ = after(job, exited("m3", pid=1, at_us=2 * S))
+    assert "m3" in job.machines
+    assert job.change is not None
+
+
+def test_a_way_that_works_in_one_direction_counts_half() -> None:
+    _, effects = probed({"m1": ["m4", "m3"], "m3": ["m1", "m4"], "m4": ["m1"]})
+    assert [effect for effect in effects if isinstance(effect, Fence)] == [Fence("m3")]
+
+
+def test_nothing_follows_before_all_have_answered() -> None:
+    assert probed({"m1": ["m4"], "m4": ["m1"]})[1] == ()
+
+
+@pytest.mark.parametrize("others", [["m1", "m3", "m4"], []], ids=["all", "none"])
+def test_if_all_are_alike_it_is_no_machine_s_fault_and_they_are_asked_again(
+    others: list[str],
+) -> None:
+    alike = {name: [o for o in others if o != name] for name in ("m1", "m3", "m4")}
+    job, effects = probed(alike)
+    assert effects == ()
+    assert after(job, Tick(at_us=20 * S))[1] == ()
+    assert set(orders(after(job, Tick(at_us=24 * S))[1], m.Probe)) == {"m1", "m3", "m4"}
+
+
+def test_a_network_that_is_only_slow_gets_ten_seconds() -> None:
+    job, _ = after(RUNNING, *(stands(name, rank) for name, rank in ALL))
+    assert after(job, Tick(at_us=10 * S))[1] == ()
+    assert orders(after(job, Tick(at_us=11 * S))[1], m.Interrupt)
+
+
+# --- while members change -------------------------------------------------------------------------
+
+
+def test_a_survivor_whose_script_does_not_come_to_the_boundary_is_ended() -> None:
+    job, effects = after(BOUNDARY, stands("m3", 2, "script"))
+    assert condemned(effects) == ["m3"]
+    job, _ = after(job, exited("m3", pid=1, at_us=2 * S))
+    assert "rank 2 on m3 stood still" in job.incidents[-1].cause
+
+
+def test_a_survivor_that_waits_for_the_change_is_not() -> None:
+    waits = [stands("m1", 0, "runtime"), stands("m3", 2, "call")]
+    assert condemned(after(BOUNDARY, *waits, Tick(at_us=60 * S))[1]) == []
+    assert condemned(after(DRAINS, *waits, Tick(at_us=60 * S))[1]) == []
+
+
+def test_before_a_move_pauses_ranks_are_compared_as_always() -> None:
+    assert condemned(after(MOVE_BINDS, *STUCK)[1]) == ["m2"]
+    assert condemned(after(MOVE_BINDS, *wait_for("m2", 1))[1]) == []
+
+
+def test_a_stopped_survivor_is_ended_in_any_stage() -> None:
+    stopped = state("m3", "stopped")
+    for job in (DRAINS, BOUNDARY, MOVE_BINDS, RECOVERY_SWITCHES, BEGUN):
+        assert condemned(after(job, stopped, Tick(at_us=3 * S))[1]) == ["m3"]
+
+
+@pytest.mark.parametrize("job", [DRAINS, RECOVERY_SWITCHES], ids=["binds", "switches"])
+def test_so_is_a_joiner(job: Job) -> None:
+    job, effects = after(job, state("m4", "stopped"), Tick(at_us=3 * S))
+    assert condemned(effects) == ["m4"]
+    assert "rank 1 on m4 stood still" in job.hanging.condemned["m4"].cause
+    job, _ = after(job, exited("m4", pid=1, at_us=4 * S))
+    assert job.change is not None
+    assert job.epoch_last > 2
+
+
+def test_a_joiner_that_never_comes_up_is_not_waited_for() -> None:
+    """The worker of m2 has crashed, and no standby is there: fresh ones start on m2, and stop."""
+    job = running(standbys=0)
+    job, effects = after(job, exited("m2", pid=1, at_us=S))
+    assert list(orders(effects, m.StartWorkers)) == ["m2"]
+    fact = m.WorkerState(local_rank=0, pid=42, state="stopped")
+    late = m.WorkerState(local_rank=0, pid=1, state="stopped")
+    said_so = [AgentSaid(at_us=S, machine="m2", fact=one) for one in (fact, late)]
+    job, effects = after(job, *said_so, Tick(at_us=3 * S))
+    assert orders(effects, m.EndWorker)["m2"].pid == 42
+    job, effects = after(job, exited("m2", pid=42, at_us=4 * S))
+    assert list(orders(effects, m.StartWorkers)) == ["m2"]
+    assert job.hanging.disturbed == {}
+
+
+def test_a_standby_may_be_stopped() -> None:
+    assert condemned(after(RUNNING, state("m4", "stopped"), Tick(at_us=9 * S))[1]) == []
+
+
+def test_what_was_said_in_an_older_epoch_is_dropped() -> None:
+    job, _ = after(RUNNING, stands("m1", 0), stands("m3", 2))
+    job = replace(RECOVERED, hanging=job.hanging)
+    job, _ = after(job, Tick(at_us=3 * S))
+    assert job.hanging.stands == {}
+    job, effects = after(job, *(committed(name, r, 2) for r, name in enumerate(job.seats)))
+    assert job.incidents[-1].outcome is Outcome.DONE
+    assert kinds(effects) == []
+
+
+def test_the_end_of_the_job_names_the_place_and_the_stack() -> None:
+    """A step that stands for the third time."""
+    text = "Thread 0x2 (most recent call first):\n  File 'x'\n\nThread 0x1:\n  File 'train.py'"
+    before = replace(
+        RUNNING.incidents[0] if RUNNING.incidents else after(DRAINS)[0].incidents[0],
+        outcome=Outcome.DONE, failed=(8, -1), stacks={1: text}, cause="rank 1 stood still",
+    )  # fmt: skip
+    tries = tuple(replace(before, number=n, failed=(8, -n)) for n in (1, 2))
+    job = replace(RUNNING, incidents=tries, committed=7)
+    job, _ = after(job, *STUCK, exited("m2", pid=1, at_us=2 * S))
+    facts = [
+        said(name, m.Position(rank=r, epoch=2, committed=7, gate=0))
+        for name, r in ALL if name != "m2"
+    ]  # fmt: skip
+    held = [
+        AgentSaid(at_us=3 * S, machine=name, fact=m.VaultHeld(epoch=2, records={1: [8]}))
+        for name in job.machines
+    ]
+    _, effects = after(job, *facts, *held)
+    assert "Step 8 has failed 3 times" in ended(effects).text
+    assert "File 'train.py'" in ended(effects).text
+    assert "File 'x'" not in ended(effects).text
+
+
+def test_a_job_that_has_ended_judges_nothing() -> None:
+    job, _ = decide(RUNNING, said("m1", m.Raised(rank=0, step=1, error="E", traceback="")))
+    assert after(job, *STUCK, Tick(at_us=9 * S))[1] == ()

@@ -1,0 +1,84 @@
+"""A job that somebody stops makes one more checkpoint, if it has a folder for it and the time."""
+
+from typing import Any
+
+import pytest
+from jobs import RUNNING, after, ended, lost, orders
+from test_checkpoints import SAVES, cut_at, published, wrote
+
+from trainmover.controller import Job, decide
+from trainmover.controller.clock import tick_due
+from trainmover.controller.effects import Publish
+from trainmover.controller.events import (
+    CheckpointFailed,
+    CheckpointPublished,
+    StopRequested,
+    Tick,
+)
+from trainmover.protocol import messages as m
+
+SECOND = 1_000_000
+
+
+def stop(until_us: int = 10 * SECOND) -> StopRequested:
+    return StopRequested(at_us=SECOND, code=143, why="stopped by SIGTERM", until_us=until_us)
+
+
+STOPPING, STOP_EFFECTS = decide(published(), stop())
+
+
+def wrote_all(job: Job, step: int) -> tuple[Job, Any]:
+    return after(job, *(wrote(f"m{rank + 1}", rank, step) for rank in range(3)))  # type: ignore[arg-type]
+
+
+def test_it_ends_when_one_more_is_there() -> None:
+    assert {order.now for order in orders(STOP_EFFECTS, m.KeepSnapshots).values()} == {True}
+    job, effects = cut_at(STOPPING, 13)
+    assert orders(effects, m.WriteCheckpoint).keys() == {"m1", "m2", "m3"}
+    job, effects = wrote_all(job, 13)
+    (order,) = [effect for effect in effects if isinstance(effect, Publish)]
+    job, effects = decide(job, CheckpointPublished(at_us=0, checkpoint=order.checkpoint))
+    assert ended(effects).code == 143
+    assert "The checkpoint of step 13 is there" in ended(effects).text
+
+
+def test_a_cut_from_before_is_not_the_last_one() -> None:
+    job, effects = decide(cut_at(published(), 15)[0], stop())
+    assert not orders(effects, m.WriteCheckpoint)
+    assert orders(cut_at(job, 16)[1], m.WriteCheckpoint)
+
+
+def test_it_waits_so_long_and_no_longer() -> None:
+    assert not tick_due(STOPPING, 0, 10 * SECOND - 1)
+    assert tick_due(STOPPING, 0, 10 * SECOND)
+    _, effects = decide(STOPPING, Tick(at_us=10 * SECOND))
+    assert ended(effects).code == 143
+    assert "No newer checkpoint could be written in time. The checkpoint of step 10 is there" in (
+        ended(effects).text
+    )
+
+
+def test_a_second_stop_is_at_once() -> None:
+    assert ended(decide(STOPPING, stop())[1]).code == 143
+
+
+def test_a_loss_meanwhile_ends_it_with_the_code_of_the_stop() -> None:
+    assert ended(decide(STOPPING, lost("m2"))[1]).code == 143
+    alone, _ = decide(STOPPING, lost("m4"))
+    assert ended(decide(alone, lost("m2"))[1]).code == 143
+
+
+def test_one_that_cannot_be_published_is_not_tried_again() -> None:
+    job, _ = cut_at(STOPPING, 13)
+    job, _ = wrote_all(job, 13)
+    _, effects = decide(job, CheckpointFailed(at_us=0, step=13, epoch=1, why="full"))
+    assert ended(effects).code == 143
+
+
+@pytest.mark.parametrize("job", [RUNNING, decide(SAVES, lost("m2"))[0]], ids=["no folder", "loss"])
+def test_without_a_way_to_it_is_at_once(job: Job) -> None:
+    assert ended(decide(job, stop())[1]).code == 143
+
+
+def test_nor_if_no_time_is_given() -> None:
+    assert ended(decide(SAVES, stop(until_us=0))[1]).text == "stopped by SIGTERM"

@@ -1,0 +1,130 @@
+"""Strangers at every door of a job: they cost nothing, and keep nobody out."""
+
+import os
+import socket
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager, suppress
+from pathlib import Path
+
+import pytest
+from open_doors import DOORS, WAIT_S, Door, opened
+
+from trainmover.protocol.crowd import PATIENCE_S, STRANGERS_MAX
+
+CROWD = 1000
+NOISE = {
+    "noise": os.urandom(100_000),
+    "zeros": bytes(100_000),
+    "an endless line": b"GET /" + b"x" * 100_000,
+    "endless headers": b"GET / HTTP/1.1\r\n" + b"X: y\r\n" * 20_000,
+    "no token": b"GET /api/status HTTP/1.1\r\nHost: x\r\nAccept: */*\r\n\r\n",
+    "a long body": b"POST /api/move HTTP/1.1\r\nHost: x\r\nContent-Length: 9999999999\r\n\r\n",
+}
+
+
+def say(link: socket.socket, data: bytes) -> bool:
+    """Whether it could be said."""
+    try:
+        link.sendall(data)
+    except (ConnectionError, TimeoutError):
+        return False
+    return True
+
+
+def hung_up(link: socket.socket) -> bool:
+    """Whether the other side has; what it had said before is read away."""
+    link.setblocking(False)
+    try:
+        while link.recv(65536):
+            pass
+    except BlockingIOError:
+        return False
+    except ConnectionError:
+        pass
+    finally:
+        link.settimeout(WAIT_S)
+    return True
+
+
+def await_end(link: socket.socket) -> None:
+    """Until the other side hangs up."""
+    with suppress(ConnectionError):
+        while link.recv(65536):
+            pass
+
+
+@pytest.mark.parametrize("noise", NOISE)
+def test_noise_is_hung_up_on(door: Door, sockets: ExitStack, noise: str) -> None:
+    link = sockets.enter_context(door.knock())
+    say(link, NOISE[noise])
+    door.enter()
+    await_end(link)
+
+
+@contextmanager
+def all_doors(folder: Path) -> Iterator[list[Door]]:
+    with ExitStack() as stack:
+        yield [
+            stack.enter_context(opened(opening, folder / f"{opening.__name__}.sqlite"))
+            for opening in DOORS
+        ]
+
+
+def test_nobody_stands_at_a_door_for_long(tmp_path: Path, sockets: ExitStack) -> None:
+    """Who says nothing, half a hello, or a byte now and then has to go in the end."""
+    with all_doors(tmp_path) as doors:
+        silent, half, slow = (
+            [sockets.enter_context(door.knock()) for door in doors] for _ in range(3)
+        )
+        begun = time.monotonic()
+        for link in half:
+            say(link, b"G" * 40)
+        standing = [*silent, *half, *slow]
+        while standing:
+            assert time.monotonic() - begun < WAIT_S, f"{len(standing)} still stand there"
+            for link in slow:
+                say(link, b"G")
+            time.sleep(PATIENCE_S / 20)
+            standing = [link for link in standing if not hung_up(link)]
+        for door in doors:
+            door.enter()
+
+
+def test_a_crowd_keeps_nobody_out(door: Door, sockets: ExitStack) -> None:
+    """Of 1,000 that connect and hold on, a door lets some stand, and members come in."""
+    crowd = []
+    for number in range(CROWD):
+        crowd.append(sockets.enter_context(door.knock()))
+        if number % 100 == 99:
+            door.enter()
+    assert sum(not hung_up(link) for link in crowd) <= STRANGERS_MAX
+    door.enter()
+
+
+def test_a_crowd_that_knocks_without_end_keeps_nobody_out(door: Door) -> None:
+    """Four strangers that connect again as soon as they can."""
+    over = threading.Event()
+
+    def knock() -> None:
+        links: list[socket.socket] = []
+        while not over.is_set():
+            with suppress(OSError):
+                links.append(door.knock())
+            for link in links[:-300]:
+                link.close()
+            del links[:-300]
+        for link in links:
+            link.close()
+
+    threads = [threading.Thread(target=knock) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    try:
+        for _ in range(5):
+            door.enter()
+    finally:
+        over.set()
+        for thread in threads:
+            thread.join()

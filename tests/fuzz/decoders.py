@@ -1,0 +1,240 @@
+"""Everything that reads bytes which another process or a disk has given, and real bytes for it."""
+
+import tempfile
+from collections import Counter, OrderedDict, defaultdict
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import numpy
+import torch
+import xxhash
+
+from trainmover.controller.events import Tick
+from trainmover.ids import Epoch, MachineId, Rank, Step
+from trainmover.journal import Journal
+from trainmover.protocol import messages as m
+from trainmover.protocol.checkpoint import MANIFEST
+from trainmover.protocol.framing import FrameReader, frame
+from trainmover.protocol.hello import Greeting, answer
+from trainmover.sandbox import layout
+from trainmover.sandbox.binding import Binding
+from trainmover.sandbox.moments import Moments
+from trainmover.sandbox.record import Entry, Kept, Record
+from trainmover.server.checkpoint_check import Manifest, read_manifest
+from trainmover.state import encode, rng
+from trainmover.state.snapshot import Snapshot
+from trainmover.state.tracked import Tracked
+from trainmover.state.transfer import wire as transfer
+from trainmover.state.vault import Vault, wire
+from trainmover.state.vault.requests import Requests
+from trainmover.worker.keeper import Moment, RankRecord
+
+TOKEN, CHALLENGE = b"t" * 16, bytes(range(16))
+
+
+@dataclass(frozen=True)
+class Decoder:
+    """read    as the receiver does; returns, or raises what it may
+    seeds   bytes that it reads well
+    sealed  puts right again what only shows that bytes were changed, so that the rest is read too
+    """
+
+    read: Callable[[bytes], object]
+    seeds: list[bytes]
+    sealed: Callable[[bytes], bytes] = lambda data: data
+
+
+def _vault(data: bytes) -> None:
+    """Requests of one connection, framed."""
+    vault = Vault(bytes_max=1000)
+    requests = Requests(vault)
+    for payload in FrameReader().feed(data):
+        requests.answer(payload)
+    vault.drop_snapshots(before=10)
+
+
+def _manifest(data: bytes) -> object:
+    with tempfile.TemporaryDirectory() as folder:
+        (Path(folder) / "step").mkdir()
+        (Path(folder) / "step" / MANIFEST).write_bytes(data)
+        return read_manifest(Path(folder), "step")
+
+
+def _journal(data: bytes) -> list[object]:
+    """One event, and values and samples of a row, each a line."""
+    event, values, draws = [*data.decode("utf-8", "replace").split("\n"), "", "", ""][:3]
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "journal.sqlite"
+        with Journal.create(path, m.JobSpec(run_id="r", argv=["x"])) as journal:
+            journal._insert(1, "Tick", event)
+            journal._db.execute("INSERT INTO rows VALUES (0, 1, 1, 1, ?)", (values,))
+            journal._db.execute("INSERT INTO samples VALUES (0, 1, ?)", (draws,))
+        with Journal.open(path) as journal:
+            return [*journal.entries(), *journal.rows(), *journal.used()]
+
+
+def _seal_record(data: bytes) -> bytes:
+    return data[:8] + xxhash.xxh3_128_digest(data[24:]) + data[24:]
+
+
+def _seal_tail(data: bytes) -> bytes:
+    return data[:-16] + xxhash.xxh3_128_digest(data[:-16])
+
+
+def _seal_manifest(data: bytes) -> bytes:
+    """Of whatever stands behind `"checkpoint":`."""
+    _, found, body = data.partition(b'"checkpoint":')
+    if not found:
+        return data
+    digest = xxhash.xxh3_128_hexdigest(body[:-1])
+    return b'{"xxh3":"%s","checkpoint":%s' % (digest.encode(), body)
+
+
+def _facts() -> list[m.WorkerFact]:
+    row = m.Row(
+        step=Step(3), at_us=7, values={"loss": 0.5, "nan": float("nan")},
+        samples=[m.Draw(source="a", data_pass=1, ids=[1, 2, "x"])],
+    )  # fmt: skip
+    return [
+        m.WorkerUp(pid=1, address="127.0.0.1:1", torch="2", version="0"),
+        m.Committed(rank=Rank(0), epoch=Epoch(1), rows=[row], first=True, gap_us=3),
+        m.Position(rank=Rank(1), epoch=Epoch(2), committed=Step(3), gate=Step(4)),
+        m.Fingerprinted(
+            rank=Rank(0), epoch=Epoch(1), step=Step(3), layout="7", shared=bytes(16),
+            read=8, took_us=1, paths=["a", "b"], sections=[2, 0, 0],
+        ),
+    ]  # fmt: skip
+
+
+def _agent_facts() -> list[m.AgentFact]:
+    hello: dict[str, Any] = {"version": "0", "protocol": m.PROTOCOL, "nproc": 1, "standby": False}
+    return [
+        m.Hello(machine=MachineId("m1"), vault="127.0.0.1:1", host="h", pid=1, **hello),
+        m.WorkerExited(local_rank=0, pid=1, code=-9),
+        m.VaultHeld(epoch=Epoch(1), records={Rank(0): [Step(1), Step(2)]}),
+        m.FromWorker(local_rank=0, payload=msgspec.Raw(m.encode(_facts()[0]))),
+    ]
+
+
+def _orders() -> list[m.Order]:
+    return [
+        m.Welcome(spec=m.JobSpec(run_id="r", argv=["x"])),
+        m.StartWorkers(epoch=Epoch(1), restarts=0),
+        m.Interrupt(epoch=Epoch(3)),
+        m.Shutdown(),
+    ]
+
+
+def _state() -> object:
+    return {
+        "plain": [None, True, -1, 2**63, 2**200, -0.0, 1e300, "text", b"bytes", bytearray(b"x")],
+        "nested": (1, (2, (3, {"a": [{}, [], ()]}))),
+        "sets": [{1, 2}, frozenset("ab"), Counter("aab"), defaultdict(list, a=[1])],
+        "ordered": OrderedDict([("b", 1), ((1, 2), 2)]),
+        "torch": [torch.arange(6).reshape(2, 3), torch.Size([2]), torch.float16],
+        "device": torch.device("cpu"),
+        "numpy": [numpy.arange(3), numpy.float32(1.5), numpy.datetime64("2026-01-01")],
+        "complex": 1 + 2j,
+    }
+
+
+def _record() -> Record:
+    moments = Moments(0.5, 0.1, 0.0, 1.0)
+    entries = {
+        (0, 1): Entry("all_reduce f32 [4]", (Kept(torch.arange(4).view(torch.uint8), False),), 0),
+        (0, 2): Entry("broadcast", (Kept(moments, True), None), -1),
+    }
+    binding = Binding("hash", ("--lr", "3e-4"), 2, 1, "2.13", "0.1", "3.11")
+    return Record(binding, 0, 3, "trace", "signature", entries, None, 100, 1000)
+
+
+def _checkpoint() -> bytes:
+    written = m.Written("rank-00000.state", 5, "00")
+    checkpoint = m.Checkpoint(
+        folder="/x", run_id="r", step=Step(3), epoch=Epoch(1), argv=["x"], module=False,
+        script="s", machines=1, nproc=1, torch="2", trainmover="0", python="3",
+        states={Rank(0): [written]}, records={Rank(0): written}, compiled={}, recorded=[],
+    )  # fmt: skip
+    data = msgspec.json.encode(checkpoint)
+    return msgspec.json.encode(Manifest(xxhash.xxh3_128_hexdigest(data), msgspec.Raw(data)))
+
+
+def _snapshot() -> bytes:
+    snapshot = Snapshot.of(0, 5, b"header", [torch.arange(7), torch.ones(2, 3)], None)
+    snapshot.seal()
+    return bytes(snapshot.block)
+
+
+def _requests() -> list[wire.Request]:
+    return [
+        wire.PutRecord(0, 1, True, b"record"),
+        wire.GetRecord(0, 1),
+        wire.ListRecords(),
+        wire.PutBlob("b", 0, 4, memoryview(b"blob")),
+        wire.GetBlob("b", 0),
+    ]
+
+
+def _rank_record() -> bytes:
+    moment = Moment(rng.capture(), {"scheduler": encode.encode({"last": 3})})
+    rows = [m.Row(step=Step(1), at_us=2, values={"loss": 0.5})]
+    return RankRecord(Step(2), True, Step(1), [["a", 1, 2]], moment, moment, rows).to_bytes()
+
+
+def _restored(data: bytes) -> None:
+    before = rng.RngState.now()
+    try:
+        rng.restore(data)
+    finally:
+        before.restore()
+
+
+def _journal_lines() -> bytes:
+    event = msgspec.json.encode(Tick(at_us=1))
+    return b"\n".join([event, b'{"loss": 0.5, "nan": NaN}', b'[["a", 1, [[0, 4], "x", 9]]]'])
+
+
+def _hello(data: bytes) -> bytes:
+    greeting = Greeting(TOKEN, "vault", CHALLENGE)
+    return greeting.hear(data[:20]) + greeting.hear(data[20:])
+
+
+def _opening() -> list[transfer.Opening | transfer.Unable]:
+    return [transfer.Opening(b"header", [3, 4], "alike"), transfer.Unable("a", "b", "c")]
+
+
+_structure, _ = encode.split({"w": torch.ones(3), "b": [torch.zeros(0), 1]})
+
+DECODERS: dict[str, Decoder] = {
+    "framing": Decoder(lambda data: FrameReader().feed(data), [frame(b"a") + frame(b"bc")]),
+    "hello": Decoder(_hello, [answer(TOKEN, CHALLENGE, "vault") + bytes(16)]),
+    "worker_fact": Decoder(m.decode_worker_fact, [m.encode(fact) for fact in _facts()]),
+    "agent_fact": Decoder(m.decode_agent_fact, [m.encode(fact) for fact in _agent_facts()]),
+    "order": Decoder(m.decode_order, [m.encode(order) for order in _orders()]),
+    "vault": Decoder(_vault, [frame(wire.encoder.encode(request)) for request in _requests()]),
+    "wanted": Decoder(
+        transfer.read_wanted, [transfer.wanted_bytes(transfer.Wanted("key", True))[4:]]
+    ),
+    "opening": Decoder(
+        lambda data: transfer.read_opening(data, "127.0.0.1:1"),
+        [transfer.opening_bytes(_opening()[0])[4:]],
+        _seal_tail,
+    ),
+    "state": Decoder(encode.decode, [encode.encode(_state())]),
+    "structure": Decoder(encode.holes, [_structure]),
+    "tracked_header": Decoder(
+        lambda data: Tracked().bulk_destinations(data),
+        [encode.encode({"objects": {}, "added": {}})],
+    ),
+    "generators": Decoder(_restored, [rng.capture()]),
+    "rank_record": Decoder(RankRecord.from_bytes, [_rank_record()]),
+    "first_steps": Decoder(layout.from_bytes, [layout.to_bytes(_record())], _seal_record),
+    "snapshot": Decoder(
+        lambda data: Snapshot.from_block(bytearray(data)), [_snapshot()], _seal_tail
+    ),
+    "manifest": Decoder(_manifest, [_checkpoint()], _seal_manifest),
+    "journal": Decoder(_journal, [_journal_lines()]),
+}

@@ -1,0 +1,170 @@
+"""A journal whose writer has died: what a crash tears is cut, anything else is an error."""
+
+import os
+import shutil
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from trainmover.controller.events import ControllerReturned
+from trainmover.errors import JobFailed, UserError
+from trainmover.ids import Epoch, Rank, Step
+from trainmover.journal import Journal
+from trainmover.journal.file import writable
+from trainmover.journal.replay import replay
+from trainmover.protocol.messages import JobSpec, Row
+
+SPEC = JobSpec(run_id="r", argv=["train.py"], machines=1)
+TEN = [ControllerReturned(at_us=at) for at in range(1, 11)]
+PAGE_BYTES = 4096 + 24
+WRITER = """
+import os, signal, sys
+from trainmover.controller.events import ControllerReturned
+from trainmover.journal import Journal
+from trainmover.protocol.messages import JobSpec
+journal = Journal.create(sys.argv[1], JobSpec(run_id="r", argv=["train.py"], machines=1))
+for at in range(1, 11):
+    journal.append(ControllerReturned(at_us=at))
+os.kill(os.getpid(), signal.SIGKILL)
+"""
+
+
+@pytest.fixture(scope="module")
+def killed(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of a journal whose writer was killed after ten events."""
+    folder = tmp_path_factory.mktemp("killed")
+    writer = subprocess.run([sys.executable, "-c", WRITER, str(folder / "j.sqlite")], timeout=60)
+    assert writer.returncode == -signal.SIGKILL
+    return folder
+
+
+@pytest.fixture
+def path(killed: Path, tmp_path: Path) -> Path:
+    """A copy of it of one's own."""
+    return Path(shutil.copytree(killed, tmp_path / "j")) / "j.sqlite"
+
+
+def spoil(path: Path, statement: str) -> None:
+    db = writable(path)
+    db.execute(statement)
+    db.close()
+
+
+def test_a_killed_writer_has_lost_nothing_and_another_goes_on(path: Path) -> None:
+    with Journal.take_over(path) as journal:
+        assert (journal.cut, journal.spec) == ("", SPEC)
+        assert [event for _, event in journal.events()] == TEN
+        assert journal.append(TEN[0]) == 11
+    assert replay(path).takeovers == 11
+
+
+def test_two_writers_are_refused_and_the_first_is_named(path: Path) -> None:
+    with Journal.take_over(path) as first:
+        with pytest.raises(UserError, match=f"process {os.getpid()}"):
+            Journal.take_over(path)
+        assert first.append(TEN[0]) == 11
+    Journal.take_over(path).close()
+    assert not list(path.parent.glob("*.lock"))
+
+
+def test_who_makes_a_journal_holds_it_too(tmp_path: Path) -> None:
+    with Journal.create(tmp_path / "j.sqlite", SPEC), pytest.raises(UserError, match="already"):
+        Journal.take_over(tmp_path / "j.sqlite")
+
+
+def test_records_that_are_damaged_at_the_end_are_cut_and_reported(path: Path) -> None:
+    spoil(path, "UPDATE events SET json = '{' WHERE seq >= 9")
+    with Journal.take_over(path) as journal:
+        assert journal.cut == "its last 2 records, from number 9, were damaged and are cut off"
+        assert [event for _, event in journal.events()] == TEN[:8]
+        assert journal.append(TEN[8]) == 9
+    with Journal.take_over(path) as journal:
+        assert journal.cut == ""
+
+
+@pytest.mark.parametrize(
+    ("damage", "named"),
+    [
+        ("UPDATE events SET at_us = 99 WHERE seq = 4", "record 4 is damaged"),
+        ("UPDATE events SET json = x'00' WHERE seq = 4", "record 4 is damaged"),
+        ("DELETE FROM events WHERE seq = 4", "record 4 is missing"),
+        ("DELETE FROM events WHERE seq = 1", "record 1 is missing"),
+    ],
+)
+def test_a_damaged_middle_is_an_error_and_nothing_is_changed(
+    path: Path, damage: str, named: str
+) -> None:
+    spoil(path, damage)
+    before = path.read_bytes()
+    with pytest.raises(UserError, match=named):
+        Journal.take_over(path)
+    assert path.read_bytes() == before
+
+
+def test_a_reader_names_the_damaged_record(path: Path) -> None:
+    spoil(path, "UPDATE events SET kind = 'Tick' WHERE seq = 4")
+    with pytest.raises(UserError, match="record 4 is damaged"):
+        replay(path)
+
+
+def test_a_write_that_was_not_finished_is_cut_and_reported(path: Path) -> None:
+    log = path.with_name("j.sqlite-wal")
+    log.write_bytes(log.read_bytes()[:-100])
+    with Journal.take_over(path) as journal:
+        assert journal.cut == "its last write was not finished and is cut off"
+        assert [event for _, event in journal.events()] == TEN[:9]
+        journal.append(TEN[9])
+    assert replay(path).takeovers == 10
+
+
+def test_a_log_that_is_damaged_in_its_middle_is_an_error(path: Path) -> None:
+    log = path.with_name("j.sqlite-wal")
+    data = bytearray(log.read_bytes())
+    data[-4 * PAGE_BYTES + 500] ^= 1
+    log.write_bytes(data)
+    with pytest.raises(UserError, match="log is damaged after"):
+        Journal.take_over(path)
+    assert log.read_bytes() == bytes(data)
+
+
+def test_a_damaged_page_is_an_error(path: Path) -> None:
+    with Journal.take_over(path) as journal:
+        for _ in range(500):
+            journal.append(TEN[0])
+        journal.checkpoint()
+    data = bytearray(path.read_bytes())
+    data[-3 * 4096 : -4096] = bytes(8192)
+    path.write_bytes(data)
+    with pytest.raises(UserError, match="not a journal"):
+        Journal.take_over(path)
+
+
+@pytest.mark.parametrize("content", [b"", b"not a database at all"])
+def test_an_alien_file_is_refused(tmp_path: Path, content: bytes) -> None:
+    (tmp_path / "alien").write_bytes(content)
+    with pytest.raises(UserError, match="not a journal"):
+        Journal.take_over(tmp_path / "alien")
+    with pytest.raises(UserError, match="There is no journal"):
+        Journal.take_over(tmp_path / "nothing")
+
+
+def test_what_is_safe_is_written_with_the_rows_before_it(tmp_path: Path) -> None:
+    with Journal.create(tmp_path / "j.sqlite", SPEC) as journal:
+        rows = [Row(step=Step(step), at_us=step, values={}) for step in range(1, 9)]
+        journal.append_batches([(Rank(0), Epoch(1), rows)], {"i": 3})
+        journal.append_batches([], {"i": 5, "k": 1})
+        assert journal.safe() == {"i": 5, "k": 1}
+        assert [row.step for row in journal.newest_rows(3)] == [6, 7, 8]
+
+
+def test_a_full_disk_ends_the_job_with_a_sentence(tmp_path: Path) -> None:
+    with Journal.create(tmp_path / "j.sqlite", SPEC) as journal:
+        journal._db.execute("PRAGMA max_page_count = 1")
+        row = Row(step=Step(1), at_us=1, values={"x" * 100_000: 1.0})
+        for _ in range(2):
+            with pytest.raises(JobFailed, match=r"could not be written: .*full"):
+                journal.append_rows(Rank(0), Epoch(1), [row])
+        assert journal.append(TEN[0]) == 1

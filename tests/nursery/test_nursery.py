@@ -1,0 +1,164 @@
+"""Processes forked from a nursery: as if they had been started, and as if by us."""
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from host_tools import environment
+
+from trainmover.lifeline import adopt_orphans
+from trainmover.nursery import Birth, Child, Nursery
+from trainmover.nursery.fitness import unfit
+
+FOLDER = Path(__file__).parent
+PROGRAM = [sys.executable, str(FOLDER / "nursery_program.py")]
+Started = tuple[Nursery, "subprocess.Popen[bytes]"]
+Start = Callable[..., Started]
+
+
+@pytest.fixture
+def start(tmp_path: Path) -> Iterator[Start]:
+    """Start a nursery with some modules; it is ended with the test."""
+    adopt_orphans()
+    left: list[subprocess.Popen[bytes]] = []
+
+    def start(*modules: str) -> Started:
+        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        command = [sys.executable, "-m", "trainmover.nursery", *modules]
+        command += ["--parent", str(os.getpid()), "--socket", str(theirs.fileno())]
+        words = environment() | {"OMP_NUM_THREADS": "1"}  # else numpy starts threads
+        words["PYTHONPATH"] += f":{FOLDER}"
+        with theirs:
+            left.append(
+                subprocess.Popen(command, pass_fds=(theirs.fileno(),), env=words, cwd=tmp_path)
+            )
+        return Nursery(ours), left[-1]
+
+    yield start
+    for process in left:
+        process.kill()
+        process.wait()
+
+
+def bear(nursery: Nursery, **birth: object) -> tuple[list[int], int]:
+    """The pids, and our end of a pipe that is its standard output and error."""
+    read, write = os.pipe()
+    with open(os.devnull, "rb") as stdin:
+        words = {"PATH": os.environ["PATH"], "WHO": "me"} | birth.pop("words", {})  # type: ignore[operator]
+        asked = Birth(environment=words, **birth)  # type: ignore[arg-type]
+        try:
+            return nursery.bear(asked, [stdin.fileno(), write, write, write]), read
+        finally:
+            os.close(write)
+
+
+def said(pipe: int) -> str:
+    with os.fdopen(pipe) as text:
+        return text.read()
+
+
+def born(nursery: Nursery, *arguments: str, cwd: str = "") -> tuple[Child, int]:
+    (pid,), pipe = bear(
+        nursery, module="nursery_module", arguments=arguments, cwd=cwd, variables=["PIPE"]
+    )
+    return Child(pid), pipe
+
+
+def test_what_is_born_is_our_child_and_what_was_asked_for(start: Start, tmp_path: Path) -> None:
+    nursery, _ = start("nursery_module")
+    assert nursery.said_ready()
+    (tmp_path / "here").mkdir()
+    child, pipe = born(nursery, "tell", cwd=str(tmp_path / "here"))
+    lines = said(pipe).splitlines()
+    assert child.wait() == 0
+    assert lines == [
+        "arguments ['tell']", f"parent {os.getpid()}", f"session {child.pid}", "WHO=me home=False",
+        f"cwd {tmp_path / 'here'}", "by the pipe", "at the end",
+    ]  # fmt: skip
+
+
+def test_children_draw_other_random_numbers(start: Start) -> None:
+    nursery, _ = start("nursery_module")
+    assert nursery.said_ready()
+    drawn = []
+    for _ in range(2):
+        child, pipe = born(nursery, "draw")
+        drawn += said(pipe).split()
+        child.wait()
+    assert len(drawn) == len(set(drawn)) == 4
+
+
+def test_an_exception_and_a_signal_end_it_as_they_end_any_process(start: Start) -> None:
+    nursery, _ = start("nursery_module")
+    assert nursery.said_ready()
+    child, pipe = born(nursery, "raise")
+    assert "ValueError: planted" in said(pipe)
+    assert child.wait() == 1
+    child, _ = born(nursery, "wait")
+    assert child.poll() is None
+    child.send_signal(signal.SIGTERM)
+    assert child.wait() == -signal.SIGTERM
+
+
+def test_a_folder_that_is_not_there_is_an_error_and_the_nursery_goes_on(start: Start) -> None:
+    nursery, _ = start("nursery_module")
+    assert nursery.said_ready()
+    with pytest.raises(OSError, match="No such file"):
+        born(nursery, cwd="/does/not/exist")
+    with pytest.raises(OSError, match="too large"):
+        bear(nursery, module="nursery_module", words={"LONG": "x" * 200_000})
+    child, pipe = born(nursery, "tell")
+    assert said(pipe)
+    child.wait()
+
+
+def test_a_program_gets_a_nursery_of_its_own_that_dies_with_it(start: Start) -> None:
+    nursery, _ = start("nursery_module")
+    assert nursery.said_ready()
+    (pid, its_own), pipe = bear(nursery, program=PROGRAM, words=environment(), variables=["PIPE"])
+    program = Child(pid)
+    with os.fdopen(pipe) as text:
+        assert text.readline() == f"parent {os.getpid()}\n"
+        assert text.readline() == f"born here {pid}\n"
+        grandchild = Child(int(text.readline()))
+    program.send_signal(signal.SIGKILL)
+    assert program.wait() == -signal.SIGKILL
+    assert Child(its_own).wait() == -signal.SIGKILL
+    grandchild.send_signal(signal.SIGKILL)  # it has not tied its life to the program's
+    assert grandchild.wait() == -signal.SIGKILL
+
+
+def test_a_nursery_that_is_gone_is_an_error(start: Start) -> None:
+    nursery, process = start("nursery_module")
+    assert nursery.said_ready()
+    process.kill()
+    process.wait()
+    with pytest.raises(OSError, match=r"ended|Broken pipe|reset"):
+        born(nursery, "tell")
+
+
+def test_it_ends_when_nobody_can_ask_any_more(start: Start) -> None:
+    nursery, process = start("nursery_module")
+    assert nursery.said_ready()
+    nursery.close()
+    assert process.wait() == 0
+
+
+def test_a_module_that_starts_a_thread_makes_none(start: Start) -> None:
+    nursery, process = start("nursery_threads")
+    assert not nursery.said_ready()
+    assert process.wait() == 1
+
+
+def test_a_process_with_an_open_device_is_unfit(tmp_path: Path, monkeypatch) -> None:
+    device = tmp_path / "nvidiactl"
+    monkeypatch.setattr("trainmover.nursery.fitness.DEVICES", (str(device),))
+    monkeypatch.setattr("trainmover.nursery.fitness.threads", lambda: 1)
+    assert unfit() == ""
+    with device.open("w"):
+        assert "device" in unfit()

@@ -1,0 +1,44 @@
+"""Strangers stand at a door in the order they came, and go in it."""
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from trainmover.protocol.crowd import Crowd
+
+
+def test_whoever_comes_is_let_in_and_the_oldest_goes() -> None:
+    crowd: Crowd[str] = Crowd(most=2, patience_s=5.0)
+    assert [crowd.come(name, now_s=at) for at, name in enumerate("abcd")] == [None, None, "a", "b"]
+    assert len(crowd) == 2
+
+
+def test_who_has_proved_itself_makes_room() -> None:
+    crowd: Crowd[str] = Crowd(most=2, patience_s=5.0)
+    crowd.come("a", 0.0)
+    crowd.come("b", 1.0)
+    crowd.go("a")
+    assert crowd.come("c", 2.0) is None
+    crowd.go("never here")
+    assert crowd.late(6.5) == ["b"]
+    assert crowd.late(6.5) == []
+
+
+@given(st.lists(st.tuples(st.integers(0, 30), st.floats(0, 3)), max_size=60))
+def test_there_are_never_too_many_nor_for_too_long(story: list[tuple[int, float]]) -> None:
+    crowd: Crowd[int] = Crowd(most=5, patience_s=4.0)
+    now_s, came = 0.0, dict[int, float]()
+    for peer, pause_s in story:
+        now_s += pause_s
+        for gone in crowd.late(now_s):
+            assert now_s - came.pop(gone) > 4.0
+        if peer in came:
+            crowd.go(peer)
+            del came[peer]
+        else:
+            crowded_out = crowd.come(peer, now_s)
+            if crowded_out is not None:
+                assert came[crowded_out] == min(came.values())
+                del came[crowded_out]
+            came[peer] = now_s
+        assert len(crowd) == len(came) <= 5
+        assert all(now_s - came_s <= 4.0 for came_s in came.values())

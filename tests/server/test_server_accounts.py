@@ -1,0 +1,102 @@
+"""What both ends count, and what the host has to do again."""
+
+from typing import Any
+
+import msgspec
+import pytest
+
+from trainmover.controller.effects import Fence, FindCheckpoint, GiveUpCheckpoint, Publish, Send
+from trainmover.controller.events import (
+    AgentSaid,
+    CheckpointFailed,
+    CheckpointFound,
+    CheckpointPublished,
+    MachineJoined,
+    MachineLost,
+)
+from trainmover.controller.state import Job
+from trainmover.ids import Epoch, MachineId, Step
+from trainmover.protocol import messages as m
+from trainmover.server.accounts import Account, Accounts
+from trainmover.server.admission import taken_back
+from trainmover.server.past import Past
+from trainmover.version import VERSION
+
+M1 = MachineId("m1")
+JOINED = MachineJoined(at_us=0, machine=M1, standby=False, vault="v", host="h", incarnation="i")
+EXITED = m.WorkerExited(local_rank=0, pid=1, code=0)
+GO, LEAVE, DIE = m.Go(epoch=Epoch(1)), m.Leave(epoch=Epoch(1)), m.Die()
+BACK = m.Return(
+    machine=M1, incarnation="i", version=VERSION, protocol=m.PROTOCOL, heard=1, dropped=4
+)
+CHECKPOINT = m.Checkpoint(
+    folder="f", run_id="r", step=Step(3), epoch=Epoch(1), argv=[], module=False, script="",
+    machines=1, nproc=1, torch="2", trainmover="1", python="3", states={}, records={}, compiled={},
+    recorded=[],
+)  # fmt: skip
+
+
+@pytest.fixture
+def accounts() -> Accounts:
+    """m1 has said five facts and was given three orders."""
+    accounts = Accounts()
+    accounts.journaled(JOINED, away=True)
+    for order in (GO, LEAVE, DIE):
+        accounts.ordered(Send(M1, order))
+    accounts.journaled(AgentSaid(at_us=1, machine=M1, fact=EXITED, number=5), away=True)
+    return accounts
+
+
+def test_who_is_back_is_given_what_it_has_not_heard(accounts: Accounts) -> None:
+    assert taken_back(BACK, accounts.of[M1], Epoch(1)) == [LEAVE, DIE]
+    assert accounts.away == [M1]
+
+
+@pytest.mark.parametrize(
+    ("change", "why"),
+    [
+        ({"incarnation": "k"}, "given up for lost (epoch 7)"),
+        ({"heard": 4}, "the journal has lost"),
+        ({"dropped": 6}, "the journal has lost"),
+    ],
+)
+def test_who_does_not_fit_begins_anew(accounts: Accounts, change: dict[str, Any], why: str) -> None:
+    answer = taken_back(msgspec.structs.replace(BACK, **change), accounts.of[M1], Epoch(7))
+    assert isinstance(answer, m.Refused)
+    assert (why in answer.reason, answer.retry_s) == (True, 0.0)
+
+
+def test_another_version_is_refused_for_good(accounts: Accounts) -> None:
+    other = msgspec.structs.replace(BACK, version="0.0.0")
+    answer = taken_back(other, accounts.of[M1], Epoch(1))
+    assert isinstance(answer, m.Refused)
+    assert answer.retry_s is None
+
+
+def test_what_a_machine_hears_at_once_is_not_kept(accounts: Accounts) -> None:
+    accounts.journaled(JOINED, away=False)
+    accounts.ordered(Send(M1, GO))
+    assert accounts.of[M1] == Account("i", orders=1)
+
+
+def test_a_machine_that_is_lost_has_no_account(accounts: Accounts) -> None:
+    accounts.journaled(MachineLost(at_us=2, machine=M1, why="", heard_us=1), away=True)
+    assert not accounts.of
+    accounts.journaled(JOINED, away=True)
+    accounts.ordered(Fence(M1))
+    assert not accounts.of
+
+
+def test_the_host_does_again_what_has_left_no_result() -> None:
+    past = Past(Job(spec=m.JobSpec(run_id="r", argv=["x"])))
+    second = msgspec.structs.replace(CHECKPOINT, step=Step(6))
+    find = FindCheckpoint(Epoch(2), frozenset())
+    give_up = GiveUpCheckpoint(Step(9), Epoch(1))
+    for order in (Publish(CHECKPOINT), give_up, Publish(second), find):
+        past._follow(order)
+    past._has_result(CheckpointPublished(at_us=1, checkpoint=CHECKPOINT))
+    assert past.undone == [give_up, Publish(second), find]
+    past._has_result(CheckpointFailed(at_us=2, step=Step(6), epoch=Epoch(1), why=""))
+    assert past.undone == [find]
+    past._has_result(CheckpointFound(at_us=3, epoch=Epoch(2), checkpoint=None, damaged=[]))
+    assert past.undone == []

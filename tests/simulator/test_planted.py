@@ -1,0 +1,120 @@
+"""Bugs of one line, planted in the code that decides: the simulation finds each of them.
+
+The last column says what the bug would do to a job.
+"""
+
+import itertools
+from collections.abc import Iterator
+
+import pytest
+from planting import planted
+
+from trainmover.agent import outbox
+from trainmover.server import admission, past
+from trainmover.simulator.faults import EVERYTHING, only
+from trainmover.simulator.story import plan_of, play
+
+SEEDS = 150
+LOADED = (outbox, admission, past)
+
+BUGS = {
+    "some ranks in the gate count as all: one is told a step it has not computed": (
+        "controller.verdict",
+        "everybody_in = len(in_gate) == len(positions) > 0",
+        "everybody_in = len(in_gate) > 0",
+    ),
+    "a recovery that fails takes the same epoch again: who has heard of it ignores the second": (
+        "controller.recovery",
+        "    epoch = Epoch(job.epoch_last + 1)",
+        "    epoch = Epoch(job.epoch + 1)",
+    ),
+    "training goes on before every rank has exchanged its members: the others never follow": (
+        "controller.change",
+        "if not {*survivors(job, change), *joining(job, change)} <= change.switched:",
+        "if not change.switched:",
+    ),
+    "a machine that joins in a recovery is waited for as if it had been asked: no verdict": (
+        "controller.machines",
+        "vaults = {**job.change.vaults, event.machine: {}}",
+        "vaults = job.change.vaults",
+    ),
+    "a standby is taken for two slots": (
+        "controller.seats",
+        "and machine.id not in taken",
+        "and machine.id",
+        "death,crash,move",
+    ),
+    "a successor forgets which facts it has: agents say them twice": (
+        "server.accounts",
+        "self.of[machine].facts = max(self.of[machine].facts, number)\n            case AgentSaid",
+        "self.of[machine].facts = 0\n            case AgentSaid",
+        "controller,crash,death",
+    ),
+    "after a takeover each machine lacks one order": (
+        "server.accounts",
+        "return pending[len(pending) - missing :]",
+        "return pending[len(pending) - missing + 1 :]",
+    ),
+    "an agent throws away one fact too many: the controller's successor never hears it": (
+        "agent.outbox",
+        "while self.kept and self.dropped < number:",
+        "while self.kept and self.dropped <= number:",
+    ),
+    "what a joiner prints is never shown": (
+        "agent.decide",
+        "return Place(slot=slot, bound=True)",
+        "return Place(slot=slot)",
+    ),
+    "a cut counts as complete with one snapshot missing: nobody can go back to it": (
+        "controller.cuts",
+        "if len(job.snapped) == job.spec.world_size else",
+        "if len(job.snapped) >= job.spec.world_size - 1 else",
+    ),
+    "a move is answered again and again": (
+        "controller.move",
+        'return amend(job, last.number, request=""), (answer,)',
+        "return job, (answer,)",
+    ),
+    "an incident never ends, and no move is taken on any more": (
+        "controller.incidents",
+        "if len({*ranks, *job.finished}) < job.spec.world_size:",
+        "if len({*ranks, *job.finished}) <= job.spec.world_size:",
+    ),
+    "a successor keeps no orders for the machines that come back": (
+        "server.past",
+        "self.accounts.journaled(event, away=True)",
+        "self.accounts.journaled(event, away=False)",
+    ),
+    "ranks that meet in a store that has died are left there": (
+        "controller.store",
+        "        case Stage.SWITCH:\n",
+        "        case Stage.PAUSE:\n",
+    ),
+}
+
+
+def violations(faults: str = "") -> Iterator[str]:
+    """Seed by seed; mostly ""."""
+    chosen = only(faults.split(",")) if faults else EVERYTHING
+    for seed in range(SEEDS):
+        yield play(plan_of(seed, seconds=6, faults=chosen)).violation
+
+
+@pytest.mark.parametrize("what", BUGS)
+def test_a_planted_bug_is_found(what: str) -> None:
+    module, old, new, *faults = BUGS[what]
+    with planted(module, old, new):
+        assert any(violations(*faults)), f"{SEEDS} seeds did not find it: {what}"
+
+
+def test_what_is_planted_is_taken_out_again() -> None:
+    module, old, new, *_ = next(iter(BUGS.values()))
+    with planted(module, old, new):
+        assert any(violations())
+    assert not any(itertools.islice(violations(), 10))
+
+
+def test_a_bug_that_cannot_be_planted_is_told() -> None:
+    nothing = planted("controller.verdict", "no such line", "")
+    with pytest.raises(AssertionError, match="0 times"), nothing:
+        pass

@@ -1,0 +1,178 @@
+"""Which gradients between two steps are state, and that they come back as they were."""
+
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from trainmover.errors import StateMismatch, UserError
+from trainmover.state import encode, gradients
+from trainmover.state.gradients import Gradients
+
+
+def backward(model: nn.Module) -> None:
+    model(torch.ones(1, 2)).sum().backward()
+
+
+def one_of(model: nn.Module) -> Gradients:
+    return Gradients(model, lambda: {id(p) for p in model.parameters()})
+
+
+def micro_step(model: nn.Module, state: Gradients) -> None:
+    """Accumulates; the gate is at its return."""
+    state.begin_step()
+    backward(model)
+    state.at_gate()
+
+
+def update_step(model: nn.Module, state: Gradients, *, to_none: bool = True) -> None:
+    state.begin_step()
+    backward(model)
+    state.at_gate()
+    state.spend(model.parameters())
+    model.zero_grad(set_to_none=to_none)
+    state.end_step()
+
+
+def moved(state: dict[str, Any]) -> dict[str, Any]:
+    """As another process gets it."""
+    result: dict[str, Any] = encode.decode(encode.encode(state))
+    return result
+
+
+def grads(model: nn.Module) -> list[Tensor | None]:
+    return [parameter.grad for parameter in model.parameters()]
+
+
+def test_without_gradients_there_is_no_state() -> None:
+    model = nn.Linear(2, 1)
+    state = one_of(model)
+    for _ in range(3):
+        update_step(model, state)
+        assert state.state_dict() == {}
+        assert state.kept_bytes == 0
+
+
+def test_what_the_next_step_adds_to_is_put_back_bit_for_bit() -> None:
+    model = nn.Linear(2, 1)
+    state = one_of(model)
+    micro_step(model, state)
+    kept = moved(state.state_dict())
+    state.begin_step()
+    backward(model)
+    state.at_gate()
+    first = [grad.clone() for grad in grads(model) if grad is not None]
+    state.check_kept()
+    state.load_state_dict(kept)
+    state.begin_again()
+    backward(model)
+    assert all(torch.equal(a, b) for a, b in zip(first, grads(model), strict=True))  # type: ignore[arg-type]
+    assert state.kept_bytes == 3 * 4
+
+
+def test_they_travel_to_another_process() -> None:
+    source, joiner = nn.Linear(2, 1), nn.Linear(2, 1)
+    state, there = one_of(source), one_of(joiner)
+    micro_step(source, state)
+    micro_step(source, state)
+    there.load_state_dict(moved(state.state_dict()))
+    assert [g.tolist() for g in grads(joiner)] == [g.tolist() for g in grads(source)]  # type: ignore[union-attr]
+    there.load_state_dict({})
+    assert grads(joiner) == [None, None]
+    assert there.kept_bytes == 0
+
+
+def test_after_an_update_only_their_presence_counts() -> None:
+    """zero_grad(set_to_none=False): an optimizer does not pass over a parameter with zeros."""
+    model = nn.Linear(2, 1)
+    state = one_of(model)
+    update_step(model, state, to_none=False)
+    kept = moved(state.state_dict())
+    assert kept["values"] == {}
+    backward(model)
+    state.load_state_dict(kept)
+    assert [g.tolist() for g in grads(model)] == [[[0.0, 0.0]], [0.0]]  # type: ignore[union-attr]
+
+
+def test_what_every_step_clears_first_is_not_kept() -> None:
+    """As the second half of a GAN leaves gradients on the first."""
+    model = nn.Linear(2, 1)
+    state = one_of(model)
+    micro_step(model, state)
+    state.begin_step()
+    model.zero_grad()
+    backward(model)
+    state.at_gate()
+    assert state.state_dict()["values"] == {}
+    assert state.kept_bytes == 0
+
+
+def test_a_step_that_adds_to_what_was_not_kept_cannot_be_run_again() -> None:
+    model = nn.Linear(2, 1)
+    state = one_of(model)
+    micro_step(model, state)
+    state.begin_step()
+    model.zero_grad()
+    backward(model)
+    state.at_gate()
+    micro_step(model, state)
+    with pytest.raises(StateMismatch, match="for the first time"):
+        state.check_kept()
+    micro_step(model, state)
+    state.check_kept()
+
+
+@pytest.mark.parametrize("to_none", [False, True])
+def test_at_the_gate_of_an_update_it_is_known_what_will_be_left(*, to_none: bool) -> None:
+    """Ranks whose own parameters had no gradient this time must not differ there for ever."""
+    model = nn.Linear(2, 1)
+    state = one_of(model)
+    update_step(model, state, to_none=to_none)
+    state.begin_step()
+    backward(model)
+    state.spend(model.parameters())
+    at_gate = moved(state.state_dict())
+    model.zero_grad(set_to_none=to_none)
+    state.end_step()
+    assert moved(state.state_dict()) == at_gate
+
+
+def test_zeros_are_nothing_to_add_to() -> None:
+    model = nn.Linear(2, 1)
+    state = one_of(model)
+    micro_step(model, state)
+    model.zero_grad(set_to_none=False)
+    micro_step(model, state)
+    assert not state.accumulate
+    micro_step(model, state)
+    assert state.accumulate
+
+
+def test_what_was_taken_over_is_given_on() -> None:
+    """To the record of the very next step, whatever the process had updated before."""
+    source, joiner = nn.Linear(2, 1), nn.Linear(2, 1)
+    state, there = one_of(source), one_of(joiner)
+    micro_step(source, state)
+    there.spend(joiner.parameters())
+    there.load_state_dict(moved(state.state_dict()))
+    assert moved(there.state_dict())["values"].keys() == {0, 1}
+
+
+def test_those_that_no_optimizer_consumes_do_not_count() -> None:
+    model = nn.Linear(2, 1)
+    state = Gradients(model, set)
+    micro_step(model, state)
+    micro_step(model, state)
+    assert state.state_dict()["values"] == {}
+
+
+def test_too_many_bytes_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    model = nn.Linear(2, 1)
+    state = one_of(model)
+    monkeypatch.setattr(gradients, "BYTES_MAX", 8)
+    micro_step(model, state)
+    assert state.state_dict()["values"] == {}  # Not known yet to be added to.
+    micro_step(model, state)
+    with pytest.raises(UserError, match="for the next one to add to"):
+        state.state_dict()

@@ -1,0 +1,55 @@
+"""A script that keeps a batch in reserve is told apart from one that needs several for a step."""
+
+import pytest
+
+from trainmover.worker.ahead import Ahead
+from trainmover.worker.batches import Batches
+from trainmover.worker.loops import Loop, Loops
+
+
+def loops(count: int) -> list[Loop]:
+    every, made = Loops(), []
+    kept = [Batches(range(3), 1) for _ in range(count)]
+    for batches in kept:
+        every.begin(batches)
+        every.enter(batches)
+        made.append(every.fetching)
+    return made
+
+
+def found(fetches: list[str]) -> bool | None:
+    """fetches: for each step the loops that fetch before it."""
+    known = dict(zip("ab", loops(2), strict=True))
+    ahead = Ahead()
+    answers = []
+    for names in fetches:
+        for name in names:
+            ahead.fetched(known[name])
+        answers.append(ahead.begin_step())
+    assert answers[:-1] == [None] * (len(fetches) - 1)
+    return answers[-1]
+
+
+@pytest.mark.parametrize("fetches", [["aa", "a", "a"], ["aaa", "aa", "aa"]])
+def test_a_reserve_is_seen(fetches: list[str]) -> None:
+    assert found(fetches)
+
+
+@pytest.mark.parametrize(
+    "fetches",
+    [
+        ["a", "a", "a"],
+        ["aa", "aa", "aa"],
+        ["ab", "ab", "ab"],
+        ["ba", "a", "a"],  # a loop inside a loop
+        ["ab", "b", "ba"],
+        ["a", "", ""],  # several steps with one batch
+        ["aa", "a", "aa"],  # batches that are skipped
+    ],
+)
+def test_other_ways_to_draw_are_none(fetches: list[str]) -> None:
+    assert not found(fetches)
+
+
+def test_two_steps_do_not_tell() -> None:
+    assert found(["aa", "a"]) is None

@@ -1,0 +1,98 @@
+"""Rounds come after steps that all ranks know; of ranks with equal state one tells the hashes."""
+
+from typing import Any, cast
+
+import pytest
+import torch
+from torch import Tensor
+
+from trainmover.comm import Drained
+from trainmover.ids import Epoch, Rank, Step
+from trainmover.protocol.messages import Fingerprinted, WorkerFact
+from trainmover.state.tracked import Tracked
+from trainmover.worker.gate import Gate
+from trainmover.worker.rounds import Rounds, is_due
+from trainmover.worker.standing import Standing
+
+DUE = Step(3)
+
+
+class Together:
+    """The gates of all ranks: `gather` first collects what each has to say, then tells it."""
+
+    def __init__(self, size: int) -> None:
+        self.rows = torch.zeros((size, 2), dtype=torch.int64)
+
+    def of(self, rank: int) -> Gate:
+        class OneGate:
+            def gather(_, mine: Tensor) -> Tensor:
+                self.rows[rank] = mine
+                return self.rows
+
+        return cast(Gate, OneGate())
+
+
+class Broken:
+    """The gate of a rank that is interrupted."""
+
+    def gather(self, mine: Tensor) -> Tensor:
+        raise Drained
+
+
+def tracked(value: float) -> Tracked:
+    made = Tracked()
+    model = torch.nn.Linear(2, 2)
+    torch.nn.init.constant_(model.weight, value)
+    torch.nn.init.constant_(model.bias, 0.0)
+    made.add("model", model)
+    return made
+
+
+def rounds(rank: int, gate: Any, said: list[WorkerFact], *, tainted: bool = False) -> Rounds:
+    standing = Standing(epoch=Epoch(4))
+    return Rounds(
+        Rank(rank), 1000, gate=gate, standing=standing, tainted=lambda: tainted, say=said.append
+    )
+
+
+def test_a_round_follows_early_steps_and_then_every_so_many() -> None:
+    due = [step for step in range(1, 3001) if is_due(Step(step), 1000)]
+    assert due == [3, 10, 30, 100, 300, 1000, 2000, 3000]
+    assert [step for step in range(1, 60) if is_due(Step(step), 20)] == [3, 10, 20, 30, 40]
+    assert not any(is_due(Step(step), 0) for step in range(1, 100))
+
+
+def test_equal_ranks_refer_to_the_lowest_and_one_of_a_layout_tells_the_paths() -> None:
+    together, values = Together(4), [1.0, 2.0, 1.0, 2.0]
+    ranks = [rounds(rank, together.of(rank), []) for rank in range(4)]
+    for _ in range(2):  # The first time only to fill the rows.
+        said: list[WorkerFact] = []
+        for each, value in zip(ranks, values, strict=True):
+            each._say, each._told = said.append, set()
+            each.after(DUE, tracked(value))
+    facts = [fact for fact in said if isinstance(fact, Fingerprinted)]
+    assert [fact.rank for fact in facts] == [0, 1, 2, 3]
+    assert [fact.like for fact in facts] == [None, None, 0, 1]
+    assert [bool(fact.shared) for fact in facts] == [True, True, False, False]
+    assert [fact.paths is not None for fact in facts] == [True, False, False, False]
+    assert {(fact.epoch, fact.step, fact.layout) for fact in facts} == {(4, DUE, facts[0].layout)}
+
+
+def test_paths_are_told_once() -> None:
+    said: list[Any] = []
+    each = rounds(0, Together(1).of(0), said)
+    each.after(DUE, tracked(1.0))
+    each.after(DUE, tracked(2.0))
+    assert [fact.paths is None for fact in said] == [False, True]
+    assert [fact.sections == [] for fact in said] == [False, True]
+
+
+@pytest.mark.parametrize(
+    ("gate", "tainted", "step"),
+    [(Broken(), False, 3), (Together(1).of(0), True, 3), (Together(1).of(0), False, 4)],
+    ids=["interrupted", "draining", "not due"],
+)
+def test_otherwise_nothing_is_said(gate: Any, tainted: bool, step: int) -> None:
+    said: list[WorkerFact] = []
+    rounds(0, gate, said, tainted=tainted).after(Step(step), tracked(1.0))
+    assert said == []

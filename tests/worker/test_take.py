@@ -1,0 +1,98 @@
+"""A joiner takes bulk state from several ranks at once, and says what was wrong with them."""
+
+import threading
+from collections.abc import Iterator
+from contextlib import ExitStack
+
+import pytest
+import torch
+from torch import nn
+
+from trainmover.errors import PeerLost
+from trainmover.ids import Epoch, Rank, Step
+from trainmover.protocol.messages import Source, Switch, Warned, WorkerFact
+from trainmover.state.encode import encode
+from trainmover.state.tracked import Tracked
+from trainmover.state.transfer import Offered, StateServer
+from trainmover.worker.keeper import Moment, RankRecord
+from trainmover.worker.taken import Taken, take
+
+TOKEN = b"t" * 16
+RECORD = RankRecord(Step(8), True, Step(8), [], Moment(b"", {}), None)
+
+
+def tracked(value: float) -> Tracked:
+    """32 MB, enough for several sources."""
+    made = Tracked()
+    made.add("model", nn.ParameterList([nn.Parameter(torch.full((8_000_000,), value))]))
+    return made
+
+
+@pytest.fixture
+def servers() -> Iterator[list[StateServer]]:
+    """So slow that no source gives all before the others begin."""
+    with ExitStack() as stack:
+        servers = [StateServer(TOKEN, bytes_s=100e6) for _ in range(3)]
+        for server in servers:
+            stack.callback(server.close)
+        yield servers
+
+
+def offer(server: StateServer, state: Tracked) -> None:
+    bulk, tensors = state.bulk_header()
+    header = {"bulk": bulk, "digest": state.replica_digest(), "record": RECORD.to_bytes()}
+    server.offer("2", lambda: Offered(encode(header), tensors, state.replica_digest()))
+
+
+def taken_by(
+    rank: int, servers: list[StateServer], into: Tracked, *, known: RankRecord | None = RECORD
+) -> tuple[Taken, list[WorkerFact]]:
+    """The servers are those of ranks 0, 1, 2."""
+    said: list[WorkerFact] = []
+    order = Switch(
+        epoch=Epoch(2),
+        committed=Step(7),
+        sources={Rank(rank): [Source(Rank(n), s.address) for n, s in enumerate(servers)]},
+        records={},
+        buddies={},
+    )
+    cancelled = threading.Event()
+    taken = take(
+        order, Rank(rank), into, token=TOKEN, known=known, cancelled=cancelled, say=said.append
+    )
+    return taken, said
+
+
+def test_all_ranks_give_and_the_certificate_says_how_much(servers: list[StateServer]) -> None:
+    for server in servers:
+        offer(server, tracked(1.0))
+    joiner = tracked(0.0)
+    taken, said = taken_by(3, servers, joiner)
+    assert joiner.digest() == tracked(1.0).digest()
+    assert taken.source == 0
+    assert taken.given.keys() == {0, 1, 2}
+    assert sum(taken.given.values()) == taken.bytes == 32_000_000
+    assert taken.digest == taken.header["digest"]
+    assert [fact for fact in said if isinstance(fact, Warned)] == []
+
+
+def test_a_rank_that_holds_something_else_is_told(servers: list[StateServer]) -> None:
+    for server, value in zip(servers, (1.0, 1.0, 1.5), strict=True):
+        offer(server, tracked(value))
+    joiner = tracked(0.0)
+    taken, said = taken_by(3, servers, joiner)
+    assert joiner.digest() == tracked(1.0).digest()
+    assert taken.given.keys() == {0, 1}
+    (warned,) = [fact for fact in said if isinstance(fact, Warned)]
+    assert "holds something else" in warned.text
+    assert "(rank 2)" in warned.text
+
+
+def test_a_leaver_gives_its_own_record_or_the_move_is_off(servers: list[StateServer]) -> None:
+    for server in servers:
+        offer(server, tracked(1.0))
+    taken, _ = taken_by(0, servers, tracked(0.0), known=None)
+    assert taken.record == RECORD
+    servers[0].close()
+    with pytest.raises(PeerLost):
+        taken_by(0, servers, tracked(0.0), known=None)
