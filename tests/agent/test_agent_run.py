@@ -3,7 +3,8 @@
 import asyncio
 from pathlib import Path
 
-from trainmover.agent.run import Agent, AgentConfig
+from trainmover.agent.config import AgentConfig
+from trainmover.agent.run import Agent
 from trainmover.ids import Epoch, MachineId, Step
 from trainmover.protocol import messages as m
 from trainmover.state.vault import Vault, snapshot_name

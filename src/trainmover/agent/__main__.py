@@ -7,7 +7,8 @@ import os
 import sys
 from pathlib import Path
 
-from trainmover.agent.run import WORKER_COMMAND, AgentConfig, run_agent
+from trainmover.agent.config import WORKER_COMMAND, AgentConfig
+from trainmover.agent.run import run_agent
 from trainmover.errors import TrainmoverError, UserError
 from trainmover.ids import MachineId
 from trainmover.lifeline import die_with

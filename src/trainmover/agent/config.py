@@ -1,0 +1,33 @@
+"""What an agent was told on its command line."""
+
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+from trainmover.ids import MachineId
+from trainmover.nursery import Nursery
+
+WORKER_COMMAND = (sys.executable, "-u", "-m", "trainmover.worker")
+
+
+@dataclass(frozen=True, kw_only=True)
+class AgentConfig:
+    """directory: private to this machine; None: a fresh one.
+
+    controller_s  how long the controller may be away
+    rack     what this machine would be lost together with; "": not known
+    nursery  came with us; workers are forked from it, not executed
+    """
+
+    controller: str
+    machine: MachineId
+    nproc: int
+    standby: bool
+    token_file: Path
+    directory: Path | None = None
+    role: str = "default"
+    shutdown_s: float = 5.0
+    controller_s: float = 60.0
+    worker: tuple[str, ...] = WORKER_COMMAND
+    rack: str = ""
+    nursery: Nursery | None = None
