@@ -2,7 +2,7 @@
 
 argv of the job: `block` steps are committed after every Go (or RunRank); then the rank stands in
 the middle of the next step. It finishes when the file `finish` appears. `behave` is one of
-    good, raise, crash, garbage, exit3, chatty
+    good, raise, crash, garbage, exit3, chatty, keeps (it says so when it is to keep what it told)
 """
 
 import os
@@ -100,6 +100,8 @@ class FakeWorker:
             case m.Go():
                 self.running, self.joiner, self.epoch = True, False, order.epoch
                 self.commit(self.block, gap_us=60_000)
+            case m.KeepTold(keep=keep) if self.behave == "keeps":
+                self.say(m.Warned(rank=self.rank, text=f"keeps {keep}"))
             case m.Leave():
                 self.running = self.joiner = False
                 self.say(m.Left())

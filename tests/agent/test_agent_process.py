@@ -211,6 +211,20 @@ def test_a_controller_that_comes_back_finds_the_workers_and_hears_all_that_was_s
     assert play.run(after)[0] == 0
 
 
+def test_what_nobody_says_to_be_safe_is_kept_though_no_link_has_broken(play: Play) -> None:
+    """A link that is cut is silent for long before it is lost."""
+    play.behave = "keeps"
+
+    async def after(play: Play) -> None:
+        await play.workers_up()
+        assert (await play.controller.expect(m.Warned)).text == "keeps True"
+        play.controller.order(m.Heard(facts=2))
+        assert (await play.controller.expect(m.Warned)).text == "keeps False"
+        play.controller.order(m.Shutdown())
+
+    assert play.run(after) == (0, "")
+
+
 def test_a_machine_that_was_given_up_ends_its_workers_and_comes_as_a_standby(play: Play) -> None:
     from trainmover.state.vault import VaultClient
 

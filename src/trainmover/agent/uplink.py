@@ -10,9 +10,11 @@ nothing: it ends its workers, and says hello as if it had just been started. For
 """
 
 import asyncio
+import math
 import random
 import secrets
 import socket
+from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
@@ -43,6 +45,9 @@ from trainmover.version import VERSION
 UNREACHABLE_MS = 10_000
 """A host that acknowledges nothing for so long is away, though no link has broken."""
 UNSENT_BYTES_MAX = 1024 * 1024
+UNSAFE_S = 0.25
+"""A fact that is not said to be safe for so long may be lost with this machine: the controller says
+so five times a second, and workers keep what they told for half a second without being asked."""
 
 
 @dataclass(frozen=True)
@@ -52,7 +57,7 @@ class Ear:
     hello    for an incarnation: what to say first
     obey     an order, as it came and as it reads
     refused  all that was is void; call `begin_anew` when it is ended
-    away     whether what is said may be lost with this machine: there is no controller
+    away     whether what is said may be lost with this machine: no controller has it
     lost     the controller, for good
     """
 
@@ -82,8 +87,9 @@ class Uplink:
         self._incarnation = secrets.token_hex(8)
         self._outbox = Outbox()
         self._output: list[bytes] = []
+        self._said_at: deque[float] = deque()  # Of every fact in the outbox.
         self._heard = 0
-        self._unsafe: int | None = None  # Number of the last fact that was said to nobody.
+        self._away = False
         self._in = False
         self._returns = False
         self._attempts = 0
@@ -118,6 +124,7 @@ class Uplink:
         """A fact that must not be lost: it is numbered."""
         framed = frame(encode(fact))
         self._outbox.keep(framed)
+        self._said_at.append(self._loop.time())
         if self._in and self._link is not None:
             self._link.send_framed(framed)
         if self._outbox.too_full:
@@ -130,6 +137,11 @@ class Uplink:
             self._link.send_framed(framed)
         elif isinstance(fact, Output):
             self._output.append(framed)
+
+    def beat(self) -> None:
+        """Look whether what was said is safe; to be called a few times a second."""
+        if self._returns:
+            self._look_whether_safe()
 
     def clogged(self) -> bool:
         """Whether no more output should be told for now."""
@@ -144,10 +156,10 @@ class Uplink:
         order = decode_order(payload)
         match order:
             case Heard(facts=facts):
-                self._outbox.drop(facts)
+                self._drop(facts)
                 self._look_whether_safe()
             case Resumed(facts=facts):
-                self._outbox.drop(facts)
+                self._drop(facts)
                 self._enter()
             case Refused():
                 self._refuse(order)
@@ -158,21 +170,27 @@ class Uplink:
                     self._heard += 1
                 self._ear.obey(payload, order)
 
+    def _drop(self, facts: int) -> None:
+        self._outbox.drop(facts)
+        while len(self._said_at) > len(self._outbox.kept):
+            self._said_at.popleft()
+
     def _look_whether_safe(self) -> None:
-        if self._in and self._unsafe is not None and self._outbox.dropped >= self._unsafe:
-            self._unsafe = None
-            self._ear.away(False)
+        """A link may be silent for long before it is lost."""
+        oldest = self._said_at[0] if self._said_at else math.inf
+        away = not self._in or self._loop.time() - oldest > UNSAFE_S
+        if away != self._away:
+            self._away = away
+            self._ear.away(away)
 
     def _enter(self) -> None:
         """Say what could not be said so far."""
-        if self._unsafe is not None:
-            self._unsafe = self._outbox.dropped + len(self._outbox.kept)
-            self._look_whether_safe()
         self._in = self._returns = True
         self._attempts = 0
         if self._link is not None:
             self._link.send_framed(b"".join([*self._outbox.kept, *self._output]))
         self._output.clear()
+        self._look_whether_safe()
 
     def _refuse(self, refused: Refused) -> None:
         self._drop_link()
@@ -214,10 +232,9 @@ class Uplink:
         self._link = None
         if self._in:
             self._give_up_at = self._loop.time() + self._timeout_s
-            self._unsafe = 0
-            self._ear.away(True)
-        self._in = False
-        self._returns = True
+        was_in, self._in, self._returns = self._in, False, True
+        if was_in:
+            self._look_whether_safe()
         if alien:
             self._lost_for_good(why)
         elif not self._closed:

@@ -3,14 +3,14 @@
 from collections.abc import Callable
 
 from trainmover.controller.events import KillRequested, MoveRequested
-from trainmover.ids import MachineId
+from trainmover.ids import MachineId, Step
 from trainmover.simulator.faults import DISTURBS_LONG, Faults
 from trainmover.simulator.machines import Box
 from trainmover.simulator.network import CONTROLLER
 from trainmover.simulator.workers import Worker
 from trainmover.simulator.world import World
 
-MOVES_ALONE = {"arrive", "full", "move"}
+MOVES_ALONE = {"arrive", "full", "move", "flip", "nan", "recompile"}
 """What no step need fail for."""
 
 
@@ -67,7 +67,9 @@ class Chance:
     def let(self, name: str) -> bool:
         """It happens, if there is anything that it can happen to."""
         acts: dict[str, Callable[[], str]] = {
-            "death": self._death, "power": self._power, "freeze": self._freeze,
+            "death": self._death, "power": self._power, "rack": self._rack,
+            "freeze": self._freeze, "circles": self._circles, "flip": self._flip,
+            "nan": self._nan, "recompile": self._recompile,
             "crash": self._crash, "stop": self._stop, "stuck": self._stuck,
             "reset": self._reset, "cut": self._cut, "partition": self._partition,
             "slow": self._slow, "controller": self._controller, "torn": self._torn,
@@ -111,6 +113,15 @@ class Chance:
             box.die(silent=True)
         return box.name if box is not None else ""
 
+    def _rack(self) -> str:
+        box = self._box()
+        if box is None or not box.rack:
+            return ""
+        for one in list(self.world.boxes.values()):
+            if one.rack == box.rack:
+                one.die(silent=True)
+        return box.rack
+
     def _freeze(self) -> str:
         box = self._box()
         if box is None:
@@ -150,6 +161,39 @@ class Chance:
         worker = self.random.choice(steady)
         worker.stuck = True
         return repr(worker)
+
+    def _circles(self) -> str:
+        running = [w for w in self.world.workers() if w.work is not None and not w.circles]
+        if not running:
+            return ""
+        worker = self.random.choice(running)
+        worker.circles = True
+        return repr(worker)
+
+    def _flip(self) -> str:
+        live = [w for w in self.world.workers() if w.live and not w.finished]
+        if not live or not self.world.spec.fingerprint_every or self._flawed():
+            return ""
+        worker = self.random.choice(live)
+        self.world.flip(worker)
+        return repr(worker)
+
+    def _flawed(self) -> bool:
+        """Whether something is wrong already: of two that are wrong in the same group the healthy
+        might be outvoted."""
+        return any(w.holds.flaw for w in self.world.workers() if w.live)
+
+    def _nan(self) -> str:
+        step = Step(self.world.training.newest + self.random.randint(1, 5))
+        self.world.nan_steps.add(step)
+        return f"in step {step}"
+
+    def _recompile(self) -> str:
+        first = [w for w in self.world.workers() if w.live and w.rank == 0 and w.recorded]
+        if not first or not self.world.spec.fingerprint_every:
+            return ""
+        first[0].steps_changed = f"compiled after {self.world.now}"
+        return repr(first[0])
 
     def _reset(self) -> str:
         box = self._box()

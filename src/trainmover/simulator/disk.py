@@ -49,7 +49,7 @@ class Disk:
                 key, value = (fact.rank, row.step), row.values["loss"]
                 if key not in self.rows:
                     new.append(key)
-                elif self.rows[key] != value:
+                elif repr(self.rows[key]) != repr(value):  # NaN is itself here.
                     return key
                 self.rows[key] = value
         self.safe |= safe

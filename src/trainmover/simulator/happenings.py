@@ -8,6 +8,7 @@ from trainmover.controller.events import EVENTS
 from trainmover.controller.state import Job
 from trainmover.ids import Epoch, MachineId, Rank, Step
 from trainmover.protocol.messages import Order
+from trainmover.simulator.bits import Bits
 
 if TYPE_CHECKING:
     from trainmover.simulator.workers import Worker
@@ -56,12 +57,22 @@ class Stepped:
 
 @dataclass(slots=True)
 class Placed:
-    """A rank's state was put in place: taken from others, or from a snapshot."""
+    """A rank's state was put in place: taken from rank `source`, or, to go back, from its own
+    snapshot."""
 
     worker: "Worker"
     step: Step
-    holds: Step
+    holds: Bits
     back: bool
+    source: Rank
+
+
+@dataclass(slots=True)
+class Flipped:
+    """A bit of what a rank holds has flipped: its `flaw`."""
+
+    worker: "Worker"
+    flaw: int
 
 
 @dataclass(slots=True)

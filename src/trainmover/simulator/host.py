@@ -144,6 +144,7 @@ class Host:
                 vault=hello.vault,
                 host=hello.host,
                 incarnation=hello.incarnation,
+                rack=hello.rack,
             )
         )
 

@@ -4,6 +4,7 @@ What a machine does later is forgotten if it dies meanwhile (`life`), and put of
 still. The agent obeys as the agent room does, with its own decisions (`agent.decide`).
 """
 
+from collections import deque
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
@@ -15,6 +16,7 @@ from trainmover.ids import Epoch, MachineId, Rank, Step
 from trainmover.protocol import messages as m
 from trainmover.simulator.happenings import Heard
 from trainmover.simulator.network import CONTROLLER, Link
+from trainmover.simulator.snapshots import Snapshot
 from trainmover.simulator.workers import Worker
 from trainmover.version import VERSION
 
@@ -22,14 +24,16 @@ if TYPE_CHECKING:
     from trainmover.simulator.world import World
 
 TIMEOUT_US = 60_000_000
+UNSAFE_US = 450_000
+"""Facts that nobody has said to be safe for so long: the limit of the agent, and a beat of it."""
 Act = Callable[..., None]
 
 
 class Box:
     """alive: it has power; frozen: nothing of it moves."""
 
-    def __init__(self, world: "World", name: MachineId, *, standby: bool) -> None:
-        self.world, self.name, self.standby = world, name, standby
+    def __init__(self, world: "World", name: MachineId, *, standby: bool, rack: str = "") -> None:
+        self.world, self.name, self.standby, self.rack = world, name, standby, rack
         self.life = 0
         self.address = ""
         self.alive = self.frozen = self.served = False
@@ -41,14 +45,16 @@ class Box:
 
     def _forget(self) -> None:
         """As one that begins anew: nothing that was is left."""
-        self.vault: dict[Rank, list[Step]] = {}
+        self.vault: dict[Rank, dict[Step, list[m.Row]]] = {}  # Records: the rows that they bring.
         self.fence = Epoch(0)  # Its vault keeps no record of an older epoch.
-        self.snapshots: dict[Rank, dict[Step, Step]] = {}  # of other machines: step -> holds
+        self.snapshots: dict[Rank, dict[Step, Snapshot]] = {}  # of other machines
         self.buddies: dict[Rank, str] = {}
+        self.further: dict[Rank, str] = {}
         self.place = Place()
         self.outbox = Outbox()
         self.heard = 0
         self.is_in = self.returns = False
+        self.said_us: deque[int] = deque()  # When each fact in the outbox was said.
         self.born += 1
         self.starts += 1
         self.incarnation = f"{self.name}.{self.born}"
@@ -149,6 +155,7 @@ class Box:
             host=f"host of {self.name}",
             pid=1,
             incarnation=self.incarnation,
+            rack=self.rack,
         )
 
     def link_lost(self, link: Link) -> None:
@@ -162,10 +169,18 @@ class Box:
         self.link, self.is_in, self.returns = None, False, True
         self._dial(0, self.world.now)
 
+    @property
+    def unheard(self) -> bool:
+        """Whether what it says may be lost with it, as its agent sees it on its beat."""
+        if not self.is_in:
+            return self.returns
+        return bool(self.said_us) and self.world.now - self.said_us[0] > UNSAFE_US
+
     def say(self, fact: m.AgentFact) -> None:
         """A fact that must not be lost."""
         payload = m.encode(fact)
         self.outbox.keep(payload)
+        self.said_us.append(self.world.now)
         if self.is_in and self.link is not None:
             self.link.send(payload, up=True)
 
@@ -180,9 +195,9 @@ class Box:
         order = m.decode_order(payload)
         match order:
             case m.Heard(facts=facts):
-                self.outbox.drop(facts)
+                self._drop(facts)
             case m.Resumed(facts=facts):
-                self.outbox.drop(facts)
+                self._drop(facts)
                 self._enter()
             case m.Refused(retry_s=retry_s):
                 self._refused(retry_s)
@@ -196,6 +211,11 @@ class Box:
                 self.heard += 1
                 self.world.tell(Heard(self.name, self.incarnation, self.heard, order))
                 self._obey(order)
+
+    def _drop(self, facts: int) -> None:
+        self.outbox.drop(facts)
+        while len(self.said_us) > len(self.outbox.kept):
+            self.said_us.popleft()
 
     def _enter(self) -> None:
         self.is_in = self.returns = True
@@ -247,7 +267,7 @@ class Box:
         for worker in list(self.workers):
             worker.hear(order)
         if isinstance(order, m.Interrupt):
-            held = {rank: list(steps) for rank, steps in self.vault.items()}
+            held = {rank: list(records) for rank, records in self.vault.items()}
             self.say(m.VaultHeld(epoch=order.epoch, records=held))
 
     def _start_workers(self, number: int) -> None:
@@ -309,34 +329,22 @@ class Box:
 
     # --- vaults ---------------------------------------------------------------------------------
 
-    def keep(self, worker: Worker, step: Step, epoch: Epoch) -> bool:
+    def follow(self, order: m.RunRank | m.Switch) -> None:
+        """Its ranks have these buddies from now on."""
+        self.buddies |= order.buddies
+        for rank in order.buddies:
+            self.further.pop(rank, None)
+        self.further |= order.further
+
+    def keep(self, worker: Worker, step: Step, epoch: Epoch, rows: list[m.Row]) -> bool:
         """The record for `step` is safe with the buddy, which keeps the two newest; or it cannot
         be had there now, or members have changed since `epoch`."""
         buddy = self.world.vault_at(self.buddies.get(worker.rank, ""))
         if buddy is None or not buddy.answers(self) or epoch < buddy.fence:
             return False
-        held = [at for at in buddy.vault.get(worker.rank, []) if at != step]
-        buddy.vault[worker.rank] = [*held, step][-2:]
+        held = {at: its for at, its in buddy.vault.get(worker.rank, {}).items() if at != step}
+        held[step] = rows
+        for at in [*held][:-2]:
+            del held[at]
+        buddy.vault[worker.rank] = held
         return True
-
-    def put_snapshot(self, worker: Worker, step: Step) -> None:
-        """With the buddy, if that is there, and says so; for a checkpoint alone with nobody."""
-        vault = ""
-        if worker.every or not self.world.spec.checkpoint:
-            buddy = self.world.vault_at(self.buddies.get(worker.rank, ""))
-            if buddy is None or not buddy.answers(self):
-                return
-            holds = worker.snapshots[step][1]
-            buddy.snapshots[worker.rank] = {**buddy.snapshots.get(worker.rank, {}), step: holds}
-            vault = buddy.address
-        worker.say(
-            m.Snapped(
-                rank=worker.rank,
-                epoch=worker.epoch,
-                step=step,
-                vault=vault,
-                bytes=1,
-                cost_us=1,
-                step_us=20,
-            )
-        )

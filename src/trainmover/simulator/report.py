@@ -90,6 +90,7 @@ _SHORT = {
     "without a committed step": "eight recoveries in a row",
     "The job has ended after step": "state was lost with two machines, and no snapshot was there",
     "before the job began": "a machine was lost before the job began",
+    "--on-nan stop": "a step reported a number that is none",
     "before the script began": "a worker ended before the script began",
 }
 

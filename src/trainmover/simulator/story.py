@@ -62,6 +62,11 @@ def plan_of(
         "alone": chance.random() < 0.25,
         "snapshots": chance.choice((2, 3, 5, None)),
         "checkpoints": chance.choice((0, 4, 10)),
+        "racks": chance.choice((0, 0, 2, 3)),
+        "copies": chance.choice((1, 1, 2)),
+        "rounds": chance.choice((0, 2, 5)),
+        "on_divergence": chance.choice(("report", "replace", "replace")),
+        "on_nan": chance.choice(("ignore", "report", "stop")),
     }
     return Plan(
         seed,

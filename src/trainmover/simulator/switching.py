@@ -4,7 +4,11 @@ from typing import TYPE_CHECKING
 
 from trainmover.ids import Rank, Step
 from trainmover.protocol import messages as m
+from trainmover.protocol.messages import Row
+from trainmover.simulator import snapshots
+from trainmover.simulator.bits import Bits
 from trainmover.simulator.happenings import Placed, Violation
+from trainmover.simulator.snapshots import Snapshot
 
 if TYPE_CHECKING:
     from trainmover.simulator.workers import Worker
@@ -19,11 +23,9 @@ def switch(worker: "Worker", order: m.Switch) -> None:
     leaving = worker.live and worker.rank in order.sources
     if worker.ordered > order.epoch or not (worker.live or worker.parked) or leaving:
         return
-    worker.switched = order
-    whole = worker.complete
-    worker.snapshots = {at: its for at, its in worker.snapshots.items() if at == whole}
-    worker.every, worker.cut_at = order.snapshot_every, Step(0)
-    worker.box.buddies |= order.buddies
+    worker.switched, worker.cut_at = order, Step(0)
+    snapshots.changed(worker, order)
+    worker.box.follow(order)
     worker.later(worker.world.between(2_000, 40_000), _exchange, worker, order, worker.store, 0)
 
 
@@ -38,10 +40,11 @@ def _exchange(worker: "Worker", order: m.Switch, store: str, tries: int) -> None
         return
     if joins:
         _certify(worker, order)
-    worker.box.keep(worker, Step(order.committed + 1), order.epoch)
-    for step, (rank, _) in worker.snapshots.items():
-        if rank == worker.rank:
-            worker.box.put_snapshot(worker, step)
+    rows = worker.ledger.in_doubt
+    worker.box.keep(worker, Step(order.committed + 1), order.epoch, rows)
+    for step, snapshot in worker.snapshots.held.items():
+        if snapshot.rank == worker.rank:
+            snapshots.put(worker, step)
     worker.exchanged = order.epoch
     worker.say(m.Switched(rank=worker.rank, epoch=order.epoch))
 
@@ -76,9 +79,11 @@ def _has_state(worker: "Worker", order: m.Switch) -> bool:
 
 
 def _from_sources(worker: "Worker", order: m.Switch) -> bool:
-    """From the first source that is there, and the record from a vault; False: none is."""
+    """From the first source that is there, and the record from a vault or from the leaver itself;
+    False: none is."""
     named = order.sources[worker.rank]
-    if named[0].rank != worker.rank and not _has_record(worker, order):
+    rows = _recorded(worker, order) if named[0].rank != worker.rank else []
+    if rows is None:
         return False
     for source in named:
         other = worker.world.process_at(source.address)
@@ -86,18 +91,25 @@ def _from_sources(worker: "Worker", order: m.Switch) -> bool:
             continue
         if other.rank != source.rank:
             raise Violation(f"{worker} is to take its state from {other} as rank {source.rank}")
-        _place(worker, order, other.holds)
+        if source.rank == worker.rank:
+            rows = other.ledger.in_doubt
+        _place(worker, order, other.holds, rows, source.rank)
         return True
     return False
 
 
-def _has_record(worker: "Worker", order: m.Switch) -> bool:
+def _recorded(worker: "Worker", order: m.Switch) -> list[Row] | None:
+    """The rows that the record brings; None: it cannot be had."""
     vaults = order.records.get(worker.rank, [])
     if not vaults:
         raise Violation(f"{worker} is to join without a record")
-    boxes = [box for box in map(worker.world.vault_at, vaults) if box is not None]
-    needed = order.committed + 1
-    return any(needed in box.vault.get(worker.rank, []) for box in boxes if box.answers(worker.box))
+    needed = Step(order.committed + 1)
+    for box in map(worker.world.vault_at, vaults):
+        if box is not None and box.answers(worker.box):
+            found = box.vault.get(worker.rank, {})
+            if needed in found:
+                return found[needed]
+    return None
 
 
 def _from_snapshot(worker: "Worker", order: m.Switch) -> bool:
@@ -106,25 +118,23 @@ def _from_snapshot(worker: "Worker", order: m.Switch) -> bool:
     step = order.committed
     if worker.on_way not in (-1, step):
         raise Violation(f"{worker} has gone to step {worker.on_way} and cannot go back to {step}")
-    holds = _held_of(worker, order)
-    if holds is None:
+    snapshot = _snapshot_of(worker, order)
+    if snapshot is None:
         return False
-    worker.on_way = step
-    _place(worker, order, holds)
+    _place(worker, order, snapshot.holds, snapshot.rows, worker.rank)
     return True
 
 
-def _held_of(worker: "Worker", order: m.Switch) -> Step | None:
+def _snapshot_of(worker: "Worker", order: m.Switch) -> Snapshot | None:
     world, step, rank = worker.world, order.committed, worker.rank
     if rank in order.files:
-        return Step(int(order.files[rank][0].rpartition(".")[2]))
+        return world.files[f"{step}/{order.files[rank][0].rpartition('/')[2]}"]
     for source in order.sources.get(rank, []):
         other = world.process_at(source.address)
-        if other is None or not other.box.answers(worker.box):
-            continue
-        of, holds = other.snapshots.get(step, (Rank(-1), Step(0)))
-        if of == rank:
-            return holds
+        if other is not None and other.box.answers(worker.box):
+            found = other.snapshots.of(rank, step)
+            if found is not None:
+                return found
     for name in order.records.get(rank, []):
         box = world.vault_at(name)
         if box is not None and box.answers(worker.box) and step in box.snapshots.get(rank, {}):
@@ -132,17 +142,17 @@ def _held_of(worker: "Worker", order: m.Switch) -> Step | None:
     return None
 
 
-def _place(worker: "Worker", order: m.Switch, holds: Step) -> None:
+def _place(worker: "Worker", order: m.Switch, holds: Bits, rows: list[Row], source: Rank) -> None:
     worker.step, worker.holds = order.committed, holds
-    worker.on_way = order.committed
-    worker.world.tell(Placed(worker, order.committed, holds, order.back))
+    worker.on_way, worker.given_by = order.committed, source
+    worker.ledger.rows = [row for row in rows if row.step <= order.committed]
+    worker.world.tell(Placed(worker, order.committed, holds, order.back, source))
 
 
 def _certify(worker: "Worker", order: m.Switch) -> None:
-    source = worker.rank if order.back else order.sources[worker.rank][0].rank
     certificate = m.Certificate(
         rank=worker.rank,
-        source_rank=source,
+        source_rank=worker.given_by,
         step=order.committed,
         epoch=order.epoch,
         source_digest="d",

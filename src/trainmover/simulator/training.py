@@ -7,7 +7,9 @@ machines reach each other. Then each passes it on its own, unless it is interrup
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from trainmover.ids import Epoch, Step
+from trainmover.ids import Epoch, Rank, Step
+from trainmover.simulator.rounds import hash_of, is_due
+from trainmover.simulator.steps import pass_gate
 
 if TYPE_CHECKING:
     from trainmover.simulator.workers import Worker
@@ -17,13 +19,14 @@ if TYPE_CHECKING:
 @dataclass
 class Gate:
     """One that is through. pause: epoch that a pause is asked for; cut: whether all take a
-    snapshot after the step."""
+    snapshot after the step; hashes: of every rank's state after it, if a round follows."""
 
     epoch: Epoch
     step: Step
     members: list["Worker"]
     pause: Epoch
     cut: bool
+    hashes: dict[Rank, bytes] = field(default_factory=dict)
 
 
 @dataclass
@@ -67,10 +70,13 @@ class Training:
     def _open(self, epoch: Epoch, step: Step, inside: list["Worker"]) -> None:
         asked = (w.pause_asked for w in inside if w.pause_asked > max(w.epoch, w.discarded))
         due = bool(self.every) and step % self.every == 0
-        cut = (due or any(w.wants_cut for w in inside)) and not any(w.busy for w in inside)
+        wanted = due or any(w.snapshots.wanted(w.rank, step) for w in inside)
+        cut = wanted and not any(w.snapshots.busy for w in inside)
         gate = Gate(epoch, step, inside, max(asked, default=Epoch(0)), cut)
+        if is_due(step, self.world.spec.fingerprint_every):
+            gate.hashes = {w.rank: hash_of(w) for w in inside}
         self.open[epoch, step] = gate
         self.newest = max(self.newest, step)
         self.world.tell(gate)
         for worker in inside:
-            worker.later(self.world.between(100, 2000), worker.pass_gate, step)
+            worker.later(self.world.between(100, 2000), pass_gate, worker, step)

@@ -18,12 +18,14 @@ from typing import TYPE_CHECKING, Any
 
 from trainmover.controller.effects import Answer, End
 from trainmover.controller.state import Job
-from trainmover.ids import MachineId, Rank, Step
+from trainmover.ids import MachineId, Rank, Slot, Step
 from trainmover.protocol.messages import Checkpoint, JobSpec, Stands
 from trainmover.simulator.disk import Disk
+from trainmover.simulator.happenings import Flipped
 from trainmover.simulator.host import Host
 from trainmover.simulator.machines import Box
 from trainmover.simulator.network import CONTROLLER, Link, Network
+from trainmover.simulator.snapshots import Snapshot
 from trainmover.simulator.training import Training
 from trainmover.simulator.workers import Worker
 
@@ -59,9 +61,16 @@ class World:
         snapshots: int | None = None,
         checkpoints: int = 0,
         refill: bool = True,
+        racks: int = 0,
+        copies: int = 1,
+        rounds: int = 0,
+        on_divergence: str = "report",
+        on_nan: str = "ignore",
         checkers: "list[Checker] | None" = None,
     ) -> None:
-        """refill: a machine that is gone for good is replaced by a new one."""
+        """refill: a machine that is gone for good is replaced by a new one. racks: how many, of
+        which each machine is in one; 0: nothing is known of them. copies: of each snapshot, on
+        other machines. rounds: committed steps from one to the next; 0: there are none."""
         self.seed = seed
         self.random = random.Random(seed)
         self.first_store = self.store = "store:1"
@@ -77,7 +86,12 @@ class World:
             snapshot_every=snapshots,
             checkpoint="/kept" if checkpoints else "",
             checkpoint_every=checkpoints or 1000,
+            snapshot_copies=copies,
+            fingerprint_every=rounds,
+            on_divergence=on_divergence,
+            on_nan=on_nan,
         )
+        self.racks = racks
         self.stages, self.once, self.unfit, self.alone = stages, once, unfit, alone
         self.now = 0
         self.trace: deque[str] = deque(maxlen=TRACE_MAX)
@@ -86,6 +100,9 @@ class World:
         self.answers: list[Answer] = []
         self.published: dict[Step, Checkpoint] = {}
         self.disk_full = False
+        self.files: dict[str, Snapshot] = {}
+        self.nan_steps: set[Step] = set()
+        self.flips = 0
         self.requests = 0
         self.store_known = True
         self.refill = refill
@@ -147,6 +164,9 @@ class World:
         """What the script does there."""
         return f"p{rank // self.spec.nproc % self.stages}"
 
+    def rank_at(self, slot: Slot, local: int) -> Rank:
+        return Rank(slot * self.spec.nproc + local)
+
     def next_pid(self) -> int:
         self._pid += 1
         return self._pid
@@ -181,13 +201,20 @@ class World:
     def add(self, *, standby: bool) -> Box:
         """One machine more."""
         name = MachineId(f"m{len(self.boxes) + 1}")
-        box = self.boxes[name] = Box(self, name, standby=standby)
+        rack = f"rack {len(self.boxes) % self.racks}" if self.racks else ""
+        box = self.boxes[name] = Box(self, name, standby=standby, rack=rack)
         box.boot()
         return box
 
     def crash(self, machine: MachineId, *, silent: bool = False) -> None:
         """A machine dies; silent: nobody is told by a closed socket."""
         self.boxes[machine].die(silent=silent)
+
+    def flip(self, worker: Worker) -> None:
+        """A bit of its rank's state flips."""
+        self.flips += 1
+        worker.holds = worker.holds._replace(flaw=self.flips)
+        self.tell(Flipped(worker, self.flips))
 
     def died(self, box: Box) -> None:
         """It may return; or another machine comes, which has another name."""

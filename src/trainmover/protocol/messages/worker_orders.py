@@ -81,7 +81,8 @@ class StoreAt(WorkerOrder, frozen=True):
 
 
 class KeepTold(WorkerOrder, frozen=True):
-    """Of the agent itself: committed rows may be told in vain, since no controller hears."""
+    """Of the agent itself: committed rows may be told in vain, since no controller says that
+    it has them."""
 
     keep: bool
 

@@ -10,6 +10,9 @@ from trainmover.simulator.checkers.fences import Fences
 from trainmover.simulator.checkers.holders import Holders
 from trainmover.simulator.checkers.incidents import Incidents
 from trainmover.simulator.checkers.journaled import Journaled
+from trainmover.simulator.checkers.quarantine import Quarantine
+from trainmover.simulator.checkers.racks import Racks
+from trainmover.simulator.checkers.replicas import Replicas
 from trainmover.simulator.checkers.sizes import WorldSize
 from trainmover.simulator.checkers.verdicts import Verdicts
 
@@ -27,6 +30,9 @@ def all_checkers() -> list[Checker]:
         Bindings(),
         Fences(),
         Cuts(),
+        Racks(),
+        Replicas(),
+        Quarantine(),
         Answers(),
     ]
 

@@ -41,8 +41,8 @@ class Commits:
             )
 
     def placed(self, moment: Placed) -> None:
-        if moment.holds != moment.step:
+        if moment.holds.after != moment.step:
             raise Violation(
                 f"{moment.worker} was to hold the state after step {moment.step} and has that "
-                f"after {moment.holds}"
+                f"after {moment.holds.after}"
             )

@@ -27,12 +27,12 @@ class Cuts:
 
     def _holds_what_it_should(self, rank: Rank, step: Step) -> None:
         held = [
-            worker.snapshots[step][1]
+            its.holds.after
             for worker in self.world.workers()
-            if worker.snapshots.get(step, (Rank(-1), step))[0] == rank
+            if (its := worker.snapshots.of(rank, step)) is not None
         ]
         for box in self.world.boxes.values():
-            its = box.snapshots.get(rank, {})
-            held += [its[step]] if step in its else []
-        if any(holds != step for holds in held):
+            kept = box.snapshots.get(rank, {})
+            held += [kept[step].holds.after] if step in kept else []
+        if any(after != step for after in held):
             raise Violation(f"snapshots of rank {rank} after step {step} are of {held}")

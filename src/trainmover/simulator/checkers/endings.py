@@ -1,9 +1,21 @@
 """A job that ends before its script does so for a reason that what happened to it explains."""
 
+from trainmover.ids import Rank, Step
 from trainmover.simulator.happenings import Violation
 from trainmover.simulator.world import World
 
-MACHINES = ("death", "power", "freeze", "reset", "cut", "partition", "drill", "slow", "torn")
+MACHINES = (
+    "death",
+    "power",
+    "rack",
+    "freeze",
+    "reset",
+    "cut",
+    "partition",
+    "drill",
+    "slow",
+    "torn",
+)
 PROCESSES = ("crash", "stop", "stuck")
 
 
@@ -15,7 +27,7 @@ def legitimate(world: World, count: dict[str, int], unsettled: list[str], *, sto
     end = world.ended
     assert end is not None
     if end.code == 0:
-        _all_through(world)
+        _all_through(world, torn=bool(count.get("torn")))
         return
     if stopped and end.code == 130:
         return
@@ -25,7 +37,7 @@ def legitimate(world: World, count: dict[str, int], unsettled: list[str], *, sto
     raise Violation(f"the job has ended, and nothing explains it: {end.text}")
 
 
-def _all_through(world: World) -> None:
+def _all_through(world: World, *, torn: bool) -> None:
     assert world.host is not None
     finished = world.host.job.finished
     if set(finished) != set(range(world.spec.world_size)):
@@ -33,10 +45,22 @@ def _all_through(world: World) -> None:
     steps = {step for step, _ in finished.values()}
     if steps != {world.training.steps}:
         raise Violation(f"the script has {world.training.steps} steps, ranks made {sorted(steps)}")
+    if not torn:
+        _all_told(world)
 
 
-def _lost(count: dict[str, int]) -> int:
-    return sum(count.get(name, 0) for name in MACHINES)
+def _all_told(world: World) -> None:
+    """No machine that has died took a committed row with it."""
+    for rank in map(Rank, range(world.spec.world_size)):
+        told = (Step(step) for step in range(1, world.training.steps + 1))
+        missing = [step for step in told if (rank, step) not in world.disk.rows]
+        if missing:
+            raise Violation(f"what rank {rank} has committed in steps {missing} is not known")
+
+
+def _lost(world: World, count: dict[str, int]) -> int:
+    in_a_rack = len(world.boxes) // max(1, world.racks)
+    return sum(count.get(name, 0) for name in MACHINES) + in_a_rack * count.get("rack", 0)
 
 
 def _failed_thrice(world: World, count: dict[str, int], unsettled: list[str]) -> bool:
@@ -54,13 +78,17 @@ def _nothing_to_go_back_to(world: World, count: dict[str, int], unsettled: list[
     return len(gone) >= needed
 
 
+def _not_a_number(world: World, count: dict[str, int], unsettled: list[str]) -> bool:
+    return bool(world.nan_steps) and world.spec.on_nan == "stop"
+
+
 def _early(world: World, count: dict[str, int], unsettled: list[str]) -> bool:
     return bool(unsettled)
 
 
 def _no_machine(world: World, count: dict[str, int], unsettled: list[str]) -> bool:
     """Where a job does not wait: it begins anew, or goes back, and there are too few."""
-    return bool(count.get("torn")) or _lost(count) + len(unsettled) > world.spec.standbys
+    return bool(count.get("torn")) or _lost(world, count) + len(unsettled) > world.spec.standbys
 
 
 _REASONS = {
@@ -70,4 +98,5 @@ _REASONS = {
     "The job has ended after step": _nothing_to_go_back_to,
     "before the job began": _early,
     "before the script began": _early,
+    "is what --on-nan stop asks for": _not_a_number,
 }

@@ -1,0 +1,56 @@
+"""Runs of the script in the sandbox: they take a while, newer work ends them, and one that is held
+is parked at once."""
+
+from typing import TYPE_CHECKING
+
+from trainmover.ids import Rank
+from trainmover.protocol import messages as m
+from trainmover.simulator.happenings import Violation
+
+if TYPE_CHECKING:
+    from trainmover.simulator.workers import Worker
+
+
+def begin(worker: "Worker", order: m.WarmUp | m.Hold | m.Bind) -> None:
+    """A run as a rank of the slot; or nothing but to park, if that is what is held."""
+    if worker.live or worker.parked:
+        raise Violation(f"{worker} is to begin a run and has not left the one before: {order}")
+    rank = Rank(order.slot * worker.world.spec.nproc + worker.local)
+    worker.rank, held, worker.held = rank, worker.held, Rank(-1)
+    goes_on = isinstance(worker.work, m.Hold) and worker.work.slot == order.slot
+    begun_us = worker.world.between(50_000, 400_000)
+    worker.work = order
+    worker.work_number += 1
+    worker.on_way = -1
+    if isinstance(order, m.Bind):
+        worker.bound_for = order.epoch
+        if held == rank:
+            worker.runs -= 1
+            begun_us = 1000
+        elif goes_on:
+            begun_us //= 2
+    worker.later(begun_us, _run_through, worker, worker.work_number, worker.store)
+
+
+def _run_through(worker: "Worker", number: int, store: str) -> None:
+    """The run comes to its first step, or fails; one that goes in circles does neither."""
+    if number != worker.work_number or worker.work is None or worker.circles:
+        return
+    if worker.world.spec.nproc > 1 and store != worker.world.store:
+        return
+    order, worker.work, rank = worker.work, None, worker.rank
+    worker.runs += 1
+    program = worker.world.program(rank)
+    again = worker.box.name in worker.world.once and worker.runs > 1
+    if again or (worker.box.name, program) in worker.world.unfit:
+        worker.say(m.SandboxFailed(rank=rank, reason="it raised", again=again))
+        return
+    match order:
+        case m.WarmUp():
+            worker.say(m.Warm(rank=rank, shadow_steps=3, trace=program, warm_ms=1))
+        case m.Hold():
+            worker.held = rank
+            worker.say(m.Held(rank=rank, trace=program, run_ms=1))
+        case m.Bind(epoch=epoch):
+            worker.parked = True
+            worker.say(m.Parked(rank=rank, epoch=epoch, trace=program, bind_ms=1))
