@@ -24,9 +24,8 @@ def test_a_job_survives_its_controller_also_in_the_moment_of_a_loss(
         kill_controller(run)
         run.steps_more(5)
         controller, agent = run.the("controller"), run.the("trainmover.agent", "m2")
-        controller.suspend()  # So that it does not see the loss.
+        controller.suspend()  # It does not see the loss, and is killed for that.
         agent.kill()
-        controller.kill()
         run.until(lambda status: status["incidents"] and run.until_warm(0))
         run.steps_more(5)
         outcome = run.end()

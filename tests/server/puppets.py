@@ -52,7 +52,7 @@ class Puppet:
 
     def beat(self) -> None:
         if not self.gone.is_set():
-            self.up.tell(m.Heartbeat())
+            self.up.tell(m.Heartbeat(heard=self.up.heard))
             asyncio.get_running_loop().call_later(0.1, self.beat)
 
     def die(self) -> None:

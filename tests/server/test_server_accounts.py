@@ -14,12 +14,10 @@ from trainmover.controller.events import (
     MachineJoined,
     MachineLost,
 )
-from trainmover.controller.state import Job
 from trainmover.ids import Epoch, MachineId, Step
 from trainmover.protocol import messages as m
 from trainmover.server.accounts import Account, Accounts
 from trainmover.server.admission import taken_back
-from trainmover.server.past import Past
 from trainmover.version import VERSION
 
 M1 = MachineId("m1")
@@ -73,10 +71,22 @@ def test_another_version_is_refused_for_good(accounts: Accounts) -> None:
     assert answer.retry_s is None
 
 
-def test_what_a_machine_hears_at_once_is_not_kept(accounts: Accounts) -> None:
+def test_an_order_is_kept_until_the_machine_has_heard_it(accounts: Accounts) -> None:
     accounts.journaled(JOINED, away=False)
-    accounts.ordered(Send(M1, GO))
-    assert accounts.of[M1] == Account("i", orders=1)
+    account = accounts.of[M1]
+    for order in (GO, LEAVE, DIE):
+        accounts.ordered(Send(M1, order))
+    account.heard(2)
+    assert account == Account("i", orders=3, pending=[DIE])
+    account.heard(1)  # Said before.
+    assert account.pending == [DIE]
+    assert accounts.away == []
+
+
+def test_who_is_back_knows_what_was_taken(accounts: Accounts) -> None:
+    account = accounts.of[M1]
+    account.back(2)
+    assert (account.pending, account.told, accounts.away) == ([DIE], 5, [])
 
 
 def test_a_machine_that_is_lost_has_no_account(accounts: Accounts) -> None:
@@ -88,15 +98,17 @@ def test_a_machine_that_is_lost_has_no_account(accounts: Accounts) -> None:
 
 
 def test_the_host_does_again_what_has_left_no_result() -> None:
-    past = Past(Job(spec=m.JobSpec(run_id="r", argv=["x"])))
+    accounts = Accounts()
     second = msgspec.structs.replace(CHECKPOINT, step=Step(6))
     find = FindCheckpoint(Epoch(2), frozenset())
     give_up = GiveUpCheckpoint(Step(9), Epoch(1))
     for order in (Publish(CHECKPOINT), give_up, Publish(second), find):
-        past._follow(order)
-    past._has_result(CheckpointPublished(at_us=1, checkpoint=CHECKPOINT))
-    assert past.undone == [give_up, Publish(second), find]
-    past._has_result(CheckpointFailed(at_us=2, step=Step(6), epoch=Epoch(1), why=""))
-    assert past.undone == [find]
-    past._has_result(CheckpointFound(at_us=3, epoch=Epoch(2), checkpoint=None, damaged=[]))
-    assert past.undone == []
+        accounts.ordered(order)
+    accounts.journaled(CheckpointPublished(at_us=1, checkpoint=CHECKPOINT), away=False)
+    assert accounts.undone == [give_up, Publish(second), find]
+    failed = CheckpointFailed(at_us=2, step=Step(6), epoch=Epoch(1), why="")
+    accounts.journaled(failed, away=False)
+    assert accounts.undone == [find]
+    found = CheckpointFound(at_us=3, epoch=Epoch(2), checkpoint=None, damaged=[])
+    accounts.journaled(found, away=False)
+    assert accounts.undone == []

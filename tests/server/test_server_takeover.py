@@ -25,6 +25,7 @@ from trainmover.controller.state import Job, Outcome, Phase
 from trainmover.ids import Epoch, MachineId, Rank
 from trainmover.journal import Journal
 from trainmover.protocol import messages as m
+from trainmover.server import bookmarks
 from trainmover.server.links import MachineLink
 from trainmover.server.past import Past
 from trainmover.server.run import Server, bind
@@ -51,6 +52,8 @@ class Mortal(Server):
             self.life -= 1
         if self.life > 0 or not self.early:
             super().take(event)
+            if self.job.change is None and not self.over:
+                self._bookmarks.keep(self.job, self._accounts)
         elif self._hearing.flush():
             self._journal.append(event)
         if self.life <= 0:
@@ -80,6 +83,7 @@ class Lives:
     life: int = 0
     early: bool = False
     deaths: int = 0
+    marked: int = 0
 
     def play(self, act: Callable[["Lives"], Awaitable[None]]) -> None:
         asyncio.run(self._play(act))
@@ -119,8 +123,10 @@ class Lives:
         await self.server.close()
         self.journal.close()
         self.journal = Journal.take_over(self.path)
-        await self.begin(bind(f"127.0.0.1:{self.port}", "The controller"), Past.of(self.journal))
+        past = Past.of(self.journal)
+        await self.begin(bind(f"127.0.0.1:{self.port}", "The controller"), past)
         self.deaths += 1
+        self.marked += past.replayed > 0
 
     async def crash(self) -> None:
         """Now; returns when a successor is there, and knows nothing of any machine yet."""
@@ -216,21 +222,28 @@ def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> Any:
 
 
 @pytest.mark.parametrize(
-    ("life", "early"),
+    ("life", "early", "between"),
     [
-        (2, True),
-        (3, False),
-        (7, True),
-        *(pytest.param(life, early, marks=pytest.mark.soak) for life, early in SLOW),
+        (2, True, 2000),
+        (3, False, 1),
+        (7, True, 3),
+        *(pytest.param(life, early, 5, marks=pytest.mark.soak) for life, early in SLOW),
     ],
 )
 def test_whenever_it_dies_every_order_and_every_fact_counts_once(
-    tmp_path: Path, undisturbed: Any, life: int, early: bool
+    tmp_path: Path,
+    undisturbed: Any,
+    life: int,
+    early: bool,
+    between: int,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    monkeypatch.setattr(bookmarks, "EVENTS_BETWEEN", between)
     lives = Lives(tmp_path / "j.sqlite", life=life, early=early)
     lives.play(a_move_a_loss_and_the_end)
     job, orders, facts = replayed(lives.path)
     assert lives.deaths >= 40 // life
+    assert bool(lives.marked) == (between < 40)
     assert outcome(job) == undisturbed
     for puppet in lives.puppets.values():
         assert len(puppet.heard) == 1

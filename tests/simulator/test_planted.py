@@ -46,8 +46,8 @@ BUGS = {
     ),
     "a successor forgets which facts it has: agents say them twice": (
         "server.accounts",
-        "self.of[machine].facts = max(self.of[machine].facts, number)\n            case AgentSaid",
-        "self.of[machine].facts = 0\n            case AgentSaid",
+        "self.facts = max(self.facts, number)",
+        "self.facts = 0",
         "controller,crash,death",
     ),
     "after a takeover each machine lacks one order": (

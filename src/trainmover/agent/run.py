@@ -209,7 +209,8 @@ class Agent:
 
     def _beat(self) -> None:
         vault = self._vault
-        self._up.tell(Heartbeat(vault_bytes=vault.bytes_held, vault_max=vault.bytes_max))
+        held, most = vault.bytes_held, vault.bytes_max
+        self._up.tell(Heartbeat(vault_bytes=held, vault_max=most, heard=self._up.heard))
         self._up.beat()
         self._crew.look()
         asyncio.get_running_loop().call_later(HEARTBEAT_S, self._beat)

@@ -143,6 +143,11 @@ class Uplink:
         if self._returns:
             self._look_whether_safe()
 
+    @property
+    def heard(self) -> int:
+        """Orders since this incarnation joined."""
+        return self._heard
+
     def clogged(self) -> bool:
         """Whether no more output should be told for now."""
         waiting = sum(map(len, self._output))

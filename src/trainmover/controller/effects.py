@@ -62,4 +62,6 @@ class End:
     text: str
 
 
+HostOrder = Publish | GiveUpCheckpoint | FindCheckpoint
+"""For the host itself."""
 Effect = Send | Fence | Answer | Publish | GiveUpCheckpoint | FindCheckpoint | End

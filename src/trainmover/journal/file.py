@@ -8,13 +8,13 @@ from pathlib import Path
 import msgspec
 
 from trainmover.errors import UserError
-from trainmover.journal import samples
+from trainmover.journal import bookmarks, samples
 from trainmover.journal.damage import Damaged
 from trainmover.protocol.malformed import MALFORMED
 from trainmover.protocol.messages import JobSpec
 from trainmover.version import VERSION
 
-FORMAT = "trainmover journal 2"
+FORMAT = "trainmover journal 3"
 SCHEMA = f"""
 CREATE TABLE meta (key TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
 CREATE TABLE events (seq INTEGER PRIMARY KEY, at_us INTEGER NOT NULL, kind TEXT NOT NULL,
@@ -23,7 +23,7 @@ CREATE TABLE rows (rank INTEGER NOT NULL, step INTEGER NOT NULL, epoch INTEGER N
                    at_us INTEGER NOT NULL, values_json TEXT NOT NULL,
                    PRIMARY KEY (rank, step)) WITHOUT ROWID;
 CREATE TABLE safe (incarnation TEXT PRIMARY KEY, facts INTEGER NOT NULL) WITHOUT ROWID;
-{samples.SCHEMA}"""
+{samples.SCHEMA}{bookmarks.SCHEMA}"""
 
 
 def check_there(path: Path) -> None:

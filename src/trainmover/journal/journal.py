@@ -5,6 +5,7 @@
     rows    rank, step, epoch, at_us, values_json          every committed step, once
     samples rank, step, draws_json                         what it used, where a script tells
     safe    incarnation, facts                             how many of an agent's facts are here
+    bookmarks  seq, code, state, told, digest              what was known after an event
 
 An event is written before its effects leave, so a replay of `events` gives the controller's state.
 Rows are kept beside the events: they are many, and no decision depends on them. A note is an entry
@@ -30,7 +31,8 @@ import msgspec
 from trainmover.controller.events import EVENTS
 from trainmover.errors import JobFailed, StateMismatch, UserError
 from trainmover.ids import Epoch, Rank, Step
-from trainmover.journal import samples
+from trainmover.journal import bookmarks, samples
+from trainmover.journal.bookmarks import Bookmark
 from trainmover.journal.damage import check_of, torn_records, torn_writes
 from trainmover.journal.file import check_there, fill, only_readable, readable, spec_of, writable
 from trainmover.journal.lock import WriterLock
@@ -38,6 +40,7 @@ from trainmover.protocol.messages import JobSpec, Row
 
 NOTE = "Note"
 _NO_VALUES = "{}"
+_LAST = 2**63 - 1
 _INSERT_ROW = f"""
 INSERT INTO rows VALUES (?, ?, ?, ?, ?) ON CONFLICT DO UPDATE SET epoch = excluded.epoch,
   at_us = excluded.at_us, values_json = excluded.values_json WHERE values_json = '{_NO_VALUES}'
@@ -142,6 +145,7 @@ class Journal:
             undo.callback(db.close)
             if torn:
                 db.execute("DELETE FROM events WHERE seq >= ?", (torn[0],))
+                db.execute("DELETE FROM bookmarks WHERE seq >= ?", (torn[0],))
             if torn or half_written:
                 db.execute("PRAGMA wal_checkpoint(TRUNCATE)")
             undo.pop_all()
@@ -160,6 +164,11 @@ class Journal:
             journal = cls(db, path, spec_of(db))
             undo.pop_all()
         return journal
+
+    @property
+    def seq(self) -> int:
+        """Of the newest entry; 0 before any."""
+        return self._seq
 
     def append(self, event: EVENTS) -> int:
         """Write one event; its sequence number, from 1. Durable against our own death on return."""
@@ -207,11 +216,12 @@ class Journal:
         """Events with a sequence number above `after`, in order."""
         return ((e.seq, e.event) for e in self.entries(after) if e.event is not None)
 
-    def entries(self, after: int = 0) -> Iterator[Entry]:
-        """Events and notes above `after`, in order. Raises UserError on a damaged line."""
-        query = "SELECT seq, at_us, kind, json, crc FROM events WHERE seq > ? ORDER BY seq"
+    def entries(self, after: int = 0, until: int = _LAST) -> Iterator[Entry]:
+        """Events and notes above `after`, up to `until`, in order. Raises UserError on a damaged
+        line."""
+        query = "SELECT * FROM events WHERE seq > ? AND seq <= ? ORDER BY seq"
         with readable(self.path):
-            for seq, at_us, kind, text, check in self._db.execute(query, (after,)):
+            for seq, at_us, kind, text, check in self._db.execute(query, (after, until)):
                 if check != check_of(seq, at_us, kind, text):
                     raise ValueError(f"record {seq} is damaged")
                 if kind == NOTE:
@@ -239,6 +249,21 @@ class Journal:
         """Incarnation of an agent -> how many of its facts it was told are safe, at least."""
         with readable(self.path):
             return dict(self._db.execute("SELECT incarnation, facts FROM safe"))
+
+    def keep_bookmark(self, mark: Bookmark) -> None:
+        """Write what was known after its event; the state of older ones goes."""
+        with self._writing():
+            bookmarks.write(self._db, mark)
+
+    def bookmarks(self) -> tuple[list[Bookmark], str]:
+        """Those that can be believed, and which is the first that cannot; see `bookmarks.read`."""
+        with readable(self.path):
+            return bookmarks.read(self._db)
+
+    def drop_bookmarks(self, after: int) -> None:
+        """Those behind later events than `after`."""
+        with self._writing():
+            self._db.execute("DELETE FROM bookmarks WHERE seq > ?", (after,))
 
     def used(self) -> Iterator[samples.Used]:
         """What committed steps used, by step and rank."""

@@ -22,10 +22,16 @@ class Begin(ToController, frozen=True):
     """The journal is there. notes: what the user should know, if it is empty.
 
     lost_us  when the controller before this one died, on the host's clock; 0: there was none
+    killed   why it was killed; "" if it died by itself
     """
 
     notes: list[str]
     lost_us: int = 0
+    killed: str = ""
+
+
+class Ask(ToController, frozen=True):
+    """Whether it is there: `Heard` says so."""
 
 
 class AgentEnded(ToController, frozen=True):
@@ -65,7 +71,7 @@ class Ready(ToSupervisor, frozen=True):
 
 
 class Heard(ToSupervisor, frozen=True):
-    """All up to this number is taken care of."""
+    """All up to this number is taken care of; 0: what has none."""
 
     number: int
 
@@ -76,7 +82,7 @@ class Over(ToSupervisor, frozen=True):
     code: int
 
 
-SAID_TO_CONTROLLER = Begin | AgentEnded | StoreIsAt | StoreLost | Signalled
+SAID_TO_CONTROLLER = Begin | Ask | AgentEnded | StoreIsAt | StoreLost | Signalled
 SAID_TO_SUPERVISOR = Ready | Heard | Over
 _decoder: "msgspec.json.Decoder[Any]" = msgspec.json.Decoder(
     SAID_TO_CONTROLLER | SAID_TO_SUPERVISOR

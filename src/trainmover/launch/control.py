@@ -132,6 +132,8 @@ class _Control:
         self._on_ready(hosting.handle, hosting.returned)
         for note in begin.notes if not hosting.returned else ():
             hosting.server.note(note, loud=True)
+        if begin.killed:
+            hosting.server.note(f"the controller was killed: {begin.killed}", loud=True)
         self._publish(run, stack)
         self._listen()
         result = await hosting.result()

@@ -1,4 +1,5 @@
-"""The controller of a run as a child of the supervisor; another takes its place when it dies."""
+"""The controller of a run as a child of the supervisor; another takes its place when it dies, or
+when it stands still for too long and is killed for that."""
 
 import asyncio
 import os
@@ -11,8 +12,9 @@ from collections import deque
 import msgspec
 
 from trainmover.errors import JobFailed
-from trainmover.launch.channel import Begin, Channel, Heard, Over, Ready, ToController
+from trainmover.launch.channel import Ask, Begin, Channel, Heard, Over, Ready, ToController
 from trainmover.launch.place import RunPlace
+from trainmover.launch.silence import LOOK_S, Silence, state_of
 
 DEATHS_MAX = 5
 DEATHS_S = 60.0
@@ -23,12 +25,16 @@ class ControllerProcess:
     """One process after another, in a session of its own: a Ctrl-C at the terminal is for the
     supervisor, which tells it.
 
-    over  done when the job is over (exit status), or fails when no controller stays alive
+    watch  whether one that stands still is replaced
+    over   done when the job is over (exit status), or fails when no controller stays alive
     """
 
-    def __init__(self, place: RunPlace, *, json: bool, over: asyncio.Future[int]) -> None:
+    def __init__(
+        self, place: RunPlace, *, json: bool, watch: bool, over: asyncio.Future[int]
+    ) -> None:
         self._place = place
         self._json = json
+        self._watch = watch
         self._over = over
         self._process: subprocess.Popen[bytes] | None = None
         self._channel: Channel | None = None
@@ -39,6 +45,11 @@ class ControllerProcess:
         self._said = 0
         self._deaths: deque[float] = deque(maxlen=DEATHS_MAX)
         self._published = False
+        self._heard_us = 0
+        self._killed = ""
+        self._ready = self._asked = False
+        self._silence = Silence()
+        self._looking: asyncio.TimerHandle | None = None
 
     def start(self) -> None:
         """It imports, and waits for `begin` before it looks at anything."""
@@ -46,11 +57,15 @@ class ControllerProcess:
         with theirs:
             self._process = self._execute(theirs.fileno())
         self._gone.clear()
+        self._ready = self._asked = False
+        self._silence = Silence()
         self._pidfd = os.pidfd_open(self._process.pid)
         loop = asyncio.get_running_loop()
         loop.add_reader(self._pidfd, self._died)
         loop.add_reader(self._channel, self._hear)
         self._say_all()
+        if self._watch:
+            self._looking = loop.call_later(LOOK_S, self._look)
 
     def begin(self, notes: list[str]) -> None:
         """Everything it needs is there."""
@@ -109,6 +124,20 @@ class ControllerProcess:
             start_new_session=True,
         )
 
+    def _look(self) -> None:
+        """Whether it still does anything; one question is open at most."""
+        assert self._process is not None
+        assert self._channel is not None
+        why = self._silence.looked(state_of(self._process.pid), expected=self._asked)
+        if why and not self._over.done():
+            self._killed = why
+            self._process.send_signal(signal.SIGKILL)
+            return
+        if self._ready and not self._asked:
+            self._asked = True
+            self._channel.say(Ask())
+        self._looking = asyncio.get_running_loop().call_later(LOOK_S, self._look)
+
     def _hear(self) -> None:
         assert self._channel is not None
         try:
@@ -117,10 +146,15 @@ class ControllerProcess:
             asyncio.get_running_loop().remove_reader(self._channel)
             return
         for message in messages:
+            self._asked = False
+            self._silence.broken()
+            self._heard_us = time.time_ns() // 1000
             match message:
-                case Ready() if not self._published:
-                    self._published = True
-                    self._place.directory.publish(self._place.run)
+                case Ready():
+                    self._ready = True
+                    if not self._published:
+                        self._published = True
+                        self._place.directory.publish(self._place.run)
                 case Heard(number=number):
                     self._unheard = [one for one in self._unheard if one.number > number]
                 case Over(code=code) if not self._over.done():
@@ -141,13 +175,17 @@ class ControllerProcess:
             self._over.set_exception(_given_up(code))
             return
         self._deaths.append(now)
+        killed, self._killed = self._killed, ""
         if self._begin is not None:
-            self._begin = msgspec.structs.replace(self._begin, lost_us=time.time_ns() // 1000)
+            lost_us = self._heard_us if killed and self._heard_us else time.time_ns() // 1000
+            self._begin = msgspec.structs.replace(self._begin, lost_us=lost_us, killed=killed)
         self.start()
 
     def _let_go(self) -> None:
         loop = asyncio.get_running_loop()
         assert self._channel is not None
+        if self._looking is not None:
+            self._looking.cancel()
         loop.remove_reader(self._pidfd)
         loop.remove_reader(self._channel)
         os.close(self._pidfd)

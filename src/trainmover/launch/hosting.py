@@ -74,7 +74,7 @@ class Hosting:
         lost_us: int = 0,
     ) -> None:
         past = Past.of(journal)
-        self.returned = bool(past.happened)
+        self.returned = past.seq > 0
         self.server = Server(
             journal.spec,
             token,

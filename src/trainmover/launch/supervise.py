@@ -63,7 +63,9 @@ class _Supervisor:
             adopt_orphans()
             place = RunPlace.make(self._options, stack)
             place.directory.keep(place.run)
-            controller = ControllerProcess(place, json=self._json, over=self._over)
+            controller = ControllerProcess(
+                place, json=self._json, watch=self._options.watch, over=self._over
+            )
             stack.push_async_callback(controller.stop)
             stack.callback(self._over.cancel)  # However this ends, no other controller is started.
             controller.start()  # It imports while the nursery does.

@@ -10,13 +10,33 @@ Its successor finds the counts in the journal. An event says which of its machin
 and committed rows are written before any later event, so the last one that was taken is known; the
 agent, which keeps its facts until they are safe, says the rest again. Orders follow from events: a
 replay gives the same ones in the same sequence, so the agent only has to say how many it has heard
-to be given the others.
+to be given the others. It says so with its heartbeats too: what it has heard need not be kept.
+
+The host is given orders as well. Those that have left no result in the journal are carried out
+again by its successor.
 """
 
 from dataclasses import dataclass, field
 
-from trainmover.controller.effects import Effect, Fence, Send
-from trainmover.controller.events import EVENTS, AgentSaid, MachineJoined, MachineLost, WorkerSaid
+from trainmover.controller.effects import (
+    Effect,
+    Fence,
+    FindCheckpoint,
+    GiveUpCheckpoint,
+    HostOrder,
+    Publish,
+    Send,
+)
+from trainmover.controller.events import (
+    EVENTS,
+    AgentSaid,
+    CheckpointFailed,
+    CheckpointFound,
+    CheckpointPublished,
+    MachineJoined,
+    MachineLost,
+    WorkerSaid,
+)
 from trainmover.ids import MachineId
 from trainmover.protocol.messages import Order
 
@@ -26,16 +46,20 @@ class Account:
     """Of one machine, since it joined.
 
     facts    taken from it
+    sure     of these, up to the newest that an event carries
     told     of these it knows to be safe
     orders   given to it
-    pending  the newest of them, to be sent when it is back; None while it is there
+    pending  the newest of them: all that it may not have heard
+    away     it is not there, and may come back
     """
 
     incarnation: str
     facts: int = 0
+    sure: int = 0
     told: int = 0
     orders: int = 0
-    pending: list[Order] | None = None
+    pending: list[Order] = field(default_factory=list)
+    away: bool = False
 
     @property
     def untold(self) -> bool:
@@ -49,47 +73,93 @@ class Account:
         >>> Account("i", orders=3, pending=["b", "c"]).rest(4) is None
         True
         """
-        pending = self.pending or []
-        missing = self.orders - heard
+        pending, missing = self.pending, self.orders - heard
         if not 0 <= missing <= len(pending):
             return None
         return pending[len(pending) - missing :]
 
+    def heard(self, orders: int) -> None:
+        """It has said that it has heard so many.
+
+        >>> account = Account("i", orders=3, pending=["b", "c"])
+        >>> account.heard(2)
+        >>> account.pending
+        ['c']
+        """
+        rest = self.rest(orders)
+        if rest is not None:
+            self.pending = rest
+
+    def back(self, heard: int) -> None:
+        """It is there again, and knows what was taken from it."""
+        self.heard(heard)
+        self.away, self.told = False, self.facts
+
+    def _said(self, number: int) -> None:
+        self.sure = max(self.sure, number)
+        self.facts = max(self.facts, number)
+
 
 @dataclass
 class Accounts:
-    """Of all machines of the job."""
+    """Of all machines of the job.
+
+    undone  orders to the host of which it is not known that they were carried out
+    """
 
     of: dict[MachineId, Account] = field(default_factory=dict)
+    undone: list[HostOrder] = field(default_factory=list)
 
     def journaled(self, event: EVENTS, *, away: bool) -> None:
         """Take in an event before its effects. away: the machines are not there to hear orders."""
+        self._has_result(event)
         match event:
             case MachineJoined(machine=machine, incarnation=incarnation):
-                self.of[machine] = Account(incarnation, pending=[] if away else None)
+                self.of[machine] = Account(incarnation, away=away)
             case MachineLost(machine=machine):
                 self.of.pop(machine, None)
             case WorkerSaid(machine=machine, number=number) if machine in self.of:
-                self.of[machine].facts = max(self.of[machine].facts, number)
+                self.of[machine]._said(number)
             case AgentSaid(machine=machine, number=number) if machine in self.of:
-                self.of[machine].facts = max(self.of[machine].facts, number)
+                self.of[machine]._said(number)
             case _:
                 pass
 
     def ordered(self, effect: Effect) -> None:
-        """Take in what has followed; what a machine cannot hear now is kept for it."""
+        """Take in what has followed; it is kept until it is known to have been heard, or done."""
         match effect:
             case Send(machine=machine, order=order) if machine in self.of:
                 account = self.of[machine]
                 account.orders += 1
-                if account.pending is not None:
-                    account.pending.append(order)
+                account.pending.append(order)
             case Fence(machine=machine):
                 self.of.pop(machine, None)
+            case Publish() | GiveUpCheckpoint() | FindCheckpoint():
+                self.undone.append(effect)
             case _:
                 pass
+
+    def _has_result(self, event: EVENTS) -> None:
+        """The host carries out one order after the other: those before this one are done too."""
+        for index, order in enumerate(self.undone):
+            if _is_result(event, order):
+                del self.undone[: index + 1]
+                return
 
     @property
     def away(self) -> list[MachineId]:
         """Machines that have not come back yet."""
-        return [machine for machine, account in self.of.items() if account.pending is not None]
+        return [machine for machine, account in self.of.items() if account.away]
+
+
+def _is_result(event: EVENTS, order: HostOrder) -> bool:
+    match event, order:
+        case CheckpointPublished(), Publish():
+            return event.checkpoint == order.checkpoint
+        case CheckpointFailed(), Publish():
+            place = order.checkpoint.step, order.checkpoint.epoch
+            return (event.step, event.epoch) == place
+        case CheckpointFound(), FindCheckpoint():
+            return event.epoch == order.epoch
+        case _:
+            return False

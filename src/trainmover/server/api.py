@@ -28,7 +28,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from trainmover.controller.effects import Answer
 from trainmover.protocol.crowd import AT_ONCE, QUEUE, Crowd
 from trainmover.protocol.malformed import MALFORMED
-from trainmover.server.notices import Happened
+from trainmover.server.notices import Earlier, Happened
 from trainmover.server.run import STOP_GRACE_S, Server
 from trainmover.server.snapshot import incident_json
 from trainmover.server.visitor import HEADERS_BYTES_MAX, Visitor, proved
@@ -117,7 +117,9 @@ def _routes(server: Server) -> list[Route]:
             return _json({"error": f"after must be a sequence number, not {after!r}."}, status=400)
         if "text/event-stream" in request.headers.get("accept", ""):
             return StreamingResponse(_stream(server, int(after)), media_type="text/event-stream")
-        return _json([happened_json(h) for h in server.news.happened if h.seq > int(after)])
+        known = [happened_json(h) async for h in server.news.earlier(int(after))]
+        known += [happened_json(h) for h in server.news.happened if h.seq > int(after)]
+        return _json(known)
 
     async def move(request: Request) -> Response:
         return await _ask(request, server, server.move)
@@ -165,20 +167,26 @@ async def _body(request: Request) -> bytes:
 
 async def _stream(server: Server, after: int) -> AsyncIterator[bytes]:
     """Entries above `after`, then each as it comes, until the job is over."""
+    async for earlier in server.news.earlier(after):
+        yield _line(earlier)
     sent = 0
     while True:
         more = server.news.more
         for happened in server.news.happened[sent:]:
             if happened.seq > after:
-                data = msgspec.json.encode(happened_json(happened))
-                yield b"id: %d\ndata: %s\n\n" % (happened.seq, data)
+                yield _line(happened)
         sent = len(server.news.happened)
         if server.over:
             return
         await more.wait()
 
 
-def happened_json(happened: Happened) -> dict[str, Any]:
+def _line(happened: Happened | Earlier) -> bytes:
+    data = msgspec.json.encode(happened_json(happened))
+    return b"id: %d\ndata: %s\n\n" % (happened.seq, data)
+
+
+def happened_json(happened: Happened | Earlier) -> dict[str, Any]:
     """One entry of the event stream."""
     return {
         "seq": happened.seq,

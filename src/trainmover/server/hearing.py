@@ -67,6 +67,7 @@ class Hearing:
                 at_us = self._host.now()
                 self._host.take(AgentSaid(at_us=at_us, machine=machine, fact=fact, number=number))
             case Heartbeat():
+                account.heard(fact.heard)
                 self._progress.vaults[machine] = fact
             case Output():
                 self._news.tell(Printed(fact.rank, fact.stream, fact.text))

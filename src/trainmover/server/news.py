@@ -1,17 +1,29 @@
 """What has happened, for whoever watches now and for those who ask later."""
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
 
-from trainmover.server.notices import Happened, Notice
+from trainmover.journal import Journal
+from trainmover.server.bookmarks import told
+from trainmover.server.notices import Earlier, Happened, Notice
+
+AT_ONCE = 200
 
 
 class News:
-    """happened: everything in the journal, in order; what is there already is given."""
+    """happened: what stands in the journal behind entry `after`, in order; that so far is given."""
 
-    def __init__(self, watch: Callable[[Notice], None] | None, happened: list[Happened]) -> None:
+    def __init__(
+        self,
+        watch: Callable[[Notice], None] | None,
+        happened: list[Happened],
+        journal: Journal,
+        after: int,
+    ) -> None:
         self.happened = happened
         self._watch = watch
+        self._journal = journal
+        self._after = after
         self._more = asyncio.Event()
 
     @property
@@ -24,6 +36,16 @@ class News:
         self.happened.append(happened)
         self.wake()
         self.tell(happened)
+
+    async def earlier(self, after: int) -> AsyncIterator[Earlier]:
+        """Entries above `after` and before those in `happened`; the loop is not held up."""
+        sentences = told(self._journal) if after < self._after else {}
+        for first in range(after, self._after, AT_ONCE):
+            until = min(first + AT_ONCE, self._after)
+            for entry in list(self._journal.entries(first, until)):
+                text = sentences.get(entry.seq, entry.text)
+                yield Earlier(entry.seq, entry.at_us, entry.kind, text, entry.event)
+            await asyncio.sleep(0)
 
     def wake(self) -> None:
         """Let everybody who waits look again."""

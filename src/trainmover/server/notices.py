@@ -27,6 +27,17 @@ class Happened:
 
 
 @dataclass(frozen=True)
+class Earlier:
+    """An entry of the journal as an earlier controller has told of it."""
+
+    seq: int
+    at_us: int
+    kind: str
+    text: str
+    event: Event | None
+
+
+@dataclass(frozen=True)
 class Printed:
     """Lines a worker has printed, newlines included. rank -1: the lines say whose they are."""
 

@@ -59,6 +59,7 @@ from trainmover.protocol.messages import (
 )
 from trainmover.server.admission import quarantined_text, refusal, taken_back
 from trainmover.server.answers import Answers
+from trainmover.server.bookmarks import Bookmarks
 from trainmover.server.checkpoint_folder import CheckpointFolder
 from trainmover.server.hearing import Hearing
 from trainmover.server.links import MachineLink, now_us
@@ -108,7 +109,8 @@ class Server:
         self.job = past.job
         self.progress = past.progress
         self.links: set[MachineLink] = set()
-        self.news = News(watch, past.happened)
+        self.news = News(watch, past.happened, journal, past.replayed)
+        self._bookmarks = Bookmarks(journal, past.happened, past.replayed)
         self.crowd: Crowd[MachineLink] = Crowd()
         self.pulse = Pulse(self.links, self.crowd, beat=self._beat, silent=self.link_lost)
         self._loop = asyncio.get_running_loop()
@@ -146,10 +148,13 @@ class Server:
 
     def _go_on(self, past: Past) -> None:
         """Where a controller has died."""
+        if past.unused:
+            self.note(f"{past.unused}: the journal was read from further back", loud=True)
         if past.cut:
             self.note(f"the crash has damaged the journal: {past.cut}", loud=True)
+        undone = list(past.accounts.undone)
         self.take(ControllerReturned(at_us=self.now(), cut=bool(past.cut)))
-        for order in past.undone:
+        for order in undone:
             self._saving.carry_out(order)
         self._look_for_returns()
         if self._over is not None:
@@ -334,7 +339,7 @@ class Server:
         if not back.heard:
             link.send(Welcome(spec=self.spec))
         if account is not None:
-            account.pending, account.told = None, account.facts
+            account.back(back.heard)
             link.send(Resumed(facts=account.facts))
         for order in rest:
             link.send(order)
@@ -418,6 +423,8 @@ class Server:
             self._ticked_us = self.now()
             self.take(Tick(at_us=self._ticked_us))
         if self._beats % CHECKPOINT_BEATS == 0 and self.job.change is None:
+            if self._over is None:
+                self._bookmarks.keep(self.job, self._accounts)
             self._journal.checkpoint()
 
     def _tell_what_is_safe(self) -> None:

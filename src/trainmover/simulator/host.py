@@ -69,8 +69,9 @@ class Host:
         self._ticked_us = self._began_us = world.now
         world.at(BEAT_US, self._beat)
         if past is not None:
+            undone = list(past.accounts.undone)
             self._take(ControllerReturned(at_us=world.now, cut=bool(past.cut)))
-            for order in past.undone:
+            for order in undone:
                 self._for_host(order)
 
     @classmethod
@@ -163,7 +164,7 @@ class Host:
         if not back.heard:
             self._send(link, m.Welcome(spec=self.world.spec))
         if account is not None:
-            account.pending, account.told = None, account.facts
+            account.back(back.heard)
             self._send(link, m.Resumed(facts=account.facts))
         for order in rest:
             self._send(link, order)

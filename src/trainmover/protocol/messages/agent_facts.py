@@ -49,10 +49,12 @@ class Heartbeat(AgentFact, frozen=True):
     """The agent's loop runs.
 
     vault_bytes  that the machine keeps for others; vault_max: at most
+    heard        so many orders since it joined: the controller need not keep them
     """
 
     vault_bytes: int = 0
     vault_max: int = 0
+    heard: int = 0
 
 
 class WorkerExited(AgentFact, frozen=True):
