@@ -90,6 +90,7 @@ class Uplink:
         self._said_at: deque[float] = deque()  # Of every fact in the outbox.
         self._heard = 0
         self._away = False
+        self._back_at = -math.inf
         self._in = False
         self._returns = False
         self._attempts = 0
@@ -181,15 +182,18 @@ class Uplink:
             self._said_at.popleft()
 
     def _look_whether_safe(self) -> None:
-        """A link may be silent for long before it is lost."""
+        """All that was said to nobody has to be, and a link may be silent for long before it is
+        lost."""
         oldest = self._said_at[0] if self._said_at else math.inf
-        away = not self._in or self._loop.time() - oldest > UNSAFE_S
+        since = max(self._back_at, self._loop.time() - UNSAFE_S)
+        away = not self._in or oldest <= since
         if away != self._away:
             self._away = away
             self._ear.away(away)
 
     def _enter(self) -> None:
         """Say what could not be said so far."""
+        self._back_at = self._loop.time() if self._returns else -math.inf
         self._in = self._returns = True
         self._attempts = 0
         if self._link is not None:
