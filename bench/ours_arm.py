@@ -23,6 +23,7 @@ SETTLE_STEPS = 12
 """Undisturbed steps before each incident and after the last, so that medians are medians."""
 LIMIT_S = 600.0
 GPT = Path(__file__).resolve().parents[1] / "examples" / "gpt.py"
+MANY = Path(__file__).with_name("many_groups.py")
 READY = {
     "idle": (MachineState.IDLE,),
     "warm": (MachineState.WARM,),
@@ -61,6 +62,7 @@ class Trial:
 
     first_step_ms  from the switchover to the first commit of the last rank
     state_ms       of the transfer of state
+    connect_ms     from when every joiner is up to the end of the switchover: groups, and state
     """
 
     kind: Kind
@@ -70,6 +72,7 @@ class Trial:
     equal: bool
     first_step_ms: float = 0.0
     state_ms: float = 0.0
+    connect_ms: float = 0.0
     step_ms: float = 0.0
 
 
@@ -189,5 +192,6 @@ def _trial(incident: Incident, marks: list[Mark], result: RunResult) -> Trial:
         equal=all(certificate.equal for certificate in incident.certificates),
         first_step_ms=incident.phases_ms["first_step"],
         state_ms=max((c.state_ms for c in incident.certificates), default=0.0),
+        connect_ms=incident.phases_ms["state"] + incident.phases_ms["switchover"],
         step_ms=median_step_ms(marks),
     )

@@ -10,6 +10,10 @@ naive      the lost machine alone is replaced: a cold joiner, every group built 
 two-phase  the same joiner on the native communicator, which replaces one member
 sandbox    the joiner has been warmed for its rank; `run again` where it held another rank
 
+While a cold joiner compiles, nobody sees what the groups of four ranks cost. So two-phase is shown
+once more where nothing hides it: against the same warmed joiner whose groups are built anew, and on
+sixteen ranks that are in sixteen groups more, uncompiled, with cold joiners.
+
 And by role, on a pipeline of three stages with two ranks each: a first, a middle, a last one is
 killed, in turns, and taken by a standby that holds none of them.
 
@@ -39,7 +43,18 @@ STEPS_OF_A_MOVE = 2
 NAIVE = Arm(ARGS, "gloo", "idle")
 TWO_PHASE = Arm(ARGS, "native", "idle")
 SANDBOX = Arm(ARGS, "native", "held")
+REBUILT = Arm(ARGS, "gloo", "held")
+LOSS = Wanted(Kind.RECOVERY)
 ORDER = ("restart", "naive", "two-phase", "sandbox, run again", "sandbox")
+SMALL = ["--layers", "1", "--dim", "32", "--context", "16", "--batch", "2"]
+MANY = ["16", *SMALL, "--steps", "1000000", "--log-every", "1000000"]
+NAIVE_MANY = Arm(MANY, "gloo", "idle", ours_arm.MANY, machines=16)
+TWO_PHASE_MANY = Arm(MANY, "native", "idle", ours_arm.MANY, machines=16)
+GROUPS = {
+    "sandbox, groups anew": "sandbox",
+    "many groups, naive": "many groups, two-phase",
+}
+"""What building all groups anew costs -> the same without."""
 PIPELINE = Path(__file__).resolve().parents[1] / "tests" / "e2e" / "parallel" / "pipeline.py"
 PIPELINED = Arm(["--steps", "1000000", "--pace", "0.05"], "native", "warm", PIPELINE, machines=6)
 ROLES = {"first stage": 0, "middle stage": 2, "last stage": 4}
@@ -49,9 +64,15 @@ ROLES_MOST = 1.2
 
 @dataclass
 class Measured:
-    """Downtimes in milliseconds by arm, in the order they were measured."""
+    """Downtimes in milliseconds by arm, in the order they were measured.
+
+    connect  the part of it in which groups are built and state travels
+    ran      jobs of the compiled model
+    """
 
     crash: dict[str, list[float]] = field(default_factory=lambda: {arm: [] for arm in ORDER})
+    groups: dict[str, list[float]] = field(default_factory=dict)
+    connect: dict[str, list[float]] = field(default_factory=dict)
     roles: dict[str, list[float]] = field(default_factory=lambda: {role: [] for role in ROLES})
     moves: list[Trial] = field(default_factory=list)
     warm: list[Trial] = field(default_factory=list)
@@ -63,12 +84,10 @@ class Measured:
             self._note("restart", job.unplanned())
 
     def naive(self) -> None:
-        (trial,) = self._run([Wanted(Kind.RECOVERY)], NAIVE).trials
-        self._note("naive", trial.gap)
+        self._one("naive", NAIVE, self.crash)
 
     def two_phase(self) -> None:
-        (trial,) = self._run([Wanted(Kind.RECOVERY)], TWO_PHASE).trials
-        self._note("two-phase", trial.gap)
+        self._one("two-phase", TWO_PHASE, self.crash)
 
     def sandbox(self) -> None:
         wanted = [Wanted(Kind.MOVE), Wanted(Kind.RECOVERY, held=True)]
@@ -77,6 +96,17 @@ class Measured:
         self.warm += [held, again]
         self._note("sandbox", held.gap)
         self._note("sandbox, run again", again.gap)
+        self._connected("sandbox", held)
+
+    def rebuilt(self) -> None:
+        wanted = Wanted(Kind.RECOVERY, held=True)
+        self._one("sandbox, groups anew", REBUILT, self.groups, wanted)
+
+    def many_naive(self) -> None:
+        self._one("many groups, naive", NAIVE_MANY, self.groups)
+
+    def many_two_phase(self) -> None:
+        self._one("many groups, two-phase", TWO_PHASE_MANY, self.groups)
 
     def by_role(self) -> None:
         roles = deque(ROLES)  # The first incident of a job is the slowest: each role's in turn.
@@ -85,13 +115,29 @@ class Measured:
         for role, trial in zip(roles, ours_arm.run(wanted, PIPELINED).trials, strict=True):
             self._note(role, trial.gap, self.roles)
 
+    def _one(
+        self,
+        name: str,
+        arm: Arm,
+        among: dict[str, list[float]],
+        wanted: Wanted = LOSS,
+    ) -> None:
+        """A job with one incident."""
+        (trial,) = self._run([wanted], arm).trials
+        self._note(name, trial.gap, among)
+        self._connected(name, trial)
+
     def _run(self, wanted: list[Wanted], arm: Arm) -> Ran:
         ran = ours_arm.run(wanted, arm)
-        self.ran.append(ran)
+        if arm.script == ours_arm.GPT:
+            self.ran.append(ran)
         return ran
 
+    def _connected(self, arm: str, trial: Trial) -> None:
+        self.connect.setdefault(arm, []).append(trial.connect_ms)
+
     def _note(self, arm: str, gap: Gap, among: dict[str, list[float]] | None = None) -> None:
-        (self.crash if among is None else among)[arm].append(gap.downtime_ms)
+        (self.crash if among is None else among).setdefault(arm, []).append(gap.downtime_ms)
         self.loads.append(os.getloadavg()[0])
         said = f"{arm:<20}{gap.downtime_ms:8.0f} ms, load {self.loads[-1]:.1f}"
         print(said, file=sys.stderr, flush=True)
@@ -106,7 +152,8 @@ def main() -> int:
     measured = Measured()
     arms: list[Callable[[], None]] = [measured.naive, measured.two_phase, measured.sandbox]
     if not options.quick:
-        arms = [measured.restart, *arms, measured.by_role]
+        many = [measured.rebuilt, measured.many_naive, measured.many_two_phase]
+        arms = [measured.restart, *arms, *many, measured.by_role]
     for _ in range(1 if options.quick else options.trials):
         for arm in arms:
             arm()
@@ -115,6 +162,8 @@ def main() -> int:
     where = result.setting(measured.loads)
     raw = {
         "crash": measured.crash,
+        "groups": measured.groups,
+        "connect": measured.connect,
         "roles": measured.roles,
         "moves": [asdict(trial) for trial in measured.moves],
     }
@@ -125,10 +174,11 @@ def main() -> int:
 def judge(measured: Measured) -> list[result.Claim]:
     """The claims with what was measured."""
     medians = {arm: statistics.median(all_) for arm, all_ in measured.crash.items() if all_}
-    arms = list(medians)
+    below = [(a, b) for a, b in itertools.pairwise(medians) if (a, b) != ("naive", "two-phase")]
+    medians |= {arm: statistics.median(all_) for arm, all_ in measured.groups.items()}
+    below += [(a, b) for a, b in GROUPS.items() if a in medians and b in medians]
     claims = [
-        result.Claim(f"crash: {b} / {a}", medians[b] / medians[a], "ratio", 0.9)
-        for a, b in itertools.pairwise(arms)
+        result.Claim(f"crash: {b} / {a}", medians[b] / medians[a], "ratio", 0.9) for a, b in below
     ]
     if "restart" in medians:
         ratio = medians["sandbox"] / medians["restart"]
@@ -162,16 +212,26 @@ def record_ratio(ran: Ran) -> float:
 
 def tabulated(measured: Measured) -> list[str]:
     """Downtimes as a table, milliseconds."""
-    lines = ["| a machine is killed | downtime, ms: median (all) |", "|---|---|"]
-    for arm, all_ in (measured.crash | measured.roles).items():
+    lines = [
+        "| a machine is killed | downtime, ms: median (all) | of that groups and state, ms |",
+        "|---|---|---|",
+    ]
+    pauses = {"planned move, sandbox": [move.gap.downtime_ms for move in measured.moves]}
+    connect = measured.connect | {
+        "planned move, sandbox": [move.connect_ms for move in measured.moves]
+    }
+    for arm, all_ in (measured.crash | measured.groups | measured.roles | pauses).items():
         if all_:
-            each = ", ".join(f"{ms:.0f}" for ms in all_)
-            lines.append(f"| {arm} | {statistics.median(all_):.0f} ({each}) |")
-    pauses = [move.gap.downtime_ms for move in measured.moves]
-    each = ", ".join(f"{ms:.0f}" for ms in pauses)
-    lines.append(f"| planned move, sandbox | {statistics.median(pauses):.0f} ({each}) |")
+            part = _median_and_all(connect.get(arm, []))
+            lines.append(f"| {arm} | {_median_and_all(all_)} | {part} |")
     step_ms = statistics.median(trial.step_ms for trial in measured.warm)
     return [*lines, "", f"A step takes {step_ms:.0f} ms."]
+
+
+def _median_and_all(all_ms: list[float]) -> str:
+    if not all_ms:
+        return "-"
+    return f"{statistics.median(all_ms):.0f} ({', '.join(f'{ms:.0f}' for ms in all_ms)})"
 
 
 if __name__ == "__main__":

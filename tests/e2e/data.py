@@ -5,6 +5,7 @@ import itertools
 import os
 import time
 from collections.abc import Callable, Iterator
+from contextlib import nullcontext
 from typing import Any
 
 import torch
@@ -95,10 +96,13 @@ def stateful(data: Any, workers: int = 0) -> Any:
 
 
 def pause() -> None:
-    """The last steps are so slow that whoever disturbs the job is done before it ends."""
-    until = time.monotonic() + args.pace * (1 if job.steps < args.steps - 6 else 20)
-    while (left := until - time.monotonic()) > 0 and not os.path.exists(args.hurry):
-        time.sleep(min(left, 0.1))
+    """The last steps are so slow that whoever disturbs the job is done before it ends; and it is
+    said that they are, or ranks would be taken for stuck."""
+    late = job.steps >= args.steps - 6
+    with job.pause_watch("slow steps") if late else nullcontext():
+        until = time.monotonic() + args.pace * (20 if late else 1)
+        while (left := until - time.monotonic()) > 0 and not os.path.exists(args.hurry):
+            time.sleep(min(left, 0.1))
 
 
 @job.step

@@ -239,6 +239,7 @@ class _Hosting:
         if self._task is not None and self._task.done() and not self._task.cancelled():
             error = self._task.exception()
             if error is not None:
+                print("\n".join(self.sentences[-30:]))
                 raise error
 
 

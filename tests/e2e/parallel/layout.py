@@ -7,6 +7,7 @@ import argparse
 import os
 import time
 from collections.abc import Callable, Iterable
+from contextlib import nullcontext
 
 import torch
 from torch import Tensor, nn
@@ -46,12 +47,14 @@ def optimizer_for(
 def pause(job: tm.Job, args: argparse.Namespace) -> None:
     """Called twice in a step, so that it is interrupted before and behind collectives.
 
-    The last steps are so slow that whoever disturbs the job is done before it ends.
+    The last steps are so slow that whoever disturbs the job is done before it ends. It is said that
+    they are: by the steps before, ranks would be taken for stuck.
     """
-    pace = args.pace * (1 if job.steps < 0.75 * args.steps else SLOW)
-    until = time.monotonic() + pace / 2
-    while (left := until - time.monotonic()) > 0 and not os.path.exists(args.hurry):
-        time.sleep(min(left, 0.1))
+    late = job.steps >= 0.75 * args.steps
+    with job.pause_watch("slow steps") if late else nullcontext():
+        until = time.monotonic() + args.pace * (SLOW if late else 1) / 2
+        while (left := until - time.monotonic()) > 0 and not os.path.exists(args.hurry):
+            time.sleep(min(left, 0.1))
 
 
 def batches(job: tm.Job, replica: int, replicas: int) -> Iterable[list[Tensor]]:
