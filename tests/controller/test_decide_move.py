@@ -69,6 +69,10 @@ def test_nobody_prepares_before_the_joiner_is_parked() -> None:
     assert effects == ()
     job, effects = decide(job, parked("m4", 3, 2, local_rank=1))
     assert kinds(effects) == [("m1", "Prepare"), ("m4", "Prepare"), ("m3", "Prepare")]
+    early = {machine: order.early for machine, order in orders(effects, m.Prepare).items()}
+    address = {rank: job.machines["m2"].workers[rank - 2] for rank in (2, 3)}
+    assert early["m1"] == early["m3"] == {}
+    assert early["m4"] == {rank: m.Source(rank, address[rank]) for rank in (2, 3)}
 
 
 def test_the_pause_is_asked_for_when_every_member_to_be_is_prepared() -> None:

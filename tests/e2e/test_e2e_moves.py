@@ -21,7 +21,8 @@ def test_moves_of_one_and_two_rank_machines_keep_the_bits(undisturbed) -> None:
             await live.warm(1)
             answers.append(await live.handle.move(machine))
 
-    outcome = run(PACED, scenario, until_done=True, machines=2, standbys=1, nproc=2)
+    frozen = ["--frozen", "2"]
+    outcome = run([*PACED, *frozen], scenario, until_done=True, machines=2, standbys=1, nproc=2)
     # m3 had taken the ranks of m1 and gave them to whoever was warm then.
     assert [answer.ok for answer in answers] == [True, True, True], answers
     moves = outcome.job.incidents
@@ -30,7 +31,10 @@ def test_moves_of_one_and_two_rank_machines_keep_the_bits(undisturbed) -> None:
     assert {"bind", "prepare", "pause", "state", "switchover", "first_step"} <= moves[
         0
     ].marks.keys()
-    assert_equal_runs(outcome, undisturbed(["--steps", outcome.steps], machines=2, nproc=2))
+    for one in (certificate for move in moves for certificate in move.certificates):
+        assert one.held >= 2 << 20 > 20 * one.bytes > 0, one  # What nobody writes to went before.
+    calm = undisturbed(["--steps", outcome.steps, *frozen], machines=2, nproc=2)
+    assert_equal_runs(outcome, calm)
 
 
 def test_failures_during_a_move(undisturbed) -> None:

@@ -29,6 +29,7 @@ parser.add_argument("--misbehave", default="")
 parser.add_argument("--stall", default="", help="folder whose file MACHINE makes it stall there")
 parser.add_argument("--device", default="cpu")
 parser.add_argument("--ballast", type=int, default=0, help="MiB of parameters without gradients")
+parser.add_argument("--frozen", type=int, default=0, help="MiB that nobody writes to")
 args = parser.parse_args()
 
 torch.set_num_threads(1)
@@ -47,6 +48,7 @@ net = nn.Sequential(
     nn.ReLU(), nn.Linear(64, 1),
 ).to(args.device)  # fmt: skip
 net.ballast = nn.Parameter(torch.zeros(args.ballast << 18, device=args.device), requires_grad=False)
+net.frozen = nn.Parameter(torch.ones(args.frozen << 18, device=args.device), requires_grad=False)
 model = nn.parallel.DistributedDataParallel(net) if job.world_size > 1 else net
 optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3)
 scheduler = torch.optim.lr_scheduler.StepLR(optimizer, 10, 0.9)

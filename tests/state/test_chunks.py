@@ -47,11 +47,11 @@ def test_chunks_in_any_order_make_the_tensor_again(layout: str) -> None:
     got = [torch.zeros_like(sent), torch.zeros_like(beside)]
     source, destination = chunks.Source([sent, beside]), chunks.Destination(got)
     staging = bytearray(chunks.CHUNK_BYTES)
-    order = list(range(len(source.chunks)))
+    order = list(range(len(destination.chunks)))
     random.Random(1).shuffle(order)
     for number in order:
         buffer = destination.buffer(number, staging)
-        buffer[:] = source.payload(number)
+        buffer[:] = source.payload(destination.chunks[number])
         destination.accept(number, buffer, staging)
     assert torch.equal(got[0], sent)
     assert torch.equal(got[1], beside)
@@ -79,6 +79,8 @@ def test_a_large_contiguous_tensor_is_not_copied() -> None:
     tensor = torch.zeros(MIB)
     source, destination = chunks.Source([tensor]), chunks.Destination([tensor])
     tensor[300_000] = 7
-    assert bytes(source.payload(1)) == bytes(tensor_bytes.view_bytes(tensor)[MIB : 2 * MIB])
+    assert bytes(source.payload(destination.chunks[1])) == bytes(
+        tensor_bytes.view_bytes(tensor)[MIB : 2 * MIB]
+    )
     destination.buffer(1, bytearray(MIB))[:4] = b"\0\0\x80\x3f"
     assert tensor[MIB // 4] == 1.0

@@ -30,7 +30,7 @@ def trained(seed: int) -> Tracked:
 
 def block(tracked: Tracked, rank: int) -> bytes:
     bulk, tensors = tracked.bulk_header()
-    small, digest = tracked.small_states(), tracked.replica_digest()
+    small, digest = tracked.small_states(), tracked.replica_digest().whole
     header = encode({"bulk": bulk, "digest": digest, "record": b"", "small": small})
     snapshot = Snapshot.of(rank, 10, header, [tensor.detach() for tensor in tensors], None)
     snapshot.seal()

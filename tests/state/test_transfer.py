@@ -11,6 +11,7 @@ from transfers import KEY, MIB, OPENING, TOKEN, Relay, cut, fetch_into, flip, of
 
 from trainmover.errors import PeerLost, ProtocolError, StateMismatch, UserError
 from trainmover.state.dial import dial
+from trainmover.state.digest import hash_of
 from trainmover.state.transfer import FetchReport, Offered, StateServer, fetch, wire
 
 
@@ -220,7 +221,9 @@ def test_the_owner_is_asked_once(server: StateServer, pool: ThreadPoolExecutor) 
     assert all(torch.equal(got[0], sent) for got in into)
 
 
-@pytest.mark.parametrize("asked", [b"\xff\xff\xff\xff", b"\1\0\0\0"])
+@pytest.mark.parametrize(
+    "asked", [b"\xff\xff\xff\xff", bytes(4) + b"\xff\xff\xff\xff", bytes(4) + b"\1\0\0\0"]
+)
 def test_who_asks_for_what_does_not_exist_is_hung_up_on(server: StateServer, asked: bytes) -> None:
     offer(server, [torch.ones(3)])
     with dial(server.address, token=TOKEN, purpose=wire.PURPOSE) as link:
@@ -231,3 +234,42 @@ def test_who_asks_for_what_does_not_exist_is_hung_up_on(server: StateServer, ask
     got = torch.zeros(3)
     fetch_into([got], server.address)
     assert torch.equal(got, torch.ones(3))
+
+
+def test_what_the_client_has_is_not_sent(server: StateServer) -> None:
+    """Small ones between those that are sent; one that looks the same and is not; one for which
+    there is no place."""
+    sent = assorted()
+    hashes = [hash_of(tensor) for tensor in sent]
+    got = [tensor.clone() if n % 2 else torch.zeros_like(tensor) for n, tensor in enumerate(sent)]
+    got[1] = got[1] + 1.0
+    got[-2] = torch.empty_like(sent[-2], device="meta")
+    server.offer(KEY, lambda: Offered(b"", sent, hashes=hashes))
+    report = fetch_into(
+        got, server.address, holds=lambda its: [b"" if t.is_meta else hash_of(t) for t in its]
+    )
+    assert all(torch.equal(a, b) for a, b in zip(got, sent, strict=True) if not a.is_meta)
+    same = {n for n in range(len(sent)) if n % 2} - {1, len(sent) - 2}
+    assert report.kept >= same
+    missing = set(range(len(sent) - 2)) - report.kept | {len(sent) - 1} - report.kept
+    assert report.bytes == sum(sent[n].nbytes for n in missing)
+
+
+def test_live_tensors_are_sent_as_they_are_at_some_moment(
+    server: StateServer, pool: ThreadPoolExecutor
+) -> None:
+    """Whoever writes to them meanwhile does not make it seem that the wire lies."""
+    sent, got, over = torch.zeros(8 * MIB), torch.ones(8 * MIB), threading.Event()
+    server.offer(KEY, lambda: Offered(b"", [sent], live=True))
+
+    def write() -> None:
+        while not over.is_set():
+            sent.add_(1.0)
+
+    writing = pool.submit(write)
+    try:
+        fetch_into([got], server.address)
+    finally:
+        over.set()
+    writing.result()
+    assert got[::1024].max() <= sent.max()

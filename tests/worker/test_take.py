@@ -14,6 +14,7 @@ from trainmover.protocol.messages import Source, Switch, Warned, WorkerFact
 from trainmover.state.encode import encode
 from trainmover.state.tracked import Tracked
 from trainmover.state.transfer import Offered, StateServer
+from trainmover.worker.early import Early
 from trainmover.worker.keeper import Moment, RankRecord
 from trainmover.worker.taken import Taken, take
 
@@ -40,8 +41,10 @@ def servers() -> Iterator[list[StateServer]]:
 
 def offer(server: StateServer, state: Tracked) -> None:
     bulk, tensors = state.bulk_header()
-    header = {"bulk": bulk, "digest": state.replica_digest(), "record": RECORD.to_bytes()}
-    server.offer("2", lambda: Offered(encode(header), tensors, state.replica_digest()))
+    whole, hashes = state.replica_digest()
+    header = {"bulk": bulk, "digest": whole, "record": RECORD.to_bytes()}
+    of_each = [hashes[path] for path in state.bulk_paths(bulk)]
+    server.offer("2", lambda: Offered(encode(header), tensors, whole, of_each))
 
 
 def taken_by(
@@ -58,7 +61,14 @@ def taken_by(
     )
     cancelled = threading.Event()
     taken = take(
-        order, Rank(rank), into, token=TOKEN, known=known, cancelled=cancelled, say=said.append
+        order,
+        Rank(rank),
+        into,
+        token=TOKEN,
+        known=known,
+        early=Early(into, TOKEN),
+        cancelled=cancelled,
+        say=said.append,
     )
     return taken, said
 

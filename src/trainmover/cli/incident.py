@@ -125,4 +125,5 @@ def _sources(certificate: dict[str, Any]) -> str:
     parts = ", ".join(f"{size(given[rank])} from rank {rank}" for rank in sorted(given))
     several = f" ({parts})" if len(given) > 1 else ""
     whole = size(certificate["bytes"])
-    return f"has the state of rank {certificate['source_rank']}: {whole}{several}"
+    held = f", beside {size(certificate['held'])} that it had" if certificate["held"] else ""
+    return f"has the state of rank {certificate['source_rank']}: {whole}{several}{held}"

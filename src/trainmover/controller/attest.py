@@ -123,13 +123,15 @@ def predicted_ms(job: Job, machine: Machine, first: Slot) -> float | None:
 
 
 def _state_ms(job: Job, attest: Attestation) -> float:
-    """The newest state that travelled says how large it is; before, a run's memory bounds it."""
+    """The newest state that travelled says how large it is, with what was there already: after a
+    loss nothing is. Before, a run's memory bounds it."""
     certificates = [c for incident in job.incidents for c in incident.certificates if c.bytes]
     took_ms = sum(c.state_ms for c in certificates)
     if not certificates or took_ms <= 0:
         return attest.held_bytes / STATE_BYTES_PER_MS
     rate = sum(c.bytes for c in certificates) / took_ms
-    return certificates[-1].bytes * job.spec.nproc / rate
+    newest = certificates[-1]
+    return (newest.bytes + newest.held) * job.spec.nproc / rate
 
 
 def _fixed_ms(job: Job) -> float:

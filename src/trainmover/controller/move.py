@@ -19,7 +19,7 @@ from trainmover.controller.effects import Answer, Effect, Send
 from trainmover.controller.events import MoveRequested
 from trainmover.controller.incidents import amend, incident, mark, open_incident
 from trainmover.controller.replicas import replicas
-from trainmover.controller.seats import choose_joiners, seats_after, with_machine
+from trainmover.controller.seats import address_of, choose_joiners, seats_after, with_machine
 from trainmover.controller.start import Decision, end
 from trainmover.controller.state import (
     Change,
@@ -33,7 +33,7 @@ from trainmover.controller.state import (
 )
 from trainmover.controller.values import replace
 from trainmover.ids import Epoch, MachineId, Rank, Slot
-from trainmover.protocol.messages import Discard, Leave, PauseAt, Prepare
+from trainmover.protocol.messages import Discard, Leave, PauseAt, Prepare, Source
 
 _LATER = "Ask again when it is done (trainmover status)."
 
@@ -131,8 +131,7 @@ def advance_move(job: Job, at_us: int) -> Decision:
     match change.stage:
         case Stage.BIND if parked(job, change):
             job = _next_stage(mark(job, change.incident, "bind", at_us), Stage.PREPARE)
-            order = Prepare(epoch=change.epoch)
-            return job, tuple(Send(machine, order) for machine in seats_after(job, change))
+            return job, _prepare(job, change)
         case Stage.PREPARE if len(change.prepared) == everybody:
             job = _next_stage(mark(job, change.incident, "prepare", at_us), Stage.PAUSE)
             pause = PauseAt(epoch=change.epoch)
@@ -143,6 +142,18 @@ def advance_move(job: Job, at_us: int) -> Decision:
             return go_when_switched(job, at_us)
         case _:
             return job, ()
+
+
+def _prepare(job: Job, change: Change) -> tuple[Effect, ...]:
+    """Joiners are told whose state they are to take, since part of it may be had beforehand."""
+    effects = []
+    for machine in seats_after(job, change):
+        slots = [slot for slot, joiner in change.joiners.items() if joiner == machine]
+        ranks = [rank for slot in slots for rank in job.spec.ranks(slot)]
+        first = {rank: _sources(job, change, rank)[0] for rank in ranks}
+        early = {rank: Source(one, address_of(job, job.seats, one)) for rank, one in first.items()}
+        effects.append(Send(machine, Prepare(epoch=change.epoch, early=early)))
+    return tuple(effects)
 
 
 def _next_stage(job: Job, stage: Stage) -> Job:

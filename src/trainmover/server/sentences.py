@@ -147,7 +147,9 @@ def _state(incident: Incident) -> str:
         return ""
     equal = all(certificate.equal for certificate in incident.certificates)
     size = sum(certificate.bytes for certificate in incident.certificates) / 1e6
-    return f"; state {'equal' if equal else 'DIFFERS'}, {size:.1f} MB"
+    held = sum(certificate.held for certificate in incident.certificates) / 1e6
+    there = f" and {held:.1f} MB that were there" if held else ""
+    return f"; state {'equal' if equal else 'DIFFERS'}, {size:.1f} MB{there}"
 
 
 def _running(job: Job) -> str:

@@ -1,12 +1,13 @@
 """How the bytes of many tensors travel: cut into chunks, each of which can be asked for and checked
 by itself.
 
-Both ends derive the same cut from the tensors' sizes, so a chunk is known by its number. A large
+Both ends derive the same cut from the sizes of the tensors that are to travel, so a chunk is known
+by its number. A large
 tensor's chunks lie in its own memory and are sent and received there. Small tensors share a chunk,
 which is put together in a buffer; so are pieces of tensors that are not contiguous on the CPU.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Container, Iterator, Sequence
 from typing import NamedTuple
 
 import xxhash
@@ -54,6 +55,15 @@ def cut(sizes: Sequence[int], chunk_bytes: int = CHUNK_BYTES) -> Iterator[Chunk]
         yield chunk
 
 
+def without(sizes: Sequence[int], tensors: Container[int]) -> list[int]:
+    """Sizes from which `cut` makes chunks that have nothing of these tensors.
+
+    >>> without([3, 4, 20], {0, 2})
+    [0, 4, 0]
+    """
+    return [0 if number in tensors else size for number, size in enumerate(sizes)]
+
+
 def length(chunk: Chunk) -> int:
     """In bytes."""
     return sum(piece.stop - piece.start for piece in chunk)
@@ -74,12 +84,10 @@ class Source:
 
     def __init__(self, tensors: Sequence[Tensor]) -> None:
         self.sizes = [tensor.nbytes for tensor in tensors]
-        self.chunks = list(cut(self.sizes))
         self._views = _Views(tensors)
 
-    def payload(self, number: int) -> bytes | memoryview:
+    def payload(self, chunk: Chunk) -> bytes | memoryview:
         """A chunk's bytes, which are not copied if they lie in one tensor's memory."""
-        chunk = self.chunks[number]
         if len(chunk) == 1:
             return self._views.read(chunk[0])
         return b"".join(self._views.read(piece) for piece in chunk)
@@ -88,11 +96,12 @@ class Source:
 class Destination:
     """Writes chunks into tensors, in any order: `buffer` says where to receive one, `accept` puts
     it in place. Several threads may do so, each with a different chunk and its own staging.
+
+    kept: tensors that do not travel, by their place in the list
     """
 
-    def __init__(self, tensors: Sequence[Tensor]) -> None:
-        self.sizes = [tensor.nbytes for tensor in tensors]
-        self.chunks = list(cut(self.sizes))
+    def __init__(self, tensors: Sequence[Tensor], kept: Container[int] = ()) -> None:
+        self.chunks = list(cut(without([tensor.nbytes for tensor in tensors], kept)))
         self._views = _Views(tensors)
 
     def buffer(self, number: int, staging: bytearray) -> memoryview:

@@ -9,13 +9,13 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, cast
 
 import torch
-import xxhash
 from torch import Tensor, nn
 
 from trainmover.errors import ProtocolError, StateMismatch, UserError
-from trainmover.state import encode, tensor_bytes
+from trainmover.state import encode
 from trainmover.state.added import AddedGroups
 from trainmover.state.buffers import Buffers
+from trainmover.state.digest import Digest, digest_of
 from trainmover.state.gradients import Gradients
 from trainmover.state.modes import Modes
 from trainmover.state.placing import HasState, Leaves, bulk_leaves, destinations, load_bulk
@@ -181,6 +181,15 @@ class Tracked:
             shared += self._shared(name, structures[name], tensors)
         return encode.encode({"objects": structures, "added": self._added_groups()}), shared
 
+    def bulk_paths(self, header: bytes) -> list[str]:
+        """Of the tensors of a `bulk_header`, in its order: as in `replica_digest`."""
+        paths = []
+        for name, structure in _structures(header).items():
+            own = self._own_buffers(name)
+            shared = [hole for hole in encode.holes(structure) if hole.path not in own]
+            paths += [f"{name}.{hole.path}" for hole in shared]
+        return paths
+
     def bulk_destinations(self, header: bytes) -> list[Tensor]:
         """Where to receive the tensors of a `bulk_header`; see `destinations`. StateMismatch.
 
@@ -236,18 +245,14 @@ class Tracked:
         for name, buffers in self._buffers.items():
             yield name, buffers.state_dict()
 
-    def replica_digest(self) -> str:
-        """Digest of what replicas share."""
-        return _digest(self.shared_states())
+    def replica_digest(self, known: Mapping[str, bytes] | None = None) -> Digest:
+        """Of what replicas share. known: as in `digest_of`."""
+        return digest_of(self.shared_states(), known)
 
     def digest(self, names: Iterable[str] | None = None) -> str:
-        """XXH3-128 over names, structure and bytes of the tensors, as 32 hex digits.
-
-        Equal in two processes if and only if the states are equal bit for bit; where the tensors
-        lie, their strides and the insertion order of dicts do not matter.
-        """
+        """Of all that is tracked, or of these objects: see `Digest`."""
         chosen = sorted(self._objects if names is None else names)
-        return _digest((name, self._known(name).state_dict()) for name in chosen)
+        return digest_of((name, self._known(name).state_dict()) for name in chosen).whole
 
     def _known(self, name: str) -> HasState:
         obj = self._objects.get(name)
@@ -258,18 +263,6 @@ class Tracked:
                 do="Call job.track with the same names wherever the script runs.",
             )
         return obj
-
-
-def _digest(states: Iterable[tuple[str, Any]]) -> str:
-    hashed = xxhash.xxh3_128()
-    for name, state in states:
-        structure, tensors = encode.split(state, canonical=True)
-        for part in (name.encode(), structure):
-            hashed.update(len(part).to_bytes(8, "little"))
-            hashed.update(part)
-        for tensor in tensors:
-            hashed.update(tensor_bytes.view_bytes(encode.as_local(tensor)))
-    return hashed.hexdigest()
 
 
 def _is_large(state: object) -> bool:

@@ -94,6 +94,8 @@ class Control:
                 return
             case Discard(epoch=epoch):
                 groups.discard(epoch)
+            case Leave() if isinstance(self.member, Joiner):
+                self.member.early.cancel()
         with standing.changed:
             match order:
                 case Bind(epoch=epoch) if self._holds(order):
@@ -185,7 +187,8 @@ class Control:
             groups.drain(f"epoch {order.epoch} was ordered", epoch=order.epoch)
 
     def _prepare(self, order: Prepare) -> None:
-        """Phase 1, in a thread of the groups'."""
+        """Phase 1, in a thread of the groups'; and what a joiner can have of its state by then."""
+        member = self.member
 
         def done(reason: str) -> None:
             self._say(Prepared(rank=self._rank, epoch=order.epoch, reason=reason))
@@ -194,6 +197,8 @@ class Control:
             try:
                 groups.prepare(order.epoch, self._station.stores.take())
                 preparation = groups.prepared(order.epoch)
+                if isinstance(member, Joiner) and (source := order.early.get(member.rank)):
+                    member.take_early(source.address)
                 preparation.wait()
                 done("" if preparation.error is None else str(preparation.error).split("\n")[0])
             except (TrainmoverError, dist.DistError) as error:

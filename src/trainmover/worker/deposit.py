@@ -117,7 +117,7 @@ class Deposit:
     def offered(self) -> Offered:
         """This rank's state at the boundary, where it waits for `Go`."""
         bulk, tensors = self._tracked.bulk_header()
-        digest = self._tracked.replica_digest()
+        digest, hashes = self._tracked.replica_digest()
         record = self.latest.to_bytes() if self.latest is not None else b""
         header = {
             "bulk": bulk,
@@ -128,7 +128,8 @@ class Deposit:
             "small": self._small_at_boundary(),
         }
         alike = f"{digest} {xxhash.xxh3_128_hexdigest(bulk)}"  # and their order
-        return Offered(encode(header), tensors, alike)
+        paths = self._tracked.bulk_paths(bulk)
+        return Offered(encode(header), tensors, alike, [hashes[path] for path in paths])
 
     def _small_at_boundary(self) -> dict[str, bytes]:
         """As it was at the fetch for the next step, if that has been: there the joiner arrives."""

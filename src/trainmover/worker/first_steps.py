@@ -179,7 +179,7 @@ class Recording:
             rank=self._rank,
             step=step,
             trace=record.trace,
-            digest=self._tracked.replica_digest(),
+            digest=self._tracked.replica_digest().whole,
             signature=record.signature,
             record_of=Rank(share.base) if share.stores is Stores.NOTHING else None,
             base=Rank(share.base) if share.stores is Stores.SMALL else None,

@@ -72,7 +72,7 @@ def take_back(
         given={rank: size},
         header=header,
         record=RankRecord.from_bytes(header["record"]),
-        digest=tracked.replica_digest(),
+        digest=tracked.replica_digest().whole,
     )
 
 

@@ -18,15 +18,16 @@ import torch
 from torch import Tensor, nn
 
 from trainmover.comm import Drained, groups
-from trainmover.errors import PeerLost, StateMismatch
+from trainmover.errors import PeerLost, StateMismatch, TrainmoverError
 from trainmover.ids import Epoch, Rank, Step
-from trainmover.protocol.messages import Held, Loaded, Parked, Switch
+from trainmover.protocol.messages import Held, Loaded, Parked, Switch, Warned
 from trainmover.sandbox.memory import private_bytes
 from trainmover.sandbox.record import Record
 from trainmover.sandbox.replayer import Replayer
 from trainmover.state import rng
 from trainmover.state.tracked import bulk_leaves
 from trainmover.worker.batches import Batches
+from trainmover.worker.early import Early
 from trainmover.worker.first_steps import FirstSteps
 from trainmover.worker.going_back import NoneWhole, take_back
 from trainmover.worker.ledger import Ledger
@@ -52,6 +53,7 @@ class Joiner(Member):
     way         to where the rank stood, once its record is known
     travelling  the switchover it takes part in, while it is on that way
     broken_off  of the run before in this process, if all ranks go back: time has passed since
+    early       what it takes of its rank's state before the pause of a move
     own_small   what the run's own small objects have come to where it takes state
     """
 
@@ -84,6 +86,7 @@ class Joiner(Member):
         self._bytes_before = private_bytes()
         self.begun_ns = time.monotonic_ns()
         self.cancelled = threading.Event()
+        self.early = Early(self.tracked, self.token)
         self.way: Way | None = None
         self.travelling: Switch | None = None
         self.broken_off: Ledger | None = None
@@ -288,6 +291,17 @@ class Joiner(Member):
     def cancel(self) -> None:
         """Called by the control thread: whatever is being fetched is of no use any more."""
         self.cancelled.set()
+        self.early.cancel()
+
+    def take_early(self, source: str) -> None:
+        """What of the rank's state does not change, while the job trains; in a thread of its own.
+        Without it the pause is longer, and nothing else."""
+        try:
+            self.early.take(source)
+        except PeerLost:
+            pass  # The controller knows best who is gone.
+        except TrainmoverError as error:
+            self.say(Warned(rank=self.rank, text=f"{error.happened} (before the pause of a move)"))
 
     def _join(self, order: Switch) -> None:
         """Take state and place; but first go where the rank stood, if that is elsewhere."""
@@ -343,6 +357,7 @@ class Joiner(Member):
             self.tracked,
             token=self.token,
             known=self.deposit.latest,  # The way led by it, and committed steps are never undone.
+            early=self.early,
             cancelled=self.cancelled,
             say=self.say,
         )

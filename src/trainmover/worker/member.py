@@ -33,6 +33,7 @@ from trainmover.worker.boundary import Boundary
 from trainmover.worker.deposit import Deposit
 from trainmover.worker.draws import Draws
 from trainmover.worker.drill import Drills
+from trainmover.worker.early import KEY, EarlySource
 from trainmover.worker.first_steps import Recording
 from trainmover.worker.footing import Footing
 from trainmover.worker.gate import Gate, Retry
@@ -130,6 +131,9 @@ class Member:
             gate=self.gate,
             recording=self.recording,
         )
+        self.early_source = EarlySource(self.tracked)
+        self.server = station.server
+        self.server.offer(KEY, self.early_source.offered, anew=True)
         self.weights = Weights(rank, self.say)
         self.calls = self.begun = Step(0)
         self.in_step = self.passed = self.over = False
@@ -333,6 +337,7 @@ class Member:
         self.drills.at("fetch", self.calls + 1)
         self.boundary.settle(at_fetch=self._mark_fetch)
         self._mark_fetch()
+        self.early_source.look()
         if self.standing.cut_at == self.standing.committed:
             self.weights.due |= not self.snapshots.nbytes
             self.deposit.take_snapshot()
@@ -362,6 +367,7 @@ class Member:
 
     def forget(self) -> None:
         """Drop every reference to what the script made; its run is over."""
+        self.server.withdraw(KEY)
         self.tracked.clear()
         self.loops = Loops()
         self.draws = Draws(self.loops)

@@ -255,6 +255,7 @@ class Runs:
         with self._sandbox(member) if isinstance(member, Joiner) else nullcontext():
             ended = run_script(self._spec.argv, module=self._spec.module)
         member.over = True
+        member.early_source.end()
         return ended
 
     @contextmanager

@@ -1,7 +1,8 @@
 """What a process takes over from others: a record of first steps, a rank's record, bulk state."""
 
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -26,9 +27,10 @@ from trainmover.sandbox.binding import Binding
 from trainmover.sandbox.record import Record, blob_name
 from trainmover.state.encode import decode
 from trainmover.state.tracked import Tracked
-from trainmover.state.transfer import fetch
+from trainmover.state.transfer import FetchReport, fetch
 from trainmover.state.vault import VaultClient
 from trainmover.worker import compiled
+from trainmover.worker.early import Early
 from trainmover.worker.keeper import RankRecord
 
 FETCH_SILENCE_S = 30.0
@@ -138,6 +140,8 @@ def _blob(address: str, token: bytes, name: str) -> bytes | bytearray | None:
 class Taken:
     """What a joiner got.
 
+    bytes   that were sent now
+    held    that it had already
     source  rank whose header it is
     given   rank to the bytes of state that it gave
     """
@@ -149,6 +153,7 @@ class Taken:
     header: dict[str, Any]
     record: RankRecord
     digest: str
+    held: int = 0
 
     def certificate(self, order: Switch, rank: Rank, trace: str) -> Certificate:
         """What shows that the joiner has the state its source sent."""
@@ -164,6 +169,7 @@ class Taken:
             bytes=self.bytes,
             state_ms=self.seconds * 1000.0,
             given=self.given,
+            held=self.held,
         )
 
 
@@ -174,36 +180,36 @@ def take(
     *,
     token: bytes,
     known: RankRecord | None,
+    early: Early,
     cancelled: threading.Event,
     say: Callable[[WorkerFact], None],
 ) -> Taken:
     """Fetch record and state, the latter straight into the tensors of `tracked`.
 
     A leaver gives its own record; that of a lost rank is in a vault.
-    known: the record, if it has been taken before. Raises PeerLost.
+    known: the record, if it has been taken before
+    early: of the state, what may be here already
+    Raises PeerLost.
     """
     sources = order.sources[rank]
-    headers: list[dict[str, Any]] = []
-
-    def into(data: bytes) -> list[Tensor]:
-        headers.append(decode(data))
-        return tracked.bulk_destinations(headers[0]["bulk"])
+    coming = _Coming(tracked, early)
 
     def tell(here: int, whole: int) -> None:
         say(Taking(rank=rank, epoch=order.epoch, bytes=here, bytes_whole=whole))
 
-    with torch.no_grad():
+    with ThreadPoolExecutor(1, "tm-early") as pool, torch.no_grad():
+        early.hash(pool)  # While the source hashes what it has.
         report = fetch(
             [source.address for source in sources],
             token=token,
             key=str(order.epoch),
-            into=into,
+            into=coming.into,
+            holds=coming.holds,
             cancelled=cancelled,
             timeout_s=FETCH_SILENCE_S,
             header_from_first=sources[0].rank == rank and known is None,
             on_progress=tell,
         )
-        tracked.load_bulk_header(headers[0]["bulk"], report.tensors)
     ranks = {source.address: source.rank for source in sources}
     for dropped in report.dropped:
         if not isinstance(dropped.error, PeerLost):  # That one is gone, the controller knows best.
@@ -213,19 +219,47 @@ def take(
     if known is not None:
         record = known
     elif source == rank:
-        record = RankRecord.from_bytes(headers[0]["record"])
+        record = RankRecord.from_bytes(coming.header["record"])
     else:
         record = _record_from_vault(order, rank, token)
-    given = {ranks[address]: count for address, count in report.given.items()}
     return Taken(
         bytes=report.bytes,
+        held=sum(report.tensors[number].nbytes for number in report.kept),
         seconds=report.seconds,
         source=source,
-        given=given,
-        header=headers[0],
+        given={ranks[address]: count for address, count in report.given.items()},
+        header=coming.header,
         record=record,
-        digest=tracked.replica_digest(),
+        digest=coming.load(report),
     )
+
+
+class _Coming:
+    """State on its way from a source into `tracked`."""
+
+    def __init__(self, tracked: Tracked, early: Early) -> None:
+        self.header: dict[str, Any] = {}
+        self._tracked = tracked
+        self._early = early
+        self._paths: list[str] = []
+        self._held: list[bytes] = []
+
+    def into(self, header: bytes) -> list[Tensor]:
+        self.header = decode(header)
+        return self._tracked.bulk_destinations(self.header["bulk"])
+
+    def holds(self, tensors: Sequence[Tensor]) -> list[bytes]:
+        self._paths = self._tracked.bulk_paths(self.header["bulk"])
+        self._held = self._early.hashes(self._paths, tensors)
+        return self._held
+
+    def load(self, report: FetchReport) -> str:
+        """It is here. Digest of what this process holds now."""
+        with torch.no_grad():
+            self._tracked.load_bulk_header(self.header["bulk"], report.tensors)
+        self._early.note(self._paths)
+        kept = {self._paths[number]: self._held[number] for number in report.kept}
+        return self._tracked.replica_digest(kept).whole
 
 
 def _record_from_vault(order: Switch, rank: Rank, token: bytes) -> RankRecord:

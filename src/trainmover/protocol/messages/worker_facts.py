@@ -164,7 +164,9 @@ class Taking(WorkerFact, frozen=True):
 class Certificate(msgspec.Struct, frozen=True, kw_only=True):
     """Proof that a joiner trains on what its source held. Digests are xxh3-128, hex.
 
-    given: ranks that gave bytes of the state, and how many
+    bytes  of state that were sent while the job waited
+    held   that the joiner had already
+    given  ranks that gave bytes of the state, and how many
     """
 
     rank: Rank
@@ -178,6 +180,7 @@ class Certificate(msgspec.Struct, frozen=True, kw_only=True):
     bytes: int
     state_ms: float
     given: dict[Rank, int] = {}
+    held: int = 0
 
     @property
     def equal(self) -> bool:

@@ -87,12 +87,6 @@ class KeepTold(WorkerOrder, frozen=True):
     keep: bool
 
 
-class Prepare(WorkerOrder, frozen=True):
-    """Phase 1 for `epoch` in the background."""
-
-    epoch: Epoch
-
-
 class Discard(WorkerOrder, frozen=True):
     """Forget what was prepared for `epoch` and any pause asked for it."""
 
@@ -147,6 +141,16 @@ class Source(msgspec.Struct, frozen=True, array_like=True):
 
     rank: Rank
     address: str
+
+
+class Prepare(WorkerOrder, frozen=True):
+    """Phase 1 for `epoch` in the background.
+
+    early  joining rank to whoever has its state: what does not change can be taken already
+    """
+
+    epoch: Epoch
+    early: dict[Rank, Source] = {}
 
 
 class Switch(WorkerOrder, frozen=True):

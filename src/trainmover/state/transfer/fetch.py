@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from torch import Tensor
 
 from trainmover.errors import TrainmoverError
-from trainmover.state.transfer.fetching import Fetching, Into
+from trainmover.state.transfer.fetching import Fetching, Holds, Into
 
 STREAMS = 1
 """To each source. On loopback more of them were slower (python -m bench.state)."""
@@ -28,7 +28,8 @@ class FetchReport:
     """What was fetched.
 
     alike    as all sources that gave something announced it
-    bytes    of the tensors that were wanted
+    bytes    that were fetched
+    kept     numbers of tensors that were here already, as their hashes show
     source   whose header it is
     given    address of each source to the bytes that it gave
     dropped  sources that died, lied or hold something else
@@ -42,6 +43,7 @@ class FetchReport:
     source: str
     given: dict[str, int]
     dropped: list[Dropped]
+    kept: frozenset[int] = frozenset()
 
 
 def fetch(
@@ -50,6 +52,7 @@ def fetch(
     token: bytes,
     key: str,
     into: Into,
+    holds: Holds = lambda tensors: (),
     cancelled: threading.Event,
     timeout_s: float,
     header_from_first: bool = False,
@@ -60,7 +63,7 @@ def fetch(
 
     sources            the first is asked first, the others if there is enough to share, or if the
                        first is lost
-    into               see `Into`; called in this thread
+    into, holds        see `Into`, `Holds`; called in this thread, one after the other
     timeout_s          longest silence of a source, before the offer and after it
     header_from_first  no other source's header will do
     streams            connections to each source, at most
@@ -84,7 +87,7 @@ def fetch(
         on_progress=on_progress or (lambda here, whole: None),
     )
     try:
-        tensors = fetching.run(into)
+        tensors = fetching.run(into, holds)
     finally:
         fetching.end()
     used = fetching.sources
@@ -97,4 +100,5 @@ def fetch(
         source=fetching.chosen.address,
         given={source.address: source.given for source in used if source.given},
         dropped=[Dropped(source.address, source.error) for source in used if source.error],
+        kept=fetching.kept,
     )

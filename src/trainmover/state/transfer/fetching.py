@@ -31,7 +31,9 @@ PROGRESS_AFTER_S = 1.0
 _POLL_S = 0.05
 
 Into = Callable[[bytes], Sequence[Tensor]]
-"""Given the header, says where to receive each tensor."""
+"""Given the header, says where to receive each tensor; on the meta device: nowhere."""
+Holds = Callable[[Sequence[Tensor]], Sequence[bytes]]
+"""Given these, says the hash of each one's bytes as they are; b"": it is to be fetched."""
 
 
 @dataclass(eq=False)
@@ -59,6 +61,7 @@ class Fetching:
 
     sources  that were asked; the others are held in reserve
     total    bytes to be fetched
+    kept     tensors that are here already, by number
     seconds  it took, once it is done
     """
 
@@ -76,6 +79,7 @@ class Fetching:
     ) -> None:
         self.sources: list[Source] = []
         self.total = 0
+        self.kept: frozenset[int] = frozenset()
         self.seconds = 0.0
         self._reserve = [Source(address) for address in addresses]
         self._token = token
@@ -90,6 +94,7 @@ class Fetching:
         self._chosen: Chosen | None = None
         self._dealing = Dealing.of([])
         self._destination = chunks.Destination([])
+        self._not_wanted: list[int] = []
         self._receiving: dict[Stream, threading.Thread] = {}
         self._failure: Exception | None = None
         self._over = False
@@ -103,13 +108,13 @@ class Fetching:
 
     # --- the calling thread -----------------------------------------------------------------------
 
-    def run(self, into: Into) -> list[Tensor]:
+    def run(self, into: Into, holds: Holds) -> list[Tensor]:
         """From the first connection to the last chunk. The tensors, filled."""
         self._wait_for(lambda: any(source.opening for source in self.sources))
         source = next(source for source in self.sources if source.opening)
         assert source.opening is not None
         tensors = list(into(source.opening.header))
-        self._deal_out(Chosen(source.address, source.opening), tensors)
+        self._deal_out(Chosen(source.address, source.opening), tensors, holds)
         self._wait_for(lambda: self._dealing.left == 0)
         self.seconds = time.monotonic() - self._begun_s
         return tensors
@@ -126,14 +131,19 @@ class Fetching:
         for thread in receiving:
             thread.join()
 
-    def _deal_out(self, chosen: Chosen, tensors: Sequence[Tensor]) -> None:
+    def _deal_out(self, chosen: Chosen, tensors: Sequence[Tensor], holds: Holds) -> None:
         """From here on the chunks can be asked for."""
-        destination = chunks.Destination(tensors)
-        if destination.sizes != chosen.opening.sizes:
-            raise _other_sizes(chosen.opening.sizes, destination.sizes)
+        sizes = [tensor.nbytes for tensor in tensors]
+        if sizes != chosen.opening.sizes:
+            raise _other_sizes(chosen.opening.sizes, sizes)
+        held = enumerate(holds(tensors))
+        kept = {n for n, its in held if its and its == chosen.opening.hash_of(n)}
+        nowhere = {n for n, tensor in enumerate(tensors) if tensor.is_meta}
+        destination = chunks.Destination(tensors, kept | nowhere)
         with self._changed:
             self._chosen, self._destination = chosen, destination
-            self.total = sum(destination.sizes)
+            self.kept, self._not_wanted = frozenset(kept), sorted(kept | nowhere)
+            self.total = sum(map(chunks.length, destination.chunks))
             self._dealing = Dealing.of(range(len(destination.chunks)))
             if not chosen.opening.alike:
                 self._reserve = []
@@ -254,6 +264,7 @@ class Fetching:
 
     def _receive(self, source: Source, stream: Stream) -> None:
         staging = bytearray(chunks.CHUNK_BYTES)
+        stream.begin([len(self._not_wanted), *self._not_wanted])
         while (number := self._next(stream)) is not None:
             buffer = self._destination.buffer(number, staging)
             stream.read_chunk(number, buffer)

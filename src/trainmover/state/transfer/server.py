@@ -5,8 +5,9 @@ import select
 import socket
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import islice
 
 from torch import Tensor
 
@@ -31,15 +32,19 @@ class Offered:
     header  what a client needs to know of the tensors
     alike   equal in two sources if and only if their tensors are, bit for bit and in order: then
             both can serve one fetch. "": nobody else has these
+    hashes  of the tensors (`digest`), for clients that may have some of them; empty: not known
+    live    somebody may write to the tensors all the same: what is sent is of some moment
     """
 
     header: bytes
     tensors: list[Tensor]
     alike: str = ""
+    hashes: Sequence[bytes] = ()
+    live: bool = False
 
 
 Offer = Callable[[], Offered]
-"""Called once, in a thread of the server, when the first client is there."""
+"""Called in a thread of the server, when the first client is there or each; by one at a time."""
 
 
 class StateServer:
@@ -62,10 +67,13 @@ class StateServer:
         self._closing = False
         self._doorway.open("state server")
 
-    def offer(self, key: str, offer: Offer) -> None:
-        """Let clients have it, those that wait for the key already included."""
+    def offer(self, key: str, offer: Offer, *, anew: bool = False) -> None:
+        """Let clients have it, those that wait for the key already included.
+
+        anew: each client gets what the offer is when it comes
+        """
         with self._changed:
-            self._offers[key] = _Given(offer)
+            self._offers[key] = _Given(offer, anew=anew)
             self._changed.notify_all()
 
     def withdraw(self, key: str) -> None:
@@ -140,13 +148,19 @@ class StateServer:
             link.sendall(wire.opening_bytes(unable))
             return
         header = offered.header if wanted.header else b""
-        link.sendall(wire.opening_bytes(wire.Opening(header, source.sizes, offered.alike)))
-        for number in _numbers(link, len(source.chunks)):
-            self._send_chunk(link, source, number)
+        hashes = b"".join(offered.hashes)
+        opening = wire.Opening(header, source.sizes, offered.alike, hashes)
+        link.sendall(wire.opening_bytes(opening))
+        numbers = _numbers(link)
+        kept = frozenset(islice(numbers, _below(next(numbers, 0), len(source.sizes) + 1)))
+        cut = list(chunks.cut(chunks.without(source.sizes, kept)))
+        for number in numbers:
+            payload = source.payload(cut[_below(number, len(cut))])
+            self._send_chunk(link, number, bytes(payload) if offered.live else payload)
 
-    def _send_chunk(self, link: socket.socket, source: chunks.Source, number: int) -> None:
+    def _send_chunk(self, link: socket.socket, number: int, payload: bytes | memoryview) -> None:
         checksum = chunks.checksum(number)
-        *others, last = chunks.slices(memoryview(source.payload(number)))
+        *others, last = chunks.slices(memoryview(payload))
         for part in others:
             self._pacer.wait(len(part))
             checksum.update(part)
@@ -159,19 +173,23 @@ class StateServer:
 class _Given:
     """An offer, and what came of it."""
 
-    def __init__(self, offer: Offer) -> None:
+    def __init__(self, offer: Offer, *, anew: bool) -> None:
         self._offer = offer
+        self._anew = anew
         self._lock = threading.Lock()
         self._result: tuple[Offered, chunks.Source] | TrainmoverError | None = None
 
     def now(self) -> tuple[Offered, chunks.Source]:
-        """Ask for it, once. Raises TrainmoverError, every time, if the owner did."""
+        """Ask for it, once if that will do. Raises TrainmoverError whenever the owner did."""
         with self._lock:
             if self._result is None:
-                self._result = self._asked()
-        if isinstance(self._result, TrainmoverError):
-            raise self._result
-        return self._result
+                result = self._asked()
+                self._result = None if self._anew else result
+            else:
+                result = self._result
+        if isinstance(result, TrainmoverError):
+            raise result
+        return result
 
     def _asked(self) -> tuple[Offered, chunks.Source] | TrainmoverError:
         try:
@@ -189,17 +207,22 @@ def _read_wanted(link: socket.socket) -> wire.Wanted:
     return wire.read_wanted(receive(link, length, deadline))
 
 
-def _numbers(link: socket.socket, count: int) -> Iterator[int]:
-    """What the client asks for, until it hangs up. Raises ProtocolError for what does not exist."""
+def _numbers(link: socket.socket) -> Iterator[int]:
+    """What the client says, until it hangs up."""
     rest = b""
     while data := link.recv(_REQUEST_BYTES):
         data = rest + data
         whole = len(data) - len(data) % wire.NUMBER.size
         rest = data[whole:]
         for (number,) in wire.NUMBER.iter_unpack(data[:whole]):
-            if number >= count:
-                raise ProtocolError("A client of state asked for a chunk that does not exist.")
             yield number
+
+
+def _below(number: int, limit: int) -> int:
+    """Raises ProtocolError."""
+    if number >= limit:
+        raise ProtocolError("A client of state asked for a chunk that does not exist.")
+    return number
 
 
 def _send_both(link: socket.socket, payload: memoryview, tail: bytes) -> None:

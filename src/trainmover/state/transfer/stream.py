@@ -31,6 +31,7 @@ class Stream:
         self._lock = threading.Lock()
         self._link: socket.socket | None = None
         self._why = ""
+        self._first: Sequence[int] = ()
         self._checksum = memoryview(bytearray(chunks.CHECKSUM_BYTES))
 
     def open(self, wanted: wire.Wanted, token: bytes) -> wire.Opening:
@@ -59,15 +60,20 @@ class Stream:
         """Its speed so far."""
         return self.bytes / max(1e-6, self.heard_s - self._begun_s)
 
+    def begin(self, first: Sequence[int]) -> None:
+        """first: numbers that go before those of chunks"""
+        self._first = first
+
     def ask(self, numbers: Sequence[int]) -> None:
         """For chunks, which then come in this order. Raises PeerLost."""
         assert self._link is not None
         if not self.waits:
             self.heard_s, self.waits = time.monotonic(), True
         try:
-            self._link.sendall(b"".join(map(wire.NUMBER.pack, numbers)))
+            self._link.sendall(b"".join(map(wire.NUMBER.pack, [*self._first, *numbers])))
         except OSError as error:
             raise self.lost(str(error)) from error
+        self._first = ()
 
     def read_chunk(self, number: int, buffer: memoryview) -> None:
         """The next chunk asked for. Raises PeerLost, or StateMismatch if it is not whole."""

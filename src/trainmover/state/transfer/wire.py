@@ -1,8 +1,10 @@
 """What goes over a connection between a source of state and a client.
 
     client -> server   hello (purpose "state"), what it wants: a key, and whether the header too
-    server -> client   when the key is offered: header, sizes of the tensors, what they are alike to
-    client -> server   numbers of chunks, 4 bytes each, a few ahead of what has come
+    server -> client   when the key is offered: header, sizes and hashes of the tensors, and what
+                       they are alike to
+    client -> server   how many of the tensors it has already, and which: the others are cut into
+                       chunks; then numbers of these, a few ahead of what has come. 4 bytes each
     server -> client   for each: payload (<= 1 MiB) | XXH3-128 of number and payload (16 bytes)
 
 until the client hangs up. It asks for little at a time, so a slow source is asked for less.
@@ -17,6 +19,7 @@ from trainmover.errors import ProtocolError, StateMismatch, UserError
 from trainmover.protocol.framing import frame
 from trainmover.protocol.malformed import MALFORMED
 from trainmover.state import chunks
+from trainmover.state.digest import HASH_BYTES
 
 PURPOSE = "state"
 WANTED_BYTES_MAX = 4096
@@ -32,11 +35,16 @@ class Wanted(msgspec.Struct, array_like=True):
 
 
 class Opening(msgspec.Struct, array_like=True, tag=1):
-    """sizes: of the tensors in bytes. alike: see `Offered`."""
+    """sizes: of the tensors in bytes. alike, hashes: see `Offered`; one hash after the other."""
 
     header: bytes
     sizes: list[int]
     alike: str
+    hashes: bytes = b""
+
+    def hash_of(self, tensor: int) -> bytes:
+        """b"" if the source does not say."""
+        return self.hashes[tensor * HASH_BYTES : (tensor + 1) * HASH_BYTES]
 
 
 class Unable(msgspec.Struct, array_like=True, tag=2):
