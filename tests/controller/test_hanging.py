@@ -360,3 +360,15 @@ def test_the_end_of_the_job_names_the_place_and_the_stack() -> None:
 def test_a_job_that_has_ended_judges_nothing() -> None:
     job, _ = decide(RUNNING, said("m1", m.Raised(rank=0, step=1, error="E", traceback="")))
     assert after(job, *STUCK, Tick(at_us=9 * S))[1] == ()
+
+
+def test_a_process_that_is_stopped_after_its_last_step_keeps_no_job_from_its_end() -> None:
+    through = [finished(machine, rank) for machine, rank in ALL]
+    gone = [exited("m2", code=0), exited("m3", code=0)]
+    stops = state("m1", "stopped", at_us=S)
+    job, effects = after(RUNNING, *through, stops, *gone, Tick(at_us=S + S // 2))
+    assert not condemned(effects)
+    job, effects = after(job, Tick(at_us=2 * S))
+    assert orders(effects, m.EndWorker)["m1"].why.startswith("rank 0 on m1 stood still after")
+    _, effects = after(job, exited("m1", code=-9))
+    assert ended(effects).code == 0

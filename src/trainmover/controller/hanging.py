@@ -93,11 +93,11 @@ def judge(job: Job, at_us: int) -> Decision:
     job = _of_this_epoch(job)
     if hanging.condemned:
         return _give_up_overdue(job, at_us)
-    if job.phase is not Phase.RUNNING or not job.spec.watch:
+    if job.phase not in (Phase.RUNNING, Phase.ENDING) or not job.spec.watch:
         return job, ()
     if found := _stopped_for_long(job, at_us):
         return _condemn(job, found, at_us)
-    if not _may_compare(job):
+    if job.phase is Phase.ENDING or not _may_compare(job):
         return job, ()
     if hanging.probing is not None:
         return conclude(job, at_us)
@@ -164,13 +164,15 @@ def _held_by_change(job: Job) -> set[Rank]:
 
 
 def _silent(job: Job) -> dict[_Place, Disturbed]:
-    """Processes that have a rank, or are to take one, and execute nothing."""
+    """Processes that have a rank, or are to take one, and execute nothing. Of those that are through
+    with the script only at the end, when all are to leave."""
+    done = job.exited if job.phase is Phase.ENDING else job.finished
     places = {
         _Place(machine, local_rank, rank): one
         for (machine, local_rank), one in job.hanging.disturbed.items()
         if (rank := _rank_of(job, machine, local_rank)) is not None
     }
-    return {place: one for place, one in places.items() if place.rank not in job.finished}
+    return {place: one for place, one in places.items() if place.rank not in done}
 
 
 def _rank_of(job: Job, machine: MachineId, local_rank: int) -> Rank | None:
@@ -232,6 +234,7 @@ def _condemned(job: Job, place: _Place, at_us: int) -> Condemned:
         how = _whereabouts(said.fact)
     steps = [one.fact.step for one in _standing(job).values()] or [Step(job.committed + 1)]
     step = said.fact.step if said is not None else max(steps)
+    where = "after its last step" if rank in job.finished else f"in step {step}"
     still_s = (at_us - since_us) / 1e6
     judged_us = job.hanging.judged.get(machine)
     again = judged_us is not None and at_us - judged_us < AGAIN_US
@@ -239,7 +242,7 @@ def _condemned(job: Job, place: _Place, at_us: int) -> Condemned:
         local_rank=place.local_rank,
         rank=rank,
         pid=job.machines[machine].pids[place.local_rank] if silent is None else silent.pid,
-        cause=f"rank {rank} on {machine} stood still in step {step} for {still_s:.1f} s: {how}",
+        cause=f"rank {rank} on {machine} stood still {where} for {still_s:.1f} s: {how}",
         since_us=since_us,
         judged_us=at_us,
         give_up=again,
