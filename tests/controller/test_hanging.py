@@ -15,12 +15,14 @@ from tests.controller.jobs import (
     RECOVERY_SWITCHES,
     RUNNING,
     after,
+    at_boundary,
     committed,
     ended,
     exited,
     finished,
     kinds,
     orders,
+    parked,
     running,
     said,
 )
@@ -272,9 +274,22 @@ def test_a_network_that_is_only_slow_gets_ten_seconds() -> None:
 
 def test_a_survivor_whose_script_does_not_come_to_the_boundary_is_ended() -> None:
     job, effects = after(BOUNDARY, stands("m3", 2, "script"))
+    assert condemned(effects) == [], "the other one may be as slow as this one"
+    assert tick_due(job, last_us=S, now_us=2 * S)
+    job, effects = after(job, Tick(at_us=2 * S))
     assert condemned(effects) == ["m3"]
     job, _ = after(job, exited("m3", pid=1, at_us=2 * S))
     assert "rank 2 on m3 stood still" in job.incidents[-1].cause
+
+
+def test_who_is_at_the_boundary_is_seen_to_wait() -> None:
+    others = [at_boundary("m1", 0, 2), parked("m4", 1, 2)]
+    assert condemned(after(BOUNDARY, *others, stands("m3", 2, "script"))[1]) == ["m3"]
+
+
+def test_where_all_are_as_slow_nobody_is_blamed_for_a_change_that_waits() -> None:
+    slow = [stands(name, rank, "script", epoch=2) for name, rank in (("m1", 0), ("m3", 2))]
+    assert condemned(after(BOUNDARY, *slow, Tick(at_us=60 * S))[1]) == []
 
 
 def test_a_survivor_that_waits_for_the_change_is_not() -> None:

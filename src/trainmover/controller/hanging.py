@@ -16,7 +16,7 @@ from trainmover.controller.effects import Effect, Send
 from trainmover.controller.machines import give_up
 from trainmover.controller.probing import all_stand, conclude
 from trainmover.controller.start import Decision
-from trainmover.controller.state import Job, MachineState, Phase, Stage
+from trainmover.controller.state import Change, Job, Kind, MachineState, Phase, Stage
 from trainmover.controller.stuck import Condemned, Disturbed, Standstill
 from trainmover.controller.suspects import OWN_BUSINESS, nobody_is_missing, suspects
 from trainmover.controller.values import replace
@@ -33,6 +33,8 @@ ALL_US = 10_000_000
 ALL_TIMES = 10
 """So long, and so many deadlines, must all stand in one call: a slow network may be all it is."""
 DEAF_US = 10_000_000
+SURELY = 2
+"""So many deadlines must a rank stand that keeps a change waiting, if nobody is seen to wait."""
 _STOPPED = ("stopped", "traced")
 _WITH_RANKS = (MachineState.ACTIVE, MachineState.LEAVING, MachineState.BOUND)
 _MANNER = {
@@ -81,7 +83,9 @@ def looks_due(job: Job, last_us: int, now_us: int) -> bool:
     """Whether time alone may tell more: of processes that are stopped or are to end, and where all
     ranks stand."""
     hanging = job.hanging
-    waits = hanging.disturbed or hanging.condemned or len(hanging.stands) >= job.spec.world_size
+    all_stand = len(hanging.stands) >= job.spec.world_size
+    held_up = hanging.stands and _holds_all(job)
+    waits = hanging.disturbed or hanging.condemned or all_stand or held_up
     return bool(waits) and now_us - last_us >= LOOK_US
 
 
@@ -106,7 +110,7 @@ def judge(job: Job, at_us: int) -> Decision:
         {rank: one.fact for rank, one in said.items()},
         set() if _holds_all(job) else {place.rank for place in _silent(job)},
         ranks=job.spec.world_size,
-        waiting=_held_by_change(job),
+        waiting=_held_by_change(job, at_us),
     )
     if blamed:
         return _condemn(job, [_place_of(job, rank) for rank in blamed], at_us)
@@ -156,11 +160,34 @@ def _holds_all(job: Job) -> bool:
     return job.change is not None and job.change.stage not in (Stage.BIND, Stage.PREPARE)
 
 
-def _held_by_change(job: Job) -> set[Rank]:
-    """Ranks that a change under way keeps waiting: all that do not stand themselves."""
-    if not _holds_all(job):
+def _held_by_change(job: Job, at_us: int) -> set[Rank]:
+    """Ranks that a change under way keeps waiting.
+
+    Those that have said so; of others it is not known, since they may be in a collective, or as
+    slow as the one that stands. If they were that slow they would stand themselves a little later.
+    """
+    change = job.change
+    if change is None or not _holds_all(job):
         return set()
-    return {Rank(rank) for rank in range(job.spec.world_size)} - set(_standing(job))
+    standing = _standing(job)
+    surely = (
+        at_us - one.since_us >= SURELY * 1000 * one.fact.deadline_ms for one in standing.values()
+    )
+    if all(surely):
+        return {Rank(rank) for rank in range(job.spec.world_size)} - set(standing)
+    here = change.positions if change.stage is Stage.DRAIN else change.at_boundary
+    return {*here, *_parked(job, change)}
+
+
+def _parked(job: Job, change: Change) -> list[Rank]:
+    """Ranks whose new process is ready; in a move the old one is what all wait for."""
+    joiners = change.joiners.items() if change.kind is Kind.RECOVERY else ()
+    return [job.spec.ranks(slot)[local] for slot, name in joiners for local in _ready(job, name)]
+
+
+def _ready(job: Job, machine: MachineId) -> frozenset[int]:
+    joiner = job.machines[machine]
+    return joiner.said if joiner.state is MachineState.BOUND else frozenset()
 
 
 def _silent(job: Job) -> dict[_Place, Disturbed]:
