@@ -21,6 +21,8 @@ MAY_IMPORT: dict[str, set[str]] = {
     "version": set(),
     "lifeline": set(),
     "durable": set(),
+    "splice": set(),
+    "names": set(),
     "nursery": {"lifeline"},
     "communicators": {"errors"},
     "protocol": WORDS,
@@ -31,17 +33,19 @@ MAY_IMPORT: dict[str, set[str]] = {
     "state": WORDS | {"protocol"},
     "sandbox": WORDS | {"protocol", "comm", "state"},
     "worker": WORDS
-    | {"durable", "lifeline", "token_file"}
+    | {"durable", "lifeline", "names", "token_file"}
     | {"protocol", "comm", "state", "sandbox"},
-    "agent": WORDS | {"lifeline", "token_file", "nursery", "protocol", "state"},
-    "server": WORDS | {"durable", "lifeline", "protocol", "controller", "journal"},
+    "agent": WORDS | {"lifeline", "token_file", "nursery", "splice", "protocol", "state"},
+    "server": WORDS
+    | {"durable", "lifeline", "names", "splice", "token_file"}
+    | {"protocol", "controller", "journal"},
     "simulator": WORDS | {"protocol", "controller", "journal", "agent", "server"},
     "launch": WORDS
     | {"communicators", "lifeline", "nursery", "token_file"}
     | {"protocol", "controller", "journal", "server", "agent"},
     "cli": WORDS
     | {"communicators", "token_file"}
-    | {"protocol", "controller", "journal", "server", "launch", "simulator"},
+    | {"protocol", "controller", "journal", "server", "agent", "launch", "simulator"},
     "__init__": {"version", "worker"},
     "__main__": {"cli"},
 }
@@ -69,6 +73,8 @@ IMPURE |= {"time", "torch", "uuid"}
 LIGHT_ROOMS = PURE_ROOMS | {
     "durable",
     "lifeline",
+    "splice",
+    "names",
     "nursery",
     "communicators",
     "token_file",

@@ -5,6 +5,7 @@ from pathlib import Path
 
 from trainmover.agent.config import AgentConfig
 from trainmover.agent.run import Agent
+from trainmover.agent.store_way import StoreWays
 from trainmover.ids import Epoch, MachineId, Step
 from trainmover.protocol import messages as m
 from trainmover.state.vault import Vault, snapshot_name
@@ -16,7 +17,8 @@ def obeyed(tmp_path: Path, vault: Vault, order: m.WorkerOrder) -> None:
     )
 
     async def obey() -> None:
-        Agent(config, vault, "", tmp_path)._hand_out(m.encode(order), order)
+        agent = Agent(config, vault, "127.0.0.1:1", tmp_path, StoreWays(b""))
+        agent._hand_out(m.encode(order), order)
 
     asyncio.run(obey())
 

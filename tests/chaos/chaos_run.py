@@ -158,6 +158,13 @@ class Running:
             names = [machine["id"] for machine in status["machines"]]
             self.late.append(start_late(run, names))
 
+    def start_elsewhere(self, name: str, command: list[str]) -> None:
+        """A machine, by a command that starts its agent on another host."""
+        stderr = self.folder / f"{name}.err"
+        with stderr.open("wb") as file:
+            process = subprocess.Popen(command, stdout=file, stderr=file, start_new_session=True)
+        self.late.append(LateMachine(name, stderr, process))
+
     def end(self) -> int:
         """Wait for it; its exit status. Raises Stuck."""
         try:

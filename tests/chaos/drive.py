@@ -118,7 +118,7 @@ def _drive(options: argparse.Namespace) -> Report:
             report.wrong += [f"the job ended with {code}"] * (code != 0)
             report.wrong += traces.left(own_network=options.own_network)
             if not report.wrong:
-                _compare(running, work, Path(place), MACHINES + 1 * options.demo, report)
+                compare(running, work, Path(place), MACHINES + 1 * options.demo, report)
         except Stuck as stuck:
             report.wrong.append(str(stuck))
         finally:
@@ -180,7 +180,7 @@ def _enough(running: Running) -> bool:
     return running.ready(READY_MIN)
 
 
-def _compare(running: Running, work: Work, place: Path, machines: int, report: Report) -> None:
+def compare(running: Running, work: Work, place: Path, machines: int, report: Report) -> None:
     """With the same job left alone."""
     folder = place / "alone"
     folder.mkdir()

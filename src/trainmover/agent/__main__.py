@@ -49,7 +49,7 @@ def _config(options: argparse.Namespace) -> AgentConfig:
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="python -m trainmover.agent", description=__doc__)
+    parser = argparse.ArgumentParser(prog="trainmover agent", description=__doc__)
     add = parser.add_argument
     add("--controller", required=True, metavar="HOST:PORT", help="where the job's controller is")
     add("--machine", required=True, metavar="NAME", help="a name no other machine of the job has")
@@ -63,7 +63,7 @@ def _parser() -> argparse.ArgumentParser:
     add("--controller-timeout", type=float, default=60.0, metavar="S", help="it may be away")
     add("--worker", metavar="JSON", help=argparse.SUPPRESS)
     add("--nursery", type=int, metavar="FD", help=argparse.SUPPRESS)
-    add("--parent", type=int, metavar="PID", help="end when this process, the parent, ends")
+    add("--parent", type=int, metavar="PID", help=argparse.SUPPRESS)  # ends with it
     return parser
 
 

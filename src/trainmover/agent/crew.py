@@ -49,14 +49,14 @@ class Reporter(Protocol):
 
 
 class Crew:
-    """directory: private to this machine; vault: where its workers find the machine's vault."""
+    """directory: private to this machine; address: by which others reach this machine."""
 
     def __init__(
-        self, config: AgentConfig, directory: Path, vault: str, reporter: Reporter
+        self, config: AgentConfig, directory: Path, address: str, reporter: Reporter
     ) -> None:
         self._config = config
         self._directory = directory
-        self._vault = vault
+        self._address = address
         self._up = reporter
         self._spec: JobSpec | None = None
         self._place = Place()
@@ -161,7 +161,7 @@ class Crew:
             token_file=str(config.token_file.resolve()),
             spec_file=str(self._spec_file),
             directory=str(self._directory),
-            vault=self._vault,
+            address=self._address,
             agent_pid=os.getpid(),
         )
 

@@ -15,14 +15,17 @@ PULSE, STACKS = "pulse", "stacks"
 
 @dataclass(frozen=True)
 class Setting:
-    """What all workers of a machine share. Paths are absolute; the token itself is in its file."""
+    """What all workers of a machine share. Paths are absolute; the token itself is in its file.
+
+    address  of this machine, as the others reach it
+    """
 
     machine: str
     role: str
     token_file: str
     spec_file: str
     directory: str
-    vault: str
+    address: str
     agent_pid: int
 
 
@@ -62,7 +65,7 @@ def worker_environment(
         "TRAINMOVER_TOKEN_FILE": setting.token_file,
         "TRAINMOVER_SPEC": setting.spec_file,
         "TRAINMOVER_AGENT_PID": str(setting.agent_pid),
-        "TRAINMOVER_VAULT": setting.vault,
+        "TRAINMOVER_ADDRESS": setting.address,
         "TRAINMOVER_PULSE": f"{setting.directory}/{local_rank}/{PULSE}",
         "TRAINMOVER_STACKS": f"{setting.directory}/{local_rank}/{STACKS}",
     }

@@ -75,8 +75,8 @@ class FrameLink(asyncio.Protocol):
             self._transport.close()
 
 
-async def dial(address: str, token: bytes) -> socket.socket:
-    """A non-blocking connection to the controller, both ends proved.
+async def dial(address: str, token: bytes, *, purpose: str = PURPOSE) -> socket.socket:
+    """A non-blocking connection to the controller, or what else `purpose` names; both ends proved.
 
     Raises PeerLost, or ProtocolError for a wrong token.
     """
@@ -84,7 +84,7 @@ async def dial(address: str, token: bytes) -> socket.socket:
     loop = asyncio.get_running_loop()
     try:
         async with asyncio.timeout(CONNECT_S_MAX):
-            return await _proved(loop, host, int(port), token)
+            return await _proved(loop, host, int(port), token, purpose)
     except (OSError, TimeoutError, ValueError) as error:
         raise PeerLost(
             f"The controller at {address} could not be reached: {str(error) or 'no answer'}.",
@@ -94,13 +94,13 @@ async def dial(address: str, token: bytes) -> socket.socket:
 
 
 async def _proved(
-    loop: asyncio.AbstractEventLoop, host: str, port: int, token: bytes
+    loop: asyncio.AbstractEventLoop, host: str, port: int, token: bytes, purpose: str
 ) -> socket.socket:
     """A crowd at the door may push us out of it before we have answered: then we come again."""
     for dials in range(1, DIALS_MAX + 1):
         sock = await _connect(loop, host, port)
         try:
-            await _prove(loop, sock, token)
+            await _prove(loop, sock, token, purpose)
         except ConnectionError:
             sock.close()
             if dials == DIALS_MAX:
@@ -125,10 +125,12 @@ async def _connect(loop: asyncio.AbstractEventLoop, host: str, port: int) -> soc
     return sock
 
 
-async def _prove(loop: asyncio.AbstractEventLoop, sock: socket.socket, token: bytes) -> None:
+async def _prove(
+    loop: asyncio.AbstractEventLoop, sock: socket.socket, token: bytes, purpose: str
+) -> None:
     theirs = await _read_exactly(loop, sock, CHALLENGE_BYTES)
     mine = os.urandom(CHALLENGE_BYTES)
-    await loop.sock_sendall(sock, answer(token, theirs, PURPOSE) + mine)
+    await loop.sock_sendall(sock, answer(token, theirs, purpose) + mine)
     given = await _read_exactly(loop, sock, ANSWER_BYTES)
     if given == REFUSAL:
         raise ProtocolError(
@@ -136,7 +138,7 @@ async def _prove(loop: asyncio.AbstractEventLoop, sock: socket.socket, token: by
             means="This machine is not part of the job; the job did not notice.",
             do="Use the job's token file (--token-file).",
         )
-    check_answer(token, mine, PURPOSE, given)
+    check_answer(token, mine, purpose, given)
 
 
 async def _read_exactly(loop: asyncio.AbstractEventLoop, sock: socket.socket, count: int) -> bytes:

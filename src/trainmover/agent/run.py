@@ -17,10 +17,13 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+import msgspec
+
 from trainmover.agent.config import AgentConfig
 from trainmover.agent.crew import HEARTBEAT_S, Crew
 from trainmover.agent.link import dial
 from trainmover.agent.reach import reached
+from trainmover.agent.store_way import StoreWays
 from trainmover.agent.uplink import Ear, Uplink
 from trainmover.errors import PeerLost, TrainmoverError
 from trainmover.ids import MachineId, Rank
@@ -47,6 +50,7 @@ from trainmover.protocol.messages import (
     WorkerOrder,
     encode,
 )
+from trainmover.state.dial import parse_address
 from trainmover.state.vault import Vault, address_of, serve
 from trainmover.token_file import read_token
 from trainmover.version import VERSION
@@ -61,9 +65,10 @@ async def run_agent(config: AgentConfig) -> None:
     adopt_orphans()
     sock = await dial(config.controller, token)
     vault = Vault(VAULT_BYTES_MAX)
-    vault_server = await serve(vault, token, bind=sock.getsockname()[0])
+    address = sock.getsockname()[0]  # By which it reaches the controller others can reach it.
+    vault_server = await serve(vault, token, bind=address)
     directory = config.directory or Path(tempfile.mkdtemp(prefix=f"trainmover-{config.machine}-"))
-    agent = Agent(config, vault, address_of(vault_server), directory)
+    agent = Agent(config, vault, address_of(vault_server), directory, StoreWays(token))
     loop.set_exception_handler(agent.failed)
     loop.add_signal_handler(signal.SIGTERM, partial(agent.end, kill=False))
     try:
@@ -79,11 +84,19 @@ async def run_agent(config: AgentConfig) -> None:
 class Agent:
     """`over` is done when the agent has ended; it carries the error if there was one."""
 
-    def __init__(self, config: AgentConfig, vault: Vault, vault_address: str, directory: Path):
+    def __init__(
+        self,
+        config: AgentConfig,
+        vault: Vault,
+        vault_address: str,
+        directory: Path,
+        stores: StoreWays,
+    ) -> None:
         self.over: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._config = config
         self._vault = vault
         self._vault_address = vault_address
+        self._stores = stores
         self._directory = directory.resolve()
         self._error: TrainmoverError | None = None
         self._ending = False
@@ -95,7 +108,7 @@ class Agent:
             lost=self._give_up,
         )
         self._up = Uplink(config.machine, config.controller, config.controller_s, ear)
-        self._crew = Crew(config, self._directory, vault_address, self._up)
+        self._crew = Crew(config, self._directory, parse_address(vault_address)[0], self._up)
         self._probing: asyncio.Task[list[MachineId]] | None = None
 
     @property
@@ -160,6 +173,8 @@ class Agent:
         elif isinstance(order, Switch) and order.back:
             self._vault.drop_snapshots_after(order.committed)
         elif isinstance(order, StoreAt):
+            order = StoreAt(address=self._stores.to(order.address))
+            payload = encode(order)
             self._crew.store_moved(order.address)
         elif isinstance(order, Interrupt):
             self._vault.fence(order.epoch)
@@ -175,7 +190,7 @@ class Agent:
         match order:
             case Welcome(spec=spec):
                 self._directory.mkdir(parents=True, exist_ok=True)
-                self._crew.keep(spec)
+                self._crew.keep(msgspec.structs.replace(spec, store=self._stores.to(spec.store)))
             case StartWorkers():
                 self._crew.start(order.restarts)
             case EndWorker():

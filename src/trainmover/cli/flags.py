@@ -4,6 +4,7 @@ A torchrun flag means what it means there, or it is refused with a sentence: nev
 """
 
 import argparse
+import ipaddress
 import json
 import os
 import tempfile
@@ -123,6 +124,7 @@ def parse(argv: list[str]) -> RunFlags:
         run_id=flags.run_id,
         journal=flags.journal,
         api_port=_port(flags.api_port),
+        bind=_bind(flags.bind),
         token_file=flags.token_file,
         run_dir=flags.run_dir,
         shutdown_s=_shutdown_s(flags.shutdown_timeout),
@@ -143,6 +145,7 @@ _NO_WATCH_HELP = "leave ranks that stand still alone, as under a debugger"
 _ALARMS_HELP = "ranks wrongly taken for stuck that you can bear in a week; more finds them sooner"
 _NAN_HELP = "of a reported number that is NaN or infinite: ignore it, report it, or stop the job"
 _BANDWIDTH_HELP = "what a machine may send of its state, as 500MB/s; no limit by default"
+_BIND_HELP = "address for machines on other hosts; start each there: trainmover agent"
 _WAIT_HELP = "when no standby is left, let the job stand until a machine joins; 0: end"
 
 
@@ -183,6 +186,7 @@ def parser() -> argparse.ArgumentParser:
     add("--fingerprint-every", type=int, default=often, metavar="STEPS", help=_FINGERPRINT_HELP)
     add("--journal", type=Path, metavar="PATH", help="keep the run's journal here")
     add("--api-port", type=int, default=0, metavar="PORT", help="of the HTTP API; 0: any free one")
+    add("--bind", default="", metavar="HOST[:PORT]", help=_BIND_HELP)
     add("--token-file", type=Path, metavar="FILE", help="use this token instead of a fresh one")
     add("--run-id", default="", metavar="ID", help="name of the run")
     add("--run-dir", type=Path, metavar="DIR", help="private files of the run; removed at its end")
@@ -237,6 +241,7 @@ OURS = frozenset(
         "on_nan",
         "journal",
         "api_port",
+        "bind",
         "token_file",
         "run_id",
         "run_dir",
@@ -337,6 +342,25 @@ def _port(number: int) -> int:
             do=f"Give a number up to {PORT_MAX}, or 0 for any free port.",
         )
     return number
+
+
+def _bind(given: str) -> str:
+    """host:port; "" if no other host takes part. The others dial it, so a wildcard is none."""
+    if not given:
+        return ""
+    host, _, port = given.partition(":")
+    try:
+        usable = not ipaddress.IPv4Address(host).is_unspecified and 0 <= int(port or 0) <= PORT_MAX
+    except ValueError:
+        usable = False
+    if not usable:
+        raise UserError(
+            f"--bind {given} is no address that other hosts could reach this one by.",
+            means="Nothing was started.",
+            do="Give a numeric IPv4 address of this host, and a port if it must be known: "
+            "10.0.0.5:7070",
+        )
+    return f"{host}:{int(port or 0)}"
 
 
 def _shutdown_s(given: int | None) -> float:

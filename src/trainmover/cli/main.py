@@ -16,6 +16,7 @@ VERBS = {
     "status": "trainmover.cli.status",
     "standbys": "trainmover.cli.standbys",
     "add": "trainmover.cli.add",
+    "agent": "trainmover.cli.agent",
     "move": "trainmover.cli.move",
     "kill": "trainmover.cli.kill",
     "events": "trainmover.cli.events",

@@ -14,6 +14,8 @@ class RunOptions:
 
     journal     where to keep the journal; None: it goes with the run
     token_file  a token to use; None: a fresh one
+    bind        host:port where machines on other hosts reach the run, which starts none then;
+                "": all of them are on this host
     run_dir     the run's private directory; None: under TRAINMOVER_HOME
     record      how large outputs of the first steps are kept: `moments` or `full`
     readiness   of standbys: `held`, `warm` or `idle`
@@ -55,6 +57,7 @@ class RunOptions:
     run_id: str = ""
     journal: Path | None = None
     api_port: int = 0
+    bind: str = ""
     token_file: Path | None = None
     run_dir: Path | None = None
     shutdown_s: float = 5.0

@@ -45,7 +45,7 @@ class RunPlace:
         directory = RunDirectory.create(options.run_id, options.run_dir)
         stack.callback(directory.remove)
         token_file, token = _token(options, directory)
-        control = bind("127.0.0.1:0", "The controller")
+        control = bind(options.bind or "127.0.0.1:0", "The controller")
         stack.callback(control.close)
         api = bind(f"127.0.0.1:{options.api_port}", "The API")
         stack.callback(api.close)

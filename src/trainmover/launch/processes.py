@@ -14,7 +14,7 @@ from trainmover.launch.local import LocalMachines, LocalPlan
 from trainmover.launch.nursery import NurseryProcess
 from trainmover.launch.options import RunOptions
 from trainmover.launch.place import RunPlace
-from trainmover.launch.store import KeptStore
+from trainmover.launch.store import Door, KeptStore
 from trainmover.lifeline import kill_descendants
 
 
@@ -38,7 +38,9 @@ class LocalProcesses:
         self._run_id = place.directory.run_id
         self._controller = place.run.controller
         self._nursery = nursery
-        self.store = KeptStore(nursery, moved=told.store_is_at, lost=told.store_lost)
+        self._elsewhere = bool(options.bind)
+        door = Door(options.bind.rpartition(":")[0], place.token_file) if options.bind else None
+        self.store = KeptStore(nursery, door, moved=told.store_is_at, lost=told.store_lost)
         self._machines = LocalMachines(_plan(options, place), told.agent_ended, nursery)
 
     def start_store(self, stack: AsyncExitStack) -> str:
@@ -48,10 +50,12 @@ class LocalProcesses:
         return self.store.address
 
     def start_machines(self, stack: AsyncExitStack) -> None:
-        """Agents, which dial the controller; they end with `stack`, and all that is theirs."""
+        """Agents, which dial the controller; they end with `stack`, and all that is theirs. None
+        where machines come from other hosts."""
         stack.callback(self._leave_nothing)
         stack.push_async_callback(self._machines.stop)
-        self._machines.start(self._controller)
+        if not self._elsewhere:
+            self._machines.start(self._controller)
 
     def _leave_nothing(self) -> None:
         if self._nursery is None:

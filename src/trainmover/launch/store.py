@@ -7,6 +7,8 @@ import sys
 from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
 
 from trainmover.errors import JobFailed
 from trainmover.launch.local import Process, signal_process, spawn
@@ -27,13 +29,25 @@ _NO_OTHER = (
 )
 
 
-class StoreProcess:
-    """One process. port: a pipe on which it says where it listens."""
+@dataclass(frozen=True)
+class Door:
+    """Where machines on other hosts come to the store: address of this one, the token's file."""
 
-    def __init__(self, nursery: NurseryProcess | None = None) -> None:
+    host: str
+    token_file: Path
+
+
+class StoreProcess:
+    """One process. port: a pipe on which it says where it listens, or its door does."""
+
+    def __init__(self, nursery: NurseryProcess | None = None, door: Door | None = None) -> None:
         port, stdout = os.pipe()
         self.port = os.fdopen(port, "rb")
-        self._process = _start(nursery, ["--parent", str(os.getpid())], stdout)
+        self._host = "127.0.0.1" if door is None else door.host
+        arguments = ["--parent", str(os.getpid())]
+        if door is not None:
+            arguments += ["--door", door.host, "--token-file", str(door.token_file)]
+        self._process = _start(nursery, arguments, stdout)
         os.close(stdout)
 
     @property
@@ -43,7 +57,7 @@ class StoreProcess:
     def address(self) -> str:
         """host:port; blocks until it listens, which `port` shows. "" if it has ended."""
         line = self.port.readline().strip()
-        return f"127.0.0.1:{int(line)}" if line else ""
+        return f"{self._host}:{int(line)}" if line else ""
 
     def stop(self) -> None:
         signal_process(self._process, signal.SIGKILL)
@@ -61,12 +75,14 @@ class KeptStore:
     def __init__(
         self,
         nursery: NurseryProcess | None,
+        door: Door | None = None,
         *,
         moved: Callable[[str], None],
         lost: Callable[[str], None],
     ) -> None:
         self.address = ""
         self._nursery = nursery
+        self._door = door
         self._moved = moved
         self._lost = lost
         self._process: StoreProcess | None = None
@@ -98,7 +114,7 @@ class KeptStore:
         self._process = None
 
     def _begin(self) -> None:
-        self._process = StoreProcess(self._nursery)
+        self._process = StoreProcess(self._nursery, self._door)
         self._pidfd = os.pidfd_open(self._process.pid)
         asyncio.get_running_loop().add_reader(self._pidfd, self._ended)
 

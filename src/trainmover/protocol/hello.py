@@ -18,6 +18,8 @@ from trainmover.errors import ProtocolError
 CHALLENGE_BYTES = 16
 ANSWER_BYTES = 32
 TOKEN_BYTES_MIN = 16
+STORE = "store"
+"""Purpose of the door that machines on other hosts come to the store by."""
 REFUSAL = bytes(ANSWER_BYTES)
 
 

@@ -88,7 +88,8 @@ def _checkpoint_every(spec: JobSpec) -> int:
 
 def _state_server(spec: JobSpec, token: bytes) -> StateServer:
     """A machine's workers share what it may send."""
-    return StateServer(token, bytes_s=spec.state_bandwidth / spec.nproc)
+    address = os.environ["TRAINMOVER_ADDRESS"]
+    return StateServer(token, address, bytes_s=spec.state_bandwidth / spec.nproc)
 
 
 def _die_with_agent() -> None:

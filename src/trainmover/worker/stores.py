@@ -1,8 +1,7 @@
 """Connections to the job's store, opened before they are needed.
 
-Opening one resolves the peer's address back to a name, and where the name server is slow or away
-that takes seconds. It must not happen while the job waits, so a thread keeps a few in stock. Every
-user gets a connection of its own: a blocking call on one never holds up another.
+The job must not wait for one, so a thread keeps a few in stock; it asks no name server (`names`).
+Every user gets a connection of its own: a blocking call on one never holds up another.
 
 The store may be lost; then there is soon another, elsewhere, and whoever wants a connection
 meanwhile waits for that one.
@@ -16,6 +15,7 @@ from datetime import timedelta
 from torch._C._distributed_c10d import Store, TCPStore
 
 from trainmover.errors import PeerLost
+from trainmover.names import ask_no_server
 
 IN_STOCK = 3
 WAIT_S = 60.0
@@ -78,6 +78,7 @@ class Stores:
         ).start()
 
     def _fill(self, address: str) -> None:
+        ask_no_server()
         while self._wants(address):
             try:
                 store = _open(address)

@@ -15,6 +15,8 @@ from trainmover import _native
 from trainmover.comm.native.completer import Completer
 
 HOST_ID = "TRAINMOVER_HOST_ID"
+ADDRESS = "TRAINMOVER_ADDRESS"
+"""Where processes on other hosts reach this one."""
 _LOOPBACK = "127.0.0.1"
 _TOKEN_BYTES = 32
 
@@ -25,7 +27,7 @@ class OpenEndpoint:
     def __init__(self, token: bytes) -> None:
         self.token = token
         self.process = os.getpid()
-        self.native = _native.Endpoint(token, host_id(), _LOOPBACK)
+        self.native = _native.Endpoint(token, host_id(), os.environ.get(ADDRESS, _LOOPBACK))
         self.completer = Completer(self.native)
 
     def close(self) -> None:

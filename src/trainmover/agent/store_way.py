@@ -1,0 +1,92 @@
+"""How this machine's workers come to a store on another host.
+
+They dial a port on their own loopback interface, as torch does it; the agent passes it on to the
+door of the store, where it proves the token (`server/store_door.py`). A loopback port is open to
+every user of a host, so that only its own user's processes are let in.
+"""
+
+import asyncio
+import ipaddress
+import os
+import socket
+import struct
+from pathlib import Path
+
+from trainmover.agent.link import dial
+from trainmover.errors import PeerLost, ProtocolError
+from trainmover.protocol.crowd import QUEUE
+from trainmover.protocol.hello import STORE
+from trainmover.splice import splice
+
+_LOOPBACK = "127.0.0.1"
+_OWNER_FIELD = 7
+_MAPPED = "".join(f"{word:08X}" for word in struct.unpack("=3I", bytes(10) + b"\xff\xff"))
+"""How the kernel shows that an IPv6 socket has an IPv4 address."""
+
+
+class StoreWay:
+    """To the store whose door is at `store`. address: for workers, on the loopback interface."""
+
+    def __init__(self, store: str, token: bytes) -> None:
+        self._store = store
+        self._token = token
+        self._listener = socket.create_server((_LOOPBACK, 0), backlog=QUEUE)
+        self.address = "{}:{}".format(*self._listener.getsockname())
+        self._serving = asyncio.ensure_future(self._serve())
+        self._serving.add_done_callback(lambda _: self._listener.close())
+
+    def close(self) -> None:
+        """Nobody takes it any more; who is on it stays so as long as that store lives."""
+        self._serving.cancel()
+
+    async def _serve(self) -> None:
+        server = await asyncio.start_server(self._lead, sock=self._listener)
+        await server.serve_forever()
+
+    async def _lead(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        """One worker's connection. Where the store is not to be reached it ends: torch tries again
+        for as long as it has been told to."""
+        try:
+            if owner(writer.get_extra_info("peername")) == os.getuid():
+                sock = await dial(self._store, self._token, purpose=STORE)
+                await splice((reader, writer), await asyncio.open_connection(sock=sock))
+        except (PeerLost, ProtocolError, OSError):
+            return
+        finally:
+            writer.transport.abort()
+
+
+class StoreWays:
+    """For a store that may move from host to host."""
+
+    def __init__(self, token: bytes) -> None:
+        self._token = token
+        self._way: StoreWay | None = None
+
+    def to(self, store: str) -> str:
+        """Where this machine's workers find the store whose address is `store` from now on."""
+        if self._way is not None:
+            self._way.close()
+            self._way = None
+        if is_here(store):
+            return store
+        self._way = StoreWay(store, self._token)
+        return self._way.address
+
+
+def is_here(store: str) -> bool:
+    """Whether a store's address (host:port) is on the loopback interface."""
+    return ipaddress.ip_address(store.rpartition(":")[0]).is_loopback
+
+
+def owner(address: tuple[str, int]) -> int | None:
+    """The user whose socket on this host has this IPv4 address; None if none has."""
+    host, port = address
+    (number,) = struct.unpack("=I", socket.inet_aton(host))
+    ends = f"{number:08X}:{port:04X}"
+    for table, known in (("tcp", ends), ("tcp6", _MAPPED + ends)):  # As torch's sockets are.
+        for line in Path(f"/proc/net/{table}").read_text().splitlines()[1:]:
+            fields = line.split()
+            if fields[1] == known:
+                return int(fields[_OWNER_FIELD])
+    return None

@@ -1,0 +1,151 @@
+"""A store on another host is reached by workers of this user, by a door that wants the token."""
+
+import asyncio
+import os
+import socket
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+import pytest
+
+from trainmover.agent import store_way
+from trainmover.agent.store_way import StoreWay, is_here, owner
+from trainmover.server.store_door import StoreDoor
+
+TOKEN, OTHER = b"t" * 32, b"o" * 32
+LOOPBACK = "127.0.0.1"
+
+
+def listening() -> socket.socket:
+    return socket.create_server((LOOPBACK, 0))
+
+
+@asynccontextmanager
+async def door() -> AsyncIterator[str]:
+    """Of a store that says everything back in capitals; its address."""
+
+    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        while (data := await reader.read(100)) not in (b"", b"end"):
+            writer.write(data.upper())
+        writer.close()
+
+    store = await asyncio.start_server(answer, LOOPBACK, 0)
+    listener = listening()
+    address = "{}:{}".format(*listener.getsockname())
+    serving = asyncio.ensure_future(
+        StoreDoor(TOKEN, store.sockets[0].getsockname()).serve(listener)
+    )
+    try:
+        yield address
+    finally:
+        serving.cancel()
+        store.close()
+
+
+async def said_by(address: str, words: bytes) -> bytes:
+    """What comes back, b"" if the connection ends instead."""
+    host, _, port = address.rpartition(":")
+    reader, writer = await asyncio.open_connection(host, int(port))
+    try:
+        writer.write(words)
+        return await reader.read(100)
+    except ConnectionError:
+        return b""
+    finally:
+        writer.transport.abort()
+
+
+def test_a_worker_speaks_with_a_store_on_another_host() -> None:
+    async def run() -> bytes:
+        async with door() as address:
+            way = StoreWay(address, TOKEN)
+            assert way.address != address
+            try:
+                return await said_by(way.address, b"words")
+            finally:
+                way.close()
+
+    assert asyncio.run(run()) == b"WORDS"
+
+
+def test_who_does_not_know_the_token_does_not_get_to_the_store() -> None:
+    async def run() -> bytes:
+        async with door() as address:
+            way = StoreWay(address, OTHER)
+            try:
+                return await said_by(way.address, b"words")
+            finally:
+                way.close()
+
+    assert asyncio.run(run()) == b""
+
+
+def test_a_stranger_at_the_door_gets_a_challenge_and_nothing_of_the_store() -> None:
+    async def run() -> bytes:
+        async with door() as address:
+            host, _, port = address.rpartition(":")
+            reader, writer = await asyncio.open_connection(host, int(port))
+            writer.write(b"x" * 48)
+            heard = await reader.read()
+            writer.close()
+            return heard
+
+    heard = asyncio.run(run())
+    assert len(heard) == 16 + 32  # The challenge, and the refusal.
+    assert heard.endswith(bytes(32))
+
+
+def test_another_user_of_this_host_is_not_led_to_the_store(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(store_way, "owner", lambda address: os.getuid() + 1)
+
+    async def run() -> bytes:
+        async with door() as address:
+            way = StoreWay(address, TOKEN)
+            try:
+                return await said_by(way.address, b"words")
+            finally:
+                way.close()
+
+    assert asyncio.run(run()) == b""
+
+
+def test_the_end_of_a_store_is_the_end_of_those_who_speak_with_it() -> None:
+    async def run() -> bytes:
+        async with door() as address:
+            way = StoreWay(address, TOKEN)
+            host, _, port = way.address.rpartition(":")
+            reader, writer = await asyncio.open_connection(host, int(port))
+            writer.write(b"a")
+            assert await reader.read(1) == b"A"
+            writer.write(b"end")
+            try:
+                return await reader.read()
+            except ConnectionError:
+                return b""
+            finally:
+                writer.transport.abort()
+                way.close()
+
+    assert asyncio.run(run()) == b""
+
+
+def test_whose_a_connection_is() -> None:
+    with listening() as listener, socket.create_connection(listener.getsockname()) as mine:
+        assert owner(mine.getsockname()) == os.getuid()
+    assert owner(("127.1.2.3", 1)) is None
+
+
+def test_whose_a_connection_is_that_speaks_ipv6_at_its_own_end() -> None:
+    """As torch's client does."""
+    with listening() as listener, socket.socket(socket.AF_INET6) as mine:
+        mine.connect(("::ffff:127.0.0.1", listener.getsockname()[1]))
+        accepted, address = listener.accept()
+        with accepted:
+            assert owner(address) == os.getuid()
+
+
+def test_which_stores_are_here() -> None:
+    assert is_here("127.0.0.1:5")
+    assert not is_here("10.0.0.5:5")

@@ -1,0 +1,46 @@
+"""Connecting to a store does not wait for a name server that says nothing."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+SILENT = """
+import socket, sys
+from trainmover.launch.store import StoreProcess
+from trainmover.worker.stores import Stores
+
+server = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+server.bind(("127.0.0.1", 53))
+store = StoreProcess()
+try:
+    Stores(store.address()).take().set("key", "value")
+finally:
+    store.stop()
+server.setblocking(False)
+try:
+    server.recv(1000)
+except BlockingIOError:
+    print("nobody asked")
+"""
+ALONE = ["unshare", "--mount", "--net", "sh", "-c"]
+"""With a network and a file of name servers of its own."""
+
+
+def can_be_alone() -> bool:
+    try:
+        return not subprocess.run([*ALONE, "ip link set lo up"], capture_output=True).returncode
+    except OSError:
+        return False
+
+
+@pytest.mark.skipif(not can_be_alone(), reason="a name server of our own needs root and namespaces")
+def test_no_name_server_is_asked(tmp_path: Path) -> None:
+    """torch would wait for the answer in the first connection of every process."""
+    known, script = tmp_path / "resolv.conf", tmp_path / "silent.py"
+    known.write_text("nameserver 127.0.0.1\n")
+    script.write_text(SILENT)
+    within = f"mount --bind {known} /etc/resolv.conf && ip link set lo up && exec {sys.executable}"
+    done = subprocess.run([*ALONE, f"{within} {script}"], capture_output=True, text=True)
+    assert done.stdout == "nobody asked\n", done.stderr
