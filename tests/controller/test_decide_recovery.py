@@ -19,6 +19,7 @@ from jobs import (
     committed,
     ended,
     exited,
+    failed,
     finished,
     interrupted,
     joined,
@@ -454,3 +455,19 @@ def test_the_incident_keeps_what_the_verdict_was_made_of() -> None:
     assert sorted(incident.positions) == [0, 2]
     assert incident.held.keys() == {1}
     assert incident.step == job.committed
+
+
+@every_stage
+def test_a_joiner_that_gives_up_its_run_is_replaced_by_another(job: Job) -> None:
+    job, _ = after(job, joined("m5", standby=True), up("m5"))
+    job, effects = after(job, failed("m4", 1, "it runs in circles"))
+    assert joiners(job) == {1: "m5"}
+    assert orders(effects, m.Interrupt)["m1"].epoch == orders(effects, m.Bind)["m5"].epoch == 3
+    assert job.machines["m4"].state is MachineState.COLD
+
+
+def test_a_joiner_is_told_what_runs_have_taken_on_its_machine() -> None:
+    _, effects = decide(RUNNING, lost("m2"))
+    attests = RUNNING.machines["m4"].attests.values()
+    known = max(max(one.warm_ms, one.run_ms or 0) for one in attests)
+    assert orders(effects, m.Bind)["m4"].known_ms == known > 0

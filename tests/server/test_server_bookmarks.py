@@ -78,7 +78,7 @@ def test_a_bookmark_and_what_followed_give_what_a_replay_gives(seed: int) -> Non
     spec, events = history(seed)
     whole = Past(Job(spec=spec))
     others: list[Past] = []
-    every, often = len(events) // CUTS, len(events) // LOOKS
+    every, often = max(1, len(events) // CUTS), max(1, len(events) // LOOKS)
     for number, event in enumerate(events, 1):
         effects = decide(whole.job, event)[1]
         whole.take(event)

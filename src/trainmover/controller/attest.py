@@ -89,6 +89,12 @@ def attest_failure(job: Job, machine: MachineId, first: Slot, reason: str, at_us
     return _with_attest(job, machine, first, Attestation(at_us, failed=reason))
 
 
+def known_ms(machine: Machine) -> int:
+    """The longest run in the sandbox that it has proven: what another may be measured by."""
+    took = [(one.warm_ms, one.run_ms or 0) for one in machine.attests.values() if not one.failed]
+    return max((max(each) for each in took), default=0)
+
+
 def stale(machine: Machine) -> dict[Slot, Attestation]:
     """Its attestations, all to be proven again."""
     return {first: replace(attest, stale=True) for first, attest in machine.attests.items()}

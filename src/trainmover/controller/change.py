@@ -8,6 +8,7 @@ from typing import Any
 
 import msgspec
 
+from trainmover.controller.attest import known_ms
 from trainmover.controller.buddies import (
     further_keepers,
     keepers,
@@ -56,7 +57,13 @@ def bind_ready(job: Job) -> Decision:
             job = begin(job, name, state=MachineState.BOUND, said=frozenset(), work=None, held=None)
             run = job.machines[name].run
             places = places or Places(job)
-            order_ = Bind(epoch=change.epoch, slot=slot, records=places.of(slot), run=run)
+            order_ = Bind(
+                epoch=change.epoch,
+                slot=slot,
+                records=places.of(slot),
+                run=run,
+                known_ms=known_ms(machine),
+            )
             effects.append(Send(name, order_))
     return job, tuple(effects)
 

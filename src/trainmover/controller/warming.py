@@ -10,7 +10,7 @@ held and nothing else.
 
 from typing import Any
 
-from trainmover.controller.attest import fit_kinds, kind_due, note_of, stale
+from trainmover.controller.attest import fit_kinds, kind_due, known_ms, note_of, stale
 from trainmover.controller.effects import Effect, Send
 from trainmover.controller.places import Places
 from trainmover.controller.roles import representatives
@@ -69,7 +69,8 @@ def _make_ready(job: Job, machine: Machine) -> Decision:
     job = in_new_run(
         job, machine.id, state=MachineState.WARMING, work=first, held=None, said=frozenset()
     )
-    order = WarmUp(slot=first, records=Places(job).of(first), run=job.runs)
+    records, known = Places(job).of(first), known_ms(machine)
+    order = WarmUp(slot=first, records=records, run=job.runs, known_ms=known)
     return job, (Send(machine.id, order),)
 
 
@@ -84,7 +85,8 @@ def _hold(job: Job, machine: Machine) -> Decision:
         return start_workers(job, machine.id)  # To prove it again takes a fresh process.
     slot = slot_to_hold(job, machine) if machine.doubt is None else machine.doubt
     job = in_new_run(job, machine.id, state=MachineState.HOLDING, work=slot, said=frozenset())
-    order = Hold(slot=slot, records=Places(job).of(slot), run=job.runs)
+    records, known = Places(job).of(slot), known_ms(machine)
+    order = Hold(slot=slot, records=records, run=job.runs, known_ms=known)
     return job, (Send(machine.id, order),)
 
 

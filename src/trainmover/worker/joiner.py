@@ -46,7 +46,9 @@ class Joiner(Member):
     holds       whether it stays at its first step until it is bound; else, unbound, it is a warm-up
     switching   guarded by the standing's lock: its groups are being connected to peers
     complete    it has made all its shadow steps: the other workers need nothing more of it
-    stands      set once it has come to where it waits; then nobody loses patience with it
+    stands      set once it has come to where it waits; nobody loses patience with one that waits
+    known_ms    longest run that this machine has proven; 0: none
+    run_ms      until it came to where it waits
     set_up_over to be called once, before the first step or fetch
     given_up    somebody has: what it still does counts for nothing
     held_bytes  by how much the process has grown in this run, once it stands at its first step
@@ -68,6 +70,7 @@ class Joiner(Member):
         run: int = 0,
         bound_for: Epoch | None = None,
         holds: bool = False,
+        known_ms: int = 0,
     ) -> None:
         super().__init__(rank, station)
         self.token = station.token
@@ -78,6 +81,7 @@ class Joiner(Member):
         self.bound_for = bound_for
         self.holds = holds
         self.shadow_steps = 0
+        self.known_ms, self.run_ms = known_ms, 0
         self.complete = False
         self.stands = threading.Event()
         self.given_up = False
@@ -230,7 +234,7 @@ class Joiner(Member):
     def _park(self) -> None:
         """Wait for the switchover; a held run first waits for somebody who needs it."""
         run_ms = (time.monotonic_ns() - self.begun_ns) // 1_000_000
-        self.complete = True
+        self.complete, self.run_ms = True, run_ms
         self.stands.set()
         self.held_bytes = max(0, private_bytes() - self._bytes_before)
         self.replayer.check()

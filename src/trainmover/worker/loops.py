@@ -107,6 +107,11 @@ class Loops:
         return next(lasting, self.fetching if self._fetching else self._in[-1])
 
     @property
+    def fetches(self) -> int:
+        """Of any loop, until now."""
+        return self._moment
+
+    @property
     def ordinals(self) -> list[int]:
         """Which loops the script is in."""
         return [loop.ordinal for loop in self._chain()]

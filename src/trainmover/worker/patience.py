@@ -1,11 +1,17 @@
-"""A shadow run that stands still for long is given up: it waits for something that never comes.
+"""A shadow run that gets nowhere is given up: it waits for what never comes, or runs in circles.
 
 Standing still: nothing served, no step begun, no module loaded, and next to no processor time used
 by the process and its children. A long download or compilation is none of that. A run that waits
 for another worker of its machine is left to that one's patience, unless they wait for each other.
+
+Running in circles: nothing of that happens either, but the processor is busy. How long a script may
+be at work on something is known from the runs before it on this machine; the first one is not
+judged. On the way to where the rank stood, loops and steps that are passed over are what counts;
+the measure is the run's own time until it parked.
 """
 
 import ctypes
+import math
 import os
 import sys
 import threading
@@ -22,7 +28,11 @@ from trainmover.worker.program import place_of
 from trainmover.worker.standing import Unwind
 
 STILL_S = 300.0
+CIRCLES_S = 60.0
+TIMES = 10
 POLL_S = 5.0
+UNWIND_S = 10.0
+"""For a run that is given up to end; its process ends then."""
 _FOR_OTHERS = 12.0
 _BUSY = 0.01
 """Of one processor: who uses less only polls."""
@@ -30,13 +40,14 @@ _BUSY = 0.01
 
 class Patience:
     """Context of a shadow run. Calls `tell` with a reason once it gives up, and unwinds the run as
-    soon as that executes Python again.
+    soon as that executes Python again; if it does not, the process ends.
     """
 
     def __init__(self, joiner: Joiner, tell: Callable[[str], None]) -> None:
         self._joiner = joiner
         self._tell = tell
         self._main = threading.get_ident()
+        self._over = threading.Event()
         self._thread = threading.Thread(target=self._watch, name="tm-patience", daemon=True)
 
     def __enter__(self) -> None:
@@ -48,34 +59,68 @@ class Patience:
         error: BaseException | None,
         where: TracebackType | None,
     ) -> None:
+        self._over.set()
         self._joiner.stands.set()
         self._thread.join()
 
     def _watch(self) -> None:
-        last, since, used_s = self._progress(), time.monotonic(), _processor_s()
-        while not self._joiner.stands.wait(POLL_S):
+        last, looks = self._progress(), 0
+        since, used_s = time.monotonic(), _processor_s()
+        while not self._over.wait(POLL_S):
+            if not self._joiner.is_shadow:
+                return
             progress, still_s = self._progress(), time.monotonic() - since
-            if progress != last or _processor_s() - used_s > _BUSY * max(still_s, STILL_S):
-                last, since, used_s = progress, time.monotonic(), _processor_s()
+            if progress != last or self._waits():
+                last, looks, since, used_s = progress, 0, time.monotonic(), _processor_s()
+                continue
+            looks += 1  # A process that was itself not let run has not been at work.
+            if looks * POLL_S > self._circles_s():
+                self._give_up(f"has got nowhere for {looks * POLL_S:.0f} s", "it runs in circles")
+                return
+            if _processor_s() - used_s > _BUSY * max(still_s, STILL_S):
+                since, used_s = time.monotonic(), _processor_s()
             elif still_s > STILL_S * (_FOR_OTHERS if self._joiner.waits_for_others else 1):
-                self._give_up(still_s)
+                why = "it waits for something that is not there"
+                self._give_up(f"has stood still for {still_s:.0f} s", why)
                 return
 
-    def _progress(self) -> tuple[int, int, int]:
+    def _progress(self) -> tuple[int, ...]:
         joiner = self._joiner
-        return joiner.shadow_steps, joiner.replayer.served, len(sys.modules)
+        way = joiner.way.reached if joiner.way is not None else 0
+        served = joiner.replayer.served
+        return (
+            joiner.shadow_steps,
+            served,
+            len(sys.modules),
+            joiner.calls,
+            joiner.loops.fetches,
+            way,
+        )
 
-    def _give_up(self, still_s: float) -> None:
+    def _waits(self) -> bool:
+        """Whether it has come to where others come to it, or the script has said it takes long."""
+        joiner = self._joiner
+        return bool(joiner.declared) or (joiner.stands.is_set() and joiner.travelling is None)
+
+    def _circles_s(self) -> float:
+        """How long it may be at work on one thing."""
+        joiner = self._joiner
+        if joiner.travelling is not None:
+            return max(STILL_S, TIMES * joiner.run_ms / 1000.0)
+        if not joiner.known_ms or joiner.waits_for_others:
+            return math.inf
+        return max(CIRCLES_S, TIMES * joiner.known_ms / 1000.0)
+
+    def _give_up(self, how: str, why: str) -> None:
         frame = sys._current_frames().get(self._main)
         where = place_of(traceback.extract_stack(frame)) if frame is not None else ""
         self._joiner.given_up = True
-        self._tell(
-            f"in the sandbox the script has stood still for {still_s:.0f} s"
-            f"{f' at {where}' if where else ''}: it waits for something that is not there"
-        )
+        self._tell(f"in the sandbox the script {how}{f' at {where}' if where else ''}: {why}")
         unwind = ctypes.py_object(Unwind)
         ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(self._main), unwind)
-        groups.desert("it stood still")  # It may wait for another worker.
+        groups.desert("it was given up")  # It may wait for another worker.
+        if not self._over.wait(UNWIND_S):
+            os._exit(1)
 
 
 def _processor_s() -> float:

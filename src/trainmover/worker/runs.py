@@ -211,7 +211,9 @@ class Runs:
         self._take_compiled(rank, records)
         groups.rendezvous_store = HashStore
         groups.sandbox(order.run, lambda: self._station.stores.take())
-        return Joiner(rank, self._station, record, run=order.run, **purpose)
+        return Joiner(
+            rank, self._station, record, run=order.run, known_ms=order.known_ms, **purpose
+        )
 
     def _take_compiled(self, rank: Rank, records: Records) -> None:
         """Before this process compiles, take what others have compiled."""

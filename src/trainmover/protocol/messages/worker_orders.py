@@ -42,36 +42,41 @@ and of ranks that their records refer to."""
 class WarmUp(WorkerOrder, frozen=True):
     """Run the script in the sandbox as the ranks of `slot`, then unwind.
 
-    run  number under which the machine's workers meet: no other run of the job has it
+    run       number under which the machine's workers meet: no other run of the job has it
+    known_ms  longest run that has come to its end on this machine; 0: none has yet
     """
 
     slot: Slot
     records: Records
     run: int = 0
+    known_ms: int = 0
 
 
 class Hold(WorkerOrder, frozen=True):
     """Run the script in the sandbox as the ranks of `slot`, and stay at its first step in case they
     are lost: a `Bind` to the same slot is then answered at once. Other work ends it.
 
-    run  as in `WarmUp`
+    run, known_ms  as in `WarmUp`
     """
 
     slot: Slot
     records: Records
     run: int = 0
+    known_ms: int = 0
 
 
 class Bind(WorkerOrder, frozen=True):
     """Run the script in the sandbox as the ranks of `slot` and park before the next batch.
 
-    run  as in `WarmUp`; that of a `Hold` whose run, under way or still to begin, is now bound
+    run       as in `WarmUp`; that of a `Hold` whose run, under way or still to begin, is now bound
+    known_ms  as in `WarmUp`
     """
 
     epoch: Epoch
     slot: Slot
     records: Records
     run: int = 0
+    known_ms: int = 0
 
 
 class StoreAt(WorkerOrder, frozen=True):

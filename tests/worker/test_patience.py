@@ -1,0 +1,113 @@
+"""A shadow run that gets nowhere is given up, busy or not; one that gets on, or waits, is not."""
+
+import subprocess
+import sys
+import threading
+import time
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from trainmover.worker import patience
+from trainmover.worker.patience import Patience
+from trainmover.worker.standing import Unwind
+
+QUICK = {"POLL_S": 0.01, "STILL_S": 0.2, "CIRCLES_S": 0.1}
+LIMIT_S = 30.0
+
+
+@pytest.fixture(autouse=True)
+def quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, value in QUICK.items():
+        monkeypatch.setattr(patience, name, value)
+    monkeypatch.setattr(patience, "_BUSY", -1.0)  # However little it is let run, it is busy.
+
+
+def joiner(**known: Any) -> Any:
+    """What of a joiner is looked at."""
+    its = {
+        "stands": threading.Event(), "is_shadow": True, "shadow_steps": 0, "calls": 0,
+        "known_ms": 0, "run_ms": 1, "declared": [], "replayer": SimpleNamespace(served=0),
+        "loops": SimpleNamespace(fetches=0), "way": None, "travelling": None,
+        "waits_for_others": False, "given_up": False,
+    }  # fmt: skip
+    return SimpleNamespace(**its | known)
+
+
+def circles(its: Any, seconds: float, *, gets_on: bool = False) -> list[str]:
+    """What is told of a run that is busy for so long."""
+    told: list[str] = []
+    until = time.monotonic() + seconds
+    try:
+        with Patience(its, told.append):
+            while time.monotonic() < until:
+                its.calls += gets_on
+    except Unwind:
+        pass
+    return told
+
+
+@pytest.mark.parametrize("known", [{"known_ms": 5}, {"travelling": "somewhere"}])
+def test_one_that_runs_in_circles_is_given_up(known: dict[str, Any]) -> None:
+    its = joiner(**known)
+    its.stands.set() if "travelling" in known else None
+    (told,) = circles(its, LIMIT_S)
+    assert "has got nowhere" in told
+    assert "test_patience.py" in told
+    assert "it runs in circles" in told
+    assert its.given_up
+
+
+@pytest.mark.parametrize(
+    ("known", "gets_on", "parked"),
+    [
+        ({"known_ms": 0}, False, False),
+        ({"known_ms": 1000}, False, False),
+        ({"known_ms": 5}, True, False),
+        ({"known_ms": 5, "declared": ["a download"]}, False, False),
+        ({"known_ms": 5}, False, True),
+        ({"travelling": "somewhere"}, True, True),
+        ({"travelling": "somewhere", "run_ms": 1000}, False, True),
+    ],
+    ids=["the first", "slow", "gets on", "declared", "waits", "travels", "travels slowly"],
+)
+def test_one_that_does_not_is_left_alone(
+    known: dict[str, Any], gets_on: bool, parked: bool
+) -> None:
+    its = joiner(**known)
+    if parked:
+        its.stands.set()
+    assert circles(its, 1.0, gets_on=gets_on) == []
+
+
+def test_one_that_stands_still_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(patience, "_BUSY", 1e9)
+    (told,) = circles(joiner(), LIMIT_S)
+    assert "has stood still" in told
+
+
+DEAF = """
+import sys, threading, time
+sys.path.insert(0, {here!r})
+import test_patience
+from trainmover.worker import patience
+for name, value in test_patience.QUICK.items():
+    setattr(patience, name, value)
+patience.UNWIND_S = 0.1
+its = test_patience.joiner(known_ms=5)
+with patience.Patience(its, print):
+    while True:
+        try:
+            while True:
+                pass
+        except BaseException:
+            pass
+"""
+
+
+def test_a_process_whose_script_cannot_be_unwound_ends() -> None:
+    here = __file__.rpartition("/")[0]
+    command = [sys.executable, "-u", "-c", DEAF.format(here=here)]
+    ended = subprocess.run(command, capture_output=True, text=True, timeout=120)
+    assert (ended.returncode, "runs in circles" in ended.stdout) == (1, True), ended.stderr
