@@ -12,7 +12,10 @@ UPDATES = str(Path(__file__).with_name("updates.py"))
     "what",
     [
         "zero,gan,closure",
-        *(pytest.param(one, marks=pytest.mark.soak) for one in ("zero", "gan", "closure")),
+        *(
+            pytest.param(one, marks=pytest.mark.soak)
+            for one in ("zero", "gan", "closure", "search")
+        ),
     ],
 )
 def test_an_update_that_is_cut_off_is_undone(what: str) -> None:
@@ -29,7 +32,7 @@ def test_an_update_that_is_cut_off_is_undone(what: str) -> None:
 @pytest.mark.parametrize(
     "what",
     [
-        ("across",),
+        ("across,unsharded",),
         ("thaw,scaled", "--apart"),
         *(pytest.param((w,), marks=pytest.mark.soak) for w in ("scaled", "thaw")),
     ],

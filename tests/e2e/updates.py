@@ -2,12 +2,14 @@
 
 import argparse
 import time
-from contextlib import nullcontext
+from contextlib import ExitStack, nullcontext
 from typing import Any
 
 import torch
 import torch.distributed as dist
 from torch import Tensor, nn
+from torch.distributed.device_mesh import init_device_mesh
+from torch.distributed.fsdp import MixedPrecisionPolicy, fully_shard
 from torch.distributed.optim import ZeroRedundancyOptimizer
 from torch.nn.parallel import DistributedDataParallel
 from torch.nn.utils import clip_grad_norm_
@@ -88,12 +90,15 @@ class Gan:
 class Closure:
     """Several passes, with their collectives, inside one optimizer.step()."""
 
+    search: str | None = None
+
     def __init__(self) -> None:
         self.model = nn.Linear(16, 1)
         self.optimizer = torch.optim.LBFGS(
             self.model.parameters(),
             lr=0.1,
             max_iter=3,
+            line_search_fn=self.search,
             history_size=4,
             tolerance_grad=0.0,
             tolerance_change=0.0,
@@ -115,6 +120,12 @@ class Closure:
         return loss
 
 
+class Search(Closure):
+    """As many passes as a line search takes: another number in other steps."""
+
+    search = "strong_wolfe"
+
+
 class Across:
     """An update in every third step; each rank accumulates for itself until then."""
 
@@ -125,15 +136,35 @@ class Across:
 
     def step(self, x: Tensor) -> Tensor:
         last = job.steps % 3 == 2
-        with nullcontext() if last else self.model.no_sync():
+        with nullcontext() if last else self.without_sync():
             loss = (self.model(x) - x.sum(1, keepdim=True)).square().mean()
             (loss / 3).backward()
-        job.report(across=loss)
+        job.report(**{type(self).__name__.lower(): loss})
         if last:
             clip_grad_norm_(self.model.parameters(), 2.0)
             self.optimizer.step()
             self.optimizer.zero_grad()
         return loss.detach()
+
+    def without_sync(self) -> Any:
+        return self.model.no_sync()
+
+
+class Unsharded(Across):
+    """The same with FSDP2, which keeps the gradients to itself; every rank has all shards."""
+
+    def __init__(self) -> None:
+        mesh = init_device_mesh("cpu", (job.world_size, 1), mesh_dim_names=("replica", "shard"))
+        low = MixedPrecisionPolicy(reduce_dtype=torch.float64)
+        self.model = fully_shard(nn.Linear(16, 1), mesh=mesh, mp_policy=low)
+        self.optimizer = torch.optim.AdamW(self.model.parameters(), lr=1e-2)
+        job.track(unsharded=self.model, unsharded_optimizer=self.optimizer)
+
+    def without_sync(self) -> Any:
+        self.model.set_requires_gradient_sync(False)
+        stack = ExitStack()
+        stack.callback(self.model.set_requires_gradient_sync, True)
+        return stack
 
 
 class Thaw:
@@ -193,7 +224,9 @@ KINDS = {
     "zero": Zero,
     "gan": Gan,
     "closure": Closure,
+    "search": Search,
     "across": Across,
+    "unsharded": Unsharded,
     "thaw": Thaw,
     "scaled": Scaled,
 }

@@ -118,7 +118,7 @@ class Gradients:
             return {}
         pending = self._pending()
         values = self._values(pending & self._added_to)
-        _check_size(values.values())
+        check_size(values.values())
         more = self._values(pending - self._added_to - self._cleared)
         if sum(value.nbytes for value in more.values()) <= BYTES_MAX:
             values |= {index: value for index, value in more.items() if value.any()}
@@ -172,7 +172,8 @@ def _like(parameter: Any, local: Tensor) -> Tensor:
     )
 
 
-def _check_size(values: Iterable[Tensor]) -> None:
+def check_size(values: Iterable[Tensor]) -> None:
+    """Raises UserError for more than a step's record can carry."""
     size = sum(value.nbytes for value in values)
     if size > BYTES_MAX:
         raise UserError(

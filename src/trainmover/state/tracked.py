@@ -20,6 +20,7 @@ from trainmover.state.gradients import Gradients
 from trainmover.state.modes import Modes
 from trainmover.state.placing import HasState, Leaves, bulk_leaves, destinations, load_bulk
 from trainmover.state.signature import signature_of
+from trainmover.state.unsharded import Unsharded
 from trainmover.state.zero import Settings, shard_of
 
 __all__ = ["HasState", "Leaves", "Tracked", "bulk_leaves", "destinations", "load_bulk"]
@@ -55,7 +56,7 @@ class Tracked:
             )
         self._bulk.discard(name)
         self._sized.discard(name)
-        for part in ("modes", "buffers", "gradients", "settings"):
+        for part in ("modes", "buffers", "gradients", "settings", "unsharded"):
             self._beside.pop(f"{name}.{part}", None)
         outside = obj
         if (shard := shard_of(obj)) is not None:
@@ -74,6 +75,8 @@ class Tracked:
             self._beside[f"{name}.modes"] = self._modes[name] = Modes(obj)
             gradients = self._gradients[name] = Gradients(obj, self._consumers)
             self._beside[f"{name}.gradients"] = gradients
+            if unsharded := Unsharded(obj):
+                self._beside[f"{name}.unsharded"] = unsharded
             if Buffers(obj).state_dict():
                 self._buffers[name] = self._beside[f"{name}.buffers"] = Buffers(obj)
 

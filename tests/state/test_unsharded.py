@@ -1,0 +1,97 @@
+"""What FSDP2 keeps to itself between two steps comes back bit for bit."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+import torch
+import torch.distributed as dist
+from torch import Tensor, nn
+from torch.distributed.fsdp import MixedPrecisionPolicy, fully_shard
+
+from trainmover.errors import UserError
+from trainmover.state import encode, gradients
+from trainmover.state.tracked import Tracked
+
+
+@pytest.fixture(autouse=True)
+def group() -> Iterator[None]:
+    dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
+    yield
+    dist.destroy_process_group()
+
+
+def sharded(reduce_dtype: torch.dtype | None) -> tuple[Any, Tracked]:
+    torch.manual_seed(1)
+    model = nn.Sequential(nn.Linear(3, 5), nn.Linear(5, 2))
+    policy = MixedPrecisionPolicy(reduce_dtype=reduce_dtype)
+    for layer in model:
+        fully_shard(layer, mp_policy=policy)
+    fully_shard(model, mp_policy=policy)
+    tracked = Tracked()
+    tracked.add("model", model)
+    return model, tracked
+
+
+def accumulate(model: Any, seed: int) -> None:
+    model.set_requires_gradient_sync(False)
+    backward(model, seed)
+
+
+def backward(model: Any, seed: int) -> None:
+    generator = torch.Generator().manual_seed(seed)
+    model(torch.randn(4, 3, generator=generator)).square().sum().backward()
+
+
+def reduced(model: Any) -> list[Tensor]:
+    """The next pass makes gradients of all."""
+    model.set_requires_gradient_sync(True)
+    backward(model, 9)
+    return [parameter.grad.to_local() for parameter in model.parameters()]
+
+
+@pytest.mark.parametrize("reduce_dtype", [None, torch.float64])
+@pytest.mark.parametrize("passes", [0, 1, 2])
+def test_they_are_put_back_and_travel(reduce_dtype: torch.dtype | None, passes: int) -> None:
+    model, tracked = sharded(reduce_dtype)
+    for seed in range(passes):
+        accumulate(model, seed)
+    kept = {name: bytes(state) for name, state in tracked.small_states().items()}
+    accumulate(model, 7)  # An attempt that is aborted.
+    tracked.load_small(kept)
+    other, others = sharded(reduce_dtype)
+    accumulate(other, 8)
+    others.load_small(kept)
+    assert others.small_states() == tracked.small_states() == kept
+    calm, _ = sharded(reduce_dtype)
+    for seed in range(passes):
+        accumulate(calm, seed)
+    expected = reduced(calm)
+    for found in (reduced(model), reduced(other)):
+        assert all(torch.equal(a, b) for a, b in zip(found, expected, strict=True))
+    assert encode.decode(tracked.small_states()["model.unsharded"])["values"] == {}
+
+
+def test_more_than_a_record_carries_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    model, tracked = sharded(None)
+    monkeypatch.setattr(gradients, "BYTES_MAX", 10)
+    tracked.small_states()
+    accumulate(model, 1)
+    with pytest.raises(UserError, match="gradients lie between two steps"):
+        tracked.small_states()
+
+
+def test_what_is_reduced_in_part_is_refused() -> None:
+    """As HSDP keeps it."""
+    model, tracked = sharded(None)
+    (group,) = model[0]._get_fsdp_state()._fsdp_param_groups
+    group._partial_reduce_output = torch.ones(3)
+    with pytest.raises(UserError, match="reduced in part"):
+        tracked.small_states()
+    group._partial_reduce_output = None
+
+
+def test_a_module_that_is_not_sharded_has_none() -> None:
+    tracked = Tracked()
+    tracked.add("model", nn.Linear(2, 2))
+    assert "model.unsharded" not in tracked.small_states()
