@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from jobs import RUNNING, after, certificate, recorded, running, said
 
 from trainmover.controller import Job
-from trainmover.controller.comparison import Comparison, healed, with_fact
+from trainmover.controller.comparison import Comparison, gone_back, healed, with_fact
 from trainmover.controller.parting import Divergence
 from trainmover.controller.replicas import held_once, replicas, taken_over
 from trainmover.protocol.messages import Fingerprinted
@@ -143,7 +143,22 @@ def test_one_that_agrees_again_is_astray_no_more() -> None:
     comparison = rounds([{"w": 1}] * 3, [{"w": 2}, {"w": 2}, {"w": 9}], [{"w": 3}] * 3)
     assert comparison.astray == frozenset()
     assert set(comparison.families.values()) == {0}
-    assert healed(comparison, 1) == comparison
+    assert healed(comparison, 1, 9) == comparison
+
+
+def test_what_was_kept_of_a_rank_while_it_was_astray_is_not_trusted_later() -> None:
+    """The second round finds rank 2 astray: it was right in the first."""
+    found = rounds([{"w": 1}] * 3, [{"w": 2}, {"w": 2}, {"w": 9}])
+    since, step = found.divergences[0].since, found.step
+    assert found.astray == {2}
+    mended = healed(found, 2, step + 5)
+    assert mended.astray == frozenset()
+    assert gone_back(mended, since).astray == frozenset()
+    assert gone_back(mended, since + 1).astray == {2}
+    assert gone_back(mended, step + 5).astray == {2}
+    assert gone_back(mended, step + 6).astray == frozenset()
+    again = healed(gone_back(mended, step), 2, step + 1)
+    assert gone_back(again, step + 5).astray == frozenset()
 
 
 def test_of_two_nobody_knows_which_is_right() -> None:

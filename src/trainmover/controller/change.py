@@ -16,6 +16,7 @@ from trainmover.controller.buddies import (
     vaults_of,
     with_keepers,
 )
+from trainmover.controller.comparison import gone_back
 from trainmover.controller.effects import Effect, Send
 from trainmover.controller.incidents import amend, mark
 from trainmover.controller.places import Places
@@ -251,7 +252,8 @@ def send_switch_back(job: Job, cut: Cut) -> Decision:
         snapshot_every=job.snapshot_every,
         files=cut.files,
     )
-    job = replace(job, change=replace(change, stage=Stage.SWITCH))
+    comparison = gone_back(job.comparison, cut.step)
+    job = replace(job, change=replace(change, stage=Stage.SWITCH), comparison=comparison)
     return _to_each(job, order, after)
 
 

@@ -32,6 +32,16 @@ class Layout:
 
 
 @dataclass(frozen=True)
+class Doubt:
+    """A rank was astray: what was kept of its state after the step `since`, and up to `until`, may
+    be corrupted. until: None: it still is astray."""
+
+    rank: Rank
+    since: Step
+    until: Step | None = None
+
+
+@dataclass(frozen=True)
 class Comparison:
     """What rounds have told.
 
@@ -40,6 +50,7 @@ class Comparison:
     read      bytes of tensors the largest rank hashed in it; took_us: the slowest
     held      for each section: rank -> what it holds
     families  rank -> lowest of the ranks whose whole shared state is equal to its own
+    doubts    of all ranks that were ever astray, oldest first
     """
 
     layouts: dict[str, Layout] = field(default_factory=dict)
@@ -50,6 +61,7 @@ class Comparison:
     held: tuple[dict[Rank, Held], ...] = ({}, {}, {})
     families: dict[Rank, Rank] = field(default_factory=dict)
     astray: frozenset[Rank] = frozenset()
+    doubts: tuple[Doubt, ...] = ()
     divergences: tuple[Divergence, ...] = ()
 
 
@@ -92,23 +104,47 @@ def _fits(fact: Fingerprinted, layouts: dict[str, Layout], said: dict[Rank, Fing
     )
 
 
-def healed(comparison: Comparison, rank: Rank) -> Comparison:
-    """The rank has taken its state from another one."""
-    return replace(comparison, astray=comparison.astray - {rank})
+def healed(comparison: Comparison, rank: Rank, step: Step) -> Comparison:
+    """The rank has taken its state from another one, after `step`."""
+    return _now_astray(comparison, comparison.astray - {rank}, since=step, until=step)
+
+
+def gone_back(comparison: Comparison, step: Step) -> Comparison:
+    """All ranks take what was kept of them after `step`: who was astray then is so again."""
+    known = [doubt for doubt in comparison.doubts if doubt.since < step]
+    again = {doubt.rank for doubt in known if doubt.until is not None and step <= doubt.until}
+    doubts = tuple(replace(one, until=None) if one.rank in again else one for one in known)
+    return replace(comparison, astray=comparison.astray | again, doubts=doubts)
+
+
+def _now_astray(
+    comparison: Comparison, astray: frozenset[Rank], *, since: Step, until: Step
+) -> Comparison:
+    """since: when those that are new were still right; until: when the others were at last."""
+    over = comparison.astray - astray
+    known = (
+        replace(one, until=until) if one.until is None and one.rank in over else one
+        for one in comparison.doubts
+    )
+    new = (Doubt(rank, since) for rank in sorted(astray - comparison.astray))
+    return replace(comparison, astray=astray, doubts=(*known, *new))
 
 
 def _compared(comparison: Comparison, said: dict[Rank, Fingerprinted]) -> Comparison:
     before, step = comparison.held, next(iter(said.values())).step
+    since = min(comparison.step, step)
     told = [_told(section, comparison.layouts, said) for section in range(len(before))]
     now = [watched(*each) for each in zip(before, told, strict=True)]
     trusted = sorted(said.keys() - comparison.astray)
     votes_ = [votes(b, {r: n[r] for r in trusted}) for b, n in zip(before, now, strict=True)]
-    new = divergences(votes_, comparison.families, step=step, since=min(comparison.step, step))
+    new = divergences(votes_, comparison.families, step=step, since=since)
     astray = comparison.astray | {rank for one in new if one.shared for rank in one.astray}
     good = [
         ought(*each, comparison.families, astray) for each in zip(before, now, votes_, strict=True)
     ]
     held = tuple(refined(*each) for each in zip(before, told, good, strict=True))
+    still = frozenset(rank for rank in astray if now[SHARED][rank] != good[SHARED][rank])
+    comparison = _now_astray(comparison, still, since=since, until=step)
     return replace(
         comparison,
         step=step,
@@ -116,7 +152,6 @@ def _compared(comparison: Comparison, said: dict[Rank, Fingerprinted]) -> Compar
         took_us=max(fact.took_us for fact in said.values()),
         held=held,
         families=families(held[SHARED], good[SHARED]),
-        astray=frozenset(rank for rank in astray if now[SHARED][rank] != good[SHARED][rank]),
         divergences=(*comparison.divergences, *new),
     )
 

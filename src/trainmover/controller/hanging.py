@@ -191,8 +191,8 @@ def _ready(job: Job, machine: MachineId) -> frozenset[int]:
 
 
 def _silent(job: Job) -> dict[_Place, Disturbed]:
-    """Processes that have a rank, or are to take one, and execute nothing. Of those that are through
-    with the script only at the end, when all are to leave."""
+    """Processes that have a rank, or are to take one, and execute nothing. Of those that are
+    through with the script only at the end, when all are to leave."""
     done = job.exited if job.phase is Phase.ENDING else job.finished
     places = {
         _Place(machine, local_rank, rank): one

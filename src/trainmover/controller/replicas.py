@@ -33,7 +33,7 @@ def taken_over(job: Job, certificate: Certificate) -> Job:
     """A joiner holds the state it took: of another rank, then it is not astray any more."""
     if certificate.source_rank == certificate.rank:
         return job
-    return replace(job, comparison=healed(job.comparison, certificate.rank))
+    return replace(job, comparison=healed(job.comparison, certificate.rank, certificate.step))
 
 
 def replicas(job: Job, rank: Rank, among: Iterable[Rank]) -> list[Rank]:
