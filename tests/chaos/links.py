@@ -33,14 +33,12 @@ SLOW = Way(delay_s=0.1, bytes_s=1e6)
 
 @dataclass
 class Seen(Report):
-    """detect_ms: from the fault to the incident; lost: machines that went for it."""
+    """detect_ms: from the fault to the incident; went: machines that lost their ranks for it."""
 
     fault: str = ""
     detect_ms: float | None = None
-    downtime_ms: float | None = None
-    lost: list[str] = field(default_factory=list)
+    went: list[str] = field(default_factory=list)
     causes: list[str] = field(default_factory=list)
-    step_ms: list[float] = field(default_factory=list)
 
 
 def cut(net: Net) -> None:
@@ -169,8 +167,7 @@ def _read(running: Running, struck_us: int, report: Seen) -> None:
     job = replay(running.journal)
     report.incidents = len(job.incidents)
     report.causes = [incident.cause for incident in job.incidents]
-    there = {machine["id"] for machine in (running.status() or {"machines": []})["machines"]}
-    report.lost = sorted({f"m{host}" for host in WORKERS} - there)
+    report.went = [incident.machine for incident in job.incidents if incident.machine]
     if job.incidents:
         report.detect_ms = (job.incidents[0].marks["detect"] - struck_us) / 1000.0
 
@@ -178,8 +175,8 @@ def _read(running: Running, struck_us: int, report: Seen) -> None:
 def _judge(report: Seen) -> None:
     """The right machine went, or none did."""
     may = GOES.get(report.fault, set())
-    if set(report.lost) - may or (may and len(report.lost) != 1):
-        report.wrong.append(f"{report.lost or 'nobody'} went, and not one of {sorted(may)}")
+    if set(report.went) - may or (may and len(report.went) != 1):
+        report.wrong.append(f"{report.went or 'nobody'} went, and not one of {sorted(may)}")
 
 
 if __name__ == "__main__":

@@ -206,33 +206,109 @@ def test_where_all_wait_and_nobody_is_missing_the_step_is_retried_in_place() -> 
     assert found.marks["heard"] == S - 700_000
 
 
-def retried(*, wait_s: int = 60) -> Job:
-    """The step was retried once; epoch 2 is in force, and no standby is left."""
-    spec = msgspec.structs.replace(RECOVERED.spec, wait_s=wait_s)
-    return replace(RECOVERED, spec=spec, hanging=replace(RECOVERED.hanging, retried=8))
+def said_reached(machine: str, number: int, others: list[str], at_us: int) -> AgentSaid:
+    return AgentSaid(at_us=at_us, machine=machine, fact=m.Reached(number=number, machines=others))
 
 
-def probed(reached: dict[str, list[str]], **knobs: int) -> tuple[Job, tuple[Effect, ...]]:
-    job, effects = all_wait(retried(**knobs), epoch=2)
-    asked = orders(effects, m.Probe)
-    assert set(asked) == {"m1", "m3", "m4"}
-    assert asked["m1"].vaults == {"m3": "vault-m3", "m4": "vault-m4"}
-    number = asked["m1"].number
-    answers = [
-        AgentSaid(at_us=14 * S, machine=name, fact=m.Reached(number=number, machines=machines))
-        for name, machines in reached.items()
-    ]
-    return after(job, *answers)
+def probed(
+    job: Job, reached: dict[str, list[str]], *, times: int = 2
+) -> tuple[Job, tuple[Effect, ...]]:
+    """All stand, and machines say `times` times whom they reach."""
+    effects: tuple[Effect, ...] = ()
+    spoken = [stands(name, rank, epoch=job.epoch) for rank, name in enumerate(job.seats)]
+    for at_us in range(2 * S, 2 * S + 3 * S * times, 3 * S):
+        job, effects = after(job, *spoken, Tick(at_us=at_us))
+        spoken = []
+        asked = orders(effects, m.Probe)
+        assert set(job.seats) <= set(asked)
+        for name, probe in asked.items():
+            assert set(probe.vaults) == set(asked) - {name}
+        answers = [
+            AgentSaid(
+                at_us=at_us + S, machine=name, fact=m.Reached(number=probe.number, machines=m_)
+            )
+            for name, probe in asked.items()
+            if (m_ := reached.get(name)) is not None
+        ]
+        job, effects = after(job, *answers)
+    return job, effects
 
 
-def test_the_second_time_the_machine_with_the_fewest_ways_goes() -> None:
-    job, effects = probed({"m1": ["m4"], "m3": [], "m4": ["m1"]})
-    assert Fence("m3") in effects
+def without(*ways: tuple[str, str], among: tuple[str, ...]) -> dict[str, list[str]]:
+    """Whom each reaches, if these ways do not work."""
+    return {
+        name: [other for other in among if other != name and (name, other) not in ways]
+        for name in among
+    }
+
+
+def fenced(effects: tuple[Effect, ...]) -> list[str]:
+    return [effect.machine for effect in effects if isinstance(effect, Fence)]
+
+
+SEATS = ("m1", "m3", "m4")
+ALL_FOUR = ("m1", "m2", "m3", "m4")
+
+
+def waiting_for_machines(wait_s: int = 60) -> Job:
+    """No standby is left."""
+    return replace(RECOVERED, spec=msgspec.structs.replace(RECOVERED.spec, wait_s=wait_s))
+
+
+def test_the_machine_with_the_fewest_ways_goes() -> None:
+    job, effects = probed(waiting_for_machines(), {"m1": ["m4"], "m3": [], "m4": ["m1"]})
+    assert fenced(effects) == ["m3"]
     assert "m3 has 0 of 4 ways to the others" in job.incidents[-1].cause
 
 
+def test_not_before_that_was_so_twice() -> None:
+    reached = {"m1": ["m4"], "m3": [], "m4": ["m1"]}
+    assert probed(waiting_for_machines(), reached, times=1)[1] == ()
+
+
+def test_nor_if_it_was_in_another_standstill() -> None:
+    reached = {"m1": ["m4"], "m3": [], "m4": ["m1"]}
+    job = waiting_for_machines()
+    job, _ = probed(replace(job, hanging=replace(job.hanging, retried=8)), reached, times=1)
+    job, effects = after(job, Tick(at_us=60 * S))
+    number = orders(effects, m.Probe)["m1"].number
+    answers = [said_reached(name, number, others, 61 * S) for name, others in reached.items()]
+    assert after(job, *answers)[1] == ()
+
+
+def test_of_two_that_lost_each_other_one_goes_if_a_standby_would_mend_it() -> None:
+    """Both have as many ways left; the others have one more."""
+    cut = without(("m1", "m2"), ("m2", "m1"), among=ALL_FOUR)
+    assert len(fenced(probed(RUNNING, cut)[1])) == 1
+    one_way = without(("m1", "m2"), among=ALL_FOUR)
+    assert fenced(probed(RUNNING, one_way)[1])[0] in ("m1", "m2")
+
+
+def test_that_one_goes_whose_place_a_standby_can_take() -> None:
+    """The standby m4 has no way to m2 either, so nothing would be won by m1's going."""
+    ways = [("m1", "m2"), ("m2", "m1"), ("m4", "m2"), ("m2", "m4")]
+    assert fenced(probed(RUNNING, without(*ways, among=ALL_FOUR))[1]) == ["m2"]
+
+
+def test_what_all_machines_have_lost_is_waited_for() -> None:
+    """The standbys too: nobody could do better in anybody's place."""
+    assert probed(RUNNING, {name: [] for name in ALL_FOUR})[1] == ()
+
+
+def test_who_does_not_say_whom_it_reaches_is_not_waited_for_for_ever() -> None:
+    job, _ = after(
+        waiting_for_machines(), *(stands(n, r, epoch=2) for r, n in enumerate(RECOVERED.seats))
+    )
+    job, _ = after(job, Tick(at_us=2 * S))
+    assert job.hanging.probing is not None
+    job, effects = after(job, Tick(at_us=8 * S))
+    assert job.hanging.probing is None
+    assert effects == ()
+
+
 def test_a_machine_that_nobody_could_replace_is_kept_all_the_same() -> None:
-    assert probed({"m1": ["m4"], "m3": [], "m4": ["m1"]}, wait_s=0)[1] == ()
+    alone = waiting_for_machines(wait_s=0)
+    assert probed(alone, {"m1": ["m4"], "m3": [], "m4": ["m1"]})[1] == ()
     judged = replace(RECOVERED.hanging, judged={"m3": 0})
     again = [stands(n, r, "script" if n == "m3" else "call", epoch=2, calls=6 - (n == "m3"))
              for r, n in enumerate(RECOVERED.seats)]  # fmt: skip
@@ -244,29 +320,26 @@ def test_a_machine_that_nobody_could_replace_is_kept_all_the_same() -> None:
 
 
 def test_a_way_that_works_in_one_direction_counts_half() -> None:
-    _, effects = probed({"m1": ["m4", "m3"], "m3": ["m1", "m4"], "m4": ["m1"]})
-    assert [effect for effect in effects if isinstance(effect, Fence)] == [Fence("m3")]
+    ways = without(("m3", "m1"), ("m4", "m3"), among=SEATS)
+    assert fenced(probed(waiting_for_machines(), ways)[1]) == ["m3"]
 
 
-def test_nothing_follows_before_all_have_answered() -> None:
-    assert probed({"m1": ["m4"], "m4": ["m1"]})[1] == ()
-
-
-@pytest.mark.parametrize("others", [["m1", "m3", "m4"], []], ids=["all", "none"])
+@pytest.mark.parametrize("others", [SEATS, ()], ids=["all", "none"])
 def test_if_all_are_alike_it_is_no_machine_s_fault_and_they_are_asked_again(
-    others: list[str],
+    others: tuple[str, ...],
 ) -> None:
-    alike = {name: [o for o in others if o != name] for name in ("m1", "m3", "m4")}
-    job, effects = probed(alike)
+    alike = {name: [o for o in others if o != name] for name in SEATS}
+    job, effects = probed(waiting_for_machines(), alike)
     assert effects == ()
-    assert after(job, Tick(at_us=20 * S))[1] == ()
-    assert set(orders(after(job, Tick(at_us=24 * S))[1], m.Probe)) == {"m1", "m3", "m4"}
+    assert set(orders(after(job, Tick(at_us=8 * S))[1], m.Probe)) == set(SEATS)
 
 
 def test_a_network_that_is_only_slow_gets_ten_seconds() -> None:
-    job, _ = after(RUNNING, *(stands(name, rank) for name, rank in ALL))
-    assert after(job, Tick(at_us=10 * S))[1] == ()
-    assert orders(after(job, Tick(at_us=11 * S))[1], m.Interrupt)
+    job, _ = probed(RUNNING, without(among=ALL_FOUR), times=1)
+    job, effects = after(job, Tick(at_us=10 * S))
+    assert not orders(effects, m.Interrupt)
+    job, _ = probed(RUNNING, without(among=ALL_FOUR), times=3)
+    assert orders(after(job, Tick(at_us=12 * S))[1], m.Interrupt)
 
 
 # --- while members change -------------------------------------------------------------------------

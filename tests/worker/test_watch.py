@@ -30,8 +30,12 @@ class Rank:
         self.said: list[WorkerFact] = []
         self.sight = Sight("script", place="train.py line 33")
         self.counts: dict[str, int] = {}
+        self.bytes = 0
         self.groups = SimpleNamespace(
-            positions=lambda: self.counts, unfinished=False, draining=False
+            positions=lambda: self.counts,
+            received=lambda: self.bytes,
+            unfinished=False,
+            draining=False,
         )
         monkeypatch.setattr(watching, "groups", self.groups)
         monkeypatch.setattr(watching, "look", lambda thread: self.sight)
@@ -71,12 +75,34 @@ class Rank:
             self.watch.look()
         return [fact for fact in self.said[before:] if isinstance(fact, Stands)]
 
+    def stand_receiving(self, bytes_a_look: int, looks: int) -> list[Stands]:
+        """As `stand`, while a call goes on."""
+        said: list[Stands] = []
+        for _ in range(looks):
+            self.bytes += bytes_a_look
+            said += self.stand(1)
+        return said
+
 
 @pytest.fixture
 def rank(monkeypatch: pytest.MonkeyPatch) -> Iterator[Rank]:
     rank = Rank(monkeypatch)
     yield rank
     assert len({id(fact) for fact in rank.said}) == len(rank.said)
+
+
+def test_a_large_call_over_a_slow_network_is_no_standstill(rank: Rank) -> None:
+    """A megabyte a second."""
+    rank.steps(100)
+    rank.sight = Sight("call", "all_reduce of group world")
+    assert rank.stand_receiving(100_000, 5 * FLOOR_LOOKS) == []
+    assert len(rank.stand()) == 1
+
+
+def test_what_waits_tell_each_other_is_no_progress(rank: Rank) -> None:
+    rank.steps(100)
+    rank.sight = Sight("call", "all_reduce of group world")
+    assert len(rank.stand_receiving(64 * 10, FLOOR_LOOKS)) == 1
 
 
 def test_who_stands_says_so_once_and_says_when_it_moves(rank: Rank) -> None:

@@ -7,7 +7,8 @@ from collections.abc import Mapping
 from trainmover.ids import MachineId
 from trainmover.state.dial import parse_address
 
-REACH_S = 0.3
+REACH_S = 1.0
+"""Two and a half times there and back: a tenth of a second each way is no broken link."""
 
 
 async def reached(vaults: Mapping[MachineId, str]) -> list[MachineId]:

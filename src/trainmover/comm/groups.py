@@ -30,7 +30,7 @@ from trainmover.comm.failures import CallsDiffer, Drained, ReplayMismatch, means
 from trainmover.comm.gloo import GlooCommunicator
 from trainmover.comm.inside import Inside
 from trainmover.comm.member import Member
-from trainmover.comm.positions import positions, waits
+from trainmover.comm.positions import positions, received, waits
 from trainmover.comm.preparation import Preparation
 from trainmover.comm.private import PrivateGroup
 from trainmover.comm.shim import ShimGroup
@@ -500,6 +500,10 @@ class Groups:
     def positions(self) -> dict[str, int]:
         """Group -> collectives begun in this epoch, as ranks can compare them. From any thread."""
         return positions(self._members)
+
+    def received(self) -> int:
+        """Bytes that have come from other processes so far. From any thread."""
+        return received()
 
     @property
     def unfinished(self) -> bool:

@@ -3,8 +3,8 @@
     Stands, WorkerState    suspects (`suspects.py`) -> EndWorker: its stack is taken, it is killed,
                            and the end of a process is what recoveries are for
     again on that machine  within ten minutes: the machine is given up
-    nobody is missing      all wait in the same call: the step is retried in place; if they stand in
-                           it again, machines probe each other (`probing.py`)
+    nobody is missing      all wait in the same call: machines probe each other, and after long the
+                           step is retried in place, once (`probing.py`)
 
 A step that is tried three times ends the job all the same (`failing.py`).
 """
@@ -114,9 +114,10 @@ def judge(job: Job, at_us: int) -> Decision:
     )
     if blamed:
         return _condemn(job, [_place_of(job, rank) for rank in blamed], at_us)
-    long = {rank: one.fact for rank, one in said.items() if _for_long(one, at_us)}
-    if job.change is None and nobody_is_missing(long, job.spec.world_size):
-        return all_stand(job, list(said.values()), at_us)
+    stands = {rank: one.fact for rank, one in said.items()}
+    if job.change is None and nobody_is_missing(stands, job.spec.world_size):
+        long = all(_for_long(one, at_us) for one in said.values())
+        return all_stand(job, list(said.values()), at_us, long=long)
     return job, ()
 
 

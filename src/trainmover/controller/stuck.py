@@ -44,12 +44,13 @@ class Condemned:
 
 @dataclass(frozen=True)
 class Probing:
-    """Machines have been asked which others they reach. reached: what they have answered."""
+    """Machines were asked which others they reach. asked: those; reached: what they answered."""
 
     number: int
     epoch: Epoch
     cause: str
     since_us: int
+    asked: tuple[MachineId, ...] = ()
     reached: dict[MachineId, list[MachineId]] = field(default_factory=dict)
 
 
@@ -63,6 +64,7 @@ class Hanging:
     judged     machine -> when a worker there was last condemned
     retried    step that was retried because all stood in it and nobody was missing
     probes     how often machines were asked whom they reach; asked_us: the last time
+    missing    ways that did not work then: from the first to the second of each pair
     """
 
     stands: dict[Rank, Standstill] = field(default_factory=dict)
@@ -73,3 +75,4 @@ class Hanging:
     probing: Probing | None = None
     probes: int = 0
     asked_us: int = 0
+    missing: frozenset[tuple[MachineId, MachineId]] = frozenset()

@@ -30,6 +30,8 @@ LOOK_S = 0.1
 LOOK_AGAIN = 5
 TOLD_AGAIN = 10
 CHANGED = 1.25
+FLOW_BYTES = 32 * 1024
+"""If so many come from one look to the next, the call goes on: it is large, or the network slow."""
 
 
 class Watch:
@@ -57,6 +59,7 @@ class Watch:
         self._main = threading.main_thread()
         self._place: Hashable = None
         self._still = 0
+        self._received = 0
         self._said: Sight | None = None
         self._said_in = Epoch(0)
         self._footing: Footing | None = None
@@ -88,7 +91,7 @@ class Watch:
         declared = member.declared[-1] if member.declared else ""
         self._tell(member, declared)
         place = _place(member)
-        if place != self._place or declared:
+        if place != self._place or declared or self._flows():
             if self._outside and not declared:
                 self._longest_outside = max(self._longest_outside, self._still)
             self._place, self._still, self._outside = place, 0, not member.in_step
@@ -98,6 +101,11 @@ class Watch:
         self._still += 1
         if self._still * LOOK_S > self._limit_s(member):
             self._stood(member)
+
+    def _flows(self) -> bool:
+        """Whether a call that has begun brings something, however long it takes."""
+        before, self._received = self._received, groups.received()
+        return self._received - before >= FLOW_BYTES
 
     def _limit_s(self, member: Member) -> float:
         """How long the rank may stand where it is."""
