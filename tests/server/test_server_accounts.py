@@ -42,12 +42,21 @@ def accounts() -> Accounts:
     for order in (GO, LEAVE, DIE):
         accounts.ordered(Send(M1, order))
     accounts.journaled(AgentSaid(at_us=1, machine=M1, fact=EXITED, number=5), away=True)
+    accounts.taken_over()
     return accounts
 
 
 def test_who_is_back_is_given_what_it_has_not_heard(accounts: Accounts) -> None:
     assert taken_back(BACK, accounts.of[M1], Epoch(1)) == [LEAVE, DIE]
     assert accounts.away == [M1]
+
+
+def test_what_was_ordered_since_the_takeover_nobody_can_have_heard(accounts: Accounts) -> None:
+    """Who has heard four knows one that the journal has lost."""
+    accounts.ordered(Send(M1, GO))
+    assert taken_back(BACK, accounts.of[M1], Epoch(1)) == [LEAVE, DIE, GO]
+    lost = taken_back(msgspec.structs.replace(BACK, heard=4), accounts.of[M1], Epoch(1))
+    assert isinstance(lost, m.Refused)
 
 
 @pytest.mark.parametrize(

@@ -45,16 +45,20 @@ class Mortal(Server):
     early = False
     dead = False
 
+    def __init__(self, *args: Any, **given: Any) -> None:
+        super().__init__(*args, **given)
+        self._live, self.control.take = self.control.take, self.take  # type: ignore[method-assign]
+
     def take(self, event: EVENTS) -> None:
         if self.dead:
             return
         if not isinstance(event, ControllerReturned):
             self.life -= 1
         if self.life > 0 or not self.early:
-            super().take(event)
+            self._live(event)
             if self.job.change is None and not self.over:
-                self._bookmarks.keep(self.job, self._accounts)
-        elif self._hearing.flush():
+                self._bookmarks.keep(self.job, self.control.accounts)
+        elif self.control._hearing.flush(event.at_us):
             self._journal.append(event)
         if self.life <= 0:
             self.die()
@@ -433,7 +437,7 @@ def test_control_is_regained(lives: Lives, capsys: pytest.CaptureFixture[str]) -
         await lives.running("m3", "m4")
         for _ in range(3):
             await lives.crash()
-            await lives.until(lambda _: not lives.server._accounts.away)
+            await lives.until(lambda _: not lives.server.control.accounts.away)
         with capsys.disabled():
             print(*(line for line in lives.texts().split("\n") if "restarted" in line), sep="\n")
 

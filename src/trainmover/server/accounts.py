@@ -51,6 +51,8 @@ class Account:
     orders   given to it
     pending  the newest of them: all that it may not have heard
     away     it is not there, and may come back
+    known    orders in the journal when its controller took that over; while it is away it cannot
+             have heard later ones
     """
 
     incarnation: str
@@ -60,6 +62,7 @@ class Account:
     orders: int = 0
     pending: list[Order] = field(default_factory=list)
     away: bool = False
+    known: int = 0
 
     @property
     def untold(self) -> bool:
@@ -72,9 +75,11 @@ class Account:
         ['c']
         >>> Account("i", orders=3, pending=["b", "c"]).rest(4) is None
         True
+        >>> Account("i", orders=3, pending=["b", "c"], away=True, known=2).rest(3) is None
+        True
         """
         pending, missing = self.pending, self.orders - heard
-        if not 0 <= missing <= len(pending):
+        if not 0 <= missing <= len(pending) or (self.away and heard > self.known):
             return None
         return pending[len(pending) - missing :]
 
@@ -124,6 +129,11 @@ class Accounts:
                 self.of[machine]._said(number)
             case _:
                 pass
+
+    def taken_over(self) -> None:
+        """All that stands in the journal is in here."""
+        for account in self.of.values():
+            account.known = account.orders
 
     def ordered(self, effect: Effect) -> None:
         """Take in what has followed; it is kept until it is known to have been heard, or done."""

@@ -1,17 +1,20 @@
-"""Committed rows on their way to the journal: in batches, and past `decide`."""
+"""Committed rows on their way to the journal: in batches, and past `decide`. Pure."""
 
 from collections.abc import Mapping
+from typing import TYPE_CHECKING
 
-from trainmover.journal import Journal
-from trainmover.journal.journal import Batch
 from trainmover.protocol.messages import Committed
+from trainmover.server.surroundings import Book
+
+if TYPE_CHECKING:
+    from trainmover.journal.journal import Batch
 
 
 class Rows:
     """Rows that are not in the journal yet; it is the caller's."""
 
-    def __init__(self, journal: Journal) -> None:
-        self._journal = journal
+    def __init__(self, book: Book) -> None:
+        self._book = book
         self._batches: list[Batch] = []
 
     def take(self, fact: Committed) -> None:
@@ -25,4 +28,4 @@ class Rows:
         """
         batches, self._batches = self._batches, []
         if batches or safe:
-            self._journal.append_batches(batches, safe)
+            self._book.append_batches(batches, safe)

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import msgspec
 
-from trainmover.controller.effects import FindCheckpoint, GiveUpCheckpoint, Publish
+from trainmover.controller.effects import FindCheckpoint, GiveUpCheckpoint, HostOrder, Publish
 from trainmover.controller.events import (
     EVENTS,
     CheckpointFailed,
@@ -18,8 +18,6 @@ from trainmover.controller.events import (
 from trainmover.protocol.messages import JobSpec
 from trainmover.server.checkpoint_check import newest_whole
 from trainmover.server.checkpoint_folder import CheckpointFolder
-
-ORDERS = Publish | GiveUpCheckpoint | FindCheckpoint
 
 
 class Saving:
@@ -47,7 +45,7 @@ class Saving:
         self._thread: ThreadPoolExecutor | None = None
         self._under_way: set[asyncio.Future[EVENTS | None]] = set()
 
-    def carry_out(self, order: ORDERS) -> None:
+    def carry_out(self, order: HostOrder) -> None:
         """Begin; the loop goes on."""
         if self._thread is None:
             self._thread = ThreadPoolExecutor(1, "tm-saving")
@@ -71,7 +69,7 @@ class Saving:
         elif (event := doing.result()) is not None:
             self._happened(msgspec.structs.replace(event, at_us=self._now()))
 
-    def _do(self, order: ORDERS) -> EVENTS | None:
+    def _do(self, order: HostOrder) -> EVENTS | None:
         """In the thread. What comes of it gets its time when it is told."""
         match order:
             case Publish(checkpoint=checkpoint):

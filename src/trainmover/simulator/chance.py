@@ -58,8 +58,10 @@ class Chance:
     def settle(self) -> None:
         """Forget what is over: the whole job has gone on since, and waits for nothing."""
         world = self.world
-        job = world.host.job if world.host is not None else None
-        if job is None or job.change is not None or _open(job.incidents) or not world.store_known:
+        if world.host is None or world.host.control.accounts.away or not world.store_known:
+            return
+        job = world.host.job
+        if job.change is not None or _open(job.incidents):
             return
         if world.training.newest >= self._newest + 2 and not world.network.cuts:
             self.unsettled.clear()

@@ -1,6 +1,6 @@
 """A journal in memory, record by record as the real one writes them; a crash may tear its end."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -9,7 +9,9 @@ from trainmover.controller.events import EVENTS
 from trainmover.controller.state import Job
 from trainmover.ids import Rank, Step
 from trainmover.journal.damage import check_of
-from trainmover.protocol.messages import Committed, JobSpec
+from trainmover.journal.journal import Batch
+from trainmover.protocol.messages import JobSpec
+from trainmover.simulator.happenings import Violation
 
 _encoder = msgspec.json.Encoder()
 _decoder: "msgspec.json.Decoder[Any]" = msgspec.json.Decoder(EVENTS)
@@ -40,21 +42,23 @@ class Disk:
         self.records.append((seq, event.at_us, kind, text, check))
         return seq
 
-    def append_rows(self, facts: list[Committed], safe: dict[str, int]) -> tuple[Rank, Step] | None:
-        """Committed steps; one that is there already with another value, if there is one."""
+    def append_batches(
+        self, batches: Sequence[Batch], safe: Mapping[str, int] | None = None
+    ) -> None:
+        """Committed steps. Raises a Violation if one is there already with another value."""
+        safe = safe or {}
         new: list[tuple[Rank, Step]] = []
         before = {name: self.safe.get(name, 0) for name in safe}
-        for fact in facts:
-            for row in fact.rows:
-                key, value = (fact.rank, row.step), row.values["loss"]
+        for rank, _, rows in batches:
+            for row in rows:
+                key, value = (rank, row.step), row.values["loss"]
                 if key not in self.rows:
                     new.append(key)
                 elif repr(self.rows[key]) != repr(value):  # NaN is itself here.
-                    return key
+                    raise Violation(f"rank {rank} has committed step {row.step} with two values")
                 self.rows[key] = value
         self.safe |= safe
         self._marks.append((len(self.records), before, new))
-        return None
 
     def tear(self, records: int) -> None:
         """The newest are lost, with all that was written after them; the first of them in part."""

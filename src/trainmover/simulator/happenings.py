@@ -3,15 +3,16 @@
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from trainmover.controller.effects import Effect
-from trainmover.controller.events import EVENTS
 from trainmover.controller.state import Job
 from trainmover.ids import Epoch, MachineId, Rank, Step
 from trainmover.protocol.messages import Order
+from trainmover.server.surroundings import Decided
 from trainmover.simulator.bits import Bits
 
 if TYPE_CHECKING:
     from trainmover.simulator.workers import Worker
+
+__all__ = ["Decided", "Fenced", "Heard", "Placed", "Replayed", "Stepped", "Violation"]
 
 
 class Violation(Exception):
@@ -20,18 +21,6 @@ class Violation(Exception):
     def __init__(self, what: str) -> None:
         super().__init__(what)
         self.what = what
-
-
-@dataclass(slots=True)
-class Decided:
-    """The controller has taken an event; its effects have not left yet. journaled: how many events
-    the journal has."""
-
-    before: Job
-    event: EVENTS
-    after: Job
-    effects: tuple[Effect, ...]
-    journaled: int
 
 
 @dataclass(slots=True)

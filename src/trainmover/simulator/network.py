@@ -75,7 +75,6 @@ class Link:
     ) -> None:
         self.machine = machine
         self.broken = False
-        self.heard_us = world.now
         self._world = world
         self._ends = {True: up, False: down}
         self._lost = {True: lost_up, False: lost_down}
@@ -99,8 +98,6 @@ class Link:
         if self._waiting[up] or self._stalled(up):
             self._waiting[up].append(payload)
             return
-        if up:
-            self.heard_us = self._world.now
         self._ends[up](self, payload)
 
     def _stalled(self, up: bool) -> bool:
@@ -111,7 +108,6 @@ class Link:
         """Whatever has waited for the network arrives now."""
         for up, waiting in self._waiting.items():
             while waiting and not self.broken and not self._stalled(up):
-                self.heard_us = max(self.heard_us, self._world.now if up else 0)
                 self._ends[up](self, waiting.popleft())
         if self.broken:
             self._tell_ends()

@@ -33,9 +33,9 @@ class Journaled:
         return {Decided: self.decided, Heard: self.heard, Replayed: self.replayed}
 
     def decided(self, moment: Decided) -> None:
-        if moment.journaled != self.journaled + 1:
+        if moment.seq != self.journaled + 1:
             raise Violation(f"{moment.event} was decided on and is not in the journal")
-        self.journaled, self.job = moment.journaled, moment.after
+        self.journaled, self.job = moment.seq, moment.after
         self._follow(moment.event, moment.effects)
 
     def _follow(self, event: object, effects: tuple[object, ...]) -> None:

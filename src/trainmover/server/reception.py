@@ -1,0 +1,122 @@
+"""Who comes into a job, who comes back to it, and who is waited for no longer. Pure."""
+
+from typing import TYPE_CHECKING
+
+from trainmover.controller.events import MachineJoined, MachineLost
+from trainmover.controller.flapping import quarantine_s
+from trainmover.ids import MachineId
+from trainmover.protocol.messages import Hello, Refused, Resumed, Return, Shutdown, Welcome
+from trainmover.server.admission import quarantined_text, refusal, taken_back
+from trainmover.server.returns import Returns
+from trainmover.server.surroundings import Link, Surroundings
+
+if TYPE_CHECKING:
+    from trainmover.server.control import Control
+
+AWAY_RETRY_S = 1.0
+
+
+class Reception:
+    """Of a controller that is there since at_us; before, since lost_us, there was none."""
+
+    def __init__(
+        self, control: "Control", around: Surroundings, *, at_us: int, lost_us: int
+    ) -> None:
+        self._control = control
+        self._around = around
+        self._began_us = at_us
+        self._returns = Returns(len(control.accounts.away), lost_us)
+
+    def hello(self, link: Link, hello: Hello, at_us: int) -> None:
+        """A peer that knows the token wants in."""
+        control = self._control
+        present = {*control.job.machines, *control.members}
+        why_not = refusal(hello, control.spec, present, over=control.over is not None)
+        if why_not:
+            retry_s = AWAY_RETRY_S if hello.machine in control.accounts.away else None
+            self._refuse(link, Refused(reason=why_not, retry_s=retry_s))
+            return
+        if wait_s := quarantine_s(control.job, hello.machine, hello.host, at_us):
+            reason = quarantined_text(hello.machine, wait_s)
+            self._refuse(link, Refused(reason=reason, retry_s=wait_s))
+            return
+        self._let_in(link, hello.machine)
+        link.send(Welcome(spec=control.spec))
+        control.take(
+            MachineJoined(
+                at_us=at_us,
+                machine=hello.machine,
+                standby=hello.standby,
+                vault=hello.vault,
+                host=hello.host,
+                incarnation=hello.incarnation,
+                rack=hello.rack,
+            )
+        )
+
+    def back(self, link: Link, back: Return, at_us: int) -> None:
+        """An agent has lost its link, and its workers run on."""
+        control, machine = self._control, back.machine
+        account = control.accounts.of.get(machine)
+        ours = account is not None and account.incarnation == back.incarnation
+        if ours and machine in control.members:  # It knows of that first.
+            control.lost(control.members[machine], "its agent has lost the link", at_us)
+            account = None
+        rest = taken_back(back, account, control.job.epoch)
+        if control.over is not None and machine not in control.members:
+            rest = [Shutdown()]
+        if isinstance(rest, Refused):
+            self._refuse(link, rest)
+            self.gone(machine, "its agent is not the one that the journal knows", at_us)
+            return
+        self._let_in(link, machine)
+        if not back.heard:
+            link.send(Welcome(spec=control.spec))
+        if account is not None:
+            account.back(back.heard)
+            link.send(Resumed(facts=account.facts))
+        for order in rest:
+            link.send(order)
+        self.look(at_us)
+
+    def gone(self, machine: MachineId, why: str, at_us: int) -> None:
+        """Of one that may be waited for: it will not come back."""
+        if machine in self._control.accounts.away:
+            self._returns.ended()
+            self._give_up(machine, why, at_us)
+            self.look(at_us)
+
+    def look(self, at_us: int) -> None:
+        """Tell when all that were in the job are back, or are no longer waited for."""
+        control = self._control
+        if not control.job.takeovers or control.over is not None:
+            return
+        text = self._returns.sentence(len(control.accounts.away), at_us)
+        if text:
+            self._around.note(text, loud=True)
+
+    def beat(self, at_us: int) -> None:
+        """Who is not back in time is lost."""
+        away = self._control.accounts.away
+        if away and self._returns.beat():
+            self.look(at_us)
+            for machine in away:
+                why = "it did not come back to the controller, which was restarted"
+                self._give_up(machine, why, at_us)
+
+    def _let_in(self, link: Link, machine: MachineId) -> None:
+        link.machine = machine
+        self._control.members[machine] = link
+
+    def _refuse(self, link: Link, refused: Refused) -> None:
+        link.send(refused)
+        link.close()
+        self._around.turned_away(refused.reason.split("\n")[0])
+
+    def _give_up(self, machine: MachineId, why: str, at_us: int) -> None:
+        control = self._control
+        if control.over is not None:
+            del control.accounts.of[machine]
+            return
+        heard_us = self._began_us
+        control.take(MachineLost(at_us=at_us, machine=machine, why=why, heard_us=heard_us))

@@ -1,0 +1,153 @@
+"""A controller in the hands of a test: no loop, no socket, no file; a list is its journal."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import pytest
+
+from trainmover.controller.events import EVENTS, MachineJoined, MachineLost, MoveRequested
+from trainmover.ids import MachineId
+from trainmover.protocol import messages as m
+from trainmover.server.control import QUIET_TICKS_MAX, Control
+from trainmover.server.surroundings import Decided
+from trainmover.version import VERSION
+
+SPEC = m.JobSpec(run_id="r", argv=["x"], machines=2, standbys=0, nproc=1)
+
+
+@dataclass
+class Written:
+    """A journal, and the surroundings too: what was done, in order."""
+
+    events: list[EVENTS] = field(default_factory=list)
+    safe: dict[str, int] = field(default_factory=dict)
+    done: list[Any] = field(default_factory=list)
+
+    def append(self, event: EVENTS) -> int:
+        self.events.append(event)
+        return len(self.events)
+
+    def append_batches(self, batches: Sequence[Any], safe: Mapping[str, int] | None = None) -> None:
+        self.safe |= safe or {}
+
+    def happened(self, moment: Decided) -> None:
+        assert moment.event is self.events[moment.seq - 1]
+
+    def told(self, machine: MachineId, fact: Any) -> None:
+        self.done.append(fact)
+
+    def note(self, text: str, *, loud: bool = False) -> None:
+        self.done.append(text)
+
+    def turned_away(self, why: str) -> None:
+        self.done.append(why)
+
+    def answer(self, answer: Any) -> None:
+        self.done.append(answer)
+
+    def save(self, order: Any) -> None:
+        self.done.append(order)
+
+    def end(self, end: Any) -> None:
+        self.done.append(end)
+
+
+@dataclass(eq=False)
+class Line:
+    """Writes down what is sent, with the number of events that were journaled by then."""
+
+    written: Written
+    machine: MachineId | None = None
+    quiet_ticks: int = 0
+    heard_us: int = 0
+    sent: list[tuple[int, m.Order]] = field(default_factory=list)
+    ended: str = ""
+
+    def send(self, order: m.Order) -> None:
+        self.sent.append((len(self.written.events), order))
+
+    def close(self) -> None:
+        self.ended = "closed"
+
+    def abort(self) -> None:
+        self.ended = "aborted"
+
+
+@pytest.fixture
+def written() -> Written:
+    return Written()
+
+
+@pytest.fixture
+def control(written: Written) -> Control:
+    return Control(SPEC, written, written, at_us=0)
+
+
+def join(control: Control, written: Written, name: str, **changes: Any) -> Line:
+    line = Line(written)
+    given: dict[str, Any] = {"version": VERSION, "protocol": m.PROTOCOL, "nproc": 1} | changes
+    hello = m.Hello(
+        machine=MachineId(name), standby=False, vault=name, host="h", pid=1,
+        incarnation=f"{name}.1",
+        **given,
+    )  # fmt: skip
+    control.reception.hello(line, hello, 5)
+    return line
+
+
+def test_an_event_is_in_the_journal_before_its_orders_leave(
+    control: Control, written: Written
+) -> None:
+    first, second = join(control, written, "m1"), join(control, written, "m2")
+    assert [type(event) for event in written.events] == [MachineJoined, MachineJoined]
+    welcome, start = first.sent
+    assert isinstance(welcome[1], m.Welcome)
+    assert (start[0], type(start[1])) == (1, m.StartWorkers)
+    assert second.sent[1][0] == 2
+
+
+def test_who_is_silent_for_a_second_is_lost(control: Control, written: Written) -> None:
+    silent, heard = join(control, written, "m1"), join(control, written, "m2")
+    silent.quiet_ticks, heard.quiet_ticks = QUIET_TICKS_MAX, QUIET_TICKS_MAX - 1
+    control.beat(1_000_000)
+    assert silent.ended == "aborted"
+    lost = next(event for event in written.events if isinstance(event, MachineLost))
+    assert (lost.machine, lost.why) == ("m1", "no heartbeat for 1 s")
+
+
+def test_who_is_refused_hears_why_and_changes_nothing(control: Control, written: Written) -> None:
+    refused = join(control, written, "m1", nproc=3)
+    (sent,) = refused.sent
+    assert isinstance(sent[1], m.Refused)
+    assert refused.ended == "closed"
+    assert not written.events
+    assert not control.members
+
+
+def test_facts_count_only_over_the_link_of_their_machine(
+    control: Control, written: Written
+) -> None:
+    line, stranger = join(control, written, "m1"), Line(written, machine=MachineId("m1"))
+    exited = m.WorkerExited(local_rank=0, pid=1, code=0)
+    control.said(stranger, exited, 6)
+    assert len(written.events) == 1
+    control.said(line, exited, 7)
+    control.beat(8)
+    assert written.safe == {"m1.1": 1}
+    assert line.sent[-1][1] == m.Heard(facts=1)
+
+
+def test_after_the_end_requests_are_answered_and_nothing_is_journaled(
+    control: Control, written: Written
+) -> None:
+    line = join(control, written, "m1")
+    control.stop(3, "enough", 9)
+    assert isinstance(line.sent[-1][1], m.Shutdown)
+    count = len(written.events)
+    control.ask(MoveRequested(at_us=10, request="r1", machine="m1"))
+    assert (written.done[-1].request, written.done[-1].ok) == ("r1", False)
+    assert len(written.events) == count
+    assert not control.alone
+    control.lost(line, "connection closed", 11)
+    assert control.alone
