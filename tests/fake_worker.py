@@ -18,13 +18,17 @@ from trainmover.ids import Epoch, Rank, Step
 from trainmover.lifeline import die_with
 from trainmover.protocol import messages as m
 from trainmover.protocol.framing import FrameReader, frame
+from trainmover.state.dial import dial_in_tls
 from trainmover.state.vault import VaultClient
+from trainmover.tls.files import TlsFiles
 from trainmover.version import VERSION
 
 
 class FakeWorker:
     def __init__(self) -> None:
         self.sock = socket.socket(fileno=int(os.environ["TRAINMOVER_CONTROL_FD"]))
+        tls = TlsFiles.of_environment(os.environ)
+        dial_in_tls(None if tls is None else tls.read())
         self.token = Path(os.environ["TRAINMOVER_TOKEN_FILE"]).read_bytes().strip()
         spec = Path(os.environ["TRAINMOVER_SPEC"]).read_bytes()
         self.spec = msgspec.msgpack.decode(spec, type=m.JobSpec)

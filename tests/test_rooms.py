@@ -27,24 +27,25 @@ MAY_IMPORT: dict[str, set[str]] = {
     "communicators": {"errors"},
     "protocol": WORDS,
     "token_file": {"errors", "protocol"},
+    "tls": {"errors", "protocol"},
     "controller": WORDS | {"protocol"},
     "journal": WORDS | {"protocol", "controller"},
     "comm": WORDS | {"communicators"},
-    "state": WORDS | {"protocol"},
+    "state": WORDS | {"protocol", "tls"},
     "sandbox": WORDS | {"protocol", "comm", "state"},
     "worker": WORDS
-    | {"durable", "lifeline", "names", "token_file"}
+    | {"durable", "lifeline", "names", "tls", "token_file"}
     | {"protocol", "comm", "state", "sandbox"},
-    "agent": WORDS | {"lifeline", "token_file", "nursery", "splice", "protocol", "state"},
+    "agent": WORDS | {"lifeline", "tls", "token_file", "nursery", "splice", "protocol", "state"},
     "server": WORDS
-    | {"durable", "lifeline", "names", "splice", "token_file"}
+    | {"durable", "lifeline", "names", "splice", "tls", "token_file"}
     | {"protocol", "controller", "journal"},
     "simulator": WORDS | {"protocol", "controller", "journal", "agent", "server"},
     "launch": WORDS
-    | {"communicators", "lifeline", "nursery", "token_file"}
+    | {"communicators", "lifeline", "nursery", "tls", "token_file"}
     | {"protocol", "controller", "journal", "server", "agent"},
     "cli": WORDS
-    | {"communicators", "token_file"}
+    | {"communicators", "tls", "token_file"}
     | {"protocol", "controller", "journal", "server", "agent", "launch", "simulator"},
     "__init__": {"version", "worker"},
     "__main__": {"cli"},
@@ -83,6 +84,7 @@ LIGHT_ROOMS = PURE_ROOMS | {
     "nursery",
     "communicators",
     "token_file",
+    "tls",
     "journal",
     "agent",
     "server",
@@ -166,6 +168,13 @@ def test_the_simulator_has_no_clock_and_takes_decisions_only(path: Path) -> None
 )
 def test_light_rooms_do_not_load_torch(path: Path) -> None:
     assert {name.split(".")[0] for name in at_module_level(path)} & {"torch", "numpy"} == set()
+
+
+@pytest.mark.parametrize("path", [p for p in FILES if room_of(p) != "tls"], ids=name_of)
+def test_without_tls_nothing_of_it_is_loaded(path: Path) -> None:
+    """Where its files are is a value like others."""
+    found = {name for name in at_module_level(path) if name.startswith("trainmover.tls")}
+    assert {name for name in found if not name.startswith("trainmover.tls.files")} == set()
 
 
 def test_the_map_has_no_circle() -> None:

@@ -7,10 +7,12 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
 import pytest
+from tls_files import made
 
 from trainmover.agent import store_way
 from trainmover.agent.store_way import StoreWay, is_here, owner
 from trainmover.server.store_door import StoreDoor
+from trainmover.tls.contexts import Tls
 
 TOKEN, OTHER = b"t" * 32, b"o" * 32
 LOOPBACK = "127.0.0.1"
@@ -21,7 +23,7 @@ def listening() -> socket.socket:
 
 
 @asynccontextmanager
-async def door() -> AsyncIterator[str]:
+async def door(tls: Tls | None = None) -> AsyncIterator[str]:
     """Of a store that says everything back in capitals; its address."""
 
     async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -33,7 +35,7 @@ async def door() -> AsyncIterator[str]:
     listener = listening()
     address = "{}:{}".format(*listener.getsockname())
     serving = asyncio.ensure_future(
-        StoreDoor(TOKEN, store.sockets[0].getsockname()).serve(listener)
+        StoreDoor(TOKEN, store.sockets[0].getsockname(), tls).serve(listener)
     )
     try:
         yield address
@@ -55,10 +57,11 @@ async def said_by(address: str, words: bytes) -> bytes:
         writer.transport.abort()
 
 
-def test_a_worker_speaks_with_a_store_on_another_host() -> None:
+@pytest.mark.parametrize("tls", [None, made("job").read()], ids=["plain", "in TLS"])
+def test_a_worker_speaks_with_a_store_on_another_host(tls: Tls | None) -> None:
     async def run() -> bytes:
-        async with door() as address:
-            way = StoreWay(address, TOKEN)
+        async with door(tls) as address:
+            way = StoreWay(address, TOKEN, tls)
             assert way.address != address
             try:
                 return await said_by(way.address, b"words")

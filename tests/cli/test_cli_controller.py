@@ -42,9 +42,10 @@ def test_a_run_survives_its_controller_and_is_found_where_it_was(
     start: type[Running], own_home: Path, tmp_path: Path
 ) -> None:
     folder = tmp_path / "checkpoints"
-    running = start("--checkpoint", str(folder))
+    running = start("--checkpoint", str(folder), "--tls")
     running.until_warm()
     run, known = find_run(), Client(find_run()).events()
+    assert run.api_url.startswith("https://")
     kill_controller(running)
     assert find_run() == run
     assert Client(run).events()[: len(known)] == known

@@ -8,7 +8,7 @@ import pytest
 from open_doors import DOORS, Door, opened
 
 
-@pytest.fixture(params=DOORS, ids=lambda opening: opening.__name__)
+@pytest.fixture(params=DOORS)
 def door(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Door]:
     with opened(request.param, tmp_path / "journal.sqlite") as door:
         yield door

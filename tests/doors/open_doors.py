@@ -9,16 +9,20 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager, context
 from dataclasses import dataclass
 from pathlib import Path
 
-from trainmover.agent.link import dial as dial_controller
+from tls_files import made
+
+from trainmover.agent.dial import dial as dial_controller
 from trainmover.cli.client import Client
 from trainmover.journal import Journal
 from trainmover.launch.runs import Run
 from trainmover.protocol.messages import JobSpec
 from trainmover.server.api import Api
 from trainmover.server.run import Server, bind
-from trainmover.state.dial import dial
+from trainmover.state.dial import dial, dial_in_tls
 from trainmover.state.transfer import StateServer
 from trainmover.state.vault import Vault, VaultClient, serve
+from trainmover.tls.contexts import Tls
+from trainmover.tls.files import TlsFiles
 
 TOKEN = b"0123456789abcdef-token"
 WAIT_S = 60.0
@@ -26,10 +30,15 @@ WAIT_S = 60.0
 
 @dataclass
 class Door:
-    """enter: come in as a member of the job does, and go; raises if that is not possible."""
+    """come: in as a member of the job does, with TLS or without, and go; raises if that is not
+    possible. files: what the door itself has."""
 
     address: tuple[str, int]
-    enter: Callable[[], object]
+    come: Callable[[TlsFiles | None], object]
+    files: TlsFiles | None = None
+
+    def enter(self) -> None:
+        self.come(self.files)
 
     def knock(self) -> socket.socket:
         link = socket.create_connection(self.address, WAIT_S)
@@ -38,63 +47,105 @@ class Door:
 
 
 Opening = AbstractAsyncContextManager[Door]
+Open = Callable[[Server, TlsFiles | None], Opening]
 
 
 @asynccontextmanager
-async def control(server: Server) -> AsyncIterator[Door]:
+async def control(server: Server, files: TlsFiles | None) -> AsyncIterator[Door]:
     listener = bind("127.0.0.1:0", "The controller")
     host, port = listener.getsockname()
     await server.start(listener)
-    yield Door((host, port), lambda: asyncio.run(dial_controller(f"{host}:{port}", TOKEN)).close())
+
+    async def come(files: TlsFiles | None) -> None:
+        (await dial_controller(f"{host}:{port}", TOKEN, read(files))).abort()
+
+    yield Door((host, port), lambda files: asyncio.run(come(files)), files)
 
 
 @asynccontextmanager
-async def api(server: Server) -> AsyncIterator[Door]:
+async def api(server: Server, files: TlsFiles | None) -> AsyncIterator[Door]:
     token_file = server._journal.path.with_suffix(".token")
     token_file.write_bytes(TOKEN)
     token_file.chmod(0o600)
     listener = bind("127.0.0.1:0", "The API")
     host, port = listener.getsockname()
-    api = Api(server, TOKEN)
+    api = Api(server, TOKEN, read(files))
     await api.start(listener)
-    run = Run(
-        run_id="r", api_url=f"http://{host}:{port}", host="", pid=0, started=0, directory="",
-        token_file=str(token_file), journal="",
-    )  # fmt: skip
-    yield Door((host, port), lambda: Client(run).status())
+
+    def come(files: TlsFiles | None) -> None:
+        url = f"http{'s' if files else ''}://{host}:{port}"
+        run = Run(
+            run_id="r", api_url=url, host="", pid=0, started=0, directory="",
+            token_file=str(token_file), journal="", tls=files,
+        )  # fmt: skip
+        Client(run).status()
+
+    yield Door((host, port), come, files)
     await api.close()
 
 
 @asynccontextmanager
-async def vault(server: Server) -> AsyncIterator[Door]:
-    vault = await serve(Vault(bytes_max=1000), TOKEN)
+async def vault(server: Server, files: TlsFiles | None) -> AsyncIterator[Door]:
+    vault = await serve(Vault(bytes_max=1000), TOKEN, tls=read(files))
     host, _, port = vault.address.rpartition(":")
-    yield Door((host, int(port)), lambda: VaultClient(vault.address, TOKEN).close())
+
+    def come(files: TlsFiles | None) -> None:
+        with dialling(files):
+            VaultClient(vault.address, TOKEN).close()
+
+    yield Door((host, int(port)), come, files)
     vault.close()
 
 
 @asynccontextmanager
-async def state(server: Server) -> AsyncIterator[Door]:
-    source = StateServer(TOKEN)
+async def state(server: Server, files: TlsFiles | None) -> AsyncIterator[Door]:
+    source = StateServer(TOKEN, tls=read(files))
     host, _, port = source.address.rpartition(":")
-    enter = lambda: dial(source.address, token=TOKEN, purpose="state").close()  # noqa: E731
-    yield Door((host, int(port)), enter)
+
+    def come(files: TlsFiles | None) -> None:
+        with dialling(files):
+            dial(source.address, token=TOKEN, purpose="state").close()
+
+    yield Door((host, int(port)), come, files)
     source.close()
 
 
-DOORS: list[Callable[[Server], Opening]] = [control, api, vault, state]
+def read(files: TlsFiles | None) -> Tls | None:
+    return None if files is None else files.read()
 
 
 @contextmanager
-def opened(opening: Callable[[Server], Opening], path: Path) -> Iterator[Door]:
-    """A door whose loop runs in a thread, as long as the context lasts. path: of a journal."""
+def dialling(files: TlsFiles | None) -> Iterator[None]:
+    """This process, for a while, dials in TLS or without."""
+    dial_in_tls(read(files))
+    try:
+        yield
+    finally:
+        dial_in_tls(None)
+
+
+DOORS: dict[str, tuple[Open, bool]] = {
+    f"{open_one.__name__}{' in TLS' * tls}": (open_one, tls)
+    for open_one in (control, api, vault, state)
+    for tls in (False, True)
+}
+
+
+@contextmanager
+def opened(name: str, path: Path, files: TlsFiles | None = None) -> Iterator[Door]:
+    """A door whose loop runs in a thread, as long as the context lasts.
+
+    path: of a journal. files: others than the job's own, in TLS
+    """
+    opening, in_tls = DOORS[name]
+    files = files or (made("job") if in_tls else None)
     doors: list[Door] = []
     there, loop, over = threading.Event(), asyncio.new_event_loop(), asyncio.Event()
 
     async def keep() -> None:
         with Journal.create(path, JobSpec(run_id="r", argv=["x"])) as journal:
-            server = Server(journal.spec, TOKEN, journal)
-            async with opening(server) as door:
+            server = Server(journal.spec, TOKEN, journal, tls=read(files))
+            async with opening(server, files) as door:
                 doors.append(door)
                 there.set()
                 await over.wait()

@@ -1,7 +1,9 @@
 """Strangers at every door of a job: they cost nothing, and keep nobody out."""
 
+import itertools
 import os
 import socket
+import ssl
 import threading
 import time
 from collections.abc import Iterator
@@ -39,9 +41,9 @@ def hung_up(link: socket.socket) -> bool:
     try:
         while link.recv(65536):
             pass
-    except BlockingIOError:
+    except (BlockingIOError, ssl.SSLWantReadError):
         return False
-    except ConnectionError:
+    except (ConnectionError, ssl.SSLError):
         pass
     finally:
         link.settimeout(WAIT_S)
@@ -63,31 +65,51 @@ def test_noise_is_hung_up_on(door: Door, sockets: ExitStack, noise: str) -> None
     await_end(link)
 
 
+def shake_hands(door: Door) -> ssl.SSLSocket:
+    """As anybody can, who knows nothing of the job."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+    return context.wrap_socket(door.knock())
+
+
+def client_hello() -> bytes:
+    """What a handshake begins with."""
+    said = ssl.MemoryBIO()
+    tls = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT).wrap_bio(
+        ssl.MemoryBIO(), said, server_hostname="127.0.0.1"
+    )
+    with suppress(ssl.SSLWantReadError):
+        tls.do_handshake()
+    return said.read()
+
+
 @contextmanager
 def all_doors(folder: Path) -> Iterator[list[Door]]:
     with ExitStack() as stack:
-        yield [
-            stack.enter_context(opened(opening, folder / f"{opening.__name__}.sqlite"))
-            for opening in DOORS
-        ]
+        yield [stack.enter_context(opened(name, folder / f"{name}.sqlite")) for name in DOORS]
 
 
 def test_nobody_stands_at_a_door_for_long(tmp_path: Path, sockets: ExitStack) -> None:
-    """Who says nothing, half a hello, or a byte now and then has to go in the end."""
+    """Who says nothing, half a hello, a byte of a handshake now and then, or nothing behind a whole
+    handshake has to go in the end."""
     with all_doors(tmp_path) as doors:
         silent, half, slow = (
             [sockets.enter_context(door.knock()) for door in doors] for _ in range(3)
         )
+        shaken = [sockets.enter_context(shake_hands(door)) for door in doors if door.files]
+        handshake = client_hello()
         begun = time.monotonic()
         for link in half:
             say(link, b"G" * 40)
-        standing = [*silent, *half, *slow]
-        while standing:
+        standing = [*silent, *half, *slow, *shaken]
+        for said in itertools.count():
             assert time.monotonic() - begun < WAIT_S, f"{len(standing)} still stand there"
             for link in slow:
-                say(link, b"G")
+                say(link, handshake[said : said + 1])
             time.sleep(PATIENCE_S / 20)
             standing = [link for link in standing if not hung_up(link)]
+            if not standing:
+                break
         for door in doors:
             door.enter()
 

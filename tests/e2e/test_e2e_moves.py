@@ -38,7 +38,8 @@ def test_moves_of_one_and_two_rank_machines_keep_the_bits(undisturbed) -> None:
 
 
 def test_failures_during_a_move(undisturbed) -> None:
-    """The joiner dies in prepare, the leaver dies in prepare, a machine dies at the boundary."""
+    """The joiner dies in prepare, the leaver dies in prepare, a machine dies at the boundary. In a
+    job with TLS; the one without has the same bits."""
     answers: list[Answer] = []
 
     async def scenario(live: Live) -> None:
@@ -62,7 +63,7 @@ def test_failures_during_a_move(undisturbed) -> None:
         await live.incidents_done(5)
         answers.append(await live.handle.move("nobody"))
 
-    outcome = run(PACED, scenario, until_done=True, machines=3, standbys=3)
+    outcome = run(PACED, scenario, until_done=True, machines=3, standbys=3, tls=True)
     refused, joiner_died, leaver_died, overtaken, unknown = answers
     assert not any(answer.ok for answer in answers)
     assert "a move is running" in refused.text

@@ -210,7 +210,7 @@ _structure, _ = encode.split({"w": torch.ones(3), "b": [torch.zeros(0), 1]})
 
 DECODERS: dict[str, Decoder] = {
     "framing": Decoder(lambda data: FrameReader().feed(data), [frame(b"a") + frame(b"bc")]),
-    "hello": Decoder(_hello, [answer(TOKEN, CHALLENGE, "vault") + bytes(16)]),
+    "hello": Decoder(_hello, [bytes(16) + answer(TOKEN, CHALLENGE, "vault")]),
     "worker_fact": Decoder(m.decode_worker_fact, [m.encode(fact) for fact in _facts()]),
     "agent_fact": Decoder(m.decode_agent_fact, [m.encode(fact) for fact in _agent_facts()]),
     "order": Decoder(m.decode_order, [m.encode(order) for order in _orders()]),

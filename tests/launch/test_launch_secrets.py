@@ -1,4 +1,5 @@
-"""The token of a run is in its file and nowhere else; what a run leaves on disk is its user's."""
+"""The secrets of a run (its token, the key of its certificate) are in their files and nowhere else;
+what a run leaves on disk is its user's. The run has TLS, from a fake worker's record to the end."""
 
 import json
 import stat
@@ -22,9 +23,9 @@ def processes() -> Iterator[psutil.Process]:
 
 
 def texts(folder: Path) -> Iterator[tuple[Path, bytes]]:
-    """Every file below the folder, the token's own aside."""
+    """Every file below the folder, those of the secrets aside."""
     for path in sorted(folder.rglob("*")):
-        if path.is_file() and path.name != "token":
+        if path.is_file() and path.name not in ("token", "key.pem"):
             yield path, path.read_bytes()
 
 
@@ -36,28 +37,34 @@ def token_file(tmp_path: Path) -> Path:
     return path
 
 
-def test_the_token_is_told_nowhere(tmp_path: Path, token_file: Path) -> None:
+def test_the_secrets_are_told_nowhere(tmp_path: Path, token_file: Path) -> None:
     found: list[str] = []
     looked: list[int] = []
+    secrets = [TOKEN]
+
+    def tells(text: str) -> bool:
+        return any(secret in text for secret in secrets)
 
     def look(handle: RunHandle) -> None:
+        assert handle.run.tls is not None
+        secrets.extend(Path(handle.run.tls.key).read_text().split("\n")[1:3])
         for process in processes():
             with suppress(psutil.NoSuchProcess):  # It ended while we looked.
                 said = [*process.cmdline(), *process.environ().values()]
-                found.extend(f"{process.cmdline()}: {word}" for word in said if TOKEN in word)
+                found.extend(f"{process.cmdline()}: {word}" for word in said if tells(word))
                 looked.append(process.pid)
-        found.extend(str(path) for path, data in texts(tmp_path) if TOKEN.encode() in data)
-        found.extend(["status"] * (TOKEN in json.dumps(handle.status())))
+        found.extend(str(path) for path, data in texts(tmp_path) if tells(data.decode("latin-1")))
+        found.extend(["status"] * tells(json.dumps(handle.status())))
         (tmp_path / "finish").touch()
 
     log = LogSpec(show=[0], log_dir=str(tmp_path / "logs"), tee={0: 1})
-    story = Story(tmp_path, token_file=token_file, log=log).when_warm(look)
+    story = Story(tmp_path, token_file=token_file, log=log, tls=True).when_warm(look)
     result = story.run()
     assert result.code == 0, result.text
     assert len(looked) > 4
     said = [*story.heard, story.lines(), result.text, repr(result.job)]
-    found += [text for text in said if TOKEN in text]
-    found += [str(path) for path, data in texts(tmp_path) if TOKEN.encode() in data]
+    found += [text for text in said if tells(text)]
+    found += [str(path) for path, data in texts(tmp_path) if tells(data.decode("latin-1"))]
     assert found == []
 
 
@@ -72,6 +79,6 @@ def test_files_of_a_run_are_for_its_user_only(tmp_path: Path, token_file: Path) 
         (tmp_path / "finish").touch()
 
     log = LogSpec(show=[0], log_dir=str(tmp_path / "logs"), tee={0: 1})
-    story = Story(tmp_path, token_file=token_file, log=log).when_warm(look)
+    story = Story(tmp_path, token_file=token_file, log=log, tls=True).when_warm(look)
     assert story.run().code == 0
     assert open_ones == []

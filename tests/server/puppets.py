@@ -8,7 +8,7 @@ from typing import Any
 
 import msgspec
 
-from trainmover.agent.link import dial
+from trainmover.agent.dial import dial
 from trainmover.agent.uplink import Ear, Uplink
 from trainmover.errors import PeerLost, TrainmoverError
 from trainmover.ids import Epoch, MachineId, Rank, Step
@@ -43,10 +43,10 @@ class Puppet:
     async def join(self, token: bytes) -> "Puppet":
         while True:
             with suppress(PeerLost):  # Between two controllers there is none.
-                sock = await dial(self.address, token)
+                transport = await dial(self.address, token)
                 break
             await asyncio.sleep(0.01)
-        await self.up.join(sock, token)
+        self.up.join(transport, token)
         self.beat()
         return self
 

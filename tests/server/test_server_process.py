@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from trainmover.agent.link import dial
+from trainmover.agent.dial import dial
 from trainmover.errors import ProtocolError, UserError
 from trainmover.ids import Epoch, MachineId, Rank, Step
 from trainmover.journal import Journal
@@ -32,14 +32,20 @@ HELLO: dict[str, Any] = {
 class Peer:
     """The agent's end of a proved connection."""
 
-    def __init__(self, sock: socket.socket) -> None:
-        self.sock = sock
+    def __init__(self, transport: asyncio.Transport) -> None:
+        self.transport = transport
+        self.sock = transport.get_extra_info("socket")
+        self.stream = asyncio.StreamReader()
+        ear = asyncio.StreamReaderProtocol(self.stream)
+        transport.set_protocol(ear)
+        ear.connection_made(transport)
+        transport.resume_reading()
         self.reader = FrameReader()
         self.orders: list[m.Order] = []
         self.beating: asyncio.Task[None] | None = None
 
     async def write(self, data: bytes) -> None:
-        await asyncio.get_running_loop().sock_sendall(self.sock, data)
+        self.transport.write(data)
 
     async def say(self, fact: m.AgentFact) -> None:
         await self.write(frame(m.encode(fact)))
@@ -57,7 +63,7 @@ class Peer:
         """The next order; None when the server has closed the link."""
         while not self.orders:
             async with asyncio.timeout(WAIT_S):
-                data = await asyncio.get_running_loop().sock_recv(self.sock, 65536)
+                data = await self.stream.read(65536)
             if not data:
                 return None
             self.orders += [m.decode_order(payload) for payload in self.reader.feed(data)]
@@ -98,7 +104,7 @@ class Stage:
                     task.cancel()
                 await self.server.close()
                 for peer in self.peers:
-                    peer.sock.close()
+                    peer.transport.close()
 
     async def peer(self, token: bytes = TOKEN) -> Peer:
         peer = Peer(await dial(f"127.0.0.1:{self.port}", token))
@@ -195,7 +201,7 @@ def test_a_closed_link_and_a_silent_machine_are_lost(stage: Stage) -> None:
         await stage.member("m3", standby=True)
         first = await stage.member("m1")
         stage.tasks[-1].cancel()
-        first.sock.close()
+        first.transport.close()
         await stage.until_heard("m1 was lost: connection closed")
         silent = await stage.member("m2", beats=False)
         await stage.until_heard("m2 was lost: no heartbeat for 1 s")
@@ -301,7 +307,7 @@ def test_the_end_waits_for_goodbyes_and_answers_open_requests(stage: Stage) -> N
         while not isinstance(await member.order(), m.Shutdown):
             pass
         stage.tasks[-1].cancel()
-        member.sock.close()
+        member.transport.close()
         assert (await stage.server.ended)[0] == 130
 
     stage.play(act)

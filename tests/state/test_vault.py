@@ -254,7 +254,7 @@ def test_an_answer_for_another_service_is_refused(agent: Agent) -> None:
 def test_requests_before_the_hello_are_not_answered(agent: Agent) -> None:
     with socket.create_connection(parse_address(agent.server.address)) as link:
         challenge = link.recv(16)
-        link.sendall(frame(b"\x93\x02\x00\x01") + answer(b"u" * 16, challenge, "vault") + bytes(16))
+        link.sendall(frame(b"\x93\x02\x00\x01") + bytes(16) + answer(b"u" * 16, challenge, "vault"))
         received = b""
         while part := link.recv(100):
             received += part

@@ -13,6 +13,7 @@ from trainmover.errors import TrainmoverError, UserError
 from trainmover.ids import MachineId
 from trainmover.lifeline import die_with
 from trainmover.nursery import Nursery
+from trainmover.tls.files import absolute, all_or_none
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -45,6 +46,7 @@ def _config(options: argparse.Namespace) -> AgentConfig:
         worker=worker,
         rack=options.rack,
         nursery=None if options.nursery is None else Nursery.inherited(options.nursery),
+        tls=all_or_none(options.tls_cert, options.tls_key, options.tls_ca),
     )
 
 
@@ -56,6 +58,11 @@ def _parser() -> argparse.ArgumentParser:
     add("--nproc", type=int, default=1, metavar="N", help="workers on this machine")
     add("--standby", action="store_true", help="join without ranks")
     add("--token-file", type=Path, required=True, metavar="FILE", help="the job's token")
+    add("--tls-cert", type=absolute, default="", metavar="FILE", help="shown to who dials here")
+    add("--tls-key", type=absolute, default="", metavar="FILE", help="that belongs to it")
+    add(
+        "--tls-ca", type=absolute, default="", metavar="FILE", help="whom to believe who is dialled"
+    )
     add("--dir", type=Path, metavar="DIR", help="private to this machine; removed at the end")
     add("--rack", default="", metavar="NAME", help="machines of one rack may be lost together")
     add("--role", default="default", metavar="NAME", help="ROLE_NAME of the workers")

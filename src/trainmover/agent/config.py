@@ -6,6 +6,7 @@ from pathlib import Path
 
 from trainmover.ids import MachineId
 from trainmover.nursery import Nursery
+from trainmover.tls.files import TlsFiles
 
 WORKER_COMMAND = (sys.executable, "-u", "-m", "trainmover.worker")
 
@@ -17,6 +18,7 @@ class AgentConfig:
     controller_s  how long the controller may be away
     rack     what this machine would be lost together with; "": not known
     nursery  came with us; workers are forked from it, not executed
+    tls      the job's, which the controller speaks and all that listens here; None: it has none
     """
 
     controller: str
@@ -31,3 +33,4 @@ class AgentConfig:
     worker: tuple[str, ...] = WORKER_COMMAND
     rack: str = ""
     nursery: Nursery | None = None
+    tls: TlsFiles | None = None

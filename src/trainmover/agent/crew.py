@@ -163,6 +163,7 @@ class Crew:
             directory=str(self._directory),
             address=self._address,
             agent_pid=os.getpid(),
+            tls=config.tls,
         )
 
         def environment(fd: int) -> dict[str, str]:

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from trainmover.protocol.messages import JobSpec
+from trainmover.tls.files import TlsFiles
 
 UNSET = ("RANK", "GROUP_RANK", "ROLE_RANK", "MASTER_ADDR", "MASTER_PORT")
 """Said by the worker itself, when it learns its slot, or by us below; never inherited."""
@@ -27,6 +28,7 @@ class Setting:
     directory: str
     address: str
     agent_pid: int
+    tls: TlsFiles | None = None
 
 
 def worker_environment(
@@ -69,4 +71,6 @@ def worker_environment(
         "TRAINMOVER_PULSE": f"{setting.directory}/{local_rank}/{PULSE}",
         "TRAINMOVER_STACKS": f"{setting.directory}/{local_rank}/{STACKS}",
     }
+    if setting.tls is not None:
+        environment |= setting.tls.environment()
     return environment

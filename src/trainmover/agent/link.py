@@ -5,23 +5,10 @@ order leaves in the same turn of the loop in which it came.
 """
 
 import asyncio
-import os
-import socket
 from collections.abc import Callable
 
-from trainmover.errors import PeerLost, ProtocolError
+from trainmover.errors import ProtocolError
 from trainmover.protocol.framing import FrameReader, frame
-from trainmover.protocol.hello import (
-    ANSWER_BYTES,
-    CHALLENGE_BYTES,
-    REFUSAL,
-    answer,
-    check_answer,
-)
-
-CONNECT_S_MAX = 5.0
-DIALS_MAX = 5
-PURPOSE = "controller"
 
 
 class FrameLink(asyncio.Protocol):
@@ -36,6 +23,12 @@ class FrameLink(asyncio.Protocol):
         self._reader = FrameReader()
         self._transport: asyncio.Transport | None = None
         self._reason = ""
+
+    def take(self, transport: asyncio.Transport) -> None:
+        """Go on with a connection that was dialled."""
+        transport.set_protocol(self)
+        self.connection_made(transport)
+        transport.resume_reading()
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         assert isinstance(transport, asyncio.Transport)
@@ -73,79 +66,3 @@ class FrameLink(asyncio.Protocol):
         """Write what is queued, then close."""
         if self._transport is not None:
             self._transport.close()
-
-
-async def dial(address: str, token: bytes, *, purpose: str = PURPOSE) -> socket.socket:
-    """A non-blocking connection to the controller, or what else `purpose` names; both ends proved.
-
-    Raises PeerLost, or ProtocolError for a wrong token.
-    """
-    host, _, port = address.rpartition(":")
-    loop = asyncio.get_running_loop()
-    try:
-        async with asyncio.timeout(CONNECT_S_MAX):
-            return await _proved(loop, host, int(port), token, purpose)
-    except (OSError, TimeoutError, ValueError) as error:
-        raise PeerLost(
-            f"The controller at {address} could not be reached: {str(error) or 'no answer'}.",
-            means="This machine is not part of the job.",
-            do="Check --controller, and that the job runs.",
-        ) from error
-
-
-async def _proved(
-    loop: asyncio.AbstractEventLoop, host: str, port: int, token: bytes, purpose: str
-) -> socket.socket:
-    """A crowd at the door may push us out of it before we have answered: then we come again."""
-    for dials in range(1, DIALS_MAX + 1):
-        sock = await _connect(loop, host, port)
-        try:
-            await _prove(loop, sock, token, purpose)
-        except ConnectionError:
-            sock.close()
-            if dials == DIALS_MAX:
-                raise
-        except BaseException:
-            sock.close()
-            raise
-        else:
-            return sock
-    raise AssertionError("unreachable")
-
-
-async def _connect(loop: asyncio.AbstractEventLoop, host: str, port: int) -> socket.socket:
-    sock = socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET)
-    sock.setblocking(False)
-    try:
-        await loop.sock_connect(sock, (host.strip("[]"), port))
-        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-    except BaseException:
-        sock.close()
-        raise
-    return sock
-
-
-async def _prove(
-    loop: asyncio.AbstractEventLoop, sock: socket.socket, token: bytes, purpose: str
-) -> None:
-    theirs = await _read_exactly(loop, sock, CHALLENGE_BYTES)
-    mine = os.urandom(CHALLENGE_BYTES)
-    await loop.sock_sendall(sock, answer(token, theirs, purpose) + mine)
-    given = await _read_exactly(loop, sock, ANSWER_BYTES)
-    if given == REFUSAL:
-        raise ProtocolError(
-            "The controller refused the connection: this token is not the job's.",
-            means="This machine is not part of the job; the job did not notice.",
-            do="Use the job's token file (--token-file).",
-        )
-    check_answer(token, mine, purpose, given)
-
-
-async def _read_exactly(loop: asyncio.AbstractEventLoop, sock: socket.socket, count: int) -> bytes:
-    data = b""
-    while len(data) < count:
-        more = await loop.sock_recv(sock, count - len(data))
-        if not more:
-            raise ConnectionError("the connection was closed")
-        data += more
-    return data

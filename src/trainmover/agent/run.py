@@ -15,13 +15,13 @@ import socket
 import tempfile
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
 from trainmover.agent.config import AgentConfig
 from trainmover.agent.crew import HEARTBEAT_S, Crew
-from trainmover.agent.link import dial
+from trainmover.agent.dial import dial
 from trainmover.agent.reach import reached
 from trainmover.agent.store_way import StoreWays
 from trainmover.agent.uplink import Ear, Uplink
@@ -55,6 +55,9 @@ from trainmover.state.vault import Vault, address_of, serve
 from trainmover.token_file import read_token
 from trainmover.version import VERSION
 
+if TYPE_CHECKING:
+    from trainmover.tls.contexts import Tls
+
 VAULT_BYTES_MAX = 2 * 1024**3
 
 
@@ -63,16 +66,18 @@ async def run_agent(config: AgentConfig) -> None:
     loop = asyncio.get_running_loop()
     token = read_token(config.token_file)
     adopt_orphans()
-    sock = await dial(config.controller, token)
+    tls = None if config.tls is None else config.tls.read()
+    transport = await dial(config.controller, token, tls)
     vault = Vault(VAULT_BYTES_MAX)
-    address = sock.getsockname()[0]  # By which it reaches the controller others can reach it.
-    vault_server = await serve(vault, token, bind=address)
+    address = transport.get_extra_info("sockname")[0]  # By which others can reach it, too.
+    vault_server = await serve(vault, token, bind=address, tls=tls)
     directory = config.directory or Path(tempfile.mkdtemp(prefix=f"trainmover-{config.machine}-"))
-    agent = Agent(config, vault, address_of(vault_server), directory, StoreWays(token))
+    stores = StoreWays(token, tls)
+    agent = Agent(config, vault, address_of(vault_server), directory, stores, tls)
     loop.set_exception_handler(agent.failed)
     loop.add_signal_handler(signal.SIGTERM, partial(agent.end, kill=False))
     try:
-        await agent.join(sock, token)
+        agent.join(transport, token)
         await agent.over
     finally:
         vault_server.close()
@@ -91,12 +96,14 @@ class Agent:
         vault_address: str,
         directory: Path,
         stores: StoreWays,
+        tls: "Tls | None" = None,
     ) -> None:
         self.over: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._config = config
         self._vault = vault
         self._vault_address = vault_address
         self._stores = stores
+        self._tls = tls
         self._directory = directory.resolve()
         self._error: TrainmoverError | None = None
         self._ending = False
@@ -115,9 +122,9 @@ class Agent:
     def run_id(self) -> str:
         return self._crew.spec.run_id if self._crew.spec else ""
 
-    async def join(self, sock: socket.socket, token: bytes) -> None:
+    def join(self, transport: asyncio.Transport, token: bytes) -> None:
         """Begin to serve the controller at the other end of a proved connection."""
-        await self._up.join(sock, token)
+        self._up.join(transport, token, self._tls)
         self._beat()
 
     def _hello(self, incarnation: str) -> Hello:
@@ -217,7 +224,7 @@ class Agent:
             if not done.cancelled():
                 self._up.say(Reached(number=order.number, machines=done.result()))
 
-        self._probing = asyncio.get_running_loop().create_task(reached(order.vaults))
+        self._probing = asyncio.get_running_loop().create_task(reached(order.vaults, self._tls))
         self._probing.add_done_callback(answer)
 
     # --- the link ---

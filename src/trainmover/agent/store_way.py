@@ -11,12 +11,16 @@ import os
 import socket
 import struct
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from trainmover.agent.link import dial
+from trainmover.agent.dial import dial, streams
 from trainmover.errors import PeerLost, ProtocolError
 from trainmover.protocol.crowd import QUEUE
 from trainmover.protocol.hello import STORE
 from trainmover.splice import splice
+
+if TYPE_CHECKING:
+    from trainmover.tls.contexts import Tls
 
 _LOOPBACK = "127.0.0.1"
 _OWNER_FIELD = 7
@@ -27,9 +31,10 @@ _MAPPED = "".join(f"{word:08X}" for word in struct.unpack("=3I", bytes(10) + b"\
 class StoreWay:
     """To the store whose door is at `store`. address: for workers, on the loopback interface."""
 
-    def __init__(self, store: str, token: bytes) -> None:
+    def __init__(self, store: str, token: bytes, tls: "Tls | None" = None) -> None:
         self._store = store
         self._token = token
+        self._tls = tls
         self._listener = socket.create_server((_LOOPBACK, 0), backlog=QUEUE)
         self.address = "{}:{}".format(*self._listener.getsockname())
         self._serving = asyncio.ensure_future(self._serve())
@@ -48,8 +53,8 @@ class StoreWay:
         for as long as it has been told to."""
         try:
             if owner(writer.get_extra_info("peername")) == os.getuid():
-                sock = await dial(self._store, self._token, purpose=STORE)
-                await splice((reader, writer), await asyncio.open_connection(sock=sock))
+                there = await dial(self._store, self._token, self._tls, purpose=STORE)
+                await splice((reader, writer), streams(there))
         except (PeerLost, ProtocolError, OSError):
             return
         finally:
@@ -59,8 +64,9 @@ class StoreWay:
 class StoreWays:
     """For a store that may move from host to host."""
 
-    def __init__(self, token: bytes) -> None:
+    def __init__(self, token: bytes, tls: "Tls | None" = None) -> None:
         self._token = token
+        self._tls = tls
         self._way: StoreWay | None = None
 
     def to(self, store: str) -> str:
@@ -70,7 +76,7 @@ class StoreWays:
             self._way = None
         if is_here(store):
             return store
-        self._way = StoreWay(store, self._token)
+        self._way = StoreWay(store, self._token, self._tls)
         return self._way.address
 
 

@@ -18,9 +18,11 @@ from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
+from typing import TYPE_CHECKING
 
 from trainmover.agent.decide import pause_s
-from trainmover.agent.link import FrameLink, dial
+from trainmover.agent.dial import dial
+from trainmover.agent.link import FrameLink
 from trainmover.agent.outbox import Outbox
 from trainmover.errors import PeerLost, ProtocolError, TrainmoverError
 from trainmover.ids import MachineId
@@ -41,6 +43,9 @@ from trainmover.protocol.messages import (
     encode,
 )
 from trainmover.version import VERSION
+
+if TYPE_CHECKING:
+    from trainmover.tls.contexts import Tls
 
 UNREACHABLE_MS = 10_000
 """A host that acknowledges nothing for so long is away, though no link has broken."""
@@ -78,6 +83,7 @@ class Uplink:
         self._ear = ear
         self._loop = asyncio.get_running_loop()
         self._token = b""
+        self._tls: Tls | None = None
         self._link: FrameLink | None = None
         self._dialling: asyncio.Task[None] | None = None
         self._closed = False
@@ -96,10 +102,10 @@ class Uplink:
         self._attempts = 0
         self._give_up_at = self._loop.time() + self._timeout_s
 
-    async def join(self, sock: socket.socket, token: bytes) -> None:
+    def join(self, transport: asyncio.Transport, token: bytes, tls: "Tls | None" = None) -> None:
         """Say hello on a proved connection; the welcome comes as the first order."""
-        self._token = token
-        await self._greet(sock)
+        self._token, self._tls = token, tls
+        self._greet(transport)
 
     def begin_anew(self, after_s: float) -> None:
         """Say hello again in a while: nothing that was is left."""
@@ -216,11 +222,12 @@ class Uplink:
 
     # --- links ---
 
-    async def _greet(self, sock: socket.socket) -> None:
+    def _greet(self, transport: asyncio.Transport) -> None:
         link = FrameLink(self._hear, lambda why, alien: self._link_lost(link, why, alien=alien))
         self._link = link
+        sock = transport.get_extra_info("socket")
         sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, UNREACHABLE_MS)
-        await self._loop.create_connection(lambda: link, sock=sock)
+        link.take(transport)
         link.send(encode(self._greeting()))
 
     def _greeting(self) -> AgentFact:
@@ -261,11 +268,11 @@ class Uplink:
             await asyncio.sleep(pause_s(self._attempts, random.random()))
             self._attempts += 1
             try:
-                sock = await dial(self._address, self._token)
+                transport = await dial(self._address, self._token, self._tls)
             except (PeerLost, ProtocolError) as failed:
                 error = failed
             else:
-                await self._greet(sock)
+                self._greet(transport)
                 return
         self._lost_for_good(f"it did not come back in {self._timeout_s:g} s", error)
 

@@ -8,6 +8,7 @@ from typing import Any
 
 import httpx
 
+from trainmover.cli.trust import tls_error, trust
 from trainmover.errors import PeerLost
 from trainmover.launch.runs import Run
 from trainmover.token_file import read_token
@@ -17,7 +18,7 @@ DIALS_MAX = 5
 
 
 class Client:
-    """Raises PeerLost if the run ends meanwhile."""
+    """Raises PeerLost if the run ends meanwhile, ProtocolError if it is not the one it seems."""
 
     def __init__(self, run: Run) -> None:
         self._run = run
@@ -27,6 +28,7 @@ class Client:
             headers={"Authorization": f"Bearer {token}"},
             timeout=httpx.Timeout(None, connect=CONNECT_S),
             trust_env=False,
+            verify=trust(run),
         )
 
     def status(self) -> dict[str, Any]:
@@ -80,6 +82,8 @@ class Client:
                 do=f"The token in {self._run.token_file} must be the one it was started with.",
             ) from error
         except httpx.HTTPError as error:
+            if (mistrust := tls_error(self._run, error)) is not None:
+                raise mistrust from error
             raise PeerLost(
                 f"Run {self._run.run_id} did not answer: {error or type(error).__name__}.",
                 means="It has probably just ended.",

@@ -20,6 +20,7 @@ from trainmover.errors import UserError
 from trainmover.launch.checkpoints import CheckpointOptions
 from trainmover.launch.run_job import RunOptions
 from trainmover.protocol.messages import LogSpec
+from trainmover.tls.files import absolute, all_or_none
 
 RESTARTS_MAX = 3
 RECORDS = ("moments", "full")
@@ -126,6 +127,8 @@ def parse(argv: list[str]) -> RunFlags:
         api_port=_port(flags.api_port),
         bind=_bind(flags.bind),
         token_file=flags.token_file,
+        tls=flags.tls,
+        tls_files=all_or_none(flags.tls_cert, flags.tls_key, flags.tls_ca),
         run_dir=flags.run_dir,
         shutdown_s=_shutdown_s(flags.shutdown_timeout),
         role=flags.role,
@@ -146,6 +149,8 @@ _ALARMS_HELP = "ranks wrongly taken for stuck that you can bear in a week; more 
 _NAN_HELP = "of a reported number that is NaN or infinite: ignore it, report it, or stop the job"
 _BANDWIDTH_HELP = "what a machine may send of its state, as 500MB/s; no limit by default"
 _BIND_HELP = "address for machines on other hosts; start each there: trainmover agent"
+_TLS_HELP = "encrypt links, API, vaults and state, with a certificate made for this run"
+_TLS_CERT_HELP = "the same with this certificate, PEM; --tls-key and --tls-ca belong to it"
 _WAIT_HELP = "when no standby is left, let the job stand until a machine joins; 0: end"
 
 
@@ -188,6 +193,10 @@ def parser() -> argparse.ArgumentParser:
     add("--api-port", type=int, default=0, metavar="PORT", help="of the HTTP API; 0: any free one")
     add("--bind", default="", metavar="HOST[:PORT]", help=_BIND_HELP)
     add("--token-file", type=Path, metavar="FILE", help="use this token instead of a fresh one")
+    add("--tls", action="store_true", help=_TLS_HELP)
+    add("--tls-cert", type=absolute, default="", metavar="FILE", help=_TLS_CERT_HELP)
+    add("--tls-key", type=absolute, default="", metavar="FILE", help="of --tls-cert; yours only")
+    add("--tls-ca", type=absolute, default="", metavar="FILE", help="authorities to believe")
     add("--run-id", default="", metavar="ID", help="name of the run")
     add("--run-dir", type=Path, metavar="DIR", help="private files of the run; removed at its end")
     add("--worker-program", default="[]", help=argparse.SUPPRESS)  # for tests
@@ -243,6 +252,10 @@ OURS = frozenset(
         "api_port",
         "bind",
         "token_file",
+        "tls",
+        "tls_cert",
+        "tls_key",
+        "tls_ca",
         "run_id",
         "run_dir",
         "json",

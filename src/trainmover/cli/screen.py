@@ -78,7 +78,8 @@ class JsonScreen(Screen):
 
     def _begin(self, handle: RunHandle, spec: JobSpec) -> None:
         run = handle.run
-        self._put("started", run_id=run.run_id, api_url=run.api_url, token_file=run.token_file)
+        known = {"run_id": run.run_id, "api_url": run.api_url, "token_file": run.token_file}
+        self._put("started", **known, **({"tls_ca": run.tls.ca} if run.tls else {}))
 
     def notice(self, notice: Notice, handle: RunHandle) -> None:
         match notice:

@@ -74,6 +74,7 @@ class Hosting:
         lost_us: int = 0,
     ) -> None:
         past = Past.of(journal)
+        self._tls = None if run.tls is None else run.tls.read()
         self.returned = past.seq > 0
         self.server = Server(
             journal.spec,
@@ -84,6 +85,7 @@ class Hosting:
             checkpoints=checkpoints,
             past=past if self.returned else None,
             lost_us=lost_us,
+            tls=self._tls,
         )
         self.handle = RunHandle(self.server, run)
         self._journal = journal
@@ -95,7 +97,7 @@ class Hosting:
     ) -> None:
         """Take in agents and requests until `stack` ends."""
         await self.server.start(control)
-        api = Api(self.server, self._token)
+        api = Api(self.server, self._token, self._tls)
         await api.start(api_socket)
         stack.push_async_callback(api.close)
 

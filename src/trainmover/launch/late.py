@@ -77,6 +77,7 @@ def _start(run: Run, name: str, rack: str) -> LateMachine:
         worker=run.worker,
         standby=True,
         rack=rack,
+        tls=run.tls,
     )
     with stderr.open("wb") as file:
         process = spawn(command, run.run_id, stdout=file.fileno(), stderr=file.fileno())

@@ -15,6 +15,7 @@ from typing import TypeAlias
 from trainmover.ids import MachineId
 from trainmover.launch.nursery import NurseryProcess
 from trainmover.nursery import Child
+from trainmover.tls.files import TlsFiles
 
 TAIL_BYTES = 4096
 END_S = 3.0
@@ -34,6 +35,7 @@ class LocalPlan:
     role: str = "default"
     shutdown_s: float = 5.0
     worker: tuple[str, ...] = ()
+    tls: TlsFiles | None = None
 
 
 class LocalMachines:
@@ -97,6 +99,7 @@ class LocalMachines:
             shutdown_s=plan.shutdown_s,
             worker=plan.worker,
             standby=standby,
+            tls=plan.tls,
         )
         command += ["--parent", str(os.getpid())]
         with self._stderr(machine).open("wb") as stderr:
@@ -139,6 +142,7 @@ def agent_command(
     worker: tuple[str, ...],
     standby: bool,
     rack: str = "",
+    tls: TlsFiles | None = None,
 ) -> list[str]:
     """The command line of an agent on this machine."""
     command = [sys.executable, "-P", "-m", "trainmover.agent"]
@@ -146,6 +150,7 @@ def agent_command(
     command += ["--token-file", token_file, "--dir", str(directory)]
     command += ["--role", role, "--shutdown-timeout", str(shutdown_s)] + ["--standby"] * standby
     command += ["--rack", rack] if rack else []
+    command += tls.flags() if tls is not None else []
     return command + (["--worker", json.dumps(worker)] if worker else [])
 
 

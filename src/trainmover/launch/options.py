@@ -6,6 +6,7 @@ from pathlib import Path
 from trainmover import communicators
 from trainmover.launch.checkpoints import CheckpointOptions
 from trainmover.protocol.messages import JobSpec, LogSpec
+from trainmover.tls.files import TlsFiles
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -16,6 +17,8 @@ class RunOptions:
     token_file  a token to use; None: a fresh one
     bind        host:port where machines on other hosts reach the run, which starts none then;
                 "": all of them are on this host
+    tls         whether what listens speaks TLS, with a certificate made for this run
+    tls_files   given ones; None: none are given
     run_dir     the run's private directory; None: under TRAINMOVER_HOME
     record      how large outputs of the first steps are kept: `moments` or `full`
     readiness   of standbys: `held`, `warm` or `idle`
@@ -59,6 +62,8 @@ class RunOptions:
     api_port: int = 0
     bind: str = ""
     token_file: Path | None = None
+    tls: bool = False
+    tls_files: TlsFiles | None = None
     run_dir: Path | None = None
     shutdown_s: float = 5.0
     role: str = "default"

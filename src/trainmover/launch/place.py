@@ -13,9 +13,11 @@ from pathlib import Path
 from trainmover.launch.checkpoints import prepare
 from trainmover.launch.options import RunOptions, spec_of
 from trainmover.launch.runs import Run, RunDirectory, process_started
+from trainmover.launch.tls import certified
 from trainmover.protocol.messages import JobSpec
 from trainmover.server.checkpoint_folder import CheckpointFolder
 from trainmover.server.run import bind
+from trainmover.tls.files import TlsFiles
 from trainmover.token_file import read_token
 
 
@@ -45,6 +47,7 @@ class RunPlace:
         directory = RunDirectory.create(options.run_id, options.run_dir)
         stack.callback(directory.remove)
         token_file, token = _token(options, directory)
+        tls = certified(options, directory)
         control = bind(options.bind or "127.0.0.1:0", "The controller")
         stack.callback(control.close)
         api = bind(f"127.0.0.1:{options.api_port}", "The API")
@@ -59,8 +62,8 @@ class RunPlace:
             api=api,
             spec=prepared.spec,
             checkpoints=prepared.folder,
-            notes=prepared.notes,
-            run=_run(options, directory, token_file, control, api),
+            notes=[*prepared.notes, *tls.notes],
+            run=_run(options, directory, token_file, control, api, tls.files),
         )
 
 
@@ -76,13 +79,14 @@ def _run(
     token_file: Path,
     control: socket.socket,
     api: socket.socket,
+    tls: TlsFiles | None,
 ) -> Run:
     started = process_started(os.getpid())
     assert started is not None
     journal = options.journal or directory.path / "journal.sqlite"
     return Run(
         run_id=directory.run_id,
-        api_url="http://{}:{}".format(*api.getsockname()),
+        api_url="{}://{}:{}".format("https" if tls else "http", *api.getsockname()),
         host=socket.gethostname(),
         pid=os.getpid(),
         started=started,
@@ -94,4 +98,5 @@ def _run(
         role=options.role,
         shutdown_s=options.shutdown_s,
         worker=options.worker,
+        tls=tls,
     )

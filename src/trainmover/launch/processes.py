@@ -39,7 +39,8 @@ class LocalProcesses:
         self._controller = place.run.controller
         self._nursery = nursery
         self._elsewhere = bool(options.bind)
-        door = Door(options.bind.rpartition(":")[0], place.token_file) if options.bind else None
+        host = options.bind.rpartition(":")[0]
+        door = Door(host, place.token_file, place.run.tls) if options.bind else None
         self.store = KeptStore(nursery, door, moved=told.store_is_at, lost=told.store_lost)
         self._machines = LocalMachines(_plan(options, place), told.agent_ended, nursery)
 
@@ -86,4 +87,5 @@ def _plan(options: RunOptions, place: RunPlace) -> LocalPlan:
         role=options.role,
         shutdown_s=options.shutdown_s,
         worker=options.worker,
+        tls=place.run.tls,
     )

@@ -5,6 +5,7 @@ $TRAINMOVER_HOME or ~/.cache/trainmover      0700
     run.json    how to reach it; there while it lives
     job.json    the same, for its controllers
     token       0600
+    tls/        a certificate made for this run; its key 0600
     m1/ ...     private to that machine
 """
 
@@ -23,6 +24,7 @@ import msgspec
 
 from trainmover.errors import UserError
 from trainmover.protocol.malformed import MALFORMED
+from trainmover.tls.files import TlsFiles
 
 PUBLISHED = "run.json"
 KEPT = "job.json"
@@ -50,6 +52,7 @@ class Run(msgspec.Struct, frozen=True, kw_only=True):
     role: str = "default"
     shutdown_s: float = 5.0
     worker: tuple[str, ...] = ()
+    tls: TlsFiles | None = None
 
 
 @dataclass(frozen=True)

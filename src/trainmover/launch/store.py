@@ -13,6 +13,7 @@ from pathlib import Path
 from trainmover.errors import JobFailed
 from trainmover.launch.local import Process, signal_process, spawn
 from trainmover.launch.nursery import NurseryProcess
+from trainmover.tls.files import TlsFiles
 
 STORE_MODULE = "trainmover.server.store"
 LOSSES_MAX = 10
@@ -31,10 +32,11 @@ _NO_OTHER = (
 
 @dataclass(frozen=True)
 class Door:
-    """Where machines on other hosts come to the store: address of this one, the token's file."""
+    """Where machines on other hosts come to the store: address of this one, the secrets' files."""
 
     host: str
     token_file: Path
+    tls: TlsFiles | None = None
 
 
 class StoreProcess:
@@ -47,6 +49,7 @@ class StoreProcess:
         arguments = ["--parent", str(os.getpid())]
         if door is not None:
             arguments += ["--door", door.host, "--token-file", str(door.token_file)]
+            arguments += door.tls.flags() if door.tls is not None else []
         self._process = _start(nursery, arguments, stdout)
         os.close(stdout)
 

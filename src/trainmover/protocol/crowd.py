@@ -5,8 +5,9 @@ from typing import Generic, TypeVar
 
 STRANGERS_MAX = 256
 PATIENCE_S = 5.0
-AT_ONCE = 100
-"""Connections that a loop accepts before it hears again what others say; fewer than may stand."""
+AT_ONCE = 60
+"""Connections that a loop accepts before it hears again what others say. A member comes in at its
+third word, in TLS: so it is not pushed out before, though somebody knocks without end."""
 QUEUE = 1024
 """Connections that the kernel keeps until then: behind them it lets others wait for a second."""
 

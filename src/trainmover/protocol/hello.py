@@ -1,13 +1,17 @@
 """Proof that both ends of a new connection know the job's token, without sending it. Pure.
 
-    listener -> dialler   challenge: 16 random bytes
-    dialler  -> listener  answer(token, challenge, purpose), own challenge
+    dialler  -> listener  challenge: 16 random bytes
+    listener -> dialler   challenge: as many
+    dialler  -> listener  answer(token, listener's challenge, purpose)
     listener -> dialler   answer(token, dialler's challenge, purpose)
 
-All three are fixed-size raw bytes, so that nothing is parsed before the peer is known. The purpose
+All of it is fixed-size raw bytes, so that nothing is parsed before the peer is known. The purpose
 names the listener's service: an answer for one service is worthless at another. A listener that
 refuses says so with a wrong answer, so that the dialler can tell a wrong token, which somebody must
 mend, from a connection that was closed, which happens.
+
+Neither waits for the other's first word, so a door that speaks TLS hears at once from who does not,
+and tells it.
 """
 
 import hashlib
@@ -21,6 +25,8 @@ TOKEN_BYTES_MIN = 16
 STORE = "store"
 """Purpose of the door that machines on other hosts come to the store by."""
 REFUSAL = bytes(ANSWER_BYTES)
+TLS_ONLY = bytes.fromhex("15 03 01 0002 02 46")
+"""What a door that speaks TLS says to who does not: the alert `protocol_version`."""
 
 
 def answer(token: bytes, challenge: bytes, purpose: str) -> bytes:
@@ -43,9 +49,19 @@ def refused(purpose: str) -> ProtocolError:
     )
 
 
+def tls_needed(purpose: str) -> ProtocolError:
+    """The other end speaks TLS, and nothing else."""
+    return ProtocolError(
+        f"The {purpose} service speaks TLS, and this connection does not.",
+        means="It was refused; the job did not notice.",
+        do="Give the authority of the job's certificate (--tls-ca).",
+    )
+
+
 class Greeting:
     """The listener's side of one connection: fed with what comes, it says what to send back.
 
+    challenge  to be said to it first
     proved  whether the peer knows the token; what it sent behind its proof is `rest` then
     """
 
@@ -54,7 +70,7 @@ class Greeting:
         self.rest = b""
         self._token = token
         self._purpose = purpose
-        self._challenge = challenge
+        self.challenge = challenge
         self._heard = b""
 
     @property
@@ -68,8 +84,9 @@ class Greeting:
         self._heard += data
         if len(self._heard) < ANSWER_BYTES + CHALLENGE_BYTES:
             return b""
-        given, behind = self._heard[:ANSWER_BYTES], self._heard[ANSWER_BYTES:]
-        if not hmac.compare_digest(answer(self._token, self._challenge, self._purpose), given):
+        theirs, behind = self._heard[:CHALLENGE_BYTES], self._heard[CHALLENGE_BYTES:]
+        given = behind[:ANSWER_BYTES]
+        if not hmac.compare_digest(answer(self._token, self.challenge, self._purpose), given):
             return REFUSAL
-        self.proved, self.rest = True, behind[CHALLENGE_BYTES:]
-        return answer(self._token, behind[:CHALLENGE_BYTES], self._purpose)
+        self.proved, self.rest = True, behind[ANSWER_BYTES:]
+        return answer(self._token, theirs, self._purpose)

@@ -13,8 +13,7 @@ import contextlib
 import hmac
 import socket
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
-from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 import uvicorn
@@ -32,6 +31,9 @@ from trainmover.server.notices import Earlier, Happened
 from trainmover.server.run import STOP_GRACE_S, Server
 from trainmover.server.snapshot import incident_json
 from trainmover.server.visitor import HEADERS_BYTES_MAX, Visitor, proved
+
+if TYPE_CHECKING:
+    from trainmover.tls.contexts import Tls
 
 STOPPED_CODE = 143
 DIGITS_MAX = 20
@@ -68,13 +70,18 @@ class TokenRequired:
 class Api:
     """Serves one Server over HTTP on the running loop, from `start` to `close`."""
 
-    def __init__(self, server: Server, token: bytes) -> None:
+    def __init__(self, server: Server, token: bytes, tls: "Tls | None" = None) -> None:
         self._server = server
         app = TokenRequired(Starlette(routes=_routes(server)), token)
         crowd: Crowd[Visitor] = Crowd()
+
+        def visitor(**given: Any) -> asyncio.Protocol:
+            visitor = Visitor(crowd, **given)
+            return visitor if tls is None else tls.behind(visitor)
+
         config = uvicorn.Config(
             app,
-            http=partial(Visitor, crowd),  # type: ignore[arg-type]  # it makes connections
+            http=visitor,  # type: ignore[arg-type]  # it makes connections
             h11_max_incomplete_event_size=HEADERS_BYTES_MAX,
             backlog=AT_ONCE,
             log_level="critical",

@@ -9,7 +9,7 @@ import asyncio
 import os
 import socket
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from trainmover.controller.effects import Answer, End, HostOrder
 from trainmover.controller.events import EVENTS, KillRequested, MoveRequested, StoreMoved
@@ -33,6 +33,9 @@ from trainmover.server.saving import Saving
 from trainmover.server.snapshot import snapshot
 from trainmover.server.surroundings import ByTheWay, Decided
 from trainmover.server.telling import Telling
+
+if TYPE_CHECKING:
+    from trainmover.tls.contexts import Tls
 
 CHECKPOINT_BEATS = 50
 GOODBYE_S_MORE = 2.0
@@ -59,6 +62,7 @@ class Server:
         checkpoints: CheckpointFolder | None = None,
         past: Past | None = None,
         lost_us: int = 0,
+        tls: "Tls | None" = None,
     ) -> None:
         self.spec = spec
         self.links: set[MachineLink] = set()
@@ -73,6 +77,7 @@ class Server:
         self._loop = asyncio.get_running_loop()
         self.ended: asyncio.Future[tuple[int, str]] = self._loop.create_future()
         self._token = token
+        self._tls = tls
         self._journal = journal
         self._shutdown_s = shutdown_s
         self._saving = Saving(
@@ -87,9 +92,12 @@ class Server:
 
     async def start(self, listener: socket.socket) -> None:
         """Take in agents on `listener`, a bound socket that the server owns from now on."""
-        self._listener = await self._loop.create_server(
-            lambda: MachineLink(self._token, self), sock=listener, backlog=AT_ONCE
-        )
+
+        def link() -> asyncio.Protocol:
+            link = MachineLink(self._token, self)
+            return link if self._tls is None else self._tls.behind(link)
+
+        self._listener = await self._loop.create_server(link, sock=listener, backlog=AT_ONCE)
         listener.listen(QUEUE)
         self.pulse.start()
         if self._past is not None:

@@ -18,6 +18,7 @@ from trainmover.lifeline import die_with
 from trainmover.names import ask_no_server
 from trainmover.protocol.crowd import QUEUE
 from trainmover.server.store_door import StoreDoor
+from trainmover.tls.files import all_or_none
 from trainmover.token_file import read_token
 
 HOST = "127.0.0.1"
@@ -29,6 +30,8 @@ def main() -> None:
     parser.add_argument("--parent", type=int, required=True)
     parser.add_argument("--door", metavar="HOST", help="for those who prove the token")
     parser.add_argument("--token-file", type=Path, metavar="FILE")
+    for flag in ("--tls-cert", "--tls-key", "--tls-ca"):
+        parser.add_argument(flag, default="", metavar="FILE")
     options = parser.parse_args()
     die_with(options.parent)
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
@@ -45,7 +48,9 @@ def main() -> None:
         HOST, address[1], is_master=True, wait_for_workers=False, master_listen_fd=listener.detach()
     )
     if door is not None:
-        asyncio.run(StoreDoor(read_token(options.token_file), address).serve(door))
+        files = all_or_none(options.tls_cert, options.tls_key, options.tls_ca)
+        tls = None if files is None else files.read()
+        asyncio.run(StoreDoor(read_token(options.token_file), address, tls).serve(door))
     while store:
         signal.pause()
 

@@ -8,23 +8,33 @@ import asyncio
 import os
 import socket
 from contextlib import suppress
+from typing import TYPE_CHECKING
 
 from trainmover.protocol.crowd import PATIENCE_S, Crowd
 from trainmover.protocol.hello import CHALLENGE_BYTES, REFUSAL, STORE, Greeting
 from trainmover.splice import Ends, splice
 
+if TYPE_CHECKING:
+    from trainmover.tls.contexts import Tls
+
 
 class StoreDoor:
     """store: host and port of the store itself."""
 
-    def __init__(self, token: bytes, store: tuple[str, int]) -> None:
+    def __init__(self, token: bytes, store: tuple[str, int], tls: "Tls | None" = None) -> None:
         self._token = token
         self._store = store
+        self._tls = tls
         self._crowd: Crowd[asyncio.StreamWriter] = Crowd()
 
     async def serve(self, listener: socket.socket) -> None:
         """For ever."""
-        server = await asyncio.start_server(self._come, sock=listener)
+
+        def guest() -> asyncio.Protocol:
+            guest = asyncio.StreamReaderProtocol(asyncio.StreamReader(), self._come)
+            return guest if self._tls is None else self._tls.behind(guest)
+
+        server = await asyncio.get_running_loop().create_server(guest, sock=listener)
         await server.serve_forever()
 
     async def _come(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:

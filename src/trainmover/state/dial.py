@@ -1,19 +1,38 @@
 """Blocking connections between processes of one job, for threads: dial and hello.
 
-Both ends prove that they know the job's token (protocol.hello) before anything else is read.
+Both ends prove that they know the job's token (protocol.hello) before anything else is read. In a
+job with TLS that is what they say first inside it.
 """
 
 import contextlib
 import secrets
 import socket
 import time
+from typing import TYPE_CHECKING
 
 from trainmover.errors import PeerLost
-from trainmover.protocol.hello import ANSWER_BYTES, CHALLENGE_BYTES, answer, check_answer
+from trainmover.protocol.hello import (
+    ANSWER_BYTES,
+    CHALLENGE_BYTES,
+    TLS_ONLY,
+    answer,
+    check_answer,
+    tls_needed,
+)
+
+if TYPE_CHECKING:
+    from trainmover.tls.contexts import Tls
 
 HELLO_TIMEOUT_S = 5.0
 _DIALS_MAX = 5
 """A crowd at the door may push us out of it before we have answered."""
+_tls: "Tls | None" = None
+
+
+def dial_in_tls(tls: "Tls | None") -> None:
+    """From now on, in this process: all doors of its job are to speak TLS, or none."""
+    global _tls
+    _tls = tls
 
 
 def parse_address(address: str) -> tuple[str, int]:
@@ -31,7 +50,8 @@ def dial(
 ) -> socket.socket:
     """A blocking connection to the service `purpose` at `address`; the caller closes it.
 
-    Raises PeerLost if nobody answers within `timeout_s`, ProtocolError if the token is not theirs.
+    Raises PeerLost if nobody answers within `timeout_s`, ProtocolError if the token is not theirs,
+    or the certificate not the job's.
     """
     deadline = time.monotonic() + timeout_s
     for _ in range(_DIALS_MAX - 1):
@@ -52,6 +72,8 @@ def _connected(address: str, token: bytes, purpose: str, deadline: float) -> soc
         raise _unreachable(address, purpose, error) from error
     try:
         link.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        if _tls is not None:
+            link = _tls.dial(link, parse_address(address)[0], purpose)
         _hello(link, token, purpose, deadline)
         link.settimeout(None)
     except (ConnectionResetError, BrokenPipeError):
@@ -67,19 +89,25 @@ def _connected(address: str, token: bytes, purpose: str, deadline: float) -> soc
 
 
 def _hello(link: socket.socket, token: bytes, purpose: str, deadline: float) -> None:
-    challenge = receive(link, CHALLENGE_BYTES, deadline)
     own = secrets.token_bytes(CHALLENGE_BYTES)
-    link.sendall(answer(token, challenge, purpose) + own)
+    link.sendall(own)
+    challenge = receive(link, CHALLENGE_BYTES, deadline, purpose)
+    link.sendall(answer(token, challenge, purpose))
     check_answer(token, own, purpose, receive(link, ANSWER_BYTES, deadline))
 
 
-def receive(link: socket.socket, count: int, deadline: float) -> bytes:
-    """Exactly `count` bytes. Raises OSError at the deadline (time.monotonic) or a stream's end."""
+def receive(link: socket.socket, count: int, deadline: float, purpose: str = "") -> bytes:
+    """Exactly `count` bytes. Raises OSError at the deadline (time.monotonic) or a stream's end.
+
+    purpose  of a service that speaks for the first time: ProtocolError if it wants TLS
+    """
     data = b""
     while len(data) < count:
         link.settimeout(max(0.001, deadline - time.monotonic()))
         part = link.recv(count - len(data))
         if not part:
+            if purpose and data == TLS_ONLY:
+                raise tls_needed(purpose)
             raise ConnectionResetError("the connection was closed")
         data += part
     return data

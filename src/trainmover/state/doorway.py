@@ -8,18 +8,36 @@ import socket
 import threading
 import time
 from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from trainmover.protocol.crowd import Crowd
 from trainmover.protocol.hello import CHALLENGE_BYTES, REFUSAL, Greeting
 
+if TYPE_CHECKING:
+    from trainmover.tls.contexts import Tls
+
 _TICK_S = 0.5
 _FULL_S = 0.1
+
+
+@dataclass(eq=False)
+class _Guest:
+    """Who stands here. In TLS: whether the handshake has begun, and whether it is done."""
+
+    link: socket.socket
+    descriptor: int
+    greeting: Greeting
+    began: bool = False
+    shaken: bool = False
 
 
 class Doorway:
     """let_in(link) gets every connection that has proved the token; the link is its to close.
 
     It is called in the doorway's thread and must not block.
+
+    tls  spoken here, if it is given: who is still shaking hands stands in the same crowd
     """
 
     def __init__(
@@ -28,13 +46,15 @@ class Doorway:
         token: bytes,
         purpose: str,
         let_in: Callable[[socket.socket], None],
+        tls: "Tls | None" = None,
     ) -> None:
         self._listener = listener
         self._token = token
         self._purpose = purpose
         self._let_in = let_in
-        self._crowd: Crowd[socket.socket] = Crowd()
-        self._greetings: dict[socket.socket, Greeting] = {}
+        self._tls = tls
+        self._crowd: Crowd[_Guest] = Crowd()
+        self._guests: set[_Guest] = set()
         self._selector = selectors.DefaultSelector()
         self._awake, self._wake = os.pipe()
         self._closed = False
@@ -59,17 +79,17 @@ class Doorway:
     def _serve(self) -> None:
         closing = False
         while not closing:
-            for key, _ in self._selector.select(_TICK_S if self._greetings else None):
+            for key, _ in self._selector.select(_TICK_S if self._guests else None):
                 if key.fileobj is self._listener:
                     self._accept()
-                elif isinstance(key.fileobj, socket.socket):
-                    self._hear(key.fileobj)
+                elif isinstance(key.data, _Guest):
+                    self._hear(key.data)
                 else:
                     closing = True
-            for link in self._crowd.late(time.monotonic()):
-                self._send_away(link)
-        for link in list(self._greetings):
-            self._send_away(link)
+            for guest in self._crowd.late(time.monotonic()):
+                self._send_away(guest)
+        for guest in list(self._guests):
+            self._send_away(guest)
         self._selector.close()
         self._listener.close()
         os.close(self._awake)
@@ -85,40 +105,58 @@ class Doorway:
             return
         link.setblocking(False)
         challenge = secrets.token_bytes(CHALLENGE_BYTES)
-        self._greetings[link] = Greeting(self._token, self._purpose, challenge)
-        self._selector.register(link, selectors.EVENT_READ)
-        crowded_out = self._crowd.come(link, time.monotonic())
+        guest = _Guest(link, link.fileno(), Greeting(self._token, self._purpose, challenge))
+        self._guests.add(guest)
+        self._selector.register(guest.descriptor, selectors.EVENT_READ, guest)
+        crowded_out = self._crowd.come(guest, time.monotonic())
         if crowded_out is not None:
             self._send_away(crowded_out)
         with contextlib.suppress(OSError):  # It has gone already, and shows that next.
             link.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-            link.send(challenge)
+            if self._tls is None:
+                link.send(challenge)
 
-    def _hear(self, link: socket.socket) -> None:
-        greeting = self._greetings.get(link)
-        if greeting is None:  # Sent away since the selector saw it.
+    def _hear(self, guest: "_Guest") -> None:
+        if guest not in self._guests:  # Sent away since the selector saw it.
             return
+        greeting = guest.greeting
         try:
-            data = link.recv(greeting.missing)
+            if self._tls is not None and not guest.shaken:
+                self._shake_hands(guest, self._tls)
+                return
+            data = guest.link.recv(greeting.missing)
             reply = greeting.hear(data)
             if reply:
-                link.send(reply)  # Fits: nothing else is in its buffer.
+                guest.link.send(reply)  # Fits: nothing else is in its buffer.
         except BlockingIOError:
             return
         except OSError:
             data = reply = b""
         if not data or reply == REFUSAL:
-            self._send_away(link)
+            self._send_away(guest)
         elif greeting.proved:
-            self._forget(link)
-            link.setblocking(True)
-            self._let_in(link)
+            self._forget(guest)
+            guest.link.setblocking(True)
+            self._let_in(guest.link)
 
-    def _send_away(self, link: socket.socket) -> None:
-        self._forget(link)
-        link.close()
+    def _shake_hands(self, guest: "_Guest", tls: "Tls") -> None:
+        """As far as what has come allows; the challenge follows. Raises OSError.
 
-    def _forget(self, link: socket.socket) -> None:
-        self._crowd.go(link)
-        if self._greetings.pop(link, None) is not None:
-            self._selector.unregister(link)
+        Who has said nothing yet has cost no more than without TLS.
+        """
+        if not guest.began:
+            tls.recognise(guest.link)
+            guest.link, guest.began = tls.accept(guest.link), True
+        guest.shaken = tls.shake_hands(guest.link)
+        if guest.shaken:
+            guest.link.send(guest.greeting.challenge)
+
+    def _send_away(self, guest: "_Guest") -> None:
+        self._forget(guest)
+        guest.link.close()
+
+    def _forget(self, guest: "_Guest") -> None:
+        self._crowd.go(guest)
+        if guest in self._guests:
+            self._guests.remove(guest)
+            self._selector.unregister(guest.descriptor)

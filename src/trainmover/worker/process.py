@@ -20,8 +20,10 @@ from torch.optim.optimizer import (
 from trainmover.comm import groups, hook_torch
 from trainmover.lifeline import STACK_SIGNAL
 from trainmover.protocol.messages import JobSpec, WorkerUp
+from trainmover.state.dial import dial_in_tls
 from trainmover.state.modes import watch_wrappers
 from trainmover.state.transfer import StateServer
+from trainmover.tls.files import TlsFiles
 from trainmover.token_file import read_token
 from trainmover.version import VERSION
 from trainmover.worker import api
@@ -89,7 +91,10 @@ def _checkpoint_every(spec: JobSpec) -> int:
 def _state_server(spec: JobSpec, token: bytes) -> StateServer:
     """A machine's workers share what it may send."""
     address = os.environ["TRAINMOVER_ADDRESS"]
-    return StateServer(token, address, bytes_s=spec.state_bandwidth / spec.nproc)
+    files = TlsFiles.of_environment(os.environ)
+    tls = None if files is None else files.read()
+    dial_in_tls(tls)
+    return StateServer(token, address, bytes_s=spec.state_bandwidth / spec.nproc, tls=tls)
 
 
 def _die_with_agent() -> None:

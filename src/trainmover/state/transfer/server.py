@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
+from typing import TYPE_CHECKING
 
 from torch import Tensor
 
@@ -19,6 +20,9 @@ from trainmover.state.dial import HELLO_TIMEOUT_S, format_address, receive
 from trainmover.state.doorway import Doorway
 from trainmover.state.transfer import wire
 from trainmover.state.transfer.allowance import Pacer
+
+if TYPE_CHECKING:
+    from trainmover.tls.contexts import Tls
 
 _CONNECTIONS_MAX = 256
 _REQUEST_BYTES = 256
@@ -54,11 +58,17 @@ class StateServer:
     """
 
     def __init__(
-        self, token: bytes, bind: str = "127.0.0.1", port: int = 0, *, bytes_s: float = 0
+        self,
+        token: bytes,
+        bind: str = "127.0.0.1",
+        port: int = 0,
+        *,
+        bytes_s: float = 0,
+        tls: "Tls | None" = None,
     ) -> None:
         listener = socket.create_server((bind, port), backlog=QUEUE)
         self.address = format_address(*listener.getsockname()[:2])
-        self._doorway = Doorway(listener, token, wire.PURPOSE, self._let_in)
+        self._doorway = Doorway(listener, token, wire.PURPOSE, self._let_in, tls)
         self._pacer = Pacer(bytes_s)
         self._changed = threading.Condition()
         self._offers: dict[str, _Given] = {}

@@ -7,6 +7,7 @@ is on the critical path of every step.
 import asyncio
 import secrets
 import socket
+from typing import TYPE_CHECKING
 
 from trainmover.errors import ProtocolError
 from trainmover.protocol.crowd import AT_ONCE, PATIENCE_S, QUEUE, Crowd
@@ -16,6 +17,9 @@ from trainmover.state.dial import format_address
 from trainmover.state.vault import wire
 from trainmover.state.vault.requests import Requests
 from trainmover.state.vault.store import Vault
+
+if TYPE_CHECKING:
+    from trainmover.tls.contexts import Tls
 
 
 class VaultServer:
@@ -36,15 +40,25 @@ class VaultServer:
         await self._server.wait_closed()
 
 
-async def serve(vault: Vault, token: bytes, bind: str = "127.0.0.1", port: int = 0) -> VaultServer:
+async def serve(
+    vault: Vault,
+    token: bytes,
+    bind: str = "127.0.0.1",
+    port: int = 0,
+    *,
+    tls: "Tls | None" = None,
+) -> VaultServer:
     """Serve `vault` to whoever knows `token`, from the running event loop."""
     links: set[_Link] = set()
     crowd: Crowd[_Link] = Crowd()
     loop = asyncio.get_running_loop()
     listener = socket.create_server((bind, port), family=_family(bind))
-    server = await loop.create_server(
-        lambda: _Link(vault, token, links, crowd), sock=listener, backlog=AT_ONCE
-    )
+
+    def link() -> asyncio.Protocol:
+        link = _Link(vault, token, links, crowd)
+        return link if tls is None else tls.behind(link)
+
+    server = await loop.create_server(link, sock=listener, backlog=AT_ONCE)
     listener.listen(QUEUE)
     return VaultServer(server, links)
 

@@ -1,0 +1,139 @@
+"""Dialling the controller: a connection over which both ends have proved that they know the token.
+
+In a job with TLS the controller is known by its certificate before that is said.
+"""
+
+import asyncio
+import os
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from trainmover.errors import PeerLost, ProtocolError
+from trainmover.protocol.hello import (
+    ANSWER_BYTES,
+    CHALLENGE_BYTES,
+    REFUSAL,
+    TLS_ONLY,
+    answer,
+    check_answer,
+    tls_needed,
+)
+from trainmover.splice import Ends
+from trainmover.state.dial import parse_address
+
+if TYPE_CHECKING:
+    from trainmover.tls.contexts import Tls
+
+CONNECT_S_MAX = 5.0
+DIALS_MAX = 5
+PURPOSE = "controller"
+
+
+async def dial(
+    address: str, token: bytes, tls: "Tls | None" = None, *, purpose: str = PURPOSE
+) -> asyncio.Transport:
+    """A connection to the controller, or what else `purpose` names; both ends proved.
+
+    It is not read from yet: see `FrameLink.take` and `streams`.
+
+    Raises PeerLost, or ProtocolError for a wrong token or a certificate that is not the job's.
+    """
+    try:
+        async with asyncio.timeout(CONNECT_S_MAX):
+            return await _proved(address, token, tls, purpose)
+    except (OSError, TimeoutError, ValueError) as error:
+        raise PeerLost(
+            f"The controller at {address} could not be reached: {str(error) or 'no answer'}.",
+            means="This machine is not part of the job.",
+            do="Check --controller, and that the job runs.",
+        ) from error
+
+
+async def connect(
+    address: str, protocol: asyncio.Protocol, tls: "Tls | None", purpose: str
+) -> asyncio.Transport:
+    """Have `protocol` speak with the listener at `address`. Raises OSError."""
+    host, port = parse_address(address)
+    make: Callable[[], asyncio.Protocol] = lambda: (  # noqa: E731
+        protocol if tls is None else tls.towards(protocol, host, purpose)
+    )
+    transport, _ = await asyncio.get_running_loop().create_connection(make, host, port)
+    return transport
+
+
+def streams(transport: asyncio.Transport) -> Ends:
+    """Of a connection that was dialled."""
+    reader = asyncio.StreamReader()
+    protocol = asyncio.StreamReaderProtocol(reader)
+    transport.set_protocol(protocol)
+    protocol.connection_made(transport)
+    transport.resume_reading()
+    return reader, asyncio.StreamWriter(transport, protocol, reader, asyncio.get_running_loop())
+
+
+async def _proved(address: str, token: bytes, tls: "Tls | None", purpose: str) -> asyncio.Transport:
+    """A crowd at the door may push us out of it before we have answered: then we come again."""
+    for dials in range(1, DIALS_MAX + 1):
+        proof = _Proof(token, purpose)
+        transport = await connect(address, proof, tls, purpose)
+        try:
+            return await proof.given
+        except ConnectionError:
+            if dials == DIALS_MAX:
+                raise
+        except BaseException:
+            transport.abort()
+            raise
+    raise AssertionError("unreachable")
+
+
+class _Proof(asyncio.Protocol):
+    """The dialler's side of the hello. given: the connection, or why there is none."""
+
+    def __init__(self, token: bytes, purpose: str) -> None:
+        self.given: asyncio.Future[asyncio.Transport] = asyncio.get_running_loop().create_future()
+        self._token = token
+        self._purpose = purpose
+        self._mine = os.urandom(CHALLENGE_BYTES)
+        self._heard = b""
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        assert isinstance(transport, asyncio.Transport)
+        self._transport = transport
+        transport.write(self._mine)
+
+    def data_received(self, data: bytes) -> None:
+        answered = len(self._heard) >= CHALLENGE_BYTES
+        self._heard += data
+        if len(self._heard) >= CHALLENGE_BYTES and not answered:
+            challenge = self._heard[:CHALLENGE_BYTES]
+            self._transport.write(answer(self._token, challenge, self._purpose))
+        given = self._heard[CHALLENGE_BYTES:]
+        if len(given) >= ANSWER_BYTES and not self.given.done():
+            self._judge(given)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        if self.given.done():
+            return
+        if self._heard == TLS_ONLY:
+            exc = tls_needed(self._purpose)
+        self.given.set_exception(exc or ConnectionError("the connection was closed"))
+
+    def _judge(self, given: bytes) -> None:
+        try:
+            if given == REFUSAL:
+                raise _refused()
+            check_answer(self._token, self._mine, self._purpose, given)
+        except ProtocolError as error:
+            self.given.set_exception(error)
+        else:
+            self._transport.pause_reading()
+            self.given.set_result(self._transport)
+
+
+def _refused() -> ProtocolError:
+    return ProtocolError(
+        "The controller refused the connection: this token is not the job's.",
+        means="This machine is not part of the job; the job did not notice.",
+        do="Use the job's token file (--token-file).",
+    )

@@ -1,0 +1,59 @@
+"""A run's certificate: a given one, looked at before anything starts, or one made for the run."""
+
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+
+from trainmover.errors import UserError
+from trainmover.launch.options import RunOptions
+from trainmover.launch.runs import RunDirectory
+from trainmover.tls.files import TlsFiles
+
+SOON = timedelta(days=30)
+LOOPBACK = ("127.0.0.1", "::1", "localhost")
+_OPEN = (
+    "TLS: links of agents, the API, vaults and state on its way are encrypted; "
+    "what ranks exchange in collectives, and torch's store on each host, are not"
+)
+
+
+@dataclass(frozen=True)
+class Certified:
+    """files: None: the run has no TLS. notes: what the user should know of it."""
+
+    files: TlsFiles | None
+    notes: list[str]
+
+
+def certified(options: RunOptions, directory: RunDirectory) -> Certified:
+    """Raises UserError for files that processes of the run, or who asks it over the API, would not
+    believe."""
+    files = options.tls_files
+    if files is None and not options.tls:
+        return Certified(None, [])
+    if files is None:
+        files = _made(options, directory)
+    from trainmover.tls.contexts import check
+
+    hosts = [options.bind.rpartition(":")[0]] * bool(options.bind) + [LOOPBACK[0]]
+    ends = min(check(files, host) for host in hosts)
+    soon = ends - datetime.now(UTC) < SOON
+    late = [f"the certificate ends on {ends:%Y-%m-%d}: no machine can join after that"] * soon
+    return Certified(files, [_OPEN, *late])
+
+
+def _made(options: RunOptions, directory: RunDirectory) -> TlsFiles:
+    if options.bind:
+        raise UserError(
+            "--tls makes a certificate for this host only, and --bind is for several.",
+            means="Nothing was started.",
+            do="Give one that names each of them: --tls-cert, --tls-key, --tls-ca",
+        )
+    try:
+        from trainmover.tls.making import make
+    except ImportError as error:
+        raise UserError(
+            "No certificate can be made: the package `cryptography` is missing.",
+            means="Nothing was started.",
+            do="pip install 'trainmover[tls]', or give one: --tls-cert, --tls-key, --tls-ca",
+        ) from error
+    return make(directory.path / "tls", directory.run_id, LOOPBACK)
