@@ -23,7 +23,8 @@ def test_a_held_run_costs_nothing_and_one_that_is_not_its_measured_time() -> Non
     state_ms = HELD_BYTES / STATE_BYTES_PER_MS
     assert predicted(RUNNING) == pytest.approx(FIXED_MS + state_ms)
     free = with_machine(RUNNING, "m4", held=None)
-    assert predicted(free) == pytest.approx(FIXED_MS + state_ms + RUN_MS)
+    others = predicted_ms(RUNNING, RUNNING.machines["m4"], 0, other_held=True)
+    assert predicted(free) == others == pytest.approx(FIXED_MS + state_ms + RUN_MS)
 
 
 def test_before_a_second_run_the_first_stands_for_it() -> None:

@@ -118,6 +118,14 @@ def test_a_loss_of_the_held_slot_goes_to_its_holder() -> None:
     assert choose_joiners(job, [1], taken=["m5"]) == {1: "m4"}
 
 
+def test_after_a_loss_the_next_standby_holds_what_nobody_does() -> None:
+    job, effects = decide(running(standbys=2), lost("m1"))
+    assert orders(effects, m.Bind)["m4"].slot == 0
+    job = replace(job, change=None, seats=("m4", *job.seats[1:]))
+    job, effects = after(job, joined("m6", standby=True), up("m6"), warm("m6"))
+    assert (job.machines["m5"].held, orders(effects, m.Hold)["m6"].slot) == (1, 0)
+
+
 def test_a_machine_that_makes_its_run_can_be_bound_and_what_it_says_of_that_is_late() -> None:
     job, effects = decide(STAGED_WARM, lost("m2"))
     assert orders(effects, m.Bind)["m4"].slot == 1

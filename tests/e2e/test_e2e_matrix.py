@@ -99,13 +99,14 @@ def family(job: Job, rank: Rank) -> list[Rank]:
 def test_whatever_is_lost_no_bit_changes(
     case: Case, tmp_path: Path, undisturbed: Undisturbed
 ) -> None:
-    hurry = tmp_path / "hurry"
+    begin, hurry = tmp_path / "begin", tmp_path / "hurry"
     machines, nproc = LAYOUTS[case.layout]
 
     async def scenario(live: Live) -> None:
         chance = random.Random(str(case))
         await live.until(lambda: bool(live.job.comparison.families) and live.job.cut is not None)
         await live.warm(1)
+        begin.touch()
         answer = await live.handle.move(live.job.seats[chance.randrange(machines)])
         assert answer.ok, answer.text
         await cut_after(live, 1)
@@ -117,8 +118,9 @@ def test_whatever_is_lost_no_bit_changes(
         await live.incidents_done(3)
         hurry.touch()
 
+    files = ["--begin", str(begin), "--hurry", str(hurry)]
     outcome = run(
-        [*case.arguments, "--pace", str(PACE), "--hurry", str(hurry)],
+        [*case.arguments, "--pace", str(PACE), *files],
         scenario,
         machines=machines,
         nproc=nproc,

@@ -8,6 +8,7 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
+from trainmover.cli.console import whole_lines
 from trainmover.cli.options import add_which_run, parser_for, which_run
 from trainmover.journal import Journal
 from trainmover.journal.samples import DataPass, Used, data_passes
@@ -35,7 +36,7 @@ def _print(used: list[Used], passes: list[DataPass], options: argparse.Namespace
     if options.json:
         print(json.dumps({"passes": [_pass(whole) for whole in passes], "steps": _steps(used)}))
         return
-    console = Console(highlight=False, soft_wrap=True)
+    console = whole_lines()
     if not passes:
         console.print("No loop was asked for its samples: job.batches(loader, samples=True)")
         return

@@ -10,6 +10,7 @@ from rich.console import Console
 from rich.table import Table
 
 from trainmover.cli.client import Client
+from trainmover.cli.console import whole_lines
 from trainmover.cli.options import add_which_run, parser_for, which_run
 from trainmover.cli.standbys import size
 from trainmover.cli.status import incident_line
@@ -32,7 +33,7 @@ def main(argv: list[str]) -> int:
     if options.json:
         print(json.dumps(incident))
     else:
-        show(incident, Console(highlight=False, soft_wrap=True, markup=False))
+        show(incident, whole_lines(markup=False))
     return 0
 
 

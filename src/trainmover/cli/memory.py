@@ -7,6 +7,7 @@ from rich.console import Console
 from rich.table import Table
 
 from trainmover.cli.client import Client
+from trainmover.cli.console import whole_lines
 from trainmover.cli.options import add_which_run, parser_for, which_run
 from trainmover.cli.standbys import size
 
@@ -23,7 +24,7 @@ def main(argv: list[str]) -> int:
     if options.json:
         print(json.dumps(memory))
     else:
-        show(memory, Console(highlight=False, soft_wrap=True, width=120))
+        show(memory, whole_lines())
     return 0
 
 

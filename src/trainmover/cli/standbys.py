@@ -7,6 +7,7 @@ from rich.console import Console
 from rich.table import Table
 
 from trainmover.cli.client import Client
+from trainmover.cli.console import whole_lines
 from trainmover.cli.options import add_which_run, parser_for, which_run
 
 SUMMARY = "show what each standby is ready for, how it was proven and what a loss would cost"
@@ -33,7 +34,7 @@ def main(argv: list[str]) -> int:
     if options.json:
         print(json.dumps({key: status[key] for key in ("run", "standbys", "roles")}))
     else:
-        show(status, Console(highlight=False, soft_wrap=True))
+        show(status, whole_lines())
     return 0
 
 
@@ -59,10 +60,18 @@ def _cells(row: dict[str, Any]) -> list[str]:
         _shown(row["warmed_s"], "{:.0f} s ago"),
         _shown(row["second_run_ms"], "{:.0f} ms"),
         _shown(row["held_bytes"], "{}", size),
-        _shown(row["predicted_ms"], "{:.0f} ms"),
+        _predicted(row),
         _record(row),
         row["note"],
     ]
+
+
+def _predicted(row: dict[str, Any]) -> str:
+    """Of a loss of the ranks that it holds, and of others."""
+    best, else_ms = row["predicted_ms"], row["predicted_else_ms"]
+    if best == else_ms or len(row["slots"]) == 1:
+        return _shown(best, "{:.0f} ms")
+    return f"{best:.0f} ms, others {else_ms:.0f} ms"
 
 
 def _record(row: dict[str, Any]) -> str:

@@ -8,6 +8,7 @@ from rich.console import Console
 from rich.table import Table
 
 from trainmover.cli.client import Client
+from trainmover.cli.console import whole_lines
 from trainmover.cli.options import add_which_run, parser_for, which_run
 from trainmover.ids import Rank
 from trainmover.server.ranks import ranks_text
@@ -26,7 +27,7 @@ def main(argv: list[str]) -> int:
     if options.json:
         print(json.dumps(status))
     else:
-        show(status, Console(highlight=False, soft_wrap=True))
+        show(status, whole_lines())
     return 0
 
 

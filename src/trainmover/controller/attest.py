@@ -113,16 +113,19 @@ def _with_attest(job: Job, machine: MachineId, first: Slot, attest: Attestation)
     return with_machine(job, machine, attests=attests)
 
 
-def predicted_ms(job: Job, machine: Machine, first: Slot) -> float | None:
+def predicted_ms(
+    job: Job, machine: Machine, first: Slot, *, other_held: bool = False
+) -> float | None:
     """Downtime if a slot of this kind is lost now; None if nothing is proven for it.
 
     Of several slots of the kind the one whose run is held counts: that is the one most likely
-    needed.
+    needed. With `other_held` it is one whose run is not held.
     """
     attest = machine.attests.get(first)
     if attest is None or attest.failed:
         return None
     holds = machine.held is not None and representatives(job).get(machine.held) == first
+    holds = holds and not other_held
     run = 0.0 if holds else float(attest.run_ms if attest.run_ms is not None else attest.warm_ms)
     start = START_MS if machine.once and not holds else 0.0
     return start + run + _state_ms(job, attest) + _fixed_ms(job)

@@ -10,7 +10,7 @@ from trainmover.protocol.messages import Recorded
 
 
 def roles_json(job: Job) -> list[dict[str, Any]]:
-    """Roles in their order: which ranks have them, and the record that serves them."""
+    """Roles in their order: which ranks have them, and the records that are stored for them."""
     ranks_of: dict[int, list[Rank]] = {}
     for rank, role in roles(job).items():
         ranks_of.setdefault(role, []).append(rank)
@@ -20,7 +20,9 @@ def roles_json(job: Job) -> list[dict[str, Any]]:
             "ranks": ranks,
             "trace": job.recorded[ranks[0]].trace,
             "record_bytes": sum(job.recorded[rank].bytes for rank in ranks),
-            "record_bytes_full": sum(job.recorded[rank].bytes_full for rank in ranks),
+            "record_bytes_full": sum(
+                job.recorded[rank].bytes_full for rank in ranks if job.recorded[rank].bytes
+            ),
         }
         for role, ranks in ranks_of.items()
     ]
@@ -61,7 +63,8 @@ def _row(
         "warm_ms": attest.warm_ms if attest is not None and fit else None,
         "second_run_ms": attest.run_ms if attest is not None and fit else None,
         "held_bytes": attest.held_bytes if attest is not None and fit else None,
-        "predicted_ms": None if first is None else predicted_ms(job, machine, first),
+        "predicted_ms": _predicted_ms(job, machine, first),
+        "predicted_else_ms": _predicted_ms(job, machine, first, other_held=True),
         "record_bytes": sum(fact.bytes for fact in served),
         "record_bytes_full": sum(fact.bytes_full for fact in served),
         "torch": machine.torch,
@@ -69,6 +72,16 @@ def _row(
         "fresh_processes": bool(machine.once),
         "note": own or machine.note,
     }
+
+
+def _predicted_ms(
+    job: Job, machine: Machine, first: Slot | None, *, other_held: bool = False
+) -> float | None:
+    """For people: tenths of milliseconds."""
+    if first is None:
+        return None
+    value = predicted_ms(job, machine, first, other_held=other_held)
+    return None if value is None else round(value, 1)
 
 
 def _served(job: Job, rank: Rank) -> Recorded:

@@ -18,6 +18,8 @@ import trainmover as tm
 
 WIDTH, BATCH = 16, 8
 SLOW = 20
+SHOWN = 11
+"""Steps, after which two rounds have told who holds what."""
 
 
 def flags() -> argparse.Namespace:
@@ -27,6 +29,7 @@ def flags() -> argparse.Namespace:
     parser.add_argument("--optimizer", choices=["sgd", "adamw", "zero"], default="adamw")
     parser.add_argument("--pace", type=float, default=0.0)
     parser.add_argument("--change-at", type=int, default=0, help="steps, then they are others")
+    parser.add_argument("--begin", default="", help="file whose existence ends the first waits")
     parser.add_argument("--hurry", default="", help="file whose existence ends the pacing")
     torch.set_num_threads(1)
     return parser.parse_args()
@@ -47,13 +50,17 @@ def optimizer_for(
 def pause(job: tm.Job, args: argparse.Namespace) -> None:
     """Called twice in a step, so that it is interrupted before and behind collectives.
 
-    The last steps are so slow that whoever disturbs the job is done before it ends. It is said that
-    they are: by the steps before, ranks would be taken for stuck.
+    Where few steps would be left to whoever disturbs the job they are slow: early ones until
+    `--begin` is there, if it is given, and the last ones. It is said that they are: by the steps
+    before, ranks would be taken for stuck.
     """
-    late = job.steps >= 0.75 * args.steps
-    with job.pause_watch("slow steps") if late else nullcontext():
-        until = time.monotonic() + args.pace * (SLOW if late else 1) / 2
+    waits = args.begin and job.steps >= SHOWN and not os.path.exists(args.begin)
+    slow = waits or job.steps >= 0.75 * args.steps
+    with job.pause_watch("slow steps") if slow else nullcontext():
+        until = time.monotonic() + args.pace * (SLOW if slow else 1) / 2
         while (left := until - time.monotonic()) > 0 and not os.path.exists(args.hurry):
+            if waits and os.path.exists(args.begin):
+                return
             time.sleep(min(left, 0.1))
 
 

@@ -28,6 +28,7 @@ def train_step(x: Tensor, y: Tensor) -> Tensor:
     loss = nn.functional.mse_loss(model(x), y)
     loss.backward()
     pause(job, args)
+    job.report(loss=loss)
     optimizer.step()
     scheduler.step()
     optimizer.zero_grad()
