@@ -60,14 +60,15 @@ class _Asked:
 
     def __init__(self, run: Run) -> None:
         self._url = f"{run.api_url}/api/status"
-        self._headers = {"Authorization": f"Bearer {read_token(Path(run.token_file)).decode()}"}
+        token = read_token(Path(run.token_file)).decode()
+        headers = {"Authorization": f"Bearer {token}"}
+        # One for all questions: to make one costs more of the processor than an answer does.
+        self._client = httpx.Client(headers=headers, timeout=LIMIT_S, trust_env=False)
 
     def trains(self, restarts: int = 0) -> bool:
         """Whether a controller that was restarted so often has heard of every machine since."""
         with contextlib.suppress(httpx.HTTPError):
-            status: dict[str, Any] = httpx.get(
-                self._url, headers=self._headers, timeout=LIMIT_S, trust_env=False
-            ).json()
+            status: dict[str, Any] = self._client.get(self._url).json()
             back = [m for m in status["machines"] if m["ranks"] and m["last_seen_s"] < 1.0]
             known = status["controller"]["restarts"] == restarts
             return known and status["phase"] == "running" and len(back) == MACHINES

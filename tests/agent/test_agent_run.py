@@ -3,9 +3,11 @@
 import asyncio
 from pathlib import Path
 
+import msgspec
+
 from trainmover.agent.config import AgentConfig
 from trainmover.agent.run import Agent
-from trainmover.agent.store_way import StoreWays
+from trainmover.agent.store_way import StoreWays, is_here
 from trainmover.ids import Epoch, MachineId, Step
 from trainmover.protocol import messages as m
 from trainmover.state.vault import Vault, snapshot_name
@@ -40,3 +42,29 @@ def test_going_back_drops_the_snapshots_of_steps_that_are_undone(tmp_path: Path)
     obeyed(tmp_path, vault, back)
     assert held() == [10, 20]
     assert vault.bytes_held == 2
+
+
+def test_workers_know_a_store_on_another_host_by_a_port_of_their_own(tmp_path: Path) -> None:
+    """Another one each time, so that they see that the store has moved."""
+    config = AgentConfig(
+        controller="", machine=MachineId("m1"), nproc=1, standby=False, token_file=tmp_path
+    )
+    told: list[str] = []
+
+    def note(store: str) -> None:
+        spec = msgspec.msgpack.decode((tmp_path / "spec.msgpack").read_bytes(), type=m.JobSpec)
+        assert spec.store != store
+        assert is_here(spec.store)
+        told.append(spec.store)
+
+    async def obey() -> None:
+        agent = Agent(config, Vault(1000), "127.0.0.1:1", tmp_path, StoreWays(b"t" * 32))
+        spec = m.JobSpec(run_id="r", argv=["x"], machines=1, store="10.0.0.5:7")
+        agent._take(b"", m.Welcome(spec=spec))
+        note("10.0.0.5:7")
+        order = m.StoreAt(address="10.0.0.5:8")
+        agent._take(m.encode(order), order)
+        note("10.0.0.5:8")
+
+    asyncio.run(obey())
+    assert len(set(told)) == 2

@@ -1,4 +1,4 @@
-"""Connecting to a store does not wait for a name server that says nothing."""
+"""Connecting to a store does not wait long for a name server that says nothing."""
 
 import subprocess
 import sys
@@ -13,16 +13,24 @@ from trainmover.worker.stores import Stores
 
 server = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
 server.bind(("127.0.0.1", 53))
+server.setblocking(False)
+
+def questions():
+    count = 0
+    try:
+        while server.recv(1000):
+            count += 1
+    except BlockingIOError:
+        return count
+
 store = StoreProcess()
 try:
-    Stores(store.address()).take().set("key", "value")
+    address = store.address()
+    first = Stores(address).take()
+    first.set("key", "value")
+    print("asked", questions())
 finally:
     store.stop()
-server.setblocking(False)
-try:
-    server.recv(1000)
-except BlockingIOError:
-    print("nobody asked")
 """
 ALONE = ["unshare", "--mount", "--net", "sh", "-c"]
 """With a network and a file of name servers of its own."""
@@ -36,11 +44,11 @@ def can_be_alone() -> bool:
 
 
 @pytest.mark.skipif(not can_be_alone(), reason="a name server of our own needs root and namespaces")
-def test_no_name_server_is_asked(tmp_path: Path) -> None:
-    """torch would wait for the answer in the first connection of every process."""
+def test_a_silent_name_server_is_asked_once(tmp_path: Path) -> None:
+    """By the worker, for a second; torch asks it twice, for five each. The store asks nobody."""
     known, script = tmp_path / "resolv.conf", tmp_path / "silent.py"
     known.write_text("nameserver 127.0.0.1\n")
     script.write_text(SILENT)
     within = f"mount --bind {known} /etc/resolv.conf && ip link set lo up && exec {sys.executable}"
     done = subprocess.run([*ALONE, f"{within} {script}"], capture_output=True, text=True)
-    assert done.stdout == "nobody asked\n", done.stderr
+    assert done.stdout == "asked 1\n", done.stderr

@@ -99,6 +99,15 @@ def test_a_large_call_over_a_slow_network_is_no_standstill(rank: Rank) -> None:
     assert len(rank.stand()) == 1
 
 
+def test_what_came_before_it_stood_does_not_count(rank: Rank) -> None:
+    rank.steps(100)
+    rank.bytes += 100_000_000
+    rank.counts = {"world": 1}
+    rank.watch.look()
+    rank.sight = Sight("call", "all_reduce of group world")
+    assert len(rank.stand(FLOOR_LOOKS)) == 1
+
+
 def test_what_waits_tell_each_other_is_no_progress(rank: Rank) -> None:
     rank.steps(100)
     rank.sight = Sight("call", "all_reduce of group world")

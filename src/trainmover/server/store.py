@@ -15,7 +15,7 @@ import sys
 from pathlib import Path
 
 from trainmover.lifeline import die_with
-from trainmover.names import ask_no_server
+from trainmover.names import ask_nobody
 from trainmover.protocol.crowd import QUEUE
 from trainmover.server.store_door import StoreDoor
 from trainmover.tls.files import all_or_none
@@ -43,7 +43,7 @@ def main() -> None:
 
     from torch.distributed import TCPStore  # type: ignore[attr-defined]  # after the port is out: this takes a second
 
-    ask_no_server()
+    ask_nobody()
     store = TCPStore(
         HOST, address[1], is_master=True, wait_for_workers=False, master_listen_fd=listener.detach()
     )

@@ -1,7 +1,8 @@
 """Connections to the job's store, opened before they are needed.
 
-The job must not wait for one, so a thread keeps a few in stock; it asks no name server (`names`).
-Every user gets a connection of its own: a blocking call on one never holds up another.
+The job must not wait for one, so a thread keeps a few in stock; for a name server, which torch asks
+for no good reason, it waits a second at most (`names`). Every user gets a connection of its own: a
+blocking call on one never holds up another.
 
 The store may be lost; then there is soon another, elsewhere, and whoever wants a connection
 meanwhile waits for that one.
@@ -15,7 +16,7 @@ from datetime import timedelta
 from torch._C._distributed_c10d import Store, TCPStore
 
 from trainmover.errors import PeerLost
-from trainmover.names import ask_no_server
+from trainmover.names import ask_once
 
 IN_STOCK = 3
 WAIT_S = 60.0
@@ -78,7 +79,7 @@ class Stores:
         ).start()
 
     def _fill(self, address: str) -> None:
-        ask_no_server()
+        ask_once()
         while self._wants(address):
             try:
                 store = _open(address)

@@ -90,8 +90,8 @@ class Watch:
         self._learn(member)
         declared = member.declared[-1] if member.declared else ""
         self._tell(member, declared)
-        place = _place(member)
-        if place != self._place or declared or self._flows():
+        place, flows = _place(member), self._flows()
+        if place != self._place or declared or flows:
             if self._outside and not declared:
                 self._longest_outside = max(self._longest_outside, self._still)
             self._place, self._still, self._outside = place, 0, not member.in_step
