@@ -2,6 +2,7 @@
 
 import asyncio
 import math
+import socket
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
@@ -85,7 +86,7 @@ def test_a_machine_that_flaps_is_told_when_to_come_again(
         for _ in range(2):
             flapping = await stage.member("m3", standby=True)
             stage.tasks[-1].cancel()
-            flapping.sock.close()
+            flapping.sock.shutdown(socket.SHUT_RDWR)
             async with asyncio.timeout(WAIT_S):
                 while "m3" in stage.server.job.machines:
                     await stage.server.news.more.wait()
