@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 import pytest
-from jobs import RUNNING, after, ended, lost, orders, recorded, said, vault
+from jobs import RUNNING, after, ended, finished, lost, orders, recorded, said, vault
 
 from trainmover.controller import Job
 from trainmover.controller.cuts import cut_at_hand, interval, lost_of
@@ -120,6 +120,14 @@ def test_all_go_back_and_the_incident_says_so() -> None:
     incident = job.incidents[-1]
     assert (incident.rung, incident.step, incident.redone) == (2, 5, 3)
     assert incident.why_rung == "no other rank holds the state of rank 1"
+
+
+def test_what_a_finished_run_says_late_does_not_count_once_all_go_back() -> None:
+    job, _ = with_a_cut()
+    job, _ = drained(after(job, lost("m2"))[0], job.epoch_last + 1)
+    assert job.change is not None
+    assert job.change.back
+    assert after(job, finished("m3", 2))[0].finished == {}
 
 
 @pytest.mark.parametrize(

@@ -90,6 +90,27 @@ BUGS = {
         "        case Stage.SWITCH:\n",
         "        case Stage.PAUSE:\n",
     ),
+    "a rank's buddy is the next machine, also where that is in its own rack": (
+        "controller.buddies",
+        "if domains[at] != domains[place])",
+        "if at != place)",
+    ),
+    "the machine that keeps the first copy of a snapshot is to keep the second one too": (
+        "controller.buddies",
+        "if name != keeper]",
+        "if name]",
+    ),
+    "a rank that is astray gives its state to others": (
+        "controller.replicas",
+        "if families[r] == families[rank] and r not in astray]",
+        "if families[r] == families[rank]]",
+        "flip,death,crash",
+    ),
+    "a machine that is lost again and again is taken back at once": (
+        "controller.flapping",
+        "if len(losses) < 2:",
+        "if len(losses) < 20:",
+    ),
 }
 
 

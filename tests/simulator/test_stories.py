@@ -234,6 +234,18 @@ def test_a_flipped_bit_is_found_and_healed() -> None:
         assert not any(worker.holds.flaw for worker in world.workers() if worker.live)
 
 
+def test_a_rank_that_is_not_trusted_goes_back_with_the_others() -> None:
+    for seed in range(3):
+        world = world_of(seed, standbys=4, snapshots=3, rounds=2, copies=2)
+        assert until(world, lambda w=world: has_a_cut(w))  # type: ignore[misc]
+        flip(world, world.job.seats[1])
+        assert until(world, lambda w=world: has_a_cut(w) and bool(w.job.comparison.astray))  # type: ignore[misc]
+        for machine in (world.job.seats[2], world.job.keepers[2][0]):  # type: ignore[index]
+            world.crash(machine)
+        well(world)
+        assert rungs(world) & {2, 3}
+
+
 def test_what_a_checkpoint_has_of_a_rank_that_was_astray_is_not_trusted_again() -> None:
     """A flaw is in a checkpoint, found later, and healed in a move. Then all go back to where it
     was there, and at once somebody asks for state, of rank 1 first."""

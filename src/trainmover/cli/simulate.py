@@ -7,7 +7,7 @@ import time
 
 from trainmover.cli.options import complain_in_three_lines
 from trainmover.errors import UserError
-from trainmover.simulator.coverage import Coverage, all_pairs
+from trainmover.simulator.coverage import Coverage, possible_pairs
 from trainmover.simulator.faults import EVERYTHING, NAMES, Faults, only
 from trainmover.simulator.report import Summary, failure
 from trainmover.simulator.story import plan_of, play
@@ -154,9 +154,9 @@ def _coverage_lines(coverage: Coverage) -> list[str]:
     missing: dict[str, list[str]] = {}
     for state, event in coverage.not_reached():
         missing.setdefault(state, []).append(event)
-    whole = sum(1 for _ in all_pairs())
+    whole = sum(1 for _ in possible_pairs())
     reached = whole - sum(map(len, missing.values()))
     return [
-        f"  reached    {reached} of {whole} pairs of a state and an event",
+        f"  reached    {reached} of {whole} pairs of a state and an event that can be",
         *(f"    not in {state}: {', '.join(events)}" for state, events in missing.items()),
     ]

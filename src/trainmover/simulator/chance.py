@@ -7,6 +7,7 @@ from trainmover.ids import MachineId, Step
 from trainmover.simulator.faults import DISTURBS_LONG, Faults
 from trainmover.simulator.machines import Box
 from trainmover.simulator.network import CONTROLLER
+from trainmover.simulator.runs import go_in_circles
 from trainmover.simulator.workers import Worker
 from trainmover.simulator.world import World
 
@@ -58,6 +59,8 @@ class Chance:
     def settle(self) -> None:
         """Forget what is over: the whole job has gone on since, and waits for nothing."""
         world = self.world
+        if world.ended is not None:
+            return  # What has ended it is not over.
         if world.host is None or world.host.control.accounts.away or not world.store_known:
             return
         job = world.host.job
@@ -165,12 +168,11 @@ class Chance:
         return repr(worker)
 
     def _circles(self) -> str:
-        running = [w for w in self.world.workers() if w.work is not None and not w.circles]
+        running = [w for w in self.world.workers() if w.work is not None]
         if not running:
             return ""
         worker = self.random.choice(running)
-        worker.circles = True
-        return repr(worker)
+        return repr(worker) if go_in_circles(worker) else ""
 
     def _flip(self) -> str:
         live = [w for w in self.world.workers() if w.live and not w.finished]

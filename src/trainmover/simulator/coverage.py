@@ -11,6 +11,7 @@ from trainmover.controller.events import EVENTS, AgentSaid, WorkerSaid
 from trainmover.controller.state import Job, Kind, Phase, Stage
 from trainmover.protocol.messages import WORKER_FACTS, Taking, Watched, Weighed
 from trainmover.simulator.happenings import Decided
+from trainmover.simulator.possible import why_not
 
 if TYPE_CHECKING:
     from trainmover.simulator.world import World
@@ -34,8 +35,8 @@ class Coverage:
         self.pairs[pair] = self.pairs.get(pair, 0) + 1
 
     def not_reached(self) -> list[Pair]:
-        """Of all pairs that could be, in order."""
-        return [pair for pair in all_pairs() if pair not in self.pairs]
+        """Of all pairs that can be, in order."""
+        return [pair for pair in possible_pairs() if pair not in self.pairs]
 
 
 def state_of(job: Job) -> str:
@@ -83,3 +84,8 @@ def all_pairs() -> Iterator[Pair]:
     """Every state with every event."""
     events = list(all_events())
     return ((state, event) for state in all_states() for event in events)
+
+
+def possible_pairs() -> Iterator[Pair]:
+    """Those that can be."""
+    return (pair for pair in all_pairs() if not why_not(*pair))

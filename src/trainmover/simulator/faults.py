@@ -55,6 +55,7 @@ EVERYTHING = Faults(
         "crash": 8,
         "stop": 2,
         "stuck": 2,
+        "circles": 1,
         "flip": 3,
         "nan": 1,
         "recompile": 1,

@@ -5,14 +5,24 @@ from typing import TYPE_CHECKING
 
 from trainmover.controller.state import Job
 from trainmover.ids import Epoch, MachineId, Rank, Step
-from trainmover.protocol.messages import Order
+from trainmover.protocol.messages import AgentFact, Order, WorkerFact
 from trainmover.server.surroundings import Decided
 from trainmover.simulator.bits import Bits
 
 if TYPE_CHECKING:
     from trainmover.simulator.workers import Worker
 
-__all__ = ["Decided", "Fenced", "Heard", "Placed", "Replayed", "Stepped", "Violation"]
+__all__ = [
+    "Decided",
+    "Fenced",
+    "Flipped",
+    "Heard",
+    "Placed",
+    "Replayed",
+    "Said",
+    "Stepped",
+    "Violation",
+]
 
 
 class Violation(Exception):
@@ -31,6 +41,14 @@ class Heard:
     incarnation: str
     number: int
     order: Order
+
+
+@dataclass(slots=True)
+class Said:
+    """A machine says something to the controller: its agent, or one of its workers."""
+
+    machine: MachineId
+    fact: AgentFact | WorkerFact
 
 
 @dataclass(slots=True)

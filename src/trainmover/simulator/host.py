@@ -197,7 +197,7 @@ class Host:
         self.world.end(end)
 
     def save(self, order: HostOrder) -> None:
-        self.world.at(self.world.between(1_000, 50_000), self._saved, order)
+        self.world.at(self.world.between(*self.world.disk_us), self._saved, order)
 
     def _saved(self, order: HostOrder) -> None:
         event = None if self.dead else self._came_of(order)

@@ -14,7 +14,7 @@ from trainmover.agent.decide import Place, pause_s, place_after
 from trainmover.agent.outbox import Outbox
 from trainmover.ids import Epoch, MachineId, Rank, Step
 from trainmover.protocol import messages as m
-from trainmover.simulator.happenings import Heard
+from trainmover.simulator.happenings import Heard, Said
 from trainmover.simulator.network import CONTROLLER, Link
 from trainmover.simulator.snapshots import Snapshot
 from trainmover.simulator.workers import Worker
@@ -178,6 +178,8 @@ class Box:
 
     def say(self, fact: m.AgentFact) -> None:
         """A fact that must not be lost."""
+        if not isinstance(fact, m.FromWorker):
+            self.world.tell(Said(self.name, fact))
         payload = m.encode(fact)
         self.outbox.keep(payload)
         self.said_us.append(self.world.now)
@@ -307,6 +309,7 @@ class Box:
 
     def worker_said(self, worker: Worker, fact: m.WorkerFact) -> None:
         """On its way up."""
+        self.world.tell(Said(self.name, fact))
         payload = msgspec.Raw(m.encode(fact))
         self.say(m.FromWorker(local_rank=worker.local, payload=payload))
 

@@ -11,6 +11,10 @@ if TYPE_CHECKING:
     from trainmover.simulator.workers import Worker
 
 
+CIRCLES_US, TIMES, UNWIND_US = 60_000_000, 10, 10_000_000
+"""A run that is at work for so long, and so many times longer than one before it, is given up."""
+
+
 def begin(worker: "Worker", order: m.WarmUp | m.Hold | m.Bind) -> None:
     """A run as a rank of the slot; or nothing but to park, if that is what is held."""
     if worker.live or worker.parked:
@@ -54,3 +58,24 @@ def _run_through(worker: "Worker", number: int, store: str) -> None:
         case m.Bind(epoch=epoch):
             worker.parked = True
             worker.say(m.Parked(rank=rank, epoch=epoch, trace=program, bind_ms=1))
+
+
+def go_in_circles(worker: "Worker") -> bool:
+    """The run under way never comes to its first step. After a while the process gives it up, if
+    it knows how long one takes; then it unwinds, or ends. False: there is none like that."""
+    order = worker.work
+    if not isinstance(order, m.WarmUp | m.Hold | m.Bind) or not order.known_ms or worker.circles:
+        return False
+    worker.circles = True
+    after_us = max(CIRCLES_US, TIMES * order.known_ms * 1000)
+    worker.later(after_us, _give_up, worker, worker.work_number)
+    return True
+
+
+def _give_up(worker: "Worker", number: int) -> None:
+    worker.say(m.SandboxFailed(rank=worker.rank, reason="it runs in circles"))
+    if worker.world.random.random() < 0.5 and number == worker.work_number:
+        worker.circles, worker.work = False, None
+        worker.runs += 1
+    else:
+        worker.later(UNWIND_US, worker.box.exited, worker, 1)

@@ -66,11 +66,13 @@ class World:
         rounds: int = 0,
         on_divergence: str = "report",
         on_nan: str = "ignore",
+        disk_us: tuple[int, int] = (1_000, 50_000),
         checkers: "list[Checker] | None" = None,
     ) -> None:
         """refill: a machine that is gone for good is replaced by a new one. racks: how many, of
         which each machine is in one; 0: nothing is known of them. copies: of each snapshot, on
-        other machines. rounds: committed steps from one to the next; 0: there are none."""
+        other machines. rounds: committed steps from one to the next; 0: there are none. disk_us:
+        for which work on checkpoints takes, by chance."""
         self.seed = seed
         self.random = random.Random(seed)
         self.first_store = self.store = "store:1"
@@ -91,7 +93,7 @@ class World:
             on_divergence=on_divergence,
             on_nan=on_nan,
         )
-        self.racks = racks
+        self.racks, self.disk_us = racks, disk_us
         self.stages, self.once, self.unfit, self.alone = stages, once, unfit, alone
         self.now = 0
         self.trace: deque[str] = deque(maxlen=TRACE_MAX)
@@ -258,11 +260,11 @@ class World:
         self.host = Host.took_over(self, torn)
         self.note(f"the controller is back{f', {torn} records were torn' if torn else ''}")
 
-    def lose_store(self) -> None:
+    def lose_store(self, *, at_once: bool = False) -> None:
         """It dies; whoever watches it starts another and tells the controller."""
         self.store = f"store:{int(self.store[6:]) + 1}"
         self.store_known = False
-        self.at(self.between(50_000, 500_000), self._tell_of_store)
+        self.at(0 if at_once else self.between(50_000, 500_000), self._tell_of_store)
 
     def _tell_of_store(self) -> None:
         from trainmover.controller.events import StoreMoved

@@ -16,7 +16,7 @@ MACHINES = (
     "slow",
     "torn",
 )
-PROCESSES = ("crash", "stop", "stuck")
+PROCESSES = ("crash", "stop", "stuck", "circles")
 
 
 def legitimate(world: World, count: dict[str, int], unsettled: list[str], *, stopped: bool) -> None:
