@@ -15,9 +15,11 @@ from trainmover.agent.dial import dial as dial_controller
 from trainmover.cli.client import Client
 from trainmover.journal import Journal
 from trainmover.launch.runs import Run
+from trainmover.protocol.hello import STORE
 from trainmover.protocol.messages import JobSpec
 from trainmover.server.api import Api
 from trainmover.server.run import Server, bind
+from trainmover.server.store_door import StoreDoor
 from trainmover.state.dial import dial, dial_in_tls
 from trainmover.state.transfer import StateServer
 from trainmover.state.vault import Vault, VaultClient, serve
@@ -110,6 +112,27 @@ async def state(server: Server, files: TlsFiles | None) -> AsyncIterator[Door]:
     source.close()
 
 
+@asynccontextmanager
+async def store(server: Server, files: TlsFiles | None) -> AsyncIterator[Door]:
+    """That of a store, for machines on other hosts."""
+    listener, behind = bind("127.0.0.1:0", "The door"), bind("127.0.0.1:0", "The store")
+    host, port = listener.getsockname()
+    door = StoreDoor(TOKEN, behind.getsockname(), read(files))
+    serving = asyncio.ensure_future(door.serve(listener))
+
+    async def come(files: TlsFiles | None) -> None:
+        address = f"{host}:{port}"
+        (await dial_controller(address, TOKEN, read(files), purpose=STORE)).abort()
+
+    yield Door((host, port), lambda files: asyncio.run(come(files)), files)
+    serving.cancel()
+    standing = asyncio.all_tasks() - {asyncio.current_task()}  # Who has come, too.
+    for task in standing:
+        task.cancel()
+    await asyncio.wait(standing, timeout=WAIT_S)
+    behind.close()
+
+
 def read(files: TlsFiles | None) -> Tls | None:
     return None if files is None else files.read()
 
@@ -126,7 +149,7 @@ def dialling(files: TlsFiles | None) -> Iterator[None]:
 
 DOORS: dict[str, tuple[Open, bool]] = {
     f"{open_one.__name__}{' in TLS' * tls}": (open_one, tls)
-    for open_one in (control, api, vault, state)
+    for open_one in (control, api, vault, state, store)
     for tls in (False, True)
 }
 
