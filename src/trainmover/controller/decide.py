@@ -155,7 +155,7 @@ def _settle(job: Job, at_us: int) -> Decision:
         before = job
         job, more = _advance(job, at_us)
         effects += more
-        if job == before:
+        if job is before or job == before:
             break
     return job, effects
 

@@ -1,6 +1,7 @@
 """A journal in memory, record by record as the real one writes them; a crash may tear its end."""
 
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import islice
 from typing import Any
 
 import msgspec
@@ -25,6 +26,7 @@ class Disk:
 
     safe  incarnation of an agent -> how many of its facts it was told are here
     rows  rank and step -> what was committed
+    bookmarks  number of an event -> what the controller knew behind it, as bytes
     """
 
     def __init__(self, spec: JobSpec) -> None:
@@ -32,6 +34,7 @@ class Disk:
         self.records: list[Record] = []
         self.safe: dict[str, int] = {}
         self.rows: dict[tuple[Rank, Step], float] = {}
+        self.bookmarks: dict[int, bytes] = {}
         self._marks: list[tuple[int, dict[str, int], list[tuple[Rank, Step]]]] = []
 
     def append(self, event: EVENTS) -> int:
@@ -68,6 +71,7 @@ class Disk:
             self.safe |= before
             for key in new:
                 del self.rows[key]
+        self.bookmarks = {seq: its for seq, its in self.bookmarks.items() if seq <= left}
         if left < len(self.records):
             seq, at_us, kind, text, check = self.records[left]
             self.records[left:] = [(seq, at_us, kind, text[: len(text) // 2], check)]
@@ -79,9 +83,9 @@ class Disk:
         self.records = whole
         return torn
 
-    def events(self) -> Iterator[EVENTS]:
-        """As they are read back."""
-        return (_decoder.decode(text) for _, _, _, text, _ in self.records)
+    def events(self, after: int = 0) -> Iterator[EVENTS]:
+        """As they are read back, from above that number."""
+        return (_decoder.decode(text) for _, _, _, text, _ in islice(self.records, after, None))
 
     def newest(self) -> EVENTS:
         """The last one, as it is read back."""

@@ -38,6 +38,8 @@ if TYPE_CHECKING:
     from trainmover.simulator.world import World
 
 BEAT_US = round(BEAT_S * 1e6)
+EVENTS_BETWEEN = 100
+"""From one bookmark to the next, at least."""
 
 
 class Door:
@@ -101,13 +103,20 @@ class Host:
     @classmethod
     def took_over(cls, world: "World", torn: int) -> "Host":
         """The next one. torn: records that the journal has lost."""
-        from trainmover.server.past import Past  # Not before there is any: it takes its time.
+        from trainmover.server.bookmarks import decode  # Not before there is any: it takes
+        from trainmover.server.past import Past  # its time.
 
-        past = Past(world.disk.nothing_yet(), cut=f"{torn} records" if torn else "")
-        for event in world.disk.events():
+        past, disk = (
+            Past(world.disk.nothing_yet(), cut=f"{torn} records" if torn else ""),
+            world.disk,
+        )
+        past.replayed = max(disk.bookmarks, default=0)
+        if past.replayed:
+            past.job, past.accounts = decode(disk.bookmarks[past.replayed])
+        for event in disk.events(past.replayed):
             past.take(event)
         for account in past.accounts.of.values():
-            account.facts = max(account.facts, world.disk.safe.get(account.incarnation, 0))
+            account.facts = max(account.facts, disk.safe.get(account.incarnation, 0))
         world.tell(Replayed(past.job, torn))
         return cls(world, past)
 
@@ -164,7 +173,18 @@ class Host:
         for door in self._doors:
             door.beat()
         self.control.beat(self.world.now)
+        self._keep_bookmark()
         self.world.at(BEAT_US, self._beat)
+
+    def _keep_bookmark(self) -> None:
+        """As the server does, more often: a successor need not replay what was before."""
+        control, disk = self.control, self.world.disk
+        seq, newest = len(disk.records), max(disk.bookmarks, default=0)
+        if seq - newest < EVENTS_BETWEEN or control.job.change is not None or control.over:
+            return
+        from trainmover.server.bookmarks import encode
+
+        disk.bookmarks[seq] = encode(control.job, control.accounts)
 
     # --- what it asks for -----------------------------------------------------------------------
 

@@ -345,9 +345,9 @@ class Box:
         buddy = self.world.vault_at(self.buddies.get(worker.rank, ""))
         if buddy is None or not buddy.answers(self) or epoch < buddy.fence:
             return False
-        held = {at: its for at, its in buddy.vault.get(worker.rank, {}).items() if at != step}
+        held = buddy.vault.setdefault(worker.rank, {})
+        held.pop(step, None)
         held[step] = rows
-        for at in [*held][:-2]:
-            del held[at]
-        buddy.vault[worker.rank] = held
+        if len(held) > 2:
+            del held[next(iter(held))]
         return True
