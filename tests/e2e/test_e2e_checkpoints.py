@@ -74,3 +74,25 @@ def test_state_that_is_nowhere_else_is_taken_from_the_checkpoint_by_fresh_proces
     assert (incident.rung, incident.step) == (3, 20)
     assert incident.redone >= 5
     assert_equal_runs(outcome, undisturbed(steps, **options))
+
+
+def test_without_a_standby_the_newest_cut_is_written_and_resumed_from(
+    undisturbed, tmp_path: Path
+) -> None:
+    steps, folder = ["--steps", "80"], tmp_path / "kept"
+
+    async def scenario(live: Live) -> None:
+        await live.until(lambda: live.job.cut is not None and live.job.cut.step >= 10)
+        await live.handle.kill("m2")
+        await live.until(lambda: live.job.code is not None)
+
+    saves = CheckpointOptions(folder=folder, every=1000)
+    arguments, options = [*steps, "--pace", "0.05"], {"machines": 2, "standbys": 0}
+    lost = run(arguments, scenario, checkpoints=saves, no_standby="checkpoint", **options)
+    assert lost.code == 1
+    ((name, found),) = manifests(folder)
+    assert f"The job has ended with a checkpoint of step {found.step}." in lost.text
+    assert found.states.keys() == {0, 1}
+    goes_on = CheckpointOptions(resume=folder, every=1000)
+    resumed = run(arguments, checkpoints=goes_on, **options)
+    assert_goes_on(resumed, undisturbed(steps, machines=2), int(name.removeprefix("step-")))

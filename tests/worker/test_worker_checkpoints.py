@@ -8,11 +8,14 @@ from pathlib import Path
 import pytest
 import torch
 import xxhash
+from vaults import TOKEN, Buddies
 
 from trainmover.ids import Epoch, Rank, Step
-from trainmover.protocol.messages import WriteCheckpoint, Wrote
+from trainmover.protocol.messages import Foreign, Stored, WriteCheckpoint, Wrote
+from trainmover.sandbox.record import blob_name
 from trainmover.state.snapshot import Snapshot
 from trainmover.state.transfer import Offered
+from trainmover.state.vault import snapshot_name
 from trainmover.worker import checkpoints
 from trainmover.worker.checkpoints import write_part
 from trainmover.worker.first_steps import FirstSteps
@@ -48,7 +51,7 @@ def take(snapshots: Snapshots, step: int) -> None:
 
 def write(folder: Path, snapshots: Snapshots, said: "queue.Queue[object]", step: int = 10) -> Wrote:
     order = WriteCheckpoint(epoch=Epoch(1), step=Step(step), folder=str(folder))
-    write_part(order, Rank(1), FirstSteps(b"record", None), snapshots, said.put)
+    write_part(order, Rank(1), FirstSteps(b"record", None), snapshots, said.put, TOKEN)
     wrote = said.get(timeout=30)
     assert isinstance(wrote, Wrote)
     return wrote
@@ -128,3 +131,58 @@ def test_a_writer_that_fails_says_so(
 
     monkeypatch.setattr(checkpoints, "_write_state", no_memory)
     assert write(tmp_path, snapshots, said).refused == "MemoryError: too little"
+
+
+def lost_rank(vaults: list[str], rank: int = 2) -> list[Foreign]:
+    stored = Stored(rank=Rank(rank), vaults=vaults)
+    return [Foreign(writer=Rank(1), rank=Rank(rank), vaults=vaults, processes=[], records=[stored])]
+
+
+def write_all(
+    folder: Path, snapshots: Snapshots, said: "queue.Queue[object]", foreign: list[Foreign]
+) -> dict[Rank, Wrote]:
+    order = WriteCheckpoint(epoch=Epoch(2), step=Step(10), folder=str(folder), foreign=foreign)
+    write_part(order, Rank(1), FirstSteps(b"record", None), snapshots, said.put, TOKEN)
+    ranks = {Rank(1), *(one.rank for one in foreign)}
+    facts = [said.get(timeout=30) for _ in ranks]
+    return {fact.rank: fact for fact in facts if isinstance(fact, Wrote)}
+
+
+def test_the_part_of_a_lost_rank_is_written_out_of_its_vault(
+    tmp_path: Path, snapshots: Snapshots, said: "queue.Queue[object]", buddies: Buddies
+) -> None:
+    vault, server = buddies.make()
+    theirs = Snapshot.of(2, 10, b"header", [torch.arange(1000.0)], None)
+    theirs.seal()
+    vault.put_blob(snapshot_name(2, 10), bytes(theirs.block))
+    vault.put_blob(blob_name(Rank(2)), b"their record")
+    wrote = write_all(tmp_path, snapshots, said, lost_rank([server.address]))
+    assert [fact.refused for fact in wrote.values()] == ["", ""]
+    assert wrote[Rank(1)].state[0] == wrote[Rank(2)].state[0]  # Equal tensors are one file.
+    folder = tmp_path / ".writing-10-2"
+    parts = [(folder / part.file).read_bytes() for part in wrote[Rank(2)].state]
+    assert b"".join(parts) == bytes(theirs.block)
+    record = wrote[Rank(2)].record
+    assert record is not None
+    assert (tmp_path / record.file).read_bytes() == b"their record"
+
+
+def test_one_that_no_vault_has_is_refused(
+    tmp_path: Path, snapshots: Snapshots, said: "queue.Queue[object]", buddies: Buddies
+) -> None:
+    _, server = buddies.make()
+    wrote = write_all(tmp_path, snapshots, said, lost_rank([server.address]))
+    assert wrote[Rank(1)].refused == ""
+    assert "No copy of rank 2's snapshot of step 10" in wrote[Rank(2)].refused
+
+
+def test_who_holds_none_of_its_own_rank_takes_it_from_a_vault_too(
+    tmp_path: Path, snapshots: Snapshots, said: "queue.Queue[object]", buddies: Buddies
+) -> None:
+    vault, server = buddies.make()
+    own = snapshots.of(Rank(1), Step(10))
+    assert own is not None
+    vault.put_blob(snapshot_name(1, 10), bytes(own.block))
+    (wrote,) = write_all(tmp_path, snapshots, said, lost_rank([server.address], 1)).values()
+    assert wrote.refused == ""
+    assert said.empty()

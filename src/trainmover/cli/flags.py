@@ -27,6 +27,7 @@ RECORDS = ("moments", "full")
 READINESS = ("held", "warm", "idle")
 ON_DIVERGENCE = ("report", "replace")
 ON_NAN = ("ignore", "report", "stop")
+NO_STANDBY = ("end", "checkpoint")
 FINGERPRINT_EVERY = 1000
 SHUTDOWN_S = 5.0
 FALSE_ALARMS_MAX = 1000
@@ -112,6 +113,7 @@ def parse(argv: list[str]) -> RunFlags:
         on_divergence=_on_divergence(flags.on_divergence),
         watch=not flags.no_watch,
         false_alarms=_false_alarms(flags.false_alarms),
+        no_standby=_no_standby(flags.no_standby, saves=bool(flags.checkpoint or flags.resume)),
         on_nan=_on_nan(flags.on_nan),
         snapshot_every=_snapshots(flags.snapshots),
         snapshot_copies=flags.snapshot_copies,
@@ -151,6 +153,7 @@ _BANDWIDTH_HELP = "what a machine may send of its state, as 500MB/s; no limit by
 _BIND_HELP = "address for machines on other hosts; start each there: trainmover agent"
 _TLS_HELP = "encrypt links, API, vaults and state, with a certificate made for this run"
 _TLS_CERT_HELP = "the same with this certificate, PEM; --tls-key and --tls-ca belong to it"
+_NO_STANDBY_HELP = "when none is left: end, or write the newest cut to --checkpoint, then end"
 _WAIT_HELP = "when no standby is left, let the job stand until a machine joins; 0: end"
 
 
@@ -176,6 +179,7 @@ def parser() -> argparse.ArgumentParser:
     add("--record", default=RECORDS[0], metavar="HOW", help=_RECORD_HELP)
     add("--readiness", default=READINESS[0], metavar="HOW", help=_READINESS_HELP)
     add("--wait-for-machine", type=int, default=0, metavar="SECONDS", help=_WAIT_HELP)
+    add("--no-standby", default=NO_STANDBY[0], metavar="HOW", help=_NO_STANDBY_HELP)
     add("--state-bandwidth", default="", metavar="RATE", help=_BANDWIDTH_HELP)
     add("--snapshots", default="auto", metavar="STEPS", help=_SNAPSHOTS_HELP)
     add("--snapshot-copies", type=int, default=1, choices=(1, 2), help="on so many other machines")
@@ -238,6 +242,7 @@ OURS = frozenset(
         "record",
         "readiness",
         "wait_for_machine",
+        "no_standby",
         "state_bandwidth",
         "fingerprint_every",
         "checkpoint",
@@ -319,6 +324,21 @@ def _on_divergence(given: str) -> str:
         given,
         f"--on-divergence {given} is nothing that can be done about one.",
         "Give report (the default) or replace (its machine, by a standby).",
+    )
+
+
+def _no_standby(given: str, *, saves: bool) -> str:
+    if given == "checkpoint" and not saves:
+        raise UserError(
+            "--no-standby checkpoint needs a folder for it.",
+            means="Nothing was started.",
+            do="Give one with --checkpoint DIR.",
+        )
+    return _one_of(
+        NO_STANDBY,
+        given,
+        f"--no-standby {given} is nothing that can be done without one.",
+        "Give end (the default) or checkpoint; to wait for one is --wait-for-machine.",
     )
 
 

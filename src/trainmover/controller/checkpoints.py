@@ -59,7 +59,7 @@ def wrote(job: Job, fact: Wrote) -> Decision:
         return _give_up(job, writing)
     writing = replace(writing, wrote={**writing.wrote, fact.rank: fact})
     job = replace(job, writing=writing)
-    return job, ((Publish(_complete(job, writing)),) if _is_complete(job, writing) else ())
+    return job, ((Publish(complete(job, writing)),) if _iscomplete(job, writing) else ())
 
 
 def published(job: Job, event: CheckpointPublished) -> Job:
@@ -82,7 +82,7 @@ def _written(job: Job, step: Step, epoch: Epoch) -> Job:
 
 def _break_off(job: Job) -> Decision:
     writing = job.writing
-    if writing is None or _is_complete(job, writing):
+    if writing is None or _iscomplete(job, writing):
         return job, ()
     return _give_up(job, writing)
 
@@ -91,11 +91,12 @@ def _give_up(job: Job, writing: Writing) -> tuple[Job, tuple[Effect, ...]]:
     return replace(job, writing=None), (GiveUpCheckpoint(writing.step, writing.epoch),)
 
 
-def _is_complete(job: Job, writing: Writing) -> bool:
+def _iscomplete(job: Job, writing: Writing) -> bool:
     return len(writing.wrote) == job.spec.world_size
 
 
-def _complete(job: Job, writing: Writing) -> Checkpoint:
+def complete(job: Job, writing: Writing) -> Checkpoint:
+    """What is to be published once all ranks have written."""
     spec, parts = job.spec, sorted(writing.wrote.items())
     machine = next(job.machines[name] for name in job.seats if name in job.machines)
     return Checkpoint(

@@ -2,7 +2,8 @@
 
 from trainmover.controller.hanging import looks_due
 from trainmover.controller.incidents import incident
-from trainmover.controller.start import Decision, end, no_standby
+from trainmover.controller.last_checkpoint import nobody_left
+from trainmover.controller.start import Decision
 from trainmover.controller.state import Job
 from trainmover.controller.warming import attest_again, try_cold_again
 
@@ -26,4 +27,4 @@ def tick(job: Job, at_us: int) -> Decision:
     if change is None or not change.missing or at_us < change.until_us:
         return try_cold_again(attest_again(job, at_us), at_us)
     cause = incident(job, change.incident).cause
-    return end(job, 1, no_standby(job, cause, len(change.missing), waited_s=job.spec.wait_s))
+    return nobody_left(job, cause, len(change.missing), at_us, waited_s=job.spec.wait_s)

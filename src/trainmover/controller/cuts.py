@@ -31,7 +31,8 @@ def tend_snapshots(job: Job) -> Decision:
     asked = job.spec.snapshot_every
     if job.snapshot_every or job.no_snapshots or asked == 0 or not job.all_recorded:
         return job, ()
-    if asked is None and not job.misled and not held_once(job):
+    wanted = job.misled or job.spec.no_standby == "checkpoint"
+    if asked is None and not wanted and not held_once(job):
         return job, ()
     return _keep(job, asked or FIRST_EVERY)
 

@@ -11,6 +11,7 @@ stories.
 
 from typing import assert_never
 
+from trainmover.controller import last_checkpoint
 from trainmover.controller.change import bind_ready
 from trainmover.controller.checkpoints import (
     not_published,
@@ -103,6 +104,8 @@ def decide(job: Job, event: EVENTS) -> Decision:
     """Apply one event. Equal inputs give equal outputs."""
     if job.phase is Phase.ENDED:
         return _after_the_end(job, event)
+    if job.phase is Phase.SAVING and not isinstance(event, ControllerReturned):
+        return last_checkpoint.take(job, event)
     match event:
         case MachineJoined():
             job, effects = machine_joined(job, event)
@@ -163,6 +166,8 @@ def _settle(job: Job, at_us: int) -> Decision:
 def _advance(job: Job, at_us: int) -> Decision:
     if job.phase in (Phase.GATHERING, Phase.STARTING):
         return gather(job, at_us)
+    if job.phase is Phase.SAVING:
+        return job, ()
     if job.phase is Phase.ENDING:
         job, answers = answer_done_moves(job)
         job, more = end_when_all_left(job)

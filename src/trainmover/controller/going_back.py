@@ -15,8 +15,9 @@ from trainmover.controller.cuts import cut_at_hand, lost_of
 from trainmover.controller.effects import Effect, Send
 from trainmover.controller.from_disk import as_cut, go_back_to_disk
 from trainmover.controller.incidents import amend, incident, mark
+from trainmover.controller.last_checkpoint import nobody_left
 from trainmover.controller.seats import with_machine
-from trainmover.controller.start import Decision, end, no_standby, start_workers
+from trainmover.controller.start import Decision, end, start_workers
 from trainmover.controller.state import Change, Job, MachineState
 from trainmover.controller.values import replace
 from trainmover.ids import Step
@@ -36,7 +37,7 @@ def go_back(job: Job, why: str, at_us: int) -> Decision:
         return _without_a_cut(job, why, at_us)
     joiners = everybody(job, change)
     if joiners is None:
-        return end(job, 1, no_standby(job, incident(job, change.incident).cause, 1))
+        return nobody_left(job, incident(job, change.incident).cause, 1, at_us)
     job, orders = _unwind(job, change)
     job = amend(mark(job, change.incident, "drain", at_us), change.incident, **_as_rung_2(job, why))
     job = replace(begin_back(job, joiners, committed=cut.step), committed=cut.step)

@@ -26,10 +26,11 @@ from trainmover.controller.effects import Answer, Effect, Send
 from trainmover.controller.failing import fails_for_ever, note_failed
 from trainmover.controller.going_back import go_back, newest, switch_back, why_no_cut
 from trainmover.controller.incidents import amend, incident, mark, open_incident
+from trainmover.controller.last_checkpoint import nobody_left
 from trainmover.controller.replicas import replicas
 from trainmover.controller.roles import representatives
 from trainmover.controller.seats import holders, joiners_there_are, with_machine
-from trainmover.controller.start import Decision, end, no_standby, restart
+from trainmover.controller.start import Decision, end, restart
 from trainmover.controller.state import Change, Incident, Job, Kind, MachineState, Outcome, Stage
 from trainmover.controller.values import replace
 from trainmover.controller.verdict import Impossible, judge
@@ -80,7 +81,7 @@ def _open_epoch(
     joiners = {**kept, **joiners_there_are(job, set(job.vacant()) - set(kept), kept.values())}
     missing = frozenset(job.vacant()) - set(joiners)
     if missing and not job.spec.wait_s:
-        return end(job, 1, no_standby(job, cause, len(job.vacant())))
+        return nobody_left(job, cause, len(job.vacant()), at_us)
     waits = job.change is not None and job.change.missing
     until_us = job.change.until_us if waits and job.change else at_us + job.spec.wait_s * 1_000_000
     epoch = Epoch(job.epoch_last + 1)

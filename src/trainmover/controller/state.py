@@ -296,6 +296,7 @@ class Phase(StrEnum):
     GATHERING = "gathering"  # waits for machines
     STARTING = "starting"  # workers come up
     RUNNING = "running"
+    SAVING = "saving"  # no standby is left: the newest cut is written, then it ends
     ENDING = "ending"  # every script is done; processes leave
     ENDED = "ended"
 

@@ -1,4 +1,5 @@
 """Writes this rank's part of a checkpoint: its snapshot, and once what is known of its first steps.
+In a last checkpoint also the parts of ranks that are lost, as vaults have them.
 
 From the snapshot in memory and in a thread of its own: no step waits for a disk. What is written
 becomes a checkpoint only when the controller has heard of every rank's part; see `controller`.
@@ -7,19 +8,22 @@ becomes a checkpoint only when the controller has heard of every rank's part; se
 import contextlib
 import os
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Literal
 
 import xxhash
 
 from trainmover.durable import sync_folder
+from trainmover.errors import PeerLost
 from trainmover.ids import Rank
 from trainmover.protocol.checkpoint import FIRST_STEPS, bulk_name, state_name, writing_name
-from trainmover.protocol.messages import WorkerFact, WriteCheckpoint, Written, Wrote
+from trainmover.protocol.messages import Foreign, WorkerFact, WriteCheckpoint, Written, Wrote
 from trainmover.state.snapshot import Snapshot
 from trainmover.worker.first_steps import FirstSteps
+from trainmover.worker.going_back import fetched
 from trainmover.worker.snapshots import Snapshots
+from trainmover.worker.taken import record_of
 
 PART_BYTES = 16 * 1024 * 1024
 Bytes = bytes | bytearray | memoryview
@@ -31,27 +35,45 @@ def write_part(
     first_steps: FirstSteps,
     snapshots: Snapshots,
     say: Callable[[WorkerFact], None],
+    token: bytes,
 ) -> None:
     """Have it written; then the rank says so, or why it could not be."""
+    foreign = [one for one in order.foreign if one.writer == rank]
+    holds_none = any(one.rank == rank for one in order.foreign)
+
+    @contextlib.contextmanager
+    def taken(one: Foreign) -> Iterator[Snapshot]:
+        yield fetched(one, order.step, token)
 
     def run() -> None:
-        try:
-            said = _write(order, rank, first_steps, snapshots)
-        except Exception as error:  # noqa: BLE001  a thread's outermost: the controller gets it
-            wrote = Wrote(rank=rank, epoch=order.epoch, step=order.step)
-            said = _refused(wrote, f"{type(error).__name__}: {error}")
-        say(said)
+        if not holds_none:
+            lent = snapshots.lent(rank, order.step)
+            say(_write_or_refuse(order, rank, first_steps, lent))
+        for one in foreign:
+            steps = FirstSteps(record_of(one, token), None)
+            say(_write_or_refuse(order, one.rank, steps, taken(one)))
 
     threading.Thread(target=run, name="tm-checkpoint", daemon=True).start()
 
 
-def _write(
-    order: WriteCheckpoint, rank: Rank, first_steps: FirstSteps, snapshots: Snapshots
+_Lent = contextlib.AbstractContextManager[Snapshot | None]
+
+
+def _write_or_refuse(
+    order: WriteCheckpoint, rank: Rank, first_steps: FirstSteps, lent: _Lent
 ) -> Wrote:
+    try:
+        return _write(order, rank, first_steps, lent)
+    except Exception as error:  # noqa: BLE001  a thread's outermost: the controller gets it
+        wrote = Wrote(rank=rank, epoch=order.epoch, step=order.step)
+        return _refused(wrote, f"{type(error).__name__}: {error}")
+
+
+def _write(order: WriteCheckpoint, rank: Rank, first_steps: FirstSteps, lent: _Lent) -> Wrote:
     wrote = Wrote(rank=rank, epoch=order.epoch, step=order.step)
     folder = Path(order.folder) / writing_name(order.step, order.epoch)
     try:
-        with snapshots.lent(rank, order.step) as snapshot:
+        with lent as snapshot:
             if snapshot is None:
                 return _refused(wrote, "its snapshot is not in memory any more")
             folder.mkdir(parents=True, exist_ok=True)
@@ -68,6 +90,8 @@ def _write(
         )
     except OSError as error:
         return _refused(wrote, f"{error.strerror or error}: {error.filename or folder}")
+    except PeerLost as lost:
+        return _refused(wrote, lost.happened)
 
 
 def _refused(wrote: Wrote, why: str) -> Wrote:

@@ -223,7 +223,8 @@ class Control:
         """Of a run that has ended since nothing is in memory, and the writer says so."""
         member = self.member
         first_steps = member.recording.kept if member else FirstSteps()
-        write_part(order, self._rank, first_steps, self._station.snapshots, self._say)
+        station = self._station
+        write_part(order, self._rank, first_steps, station.snapshots, self._say, station.token)
 
     def _end_after(self, step: Step) -> None:
         """A script has ended after `step`; this rank's may be further already."""

@@ -16,8 +16,8 @@ from trainmover.errors import (
     TrainmoverError,
     UserError,
 )
-from trainmover.ids import Rank
-from trainmover.protocol.messages import Switch, Warned, WorkerFact
+from trainmover.ids import Epoch, Rank, Step
+from trainmover.protocol.messages import Foreign, Source, Switch, Warned, WorkerFact
 from trainmover.state import tensor_bytes
 from trainmover.state.encode import decode
 from trainmover.state.snapshot import Snapshot
@@ -87,13 +87,24 @@ def snapshot_for(
         if own.is_whole:
             return own
         unfit = StateMismatch("The one in its own memory is damaged: its checksum differs.")
+    found = _whole_copy(order, rank, token, cancelled, unfit)
+    snapshots.mend(found)
+    return found
+
+
+def _whole_copy(
+    order: Switch,
+    rank: Rank,
+    token: bytes,
+    cancelled: threading.Event,
+    unfit: TrainmoverError | None,
+) -> Snapshot:
+    """The first elsewhere that is whole. unfit: why the own one is not. Raises PeerLost."""
     for copy in _copies(order, rank, token, cancelled):
         try:
             block = copy()
             if block is not None:
-                found = _of_this(Snapshot.from_block(block), order, rank)
-                snapshots.mend(found)
-                return found
+                return _of_this(Snapshot.from_block(block), order, rank)
         except PeerLost:
             continue
         except (ProtocolError, StateMismatch, UserError) as error:
@@ -104,6 +115,16 @@ def snapshot_for(
         means="This process cannot take the rank now.",
         do="Nothing by hand: the job looks for another way, and says if there is none.",
     )
+
+
+def fetched(one: Foreign, step: Step, token: bytes) -> Snapshot:
+    """Another rank's snapshot of `step`, the first copy that is whole. Raises PeerLost."""
+    sources = [Source(one.rank, address) for address in one.processes]
+    order = Switch(
+        epoch=Epoch(0), committed=step, sources={one.rank: sources},
+        records={one.rank: one.vaults}, buddies={},
+    )  # fmt: skip
+    return _whole_copy(order, one.rank, token, threading.Event(), None)
 
 
 def _of_this(snapshot: Snapshot, order: Switch, rank: Rank) -> Snapshot:

@@ -15,6 +15,7 @@ from trainmover.errors import PeerLost, ProtocolError, StateMismatch, Trainmover
 from trainmover.ids import Rank
 from trainmover.protocol.messages import (
     Certificate,
+    Foreign,
     Records,
     Stored,
     Switch,
@@ -100,6 +101,14 @@ def _copies(stored: Stored, token: bytes, shelf: Shelf) -> Iterator[bytearray]:
     for data in _kept(stored, token, blob_name(stored.rank)):
         yield bytearray(data) if isinstance(data, bytes) else data
     yield from _read(stored.file)
+
+
+def record_of(one: Foreign, token: bytes) -> bytearray | None:
+    """The record of a lost rank's first steps, as it is kept for it; None if none is."""
+    for stored in one.records:
+        for data in _copies(stored, token, {}):
+            return data
+    return None
 
 
 def _read(path: str) -> Iterator[bytearray]:

@@ -126,12 +126,29 @@ class CutComplete(WorkerOrder, frozen=True):
     step: Step
 
 
+class Foreign(msgspec.Struct, frozen=True):
+    """A snapshot of `rank`, which has no process any more, that rank `writer` is to write.
+
+    vaults, processes  addresses of who has it; records: where the record of its first steps lies
+    """
+
+    writer: Rank
+    rank: Rank
+    vaults: list[str]
+    processes: list[str]
+    records: list[Stored]
+
+
 class WriteCheckpoint(WorkerOrder, frozen=True):
-    """Write your snapshot of `step` into the folder of checkpoints, beside the steps."""
+    """Write your snapshot of `step` into the folder of checkpoints, beside the steps.
+
+    foreign  what else is to be written, and by whom; who is named there for its own rank holds none
+    """
 
     epoch: Epoch
     step: Step
     folder: str
+    foreign: list[Foreign] = []
 
 
 class Verdict(WorkerOrder, frozen=True):
