@@ -3,8 +3,8 @@
     python -m bench.state            five rounds, up to 2 GB, about five minutes
     python -m bench.state --quick    a look, up to 256 MB
 
-speed   bytes from one source over 1 and 4 connections, beside sockets alone that move as much
-        without looking at it; the arms take turns in every round
+speed   bytes from one source over 1 and 4 connections, with TLS and without, beside sockets alone
+        that move as much without looking at it; the arms take turns in every round
 share   two sources that may send only so much, beside one
 pause   what of a job's pause state takes (its digest at both ends, and the bytes between) over the
         size of the state, and under limits; and the memory taken beyond the state itself
@@ -17,7 +17,9 @@ Source and joiner are processes of this host, so on few cores both ends share th
 import os
 import statistics
 import sys
+import tempfile
 from dataclasses import asdict, dataclass, field
+from pathlib import Path
 from typing import Any
 
 from bench import result
@@ -26,6 +28,8 @@ from bench.fingerprint import fingerprint_gb_s
 from bench.snapshots import snapshot_overhead
 from bench.state import picture
 from bench.state.ends import MB, End
+from trainmover.tls.files import TlsFiles
+from trainmover.tls.making import make
 
 RAW_MOST = 1 / 0.8
 SHARED_MOST = 1 / 1.6
@@ -110,10 +114,19 @@ def main() -> int:
 
 
 def speed(crew: Crew, plan: Plan, measured: Measured) -> None:
+    with tempfile.TemporaryDirectory(prefix="tm-bench-") as folder:
+        speed_beside(crew, plan, measured, make(Path(folder, "tls"), "bench", ["127.0.0.1"]))
+
+
+def speed_beside(crew: Crew, plan: Plan, measured: Measured, files: TlsFiles) -> None:
     source = SOURCES[0]
     build(crew, plan.speed)
     address, port = crew.one(source, "serve"), crew.one(source, "port")
+    secured = crew.one(source, "serve_in_tls", files)
     crew.one(JOINER, "bytes_only", [address], 1)  # Warm: the digest is made, pages are touched.
+    crew.one(JOINER, "dial_in_tls", files)
+    crew.one(JOINER, "bytes_only", [secured], 1)
+    crew.one(JOINER, "dial_in_tls", None)
     for _ in range(plan.rounds):
         for streams in STREAMS:
             crew.ask(source, "send_raw", streams)
@@ -122,6 +135,10 @@ def speed(crew: Crew, plan: Plan, measured: Measured) -> None:
             note(measured, measured.speed, f"sockets alone, {streams}", raw_s)
             ours_s = crew.one(JOINER, "bytes_only", [address], streams)
             note(measured, measured.speed, f"transfer, {streams}", ours_s)
+            crew.one(JOINER, "dial_in_tls", files)
+            secured_s = crew.one(JOINER, "bytes_only", [secured], streams)
+            note(measured, measured.speed, f"transfer in TLS, {streams}", secured_s)
+            crew.one(JOINER, "dial_in_tls", None)
 
 
 def share(crew: Crew, plan: Plan, measured: Measured) -> None:

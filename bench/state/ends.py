@@ -10,10 +10,12 @@ from pathlib import Path
 import torch
 from torch import nn
 
+from trainmover.state.dial import dial_in_tls
 from trainmover.state.tensor_bytes import view_bytes
 from trainmover.state.tracked import Tracked
 from trainmover.state.transfer import FetchReport, Offered, StateServer, fetch
 from trainmover.state.transfer.fetching import Into
+from trainmover.tls.files import TlsFiles
 
 TOKEN = b"bench state token"
 MB = 1_000_000
@@ -27,7 +29,7 @@ class End:
     def __init__(self, seat: int) -> None:
         self._seat = seat
         self._tracked = Tracked()
-        self._server: StateServer | None = None
+        self._servers: list[StateServer] = []
         self._listener = socket.create_server(("127.0.0.1", 0))
 
     # --- our transfer -----------------------------------------------------------------------------
@@ -45,14 +47,25 @@ class End:
     def serve(self, bytes_s: float = 0) -> str:
         """Offer what was built, to those who then come. The address."""
         self.stop()
-        self._server = StateServer(TOKEN, bytes_s=bytes_s)
-        self._server.offer("state", self._offered)
-        return self._server.address
+        return self._serve(StateServer(TOKEN, bytes_s=bytes_s))
+
+    def serve_in_tls(self, files: TlsFiles) -> str:
+        """The same to others, beside that. The address."""
+        return self._serve(StateServer(TOKEN, tls=files.read()))
+
+    def _serve(self, server: StateServer) -> str:
+        self._servers.append(server)
+        server.offer("state", self._offered)
+        return server.address
+
+    def dial_in_tls(self, files: TlsFiles | None) -> None:
+        """Or without, from now on."""
+        dial_in_tls(None if files is None else files.read())
 
     def stop(self) -> None:
-        if self._server is not None:
-            self._server.close()
-        self._server = None
+        for server in self._servers:
+            server.close()
+        self._servers.clear()
 
     def close(self) -> None:
         self.stop()
@@ -61,7 +74,7 @@ class End:
     def _offered(self) -> Offered:
         """As a rank offers its state to a joiner."""
         header, tensors = self._tracked.bulk_header()
-        return Offered(header, tensors, self._tracked.replica_digest())
+        return Offered(header, tensors, self._tracked.replica_digest().whole)
 
     def bytes_only(self, addresses: list[str], streams: int) -> float:
         """Fetch, and nothing else: from the first chunk that can be asked for."""
@@ -90,7 +103,7 @@ class End:
 
         report = self._fetch(addresses, 1, into)
         self._tracked.load_bulk_header(header, report.tensors)
-        if self._tracked.replica_digest() != report.alike:
+        if self._tracked.replica_digest().whole != report.alike:
             raise ValueError("the joiner holds something else than its source")
         return time.perf_counter() - begun, _resident("VmHWM") - before
 
