@@ -89,6 +89,7 @@ BUGS = {
         "controller.store",
         "        case Stage.SWITCH:\n",
         "        case Stage.PAUSE:\n",
+        "store,death,move",
     ),
     "a rank's buddy is the next machine, also where that is in its own rack": (
         "controller.buddies",
