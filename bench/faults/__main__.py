@@ -15,19 +15,20 @@ import sys
 from dataclasses import dataclass, field
 
 from bench import result
-from bench.faults import detection, simulated, takeover, uneven
+from bench.faults import detection, replayed, simulated, takeover, uneven
 from bench.faults.detection import AGENT, EXIT, FROZEN, KINDS, MACHINE, STUCK
 
 EXIT_MS_MOST, CLOSED_MS_MOST, SILENT_MS_MOST = 20.0, 50.0, 1500.0
 STUCK_STEPS, STUCK_MS_MORE = 3, 1000.0
-CONTROL_MS_MOST = 1000.0
+CONTROL_MS_MOST = REPLAY_MS_MOST = 1000.0
 INCIDENTS_S_LEAST = 200.0
 START_S_MOST = 0.3
 
 
 @dataclass
 class Measured:
-    """detect_ms: by kind; control_ms: of controllers; the rest as the claims say."""
+    """detect_ms: by kind; control_ms: of controllers; replay_ms, replay_all_ms: of a long journal,
+    with a bookmark and without; the rest as the claims say."""
 
     detect_ms: dict[str, list[float]]
     step_ms: float
@@ -36,6 +37,8 @@ class Measured:
     calm_s: float
     incidents_s: float
     start_s: float
+    replay_ms: list[float] = field(default_factory=list)
+    replay_all_ms: list[float] = field(default_factory=list)
     loads: list[float] = field(default_factory=list)
 
 
@@ -58,6 +61,7 @@ def measure(
     """Everything, one after the other."""
     detected = detection.measure([*KINDS] * trials, _said)
     control_ms = takeover.measure(trials, _said)
+    replay_ms, replay_all_ms = replayed.measure(min(trials, 3))
     false_alarms = uneven.false_alarms(calm_s, evaluation_s)
     _said(f"false alarms    {false_alarms:8d} in {calm_s:.0f} s")
     return Measured(
@@ -68,6 +72,8 @@ def measure(
         calm_s=calm_s,
         incidents_s=simulated.incidents_s(seeds),
         start_s=simulated.start_s(),
+        replay_ms=replay_ms,
+        replay_all_ms=replay_all_ms,
         loads=[*detected.loads, os.getloadavg()[0]],
     )
 
@@ -77,6 +83,7 @@ def judge(measured: Measured) -> list[result.Claim]:
     median = {kind: statistics.median(all_) for kind, all_ in measured.detect_ms.items()}
     stuck_most = STUCK_STEPS * measured.step_ms + STUCK_MS_MORE
     control_ms = statistics.median(measured.control_ms)
+    replay_ms = statistics.median(measured.replay_ms)
     return [
         result.Claim("worker killed: seen after", median[EXIT], "ms", EXIT_MS_MOST),
         result.Claim("agent killed: seen after", median[AGENT], "ms", CLOSED_MS_MOST),
@@ -84,6 +91,7 @@ def judge(measured: Measured) -> list[result.Claim]:
         result.Claim("machine frozen: seen after", median[FROZEN], "ms", SILENT_MS_MOST),
         result.Claim("rank stuck: seen after", median[STUCK], "ms", stuck_most),
         result.Claim("controller killed: control again after", control_ms, "ms", CONTROL_MS_MOST),
+        result.Claim("50,000 events replayed in", replay_ms, "ms", REPLAY_MS_MOST),
         result.Claim("false alarms", measured.false_alarms, "incidents", 0),
         result.Claim(
             "time of a simulated incident",
@@ -98,7 +106,12 @@ def judge(measured: Measured) -> list[result.Claim]:
 def tabulated(measured: Measured) -> list[str]:
     """Detection as a table, milliseconds."""
     lines = ["| fault | seen after, ms: median (all) |", "|---|---|"]
-    rows = {**measured.detect_ms, "controller killed, control again": measured.control_ms}
+    rows = {
+        **measured.detect_ms,
+        "controller killed, control again": measured.control_ms,
+        "50,000 events replayed, with a bookmark": measured.replay_ms,
+        "the same without one": measured.replay_all_ms,
+    }
     for kind, all_ms in rows.items():
         each = ", ".join(f"{ms:.1f}" for ms in all_ms)
         lines.append(f"| {kind} | {statistics.median(all_ms):.1f} ({each}) |")

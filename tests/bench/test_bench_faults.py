@@ -18,6 +18,8 @@ def measured() -> faults.Measured:
         calm_s=20.0,
         incidents_s=250.0,
         start_s=0.2,
+        replay_ms=[200.0],
+        replay_all_ms=[6000.0],
     )
 
 
