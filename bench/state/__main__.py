@@ -8,6 +8,8 @@ speed   bytes from one source over 1 and 4 connections, with TLS and without, be
 share   two sources that may send only so much, beside one
 pause   what of a job's pause state takes (its digest at both ends, and the bytes between) over the
         size of the state, and under limits; and the memory taken beyond the state itself
+early   the same for a state of which nine tenths are frozen, with and without sending them before
+        the pause, under a limit of 1 GB/s
 
 Beside that: the speed of fingerprints, and a sharded job with snapshots beside one without.
 
@@ -36,9 +38,13 @@ SHARED_MOST = 1 / 1.6
 MEMORY_MIB_MOST = 64.0
 FINGERPRINT_GB_S_LEAST = 5.0
 SNAPSHOTS_MOST = 1.01
+EARLY_MOST = 0.5
+EARLY_BYTES_MOST = 0.11
 STREAMS = (1, 4)
 SHARE_BYTES_S = 250 * MB
 JOINER, SOURCES = 2, (0, 1)
+EARLY_BYTES_S = 1000 * MB
+EARLY, ALL_IN_PAUSE = "nine tenths early", "all in the pause"
 
 
 @dataclass(frozen=True)
@@ -79,6 +85,8 @@ class Measured:
     share   by number of limited sources
     pause   by size, without a limit
     limits  by limit, at the plan's size
+    early   by whether what is frozen was sent before, at the plan's size
+    sent    bytes in the pause, of every round of `early`
     over    bytes of memory beyond the state, of every fetch of `pause`
     """
 
@@ -86,6 +94,8 @@ class Measured:
     share: dict[int, list[float]] = field(default_factory=dict)
     pause: dict[int, list[float]] = field(default_factory=dict)
     limits: dict[int, list[float]] = field(default_factory=dict)
+    early: dict[str, list[float]] = field(default_factory=dict)
+    sent: dict[str, list[int]] = field(default_factory=dict)
     over: list[int] = field(default_factory=list)
     loads: list[float] = field(default_factory=list)
 
@@ -98,7 +108,7 @@ def main() -> int:
     plan = QUICK if options.quick else FULL
     measured = Measured()
     with Crew(3, End) as crew:
-        for part in (speed, share, pause, limits):
+        for part in (speed, share, pause, limits, early):
             part(crew, plan, measured)
     claims = [*judge(measured), *beside(plan)]
     table = tabulated(measured, plan)
@@ -164,10 +174,27 @@ def limits(crew: Crew, plan: Plan, measured: Measured) -> None:
             take(crew, limit, measured, measured.limits, limit)
 
 
-def build(crew: Crew, size: int) -> None:
-    """The same state in the sources, another in the joiner."""
+def early(crew: Crew, plan: Plan, measured: Measured) -> None:
+    """Both arms in every round, each with a joiner that holds nothing of the state."""
+    size = plan.limited
+    for _ in range(plan.rounds):
+        for arm in (ALL_IN_PAUSE, EARLY):
+            parameters = build(crew, size)
+            address = crew.one(SOURCES[0], "serve", EARLY_BYTES_S)
+            if arm == EARLY:
+                crew.one(SOURCES[0], "train", max(1, parameters // 10))
+                crew.one(JOINER, "take_early", address)
+                crew.one(SOURCES[0], "stand")
+            took_s, _, sent = crew.one(JOINER, "take", [address])
+            measured.sent.setdefault(arm, []).append(sent)
+            note(measured, measured.early, arm, took_s)
+
+
+def build(crew: Crew, size: int) -> int:
+    """The same state in the sources, another in the joiner. Of how many tensors."""
     for seat in (*SOURCES, JOINER):
-        crew.one(seat, "build", size, 0.0 if seat == JOINER else 1.0)
+        parameters = crew.one(seat, "build", size, 0.0 if seat == JOINER else 1.0)
+    return int(parameters)
 
 
 def take(
@@ -175,7 +202,7 @@ def take(
 ) -> None:
     """A source that has not made its digest yet."""
     address = crew.one(SOURCES[0], "serve", limit)
-    took_s, over = crew.one(JOINER, "take", [address])
+    took_s, over, _ = crew.one(JOINER, "take", [address])
     measured.over.append(over)
     note(measured, into, key, took_s)
 
@@ -202,6 +229,12 @@ def judge(measured: Measured) -> list[result.Claim]:
     ]
     shared = paired(measured.share, 2, 1)
     claims.append(result.Claim("two limited sources: time / one's", shared, "ratio", SHARED_MOST))
+    saved = paired(measured.early, EARLY, ALL_IN_PAUSE)
+    claims.append(
+        result.Claim("nine tenths sent early: pause / without", saved, "ratio", EARLY_MOST)
+    )
+    few = max(measured.sent[EARLY]) / min(measured.sent[ALL_IN_PAUSE])
+    claims.append(result.Claim("bytes sent in it / without", few, "ratio", EARLY_BYTES_MOST))
     over = max(measured.over) / 2**20
     claims.append(result.Claim("memory beyond the state", over, "MiB", MEMORY_MIB_MOST))
     return claims
@@ -236,6 +269,10 @@ def tabulated(measured: Measured, plan: Plan) -> list[str]:
     lines += ["", "| pause for state | limit, GB/s | ms: median (all) |", "|---|---|---|"]
     for size, times in measured.pause.items():
         lines.append(f"| {size // MB} MB | none | {millis(times)} |")
+    for arm, times in measured.early.items():
+        lines.append(
+            f"| {plan.limited // MB} MB, {arm} | {EARLY_BYTES_S / 1e9:g} | {millis(times)} |"
+        )
     for limit, times in measured.limits.items():
         lines.append(f"| {plan.limited // MB} MB | {limit / 1e9:g} | {millis(times)} |")
     return lines

@@ -10,17 +10,26 @@ from pathlib import Path
 import torch
 from torch import nn
 
+from trainmover.ids import Epoch, Rank, Step
+from trainmover.protocol.messages import Source, Switch
 from trainmover.state.dial import dial_in_tls
+from trainmover.state.encode import decode, encode
 from trainmover.state.tensor_bytes import view_bytes
 from trainmover.state.tracked import Tracked
 from trainmover.state.transfer import FetchReport, Offered, StateServer, fetch
 from trainmover.state.transfer.fetching import Into
 from trainmover.tls.files import TlsFiles
+from trainmover.worker.early import KEY, Early, EarlySource
+from trainmover.worker.keeper import Moment, RankRecord
+from trainmover.worker.taken import take
 
 TOKEN = b"bench state token"
+EPOCH, RANK = Epoch(2), Rank(0)
 MB = 1_000_000
 _PARAMETER = 4 * 1024 * 1024  # elements
 _PIECE = 1024 * 1024
+_STEP_S = 0.02
+_RECORD = RankRecord(Step(2), True, Step(2), [], Moment(b"", {}), None)
 
 
 class End:
@@ -35,14 +44,15 @@ class End:
     # --- our transfer -----------------------------------------------------------------------------
 
     def build(self, size: int, value: float) -> int:
-        """A model of about that size, all of it touched. Its size."""
+        """A model of about that size, all of it touched. Of how many tensors."""
         self._tracked = Tracked()
         gc.collect()
         counts = [_PARAMETER] * (size // (4 * _PARAMETER))
         counts.append(size // 4 - sum(counts))
         parameters = [nn.Parameter(torch.full((count,), value)) for count in counts]
         self._tracked.add("model", nn.ParameterList(parameters))
-        return sum(parameter.nbytes for parameter in parameters)
+        self._early = Early(self._tracked, TOKEN)
+        return len(parameters)
 
     def serve(self, bytes_s: float = 0) -> str:
         """Offer what was built, to those who then come. The address."""
@@ -55,7 +65,7 @@ class End:
 
     def _serve(self, server: StateServer) -> str:
         self._servers.append(server)
-        server.offer("state", self._offered)
+        server.offer(str(EPOCH), self._offered)
         return server.address
 
     def dial_in_tls(self, files: TlsFiles | None) -> None:
@@ -73,50 +83,85 @@ class End:
 
     def _offered(self) -> Offered:
         """As a rank offers its state to a joiner."""
-        header, tensors = self._tracked.bulk_header()
-        return Offered(header, tensors, self._tracked.replica_digest().whole)
+        bulk, tensors = self._tracked.bulk_header()
+        digest, hashes = self._tracked.replica_digest()
+        header = encode({"bulk": bulk, "digest": digest})
+        of_each = [hashes[path] for path in self._tracked.bulk_paths(bulk)]
+        return Offered(header, tensors, digest, of_each)
+
+    # --- what does not change, before the pause ---------------------------------------------------
+
+    def train(self, tensors: int) -> None:
+        """Offer what nobody writes to, and write to the last tensors meanwhile, as steps do."""
+        source, parameters = EarlySource(self._tracked), self._parameters()
+        self._servers[0].offer(KEY, source.offered, anew=True)
+        self._trains = threading.Event()
+        self._training = threading.Thread(
+            target=_train, args=(source, parameters[-tensors:], self._trains)
+        )
+        self._training.start()
+
+    def stand(self) -> None:
+        """The pause begins."""
+        self._trains.set()
+        self._training.join()
+
+    def take_early(self, address: str) -> None:
+        """While the source trains."""
+        self._early = Early(self._tracked, TOKEN)
+        self._early.take(address)
+
+    # --- in the pause -----------------------------------------------------------------------------
 
     def bytes_only(self, addresses: list[str], streams: int) -> float:
         """Fetch, and nothing else: from the first chunk that can be asked for."""
         begun = [0.0]
 
         def into(header: bytes) -> list[torch.Tensor]:
-            tensors = self._tracked.bulk_destinations(header)
+            tensors = self._tracked.bulk_destinations(decode(header)["bulk"])
             begun[0] = time.perf_counter()
             return tensors
 
         self._fetch(addresses, streams, into)
         return time.perf_counter() - begun[0]
 
-    def take(self, addresses: list[str]) -> tuple[float, int]:
-        """All that a job's pause holds for state: both digests and the bytes between. Seconds, and
-        by how much memory rose above what the state itself takes."""
+    def take(self, addresses: list[str]) -> tuple[float, int, int]:
+        """All that a job's pause holds for state: both digests and the bytes between. Seconds, by
+        how much memory rose above what the state itself takes, and the bytes that were sent."""
         before = _resident("VmRSS")
         Path("/proc/self/clear_refs").write_text("5")  # the peak begins anew
         begun = time.perf_counter()
-        header = b""
-
-        def into(data: bytes) -> list[torch.Tensor]:
-            nonlocal header
-            header = data
-            return self._tracked.bulk_destinations(data)
-
-        report = self._fetch(addresses, 1, into)
-        self._tracked.load_bulk_header(header, report.tensors)
-        if self._tracked.replica_digest().whole != report.alike:
+        taken = take(
+            _switch(addresses),
+            RANK,
+            self._tracked,
+            token=TOKEN,
+            known=_RECORD,
+            early=self._early,
+            cancelled=threading.Event(),
+            say=lambda fact: None,
+        )
+        took_s = time.perf_counter() - begun
+        if taken.digest != taken.header["digest"]:
             raise ValueError("the joiner holds something else than its source")
-        return time.perf_counter() - begun, _resident("VmHWM") - before
+        self._early = Early(self._tracked, TOKEN)
+        return took_s, _resident("VmHWM") - before, taken.bytes
 
     def _fetch(self, addresses: list[str], streams: int, into: Into) -> FetchReport:
         return fetch(
             addresses,
             token=TOKEN,
-            key="state",
+            key=str(EPOCH),
             into=into,
             cancelled=threading.Event(),
             timeout_s=60,
             streams=streams,
         )
+
+    def _parameters(self) -> list[nn.Parameter]:
+        model = self._tracked["model"]
+        assert isinstance(model, nn.Module)
+        return list(model.parameters())
 
     # --- sockets alone ----------------------------------------------------------------------------
 
@@ -140,11 +185,24 @@ class End:
 
     def _parts(self, count: int) -> list[list[memoryview]]:
         """The state's memory, in pieces, dealt out."""
-        model = self._tracked["model"]
-        assert isinstance(model, nn.Module)
-        whole = [view_bytes(parameter) for parameter in model.parameters()]
+        whole = [view_bytes(parameter) for parameter in self._parameters()]
         pieces = [v[at : at + _PIECE] for v in whole for at in range(0, len(v), _PIECE)]
         return [pieces[number::count] for number in range(count)]
+
+
+def _train(source: EarlySource, parameters: list[nn.Parameter], over: threading.Event) -> None:
+    while not over.is_set():
+        source.look()
+        with torch.no_grad():
+            for parameter in parameters:
+                parameter.add_(1.0)
+        over.wait(_STEP_S)
+
+
+def _switch(addresses: list[str]) -> Switch:
+    sources = [Source(Rank(number), address) for number, address in enumerate(addresses)]
+    step = Step(1)
+    return Switch(epoch=EPOCH, committed=step, sources={RANK: sources}, records={}, buddies={})
 
 
 def _send(link: socket.socket, pieces: list[memoryview]) -> None:

@@ -11,7 +11,7 @@ UPDATES = str(Path(__file__).with_name("updates.py"))
 @pytest.mark.parametrize(
     "what",
     [
-        "zero,gan,closure",
+        "zero,gan,search",
         *(
             pytest.param(one, marks=pytest.mark.soak)
             for one in ("zero", "gan", "closure", "search")

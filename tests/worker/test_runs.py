@@ -119,6 +119,22 @@ def test_a_machine_with_too_little_memory_does_not_begin(warmed: Warmed) -> None
     assert fact.reason.startswith("the role needs 1073741823.")
 
 
+DEAF = """
+class Deaf:
+    def state_dict(self): return {"n": 1}
+    def load_state_dict(self, state): raise ValueError("not today")
+job.track(deaf=Deaf())
+@job.step"""
+
+
+def test_state_that_cannot_be_put_back_is_named_before_anybody_depends_on_it(
+    warmed: Warmed,
+) -> None:
+    [fact] = warmed(TRAIN.replace("@job.step", DEAF))
+    assert isinstance(fact, m.SandboxFailed)
+    assert "`deaf` does not take back the state that it gave: not today" in fact.reason
+
+
 ONCE = "import sys\nassert not hasattr(sys, 'tm_once'), 'twice'\nsys.tm_once = True\n"
 
 

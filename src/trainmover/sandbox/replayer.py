@@ -74,7 +74,8 @@ class Replayer:
             f"rank {self._record.rank} had recorded {recorded}.",
             means="No standby can be warmed with this record; the job trains on.",
             do="A script whose collectives depend on time, chance or data cannot have standbys: "
-            "let every run make the same calls in the same order.",
+            "let every run make the same calls in the same order. Where they depend on what large "
+            "collectives gave, as in a line search, run the job with --record full.",
         )
 
 

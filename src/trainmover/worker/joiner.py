@@ -25,6 +25,7 @@ from trainmover.sandbox.memory import private_bytes
 from trainmover.sandbox.record import Record
 from trainmover.sandbox.replayer import Replayer
 from trainmover.state import rng
+from trainmover.state.rehearsal import rehearse
 from trainmover.state.tracked import bulk_leaves
 from trainmover.worker.batches import Batches
 from trainmover.worker.early import Early
@@ -238,6 +239,7 @@ class Joiner(Member):
         self.stands.set()
         self.held_bytes = max(0, private_bytes() - self._bytes_before)
         self.replayer.check()
+        rehearse(self.tracked)
         trace = self.replayer.trace()
         self.recording.keep(self.recording.kept.record, trace)
         bound_for = self.bound_for
