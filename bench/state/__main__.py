@@ -69,7 +69,7 @@ FULL = Plan(
 )
 QUICK = Plan(
     rounds=3,
-    snapshots=(1, 90),
+    snapshots=(1, 60),
     speed=256 * MB,
     sizes=tuple(size * MB for size in (10, 64, 256)),
     limited=128 * MB,
