@@ -32,7 +32,7 @@ def test_an_update_that_is_cut_off_is_undone(what: str) -> None:
 @pytest.mark.parametrize(
     "what",
     [
-        ("across",),
+        ("across,unsharded", "--apart"),
         ("thaw,scaled", "--apart"),
         *(pytest.param((w,), marks=pytest.mark.soak) for w in ("scaled", "thaw")),
     ],
