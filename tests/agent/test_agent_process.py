@@ -83,6 +83,7 @@ class Play:
         self.nproc = 1
         self.log = m.LogSpec()
         self.controller_s = 60.0
+        self.flags: list[str] = []
         self.port = 0
 
     def run(self, after: Callable[["Play"], Awaitable[None]]) -> tuple[int, str]:
@@ -121,7 +122,7 @@ class Play:
         ]
         command += ["--token-file", str(self.token_file), "--worker", json.dumps(FAKE)]
         command += ["--parent", str(os.getpid()), "--shutdown-timeout", "1"]
-        command += ["--controller-timeout", str(self.controller_s)]
+        command += ["--controller-timeout", str(self.controller_s), *self.flags]
         self.process = subprocess.Popen(
             command, stderr=subprocess.PIPE, text=True, start_new_session=True, env=environment()
         )
@@ -188,6 +189,29 @@ def test_a_controller_that_stays_away_ends_the_workers_and_the_agent(play: Play)
     code, said = play.run(after)
     assert code == 1
     assert "The link to the controller was lost: it did not come back in 0.3 s" in said
+    assert not any(alive(pid) for pid in pids)
+
+
+@pytest.mark.parametrize("away", [False, True], ids=["there", "away"])
+def test_it_ends_with_the_process_that_the_run_lives_in(play: Play, away: bool) -> None:
+    """Which is not its parent: it was added. It does not wait for another controller then."""
+    pids: list[int] = []
+    with subprocess.Popen(["sleep", "1000"]) as run:
+        play.flags = ["--run", str(run.pid)]
+
+        async def after(play: Play) -> None:
+            pids.extend(await play.workers_up())
+            if away:
+                play.controller.listener.close()
+                play.controller.lose()
+            run.kill()
+
+        try:
+            code, said = play.run(after)
+        finally:
+            run.kill()
+    assert code == 1
+    assert "The process that m1's run lived in has ended" in said
     assert not any(alive(pid) for pid in pids)
 
 

@@ -46,6 +46,7 @@ def _config(options: argparse.Namespace) -> AgentConfig:
         worker=worker,
         rack=options.rack,
         nursery=None if options.nursery is None else Nursery.inherited(options.nursery),
+        run=options.run,
         tls=all_or_none(options.tls_cert, options.tls_key, options.tls_ca),
     )
 
@@ -70,6 +71,7 @@ def _parser() -> argparse.ArgumentParser:
     add("--controller-timeout", type=float, default=60.0, metavar="S", help="it may be away")
     add("--worker", metavar="JSON", help=argparse.SUPPRESS)
     add("--nursery", type=int, metavar="FD", help=argparse.SUPPRESS)
+    add("--run", type=int, metavar="PID", help=argparse.SUPPRESS)  # so does the job
     add("--parent", type=int, metavar="PID", help=argparse.SUPPRESS)  # ends with it
     return parser
 

@@ -18,6 +18,7 @@ class AgentConfig:
     controller_s  how long the controller may be away
     rack     what this machine would be lost together with; "": not known
     nursery  came with us; workers are forked from it, not executed
+    run      process of this host that the whole run lives in; None: not known, or elsewhere
     tls      the job's, which the controller speaks and all that listens here; None: it has none
     """
 
@@ -33,4 +34,5 @@ class AgentConfig:
     worker: tuple[str, ...] = WORKER_COMMAND
     rack: str = ""
     nursery: Nursery | None = None
+    run: int | None = None
     tls: TlsFiles | None = None

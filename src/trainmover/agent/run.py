@@ -76,6 +76,8 @@ async def run_agent(config: AgentConfig) -> None:
     agent = Agent(config, vault, address_of(vault_server), directory, stores, tls)
     loop.set_exception_handler(agent.failed)
     loop.add_signal_handler(signal.SIGTERM, partial(agent.end, kill=False))
+    if config.run is not None:
+        agent.end_with(config.run)
     try:
         agent.join(transport, token)
         await agent.over
@@ -142,6 +144,32 @@ class Agent:
             incarnation=incarnation,
             rack=config.rack,
         )
+
+    def end_with(self, run: int) -> None:
+        """End when process `run` does: with it the job is over, and no controller comes again."""
+        loop = asyncio.get_running_loop()
+        try:
+            process = os.pidfd_open(run)
+        except ProcessLookupError:
+            self._run_ended()
+            return
+
+        def gone() -> None:
+            loop.remove_reader(process)
+            os.close(process)
+            self._run_ended()
+
+        loop.add_reader(process, gone)
+
+    def _run_ended(self) -> None:
+        if self._ending:
+            return
+        gone = PeerLost(
+            f"The process that {self._config.machine}'s run lived in has ended.",
+            means="The job is over; the workers of this machine are ended.",
+            do="Go on from its checkpoints, if it wrote any: trainmover run --resume DIR",
+        )
+        self._give_up(gone)
 
     def failed(self, loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
         """A callback of the loop raised: the agent ends, it does not limp on."""

@@ -1,8 +1,7 @@
 """A machine that arrives while a local run is under way: an agent that nobody waits for.
 
-It is no child of the run's own process. It ends with the job, or when no controller has answered it
-for a minute, and its workers with it, so it cannot outlive the run for long, whatever happens to
-whoever started it.
+It is no child of the run's own process, but it ends with it, and its workers too, whatever happens
+to whoever started it.
 """
 
 import itertools
@@ -78,6 +77,7 @@ def _start(run: Run, name: str, rack: str) -> LateMachine:
         standby=True,
         rack=rack,
         tls=run.tls,
+        run=run.pid,
     )
     with stderr.open("wb") as file:
         process = spawn(command, run.run_id, stdout=file.fileno(), stderr=file.fileno())

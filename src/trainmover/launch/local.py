@@ -143,13 +143,16 @@ def agent_command(
     standby: bool,
     rack: str = "",
     tls: TlsFiles | None = None,
+    run: int | None = None,
 ) -> list[str]:
-    """The command line of an agent on this machine."""
+    """The command line of an agent on this machine. run: pid of the run's process, if that is not
+    to be its parent."""
     command = [sys.executable, "-P", "-m", "trainmover.agent"]
     command += ["--controller", controller, "--machine", machine, "--nproc", str(nproc)]
     command += ["--token-file", token_file, "--dir", str(directory)]
     command += ["--role", role, "--shutdown-timeout", str(shutdown_s)] + ["--standby"] * standby
     command += ["--rack", rack] if rack else []
+    command += ["--run", str(run)] if run is not None else []
     command += tls.flags() if tls is not None else []
     return command + (["--worker", json.dumps(worker)] if worker else [])
 
