@@ -25,7 +25,7 @@ from jobs import (
 
 from trainmover.controller import Job, decide
 from trainmover.controller.effects import Send
-from trainmover.controller.events import StopRequested
+from trainmover.controller.events import ControllerReturned, StopRequested
 from trainmover.controller.state import MachineState, Phase
 from trainmover.protocol import messages as m
 
@@ -42,6 +42,16 @@ def test_nothing_runs_until_every_worker_is_up() -> None:
     job, effects = after(GATHERING, *ALL_UP[:2])
     assert job.phase is Phase.GATHERING
     assert effects == ()
+
+
+def test_where_a_torn_journal_has_forgotten_all_machines_they_are_taken_as_they_come() -> None:
+    """They come back as standbys, since they have been in the job; there is nobody else."""
+    anew = after(Job(GATHERING.spec), ControllerReturned(at_us=1, cut=True))[0]
+    three = [joined(name, standby=True) for name in ("m1", "m2", "m3")]
+    job, _ = after(anew, *three, *ALL_UP[:3])
+    assert job.phase is Phase.GATHERING, "one that holds ranks may still come"
+    job, _ = after(job, joined("m4", standby=True), up("m4"))
+    assert job.phase is not Phase.GATHERING
 
 
 def test_all_workers_of_a_machine_must_be_up() -> None:

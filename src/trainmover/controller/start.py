@@ -114,10 +114,13 @@ def _resume(job: Job, found: Checkpoint, at_us: int) -> Decision:
 
 
 def _first_seats(job: Job) -> tuple[MachineId, ...] | None:
-    """Machines that hold ranks from the start; standbys only in the place of early losses."""
+    """Machines that hold ranks from the start; standbys only in the place of early losses, or where
+    a torn journal has lost who was there: whoever was in the job before comes back as a standby."""
     by_wish = sorted(job.machines.values(), key=lambda m: (m.standby, m.place))
     chosen = by_wish[: job.spec.machines]
-    if len(chosen) < job.spec.machines or sum(m.standby for m in chosen) > job.lost_early:
+    all_there = len(job.machines) >= job.spec.machines + job.spec.standbys - job.lost_early
+    in_place = len(chosen) if job.takeovers and all_there else job.lost_early
+    if len(chosen) < job.spec.machines or sum(m.standby for m in chosen) > in_place:
         return None
     if any(machine.state is not MachineState.IDLE for machine in chosen):
         return None

@@ -156,7 +156,6 @@ class Member:
             return function(*args, **kwargs)
         self.boundary.settle()
         step = Step(self.calls + 1)
-        self.say_if_past_end(step)
         self._settle_mode()
         before = Before.take(self.tracked, args, kwargs)
         self.updates.begin_step()
@@ -193,6 +192,7 @@ class Member:
         self.recording.begin_step()
         self.later_steps.begin_step(step)
         self.passed, self.values, self.in_step = False, {}, True
+        self.say_if_past_end(step)  # From here on the control thread says it.
         self.footing.enter(function)
         try:
             self.drills.at("compute", step)
@@ -303,7 +303,8 @@ class Member:
     def say_if_past_end(self, step: Step) -> None:
         """Tell the controller if the script of another rank ended before `step`.
 
-        As a step begins; by the control thread when it hears of the end while one is under way.
+        As a step begins; by the control thread when it hears of the end while one is under way, so
+        that whoever is first sees what the other has written.
         """
         ending = self.standing.ending
         if ending is not None and step > ending:
