@@ -10,7 +10,7 @@ from torch import Tensor
 from transfers import KEY, MIB, OPENING, TOKEN, Relay, cut, fetch_into, flip, offer
 
 from trainmover.errors import PeerLost, StateMismatch, UserError
-from trainmover.state.transfer import Offered, StateServer, fetching
+from trainmover.state.transfer import Offered, StateServer
 
 SIZE = 8 * MIB  # of floats: 32 MiB, enough for four connections
 BYTES_S = 100e6  # so slow that nobody has sent all before the others begin
@@ -35,12 +35,6 @@ def servers(sent: list[Tensor]) -> Iterator[list[StateServer]]:
             stack.callback(server.close)
             offer(server, sent, b"%d" % number, "same")
         yield servers
-
-
-@pytest.fixture(autouse=True)
-def hurry(monkeypatch: pytest.MonkeyPatch) -> None:
-    for patience in ("PATIENCE_S", "STALL_S"):
-        monkeypatch.setattr(fetching, patience, 0.4)
 
 
 def addresses(servers: list[StateServer]) -> list[str]:
