@@ -5,7 +5,6 @@ In a job with TLS the controller is known by its certificate before that is said
 
 import asyncio
 import os
-from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from trainmover.errors import PeerLost, ProtocolError
@@ -54,10 +53,8 @@ async def connect(
 ) -> asyncio.Transport:
     """Have `protocol` speak with the listener at `address`. Raises OSError."""
     host, port = parse_address(address)
-    make: Callable[[], asyncio.Protocol] = lambda: (  # noqa: E731
-        protocol if tls is None else tls.towards(protocol, host, purpose)
-    )
-    transport, _ = await asyncio.get_running_loop().create_connection(make, host, port)
+    outer = protocol if tls is None else tls.towards(protocol, host, purpose)
+    transport, _ = await asyncio.get_running_loop().create_connection(lambda: outer, host, port)
     return transport
 
 
