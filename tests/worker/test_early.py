@@ -47,6 +47,7 @@ class Rank0:
         head.requires_grad_(True)
         self.optimizer = torch.optim.SGD(head.parameters(), lr=0.1, momentum=0.9)
         self.keeps = Keeps()
+        self.steps = 0
         with torch.no_grad():
             for parameter in self.model.parameters():
                 parameter.fill_(value)
@@ -61,7 +62,8 @@ class Rank0:
 
     def step(self) -> None:
         head = self.model[1].weight
-        head.grad = torch.ones_like(head)
+        self.steps += 1  # Each gradient is another: equal ones bring the momentum to a stand.
+        head.grad = torch.full_like(head, self.steps % 7)
         self.optimizer.step()
 
 
