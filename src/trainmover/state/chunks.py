@@ -2,9 +2,9 @@
 by itself.
 
 Both ends derive the same cut from the sizes of the tensors that are to travel, so a chunk is known
-by its number. A large
-tensor's chunks lie in its own memory and are sent and received there. Small tensors share a chunk,
-which is put together in a buffer; so are pieces of tensors that are not contiguous on the CPU.
+by its number. A large tensor's chunks lie in its own memory and are sent and received there. Small
+tensors share a chunk, which is put together in a buffer; so are pieces of tensors that are not
+contiguous on the CPU.
 """
 
 from collections.abc import Container, Iterator, Sequence
@@ -17,7 +17,7 @@ from trainmover.state import tensor_bytes
 
 CHUNK_BYTES = 1024 * 1024
 CHECKSUM_BYTES = 16
-SLICE_BYTES = 256 * 1024
+SLICE_BYTES = 512 * 1024
 
 
 class Piece(NamedTuple):
