@@ -11,6 +11,7 @@ from trainmover.controller.events import (
     CheckpointFailed,
     CheckpointFound,
     CheckpointPublished,
+    ControllerReturned,
     MachineJoined,
     MachineLost,
 )
@@ -25,7 +26,7 @@ JOINED = MachineJoined(at_us=0, machine=M1, standby=False, vault="v", host="h", 
 EXITED = m.WorkerExited(local_rank=0, pid=1, code=0)
 GO, LEAVE, DIE = m.Go(epoch=Epoch(1)), m.Leave(epoch=Epoch(1)), m.Die()
 BACK = m.Return(
-    machine=M1, incarnation="i", version=VERSION, protocol=m.PROTOCOL, heard=1, dropped=4
+    machine=M1, incarnation="i", version=VERSION, protocol=m.PROTOCOL, heard=1, reign=0, dropped=4
 )
 CHECKPOINT = m.Checkpoint(
     folder="f", run_id="r", step=Step(3), epoch=Epoch(1), argv=[], module=False, script="",
@@ -42,7 +43,7 @@ def accounts() -> Accounts:
     for order in (GO, LEAVE, DIE):
         accounts.ordered(Send(M1, order))
     accounts.journaled(AgentSaid(at_us=1, machine=M1, fact=EXITED, number=5), away=True)
-    accounts.taken_over()
+    accounts.journaled(ControllerReturned(at_us=2), away=False)
     return accounts
 
 
@@ -57,6 +58,26 @@ def test_what_was_ordered_since_the_takeover_nobody_can_have_heard(accounts: Acc
     assert taken_back(BACK, accounts.of[M1], Epoch(1)) == [LEAVE, DIE, GO]
     lost = taken_back(msgspec.structs.replace(BACK, heard=4), accounts.of[M1], Epoch(1))
     assert isinstance(lost, m.Refused)
+
+
+def test_what_two_crashes_have_torn_is_missed_whatever_came_since(accounts: Accounts) -> None:
+    """The agent has heard four of the first controller, of which three are left; the second, which
+    never saw it, has ordered more before it died as well."""
+    accounts.ordered(Send(M1, GO))
+    accounts.journaled(ControllerReturned(at_us=3), away=False)
+    heard_four = msgspec.structs.replace(BACK, heard=4)
+    assert isinstance(taken_back(heard_four, accounts.of[M1], Epoch(1)), m.Refused)
+    of_the_second = msgspec.structs.replace(heard_four, reign=2)
+    assert taken_back(of_the_second, accounts.of[M1], Epoch(1)) == []
+
+
+def test_whose_controller_the_journal_does_not_know_begins_anew_if_it_has_heard_any(
+    accounts: Accounts,
+) -> None:
+    torn = msgspec.structs.replace(BACK, reign=9)
+    assert isinstance(taken_back(torn, accounts.of[M1], Epoch(1)), m.Refused)
+    nothing = msgspec.structs.replace(torn, heard=0)
+    assert taken_back(nothing, accounts.of[M1], Epoch(1)) == [GO, LEAVE, DIE]
 
 
 @pytest.mark.parametrize(

@@ -2,7 +2,8 @@
 
 Each needs a message that is late by a path that nobody directs here: said in a change that was
 overtaken, by a joiner that was released, by a disk that takes its time in two changes. `decide`
-drops most for their epoch. Whoever finds a world for one takes it out.
+drops most for their epoch; that it has an answer to each is shown without a world
+(`test_any_event`). Whoever finds a world for one takes it out.
 """
 
 from trainmover.simulator.coverage import Pair

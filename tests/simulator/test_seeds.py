@@ -34,7 +34,7 @@ def test_one_thing_at_a_time_never_ends_a_job(faults: str) -> None:
 
 
 def test_a_torn_journal_costs_machines_and_nothing_else() -> None:
-    """Now and then; what two that follow closely can hide is told in ARCHITECTURE."""
+    """Also where a second crash tears what the first has left before all machines are back."""
     now_and_then = Faults(only(["torn"]).weights, pause_us=3_000_000)
     for seed in range(20):
         well(play(plan_of(seed, seconds=5, faults=now_and_then)))

@@ -94,7 +94,7 @@ class Uplink:
         self._outbox = Outbox()
         self._output: list[bytes] = []
         self._said_at: deque[float] = deque()  # Of every fact in the outbox.
-        self._heard = 0
+        self._heard = self._reign = 0
         self._away = False
         self._back_at = -math.inf
         self._in = False
@@ -170,14 +170,17 @@ class Uplink:
             case Heard(facts=facts):
                 self._drop(facts)
                 self._look_whether_safe()
-            case Resumed(facts=facts):
+            case Resumed(facts=facts, reign=reign):
+                self._reign = reign
                 self._drop(facts)
                 self._enter()
             case Refused():
                 self._refuse(order)
             case _:
-                if isinstance(order, Welcome) and not self._returns:
-                    self._enter()
+                if isinstance(order, Welcome):
+                    self._reign = order.reign
+                    if not self._returns:
+                        self._enter()
                 if not isinstance(order, UNCOUNTED):
                     self._heard += 1
                 self._ear.obey(payload, order)
@@ -239,6 +242,7 @@ class Uplink:
             version=VERSION,
             protocol=PROTOCOL,
             heard=self._heard,
+            reign=self._reign,
             dropped=self._outbox.dropped,
         )
 

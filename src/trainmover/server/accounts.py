@@ -12,6 +12,10 @@ agent, which keeps its facts until they are safe, says the rest again. Orders fo
 replay gives the same ones in the same sequence, so the agent only has to say how many it has heard
 to be given the others. It says so with its heartbeats too: what it has heard need not be kept.
 
+Where a crash tears the journal's end, the replay gives fewer orders, and then others. So an agent
+also says in whose reign it heard the last one: of that controller's orders, those that follow from
+what is left in the journal are all that it may have heard.
+
 The host is given orders as well. Those that have left no result in the journal are carried out
 again by its successor.
 """
@@ -33,6 +37,7 @@ from trainmover.controller.events import (
     CheckpointFailed,
     CheckpointFound,
     CheckpointPublished,
+    ControllerReturned,
     MachineJoined,
     MachineLost,
     WorkerSaid,
@@ -50,9 +55,7 @@ class Account:
     told     of these it knows to be safe
     orders   given to it
     pending  the newest of them: all that it may not have heard
-    away     it is not there, and may come back
-    known    orders in the journal when its controller took that over; while it is away it cannot
-             have heard later ones
+    ends     reign of each controller before this one -> orders given until its end
     """
 
     incarnation: str
@@ -62,36 +65,43 @@ class Account:
     orders: int = 0
     pending: list[Order] = field(default_factory=list)
     away: bool = False
-    known: int = 0
+    ends: dict[int, int] = field(default_factory=dict)
 
     @property
     def untold(self) -> bool:
         return self.facts > self.told
 
-    def rest(self, heard: int) -> list[Order] | None:
-        """Orders beyond the first `heard`; None if these are not the ones it has heard.
+    def rest(self, heard: int, reign: int) -> list[Order] | None:
+        """Orders beyond the first `heard`, the last of them in that reign, which has ended; None
+        if these are not the ones it has heard.
 
-        >>> Account("i", orders=3, pending=["b", "c"]).rest(2)
+        >>> account = Account("i", orders=3, pending=["b", "c"], ends={0: 1, 7: 2})
+        >>> account.rest(2, reign=7)
         ['c']
-        >>> Account("i", orders=3, pending=["b", "c"]).rest(4) is None
+        >>> account.rest(2, reign=0) is None
         True
-        >>> Account("i", orders=3, pending=["b", "c"], away=True, known=2).rest(3) is None
+        >>> account.rest(2, reign=8) is None
         True
         """
+        if heard > self.ends.get(reign, 0):
+            return None
+        return self._beyond(heard)
+
+    def _beyond(self, heard: int) -> list[Order] | None:
         pending, missing = self.pending, self.orders - heard
-        if not 0 <= missing <= len(pending) or (self.away and heard > self.known):
+        if not 0 <= missing <= len(pending):
             return None
         return pending[len(pending) - missing :]
 
     def heard(self, orders: int) -> None:
-        """It has said that it has heard so many.
+        """It has said that it has heard so many of this controller and those before.
 
         >>> account = Account("i", orders=3, pending=["b", "c"])
         >>> account.heard(2)
         >>> account.pending
         ['c']
         """
-        rest = self.rest(orders)
+        rest = self._beyond(orders)
         if rest is not None:
             self.pending = rest
 
@@ -110,10 +120,12 @@ class Accounts:
     """Of all machines of the job.
 
     undone  orders to the host of which it is not known that they were carried out
+    reign   of the newest controller: when it took over, in microseconds; the first has 0
     """
 
     of: dict[MachineId, Account] = field(default_factory=dict)
     undone: list[HostOrder] = field(default_factory=list)
+    reign: int = 0
 
     def journaled(self, event: EVENTS, *, away: bool) -> None:
         """Take in an event before its effects. away: the machines are not there to hear orders."""
@@ -127,13 +139,15 @@ class Accounts:
                 self.of[machine]._said(number)
             case AgentSaid(machine=machine, number=number) if machine in self.of:
                 self.of[machine]._said(number)
+            case ControllerReturned(at_us=at_us):
+                self._begin_reign(at_us)
             case _:
                 pass
 
-    def taken_over(self) -> None:
-        """All that stands in the journal is in here."""
+    def _begin_reign(self, at_us: int) -> None:
         for account in self.of.values():
-            account.known = account.orders
+            account.ends[self.reign] = account.orders
+        self.reign = at_us
 
     def ordered(self, effect: Effect) -> None:
         """Take in what has followed; it is kept until it is known to have been heard, or done."""

@@ -59,7 +59,7 @@ def taken_back(back: Return, account: Account | None, epoch: Epoch) -> list[Orde
     if account is None or account.incarnation != back.incarnation:
         why = f"{machine} was given up for lost (epoch {epoch})"
     else:
-        rest = account.rest(back.heard)
+        rest = account.rest(back.heard, back.reign)
         if rest is not None and back.dropped <= account.facts:
             return rest
         why = f"the journal has lost what was agreed with {machine} last"

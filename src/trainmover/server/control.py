@@ -68,7 +68,6 @@ class Control:
         self.spec = spec
         self.job = Job(spec=spec) if past is None else past.job
         self.accounts = Accounts() if past is None else past.accounts
-        self.accounts.taken_over()
         self.over: End | None = None if past is None else past.over
         self.members: dict[MachineId, Link] = {}
         self._past = past

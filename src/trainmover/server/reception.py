@@ -41,7 +41,7 @@ class Reception:
             self._refuse(link, Refused(reason=reason, retry_s=wait_s))
             return
         self._let_in(link, hello.machine)
-        link.send(Welcome(spec=control.spec))
+        link.send(self._welcome())
         control.take(
             MachineJoined(
                 at_us=at_us,
@@ -71,10 +71,10 @@ class Reception:
             return
         self._let_in(link, machine)
         if not back.heard:
-            link.send(Welcome(spec=control.spec))
+            link.send(self._welcome())
         if account is not None:
             account.back(back.heard)
-            link.send(Resumed(facts=account.facts))
+            link.send(Resumed(facts=account.facts, reign=control.accounts.reign))
         for order in rest:
             link.send(order)
         self.look(at_us)
@@ -107,6 +107,9 @@ class Reception:
     def _let_in(self, link: Link, machine: MachineId) -> None:
         link.machine = machine
         self._control.members[machine] = link
+
+    def _welcome(self) -> Welcome:
+        return Welcome(spec=self._control.spec, reign=self._control.accounts.reign)
 
     def _refuse(self, link: Link, refused: Refused) -> None:
         link.send(refused)

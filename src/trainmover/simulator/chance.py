@@ -11,6 +11,7 @@ from trainmover.simulator.runs import go_in_circles
 from trainmover.simulator.workers import Worker
 from trainmover.simulator.world import World
 
+TORN_AGAIN = 0.3
 MOVES_ALONE = {"arrive", "full", "move", "flip", "nan", "recompile"}
 """What no step need fail for."""
 
@@ -252,9 +253,14 @@ class Chance:
     def _torn(self) -> str:
         if self.world.host is None:
             return ""
-        torn = self.random.randint(1, 6)
-        self.world.lose_controller(self.world.between(50_000, 2_000_000), torn=torn)
+        torn, away_us = self.random.randint(1, 6), self.world.between(50_000, 2_000_000)
+        self.world.lose_controller(away_us, torn=torn)
+        if self.random.random() < TORN_AGAIN:  # Perhaps before all machines are back.
+            self.world.at(away_us + self.world.between(1_000, 300_000), self._torn_again)
         return f"{torn} records"
+
+    def _torn_again(self) -> None:
+        self.world.note(f"! torn again: {self._torn()}")
 
     def _store(self) -> str:
         self.world.lose_store()

@@ -52,7 +52,7 @@ class Box:
         self.further: dict[Rank, str] = {}
         self.place = Place()
         self.outbox = Outbox()
-        self.heard = 0
+        self.heard = self.reign = 0
         self.is_in = self.returns = False
         self.said_us: deque[int] = deque()  # When each fact in the outbox was said.
         self.born += 1
@@ -143,6 +143,7 @@ class Box:
                 version=VERSION,
                 protocol=m.PROTOCOL,
                 heard=self.heard,
+                reign=self.reign,
                 dropped=self.outbox.dropped,
             )
         return m.Hello(
@@ -198,13 +199,14 @@ class Box:
         match order:
             case m.Heard(facts=facts):
                 self._drop(facts)
-            case m.Resumed(facts=facts):
+            case m.Resumed(facts=facts, reign=reign):
+                self.reign = reign
                 self._drop(facts)
                 self._enter()
             case m.Refused(retry_s=retry_s):
                 self._refused(retry_s)
-            case m.Welcome():
-                self.served = True
+            case m.Welcome(reign=reign):
+                self.served, self.reign = True, reign
                 if not self.returns:
                     self._enter()
             case m.Shutdown():

@@ -114,7 +114,7 @@ from trainmover.protocol.messages.worker_orders import (
     WriteCheckpoint,
 )
 
-PROTOCOL = 2
+PROTOCOL = 3
 
 __all__ = [
     "AGENT_FACTS",

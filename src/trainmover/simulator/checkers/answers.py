@@ -1,10 +1,11 @@
-"""Whoever asks is answered once."""
+"""Whoever asks is answered once; where a crash tears the answer's event off the journal, the next
+controller gives it again, to nobody."""
 
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from trainmover.controller.effects import Answer
-from trainmover.simulator.happenings import Decided, Violation
+from trainmover.simulator.happenings import Decided, Replayed, Violation
 
 if TYPE_CHECKING:
     from trainmover.simulator.world import World
@@ -15,7 +16,7 @@ class Answers:
         self.given: set[str] = set()
 
     def heeds(self, world: "World") -> dict[type, Callable[[Any], None]]:
-        return {Decided: self.decided}
+        return {Decided: self.decided, Replayed: self.replayed}
 
     def decided(self, moment: Decided) -> None:
         for effect in moment.effects:
@@ -23,3 +24,7 @@ class Answers:
                 if effect.request in self.given:
                     raise Violation(f"request {effect.request} was answered twice")
                 self.given.add(effect.request)
+
+    def replayed(self, moment: Replayed) -> None:
+        if moment.torn:
+            self.given.clear()

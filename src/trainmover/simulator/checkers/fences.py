@@ -1,10 +1,11 @@
-"""Who was given up never commits again: not in an epoch that came after it was shut out."""
+"""Who was given up never commits again: not in an epoch that came after it was shut out. Where a
+crash tears that off the journal, whoever is a member by what is left was never given up."""
 
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from trainmover.ids import Epoch
-from trainmover.simulator.happenings import Fenced, Stepped, Violation
+from trainmover.simulator.happenings import Fenced, Replayed, Stepped, Violation
 from trainmover.simulator.training import Gate
 from trainmover.simulator.workers import Worker
 
@@ -13,18 +14,32 @@ if TYPE_CHECKING:
 
 
 class Fences:
-    """out: incarnation of an agent -> epoch in force when it was shut out."""
+    """out: incarnation of an agent -> epoch in force when it was shut out. newest: of a gate that
+    was through, which a torn journal may not know of."""
 
     def __init__(self) -> None:
         self.out: dict[str, Epoch] = {}
+        self.newest = Epoch(0)
 
     def heeds(self, world: "World") -> dict[type, Callable[[Any], None]]:
-        return {Fenced: self.fenced, Gate: self.gate, Stepped: self.stepped}
+        self.world = world
+        return {
+            Fenced: self.fenced,
+            Gate: self.gate,
+            Stepped: self.stepped,
+            Replayed: self.replayed,
+        }
 
     def fenced(self, moment: Fenced) -> None:
-        self.out[moment.incarnation] = moment.epoch
+        self.out[moment.incarnation] = max(moment.epoch, self.newest)
+
+    def replayed(self, moment: Replayed) -> None:
+        if moment.torn:
+            for machine in moment.job.machines:
+                self.out.pop(self.world.boxes[machine].incarnation, None)
 
     def gate(self, gate: Gate) -> None:
+        self.newest = max(self.newest, gate.epoch)
         for worker in gate.members:
             self._is_in(worker, gate.epoch)
 

@@ -20,10 +20,13 @@ if TYPE_CHECKING:
 
 
 class Journaled:
-    """orders: to each incarnation of an agent, that the journal stands for."""
+    """orders: to each incarnation of an agent, that the journal stands for; obeyed: those that it
+    has heard, of which all are to be among these; doubted: whose must be compared anew."""
 
     def __init__(self) -> None:
         self.orders: dict[str, list[Order]] = {}
+        self.obeyed: dict[str, list[Order]] = {}
+        self.doubted: set[str] = set()
         self.incarnations: dict[MachineId, str] = {}
         self.job: Job | None = None
         self.journaled = 0
@@ -49,9 +52,13 @@ class Journaled:
                 self.incarnations.pop(effect.machine, None)
 
     def heard(self, moment: Heard) -> None:
-        orders = self.orders.get(moment.incarnation, [])
+        name, orders = moment.incarnation, self.orders.get(moment.incarnation, [])
+        obeyed = self.obeyed.setdefault(name, [])
+        obeyed.append(moment.order)
         known = orders[moment.number - 1] if moment.number <= len(orders) else None
-        if known != moment.order:
+        if name in self.doubted and obeyed == orders[: moment.number]:
+            self.doubted.remove(name)
+        if name in self.doubted or known != moment.order:
             raise Violation(
                 f"{moment.machine} has heard as order {moment.number} {moment.order}; "
                 f"by the journal it is {known}"
@@ -63,6 +70,7 @@ class Journaled:
             if self.job is not None and moment.job != self.job:
                 raise Violation("a replay of the journal does not give the job that was")
             return
+        self.doubted = set(self.obeyed)
         self.orders, self.incarnations, job = {}, {}, Job(spec=self.world.spec)
         for event in self.world.disk.events():
             job, effects = decide(job, event)

@@ -1,0 +1,77 @@
+"""Whatever is said at whatever moment, `decide` has an answer.
+
+A peer that is late, doubled or simply wrong says things that no world of ours brings about in that
+state. The event is in the journal by then: an error would fail every controller that comes. So
+events of many worlds are put to jobs of many others.
+"""
+
+import random
+from collections import defaultdict
+from collections.abc import Callable
+from typing import Any
+
+import msgspec
+
+from trainmover.controller.decide import decide
+from trainmover.controller.events import EVENTS, StopRequested, WorkerSaid
+from trainmover.controller.state import Job
+from trainmover.ids import MachineId, Rank, Step
+from trainmover.protocol import messages as m
+from trainmover.simulator.coverage import all_events, all_states, event_of, state_of
+from trainmover.simulator.faults import EVERYTHING, Faults, only
+from trainmover.simulator.happenings import Decided
+from trainmover.simulator.story import plan_of, play
+from trainmover.simulator.world import World
+
+WORLDS = [(60, EVERYTHING), (8, Faults(only(["partition"]).weights))]
+RARE: list[EVENTS] = [
+    StopRequested(at_us=0, code=1, why="enough"),
+    *(
+        WorkerSaid(at_us=0, machine=MachineId("m1"), local_rank=0, fact=fact, number=1)
+        for fact in (
+            m.Warned(rank=Rank(0), text="look at this"),
+            m.WentOn(rank=Rank(0), step=Step(3)),
+            m.Raised(rank=Rank(0), step=Step(3), error="KeyError", traceback=""),
+        )
+    ),
+]
+"""Of kinds that no fault brings about."""
+EACH = 10
+"""Jobs of each state, and events of each kind, by chance."""
+
+
+class Met:
+    """A checker that finds everything right, and remembers. One for all worlds."""
+
+    def __init__(self) -> None:
+        self.jobs: dict[str, list[Job]] = defaultdict(list)
+        self.events: dict[str, list[EVENTS]] = defaultdict(list)
+        self._random = random.Random(0)
+
+    def heeds(self, world: World) -> dict[type, Callable[[Any], None]]:
+        return {Decided: self.decided}
+
+    def decided(self, moment: Decided) -> None:
+        self._remember(self.jobs[state_of(moment.before)], moment.before)
+        self._remember(self.events[event_of(moment.event)], moment.event)
+
+    def _remember(self, known: list[Any], one: Any) -> None:
+        if len(known) < EACH:
+            known.append(one)
+        elif self._random.random() < 0.1:
+            known[self._random.randrange(EACH)] = one
+
+
+def test_there_is_an_answer_to_every_event_in_every_state() -> None:
+    met = Met()
+    for seeds, faults in WORLDS:
+        for seed in range(seeds):
+            play(plan_of(seed, seconds=5, faults=faults), met)
+    assert met.jobs.keys() >= set(all_states())
+    events = [*RARE, *(event for its in met.events.values() for event in its)]
+    assert set(map(event_of, events)) >= set(all_events())
+    late_us = 100_000_000 + max(event.at_us for event in events)
+    for job in (job for its in met.jobs.values() for job in its):
+        for event in events:
+            if getattr(event, "local_rank", 0) < job.spec.nproc:  # As `server.hearing` has it.
+                decide(job, msgspec.structs.replace(event, at_us=late_us))
