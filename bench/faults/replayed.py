@@ -46,7 +46,7 @@ def _fill(path: Path, count: int) -> None:
             for account in past.accounts.of.values():
                 account.heard(account.orders)
             if number == count - BEHIND:
-                Bookmarks(journal, [], 0).keep(past.job, past.accounts)
+                Bookmarks(journal, 0).keep(past.job, past.accounts, [])
 
 
 def _events() -> Iterator[EVENTS]:

@@ -5,10 +5,12 @@ import ctypes
 import os
 import signal
 import time
-from collections.abc import Collection, Iterable
+from collections.abc import Callable, Collection, Iterable
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    import asyncio
+
     import psutil  # type: ignore[import-untyped]
 
 STACK_SIGNAL = signal.SIGRTMAX - 7
@@ -25,6 +27,28 @@ def die_with(parent: int) -> None:
     _prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
     if os.getppid() != parent:
         os._exit(1)
+
+
+def when_ended(
+    loop: "asyncio.AbstractEventLoop", pid: int, act: Callable[[], None]
+) -> Callable[[], None]:
+    """Have `act` called once process `pid` has ended; it is not reaped by that. What comes back
+    ends the watch, and may be called at any time. Raises ProcessLookupError if there is none."""
+    process = os.pidfd_open(pid)
+
+    def unwatch() -> None:
+        nonlocal process
+        if process >= 0:
+            loop.remove_reader(process)
+            os.close(process)
+            process = -1
+
+    def ended() -> None:
+        unwatch()
+        act()
+
+    loop.add_reader(process, ended)
+    return unwatch
 
 
 def adopt_orphans() -> None:

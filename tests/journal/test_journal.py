@@ -53,6 +53,7 @@ def test_events_come_back_in_order_with_their_sequence_numbers(journal: Journal)
     with Journal.open(journal.path) as reader:
         assert list(reader.events()) == [(1, JOINED), (2, UP), (3, LOST)]
         assert list(reader.events(after=2)) == [(3, LOST)]
+        assert list(reader.events_of(type(LOST))) == [LOST]
         assert reader.spec == SPEC
 
 

@@ -24,7 +24,7 @@ from trainmover.server import bookmarks
 from trainmover.server.accounts import Account, Accounts
 from trainmover.server.bookmarks import Bookmarks, decode, encode
 from trainmover.server.news import News
-from trainmover.server.notices import Happened
+from trainmover.server.notices import Told
 from trainmover.server.past import Past
 from trainmover.server.sentences import sentence
 from trainmover.simulator.story import plan_of, play
@@ -98,10 +98,11 @@ def test_a_bookmark_and_what_followed_give_what_a_replay_gives(seed: int) -> Non
         for machine, account in other.accounts.of.items():
             assert not list(differences(account, whole.accounts.of[machine]))
         assert other.accounts.undone == whole.accounts.undone
+        assert other.accounts.reign == whole.accounts.reign
 
 
 def test_what_a_machine_has_heard_is_not_in_it() -> None:
-    account = Account("i")
+    account = Account("i", ends={0: 3})
     accounts = Accounts({MachineId("m1"): account})
     go, leave = m.Go(epoch=Epoch(1)), m.Leave(epoch=Epoch(1))
     for order in (go, leave, go):
@@ -110,7 +111,7 @@ def test_what_a_machine_has_heard_is_not_in_it() -> None:
     _, again = decode(encode(Job(spec=JobSpec(run_id="r", argv=["x"])), accounts))
     kept = again.of[MachineId("m1")]
     assert (kept.pending, kept.orders, kept.away) == ([go], 3, True)
-    assert kept.rest(1) is None
+    assert (kept.rest(1, reign=0), kept.rest(2, reign=0)) == (None, [go])
 
 
 @pytest.fixture
@@ -126,18 +127,16 @@ def marked(tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("marked") / "j.sqlite"
     with Journal.create(path, spec) as journal, pytest.MonkeyPatch.context() as patch:
         patch.setattr(bookmarks, "EVENTS_BETWEEN", 1)
-        past, happened = Past(Job(spec=spec)), []
-        marks = Bookmarks(journal, happened, 0)
+        past, recent = Past(Job(spec=spec)), list[Told]()
+        marks = Bookmarks(journal, 0)
         places = [len(events) * part // 4 for part in (1, 2, 3)]
         for number, event in enumerate(events, 1):
             seq, before = journal.append(event), past.job
             past.take(event)
             said = sentence(before, event, past.job)
-            happened.append(
-                Happened(seq, event.at_us, "", said.text, said.loud, event, before, past.job)
-            )
+            recent.append(Told(seq, event.at_us, "", said.text, event))
             if number in places:
-                marks.keep(past.job, past.accounts)
+                assert marks.keep(past.job, past.accounts, recent) == seq
     return path
 
 
@@ -151,14 +150,16 @@ def of(path: Path) -> tuple[Past, list[tuple[int, str]]]:
     """What a successor knows, and all that was ever told of the events."""
     with Journal.take_over(path) as journal:
         past = Past.of(journal)
-        news = News(None, past.happened, journal, past.replayed)
-        earlier = asyncio.run(before(news, 0))
-        assert asyncio.run(before(news, 300)) == earlier[300:]
-        return past, earlier + [(one.seq, one.text) for one in past.happened]
+        news = News(None, past.told, journal, past.replayed)
+        told = asyncio.run(since(news, 0))
+        assert asyncio.run(since(news, 300)) == told[300:]
+        news.forget(past.replayed + len(past.told) // 2)  # As at the next bookmark.
+        assert len(news.recent) == len(past.told) - len(past.told) // 2
+        return past, told
 
 
-async def before(news: News, after: int) -> list[tuple[int, str]]:
-    return [(one.seq, one.text) async for one in news.earlier(after)]
+async def since(news: News, after: int) -> list[tuple[int, str]]:
+    return [(one.seq, one.text) async for one in news.since(after)]
 
 
 @pytest.fixture
@@ -194,7 +195,7 @@ def test_one_that_cannot_be_believed_is_not_used(
     assert past.replayed == ([*(mark.seq for mark in marks), 0][newest])
     assert bool(past.unused) == bool(why)
     assert told == whole[1]
-    same = {"happened": [], "replayed": 0, "unused": "", "progress": past.progress}
+    same = {"told": [], "replayed": 0, "unused": "", "progress": past.progress}
     assert dataclasses.replace(past, **same) == dataclasses.replace(whole[0], **same)
 
 
@@ -211,15 +212,15 @@ def test_what_a_crash_has_torn_takes_its_bookmarks_along(kept: Path) -> None:
     spoil(kept, f"UPDATE events SET json = '{{' WHERE seq > {second}")
     past, _ = of(kept)
     assert (past.replayed, past.seq, past.unused) == (second, second, "")
-    assert (bool(past.cut), past.happened) == (True, [])
+    assert (bool(past.cut), past.told) == (True, [])
 
 
 def test_few_events_are_no_reason_for_one(tmp_path: Path) -> None:
     with Journal.create(tmp_path / "j.sqlite", JobSpec(run_id="r", argv=["x"])) as journal:
-        marks = Bookmarks(journal, [], 0)
+        marks = Bookmarks(journal, 0)
         for at_us in range(bookmarks.EVENTS_BETWEEN):
-            marks.keep(Job(spec=journal.spec), Accounts())
+            assert marks.keep(Job(spec=journal.spec), Accounts(), []) == 0
             assert journal.bookmarks() == ([], "")
             journal.append(Tick(at_us=at_us))
-        marks.keep(Job(spec=journal.spec), Accounts())
+        assert marks.keep(Job(spec=journal.spec), Accounts(), []) == journal.seq
         assert len(journal.bookmarks()[0]) == 1

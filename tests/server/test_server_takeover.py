@@ -57,7 +57,7 @@ class Mortal(Server):
         if self.life > 0 or not self.early:
             self._live(event)
             if self.job.change is None and not self.over:
-                self._bookmarks.keep(self.job, self.control.accounts)
+                self._keep_bookmark()
         elif self.control._hearing.flush(event.at_us):
             self._journal.append(event)
         if self.life <= 0:
@@ -140,7 +140,7 @@ class Lives:
             await asyncio.sleep(0)
 
     def texts(self) -> str:
-        return "\n".join(happened.text for happened in self.server.news.happened)
+        return "\n".join(told.text for told in self.server.news.recent)
 
     async def until_told(self, text: str) -> None:
         while text not in self.texts():
@@ -400,7 +400,7 @@ def test_time_does_not_run_backwards_from_one_life_to_the_next(lives: Lives) -> 
         lives.server.note("late")
         await lives.crash()
         lives.server.note("later")
-        at_us = [happened.at_us for happened in lives.server.news.happened]
+        at_us = [told.at_us for told in lives.server.news.recent]
         assert at_us == sorted(at_us)
 
     lives.play(act)

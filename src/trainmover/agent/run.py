@@ -27,7 +27,7 @@ from trainmover.agent.store_way import StoreWays
 from trainmover.agent.uplink import Ear, Uplink
 from trainmover.errors import PeerLost, TrainmoverError
 from trainmover.ids import MachineId, Rank
-from trainmover.lifeline import adopt_orphans, kill_descendants
+from trainmover.lifeline import adopt_orphans, kill_descendants, when_ended
 from trainmover.protocol.messages import (
     PROTOCOL,
     CutComplete,
@@ -147,19 +147,10 @@ class Agent:
 
     def end_with(self, run: int) -> None:
         """End when process `run` does: with it the job is over, and no controller comes again."""
-        loop = asyncio.get_running_loop()
         try:
-            process = os.pidfd_open(run)
+            when_ended(asyncio.get_running_loop(), run, self._run_ended)
         except ProcessLookupError:
             self._run_ended()
-            return
-
-        def gone() -> None:
-            loop.remove_reader(process)
-            os.close(process)
-            self._run_ended()
-
-        loop.add_reader(process, gone)
 
     def _run_ended(self) -> None:
         if self._ending:

@@ -8,7 +8,7 @@ from rich.console import Console
 
 from trainmover.launch.hosting import RunHandle, RunResult
 from trainmover.protocol.messages import JobSpec
-from trainmover.server.api import happened_json
+from trainmover.server.api import told_json
 from trainmover.server.notices import Happened, Notice, Printed
 from trainmover.version import VERSION
 
@@ -86,7 +86,7 @@ class JsonScreen(Screen):
             case Printed(rank=rank, stream=stream, text=text):
                 self._put("output", rank=rank, stream=stream, text=text)
             case Happened():
-                self._put("event", loud=notice.loud, **happened_json(notice))
+                self._put("event", loud=notice.loud, **told_json(notice))
 
     def ended(self, result: RunResult) -> None:
         self._put("end", code=result.code, text=result.text)

@@ -24,7 +24,7 @@ from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
-from typing import Any
+from typing import Any, TypeVar
 
 import msgspec
 
@@ -48,6 +48,7 @@ INSERT INTO rows VALUES (?, ?, ?, ?, ?) ON CONFLICT DO UPDATE SET epoch = exclud
 _encoder = msgspec.json.Encoder()
 _decoder: "msgspec.json.Decoder[Any]" = msgspec.json.Decoder(EVENTS)
 
+T = TypeVar("T")
 Batch = tuple[Rank, Epoch, list[Row]]
 """Steps one rank has committed in one epoch."""
 
@@ -215,6 +216,13 @@ class Journal:
     def events(self, after: int = 0) -> Iterator[tuple[int, EVENTS]]:
         """Events with a sequence number above `after`, in order."""
         return ((e.seq, e.event) for e in self.entries(after) if e.event is not None)
+
+    def events_of(self, kind: type[T]) -> Iterator[T]:
+        """Events of one kind, in order; the others are not even decoded."""
+        query = "SELECT json FROM events WHERE kind = ? ORDER BY seq"
+        with readable(self.path):
+            for (text,) in self._db.execute(query, (kind.__name__,)):
+                yield msgspec.json.decode(text, type=kind)
 
     def entries(self, after: int = 0, until: int = _LAST) -> Iterator[Entry]:
         """Events and notes above `after`, up to `until`, in order. Raises UserError on a damaged

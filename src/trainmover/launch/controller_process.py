@@ -8,6 +8,7 @@ import subprocess
 import sys
 import time
 from collections import deque
+from collections.abc import Callable
 
 import msgspec
 
@@ -15,6 +16,7 @@ from trainmover.errors import JobFailed
 from trainmover.launch.channel import Ask, Begin, Channel, Heard, Over, Ready, ToController
 from trainmover.launch.place import RunPlace
 from trainmover.launch.silence import LOOK_S, Silence, state_of
+from trainmover.lifeline import when_ended
 
 DEATHS_MAX = 5
 DEATHS_S = 60.0
@@ -38,7 +40,7 @@ class ControllerProcess:
         self._over = over
         self._process: subprocess.Popen[bytes] | None = None
         self._channel: Channel | None = None
-        self._pidfd = -1
+        self._unwatch: Callable[[], None] | None = None
         self._gone = asyncio.Event()
         self._begin: Begin | None = None
         self._unheard: list[ToController] = []
@@ -59,9 +61,8 @@ class ControllerProcess:
         self._gone.clear()
         self._ready = self._asked = False
         self._silence = Silence()
-        self._pidfd = os.pidfd_open(self._process.pid)
         loop = asyncio.get_running_loop()
-        loop.add_reader(self._pidfd, self._died)
+        self._unwatch = when_ended(loop, self._process.pid, self._died)
         loop.add_reader(self._channel, self._hear)
         self._say_all()
         if self._watch:
@@ -186,9 +187,9 @@ class ControllerProcess:
         assert self._channel is not None
         if self._looking is not None:
             self._looking.cancel()
-        loop.remove_reader(self._pidfd)
+        if self._unwatch is not None:
+            self._unwatch()
         loop.remove_reader(self._channel)
-        os.close(self._pidfd)
         self._channel.close()
         self._process = self._channel = None
         self._gone.set()

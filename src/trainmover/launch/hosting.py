@@ -139,7 +139,5 @@ class Hosting:
         self._signals = max(self._signals, times)
 
     def _has_joined(self, machine: MachineId) -> bool:
-        return any(
-            isinstance(event, MachineJoined) and event.machine == machine
-            for _, event in self._journal.events()
-        )
+        joined = self._journal.events_of(MachineJoined)
+        return any(event.machine == machine for event in joined)

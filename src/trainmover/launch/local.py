@@ -9,11 +9,13 @@ import sys
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TypeAlias
 
 from trainmover.ids import MachineId
 from trainmover.launch.nursery import NurseryProcess
+from trainmover.lifeline import when_ended
 from trainmover.nursery import Child
 from trainmover.tls.files import TlsFiles
 
@@ -54,7 +56,7 @@ class LocalMachines:
         self._ended = ended
         self._nursery = nursery
         self._agents: dict[MachineId, Process] = {}
-        self._watched: dict[MachineId, int] = {}
+        self._unwatch: dict[MachineId, Callable[[], None]] = {}
 
     @property
     def pids(self) -> dict[MachineId, int]:
@@ -82,8 +84,8 @@ class LocalMachines:
         for agent in self._agents.values():
             signal_process(agent, signal.SIGKILL)
             agent.wait()
-        for machine in list(self._watched):
-            self._unwatch(machine)
+        for unwatch in self._unwatch.values():
+            unwatch()
 
     def _start_agent(self, machine: MachineId, controller: str, standby: bool) -> None:
         plan = self._plan
@@ -105,9 +107,8 @@ class LocalMachines:
         with self._stderr(machine).open("wb") as stderr:
             agent = self._spawn(command, stderr.fileno())
         self._agents[machine] = agent
-        pidfd = os.pidfd_open(agent.pid)
-        self._watched[machine] = pidfd
-        asyncio.get_running_loop().add_reader(pidfd, self._agent_ended, machine)
+        loop, ended = asyncio.get_running_loop(), partial(self._agent_ended, machine)
+        self._unwatch[machine] = when_ended(loop, agent.pid, ended)
 
     def _spawn(self, command: Sequence[str], output: int) -> Process:
         if self._nursery is not None:
@@ -116,15 +117,9 @@ class LocalMachines:
         return spawn(command, self._plan.run_id, stdout=output, stderr=output)
 
     def _agent_ended(self, machine: MachineId) -> None:
-        self._unwatch(machine)
         code = self._agents[machine].wait()
         data = self._stderr(machine).read_bytes()[-TAIL_BYTES:]
         self._ended(machine, code, data.decode(errors="replace").strip())
-
-    def _unwatch(self, machine: MachineId) -> None:
-        pidfd = self._watched.pop(machine)
-        asyncio.get_running_loop().remove_reader(pidfd)
-        os.close(pidfd)
 
     def _stderr(self, machine: MachineId) -> Path:
         return self._plan.directory / f"{machine}.err"

@@ -13,6 +13,7 @@ from pathlib import Path
 from trainmover.errors import JobFailed
 from trainmover.launch.local import Process, signal_process, spawn
 from trainmover.launch.nursery import NurseryProcess
+from trainmover.lifeline import when_ended
 from trainmover.tls.files import TlsFiles
 
 STORE_MODULE = "trainmover.server.store"
@@ -89,7 +90,7 @@ class KeptStore:
         self._moved = moved
         self._lost = lost
         self._process: StoreProcess | None = None
-        self._pidfd = -1
+        self._unwatch: Callable[[], None] | None = None
         self._losses: deque[float] = deque(maxlen=LOSSES_MAX)
 
     @property
@@ -111,15 +112,16 @@ class KeptStore:
     def stop(self) -> None:
         if self._process is None:
             return
-        self._unwatch()
+        if self._unwatch is not None:
+            self._unwatch()
         asyncio.get_running_loop().remove_reader(self._process.port)
         self._process.stop()
         self._process = None
 
     def _begin(self) -> None:
         self._process = StoreProcess(self._nursery, self._door)
-        self._pidfd = os.pidfd_open(self._process.pid)
-        asyncio.get_running_loop().add_reader(self._pidfd, self._ended)
+        loop = asyncio.get_running_loop()
+        self._unwatch = when_ended(loop, self._process.pid, self._ended)
 
     def _ended(self) -> None:
         loop = asyncio.get_running_loop()
@@ -143,10 +145,6 @@ class KeptStore:
         if address:
             self.address = address
             self._moved(address)
-
-    def _unwatch(self) -> None:
-        asyncio.get_running_loop().remove_reader(self._pidfd)
-        os.close(self._pidfd)
 
 
 def _start(nursery: NurseryProcess | None, arguments: list[str], stdout: int) -> Process:

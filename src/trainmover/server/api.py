@@ -27,7 +27,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from trainmover.controller.effects import Answer
 from trainmover.protocol.crowd import AT_ONCE, QUEUE, Crowd
 from trainmover.protocol.malformed import MALFORMED
-from trainmover.server.notices import Earlier, Happened
+from trainmover.server.notices import Happened, Told
 from trainmover.server.run import STOP_GRACE_S, Server
 from trainmover.server.snapshot import incident_json
 from trainmover.server.visitor import HEADERS_BYTES_MAX, Visitor, proved
@@ -124,9 +124,7 @@ def _routes(server: Server) -> list[Route]:
             return _json({"error": f"after must be a sequence number, not {after!r}."}, status=400)
         if "text/event-stream" in request.headers.get("accept", ""):
             return StreamingResponse(_stream(server, int(after)), media_type="text/event-stream")
-        known = [happened_json(h) async for h in server.news.earlier(int(after))]
-        known += [happened_json(h) for h in server.news.happened if h.seq > int(after)]
-        return _json(known)
+        return _json([told_json(told) async for told in server.news.since(int(after))])
 
     async def move(request: Request) -> Response:
         return await _ask(request, server, server.move)
@@ -174,33 +172,28 @@ async def _body(request: Request) -> bytes:
 
 async def _stream(server: Server, after: int) -> AsyncIterator[bytes]:
     """Entries above `after`, then each as it comes, until the job is over."""
-    async for earlier in server.news.earlier(after):
-        yield _line(earlier)
-    sent = 0
     while True:
         more = server.news.more
-        for happened in server.news.happened[sent:]:
-            if happened.seq > after:
-                yield _line(happened)
-        sent = len(server.news.happened)
+        async for told in server.news.since(after):
+            yield _line(told)
+            after = told.seq
         if server.over:
             return
         await more.wait()
 
 
-def _line(happened: Happened | Earlier) -> bytes:
-    data = msgspec.json.encode(happened_json(happened))
-    return b"id: %d\ndata: %s\n\n" % (happened.seq, data)
+def _line(told: Told) -> bytes:
+    return b"id: %d\ndata: %s\n\n" % (told.seq, msgspec.json.encode(told_json(told)))
 
 
-def happened_json(happened: Happened | Earlier) -> dict[str, Any]:
+def told_json(told: Told | Happened) -> dict[str, Any]:
     """One entry of the event stream."""
     return {
-        "seq": happened.seq,
-        "at_us": happened.at_us,
-        "kind": happened.kind,
-        "text": happened.text,
-        "event": msgspec.to_builtins(happened.event, str_keys=True),
+        "seq": told.seq,
+        "at_us": told.at_us,
+        "kind": told.kind,
+        "text": told.text,
+        "event": msgspec.to_builtins(told.event, str_keys=True),
     }
 
 

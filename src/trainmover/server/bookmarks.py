@@ -7,10 +7,10 @@ ranks have committed stands in the journal by itself. A bookmark is for the very
 `decide` of another version may have come to something else.
 """
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cache
 from hashlib import blake2b
-from itertools import takewhile
 from pathlib import Path
 from typing import Any, cast
 
@@ -27,7 +27,7 @@ from trainmover.journal.bookmarks import Bookmark
 from trainmover.protocol.malformed import MALFORMED
 from trainmover.protocol.messages import ORDERS
 from trainmover.server.accounts import Account, Accounts
-from trainmover.server.notices import Happened
+from trainmover.server.notices import Told
 from trainmover.version import VERSION
 
 EVENTS_BETWEEN = 2_000
@@ -44,6 +44,7 @@ class _Account(msgspec.Struct, array_like=True):
     facts: int
     orders: int
     pending: list[ORDERS]
+    ends: dict[int, int]
 
 
 class _Known(msgspec.Struct):
@@ -54,6 +55,7 @@ class _Known(msgspec.Struct):
     holders: list[dict[Rank, int]]
     accounts: dict[MachineId, _Account]
     undone: list[tuple[str, msgspec.Raw]]
+    reign: int
 
 
 _encoder = msgspec.msgpack.Encoder()
@@ -92,7 +94,7 @@ def encode(job: Job, accounts: Accounts) -> bytes:
             holders=holders,
             accounts={
                 machine: _Account(
-                    one.incarnation, one.sure, one.orders, cast("list[Any]", one.pending)
+                    one.incarnation, one.sure, one.orders, cast("list[Any]", one.pending), one.ends
                 )
                 for machine, one in accounts.of.items()
             },
@@ -100,6 +102,7 @@ def encode(job: Job, accounts: Accounts) -> bytes:
                 (type(order).__name__, msgspec.Raw(_encoder.encode(order)))
                 for order in accounts.undone
             ],
+            reign=accounts.reign,
         )
     )
 
@@ -120,10 +123,11 @@ def decode(state: bytes) -> tuple[Job, Accounts]:
             orders=its.orders,
             pending=cast("list[Any]", its.pending),
             away=True,
+            ends=its.ends,
         )
         for machine, its in known.accounts.items()
     }
-    return replace(known.job, comparison=comparison), Accounts(accounts, undone)
+    return replace(known.job, comparison=comparison), Accounts(accounts, undone, known.reign)
 
 
 def _host_order(name: str, raw: msgspec.Raw) -> HostOrder:
@@ -132,24 +136,25 @@ def _host_order(name: str, raw: msgspec.Raw) -> HostOrder:
 
 
 class Bookmarks:
-    """Of one journal, for its writer. happened: since `after`, in order; it grows."""
+    """Of one journal, for its writer. newest: number of the event behind which it is."""
 
-    def __init__(self, journal: Journal, happened: list[Happened], after: int) -> None:
+    def __init__(self, journal: Journal, newest: int) -> None:
         self._journal = journal
-        self._happened = happened
-        self._newest = after
+        self._newest = newest
 
-    def keep(self, job: Job, accounts: Accounts) -> None:
-        """Between two events: a bookmark, if the newest is some way back."""
+    def keep(self, job: Job, accounts: Accounts, recent: Iterable[Told]) -> int:
+        """Between two events: a bookmark, if the newest is some way back. recent: all that was
+        told since that, at least. Returns where the newest is now."""
         seq = self._journal.seq
         if seq - self._newest < EVENTS_BETWEEN:
-            return
-        new = takewhile(lambda one: one.seq > self._newest, reversed(self._happened))
-        told = {one.seq: one.text for one in new if one.event is not None and one.text}
+            return self._newest
+        new = (one for one in recent if one.seq > self._newest and one.event is not None)
+        told = {one.seq: one.text for one in new if one.text}
         state = encode(job, accounts)
         mark = Bookmark(seq, code(), state, _encoder.encode(told))
         self._journal.keep_bookmark(mark)
         self._newest = seq
+        return seq
 
 
 @dataclass(frozen=True)

@@ -1,26 +1,28 @@
 """What has happened, for whoever watches now and for those who ask later."""
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections import deque
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator
 
 from trainmover.journal import Journal
 from trainmover.server.bookmarks import told
-from trainmover.server.notices import Earlier, Happened, Notice
+from trainmover.server.notices import Happened, Notice, Told
 
 AT_ONCE = 200
 
 
 class News:
-    """happened: what stands in the journal behind entry `after`, in order; that so far is given."""
+    """What stands in the journal up to `after` is read from there when somebody asks; `recent` is
+    what came behind it, in order."""
 
     def __init__(
         self,
         watch: Callable[[Notice], None] | None,
-        happened: list[Happened],
+        recent: Iterable[Told],
         journal: Journal,
         after: int,
     ) -> None:
-        self.happened = happened
+        self.recent = deque(recent)
         self._watch = watch
         self._journal = journal
         self._after = after
@@ -28,24 +30,40 @@ class News:
 
     @property
     def more(self) -> asyncio.Event:
-        """Set once there is more in `happened`, or nothing more to come. Each serves once."""
+        """Set once there is more, or nothing more to come. Each serves once."""
         return self._more
 
     def add(self, happened: Happened) -> None:
         """An entry of the journal."""
-        self.happened.append(happened)
+        one = happened
+        self.recent.append(Told(one.seq, one.at_us, one.kind, one.text, one.event))
         self.wake()
         self.tell(happened)
 
-    async def earlier(self, after: int) -> AsyncIterator[Earlier]:
-        """Entries above `after` and before those in `happened`; the loop is not held up."""
-        sentences = told(self._journal) if after < self._after else {}
-        for first in range(after, self._after, AT_ONCE):
-            until = min(first + AT_ONCE, self._after)
-            for entry in list(self._journal.entries(first, until)):
+    def forget(self, up_to: int) -> None:
+        """The journal has a bookmark there, with what was told until then."""
+        while self.recent and self.recent[0].seq <= up_to:
+            self.recent.popleft()
+        self._after = max(self._after, up_to)
+
+    async def since(self, after: int) -> AsyncIterator[Told]:
+        """Entries above `after`, up to the newest; the loop is not held up."""
+        while after < self._after:
+            until = self._after
+            for one in self._from_journal(after, until):
+                yield one
+                if one.seq % AT_ONCE == 0:
+                    await asyncio.sleep(0)
+            after = until
+        for one in [one for one in self.recent if one.seq > after]:
+            yield one
+
+    def _from_journal(self, after: int, until: int) -> Iterator[Told]:
+        sentences = told(self._journal)
+        for first in range(after, until, AT_ONCE):
+            for entry in list(self._journal.entries(first, min(first + AT_ONCE, until))):
                 text = sentences.get(entry.seq, entry.text)
-                yield Earlier(entry.seq, entry.at_us, entry.kind, text, entry.event)
-            await asyncio.sleep(0)
+                yield Told(entry.seq, entry.at_us, entry.kind, text, entry.event)
 
     def wake(self) -> None:
         """Let everybody who waits look again."""

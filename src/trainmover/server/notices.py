@@ -27,8 +27,9 @@ class Happened:
 
 
 @dataclass(frozen=True)
-class Earlier:
-    """An entry of the journal as an earlier controller has told of it."""
+class Told:
+    """An entry of the journal, and what people are told of it; "" if nothing. event: None for a
+    note."""
 
     seq: int
     at_us: int

@@ -13,10 +13,9 @@ from trainmover.controller.effects import End
 from trainmover.controller.events import EVENTS
 from trainmover.controller.state import Job
 from trainmover.journal import Journal
-from trainmover.journal.journal import NOTE
 from trainmover.server.accounts import Accounts
 from trainmover.server.bookmarks import find
-from trainmover.server.notices import Happened
+from trainmover.server.notices import Told
 from trainmover.server.progress import RECENT_STEPS, Progress
 from trainmover.server.sentences import Sentence, sentence
 
@@ -26,7 +25,7 @@ class Past:
     """The end of a journal.
 
     seq       of its newest entry
-    replayed  number of the event after which `happened` begins
+    replayed  number of the event after which `told` begins
     over      the job has ended
     at_us     of the newest record; later ones must not have an earlier time
     cut       what a crash had torn off the journal; "" if nothing
@@ -36,7 +35,7 @@ class Past:
     job: Job
     accounts: Accounts = field(default_factory=Accounts)
     progress: Progress = field(default_factory=Progress)
-    happened: list[Happened] = field(default_factory=list)
+    told: list[Told] = field(default_factory=list)
     over: End | None = None
     seq: int = 0
     replayed: int = 0
@@ -56,18 +55,7 @@ class Past:
                 past.take(entry.event)
                 said = sentence(before, entry.event, past.job)
             past.at_us = max(past.at_us, entry.at_us)
-            past.happened.append(
-                Happened(
-                    entry.seq,
-                    entry.at_us,
-                    NOTE if entry.event is None else entry.kind,
-                    said.text,
-                    said.loud,
-                    entry.event,
-                    before,
-                    past.job,
-                )
-            )
+            past.told.append(Told(entry.seq, entry.at_us, entry.kind, said.text, entry.event))
         safe = journal.safe()
         for account in past.accounts.of.values():
             account.facts = max(account.facts, safe.get(account.incarnation, 0))

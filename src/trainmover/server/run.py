@@ -73,7 +73,7 @@ class Server:
         self.control = Control(spec, journal, self, at_us=now_us(), past=past, lost_us=lost_us)
         known = past or Past(self.job)
         self._telling = Telling(journal, known, watch=watch, now=self.now, stop=self.stop)
-        self._bookmarks = Bookmarks(journal, known.happened, known.replayed)
+        self._bookmarks = Bookmarks(journal, known.replayed)
         self._loop = asyncio.get_running_loop()
         self.ended: asyncio.Future[tuple[int, str]] = self._loop.create_future()
         self._token = token
@@ -271,8 +271,12 @@ class Server:
         self._finish_if_alone()
         if self._beats % CHECKPOINT_BEATS == 0 and self.job.change is None:
             if self.control.over is None:
-                self._bookmarks.keep(self.job, self.control.accounts)
+                self._keep_bookmark()
             self._journal.checkpoint()
+
+    def _keep_bookmark(self) -> None:
+        kept = self._bookmarks.keep(self.job, self.control.accounts, self.news.recent)
+        self.news.forget(kept)
 
 
 def bind(address: str, what: str) -> socket.socket:

@@ -28,7 +28,7 @@ class Telling:
         now: Callable[[], int],
         stop: Callable[[int, str], None],
     ) -> None:
-        self.news = News(watch, past.happened, journal, past.replayed)
+        self.news = News(watch, past.told, journal, past.replayed)
         self.progress = past.progress
         self._journal = journal
         self._job = past.job
