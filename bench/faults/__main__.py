@@ -62,7 +62,10 @@ def measure(
     detected = detection.measure([*KINDS] * trials, _said)
     control_ms = takeover.measure(trials, _said)
     replay_ms, replay_all_ms = replayed.measure(min(trials, 3))
-    false_alarms = uneven.false_alarms(calm_s, evaluation_s)
+    incidents_s, start_s = simulated.incidents_s(seeds), simulated.start_s()
+    _said(f"simulated       {incidents_s:8.0f} incidents a second")
+    loads = [*detected.loads, os.getloadavg()[0]]
+    false_alarms = uneven.false_alarms(calm_s, evaluation_s)  # Last: it may meet other work.
     _said(f"false alarms    {false_alarms:8d} in {calm_s:.0f} s")
     return Measured(
         detect_ms=detected.detect_ms,
@@ -70,11 +73,11 @@ def measure(
         control_ms=control_ms,
         false_alarms=false_alarms,
         calm_s=calm_s,
-        incidents_s=simulated.incidents_s(seeds),
-        start_s=simulated.start_s(),
+        incidents_s=incidents_s,
+        start_s=start_s,
         replay_ms=replay_ms,
         replay_all_ms=replay_all_ms,
-        loads=[*detected.loads, os.getloadavg()[0]],
+        loads=loads,
     )
 
 

@@ -182,7 +182,7 @@ def direct(state: str, event: str, seed: int, coverage: Coverage) -> bool:
 
 def _plan(state: str, event: str, seed: int) -> Plan:
     chance = random.Random(f"direct {seed}")
-    plan = plan_of(seed, seconds=3)
+    plan = busy(plan_of(seed, seconds=3))
     plan.faults = Faults(plan.faults.weights, pause_us=300_000, together=0.4)
     plan.early = state in ("gathering", "starting") or chance.random() < 0.2
     if state.startswith("going back"):
@@ -203,3 +203,10 @@ def _plan(state: str, event: str, seed: int) -> Plan:
 def reach(pair: Pair, coverage: Coverage, *, tries: int) -> bool:
     """Whether one of so many worlds has it."""
     return any(direct(*pair, seed, coverage) for seed in range(tries))
+
+
+def busy(plan: Plan) -> Plan:
+    """The same, where ranks tell of snapshots, checkpoints and rounds as often as they can."""
+    often = {"snapshots": 2, "checkpoints": 4, "rounds": 2}
+    plan.world.update({name: every for name, every in often.items() if plan.world[name]})
+    return plan

@@ -9,28 +9,25 @@ drops most for their epoch; that it has an answer to each is shown without a wor
 from trainmover.simulator.coverage import Pair
 
 _OF_STATE = {
-    "starting": "StepsChanged Stands Moves Finished WentOn Snapped",
-    "running": "CheckpointFound Parked AtBoundary Switched WentOn",
-    "ending": "CheckpointFailed CheckpointFound VaultHeld Stack Reached Parked Prepared "
-    "Position AtBoundary Loaded Switched Snapped CheckpointPublished Held "
-    "MachineJoined Warned Wrote",
-    "move bind": "CheckpointFound Reached Prepared AtBoundary Moves CheckpointFailed Left",
-    "move prepare": "CheckpointFailed CheckpointFound Reached SandboxFailed Parked AtBoundary "
-    "StepsChanged Moves Left CheckpointPublished Stands",
-    "move pause": "CheckpointFailed CheckpointFound Reached Parked Prepared StepsChanged Finished "
-    "Left Moves SandboxFailed",
-    "move switch": "CheckpointFailed CheckpointFound Stack Reached SandboxFailed Parked Prepared "
-    "Wrote Interrupted Held Left Warm",
-    "recovery waiting": "CheckpointFailed Reached Held Prepared Moves WentOn AtBoundary Committed "
-    "Fingerprinted Finished Loaded Snapped Stands StepsChanged Switched Wrote",
-    "recovery drain": "CheckpointFailed WentOn CheckpointFound Committed Finished Moves Prepared "
-    "StepsChanged",
-    "recovery boundary": "CheckpointFound Reached Loaded Switched Wrote Interrupted",
-    "recovery switch": "CheckpointFailed CheckpointFound Reached Parked Prepared Wrote Interrupted "
-    "Stack",
-    "going back boundary": "CheckpointFailed Loaded Switched Wrote Interrupted Prepared Reached "
-    "Snapped Stands",
-    "going back switch": "CheckpointPublished CheckpointFailed CheckpointFound Reached Warm Held "
-    "SandboxFailed Parked Prepared Wrote Interrupted Left Raised Warned",
+    "starting": "Finished Moves Snapped Stands StepsChanged WentOn",
+    "running": "AtBoundary CheckpointFound Parked Prepared WentOn",
+    "ending": "AtBoundary CheckpointFailed CheckpointFound CheckpointPublished Loaded "
+    "Position Prepared Reached Snapped Stack Switched VaultHeld Warned",
+    "move bind": "AtBoundary CheckpointFound Left Moves Prepared Reached StepsChanged",
+    "move prepare": "AtBoundary CheckpointFailed CheckpointFound Left Moves Parked Reached "
+    "SandboxFailed StepsChanged",
+    "move pause": "CheckpointFailed CheckpointFound Finished Left Parked Prepared Reached "
+    "SandboxFailed StepsChanged",
+    "move switch": "CheckpointFailed CheckpointFound Left Parked Prepared Reached "
+    "SandboxFailed Wrote",
+    "recovery waiting": "AtBoundary Committed Finished Held Loaded Moves Prepared Reached "
+    "StepsChanged Switched WentOn Wrote",
+    "recovery drain": "CheckpointFailed Finished Moves StepsChanged WentOn",
+    "recovery boundary": "CheckpointFailed CheckpointFound Interrupted Loaded Switched Wrote",
+    "recovery switch": "CheckpointFailed CheckpointFound CheckpointPublished Parked Prepared "
+    "SandboxFailed Wrote",
+    "going back boundary": "CheckpointFailed Interrupted Loaded Reached Switched Wrote",
+    "going back switch": "CheckpointFailed CheckpointFound CheckpointPublished Held Interrupted "
+    "Left Parked Prepared Raised Reached SandboxFailed Warned Wrote",
 }
 SELDOM: set[Pair] = {(state, event) for state, its in _OF_STATE.items() for event in its.split()}

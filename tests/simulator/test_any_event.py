@@ -11,9 +11,10 @@ from collections.abc import Callable
 from typing import Any
 
 import msgspec
+from directing import busy
 
 from trainmover.controller.decide import decide
-from trainmover.controller.events import EVENTS, StopRequested, WorkerSaid
+from trainmover.controller.events import EVENTS, AgentSaid, StopRequested, WorkerSaid
 from trainmover.controller.state import Job
 from trainmover.ids import MachineId, Rank, Step
 from trainmover.protocol import messages as m
@@ -66,12 +67,17 @@ def test_there_is_an_answer_to_every_event_in_every_state() -> None:
     met = Met()
     for seeds, faults in WORLDS:
         for seed in range(seeds):
-            play(plan_of(seed, seconds=5, faults=faults), met)
+            play(busy(plan_of(seed, seconds=5, faults=faults)), met)
     assert met.jobs.keys() >= set(all_states())
     events = [*RARE, *(event for its in met.events.values() for event in its)]
     assert set(map(event_of, events)) >= set(all_events())
     late_us = 100_000_000 + max(event.at_us for event in events)
     for job in (job for its in met.jobs.values() for job in its):
         for event in events:
-            if getattr(event, "local_rank", 0) < job.spec.nproc:  # As `server.hearing` has it.
+            if _local_rank(event) < job.spec.nproc:  # As `server.hearing` has it.
                 decide(job, msgspec.structs.replace(event, at_us=late_us))
+
+
+def _local_rank(event: EVENTS) -> int:
+    said = event.fact if isinstance(event, AgentSaid) else event
+    return getattr(said, "local_rank", 0)

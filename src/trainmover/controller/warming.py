@@ -26,6 +26,7 @@ ATTEST_AGAIN_US = 600_000_000
 """A proof that old is made again: a machine changes though its job does not."""
 TRY_AGAIN_US, TRY_AGAIN_US_MAX = 60_000_000, 3_600_000_000
 """From when a machine turned out cold to the first time it is tried again, and at most."""
+_WITHOUT_WORK = (MachineState.DOWN, MachineState.IDLE, MachineState.WARM)
 _BUSY = (MachineState.STARTING, MachineState.WARMING, MachineState.HOLDING)
 
 
@@ -33,8 +34,10 @@ def tend_standbys(job: Job) -> Decision:
     """While no change is under way: start crashed workers again, warm up, hold."""
     if job.change is not None or job.phase is not Phase.RUNNING:
         return job, ()
+    if not any(map(_is_to_do, job.machines.values())):
+        return job, ()  # The usual case, met at every event.
     effects: list[Effect] = []
-    for machine in spare(job):
+    for machine in filter(_is_to_do, spare(job)):
         if machine.state is MachineState.DOWN:
             job, orders = _start_again(job, machine)
         elif job.all_recorded and not job.finished and job.spec.readiness != "idle":
@@ -43,6 +46,13 @@ def tend_standbys(job: Job) -> Decision:
             orders = ()
         effects += orders
     return job, tuple(effects)
+
+
+def _is_to_do(machine: Machine) -> bool:
+    """Whether it has no work, and is not as ready as can be."""
+    if machine.state is MachineState.WARM and machine.held is not None:
+        return any(proof.stale for proof in machine.attests.values())
+    return machine.state in _WITHOUT_WORK
 
 
 def _start_again(job: Job, machine: Machine) -> Decision:
@@ -54,10 +64,6 @@ def _start_again(job: Job, machine: Machine) -> Decision:
 
 def _make_ready(job: Job, machine: Machine) -> Decision:
     """The next thing that a standby without work is to do."""
-    if machine.state not in (MachineState.IDLE, MachineState.WARM):
-        return job, ()
-    if machine.held is not None and not any(proof.stale for proof in machine.attests.values()):
-        return job, ()  # As ready as can be: the usual case, met at every event.
     if versions := other_torch(job, machine):
         return with_machine(job, machine.id, state=MachineState.COLD, note=versions), ()
     if not fit_kinds(job, machine):

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from trainmover.simulator.workers import Worker
 
 RECORDED_AT = 3
-STEP_US = 80_000
+STEP_US = 100_000
 AGAIN_US = 50_000
 """How soon is tried again what a machine out of reach prevents."""
 
