@@ -16,8 +16,9 @@ from torch import Tensor
 from trainmover.state import tensor_bytes
 
 CHUNK_BYTES = 1024 * 1024
+"""Small enough that what is hashed before it is sent, or once it has come, is still in the cache of
+the processor; in smaller parts several threads wait for each other more than that saves."""
 CHECKSUM_BYTES = 16
-SLICE_BYTES = 512 * 1024
 
 
 class Piece(NamedTuple):
@@ -69,14 +70,9 @@ def length(chunk: Chunk) -> int:
     return sum(piece.stop - piece.start for piece in chunk)
 
 
-def checksum(number: int) -> "xxhash.xxh3_128":
-    """To be fed a chunk's bytes. The chunk's number is the seed: no chunk passes for another."""
-    return xxhash.xxh3_128(seed=number)
-
-
-def slices(payload: memoryview) -> list[memoryview]:
-    """What is hashed and sent, or received and hashed, before the processor's cache forgets it."""
-    return [payload[at : at + SLICE_BYTES] for at in range(0, len(payload), SLICE_BYTES)]
+def checksum(number: int, payload: bytes | memoryview) -> bytes:
+    """Of a chunk's bytes. The chunk's number is the seed: no chunk passes for another."""
+    return xxhash.xxh3_128_digest(payload, seed=number)
 
 
 class Source:

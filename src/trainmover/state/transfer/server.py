@@ -169,15 +169,8 @@ class StateServer:
             self._send_chunk(link, number, bytes(payload) if offered.live else payload)
 
     def _send_chunk(self, link: socket.socket, number: int, payload: bytes | memoryview) -> None:
-        checksum = chunks.checksum(number)
-        *others, last = chunks.slices(memoryview(payload))
-        for part in others:
-            self._pacer.wait(len(part))
-            checksum.update(part)
-            link.sendall(part)
-        self._pacer.wait(len(last))
-        checksum.update(last)
-        _send_both(link, last, checksum.digest())
+        self._pacer.wait(len(payload))
+        _send_both(link, memoryview(payload), chunks.checksum(number, payload))
 
 
 class _Given:

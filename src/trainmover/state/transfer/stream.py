@@ -77,14 +77,8 @@ class Stream:
 
     def read_chunk(self, number: int, buffer: memoryview) -> None:
         """The next chunk asked for. Raises PeerLost, or StateMismatch if it is not whole."""
-        checksum = chunks.checksum(number)
-        *others, last = chunks.slices(buffer)
-        for part in others:
-            self._read([part])
-            checksum.update(part)
-        self._read([last, self._checksum])
-        checksum.update(last)
-        if checksum.digest() != self._checksum:
+        self._read([buffer, self._checksum])
+        if chunks.checksum(number, buffer) != self._checksum:
             raise wire.corrupted(self.address)
         self.bytes += len(buffer)
 
