@@ -18,8 +18,9 @@ from trainmover.controller.buddies import (
 )
 from trainmover.controller.comparison import gone_back
 from trainmover.controller.effects import Effect, Send
-from trainmover.controller.incidents import amend, mark
+from trainmover.controller.incidents import amend, incident, mark
 from trainmover.controller.places import Places
+from trainmover.controller.replicas import taken_over
 from trainmover.controller.seats import (
     address_of,
     holders,
@@ -283,4 +284,6 @@ def go_when_switched(job: Job, at_us: int) -> Decision:
             job = with_machine(job, machine, state=MachineState.LEAVING, said=frozenset())
     job = mark(job, change.incident, "switchover", at_us)
     job = replace(job, seats=after, epoch=change.epoch, change=None, snapped={})
+    for certificate in incident(job, change.incident).certificates:
+        job = taken_over(job, certificate)
     return job, tuple(effects)

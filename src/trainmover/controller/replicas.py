@@ -30,7 +30,8 @@ def _placed(job: Job, divergence: Divergence) -> Divergence:
 
 
 def taken_over(job: Job, certificate: Certificate) -> Job:
-    """A joiner holds the state it took: of another rank, then it is not astray any more."""
+    """A joiner has the rank, with the state it took: of another rank, then it is not astray any
+    more. Not before all go on: until then the leaver may keep the rank, with what it holds."""
     if certificate.source_rank == certificate.rank:
         return job
     return replace(job, comparison=healed(job.comparison, certificate.rank, certificate.step))

@@ -5,7 +5,6 @@ from trainmover.controller.from_disk import without_unusable
 from trainmover.controller.incidents import amend, first_commit, incident, mark
 from trainmover.controller.move import cancel_move
 from trainmover.controller.recovery import interrupt
-from trainmover.controller.replicas import taken_over
 from trainmover.controller.start import Decision, end
 from trainmover.controller.state import Change, Job, Kind, Phase, Stage
 from trainmover.controller.values import replace
@@ -78,7 +77,6 @@ def about_change(
             job = amend(job, change.incident, certificates=certificates)
             if not certificate.equal:
                 return end(job, 1, _wrong_state(certificate.rank))
-            job = taken_over(job, certificate)
             if len(change.loaded) == len(change.joiners) * job.spec.nproc:
                 job = mark(job, change.incident, "state", at_us)
     return replace(job, change=change), ()
