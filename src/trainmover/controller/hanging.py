@@ -3,6 +3,7 @@
     Stands, WorkerState    suspects (`suspects.py`) -> EndWorker: its stack is taken, it is killed,
                            and the end of a process is what recoveries are for
     again on that machine  within ten minutes: the machine is given up
+    before the first step  a process that is stopped: its machine is given up, others begin
     nobody is missing      all wait in the same call: machines probe each other, and after long the
                            step is retried in place, once (`probing.py`)
 
@@ -32,7 +33,7 @@ END_US = 2_000_000
 ALL_US = 10_000_000
 ALL_TIMES = 10
 """So long, and so many deadlines, must all stand in one call: a slow network may be all it is."""
-DEAF_US = 10_000_000
+BEFORE_US = DEAF_US = 10_000_000
 SURELY = 2
 """So many deadlines must a rank stand that keeps a change waiting, if nobody is seen to wait."""
 _STOPPED = ("stopped", "traced")
@@ -97,7 +98,11 @@ def judge(job: Job, at_us: int) -> Decision:
     job = _of_this_epoch(job)
     if hanging.condemned:
         return _give_up_overdue(job, at_us)
-    if job.phase not in (Phase.RUNNING, Phase.ENDING) or not job.spec.watch:
+    if not job.spec.watch:
+        return job, ()
+    if job.phase in (Phase.GATHERING, Phase.STARTING):
+        return _give_up_stopped(job, at_us)
+    if job.phase not in (Phase.RUNNING, Phase.ENDING):
         return job, ()
     if found := _stopped_for_long(job, at_us):
         return _condemn(job, found, at_us)
@@ -134,6 +139,15 @@ def _give_up_overdue(job: Job, at_us: int) -> Decision:
     for machine, one in job.hanging.condemned.items():
         if at_us - one.judged_us >= END_US:
             return give_up(job, machine, f"{one.cause}; it did not end", at_us, one.since_us)
+    return job, ()
+
+
+def _give_up_stopped(job: Job, at_us: int) -> Decision:
+    """Before the job begins all are waited for, and nobody has gone on without the others."""
+    for (machine, local_rank), one in job.hanging.disturbed.items():
+        if one.state in _STOPPED and at_us - one.since_us >= BEFORE_US:
+            how = f"worker {local_rank} of {machine} did not begin: {_MANNER[one.state]}"
+            return give_up(job, machine, how, at_us, one.since_us)
     return job, ()
 
 

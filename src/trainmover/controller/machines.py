@@ -53,20 +53,21 @@ def machine_lost(job: Job, event: MachineLost) -> Decision:
     """Its agent is shut out, and whoever takes its ranks is looked for."""
     if event.machine not in job.machines:
         return job, ()
-    killed_us = job.machines[event.machine].killed_us
-    job = _gone(job, event.machine, event.at_us)
-    cause = f"{event.machine} was lost: {event.why}"
     if job.phase is Phase.GATHERING:
-        job, effects = lost_early(job, event.machine, event.why)
-    else:
-        heard_us = killed_us if killed_us is not None else event.heard_us
-        job, effects = _lost(job, event.machine, cause, event.at_us, heard_us)
-    return job, (Fence(event.machine), *effects)
+        return give_up(job, event.machine, event.why, event.at_us, event.heard_us)
+    killed_us = job.machines[event.machine].killed_us
+    heard_us = killed_us if killed_us is not None else event.heard_us
+    cause = f"{event.machine} was lost: {event.why}"
+    return give_up(job, event.machine, cause, event.at_us, heard_us)
 
 
 def give_up(job: Job, machine: MachineId, cause: str, at_us: int, heard_us: int) -> Decision:
-    """Shut out a machine that answers, but cannot be worked with."""
-    job, effects = _lost(_gone(job, machine, at_us), machine, cause, at_us, heard_us)
+    """Shut out a machine that is lost, or that answers and cannot be worked with."""
+    job = _gone(job, machine, at_us)
+    if job.phase is Phase.GATHERING:
+        job, effects = lost_early(job, machine, cause)
+    else:
+        job, effects = _lost(job, machine, cause, at_us, heard_us)
     return job, (Fence(machine), *effects)
 
 
