@@ -63,9 +63,8 @@ def event_of(event: EVENTS) -> str:
 
 
 def all_states() -> Iterator[str]:
-    """In which something can be decided, as far as jobs are simulated: none has the policy to save
-    before it ends."""
-    yield from (phase.value for phase in Phase if phase not in (Phase.SAVING, Phase.ENDED))
+    """In which something can be decided."""
+    yield from (phase.value for phase in Phase if phase is not Phase.ENDED)
     moves, recoveries = list(Stage)[:3], list(Stage)[3:5]
     yield from (f"move {stage.value}" for stage in (*moves, Stage.SWITCH))
     yield "recovery waiting"

@@ -120,13 +120,38 @@ def _said(worker: "Worker", step: Step, vault: str, *, further: str = "") -> Non
 
 
 def write(worker: "Worker", order: m.WriteCheckpoint) -> None:
-    """Its part of a checkpoint; a full disk has no room for it."""
-    its = worker.snapshots.of(worker.rank, order.step)
+    """Its part of a checkpoint, and what it is to write for ranks that have no process any more."""
+    if not any(one.rank == worker.rank for one in order.foreign):
+        _write(worker, order, worker.rank, worker.snapshots.of(worker.rank, order.step))
+    for one in order.foreign:
+        if one.writer == worker.rank:
+            took_us = worker.world.between(*GIVE_US)
+            worker.later(took_us, _write_foreign, worker, order, one)
+
+
+def _write_foreign(worker: "Worker", order: m.WriteCheckpoint, one: m.Foreign) -> None:
+    _write(worker, order, one.rank, _found(worker, one, order.step))
+
+
+def _found(worker: "Worker", one: m.Foreign, step: Step) -> Snapshot | None:
+    """The snapshot of another rank, from who is in reach and has it still."""
+    for address in one.vaults:
+        box = worker.world.vault_at(address)
+        its = box.snapshots.get(one.rank, {}) if box is not None else {}
+        if box is not None and box.answers(worker.box) and step in its:
+            return its[step]
+    for address in one.processes:
+        process = worker.world.process_at(address)
+        if process is not None and process.box.answers(worker.box) and not process.stopped:
+            return process.snapshots.of(one.rank, step)
+    return None
+
+
+def _write(worker: "Worker", order: m.WriteCheckpoint, rank: Rank, its: Snapshot | None) -> None:
+    """A full disk has no room for it."""
     parts: list[m.Written] = []
     if its is not None and not worker.world.disk_full:
-        parts = [m.Written(f"{worker.rank}.{order.epoch}", 1, "")]
+        parts = [m.Written(f"{rank}.{order.epoch}", 1, "")]
         worker.world.files[f"{order.step}/{parts[0].file}"] = its
     refused = "" if parts else "No space left on device"
-    worker.say(
-        m.Wrote(rank=worker.rank, epoch=order.epoch, step=order.step, state=parts, refused=refused)
-    )
+    worker.say(m.Wrote(rank=rank, epoch=order.epoch, step=order.step, state=parts, refused=refused))

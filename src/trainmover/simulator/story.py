@@ -10,6 +10,7 @@ A job may end before, for a reason that what happened to it explains (`checkers.
 import random
 from dataclasses import dataclass, field
 
+from trainmover.controller.last_checkpoint import SAVE_US
 from trainmover.controller.state import Outcome, Phase
 from trainmover.ids import Step
 from trainmover.simulator.chance import Chance
@@ -67,6 +68,8 @@ def plan_of(
         "rounds": chance.choice((0, 3, 10)),
         "on_divergence": chance.choice(("report", "replace", "replace")),
         "on_nan": chance.choice(("ignore", "report", "stop")),
+        "wait_s": chance.choice((60, 60, 1)),
+        "no_standby": chance.choice(("end", "checkpoint")),
     }
     return Plan(
         seed,
@@ -146,8 +149,9 @@ def _liveness(world: World, chance: Chance, plan: Plan) -> None:
     world.heal()
     world.note("- nothing goes wrong any more")
     chance.settle()
-    if not world.run(BOUND_US, until=lambda: _is_quiet(world)) and world.ended is None:
-        raise Violation(f"the job is not well after {BOUND_US // SECOND} s: {_state(world)}")
+    bound_us = BOUND_US + (SAVE_US if world.spec.no_standby == "checkpoint" else 0)
+    if not world.run(bound_us, until=lambda: _is_quiet(world)) and world.ended is None:
+        raise Violation(f"the job is not well after {bound_us // SECOND} s: {_state(world)}")
     begun = world.training.newest
     finished = world.host is not None and world.job.finished
     there = lambda: world.training.newest >= begun + STEPS_MORE and _is_quiet(world)  # noqa: E731

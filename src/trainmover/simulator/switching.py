@@ -79,19 +79,20 @@ def _has_state(worker: "Worker", order: m.Switch) -> bool:
 
 
 def _from_sources(worker: "Worker", order: m.Switch) -> bool:
-    """From the first source that is there, and the record from a vault or from the leaver itself;
-    False: none is."""
+    """From the first source that is there, and the record from a vault; a leaver gives both, and
+    its record nobody else has. False: none is."""
     named = order.sources[worker.rank]
-    rows = _recorded(worker, order) if named[0].rank != worker.rank else []
+    moves = named[0].rank == worker.rank
+    rows = [] if moves else _recorded(worker, order)
     if rows is None:
         return False
-    for source in named:
+    for source in named[:1] if moves else named:
         other = worker.world.process_at(source.address)
         if other is None or not other.box.answers(worker.box) or other.stopped:
             continue
         if other.rank != source.rank:
             raise Violation(f"{worker} is to take its state from {other} as rank {source.rank}")
-        if source.rank == worker.rank:
+        if moves:
             rows = other.ledger.in_doubt
         _place(worker, order, other.holds, rows, source.rank)
         return True

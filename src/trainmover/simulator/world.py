@@ -66,6 +66,7 @@ class World:
         rounds: int = 0,
         on_divergence: str = "report",
         on_nan: str = "ignore",
+        no_standby: str = "end",
         disk_us: tuple[int, int] = (1_000, 50_000),
         checkers: "list[Checker] | None" = None,
     ) -> None:
@@ -92,6 +93,7 @@ class World:
             fingerprint_every=rounds,
             on_divergence=on_divergence,
             on_nan=on_nan,
+            no_standby=no_standby if checkpoints else "end",
         )
         self.racks, self.disk_us = racks, disk_us
         self.stages, self.once, self.unfit, self.alone = stages, once, unfit, alone

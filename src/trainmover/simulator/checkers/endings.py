@@ -16,6 +16,8 @@ MACHINES = (
     "slow",
     "torn",
 )
+LONG_S = 60
+"""By then a machine has returned, or another has come."""
 PROCESSES = ("crash", "stop", "stuck", "circles")
 
 
@@ -71,8 +73,8 @@ def _failed_thrice(world: World, count: dict[str, int], unsettled: list[str]) ->
 
 def _nothing_to_go_back_to(world: World, count: dict[str, int], unsettled: list[str]) -> bool:
     """State of a rank is gone with two machines, or with one if no other holds the same."""
-    if count.get("torn"):
-        return True  # The whole job may have begun anew.
+    if count.get("torn") or "rack" in unsettled:
+        return True  # The whole job may have begun anew; a rack may be most of it.
     needed = 1 if world.alone else 2
     gone = [name for name in unsettled if name in (*MACHINES, *PROCESSES, "controller")]
     return len(gone) >= needed
@@ -87,8 +89,10 @@ def _early(world: World, count: dict[str, int], unsettled: list[str]) -> bool:
 
 
 def _no_machine(world: World, count: dict[str, int], unsettled: list[str]) -> bool:
-    """Where a job does not wait: it begins anew, or goes back, and there are too few."""
-    return bool(count.get("torn")) or _lost(world, count) + len(unsettled) > world.spec.standbys
+    """Where a job does not wait, or not for long: there are too few now."""
+    if count.get("torn") or (world.spec.wait_s < LONG_S and unsettled):
+        return True
+    return _lost(world, count) + len(unsettled) > world.spec.standbys
 
 
 _REASONS = {
