@@ -10,6 +10,7 @@ from tests.controller.jobs import (
     BEGUN,
     BOUNDARY,
     DRAINS,
+    GATHERING,
     MOVE_BINDS,
     RECOVERED,
     RECOVERY_SWITCHES,
@@ -25,12 +26,14 @@ from tests.controller.jobs import (
     parked,
     running,
     said,
+    up,
 )
 from trainmover.controller import Job, decide
 from trainmover.controller.clock import tick_due
 from trainmover.controller.effects import Effect, Fence
 from trainmover.controller.events import AgentSaid, Tick, WorkerSaid
-from trainmover.controller.state import Outcome
+from trainmover.controller.hanging import BEFORE_US
+from trainmover.controller.state import Outcome, Phase
 from trainmover.protocol import messages as m
 
 S = 1_000_000
@@ -66,6 +69,17 @@ def wait_for(machine: str, rank: int, *, epoch: int = 1, at_us: int = S) -> list
 
 def condemned(effects: tuple[Effect, ...]) -> list[str]:
     return list(orders(effects, m.EndWorker))
+
+
+def test_a_process_that_is_stopped_before_the_job_begins_is_not_waited_for_for_ever() -> None:
+    others = (up(name) for name in ("m1", "m3", "m4"))
+    job, _ = after(GATHERING, *others, state("m2", "stopped"))
+    assert tick_due(job, S, 2 * S)
+    job, effects = after(job, Tick(at_us=S + BEFORE_US - 1))
+    assert (job.phase, effects) == (Phase.GATHERING, ())
+    job, effects = after(job, Tick(at_us=S + BEFORE_US))
+    assert Fence("m2") in effects
+    assert (job.phase, job.seats) == (Phase.RUNNING, ("m1", "m3", "m4"))
 
 
 STUCK = [*wait_for("m2", 1), stands("m2", 1, "script", at_us=S + 5)]

@@ -82,6 +82,19 @@ def test_a_machine_astray_is_replaced_and_not_trusted_again() -> None:
     assert (job.incidents[0].outcome, job.change) == (Outcome.DONE, None)
 
 
+def test_it_is_not_trusted_again_if_the_move_fails_after_the_joiner_has_its_state() -> None:
+    """Then the old process keeps the rank, and what it holds is what it held."""
+    loaded = m.Loaded(
+        rank=1, epoch=2, certificate=msgspec.structs.replace(certificate(1), source_rank=2)
+    )
+    job, _ = after(paused(diverged("replace")), at_boundary("m4", 3, 2), said("m5", loaded))
+    job, _ = after(job, lost("m1"))
+    assert job.change is not None
+    assert job.seats[1] == "m2"
+    assert job.comparison.astray == {1}
+    assert 1 not in replicas(job, 0, survivors(job, job.change))
+
+
 def test_without_a_standby_it_waits_for_one() -> None:
     job = diverged("replace", standbys=0)
     assert job.change is None
