@@ -23,7 +23,12 @@ from trainmover.simulator.workers import Worker
 from trainmover.simulator.world import World
 
 HOLD_US = (300_000, 900_000)
-LEADS_TO = {"move": ["move"], "recovery": ["crash", "death"], "going back": ["death"]}
+LEADS_TO = {
+    "move": ["move"],
+    "recovery": ["crash", "death"],
+    "going back": ["death"],
+    "saving": ["death"],
+}
 """What lets a job come into such states."""
 
 
@@ -191,7 +196,11 @@ def _plan(state: str, event: str, seed: int) -> Plan:
         plan.late, plan.seconds = True, 1
     if state == "recovery waiting":
         plan.standbys = chance.choice((0, 0, 1))
-    if event.startswith("Checkpoint"):
+    if state == "saving":
+        plan.standbys, plan.faults = 0, only(["death", "move", "drill"])
+        plan.world |= {"no_standby": "checkpoint", "wait_s": 0, "checkpoints": 10, "snapshots": 3}
+        plan.world |= {"disk_us": (100_000, 2_000_000)}
+    elif event.startswith("Checkpoint"):
         plan.world |= {"checkpoints": 4, "disk_us": (1_000, 900_000)}
     if event == "Reached":
         plan.faults, plan.seconds = only(["partition"]), 30

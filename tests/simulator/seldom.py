@@ -11,8 +11,13 @@ from trainmover.simulator.coverage import Pair
 _OF_STATE = {
     "starting": "Finished Moves Snapped Stands StepsChanged WentOn",
     "running": "AtBoundary CheckpointFound Parked Prepared WentOn",
+    "saving": "AtBoundary Attached CheckpointFailed CheckpointFound Committed "
+    "Fingerprinted Held Left Loaded Moves Parked Prepared Recorded "
+    "SandboxFailed Snapped Stands StepsChanged Switched Warm WentOn "
+    "WorkerUp",
     "ending": "AtBoundary CheckpointFailed CheckpointFound CheckpointPublished Loaded "
-    "Position Prepared Reached Snapped Stack Switched VaultHeld Warned",
+    "Position Prepared Reached Snapped Stack Switched VaultHeld Warned "
+    "Wrote",
     "move bind": "AtBoundary CheckpointFound Left Moves Prepared Reached StepsChanged",
     "move prepare": "AtBoundary CheckpointFailed CheckpointFound Left Moves Parked Reached "
     "SandboxFailed StepsChanged",

@@ -7,7 +7,7 @@ events of many worlds are put to jobs of many others.
 
 import random
 from collections import defaultdict
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import msgspec
@@ -19,12 +19,11 @@ from trainmover.controller.state import Job
 from trainmover.ids import MachineId, Rank, Step
 from trainmover.protocol import messages as m
 from trainmover.simulator.coverage import all_events, all_states, event_of, state_of
-from trainmover.simulator.faults import EVERYTHING, Faults, only
+from trainmover.simulator.faults import only
 from trainmover.simulator.happenings import Decided
-from trainmover.simulator.story import plan_of, play
+from trainmover.simulator.story import Plan, plan_of, play
 from trainmover.simulator.world import World
 
-WORLDS = [(60, EVERYTHING), (8, Faults(only(["partition"]).weights))]
 RARE: list[EVENTS] = [
     StopRequested(at_us=0, code=1, why="enough"),
     *(
@@ -39,6 +38,17 @@ RARE: list[EVENTS] = [
 """Of kinds that no fault brings about."""
 EACH = 10
 """Jobs of each state, and events of each kind, by chance."""
+
+
+def _plans() -> Iterator[Plan]:
+    for seed in range(60):
+        yield plan_of(seed, seconds=5)
+    for seed in range(8):
+        yield plan_of(seed, seconds=5, faults=only(["partition"]))
+    for seed in range(8):
+        saves = plan_of(seed, standbys=0, seconds=5, faults=only(["death"]))
+        saves.world |= {"no_standby": "checkpoint", "wait_s": 0, "checkpoints": 4, "snapshots": 3}
+        yield saves
 
 
 class Met:
@@ -65,9 +75,8 @@ class Met:
 
 def test_there_is_an_answer_to_every_event_in_every_state() -> None:
     met = Met()
-    for seeds, faults in WORLDS:
-        for seed in range(seeds):
-            play(busy(plan_of(seed, seconds=5, faults=faults)), met)
+    for plan in _plans():
+        play(busy(plan), met)
     assert met.jobs.keys() >= set(all_states())
     events = [*RARE, *(event for its in met.events.values() for event in its)]
     assert set(map(event_of, events)) >= set(all_events())
