@@ -189,7 +189,7 @@ class Chance:
         return any(w.holds.flaw for w in self.world.workers() if w.live)
 
     def _nan(self) -> str:
-        step = Step(self.world.training.newest + self.random.randint(1, 5))
+        step = Step(self.world.training.newest + self.random.randint(2, 6))  # Of none begun.
         self.world.nan_steps.add(step)
         return f"in step {step}"
 
