@@ -403,6 +403,13 @@ def test_a_machine_lost_after_every_rank_has_finished_changes_nothing_of_the_res
     assert ended(effects).code == 0
 
 
+def test_a_machine_that_returns_by_the_same_name_in_the_end_is_not_waited_for() -> None:
+    job, _ = after(RUNNING, *(finished(f"m{rank + 1}", rank) for rank in range(3)))
+    job, _ = after(job, lost("m2"), joined("m2", standby=True))
+    _, effects = after(job, exited("m1", 0), exited("m3", 0))
+    assert ended(effects).code == 0
+
+
 def test_a_script_that_exits_nonzero_ends_the_job_with_its_code() -> None:
     _, effects = decide(RUNNING, finished("m2", 1, code=3))
     assert ended(effects).code == 3
@@ -439,6 +446,12 @@ def test_a_finished_rank_whose_process_is_gone_is_not_waited_for() -> None:
     job, _ = after(RUNNING, finished("m1", 0, step=7), exited("m1"), lost("m2"))
     _, effects = after(job, *DRAINED[1:])
     assert orders(effects, m.Verdict)
+
+
+def test_a_machine_that_returns_by_the_same_name_is_not_asked_for_the_ranks_it_had() -> None:
+    job, _ = after(RUNNING, finished("m1", 0, step=7), lost("m1"), joined("m1", standby=True))
+    _, effects = after(job, lost("m2"), vault("m1", 2), *DRAINED[1:])
+    assert set(orders(effects, m.Verdict)) == {"m1", "m3"}
 
 
 def test_a_script_that_ends_in_a_recovery_closes_the_incident() -> None:

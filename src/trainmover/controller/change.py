@@ -283,7 +283,8 @@ def go_when_switched(job: Job, at_us: int) -> Decision:
             effects.append(Send(machine, Leave(epoch=change.epoch)))
             job = with_machine(job, machine, state=MachineState.LEAVING, said=frozenset())
     job = mark(job, change.incident, "switchover", at_us)
-    job = replace(job, seats=after, epoch=change.epoch, change=None, snapped={})
+    exited = job.exited.difference(joining(job, change))
+    job = replace(job, seats=after, epoch=change.epoch, change=None, snapped={}, exited=exited)
     for certificate in incident(job, change.incident).certificates:
         job = taken_over(job, certificate)
     return job, tuple(effects)

@@ -53,7 +53,7 @@ def _unwind(job: Job, change: Change) -> Decision:
     for name, machine in sorted(job.machines.items()):
         trains = machine.state is MachineState.ACTIVE
         beyond = machine.state is MachineState.BOUND and name in change.on_way
-        if name in ended:
+        if trains and name in ended:
             job, more = start_workers(job, name)
             orders += more
         elif trains or beyond:

@@ -81,7 +81,12 @@ def can_be_spared(job: Job, machine: MachineId) -> bool:
 def _gone(job: Job, machine: MachineId, at_us: int) -> Job:
     job = loss_noted(job, job.machines[machine], at_us)
     job = without_vault(job, job.machines[machine].vault)
-    return without_machine(without_processes(job, machine), machine)
+    job = without_machine(without_processes(job, machine), machine)
+    slot = job.slot_of(machine)
+    if slot is None or slot in job.vacant():
+        return job
+    # Its ranks were through with the script. It may return by the same name, and without them.
+    return replace(job, exited=job.exited.union(job.spec.ranks(slot)))
 
 
 def _lost(job: Job, machine: MachineId, cause: str, at_us: int, heard_us: int) -> Decision:

@@ -311,7 +311,7 @@ class Job:
     lost_early   machines lost before the job began: so many standbys may take part from the start
     keepers      slot -> machines whose vaults its ranks were told to keep things in
     changed      what later steps were found to be, other than those recorded: trace, compiled
-    exited       workers that left after the end
+    exited       ranks that were through with the script and whose process is gone
     runs         runs in a sandbox that were ordered so far: the number of the last
     retries      recoveries in a row without a commit between: a guard against crash loops
     snapshot_every  committed steps from one cut to the next, as ordered; 0: none are taken
