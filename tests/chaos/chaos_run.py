@@ -166,17 +166,21 @@ class Running:
         self.late.append(LateMachine(name, stderr, process))
 
     def end(self) -> int:
-        """Wait for it; its exit status. Raises Stuck."""
-        try:
-            code = self.process.wait(PATIENCE_S * 2)
-        except subprocess.TimeoutExpired:
-            raise Stuck("the run did not end") from None
+        """Wait for it, as long as it makes steps; its exit status. Raises Stuck."""
+        newest, deadline = -1, 0.0
+        while not self.over:
+            if (step := self.step()) > newest:
+                newest, deadline = step, time.monotonic() + PATIENCE_S * 2
+            if time.monotonic() > deadline:
+                raise Stuck(f"the run did not end; its newest step is {newest}")
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                self.process.wait(1)
         for machine in self.late:
             try:
                 machine.process.wait(PATIENCE_S)
             except subprocess.TimeoutExpired:
                 raise Stuck(f"{machine.name} outlives the run") from None
-        return code
+        return self.process.wait()
 
     def kill(self) -> None:
         """Whatever is left of it."""
