@@ -28,7 +28,7 @@ class Controller:
 
     def __init__(self) -> None:
         self.links: set[MachineLink] = set()
-        self.crowd: Crowd[MachineLink] = Crowd()
+        self.crowd: Crowd[asyncio.Transport] = Crowd()
         self.facts: asyncio.Queue[Any] = asyncio.Queue()
         self.link: MachineLink | None = None
         self.reasons: list[str] = []

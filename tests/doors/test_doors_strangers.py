@@ -125,10 +125,6 @@ def test_a_crowd_keeps_nobody_out(door: Door, sockets: ExitStack) -> None:
     door.enter()
 
 
-FLOODED = [pytest.param(n, marks=[pytest.mark.soak] * ("TLS" in n)) for n in DOORS]
-
-
-@pytest.mark.parametrize("door", FLOODED, indirect=True)
 def test_a_crowd_that_knocks_without_end_keeps_nobody_out(door: Door) -> None:
     """Four strangers that connect again as soon as they can."""
     over = threading.Event()

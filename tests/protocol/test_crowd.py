@@ -23,6 +23,25 @@ def test_who_has_proved_itself_makes_room() -> None:
     assert crowd.late(6.5) == []
 
 
+def test_who_says_something_is_not_pushed_out_by_who_only_knocks() -> None:
+    crowd: Crowd[str] = Crowd(most=3, patience_s=5.0)
+    for at, name in enumerate(("shakes hands", "b", "c")):
+        crowd.come(name, now_s=at)
+    crowd.heard("shakes hands")
+    assert [crowd.come(name, 3.0) for name in "defg"] == ["b", "c", "d", "e"]
+    assert crowd.late(5.5) == ["shakes hands"]
+
+
+def test_who_only_knocks_is_not_pushed_out_by_many_who_speak() -> None:
+    crowd: Crowd[str] = Crowd(most=3, patience_s=5.0)
+    crowd.come("a member", 0.0)
+    pushed_out = []
+    for at, name in enumerate("abcd"):
+        pushed_out.append(crowd.come(name, now_s=at))
+        crowd.heard(name)
+    assert pushed_out == [None, None, "a", "b"]
+
+
 @given(st.lists(st.tuples(st.integers(0, 30), st.floats(0, 3)), max_size=60))
 def test_there_are_never_too_many_nor_for_too_long(story: list[tuple[int, float]]) -> None:
     crowd: Crowd[int] = Crowd(most=5, patience_s=4.0)

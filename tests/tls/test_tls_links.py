@@ -54,12 +54,14 @@ class Echo(asyncio.Protocol):
 def with_echo(tls: Tls, last: int, act: Callable[[str, int, Echo], Awaitable[None]]) -> None:
     async def run() -> None:
         echo = Echo(last)
+        heard: list[asyncio.Transport] = []
         loop = asyncio.get_running_loop()
-        server = await loop.create_server(lambda: tls.behind(echo), "127.0.0.1", 0)
+        server = await loop.create_server(lambda: tls.behind(echo, heard.append), "127.0.0.1", 0)
         host, port = server.sockets[0].getsockname()
         async with asyncio.timeout(WAIT_S):
             await act(host, port, echo)
             await echo.gone.wait()
+        assert heard == [echo.transport]
         server.close()
 
     asyncio.run(run())

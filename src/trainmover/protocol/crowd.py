@@ -15,16 +15,21 @@ Peer = TypeVar("Peer", bound=Hashable)
 
 
 class Crowd(Generic[Peer]):
-    """Connections without a proof, the oldest first.
+    """Connections without a proof: those that have said something, and those that have not.
 
     Processes of the job prove themselves within milliseconds. So whoever comes is let in here, and
     who has stood longest goes for it: strangers keep nobody out, hold no more than `most`
-    descriptors, and none of them for longer than `patience_s`, whatever they say meanwhile.
+    descriptors, and none of them for longer than `patience_s`, whatever they say meanwhile. It is
+    one of the larger part that goes: who is in the middle of a handshake is not pushed out by any
+    number that only knock.
 
     >>> crowd = Crowd(most=2, patience_s=5.0)
     >>> [crowd.come(name, now_s=at) for at, name in enumerate("abc")]
     [None, None, 'a']
-    >>> crowd.go("c")
+    >>> crowd.heard("b")
+    >>> crowd.come("d", now_s=3)
+    'c'
+    >>> crowd.go("d")
     >>> crowd.late(now_s=6.5)
     ['b']
     """
@@ -32,26 +37,36 @@ class Crowd(Generic[Peer]):
     def __init__(self, most: int = STRANGERS_MAX, patience_s: float = PATIENCE_S) -> None:
         self._most = most
         self._patience_s = patience_s
-        self._came_s: dict[Peer, float] = {}
+        self._silent: dict[Peer, float] = {}  # To when it came; the oldest first.
+        self._heard: dict[Peer, float] = {}
 
     def __len__(self) -> int:
-        return len(self._came_s)
+        return len(self._silent) + len(self._heard)
 
     def come(self, peer: Peer, now_s: float) -> Peer | None:
         """A new connection; who has to go for it."""
-        oldest = next(iter(self._came_s)) if len(self._came_s) >= self._most else None
-        if oldest is not None:
-            del self._came_s[oldest]
-        self._came_s[peer] = now_s
+        oldest = None
+        if len(self) >= self._most:
+            larger = max(self._silent, self._heard, key=len)
+            oldest = next(iter(larger))
+            del larger[oldest]
+        self._silent[peer] = now_s
         return oldest
+
+    def heard(self, peer: Peer) -> None:
+        """It has said something, that proves nothing yet."""
+        if (came_s := self._silent.pop(peer, None)) is not None:
+            self._heard[peer] = came_s
 
     def go(self, peer: Peer) -> None:
         """It has proved itself, or is gone."""
-        self._came_s.pop(peer, None)
+        self._silent.pop(peer, None)
+        self._heard.pop(peer, None)
 
     def late(self, now_s: float) -> list[Peer]:
         """Those whose time is over; they are forgotten here."""
-        late = [peer for peer, came_s in self._came_s.items() if now_s - came_s > self._patience_s]
+        everybody = {**self._silent, **self._heard}
+        late = [peer for peer, came_s in everybody.items() if now_s - came_s > self._patience_s]
         for peer in late:
-            del self._came_s[peer]
+            self.go(peer)
         return late

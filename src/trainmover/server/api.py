@@ -73,11 +73,11 @@ class Api:
     def __init__(self, server: Server, token: bytes, tls: "Tls | None" = None) -> None:
         self._server = server
         app = TokenRequired(Starlette(routes=_routes(server)), token)
-        crowd: Crowd[Visitor] = Crowd()
+        crowd: Crowd[asyncio.Transport] = Crowd()
 
         def visitor(**given: Any) -> asyncio.Protocol:
             visitor = Visitor(crowd, **given)
-            return visitor if tls is None else tls.behind(visitor)
+            return visitor if tls is None else tls.behind(visitor, crowd.heard)
 
         config = uvicorn.Config(
             app,

@@ -26,7 +26,7 @@ class LinkOwner(Protocol):
     """Who is told what happens on links; the server."""
 
     links: "set[MachineLink]"
-    crowd: "Crowd[MachineLink]"
+    crowd: Crowd[asyncio.Transport]
 
     def said_hello(self, link: "MachineLink", hello: Hello) -> None: ...
     def said_return(self, link: "MachineLink", back: Return) -> None: ...
@@ -63,7 +63,7 @@ class MachineLink(asyncio.Protocol):
         assert isinstance(transport, asyncio.Transport)
         self._transport = transport
         self._owner.links.add(self)
-        crowded_out = self._owner.crowd.come(self, asyncio.get_running_loop().time())
+        crowded_out = self._owner.crowd.come(transport, asyncio.get_running_loop().time())
         if crowded_out is not None:
             crowded_out.abort()
         transport.write(self._challenge)
@@ -83,9 +83,9 @@ class MachineLink(asyncio.Protocol):
             self.abort()
 
     def connection_lost(self, exc: Exception | None) -> None:
+        self._leave_crowd()
         self._transport = None
         self._owner.links.discard(self)
-        self._owner.crowd.go(self)
         self._owner.link_lost(self, self._why)
 
     def send(self, order: Order) -> None:
@@ -110,8 +110,12 @@ class MachineLink(asyncio.Protocol):
             raise refused(PURPOSE)
         if greeting.proved:
             self._greeting = None
-            self._owner.crowd.go(self)
+            self._leave_crowd()
         return greeting.rest
+
+    def _leave_crowd(self) -> None:
+        if self._transport is not None:
+            self._owner.crowd.go(self._transport)
 
     def _take(self, fact: AgentFact) -> None:
         if self._transport is None or self._transport.is_closing():

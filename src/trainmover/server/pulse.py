@@ -17,7 +17,7 @@ class Pulse:
     def __init__(
         self,
         links: set[MachineLink],
-        crowd: Crowd[MachineLink],
+        crowd: Crowd[asyncio.Transport],
         *,
         beat: Callable[[], None],
     ) -> None:

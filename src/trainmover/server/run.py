@@ -66,7 +66,7 @@ class Server:
     ) -> None:
         self.spec = spec
         self.links: set[MachineLink] = set()
-        self.crowd: Crowd[MachineLink] = Crowd()
+        self.crowd: Crowd[asyncio.Transport] = Crowd()
         self.pulse = Pulse(self.links, self.crowd, beat=self._beat)
         self._past = past
         self._last_us = 0 if past is None else past.at_us
@@ -95,7 +95,7 @@ class Server:
 
         def link() -> asyncio.Protocol:
             link = MachineLink(self._token, self)
-            return link if self._tls is None else self._tls.behind(link)
+            return link if self._tls is None else self._tls.behind(link, self.crowd.heard)
 
         self._listener = await self._loop.create_server(link, sock=listener, backlog=AT_ONCE)
         listener.listen(QUEUE)

@@ -25,14 +25,14 @@ class StoreDoor:
         self._token = token
         self._store = store
         self._tls = tls
-        self._crowd: Crowd[asyncio.StreamWriter] = Crowd()
+        self._crowd: Crowd[asyncio.WriteTransport] = Crowd()
 
     async def serve(self, listener: socket.socket) -> None:
         """For ever."""
 
         def guest() -> asyncio.Protocol:
             guest = asyncio.StreamReaderProtocol(asyncio.StreamReader(), self._come)
-            return guest if self._tls is None else self._tls.behind(guest)
+            return guest if self._tls is None else self._tls.behind(guest, self._crowd.heard)
 
         server = await asyncio.get_running_loop().create_server(guest, sock=listener)
         await server.serve_forever()
@@ -43,15 +43,15 @@ class StoreDoor:
                 if await self._proves((reader, writer)):
                     await splice((reader, writer), await asyncio.open_connection(*self._store))
         finally:
-            self._crowd.go(writer)
+            self._crowd.go(writer.transport)
             writer.transport.abort()
 
     async def _proves(self, ends: Ends) -> bool:
         """Whether who stands here knows the token."""
         reader, writer = ends
-        crowded_out = self._crowd.come(writer, asyncio.get_running_loop().time())
+        crowded_out = self._crowd.come(writer.transport, asyncio.get_running_loop().time())
         if crowded_out is not None:
-            crowded_out.transport.abort()
+            crowded_out.abort()
         challenge = os.urandom(CHALLENGE_BYTES)
         greeting = Greeting(self._token, STORE, challenge)
         writer.write(challenge)
@@ -63,5 +63,5 @@ class StoreDoor:
                 if not data or reply == REFUSAL:
                     await writer.drain()
                     return False
-        self._crowd.go(writer)
+        self._crowd.go(writer.transport)
         return True

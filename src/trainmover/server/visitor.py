@@ -15,16 +15,16 @@ _VISITOR = "visitor"
 class Visitor(H11Protocol):
     """Speaks HTTP, and goes when its time is over or the crowd is too large."""
 
-    def __init__(self, crowd: "Crowd[Visitor]", **given: Any) -> None:
+    def __init__(self, crowd: Crowd[asyncio.Transport], **given: Any) -> None:
         super().__init__(**given | {"app_state": {_VISITOR: self}})
         self._crowd = crowd
         self._timer: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
-        crowded_out = self._crowd.come(self, self.loop.time())
+        crowded_out = self._crowd.come(transport, self.loop.time())
         if crowded_out is not None:
-            crowded_out.transport.abort()
+            crowded_out.abort()
         self._timer = self.loop.call_later(PATIENCE_S, transport.abort)
 
     def connection_lost(self, exc: Exception | None) -> None:
@@ -34,7 +34,7 @@ class Visitor(H11Protocol):
     def _leave_crowd(self) -> None:
         if self._timer is not None:
             self._timer.cancel()
-        self._crowd.go(self)
+        self._crowd.go(self.transport)
 
 
 def proved(scope: Scope) -> None:

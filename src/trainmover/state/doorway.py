@@ -147,6 +147,7 @@ class Doorway:
         if not guest.began:
             tls.recognise(guest.link)
             guest.link, guest.began = tls.accept(guest.link), True
+            self._crowd.heard(guest)
         guest.shaken = tls.shake_hands(guest.link)
         if guest.shaken:
             guest.link.send(guest.greeting.challenge)

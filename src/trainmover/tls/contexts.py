@@ -33,9 +33,12 @@ class Tls:
         self._door = _door(files)
         self._trust = trusting(files.ca)
 
-    def behind(self, protocol: asyncio.Protocol) -> asyncio.Protocol:
-        """A listener's protocol, to be spoken to in TLS."""
-        return Secured(protocol, self._door)
+    def behind(
+        self, protocol: asyncio.Protocol, heard: Callable[[asyncio.Transport], None]
+    ) -> asyncio.Protocol:
+        """A listener's protocol, to be spoken to in TLS. heard: told of its connection as soon as
+        anything is said on it."""
+        return Secured(protocol, self._door, heard=heard)
 
     def towards(self, protocol: asyncio.Protocol, host: str, purpose: str) -> asyncio.Protocol:
         """A dialler's. What is wrong with the listener comes with `connection_lost`."""

@@ -9,6 +9,7 @@ nothing, and falls out of it like all of them (`protocol.crowd`).
 
 import asyncio
 import ssl
+from collections.abc import Callable
 from contextlib import suppress
 from typing import Any
 
@@ -24,20 +25,26 @@ def begins_like_tls(data: bytes) -> bool:
 
 
 class Secured(asyncio.Protocol):
-    """listener: who was dialled; None: we listen.
+    """listener: who was dialled; None: we listen. heard: told of the connection that the protocol
+    has, as soon as the peer says anything.
 
     What the protocol writes before the handshake is done waits for that. Who connects to us and
     says nothing has cost no more than without TLS.
     """
 
     def __init__(
-        self, protocol: asyncio.Protocol, context: ssl.SSLContext, listener: Listener | None = None
+        self,
+        protocol: asyncio.Protocol,
+        context: ssl.SSLContext,
+        listener: Listener | None = None,
+        heard: Callable[[asyncio.Transport], None] | None = None,
     ) -> None:
         self.protocol = protocol
         self._context = context
         self._listener = listener
         self._tls: ssl.SSLObject | None = None
         self._came, self._goes = ssl.MemoryBIO(), ssl.MemoryBIO()
+        self._told = heard
         self._heard = self._shaken = False
         self._waiting: list[bytes] = []
         self._paused = False
@@ -48,7 +55,8 @@ class Secured(asyncio.Protocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         assert isinstance(transport, asyncio.Transport)
         self._transport = transport
-        self.protocol.connection_made(Plain(self, transport))
+        self._plain = Plain(self, transport)
+        self.protocol.connection_made(self._plain)
         if self._listener is not None:
             self._go_on()
 
@@ -58,6 +66,8 @@ class Secured(asyncio.Protocol):
                 self._refuse(ssl.SSLError(ssl.SSL_ERROR_SSL, "what it says is not TLS"))
                 return
             self._heard = True
+            if self._told is not None:
+                self._told(self._plain)
         self._came.write(data)
         self._go_on()
 

@@ -50,13 +50,13 @@ async def serve(
 ) -> VaultServer:
     """Serve `vault` to whoever knows `token`, from the running event loop."""
     links: set[_Link] = set()
-    crowd: Crowd[_Link] = Crowd()
+    crowd: Crowd[asyncio.Transport] = Crowd()
     loop = asyncio.get_running_loop()
     listener = socket.create_server((bind, port), family=_family(bind))
 
     def link() -> asyncio.Protocol:
         link = _Link(vault, token, links, crowd)
-        return link if tls is None else tls.behind(link)
+        return link if tls is None else tls.behind(link, crowd.heard)
 
     server = await loop.create_server(link, sock=listener, backlog=AT_ONCE)
     listener.listen(QUEUE)
@@ -75,7 +75,7 @@ class _Link(asyncio.Protocol):
     """One connection: first the hello, then requests, each answered at once."""
 
     def __init__(
-        self, vault: Vault, token: bytes, links: "set[_Link]", crowd: "Crowd[_Link]"
+        self, vault: Vault, token: bytes, links: "set[_Link]", crowd: Crowd[asyncio.Transport]
     ) -> None:
         self._links = links
         self._crowd = crowd
@@ -89,16 +89,16 @@ class _Link(asyncio.Protocol):
         self._transport = transport
         self._links.add(self)
         loop = asyncio.get_running_loop()
-        crowded_out = self._crowd.come(self, loop.time())
+        crowded_out = self._crowd.come(transport, loop.time())
         if crowded_out is not None:
-            crowded_out.drop()
+            crowded_out.abort()
         self._timer = loop.call_later(PATIENCE_S, self.drop)
         transport.write(self._challenge)
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._timer.cancel()
         self._links.discard(self)
-        self._crowd.go(self)
+        self._crowd.go(self._transport)
 
     def drop(self) -> None:
         self._transport.abort()
@@ -119,7 +119,7 @@ class _Link(asyncio.Protocol):
         if not reply:
             return b""
         self._timer.cancel()
-        self._crowd.go(self)
+        self._crowd.go(self._transport)
         self._transport.write(reply)
         if reply == REFUSAL:
             self.drop()
