@@ -6,7 +6,8 @@ from typing import Any
 import pytest
 from torch.distributed.run import get_args_parser
 
-from trainmover.cli.flags import HONOURED, REFUSED, WITHOUT_EFFECT, parse, parser
+from trainmover.cli.flags import parse
+from trainmover.cli.run_parser import HONOURED, REFUSED, WITHOUT_EFFECT, parser
 from trainmover.errors import UserError
 from trainmover.launch.checkpoints import CheckpointOptions
 from trainmover.launch.run_job import RunOptions

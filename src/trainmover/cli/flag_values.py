@@ -1,0 +1,169 @@
+"""What a flag of `trainmover run` may say: each check gives its value, or raises UserError."""
+
+import ipaddress
+from collections.abc import Collection
+
+from trainmover.errors import UserError
+
+RECORDS = ("moments", "full")
+READINESS = ("held", "warm", "idle")
+ON_DIVERGENCE = ("report", "replace")
+ON_NAN = ("ignore", "report", "stop")
+NO_STANDBY = ("end", "checkpoint")
+SHUTDOWN_S = 5.0
+FALSE_ALARMS_MAX = 1000
+PORT_MAX = 65535
+
+
+def machines(nnodes: str, machines: int | None) -> int:
+    low, _, high = nnodes.partition(":")
+    if not low.isdigit() or (high and high != low):
+        raise UserError(
+            f"--nnodes {nnodes} is not a number.",
+            means="The world size never changes here: a lost machine is replaced by a standby.",
+            do="Use --nnodes N (or --machines N) and --standbys K.",
+        )
+    if machines is not None and nnodes != "1:1" and int(low) != machines:
+        raise UserError(
+            f"--nnodes {nnodes} and --machines {machines} contradict each other.",
+            means="Nothing was started.",
+            do="Give one of them.",
+        )
+    return at_least(1, int(low) if machines is None else machines, "--machines")
+
+
+def record(given: str) -> str:
+    return _one_of(
+        RECORDS,
+        given,
+        f"--record {given} is not a way to keep a record.",
+        "Give moments (small: shape, dtype, mean and deviation) or full (every value).",
+    )
+
+
+def snapshots(given: str) -> int | None:
+    if given == "auto":
+        return None
+    if given == "off":
+        return 0
+    if not given.isdecimal() or int(given) < 1:
+        raise UserError(
+            f"--snapshots {given} does not say when to keep snapshots.",
+            means="Nothing was started.",
+            do="Give a number of steps, auto (where state has only one holder) or off.",
+        )
+    return int(given)
+
+
+def readiness(given: str) -> str:
+    return _one_of(
+        READINESS,
+        given,
+        f"--readiness {given} is not a state a standby can be kept in.",
+        "Give held (the default: readiest), warm (less memory) or idle (none).",
+    )
+
+
+def on_divergence(given: str) -> str:
+    return _one_of(
+        ON_DIVERGENCE,
+        given,
+        f"--on-divergence {given} is nothing that can be done about one.",
+        "Give report (the default) or replace (its machine, by a standby).",
+    )
+
+
+def no_standby(given: str, *, saves: bool) -> str:
+    if given == "checkpoint" and not saves:
+        raise UserError(
+            "--no-standby checkpoint needs a folder for it.",
+            means="Nothing was started.",
+            do="Give one with --checkpoint DIR.",
+        )
+    return _one_of(
+        NO_STANDBY,
+        given,
+        f"--no-standby {given} is nothing that can be done without one.",
+        "Give end (the default) or checkpoint; to wait for one is --wait-for-machine.",
+    )
+
+
+def on_nan(given: str) -> str:
+    return _one_of(
+        ON_NAN,
+        given,
+        f"--on-nan {given} is nothing that can be done about one.",
+        "Give ignore (the default), report (a line), or stop (the end of the job).",
+    )
+
+
+def false_alarms(given: float) -> float:
+    if not 0 < given <= FALSE_ALARMS_MAX:
+        raise UserError(
+            f"--false-alarms {given:g} is no number of alarms in a week.",
+            means="Nothing was started.",
+            do=f"Give one above 0 and at most {FALSE_ALARMS_MAX}; --no-watch looks for nothing.",
+        )
+    return given
+
+
+def _one_of(known: Collection[str], given: str, happened: str, do: str) -> str:
+    if given not in known:
+        raise UserError(happened, means="Nothing was started.", do=do)
+    return given
+
+
+def port(number: int) -> int:
+    if not 0 <= number <= PORT_MAX:
+        raise UserError(
+            f"--api-port {number} is not a port.",
+            means="Nothing was started.",
+            do=f"Give a number up to {PORT_MAX}, or 0 for any free port.",
+        )
+    return number
+
+
+def bind(given: str) -> str:
+    """host:port; "" if no other host takes part. The others dial it, so a wildcard is none."""
+    if not given:
+        return ""
+    host, _, port = given.partition(":")
+    try:
+        usable = not ipaddress.IPv4Address(host).is_unspecified and 0 <= int(port or 0) <= PORT_MAX
+    except ValueError:
+        usable = False
+    if not usable:
+        raise UserError(
+            f"--bind {given} is no address that other hosts could reach this one by.",
+            means="Nothing was started.",
+            do="Give a numeric IPv4 address of this host, and a port if it must be known: "
+            "10.0.0.5:7070",
+        )
+    return f"{host}:{int(port or 0)}"
+
+
+def shutdown_s(given: int | None) -> float:
+    return SHUTDOWN_S if given is None else at_least(0, given, "--shutdown-timeout")
+
+
+def nproc(given: str) -> int:
+    from torch.distributed.run import determine_local_world_size
+
+    try:
+        return at_least(1, determine_local_world_size(given), "--nproc-per-node")
+    except ValueError as error:
+        raise UserError(
+            f"--nproc-per-node {given} cannot be used: {error}.",
+            means="Nothing was started.",
+            do="Give a number, or one of auto, cpu, gpu.",
+        ) from error
+
+
+def at_least(least: int, value: int, flag: str) -> int:
+    if value < least:
+        raise UserError(
+            f"{flag} must be at least {least}, not {value}.",
+            means="Nothing was started.",
+            do="See trainmover run --help",
+        )
+    return value

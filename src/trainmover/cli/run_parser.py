@@ -1,0 +1,160 @@
+"""The command line of `trainmover run`: torchrun's own parser, and our options on top.
+
+A torchrun flag means what it means there, or it is refused with a sentence: never silently dropped.
+"""
+
+import argparse
+import os
+from pathlib import Path
+
+from trainmover import communicators
+from trainmover.cli.flag_values import NO_STANDBY, ON_DIVERGENCE, ON_NAN, READINESS, RECORDS
+from trainmover.cli.options import complain_in_three_lines
+from trainmover.errors import UserError
+from trainmover.tls.files import absolute
+
+RESTARTS_MAX = 3
+FINGERPRINT_EVERY = 1000
+_GROUP = "trainmover"
+
+HONOURED = frozenset(
+    [
+        "nnodes",
+        "nproc_per_node",
+        "max_restarts",
+        "role",
+        "module",
+        "log_dir",
+        "redirects",
+        "tee",
+        "local_ranks_filter",
+        "shutdown_timeout",
+        "training_script",
+        "training_script_args",
+    ]
+)
+WITHOUT_EFFECT = {
+    "standalone": "a local job always stands alone",
+    "monitor_interval": "an exit is seen at once, without polling",
+}
+_MEETS = "trainmover lets machines meet by itself"
+_PLACES = "trainmover gives ranks to machines by itself"
+REFUSED = {
+    "rdzv_backend": _MEETS,
+    "rdzv_endpoint": _MEETS,
+    "rdzv_id": _MEETS + "; a run is named with --run-id",
+    "rdzv_conf": _MEETS,
+    "master_addr": _MEETS,
+    "master_port": _MEETS,
+    "local_addr": _MEETS,
+    "node_rank": _PLACES,
+    "no_python": "a machine is replaced inside Python processes that trainmover prepares",
+    "run_path": "give the script itself, or a module with -m",
+    "start_method": "workers are always fresh processes, as with spawn",
+    "event_log_handler": "events are kept in the journal (--journal)",
+    "logs_specs": "logs are placed with --log-dir, --redirects and --tee",
+    "duplicate_stdout_filters": "lines are not filtered by content",
+    "duplicate_stderr_filters": "lines are not filtered by content",
+    "numa_binding": "workers are not bound to NUMA nodes",
+    "signals_to_handle": "SIGINT, SIGTERM and SIGHUP stop the job in order",
+    "virtual_local_rank": "every worker sees its own local rank",
+}
+
+_RECORD_HELP = "large outputs of the first steps, for standbys: their moments, or full"
+_READINESS_HELP = "of standbys: held at a first step, warm, or idle with nothing but processes"
+_SNAPSHOTS_HELP = "steps from one to the next, off, or auto: where state has one holder only"
+_CHECKPOINT_HELP = "write checkpoints to this folder, beside the steps"
+_RESUME_HELP = "go on from the newest checkpoint in this folder, and write the next ones there"
+_FINGERPRINT_HELP = "steps from one comparison of replicas to the next; 0: never"
+_DIVERGENCE_HELP = "of replicas, by silent corruption: report it, or replace the machine"
+_NO_WATCH_HELP = "leave ranks that stand still alone, as under a debugger"
+_ALARMS_HELP = "ranks wrongly taken for stuck that you can bear in a week; more finds them sooner"
+_NAN_HELP = "of a reported number that is NaN or infinite: ignore it, report it, or stop the job"
+_BANDWIDTH_HELP = "what a machine may send of its state, as 500MB/s; no limit by default"
+_BIND_HELP = "address for machines on other hosts; start each there: trainmover agent"
+_TLS_HELP = "encrypt links, API, vaults and state, with a certificate made for this run"
+_TLS_CERT_HELP = "the same with this certificate, PEM; --tls-key and --tls-ca belong to it"
+_NO_STANDBY_HELP = "when none is left: end, or write the newest cut to --checkpoint, then end"
+_WAIT_HELP = "when no standby is left, let the job stand until a machine joins; 0: end"
+
+
+def parser() -> argparse.ArgumentParser:
+    """torchrun's parser with our options."""
+    from torch.distributed.run import get_args_parser  # the store starts meanwhile
+
+    parser: argparse.ArgumentParser = get_args_parser()
+    parser.prog = "trainmover run"
+    parser.description = "Run a script on several machines that can be replaced while it runs."
+    parser.epilog = "Options not in the trainmover group mean what they mean to torchrun."
+    complain_in_three_lines(parser)
+    _require_only_the_script(parser)
+    if all(action.dest != "shutdown_timeout" for action in parser._actions):  # torch 2.11
+        parser.add_argument("--shutdown-timeout", type=int, help="Seconds from SIGTERM to SIGKILL.")
+    if "PET_MAX_RESTARTS" not in os.environ:
+        parser.set_defaults(max_restarts=RESTARTS_MAX)
+    add = parser.add_argument_group(_GROUP).add_argument
+    add("--machines", type=int, metavar="N", help="machines that hold ranks (= --nnodes)")
+    add("--standbys", "--standby", type=int, default=0, metavar="K", help="machines to spare")
+    known = " or ".join(communicators.NAMES)
+    add("--comm", default=communicators.default(), metavar="NAME", help=f"between ranks: {known}")
+    add("--record", default=RECORDS[0], metavar="HOW", help=_RECORD_HELP)
+    add("--readiness", default=READINESS[0], metavar="HOW", help=_READINESS_HELP)
+    add("--wait-for-machine", type=int, default=0, metavar="SECONDS", help=_WAIT_HELP)
+    add("--no-standby", default=NO_STANDBY[0], metavar="HOW", help=_NO_STANDBY_HELP)
+    add("--state-bandwidth", default="", metavar="RATE", help=_BANDWIDTH_HELP)
+    add("--snapshots", default="auto", metavar="STEPS", help=_SNAPSHOTS_HELP)
+    add("--snapshot-copies", type=int, default=1, choices=(1, 2), help="on so many other machines")
+    add("--checkpoint", type=Path, metavar="DIR", help=_CHECKPOINT_HELP)
+    add("--checkpoint-every", type=int, default=1000, metavar="STEPS", help="between checkpoints")
+    add("--keep-checkpoints", type=int, default=3, metavar="N", help="remove older ones")
+    add("--resume", type=Path, metavar="DIR", help=_RESUME_HELP)
+    add("--on-divergence", default=ON_DIVERGENCE[0], metavar="HOW", help=_DIVERGENCE_HELP)
+    add("--no-watch", action="store_true", help=_NO_WATCH_HELP)
+    add("--false-alarms", type=float, default=1.0, metavar="N", help=_ALARMS_HELP)
+    add("--on-nan", default=ON_NAN[0], metavar="HOW", help=_NAN_HELP)
+    often = FINGERPRINT_EVERY
+    add("--fingerprint-every", type=int, default=often, metavar="STEPS", help=_FINGERPRINT_HELP)
+    add("--journal", type=Path, metavar="PATH", help="keep the run's journal here")
+    add("--api-port", type=int, default=0, metavar="PORT", help="of the HTTP API; 0: any free one")
+    add("--bind", default="", metavar="HOST[:PORT]", help=_BIND_HELP)
+    add("--token-file", type=Path, metavar="FILE", help="use this token instead of a fresh one")
+    add("--tls", action="store_true", help=_TLS_HELP)
+    add("--tls-cert", type=absolute, default="", metavar="FILE", help=_TLS_CERT_HELP)
+    add("--tls-key", type=absolute, default="", metavar="FILE", help="of --tls-cert; yours only")
+    add("--tls-ca", type=absolute, default="", metavar="FILE", help="authorities to believe")
+    add("--run-id", default="", metavar="ID", help="name of the run")
+    add("--run-dir", type=Path, metavar="DIR", help="private files of the run; removed at its end")
+    add("--worker-program", default="[]", help=argparse.SUPPRESS)  # for tests
+    add("--json", action="store_true", help="one JSON object a line on stdout")
+    return parser
+
+
+def ours(parser: argparse.ArgumentParser) -> set[str]:
+    """Names of our options."""
+    (group,) = (group for group in parser._action_groups if group.title == _GROUP)
+    return {action.dest for action in group._group_actions}
+
+
+def _require_only_the_script(parser: argparse.ArgumentParser) -> None:
+    """argparse holds the script's own arguments for required too, and would say so."""
+    for action in parser._actions:
+        if action.dest == "training_script_args":
+            action.required = False
+
+
+def refuse(flags: argparse.Namespace) -> None:
+    """Raises UserError for a flag, or its PET_ variable, that would not mean what it says."""
+    known_to_us = parser()
+    defaults = {action.dest: action.default for action in known_to_us._actions}
+    meant = {*HONOURED, *WITHOUT_EFFECT, *ours(known_to_us)}
+    for name, value in vars(flags).items():
+        variable = f"PET_{name.upper()}"
+        if name in meant or (value == defaults[name] and variable not in os.environ):
+            continue
+        flag = variable if variable in os.environ else f"--{name.replace('_', '-')}"
+        why = REFUSED.get(name, "this version of trainmover does not know it")
+        raise UserError(
+            f"{flag} is not supported: {why}.",
+            means="Nothing was started.",
+            do=f"Leave {flag} away.",
+        )
