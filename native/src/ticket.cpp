@@ -72,7 +72,6 @@ std::uint64_t Ticket::subscribe() {
     bool now = false;
     {
         const std::lock_guard lock(mutex_);
-        if (subscribed_) return id_;
         subscribed_ = true;
         now = done();
     }

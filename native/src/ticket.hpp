@@ -39,7 +39,8 @@ public:
     bool wait_until(std::int64_t deadline_ns);
     Trouble trouble() const;
     int source() const;
-    /// Have its number come through the queue when it is done, or now.
+    /// Have its number come through the queue when it is done, or now: at least once for whoever
+    /// asks, who may be one of several, or late.
     std::uint64_t subscribe();
 
 private:

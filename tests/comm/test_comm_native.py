@@ -3,6 +3,7 @@
 import gc
 import os
 import signal
+import threading
 from datetime import timedelta
 from typing import Any
 
@@ -157,6 +158,25 @@ def futures_in_futures(rank: int, ranks: Ranks) -> Any:
 @two
 def test_a_callback_may_wait_for_another_call(ranks: Ranks) -> None:
     assert ranks.run(futures_in_futures) == [([9, 9, 9], 40)] * 2
+
+
+def told_of_one_end(rank: int, ranks: Ranks) -> list[bool]:
+    """Two before the call is over, one once the first of them has been told."""
+    start(rank, ranks)
+    handle: Any = dist.irecv(torch.zeros(1), 1 - rank)
+    when_done, told = handle._session.completer.when_done, [threading.Event() for _ in range(3)]
+    for event in told[:2]:
+        when_done(handle._ticket, event.set)
+    dist.send(torch.ones(1), 1 - rank)
+    early = [event.wait(5) for event in told[:2]]
+    when_done(handle._ticket, told[2].set)
+    return [*early, told[2].wait(5)]
+
+
+@two
+def test_whoever_asks_is_told_of_the_end_of_a_call(ranks: Ranks) -> None:
+    """Who asks late, and who is not the only one: a future of a call that has a copy behind it."""
+    assert ranks.run(told_of_one_end) == [[True] * 3] * 2
 
 
 def differ(rank: int, ranks: Ranks) -> Any:

@@ -28,7 +28,7 @@ class Completer:
         self._endpoint = endpoint
         self._process = os.getpid()
         self._lock = threading.Lock()
-        self._jobs: dict[int, Callable[[], object]] = {}
+        self._jobs: dict[int, list[Callable[[], object]]] = {}  # By a ticket's number.
         self._ready: deque[Callable[[], object]] = deque()
         self._serving: threading.Thread | None = None
 
@@ -41,7 +41,7 @@ class Completer:
         if os.getpid() != self._process:
             return
         with self._lock:
-            self._jobs[ticket.subscribe()] = job
+            self._jobs.setdefault(ticket.subscribe(), []).append(job)
             if self._serving in (None, threading.current_thread()):
                 self._serving = None
                 self._serving = in_background("completer", self._serve)
@@ -70,8 +70,10 @@ class Completer:
             self._take(numbers)
 
     def _take(self, numbers: list[int]) -> None:
+        """A number that comes once more than it was asked for has no jobs left."""
         with self._lock:
-            self._ready.extend(self._jobs.pop(number) for number in numbers)
+            for number in numbers:
+                self._ready.extend(self._jobs.pop(number, ()))
 
     def _work_off(self, me: threading.Thread) -> bool:
         """Run what is ready; False when another thread has taken over."""
