@@ -21,6 +21,7 @@ from trainmover.comm.calls import ALL_OPS, given_up, outputs_of
 from trainmover.comm.gloo import lone_backend
 from trainmover.comm.member import Member
 from trainmover.comm.settled import Request, SettledWork
+from trainmover.comm.watch import Watch
 
 if TYPE_CHECKING:
     from trainmover.comm.groups import Groups
@@ -147,12 +148,19 @@ def _carry_specially(
         groups.refuse(member, op)
         return _given_up(op, args, kwargs)
     request = Request(op, args, kwargs, call)
-    if op in _BLOCKING:
-        return watch.run(request)
-    work = watch.start(request)
-    if call is not None:
-        call.handle = work
-    return work
+    if call is None:
+        return _make(watch, request)
+    try:
+        call.handle = _make(watch, request)
+    except Exception as error:
+        call.error = error
+        groups.finished(call)
+        raise
+    return call.handle
+
+
+def _make(watch: Watch, request: Request) -> Any:
+    return watch.run(request) if request.op in _BLOCKING else watch.start(request)
 
 
 def _at_once(

@@ -22,6 +22,7 @@ class Call:
     inside   whether all ranks of the group are on this machine: then the call needs no other
     source   seat that a message came from; set by whoever serves a `recv_anysource`
     handle   of the running call, once it is started
+    error    what the script was given instead of outputs; None: the call has them
     """
 
     group: str
@@ -36,6 +37,7 @@ class Call:
     inside: bool = False
     source: int = 0
     handle: Any = None
+    error: Exception | None = None
 
     @property
     def key(self) -> Hashable:
@@ -54,4 +56,7 @@ class Tap(Protocol):
         """True: `call.outputs` are filled and the call must not run."""
 
     def done(self, call: Call) -> None:
-        """The call ran for real and `call.outputs` are final; its waiter is released afterwards."""
+        """The call ran for real and `call.outputs` are final; its waiter is released afterwards.
+
+        Or it was refused, and `call.error` is what the script sees next.
+        """

@@ -47,6 +47,7 @@ class _Call(msgspec.Struct, frozen=True, array_like=True):
     what: int
     outputs: tuple[_Whole | _Moments | None, ...]
     source: int
+    refused: tuple[str, str] | None = None
 
 
 class _Header(msgspec.Struct, frozen=True):
@@ -89,6 +90,7 @@ def _header_of(record: Record) -> _Header:
             whats.setdefault(entry.what, len(whats)),
             tuple(_described(kept) for kept in entry.outputs),
             entry.source,
+            entry.refused,
         )
         for (group, seq), entry in record.entries.items()
     ]
@@ -162,7 +164,7 @@ def _record(header: _Header, payloads: Tensor) -> Record:
         if not 0 <= call.what < len(header.whats) or (call.group, call.seq) in entries:
             raise ValueError("a call is named twice or not at all")
         what = header.whats[call.what]
-        entries[call.group, call.seq] = Entry(what, tuple(outputs), call.source)
+        entries[call.group, call.seq] = Entry(what, tuple(outputs), call.source, call.refused)
     if at != payloads.numel():
         raise ValueError("payloads and header do not fit")
     return Record(

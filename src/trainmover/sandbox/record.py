@@ -41,11 +41,13 @@ class Entry:
 
     outputs  none for a barrier, a send, a call inside the machine; an output is None where the
              record of rank `Record.base` has it
+    refused  what it raised instead, which the script then caught: kind and text
     """
 
     what: str
     outputs: tuple[Kept | None, ...] = ()
     source: int = 0
+    refused: tuple[str, str] | None = None
 
 
 @dataclass(frozen=True)
@@ -90,7 +92,7 @@ class Record:
         """Hash of the outputs that are not large."""
         digest = xxhash.xxh3_128()
         for _, entry in sorted(self.entries.items()):
-            digest.update(f"{entry.source} ".encode())
+            digest.update(f"{entry.source} {entry.refused} ".encode())
             for kept in entry.outputs:
                 if kept is not None and isinstance(kept.payload, Tensor) and not kept.large:
                     digest.update(view_bytes(kept.payload))

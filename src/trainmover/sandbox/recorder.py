@@ -13,6 +13,7 @@ from trainmover.sandbox.binding import Binding
 from trainmover.sandbox.memory import private_bytes
 from trainmover.sandbox.moments import moments_of
 from trainmover.sandbox.record import SMALL_BYTES_MAX, Entry, Kept, Record
+from trainmover.sandbox.refusals import refusal_of
 from trainmover.sandbox.trace import CallId, group_of, id_of, trace_of, what_of
 from trainmover.state.tensor_bytes import flat_bytes, is_plain
 
@@ -50,11 +51,20 @@ class Recorder:
 
     def done(self, call: Call) -> None:
         """Keep the outputs; of a call inside the machine only that there was one."""
+        if call.error is not None:
+            self._refused(call, call.error)
+            return
         outputs = () if call.inside else tuple(self._kept(output) for output in call.outputs)
         entry = Entry(what_of(call), outputs)
         with self._lock:
             self._entries[id_of(call)] = entry
             self._payload_full += sum(output.nbytes for output in call.outputs)
+            self._open.discard(id_of(call))
+
+    def _refused(self, call: Call, error: Exception) -> None:
+        with self._lock:
+            self._entries[id_of(call)] = Entry(what_of(call), refused=refusal_of(error))
+            self._from_anybody = [other for other in self._from_anybody if other is not call]
             self._open.discard(id_of(call))
 
     def _kept(self, output: Tensor) -> Kept:

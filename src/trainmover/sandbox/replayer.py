@@ -10,6 +10,7 @@ from trainmover.comm import ReplayMismatch
 from trainmover.comm.tap import Call
 from trainmover.sandbox.moments import Moments, refill
 from trainmover.sandbox.record import Entry, Record
+from trainmover.sandbox.refusals import refused
 from trainmover.sandbox.trace import group_of, id_of, is_uneven, trace_of, what_of
 from trainmover.state.tensor_bytes import flat_bytes, shares_bytes
 
@@ -33,18 +34,20 @@ class Replayer:
     def serve(self, call: Call) -> bool:
         """Fill the call's outputs; False for one that stays inside the machine: it runs for real.
 
-        Raises ReplayMismatch, naming both calls, if they differ.
+        Raises ReplayMismatch, naming both calls, if they differ; and what the recorded one raised.
         """
         entry = self._record.entries.get(id_of(call))
         if entry is None or entry.what != what_of(call) or not _fits(entry, call):
             self.mismatch = self.mismatch or self._differs(call, entry)
             raise self.mismatch
-        if not call.inside:
+        if not call.inside and entry.refused is None:
             _fill_all(call, entry)
         with self._lock:
             self._step_calls.append((group_of(call), what_of(call)))
             self.served += 1
             self.under_way += call.inside
+        if not call.inside and entry.refused is not None:
+            raise refused(entry.refused)
         return not call.inside
 
     def done(self, call: Call) -> None:
@@ -81,7 +84,7 @@ class Replayer:
 
 def _fits(entry: Entry, call: Call) -> bool:
     """Whether the recorded outputs can be put into the call's, if they are to be."""
-    if call.inside:
+    if call.inside or entry.refused is not None:
         return True
     if len(entry.outputs) != len(call.outputs):
         return False
