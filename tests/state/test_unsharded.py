@@ -12,6 +12,7 @@ from torch.distributed.fsdp import MixedPrecisionPolicy, fully_shard
 from trainmover.errors import UserError
 from trainmover.state import encode, gradients
 from trainmover.state.tracked import Tracked
+from trainmover.state.unsharded import groups_of
 
 
 @pytest.fixture(autouse=True)
@@ -84,7 +85,7 @@ def test_more_than_a_record_carries_is_refused(monkeypatch: pytest.MonkeyPatch) 
 def test_what_is_reduced_in_part_is_refused() -> None:
     """As HSDP keeps it."""
     model, tracked = sharded(None)
-    (group,) = model[0]._get_fsdp_state()._fsdp_param_groups
+    (group,) = groups_of(model[0])
     group._partial_reduce_output = torch.ones(3)
     with pytest.raises(UserError, match="reduced in part"):
         tracked.small_states()

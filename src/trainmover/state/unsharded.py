@@ -21,7 +21,7 @@ class Unsharded:
     """Of one tracked module, as an object with the two state methods."""
 
     def __init__(self, module: nn.Module) -> None:
-        self._groups = list(_groups(module))
+        self._groups = list(groups_of(module))
         self._parameters = [p for group in self._groups for p in group.fsdp_params]
 
     def __bool__(self) -> bool:
@@ -65,7 +65,7 @@ class Unsharded:
                 setattr(group, flag, bool(value))
 
 
-def _groups(module: nn.Module) -> Iterator[Any]:
+def groups_of(module: nn.Module) -> Iterator[Any]:
     """Groups of parameters that FSDP2 gathers together."""
     parts: Iterable[Any] = module.modules()
     for part in parts:
