@@ -16,6 +16,7 @@ import os
 import re
 import sys
 import tempfile
+import threading
 import unittest
 from pathlib import Path
 from typing import Any
@@ -55,6 +56,9 @@ def suite_class() -> type[unittest.TestCase]:
 
     torch.set_num_threads(1)
     common_distributed.TIMEOUT_DEFAULT = TEST_TIMEOUT_S
+    if not profiler_sees_ends_elsewhere():
+        distributed_test.PROFILING_SUPPORTED_BACKENDS.clear()
+        distributed_test.SEND_RECV_PROFILING_SUPPORTED_BACKENDS.clear()
     forked = torch.multiprocessing.get_context("fork").Process
 
     class Suite(distributed_test.TestDistBackend, distributed_test.DistributedTest._DistTestBase):  # type: ignore[misc,name-defined]
@@ -67,6 +71,20 @@ def suite_class() -> type[unittest.TestCase]:
             return f"file://{self.file_name}"
 
     return Suite
+
+
+def profiler_sees_ends_elsewhere() -> bool:
+    """Whether a record shows that ends in another thread than it began in: not with torch 2.11, so
+    that calls of the native communicator are no part of a profile there."""
+    import torch
+
+    autograd: Any = torch.autograd
+    with torch.autograd.profiler.profile() as profile:
+        record = autograd._record_function_with_args_enter("a call")
+        thread = threading.Thread(target=autograd._record_function_with_args_exit, args=[record])
+        thread.start()
+        thread.join()
+    return any(event.name == "a call" for event in profile.function_events)
 
 
 class Names(unittest.TestResult):
