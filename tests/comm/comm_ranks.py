@@ -122,3 +122,9 @@ def join_live(rank: int, ranks: Ranks, epoch: int = 1) -> dist.Store:
         "gloo", store=dist.PrefixStore(f"script{epoch}", store), rank=rank, world_size=ranks.size
     )
     return store
+
+
+def meet(rank: int, ranks: Ranks, store: dist.Store) -> None:
+    """Until all have come this far: who goes on alone might end what others still begin."""
+    store.set(f"met/{rank}", "")
+    store.wait([f"met/{other}" for other in range(ranks.size)])

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import torch
 import torch.distributed as dist
-from comm_ranks import Ranks, join_live
+from comm_ranks import Ranks, join_live, meet
 
 from trainmover.comm import Drained, groups
 from trainmover.comm.calls import ALL_OPS
@@ -162,6 +162,7 @@ def wait_at_gate(rank: int, ranks: Ranks) -> str:
     total = torch.tensor([rank + 1])
     gate.all_reduce(total)
     assert total.item() == 10
+    meet(rank, ranks, store)
     if rank == 2:
         groups.drain("this rank knows something")
     with pytest.raises(Drained):
@@ -175,8 +176,9 @@ def test_a_gate_that_cannot_complete_says_so_on_every_rank(ranks: Ranks) -> None
 
 def count_what_is_cut_short(rank: int, ranks: Ranks) -> tuple[int, int]:
     """After a drain in a group of ours, and after a later call of the script."""
-    join_live(rank, ranks)
+    store = join_live(rank, ranks)
     gate = groups.private("gate", rank, ranks.size)
+    meet(rank, ranks, store)
     counts: list[int] = []
     groups.on_cut_short = lambda: counts.append(1)
     if rank == 0:
