@@ -369,8 +369,10 @@ void all_to_all(Session& s, std::span<const ConstBytes> inputs,
     s.begin({Kind::all_to_all, dtype, Op::sum, 0, 0});
     const auto& t = s.topology;
     const auto width = size_of(dtype);
-    std::vector<std::uint64_t> go(t.size);
-    std::vector<std::uint64_t> come(t.size);
+    auto* amounts = s.scratch.take(2 * t.size * sizeof(std::uint64_t));
+    const std::span words(reinterpret_cast<std::uint64_t*>(amounts), 2 * t.size);
+    const auto go = words.first(t.size);
+    const auto come = words.last(t.size);
     for (std::uint32_t seat = 0; seat < t.size; ++seat) go[seat] = input_counts[seat] * width;
     come[t.seat] = go[t.seat];
     auto* slot = s.board.open();
@@ -383,7 +385,7 @@ void all_to_all(Session& s, std::span<const ConstBytes> inputs,
     const auto part = s.board.slot_bytes() / t.size / 64 * 64;
     std::uint64_t most = 0;  // Between any two neighbours: they must agree on the number of beats.
     for (const auto from : t.here()) {
-        std::vector<std::uint64_t> theirs(go);
+        std::vector<std::uint64_t> theirs(go.begin(), go.end());
         if (from != t.seat)
             std::memcpy(theirs.data(), s.board.see(from), t.size * sizeof theirs[0]);
         if (from != t.seat) come[from] = theirs[t.seat];
@@ -464,12 +466,13 @@ void barrier(Session& s) {
     s.board.post();
     for (const auto seat : t.neighbours) s.board.see(seat);
     if (t.hosts.size() == 1) return;
-    std::vector<std::byte> sign(t.hosts.size() + 1);
     if (t.index == 0) {
+        auto* sign = s.scratch.take(t.hosts.size());
+        sign[t.host] = std::byte{};
         for (std::size_t host = 0; host < t.hosts.size(); ++host) {
             if (host == t.host) continue;
-            s.wires.send(t.hosts[host].front(), &sign.back(), 1);
-            s.wires.expect(t.hosts[host].front(), &sign[host], 1);
+            s.wires.send(t.hosts[host].front(), sign + t.host, 1);
+            s.wires.expect(t.hosts[host].front(), sign + host, 1);
         }
         s.wires.settle();
     }

@@ -11,7 +11,9 @@ Mail::Mail(const View& view, Ending& ending, std::mutex& mutex, const void* owne
     : view_(view), ending_(ending), mutex_(mutex), owner_(owner), boxes_(view.size()) {}
 
 void Mail::Parcel::written(std::size_t count) noexcept {
-    if (left.fetch_sub(count) == count) ticket->finish({});
+    if (left.fetch_sub(count) != count) return;
+    const auto kept = ticket;  // Once it is done, nobody need keep this parcel.
+    kept->finish({});
 }
 
 Outgoing Mail::frame(Frame kind, std::uint64_t a, std::uint64_t b, Tag tag) const {

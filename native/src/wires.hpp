@@ -41,7 +41,9 @@ public:
     Wires(const View& view, const Topology& topology, Ending& ending, std::mutex& mutex,
           const void* owner);
 
-    // For the thread that runs a collective. All throw Failure.
+    // For the thread that runs a collective. All throw Failure. What is sent from and received into
+    // lies in a caller's buffer, a slot or scratch memory, never in a collective's own variables:
+    // links use it until the session was cleaned up, which is after the collective has failed.
     void begin(Tag tag, std::uint64_t number) noexcept {
         tag_ = tag;
         number_ = number;

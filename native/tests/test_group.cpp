@@ -1,4 +1,5 @@
 // Groups whose seats are threads: sums, replacement, abort in the middle, messages.
+#include <algorithm>
 #include <atomic>
 #include <chrono>
 #include <cstring>
@@ -93,6 +94,68 @@ void aborts_anywhere(const std::string& hosts) {
     }
 }
 
+/// Memory of every small size, as an allocator hands it out again that has just got some back.
+class Reused {
+public:
+    Reused() {
+        for (std::size_t bytes = 24; bytes < 256; bytes += 16)
+            for (int i = 0; i < 8; ++i) pieces_.emplace_back(bytes, kPaint);
+    }
+    bool untouched() const {
+        const auto is_paint = [](std::byte byte) { return byte == kPaint; };
+        return std::all_of(pieces_.begin(), pieces_.end(), [&](const auto& piece) {
+            return std::all_of(piece.begin(), piece.end(), is_paint);
+        });
+    }
+
+private:
+    static constexpr std::byte kPaint{0xA5};
+    std::vector<std::vector<std::byte>> pieces_;
+};
+
+/// What a call asked the links for may come after it has failed, until its session is cleaned up:
+/// so it must not lie in memory that the call gives back.
+void what_a_failed_call_gives_back_is_left_alone(
+    const std::function<void(tmc::Session&, std::uint32_t)>& call) {
+    Team team("abc");
+    team.enter(1);
+    std::atomic<bool> failed{false};
+    const auto run = [&](tmc::Session& s, std::uint32_t seat) {
+        while (seat == 2 && !failed) std::this_thread::yield();
+        try {
+            call(s, seat);
+        } catch (const tmc::Failure&) {
+            if (seat == 2) throw;
+            const Reused reused;
+            failed = true;
+            std::this_thread::sleep_for(std::chrono::milliseconds(100));
+            CHECK(reused.untouched());
+            throw;
+        }
+    };
+    team.each([&](Rank& rank, std::uint32_t seat) {
+        if (seat == 1) return rank.group->abort("a test");
+        try {
+            rank.group->submit([&](tmc::Session& s) { run(s, seat); }, false);
+            CHECK(false, "seat %u did not hear of the abort", seat);
+        } catch (const tmc::Failure& failure) {
+            CHECK(failure.trouble().why == tmc::Why::peer_lost, "%s", failure.what());
+        }
+    });
+}
+
+void exchange(tmc::Session& s, std::uint32_t seat) {
+    std::vector<std::byte> out(30, static_cast<std::byte>(seat)), in(30);
+    const std::vector<std::uint64_t> counts{10, 10, 10};
+    std::vector<tmc::ConstBytes> from;
+    std::vector<tmc::Bytes> to;
+    for (std::size_t other = 0; other < 3; ++other) {
+        from.push_back(out.data() + 10 * other);
+        to.push_back(in.data() + 10 * other);
+    }
+    tmc::all_to_all(s, from, counts, to, counts, tmc::DType::u8);
+}
+
 void different_calls_are_told(const std::string& hosts) {
     Team team(hosts);
     team.enter(1);
@@ -141,4 +204,7 @@ int main() {
         different_calls_are_told(hosts);
         messages_cross(hosts);
     }
+    what_a_failed_call_gives_back_is_left_alone(exchange);
+    what_a_failed_call_gives_back_is_left_alone(
+        [](tmc::Session& s, std::uint32_t) { tmc::barrier(s); });
 }
