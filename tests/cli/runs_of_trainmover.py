@@ -34,7 +34,7 @@ class Running:
             assert self.process.poll() is None, self.ended()
             return "m3 is warm" in events()
 
-        until(warm, lambda: f"m3 is warm, but {events()!r}")
+        until(warm, lambda: f"m3 is warm; what was said:\n{events()}")
         children = psutil.Process(self.process.pid).children(recursive=True)
         self.family = [self.process.pid, *(child.pid for child in children)]
 
@@ -51,9 +51,13 @@ def events() -> str:
         return ""
 
 
+def until_said(text: str) -> None:
+    """Wait for a sentence of the run."""
+    until(lambda: text in events(), lambda: f"{text!r}; what was said:\n{events()}")
+
+
 def nothing_left(running: Running, home: Path) -> bool:
-    """No process, no directory, no temporary file but torch's cache, if the nursery came so far."""
+    """No process, no directory, no temporary file."""
     assert running.family
     gone = not any(alive(pid) for pid in running.family)
-    files = [path for path in running.tmp.iterdir() if not path.name.startswith("torchinductor_")]
-    return gone and list((home / "runs").iterdir()) == [] and files == []
+    return gone and list((home / "runs").iterdir()) == [] and list(running.tmp.iterdir()) == []

@@ -7,7 +7,7 @@ from pathlib import Path
 import psutil
 import pytest
 from host_tools import alive, until
-from runs_of_trainmover import Running, events, nothing_left
+from runs_of_trainmover import Running, events, nothing_left, until_said
 
 from trainmover.cli.client import Client
 from trainmover.cli.main import main
@@ -51,7 +51,7 @@ def test_a_run_survives_its_controller_and_is_found_where_it_was(
     assert Client(run).events()[: len(known)] == known
     with pytest.raises(UserError, match="Another run writes"):
         CheckpointFolder.take(folder)
-    until(lambda: "3 of 3 machines are back" in events(), "its machines come back")
+    until_said("3 of 3 machines are back")
     assert Client(run).status()["controller"]["restarts"] == 1
     assert main(["move", "m2"]) == 0
     running.finish.touch()
@@ -76,8 +76,8 @@ def test_a_machine_that_dies_with_the_controller_is_replaced_by_the_next(
     dead.suspend()
     agent.kill()
     dead.kill()
-    until(lambda: "m3 takes rank 1" in events(), "the loss is seen")
-    until(lambda: "downtime 50 ms" in events(), "the loss is recovered from")
+    until_said("m3 takes rank 1")
+    until_said("downtime 50 ms")
     running.finish.touch()
     assert running.ended()[0] == 0
     assert nothing_left(running, own_home)

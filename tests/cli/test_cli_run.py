@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 from host_tools import alive, environment, until
-from runs_of_trainmover import Running, events, nothing_left
+from runs_of_trainmover import Running, nothing_left, until_said
 
 from trainmover.cli.client import Client
 from trainmover.cli.main import main
@@ -42,7 +42,7 @@ def test_a_run_is_shown_moved_killed_and_followed(
     assert main(["move", "m9", "--json"]) == 1
     assert json.loads(capsys.readouterr().out)["ok"] is False
     assert main(["kill", "m1"]) == 0
-    until(lambda: "downtime 50 ms" in events(), "the loss is recovered from")
+    until_said("downtime 50 ms")
     assert main(["status", "--json"]) == 0
     status = json.loads(capsys.readouterr().out.splitlines()[-1])
     assert [machine["ranks"] for machine in status["machines"]] == [[0], [1]]
@@ -63,7 +63,7 @@ def test_a_job_without_standbys_gets_one_and_shows_what_it_is_ready_for(
     start: type[Running], own_home: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     running = start("--standbys", "0")
-    until(lambda: "m2 has rank 1" in events(), "it runs")
+    until_said("m2 has rank 1")
     assert main(["standbys"]) == 0
     assert "There is no standby." in capsys.readouterr().out
     assert main(["add"]) == 0
@@ -86,20 +86,20 @@ def test_a_job_that_may_wait_is_continued_by_a_machine_that_is_added(
     start: type[Running], capsys: pytest.CaptureFixture[str]
 ) -> None:
     running = start("--standbys", "0", "--wait-for-machine", "600")
-    until(lambda: "m2 has rank 1" in events(), "it runs")
+    until_said("m2 has rank 1")
     until(lambda: Client(find_run()).status()["step"] == 5, "it has committed")
     assert main(["kill", "m2"]) == 0
-    until(lambda: "waits for a machine, at most 600 s" in events(), "it waits")
+    until_said("waits for a machine, at most 600 s")
     assert main(["add", "--machine", "spare", "--json"]) == 0
     assert json.loads(capsys.readouterr().out.splitlines()[-1])["machine"] == "spare"
-    until(lambda: "m2 -> spare after step 5: downtime 50 ms" in events(), "it goes on")
+    until_said("m2 -> spare after step 5: downtime 50 ms")
     running.finish.touch()
     assert running.ended()[0] == 0
 
 
 def test_a_job_that_waits_in_vain_ends_with_the_reason(start: type[Running]) -> None:
     running = start("--standbys", "0", "--wait-for-machine", "1")
-    until(lambda: "m2 has rank 1" in events(), "it runs")
+    until_said("m2 has rank 1")
     until(lambda: Client(find_run()).status()["step"] == 5, "it has committed")
     assert main(["kill", "m2"]) == 0
     code, _, err = running.ended()
@@ -112,7 +112,7 @@ def test_a_machine_that_cannot_be_added_is_refused(
     start: type[Running], name: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     running = start("--standbys", "0", "--run-id", "mine")
-    until(lambda: "m2 has rank 1" in events(), "it runs")
+    until_said("m2 has rank 1")
     flags = ["--machine", name] if name else ["--run-id", "other"]
     assert main(["add", *flags]) == 2
     assert "Nothing was started." in capsys.readouterr().err or not name

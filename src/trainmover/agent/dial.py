@@ -8,15 +8,7 @@ import os
 from typing import TYPE_CHECKING
 
 from trainmover.errors import PeerLost, ProtocolError
-from trainmover.protocol.hello import (
-    ANSWER_BYTES,
-    CHALLENGE_BYTES,
-    REFUSAL,
-    TLS_ONLY,
-    answer,
-    check_answer,
-    tls_needed,
-)
+from trainmover.protocol.hello import CHALLENGE_BYTES, Proof
 from trainmover.splice import Ends
 from trainmover.state.dial import parse_address
 
@@ -71,10 +63,10 @@ def streams(transport: asyncio.Transport) -> Ends:
 async def _proved(address: str, token: bytes, tls: "Tls | None", purpose: str) -> asyncio.Transport:
     """A crowd at the door may push us out of it before we have answered: then we come again."""
     for dials in range(1, DIALS_MAX + 1):
-        proof = _Proof(token, purpose)
-        transport = await connect(address, proof, tls, purpose)
+        hello = _Hello(Proof(token, purpose, os.urandom(CHALLENGE_BYTES)))
+        transport = await connect(address, hello, tls, purpose)
         try:
-            return await proof.given
+            return await hello.connection
         except ConnectionError:
             if dials == DIALS_MAX:
                 raise
@@ -84,53 +76,30 @@ async def _proved(address: str, token: bytes, tls: "Tls | None", purpose: str) -
     raise AssertionError("unreachable")
 
 
-class _Proof(asyncio.Protocol):
-    """The dialler's side of the hello. given: the connection, or why there is none."""
+class _Hello(asyncio.Protocol):
+    """connection: what has been dialled, once both ends are proved, or why there is none."""
 
-    def __init__(self, token: bytes, purpose: str) -> None:
-        self.given: asyncio.Future[asyncio.Transport] = asyncio.get_running_loop().create_future()
-        self._token = token
-        self._purpose = purpose
-        self._mine = os.urandom(CHALLENGE_BYTES)
-        self._heard = b""
+    def __init__(self, proof: Proof) -> None:
+        loop = asyncio.get_running_loop()
+        self.connection: asyncio.Future[asyncio.Transport] = loop.create_future()
+        self._proof = proof
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         assert isinstance(transport, asyncio.Transport)
         self._transport = transport
-        transport.write(self._mine)
+        transport.write(self._proof.challenge)
 
     def data_received(self, data: bytes) -> None:
-        answered = len(self._heard) >= CHALLENGE_BYTES
-        self._heard += data
-        if len(self._heard) >= CHALLENGE_BYTES and not answered:
-            challenge = self._heard[:CHALLENGE_BYTES]
-            self._transport.write(answer(self._token, challenge, self._purpose))
-        given = self._heard[CHALLENGE_BYTES:]
-        if len(given) >= ANSWER_BYTES and not self.given.done():
-            self._judge(given)
+        if self.connection.done():
+            return
+        try:
+            self._transport.write(self._proof.hear(data))
+        except ProtocolError as error:
+            self.connection.set_exception(error)
+        if self._proof.proved:
+            self._transport.pause_reading()
+            self.connection.set_result(self._transport)
 
     def connection_lost(self, exc: Exception | None) -> None:
-        if self.given.done():
-            return
-        if self._heard == TLS_ONLY:
-            exc = tls_needed(self._purpose)
-        self.given.set_exception(exc or ConnectionError("the connection was closed"))
-
-    def _judge(self, given: bytes) -> None:
-        try:
-            if given == REFUSAL:
-                raise _refused()
-            check_answer(self._token, self._mine, self._purpose, given)
-        except ProtocolError as error:
-            self.given.set_exception(error)
-        else:
-            self._transport.pause_reading()
-            self.given.set_result(self._transport)
-
-
-def _refused() -> ProtocolError:
-    return ProtocolError(
-        "The controller refused the connection: this token is not the job's.",
-        means="This machine is not part of the job; the job did not notice.",
-        do="Use the job's token file (--token-file).",
-    )
+        if not self.connection.done():
+            self.connection.set_exception(self._proof.ended(exc))

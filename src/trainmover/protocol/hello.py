@@ -34,14 +34,8 @@ def answer(token: bytes, challenge: bytes, purpose: str) -> bytes:
     return hmac.new(token, purpose.encode() + b"\0" + challenge, hashlib.sha256).digest()
 
 
-def check_answer(token: bytes, challenge: bytes, purpose: str, given: bytes) -> None:
-    """Raise ProtocolError unless `given` answers `challenge`; takes constant time."""
-    if not hmac.compare_digest(answer(token, challenge, purpose), given):
-        raise refused(purpose)
-
-
 def refused(purpose: str) -> ProtocolError:
-    """The other end of a connection has given a wrong answer."""
+    """Who dialled has given a wrong answer."""
     return ProtocolError(
         f"A peer that wanted to use {purpose} does not know this job's token.",
         means="It was refused; the job did not notice.",
@@ -56,6 +50,57 @@ def tls_needed(purpose: str) -> ProtocolError:
         means="It was refused; the job did not notice.",
         do="Give the authority of the job's certificate (--tls-ca).",
     )
+
+
+def _not_ours(purpose: str) -> ProtocolError:
+    """Who listens has given a wrong answer, or refused ours."""
+    return ProtocolError(
+        f"The {purpose} service refused the connection: this token is not the job's.",
+        means="What was to be done there was not done; the job did not notice.",
+        do="Use the token file of this job (--token-file).",
+    )
+
+
+class Proof:
+    """The dialler's side of one connection: fed with what comes, it says what to send back.
+
+    challenge  to be said first
+    proved  whether the listener knows the token too
+    """
+
+    def __init__(self, token: bytes, purpose: str, challenge: bytes) -> None:
+        self.challenge = challenge
+        self.proved = False
+        self._token = token
+        self._purpose = purpose
+        self._heard = b""
+
+    @property
+    def missing(self) -> int:
+        """Bytes of the hello that have not come yet."""
+        return CHALLENGE_BYTES + ANSWER_BYTES - len(self._heard)
+
+    def hear(self, data: bytes) -> bytes:
+        """What to send back: our answer as soon as it is asked for, otherwise nothing.
+
+        Raises ProtocolError for the listener's refusal, or for a wrong answer of its own.
+        """
+        asked = len(self._heard) >= CHALLENGE_BYTES
+        self._heard += data
+        if self.missing <= 0:
+            expected = answer(self._token, self.challenge, self._purpose)
+            if not hmac.compare_digest(expected, self._heard[CHALLENGE_BYTES:]):
+                raise _not_ours(self._purpose)
+            self.proved = True
+        if asked or len(self._heard) < CHALLENGE_BYTES:
+            return b""
+        return answer(self._token, self._heard[:CHALLENGE_BYTES], self._purpose)
+
+    def ended(self, why: Exception | None = None) -> Exception:
+        """What to raise if the connection ends here: because of `why`, or because it was closed."""
+        if self._heard == TLS_ONLY:
+            return tls_needed(self._purpose)
+        return why or ConnectionResetError("the connection was closed")
 
 
 class Greeting:

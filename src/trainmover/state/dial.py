@@ -11,14 +11,7 @@ import time
 from typing import TYPE_CHECKING
 
 from trainmover.errors import PeerLost
-from trainmover.protocol.hello import (
-    ANSWER_BYTES,
-    CHALLENGE_BYTES,
-    TLS_ONLY,
-    answer,
-    check_answer,
-    tls_needed,
-)
+from trainmover.protocol.hello import CHALLENGE_BYTES, Proof
 
 if TYPE_CHECKING:
     from trainmover.tls.contexts import Tls
@@ -74,7 +67,7 @@ def _connected(address: str, token: bytes, purpose: str, deadline: float) -> soc
         link.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         if _tls is not None:
             link = _tls.dial(link, parse_address(address)[0], purpose)
-        _hello(link, token, purpose, deadline)
+        _hello(link, Proof(token, purpose, secrets.token_bytes(CHALLENGE_BYTES)), deadline)
         link.settimeout(None)
     except (ConnectionResetError, BrokenPipeError):
         link.close()
@@ -88,29 +81,32 @@ def _connected(address: str, token: bytes, purpose: str, deadline: float) -> soc
     return link
 
 
-def _hello(link: socket.socket, token: bytes, purpose: str, deadline: float) -> None:
-    own = secrets.token_bytes(CHALLENGE_BYTES)
-    link.sendall(own)
-    challenge = receive(link, CHALLENGE_BYTES, deadline, purpose)
-    link.sendall(answer(token, challenge, purpose))
-    check_answer(token, own, purpose, receive(link, ANSWER_BYTES, deadline))
+def _hello(link: socket.socket, proof: Proof, deadline: float) -> None:
+    """Raises ProtocolError, or OSError at the deadline (time.monotonic)."""
+    link.sendall(proof.challenge)
+    while not proof.proved:
+        try:
+            data = _part(link, proof.missing, deadline)
+        except ConnectionError as error:
+            raise proof.ended(error) from error
+        link.sendall(proof.hear(data))
 
 
-def receive(link: socket.socket, count: int, deadline: float, purpose: str = "") -> bytes:
-    """Exactly `count` bytes. Raises OSError at the deadline (time.monotonic) or a stream's end.
-
-    purpose  of a service that speaks for the first time: ProtocolError if it wants TLS
-    """
+def receive(link: socket.socket, count: int, deadline: float) -> bytes:
+    """Exactly `count` bytes. Raises OSError at the deadline (time.monotonic) or a stream's end."""
     data = b""
     while len(data) < count:
-        link.settimeout(max(0.001, deadline - time.monotonic()))
-        part = link.recv(count - len(data))
-        if not part:
-            if purpose and data == TLS_ONLY:
-                raise tls_needed(purpose)
-            raise ConnectionResetError("the connection was closed")
-        data += part
+        data += _part(link, count - len(data), deadline)
     return data
+
+
+def _part(link: socket.socket, most: int, deadline: float) -> bytes:
+    """What has come. Raises OSError if nothing comes until the deadline, or never will."""
+    link.settimeout(max(0.001, deadline - time.monotonic()))
+    part = link.recv(most)
+    if not part:
+        raise ConnectionResetError("the connection was closed")
+    return part
 
 
 def _unreachable(address: str, purpose: str, error: OSError) -> PeerLost:
