@@ -494,15 +494,19 @@ std::optional<Trouble> Endpoint::take(const Header& header, Landing& landing, co
 }
 
 /// The others have gone on without this process. What they said before still counts, so a call that
-/// runs may end well; none can begin.
-void Endpoint::outdate(Session& session, std::uint32_t epoch) {
+/// runs may end well; none can begin. Each of them says so: what is on its way from another than the
+/// `first` may be landing just now, and ends when that one says it.
+void Endpoint::outdate(Session& session, std::uint32_t epoch, std::size_t first) {
     const auto text =
         "this process's seat was given to another one in epoch " + std::to_string(epoch);
     session.ending.outdate({Why::refused, text});
     for (std::size_t seat = 0; seat < session.view.size(); ++seat) {
         if (seat == session.view.seat) continue;
         session.ending.lose(seat, text);
-        session.mail.lose(seat, false, true);
+        if (seat == first)
+            session.mail.lose(seat, false, true);
+        else
+            session.mail.part(seat, false);
     }
 }
 
@@ -516,11 +520,11 @@ void Endpoint::landed(Link& link, const Header& header, Landing landing) {
         if (header.kind == Frame::farewell) return farewell(header.group, link.peer);
         if (header.kind == Frame::replaced) {
             const auto found = sessions_.find(header.group);
-            if (found == sessions_.end() || found->second->epoch() >= header.epoch ||
-                found->second->seat_of(link.peer) < 0)
-                return;
+            if (found == sessions_.end() || found->second->epoch() >= header.epoch) return;
+            const auto seat = found->second->seat_of(link.peer);
+            if (seat < 0) return;
             session = found->second;
-            outdate(*session, header.epoch);
+            outdate(*session, header.epoch, static_cast<std::size_t>(seat));
         } else {
             auto to = addressee(link, header);
             session = to.session;

@@ -263,27 +263,34 @@ void Mail::adopt(std::size_t seat, Letterbox box) {
 }
 
 void Mail::lose(std::size_t seat, bool orderly, bool connected) {
+    part(seat, orderly);
     auto& box = boxes_[seat];
-    const auto end = [&](const std::shared_ptr<Parcel>& parcel) {
-        parcel->ticket->finish(ending_.loss(seat, parcel->tag));
-    };
-    for (const auto& [number, parcel] : box.waiting) end(parcel);
-    for (const auto& [number, parcel] : box.coming) end(parcel);
-    if (box.landing != nullptr) end(box.landing);
-    box.waiting.clear();
+    for (const auto& [number, parcel] : box.coming) end(seat, *parcel);
+    if (box.landing != nullptr) end(seat, *box.landing);
     box.coming.clear();
     box.landing = nullptr;
-    if (!connected) {
-        for (const auto& parcel : box.going) end(parcel);
-        box.going.clear();
-    }
+    if (connected) return;
+    for (const auto& parcel : box.going) end(seat, *parcel);
+    box.going.clear();
+}
+
+void Mail::part(std::size_t seat, bool orderly) {
+    auto& waiting = boxes_[seat].waiting;
+    for (const auto& [number, parcel] : waiting) end(seat, *parcel);
+    waiting.clear();
     // Who receives from anybody may still get it from another, if this one left in good order.
     wanted_.remove_if([&](const std::shared_ptr<Parcel>& parcel) {
         const bool from = static_cast<std::size_t>(parcel->seat) == seat && parcel->seat >= 0;
         if (!from && (parcel->seat != kAnybody || orderly)) return false;
-        end(parcel);
+        end(seat, *parcel);
         return true;
     });
+}
+
+/// Its seat is lost.
+void Mail::end(std::size_t seat, const Parcel& parcel) {
+    const auto kept = parcel.ticket;
+    kept->finish(ending_.loss(seat, parcel.tag));
 }
 
 void Mail::stop() {

@@ -63,9 +63,13 @@ public:
     void read(std::size_t seat, std::uint64_t bytes);
     void adopt(std::size_t seat, Letterbox box);
 
-    /// The seat will say nothing more: end what only it could. With the mutex held.
+    /// The seat will say nothing more: end what only it could. With the mutex held; from the thread
+    /// that reads its link, for what is on its way from it may not land any more.
     /// orderly  it left of its own will; connected  it still takes what is being written to it
     void lose(std::size_t seat, bool orderly, bool connected);
+    /// Nothing new comes from the seat, and it asks for nothing; what is on its way still lands.
+    /// With the mutex held.
+    void part(std::size_t seat, bool orderly);
     /// Nothing can be matched from now on. With the mutex held.
     void stop();
     /// Tell everybody who waits. After this session's buffers are left alone by all links.
@@ -105,6 +109,7 @@ private:
                                    const std::shared_ptr<Parcel>& parcel);
     Box* oldest(int seat, Tag tag, std::deque<Letter>::iterator& found, std::size_t& from);
     void account(std::size_t seat, std::uint64_t bytes);
+    void end(std::size_t seat, const Parcel& parcel);
     void refuse(const std::shared_ptr<Ticket>& ticket, std::size_t seat, Tag tag);
 
     const View& view_;
