@@ -48,7 +48,12 @@ def offer(server: StateServer, state: Tracked) -> None:
 
 
 def taken_by(
-    rank: int, servers: list[StateServer], into: Tracked, *, known: RankRecord | None = RECORD
+    rank: int,
+    servers: list[StateServer],
+    into: Tracked,
+    *,
+    known: RankRecord | None = RECORD,
+    early: Early | None = None,
 ) -> tuple[Taken, list[WorkerFact]]:
     """The servers are those of ranks 0, 1, 2."""
     said: list[WorkerFact] = []
@@ -66,7 +71,7 @@ def taken_by(
         into,
         token=TOKEN,
         known=known,
-        early=Early(into, TOKEN),
+        early=early or Early(into, TOKEN),
         cancelled=cancelled,
         say=said.append,
     )
@@ -84,6 +89,21 @@ def test_all_ranks_give_and_the_certificate_says_how_much(servers: list[StateSer
     assert sum(taken.given.values()) == taken.bytes == 32_000_000
     assert taken.digest == taken.header["digest"]
     assert [fact for fact in said if isinstance(fact, Warned)] == []
+
+
+def test_what_came_in_the_same_pause_counts_as_given_though_it_is_taken_twice(
+    servers: list[StateServer],
+) -> None:
+    for server in servers:
+        offer(server, tracked(1.0))
+    joiner = tracked(0.0)
+    early = Early(joiner, TOKEN)
+    first, _ = taken_by(3, servers, joiner, early=early)
+    again, _ = taken_by(3, servers, joiner, early=early)
+    assert (again.bytes, again.given, again.held) == (0, {}, 32_000_000)
+    both = again.after(first)
+    assert (both.bytes, both.given, both.held) == (32_000_000, first.given, 0)
+    assert both.seconds == first.seconds + again.seconds
 
 
 def test_a_rank_that_holds_something_else_is_told(servers: list[StateServer]) -> None:

@@ -55,6 +55,7 @@ class Joiner(Member):
     held_bytes  by how much the process has grown in this run, once it stands at its first step
     way         to where the rank stood, once its record is known
     travelling  the switchover it takes part in, while it is on that way
+    set_out     what it took of the state before it went that way
     broken_off  of the run before in this process, if all ranks go back: time has passed since
     early       what it takes of its rank's state before the pause of a move
     own_small   what the run's own small objects have come to where it takes state
@@ -94,6 +95,7 @@ class Joiner(Member):
         self.early = Early(self.tracked, self.token)
         self.way: Way | None = None
         self.travelling: Switch | None = None
+        self.set_out: Taken | None = None
         self.broken_off: Ledger | None = None
         self.own_small: dict[str, bytes] = {}
         groups.tap = self.replayer
@@ -227,7 +229,7 @@ class Joiner(Member):
         self.travelling = None
         self.own_small = self.tracked.small_states()
         assert self.bound_for is not None
-        self._join(order)
+        self._join(order, self.set_out)
         self._join_until(self.bound_for, order.epoch)
 
     # --- from the sandbox to the job --------------------------------------------------------------
@@ -309,16 +311,21 @@ class Joiner(Member):
         except TrainmoverError as error:
             self.say(Warned(rank=self.rank, text=f"{error.happened} (before the pause of a move)"))
 
-    def _join(self, order: Switch) -> None:
-        """Take state and place; but first go where the rank stood, if that is elsewhere."""
+    def _join(self, order: Switch, before: Taken | None = None) -> None:
+        """Take state and place; but first go where the rank stood, if that is elsewhere.
+
+        before  what was taken for the same order, if it went there
+        """
         taken = self._take_and_connect(order)
         if taken is None:
             return
+        if before is not None:
+            taken = taken.after(before)
         self.gate.undo_wanted = bool(taken.header.get("undo"))
         if self.way is None:
             self.way = self._way_to(taken, order.committed)
             if self.way.leads_on_from(self.loops.ordinals, self.loops.member):
-                self.travelling, groups.tap = order, Silence()
+                self.travelling, self.set_out, groups.tap = order, taken, Silence()
                 return
             self._stand_at_fetch(self.way)
         # Bulk has the source's buffers.

@@ -1,6 +1,7 @@
 """What a process takes over from others: a record of first steps, a rank's record, bulk state."""
 
 import threading
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
@@ -163,6 +164,16 @@ class Taken:
     record: RankRecord
     digest: str
     held: int = 0
+
+    def after(self, before: "Taken") -> "Taken":
+        """Of the same state, with what had come `before`: this time most of it was held."""
+        return replace(
+            self,
+            bytes=before.bytes + self.bytes,
+            seconds=before.seconds + self.seconds,
+            given=dict(Counter(before.given) + Counter(self.given)),
+            held=max(0, self.held - before.bytes),
+        )
 
     def certificate(self, order: Switch, rank: Rank, trace: str) -> Certificate:
         """What shows that the joiner has the state its source sent."""
