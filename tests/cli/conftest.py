@@ -1,4 +1,4 @@
-"""Runs that a test has started and left are ended with it."""
+"""Runs that a test has started and left are ended with it, and what they said is shown."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -19,4 +19,4 @@ def start(tmp_path: Path) -> Iterator[type[Running]]:
     for running in started:
         if running.process.poll() is None:
             running.process.kill()
-            running.process.communicate()
+        print(*running.process.communicate(timeout=60), sep="\n")
