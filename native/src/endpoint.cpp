@@ -495,15 +495,15 @@ std::optional<Trouble> Endpoint::take(const Header& header, Landing& landing, co
 
 /// The others have gone on without this process. What they said before still counts, so a call that
 /// runs may end well; none can begin. Each of them says so: what is on its way from another than the
-/// `first` may be landing just now, and ends when that one says it.
-void Endpoint::outdate(Session& session, std::uint32_t epoch, std::size_t first) {
+/// `speaker` may be landing just now, and ends when that one says it.
+void Endpoint::outdate(Session& session, std::uint32_t epoch, std::size_t speaker) {
     const auto text =
         "this process's seat was given to another one in epoch " + std::to_string(epoch);
     session.ending.outdate({Why::refused, text});
     for (std::size_t seat = 0; seat < session.view.size(); ++seat) {
         if (seat == session.view.seat) continue;
         session.ending.lose(seat, text);
-        if (seat == first)
+        if (seat == speaker)
             session.mail.lose(seat, false, true);
         else
             session.mail.part(seat, false);

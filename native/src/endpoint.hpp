@@ -139,7 +139,7 @@ private:
     Addressee addressee(const Link& link, const Header& header);
     Early* early(const EarlyKey& key);
     std::optional<Trouble> take(const Header& header, Landing& landing, const Addressee& to);
-    void outdate(Session& session, std::uint32_t epoch, std::size_t first);
+    void outdate(Session& session, std::uint32_t epoch, std::size_t speaker);
     void take_early(const Header& header, Landing& landing, Early& early);
     void farewell(std::uint64_t life, std::uint64_t peer);
     void mourn(std::uint64_t peer);

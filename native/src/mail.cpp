@@ -289,8 +289,7 @@ void Mail::part(std::size_t seat, bool orderly) {
 
 /// Its seat is lost.
 void Mail::end(std::size_t seat, const Parcel& parcel) {
-    const auto kept = parcel.ticket;
-    kept->finish(ending_.loss(seat, parcel.tag));
+    parcel.ticket->finish(ending_.loss(seat, parcel.tag));
 }
 
 void Mail::stop() {
