@@ -24,7 +24,7 @@ def test_a_role_is_recorded_by_two_ranks_and_serves_all(undisturbed) -> None:
             await live.incidents_done(number)
 
     arguments = [*steps, "--pace", "0.03"]
-    outcome = run(arguments, scenario, machines=4, standbys=2, state_bandwidth=15_000_000)
+    outcome = run(arguments, scenario, machines=4, standbys=2, state_bandwidth=50_000_000)
     recorded = outcome.job.recorded
     assert {rank: said.record_of for rank, said in recorded.items()} == {
         0: None, 1: None, 2: 0, 3: 0,

@@ -14,9 +14,10 @@ def main(argv: list[str]) -> int:
         from trainmover.cli.flags import parse
 
         flags = parse(argv)
-        return supervise(flags.options, json=flags.json, nursery=nursery)
+        options = flags.options
+        return supervise(options, json=flags.json, nursery=None if options.worker else nursery)
 
 
 def _nursery(argv: list[str]) -> AbstractContextManager[NurseryProcess | None]:
-    """None for workers of another program: those are executed."""
+    """None where it is plain that workers are of another program: those are executed."""
     return nullcontext() if "--worker-program" in argv else NurseryProcess()

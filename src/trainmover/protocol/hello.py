@@ -43,7 +43,7 @@ def refused(purpose: str) -> ProtocolError:
     )
 
 
-def tls_needed(purpose: str) -> ProtocolError:
+def _tls_needed(purpose: str) -> ProtocolError:
     """The other end speaks TLS, and nothing else."""
     return ProtocolError(
         f"The {purpose} service speaks TLS, and this connection does not.",
@@ -61,11 +61,11 @@ def _not_ours(purpose: str) -> ProtocolError:
     )
 
 
-class Proof:
-    """The dialler's side of one connection: fed with what comes, it says what to send back.
+class _End:
+    """One end of a new connection: fed with what comes, it says what to send back.
 
     challenge  to be said first
-    proved  whether the listener knows the token too
+    proved  whether the other end knows the token
     """
 
     def __init__(self, token: bytes, purpose: str, challenge: bytes) -> None:
@@ -80,6 +80,17 @@ class Proof:
         """Bytes of the hello that have not come yet."""
         return CHALLENGE_BYTES + ANSWER_BYTES - len(self._heard)
 
+    def _answer(self, challenge: bytes) -> bytes:
+        return answer(self._token, challenge, self._purpose)
+
+    def _is_answered(self, given: bytes) -> bool:
+        """Whether `given` answers our challenge; takes constant time."""
+        return hmac.compare_digest(self._answer(self.challenge), given)
+
+
+class Proof(_End):
+    """The dialler's."""
+
     def hear(self, data: bytes) -> bytes:
         """What to send back: our answer as soon as it is asked for, otherwise nothing.
 
@@ -87,51 +98,33 @@ class Proof:
         """
         asked = len(self._heard) >= CHALLENGE_BYTES
         self._heard += data
+        theirs, given = self._heard[:CHALLENGE_BYTES], self._heard[CHALLENGE_BYTES:]
         if self.missing <= 0:
-            expected = answer(self._token, self.challenge, self._purpose)
-            if not hmac.compare_digest(expected, self._heard[CHALLENGE_BYTES:]):
+            if not self._is_answered(given):
                 raise _not_ours(self._purpose)
             self.proved = True
-        if asked or len(self._heard) < CHALLENGE_BYTES:
-            return b""
-        return answer(self._token, self._heard[:CHALLENGE_BYTES], self._purpose)
+        return b"" if asked or len(theirs) < CHALLENGE_BYTES else self._answer(theirs)
 
     def ended(self, why: Exception | None = None) -> Exception:
         """What to raise if the connection ends here: because of `why`, or because it was closed."""
         if self._heard == TLS_ONLY:
-            return tls_needed(self._purpose)
+            return _tls_needed(self._purpose)
         return why or ConnectionResetError("the connection was closed")
 
 
-class Greeting:
-    """The listener's side of one connection: fed with what comes, it says what to send back.
+class Greeting(_End):
+    """The listener's. What the peer sent behind its proof is `rest`."""
 
-    challenge  to be said to it first
-    proved  whether the peer knows the token; what it sent behind its proof is `rest` then
-    """
-
-    def __init__(self, token: bytes, purpose: str, challenge: bytes) -> None:
-        self.proved = False
-        self.rest = b""
-        self._token = token
-        self._purpose = purpose
-        self.challenge = challenge
-        self._heard = b""
-
-    @property
-    def missing(self) -> int:
-        """Bytes of the hello that have not come yet."""
-        return ANSWER_BYTES + CHALLENGE_BYTES - len(self._heard)
+    rest = b""
 
     def hear(self, data: bytes) -> bytes:
         """What to send back: nothing, as long as something is missing; our own answer, or the
         refusal, behind which the connection is to be closed."""
         self._heard += data
-        if len(self._heard) < ANSWER_BYTES + CHALLENGE_BYTES:
+        if self.missing > 0:
             return b""
         theirs, behind = self._heard[:CHALLENGE_BYTES], self._heard[CHALLENGE_BYTES:]
-        given = behind[:ANSWER_BYTES]
-        if not hmac.compare_digest(answer(self._token, self.challenge, self._purpose), given):
+        if not self._is_answered(behind[:ANSWER_BYTES]):
             return REFUSAL
         self.proved, self.rest = True, behind[ANSWER_BYTES:]
-        return answer(self._token, theirs, self._purpose)
+        return self._answer(theirs)
