@@ -69,7 +69,7 @@ PURE_FILES = {
     "server/standings.py",
     "server/nans.py",
     "server/watching.py",
-    "worker/deadline.py",
+    "worker/watch/deadline.py",
     "server/admission.py",
 }
 IMPURE = {"asyncio", "datetime", "os", "random", "secrets", "socket", "subprocess", "threading"}

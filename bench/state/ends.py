@@ -19,9 +19,9 @@ from trainmover.state.tracked import Tracked
 from trainmover.state.transfer import FetchReport, Offered, StateServer, fetch
 from trainmover.state.transfer.fetching import Into
 from trainmover.tls.files import TlsFiles
-from trainmover.worker.early import KEY, Early, EarlySource
-from trainmover.worker.keeper import Moment, RankRecord
-from trainmover.worker.taken import take
+from trainmover.worker.join.early import KEY, Early, EarlySource
+from trainmover.worker.join.taken import take
+from trainmover.worker.step.keeper import Moment, RankRecord
 
 TOKEN = b"bench state token"
 EPOCH, RANK = Epoch(2), Rank(0)

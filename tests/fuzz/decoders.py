@@ -30,7 +30,7 @@ from trainmover.state.tracked import Tracked
 from trainmover.state.transfer import wire as transfer
 from trainmover.state.vault import Vault, wire
 from trainmover.state.vault.requests import Requests
-from trainmover.worker.keeper import Moment, RankRecord
+from trainmover.worker.step.keeper import Moment, RankRecord
 
 TOKEN, CHALLENGE = b"t" * 16, bytes(range(16))
 

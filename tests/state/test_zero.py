@@ -13,8 +13,8 @@ from torch.optim.optimizer import register_optimizer_step_pre_hook
 from trainmover.errors import StateMismatch, UserError
 from trainmover.state.tracked import Tracked
 from trainmover.state.zero import shard_of
-from trainmover.worker.before import Before
-from trainmover.worker.undo import Undo
+from trainmover.worker.step.before import Before
+from trainmover.worker.step.undo import Undo
 
 
 @pytest.fixture(autouse=True)

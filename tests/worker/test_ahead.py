@@ -2,9 +2,9 @@
 
 import pytest
 
-from trainmover.worker.ahead import Ahead
-from trainmover.worker.batches import Batches
-from trainmover.worker.loops import Loop, Loops
+from trainmover.worker.data.batches import Batches
+from trainmover.worker.data.draws import Ahead
+from trainmover.worker.data.loops import Loop, Loops
 
 
 def loops(count: int) -> list[Loop]:

@@ -20,7 +20,7 @@ from torch.utils.data import (
 from trainmover.errors import StateMismatch, UserError
 from trainmover.state import rng
 from trainmover.state.encode import decode, encode
-from trainmover.worker.batches import Batches
+from trainmover.worker.data.batches import Batches
 
 PASSES = 2
 Record = tuple[bytes, bytes]  # Encoded position, RNG: what a rank record holds of the data.

@@ -11,8 +11,8 @@ from torch import Tensor, nn
 from trainmover.errors import StateMismatch
 from trainmover.state import rng
 from trainmover.state.tracked import Tracked
-from trainmover.worker import before
-from trainmover.worker.before import Before
+from trainmover.worker.step import before
+from trainmover.worker.step.before import Before
 
 
 class Counter:

@@ -8,7 +8,7 @@ import pytest
 
 from trainmover.errors import ProtocolError
 from trainmover.state.encode import encode
-from trainmover.worker import compiled
+from trainmover.worker.keep import compiled
 
 
 @pytest.fixture
@@ -39,7 +39,7 @@ SCRIPT = """
 import sys, torch
 from pathlib import Path
 from torch._dynamo.utils import counters
-from trainmover.worker import compiled
+from trainmover.worker.keep import compiled
 if sys.argv[1] == "take":
     compiled.unpack(Path(sys.argv[2]).read_bytes())
 step = torch.compile(lambda x: (x.sin() * 2 + x.cos()).sum(0))
@@ -68,6 +68,6 @@ def test_another_machine_need_not_compile(
 
 
 def test_nothing_compiled_is_nothing_to_share() -> None:
-    ran = "from trainmover.worker import compiled; print(compiled.packed())"
+    ran = "from trainmover.worker.keep import compiled; print(compiled.packed())"
     done = subprocess.run([sys.executable, "-c", ran], capture_output=True, text=True, check=True)
     assert done.stdout == "None\n"

@@ -5,7 +5,7 @@ from collections.abc import Callable
 
 import pytest
 
-from trainmover.worker.deadline import BEFORE_S, FLOOR_S, STEPS_MIN, Deadline
+from trainmover.worker.watch.deadline import BEFORE_S, FLOOR_S, STEPS_MIN, Deadline
 
 Steps = Callable[[random.Random], float]
 RANKS = 4

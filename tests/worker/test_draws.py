@@ -2,9 +2,9 @@
 
 from trainmover.ids import Step
 from trainmover.protocol.messages import Draw
-from trainmover.worker.batches import Batches
-from trainmover.worker.draws import AHEAD, Draws
-from trainmover.worker.loops import Loops
+from trainmover.worker.data.batches import Batches
+from trainmover.worker.data.draws import AHEAD, Draws
+from trainmover.worker.data.loops import Loops
 
 
 class Script:

@@ -14,10 +14,10 @@ from trainmover.protocol.messages import Source, Switch
 from trainmover.state.encode import encode
 from trainmover.state.tracked import Tracked
 from trainmover.state.transfer import Offered, StateServer
-from trainmover.worker import early
-from trainmover.worker.early import KEY, Early, EarlySource
-from trainmover.worker.keeper import Moment, RankRecord
-from trainmover.worker.taken import Taken, take
+from trainmover.worker.join import early
+from trainmover.worker.join.early import KEY, Early, EarlySource
+from trainmover.worker.join.taken import Taken, take
+from trainmover.worker.step.keeper import Moment, RankRecord
 
 TOKEN = b"t" * 16
 RECORD = RankRecord(Step(8), True, Step(8), [], Moment(b"", {}), None)

@@ -9,7 +9,7 @@ from vaults import TOKEN, Buddies
 
 from trainmover.errors import PeerLost, ProtocolError
 from trainmover.protocol.messages import Row
-from trainmover.worker.keeper import Keeper, Moment, RankRecord
+from trainmover.worker.step.keeper import Keeper, Moment, RankRecord
 
 
 def record(step: int, *, now: bool = False) -> RankRecord:

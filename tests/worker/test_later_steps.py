@@ -9,9 +9,9 @@ from trainmover.comm.tap import Call
 from trainmover.errors import PeerLost
 from trainmover.ids import Rank, Step
 from trainmover.sandbox.trace import group_of, trace_of, what_of
-from trainmover.worker import compiled, later_steps
-from trainmover.worker.first_steps import FirstSteps
-from trainmover.worker.later_steps import LaterSteps
+from trainmover.worker.keep import compiled, later_steps
+from trainmover.worker.keep.first_steps import FirstSteps
+from trainmover.worker.keep.later_steps import LaterSteps
 
 SUM = Call("g", 0, "allreduce", (((2,), (2,)), ("f", "f"), None, "SUM"), [], [])
 BARRIER = Call("g", 1, "barrier", ((), (), None, None), [], [])

@@ -2,8 +2,8 @@
 
 from trainmover.ids import Epoch, Rank, Step
 from trainmover.protocol.messages import Committed, WorkerFact
-from trainmover.worker.ledger import UNHEARD_KEPT, Ledger
 from trainmover.worker.standing import Standing
+from trainmover.worker.step.ledger import UNHEARD_KEPT, Ledger
 
 
 def ledger() -> tuple[Ledger, list[WorkerFact]]:

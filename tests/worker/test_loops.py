@@ -4,8 +4,8 @@ import pytest
 
 from trainmover.errors import StateMismatch
 from trainmover.ids import Step
-from trainmover.worker.batches import Batches
-from trainmover.worker.loops import Loops
+from trainmover.worker.data.batches import Batches
+from trainmover.worker.data.loops import Loops
 
 
 def loop(loops: Loops, length: int = 3) -> Batches:

@@ -16,13 +16,13 @@ from trainmover.sandbox.binding import binding_of
 from trainmover.sandbox.record import Record
 from trainmover.state.transfer import StateServer
 from trainmover.worker import control as control_module
-from trainmover.worker.boundary import Boundary
 from trainmover.worker.control import Control
-from trainmover.worker.joiner import Joiner
+from trainmover.worker.join.joiner import Joiner
+from trainmover.worker.keep.snapshots import Snapshots
 from trainmover.worker.link import ControlLink
-from trainmover.worker.snapshots import Snapshots
 from trainmover.worker.standing import Unwind
 from trainmover.worker.station import Station
+from trainmover.worker.step.boundary import Boundary
 
 
 @pytest.fixture(autouse=True)
@@ -30,7 +30,7 @@ def own_groups(monkeypatch: pytest.MonkeyPatch) -> None:
     """An order must not end epochs of the tests that follow in this process."""
     own = Groups()
     own.sandbox()
-    for module in ("control", "gate", "joiner"):
+    for module in ("control", "step.gate", "join.joiner"):
         monkeypatch.setattr(f"trainmover.worker.{module}.groups", own)
 
 

@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from trainmover.worker import patience
-from trainmover.worker.patience import Patience
 from trainmover.worker.standing import Unwind
+from trainmover.worker.watch import patience
+from trainmover.worker.watch.patience import Patience
 
 QUICK = {"POLL_S": 0.01, "STILL_S": 0.2, "CIRCLES_S": 0.1}
 LIMIT_S = 30.0
@@ -91,7 +91,7 @@ DEAF = """
 import sys, threading, time
 sys.path.insert(0, {here!r})
 import test_patience
-from trainmover.worker import patience
+from trainmover.worker.watch import patience
 for name, value in test_patience.QUICK.items():
     setattr(patience, name, value)
 patience.UNWIND_S = 0.1

@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 import torch.distributed as dist
 
-from trainmover.worker.gate import Retry
 from trainmover.worker.program import Ended, clean_up, run_script
 from trainmover.worker.standing import Unwind
+from trainmover.worker.step.gate import Retry
 
 Run = Callable[..., Ended]
 

@@ -10,9 +10,9 @@ from trainmover.comm import Drained
 from trainmover.ids import Epoch, Rank, Step
 from trainmover.protocol.messages import Fingerprinted, WorkerFact
 from trainmover.state.tracked import Tracked
-from trainmover.worker.gate import Gate
-from trainmover.worker.rounds import Rounds, is_due
+from trainmover.worker.keep.rounds import Rounds, is_due
 from trainmover.worker.standing import Standing
+from trainmover.worker.step.gate import Gate
 
 DUE = Step(3)
 

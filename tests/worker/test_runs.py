@@ -17,14 +17,14 @@ from trainmover.protocol.framing import FrameReader
 from trainmover.sandbox.binding import binding_of
 from trainmover.sandbox.record import Record
 from trainmover.state.transfer import StateServer
-from trainmover.worker import patience
 from trainmover.worker import runs as runs_module
 from trainmover.worker.control import Control
-from trainmover.worker.joiner import Joiner
+from trainmover.worker.join.joiner import Joiner
+from trainmover.worker.keep.snapshots import Snapshots
 from trainmover.worker.link import ControlLink
 from trainmover.worker.runs import Runs
-from trainmover.worker.snapshots import Snapshots
 from trainmover.worker.station import Station
+from trainmover.worker.watch import patience
 
 ORDER = m.WarmUp(slot=Slot(1), records={Rank(1): []})
 TRAIN = """
@@ -44,8 +44,8 @@ Warmed = Callable[..., list[m.WorkerFact]]
 def own_groups(monkeypatch: pytest.MonkeyPatch) -> None:
     own = Groups()
     for module in (
-        "runs", "program", "control", "gate", "joiner", "member", "boundary", "patience",
-        "first_steps", "updates",
+        "runs", "program", "control", "step.gate", "join.joiner", "member", "step.boundary",
+        "watch.patience", "keep.first_steps", "step.updates",
     ):  # fmt: skip
         monkeypatch.setattr(f"trainmover.worker.{module}.groups", own)
     for name in ("RANK", "ROLE_RANK", "GROUP_RANK"):

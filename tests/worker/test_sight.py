@@ -10,10 +10,10 @@ import pytest
 from torch.utils.data import DataLoader
 
 from trainmover.comm.private import PrivateGroup
-from trainmover.worker.batches import Batches
+from trainmover.worker.data.batches import Batches
 from trainmover.worker.member import Member
-from trainmover.worker.sight import look
 from trainmover.worker.standing import Standing
+from trainmover.worker.watch.sight import look
 
 
 @contextmanager

@@ -14,10 +14,10 @@ from trainmover.protocol.messages import Snapped, Source, Switch, WorkerFact
 from trainmover.state.snapshot import Snapshot
 from trainmover.state.transfer import Offered, StateServer
 from trainmover.state.vault import Vault, snapshot_name
-from trainmover.worker import going_back
-from trainmover.worker import snapshots as snapshots_module
-from trainmover.worker.going_back import NoneWhole
-from trainmover.worker.snapshots import BUSY, WANTED, Snapshots
+from trainmover.worker.join import going_back
+from trainmover.worker.join.going_back import NoneWhole
+from trainmover.worker.keep import snapshots as snapshots_module
+from trainmover.worker.keep.snapshots import BUSY, WANTED, Snapshots
 
 RANK, EPOCH = Rank(2), Epoch(1)
 

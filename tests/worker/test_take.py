@@ -14,9 +14,9 @@ from trainmover.protocol.messages import Source, Switch, Warned, WorkerFact
 from trainmover.state.encode import encode
 from trainmover.state.tracked import Tracked
 from trainmover.state.transfer import Offered, StateServer
-from trainmover.worker.early import Early
-from trainmover.worker.keeper import Moment, RankRecord
-from trainmover.worker.taken import Taken, take
+from trainmover.worker.join.early import Early
+from trainmover.worker.join.taken import Taken, take
+from trainmover.worker.step.keeper import Moment, RankRecord
 
 TOKEN = b"t" * 16
 RECORD = RankRecord(Step(8), True, Step(8), [], Moment(b"", {}), None)

@@ -17,9 +17,9 @@ from trainmover.sandbox import layout
 from trainmover.sandbox.binding import Binding, binding_of
 from trainmover.sandbox.record import Record, blob_name
 from trainmover.sandbox.recorder import Recorder
-from trainmover.worker import taken
-from trainmover.worker.keeper import Moment, RankRecord
-from trainmover.worker.taken import Shelf, first_steps
+from trainmover.worker.join import taken
+from trainmover.worker.join.taken import Shelf, first_steps
+from trainmover.worker.step.keeper import Moment, RankRecord
 
 BINDING = binding_of(["train.py"], module=False, world_size=4, nproc=1)
 PLACES: Records = {

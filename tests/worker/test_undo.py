@@ -7,8 +7,8 @@ import torch
 from torch import Tensor, nn
 
 from trainmover.state.tracked import Tracked
-from trainmover.worker.copies import Copies
-from trainmover.worker.undo import BehindGate, Undo
+from trainmover.worker.step.copies import Copies
+from trainmover.worker.step.undo import BehindGate, Undo
 
 OPTIMIZERS = {
     "adamw": lambda p: torch.optim.AdamW(p, lr=torch.tensor(0.1)),

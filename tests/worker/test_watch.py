@@ -7,12 +7,12 @@ from typing import Any
 import pytest
 
 from trainmover.protocol.messages import Moves, Stands, Watched, WorkerFact
-from trainmover.worker import watch as watching
-from trainmover.worker.deadline import BEFORE_S, FLOOR_S, STEPS_MIN
-from trainmover.worker.footing import OUTSIDE, PATIENT, QUICK, Footing, Pulse
-from trainmover.worker.sight import Sight
 from trainmover.worker.standing import Standing
-from trainmover.worker.watch import LOOK_S, Watch
+from trainmover.worker.watch import watch as watching
+from trainmover.worker.watch.deadline import BEFORE_S, FLOOR_S, STEPS_MIN
+from trainmover.worker.watch.footing import OUTSIDE, PATIENT, QUICK, Footing, Pulse
+from trainmover.worker.watch.sight import Sight
+from trainmover.worker.watch.watch import LOOK_S, Watch
 
 FLOOR_LOOKS = round(FLOOR_S / LOOK_S) + 1
 

@@ -7,8 +7,8 @@ import pytest
 from trainmover.errors import StateMismatch
 from trainmover.ids import Rank, Step
 from trainmover.protocol.messages import Row
-from trainmover.worker.keeper import Moment, RankRecord
-from trainmover.worker.way import Way
+from trainmover.worker.join.way import Way
+from trainmover.worker.step.keeper import Moment, RankRecord
 
 
 def way(*ordinals: int, now: dict[str, bytes] | None = None) -> Way:

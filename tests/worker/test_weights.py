@@ -9,7 +9,7 @@ from torch import nn
 from trainmover.ids import Rank
 from trainmover.protocol.messages import Weighed, WorkerFact
 from trainmover.state.tracked import Tracked
-from trainmover.worker.weights import Weights, arena_bytes, resident
+from trainmover.worker.keep.weights import Weights, arena_bytes, resident
 
 MIB = 1024 * 1024
 

@@ -16,10 +16,10 @@ from trainmover.sandbox.record import blob_name
 from trainmover.state.snapshot import Snapshot
 from trainmover.state.transfer import Offered
 from trainmover.state.vault import snapshot_name
-from trainmover.worker import checkpoints
-from trainmover.worker.checkpoints import write_part
-from trainmover.worker.first_steps import FirstSteps
-from trainmover.worker.snapshots import WANTED, Snapshots
+from trainmover.worker.keep import checkpoints
+from trainmover.worker.keep.checkpoints import write_part
+from trainmover.worker.keep.first_steps import FirstSteps
+from trainmover.worker.keep.snapshots import WANTED, Snapshots
 
 
 class Nowhere:
@@ -88,7 +88,7 @@ def test_a_disk_without_room_is_said_and_leaves_nothing(
     def full(_: int) -> None:
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
-    monkeypatch.setattr("trainmover.worker.checkpoints.os.fsync", full)
+    monkeypatch.setattr("trainmover.worker.keep.checkpoints.os.fsync", full)
     wrote = write(tmp_path, snapshots, said)
     assert wrote.refused.startswith("No space left on device: ")
     assert not [path for path in tmp_path.rglob("*") if path.is_file()]

@@ -2,7 +2,7 @@
 
 Looked at on the agent's own beat, and counted in beats: an agent that was itself not let run has
 seen nothing. A pulse is a number in a file, which a thread of the worker counts up as long as the
-process executes Python; a byte beside it says whether it is in a step (`worker/footing.py`).
+process executes Python; a byte beside it says whether it is in a step (`worker/watch/footing.py`).
 """
 
 from collections.abc import Callable, Iterator, Mapping

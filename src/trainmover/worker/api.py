@@ -15,8 +15,8 @@ from torch import Tensor
 
 from trainmover.errors import UserError
 from trainmover.state.tracked import Tracked
-from trainmover.worker.batches import Batches
-from trainmover.worker.samples import Samples
+from trainmover.worker.data.batches import Batches
+from trainmover.worker.data.samples import Samples
 
 P = ParamSpec("P")
 R = TypeVar("R")

@@ -39,9 +39,9 @@ from trainmover.protocol.messages import (
     WarmUp,
     WriteCheckpoint,
 )
-from trainmover.worker.checkpoints import write_part
-from trainmover.worker.first_steps import FirstSteps
-from trainmover.worker.joiner import Joiner
+from trainmover.worker.join.joiner import Joiner
+from trainmover.worker.keep.checkpoints import write_part
+from trainmover.worker.keep.first_steps import FirstSteps
 from trainmover.worker.member import Member
 from trainmover.worker.station import Station
 

@@ -27,24 +27,24 @@ from trainmover.protocol.messages import StepsChanged, Warned, WentOn
 from trainmover.state import rng
 from trainmover.state.tracked import Tracked
 from trainmover.worker.api import number
-from trainmover.worker.batches import Batches
-from trainmover.worker.before import Before
-from trainmover.worker.boundary import Boundary
-from trainmover.worker.deposit import Deposit
-from trainmover.worker.draws import Draws
+from trainmover.worker.data.batches import Batches
+from trainmover.worker.data.draws import Draws
+from trainmover.worker.data.loops import Loops
 from trainmover.worker.drill import Drills
-from trainmover.worker.early import KEY, EarlySource
-from trainmover.worker.first_steps import Recording
-from trainmover.worker.footing import Footing
-from trainmover.worker.gate import Gate, Retry
-from trainmover.worker.keeper import Keeper, Moment, RankRecord
-from trainmover.worker.later_steps import LaterSteps
-from trainmover.worker.ledger import Ledger, row
-from trainmover.worker.loops import Loops
-from trainmover.worker.rounds import Rounds
+from trainmover.worker.join.early import KEY, EarlySource
+from trainmover.worker.keep.first_steps import Recording
+from trainmover.worker.keep.later_steps import LaterSteps
+from trainmover.worker.keep.rounds import Rounds
+from trainmover.worker.keep.weights import Weights
 from trainmover.worker.station import Station
-from trainmover.worker.updates import Updates
-from trainmover.worker.weights import Weights
+from trainmover.worker.step.before import Before
+from trainmover.worker.step.boundary import Boundary
+from trainmover.worker.step.deposit import Deposit
+from trainmover.worker.step.gate import Gate, Retry
+from trainmover.worker.step.keeper import Keeper, Moment, RankRecord
+from trainmover.worker.step.ledger import Ledger, row
+from trainmover.worker.step.updates import Updates
+from trainmover.worker.watch.footing import Footing
 
 RAISE_GRACE_S = 1.0
 

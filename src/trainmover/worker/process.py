@@ -28,14 +28,14 @@ from trainmover.token_file import read_token
 from trainmover.version import VERSION
 from trainmover.worker import api
 from trainmover.worker.control import Control
-from trainmover.worker.footing import Pulse
+from trainmover.worker.keep.snapshots import Snapshots
 from trainmover.worker.link import ControlLink
 from trainmover.worker.program import flush_output
 from trainmover.worker.runs import Runs
-from trainmover.worker.snapshots import Snapshots
 from trainmover.worker.station import Station
 from trainmover.worker.stores import Stores
-from trainmover.worker.watch import Watch
+from trainmover.worker.watch.footing import Pulse
+from trainmover.worker.watch.watch import Watch
 
 _PR_SET_PDEATHSIG = 1
 

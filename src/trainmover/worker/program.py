@@ -11,8 +11,8 @@ import torch.distributed as dist
 
 from trainmover.comm import groups
 from trainmover.sandbox.modules import is_own_file
-from trainmover.worker import compiled
 from trainmover.worker.caches import forget_groups
+from trainmover.worker.keep import compiled
 from trainmover.worker.standing import Unwind
 
 _PACKAGE = os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "")
@@ -97,7 +97,7 @@ def place_of(stack: traceback.StackSummary) -> str:
 
 def _is_ours(filename: str) -> bool:
     runs_it = filename in ("<frozen runpy>", "<frozen importlib._bootstrap>", runpy.__file__)
-    return runs_it or os.path.dirname(filename) == os.path.dirname(__file__)
+    return runs_it or filename.startswith(os.path.dirname(__file__) + os.sep)
 
 
 def clean_up() -> None:

@@ -35,16 +35,17 @@ from trainmover.sandbox.fills import Fills
 from trainmover.sandbox.isolation import Isolation
 from trainmover.sandbox.record import Record
 from trainmover.sandbox.recorder import Recorder
-from trainmover.worker import api, compiled
+from trainmover.worker import api
 from trainmover.worker.control import Control
-from trainmover.worker.joiner import Joiner
-from trainmover.worker.ledger import Ledger
+from trainmover.worker.join.joiner import Joiner
+from trainmover.worker.join.taken import Shelf, compiled_elsewhere, first_steps
+from trainmover.worker.keep import compiled
 from trainmover.worker.member import Member
-from trainmover.worker.patience import Patience
 from trainmover.worker.program import Ended, clean_up, flush_output, run_script
 from trainmover.worker.standing import NONE, Unwind
 from trainmover.worker.station import Station
-from trainmover.worker.taken import Shelf, compiled_elsewhere, first_steps
+from trainmover.worker.step.ledger import Ledger
+from trainmover.worker.watch.patience import Patience
 
 UNATTACHED_GRACE_S = 3.0
 """A script that never attached raises when a peer dies; the machine's loss is known by then."""

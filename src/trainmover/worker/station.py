@@ -4,11 +4,11 @@ from dataclasses import dataclass, field
 
 from trainmover.protocol.messages import JobSpec
 from trainmover.state.transfer import StateServer
-from trainmover.worker.footing import Pulse
+from trainmover.worker.keep.snapshots import Snapshots
 from trainmover.worker.link import ControlLink
-from trainmover.worker.snapshots import Snapshots
 from trainmover.worker.standing import Standing
 from trainmover.worker.stores import Stores
+from trainmover.worker.watch.footing import Pulse
 
 
 @dataclass(frozen=True)

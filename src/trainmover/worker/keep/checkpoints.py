@@ -20,10 +20,10 @@ from trainmover.ids import Rank
 from trainmover.protocol.checkpoint import FIRST_STEPS, bulk_name, state_name, writing_name
 from trainmover.protocol.messages import Foreign, WorkerFact, WriteCheckpoint, Written, Wrote
 from trainmover.state.snapshot import Snapshot
-from trainmover.worker.first_steps import FirstSteps
-from trainmover.worker.going_back import fetched
-from trainmover.worker.snapshots import Snapshots
-from trainmover.worker.taken import record_of
+from trainmover.worker.join.going_back import fetched
+from trainmover.worker.join.taken import record_of
+from trainmover.worker.keep.first_steps import FirstSteps
+from trainmover.worker.keep.snapshots import Snapshots
 
 PART_BYTES = 16 * 1024 * 1024
 Bytes = bytes | bytearray | memoryview

@@ -24,9 +24,9 @@ from trainmover.state.snapshot import Snapshot
 from trainmover.state.tracked import Tracked
 from trainmover.state.transfer import fetch
 from trainmover.state.vault import VaultClient, snapshot_name
-from trainmover.worker.keeper import RankRecord
-from trainmover.worker.snapshots import Snapshots
-from trainmover.worker.taken import FETCH_SILENCE_S, Taken
+from trainmover.worker.join.taken import FETCH_SILENCE_S, Taken
+from trainmover.worker.keep.snapshots import Snapshots
+from trainmover.worker.step.keeper import RankRecord
 
 _DAMAGED = (
     "its own snapshot of step {} was damaged in memory, so another copy was taken: "

@@ -16,8 +16,8 @@ from trainmover.ids import Rank, Step
 from trainmover.protocol.messages import Fingerprinted, WorkerFact
 from trainmover.state.fingerprint import HASH_BYTES, fingerprint
 from trainmover.state.tracked import Tracked
-from trainmover.worker.gate import Gate
 from trainmover.worker.standing import Standing
+from trainmover.worker.step.gate import Gate
 
 EARLY = frozenset({3, 10, 30, 100, 300})
 """Hardly any cost, and replicas are known as soon as a rank can be taken over."""

@@ -18,7 +18,7 @@ from typing import Any
 from trainmover.errors import StateMismatch
 from trainmover.ids import Step
 from trainmover.protocol.messages import Draw
-from trainmover.worker.batches import Batches
+from trainmover.worker.data.batches import Batches
 
 
 @dataclass(eq=False)

@@ -29,7 +29,7 @@ from trainmover.comm.tap import Call
 from trainmover.state import encode
 from trainmover.state.placing import HasState, load_bulk
 from trainmover.state.tracked import Tracked
-from trainmover.worker.copies import Copies
+from trainmover.worker.step.copies import Copies
 
 
 class Listener:

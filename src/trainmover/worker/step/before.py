@@ -12,7 +12,7 @@ from torch.utils import _pytree
 from trainmover.errors import StateMismatch
 from trainmover.state import rng
 from trainmover.state.tracked import Tracked
-from trainmover.worker.copies import Copies
+from trainmover.worker.step.copies import Copies
 
 _ARGUMENT_BYTES_MAX = 64 * 1024 * 1024
 

@@ -31,9 +31,9 @@ from trainmover.state.encode import decode
 from trainmover.state.tracked import Tracked
 from trainmover.state.transfer import FetchReport, fetch
 from trainmover.state.vault import VaultClient
-from trainmover.worker import compiled
-from trainmover.worker.early import Early
-from trainmover.worker.keeper import RankRecord
+from trainmover.worker.join.early import Early
+from trainmover.worker.keep import compiled
+from trainmover.worker.step.keeper import RankRecord
 
 FETCH_SILENCE_S = 30.0
 SHELF_BYTES_MAX = 256 * 1024 * 1024

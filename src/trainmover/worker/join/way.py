@@ -13,7 +13,7 @@ from torch import Tensor
 from trainmover.comm.tap import Call
 from trainmover.errors import StateMismatch
 from trainmover.ids import Rank, Step
-from trainmover.worker.keeper import RankRecord
+from trainmover.worker.step.keeper import RankRecord
 
 
 class Way:

@@ -35,8 +35,8 @@ from torch.utils.data import DataLoader, IterableDataset
 from trainmover.errors import StateMismatch, UserError
 from trainmover.state import rng
 from trainmover.state.encode import decode, encode
-from trainmover.worker.samples import Samples, ids_of, why_unknown
-from trainmover.worker.trail import Trail
+from trainmover.worker.data.samples import Samples, ids_of, why_unknown
+from trainmover.worker.data.trail import Trail
 
 _LOADS_HERE: dict[str, Any] = {
     "num_workers": 0,

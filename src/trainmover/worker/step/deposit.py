@@ -17,12 +17,12 @@ from trainmover.state import rng
 from trainmover.state.encode import encode
 from trainmover.state.tracked import Tracked
 from trainmover.state.transfer import Offered
-from trainmover.worker.boundary import Boundary
-from trainmover.worker.first_steps import Recording
-from trainmover.worker.gate import Gate
-from trainmover.worker.keeper import Keeper, Moment, RankRecord
-from trainmover.worker.ledger import Ledger
+from trainmover.worker.keep.first_steps import Recording
 from trainmover.worker.station import Station
+from trainmover.worker.step.boundary import Boundary
+from trainmover.worker.step.gate import Gate
+from trainmover.worker.step.keeper import Keeper, Moment, RankRecord
+from trainmover.worker.step.ledger import Ledger
 
 
 class Deposit:

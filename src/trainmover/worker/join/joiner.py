@@ -27,16 +27,16 @@ from trainmover.sandbox.replayer import Replayer
 from trainmover.state import rng
 from trainmover.state.rehearsal import rehearse
 from trainmover.state.tracked import bulk_leaves
-from trainmover.worker.batches import Batches
-from trainmover.worker.early import Early
-from trainmover.worker.first_steps import FirstSteps
-from trainmover.worker.going_back import NoneWhole, take_back
-from trainmover.worker.ledger import Ledger
+from trainmover.worker.data.batches import Batches
+from trainmover.worker.join.early import Early
+from trainmover.worker.join.going_back import NoneWhole, take_back
+from trainmover.worker.join.taken import Taken, take
+from trainmover.worker.join.way import Silence, Way
+from trainmover.worker.keep.first_steps import FirstSteps
 from trainmover.worker.member import Member
 from trainmover.worker.standing import Unwind
 from trainmover.worker.station import Station
-from trainmover.worker.taken import Taken, take
-from trainmover.worker.way import Silence, Way
+from trainmover.worker.step.ledger import Ledger
 
 
 class Joiner(Member):

@@ -21,10 +21,10 @@ from collections.abc import Callable, Hashable
 from trainmover.comm import groups
 from trainmover.ids import Epoch
 from trainmover.protocol.messages import Moves, Stands, Watched, WorkerFact
-from trainmover.worker.deadline import BEFORE_S, LONGER_AGAIN, Deadline
-from trainmover.worker.footing import QUICK, Footing, Pulse
 from trainmover.worker.member import Member
-from trainmover.worker.sight import CALL, COMPILE, FETCH, SCRIPT, Sight, look
+from trainmover.worker.watch.deadline import BEFORE_S, LONGER_AGAIN, Deadline
+from trainmover.worker.watch.footing import QUICK, Footing, Pulse
+from trainmover.worker.watch.sight import CALL, COMPILE, FETCH, SCRIPT, Sight, look
 
 LOOK_S = 0.1
 LOOK_AGAIN = 5

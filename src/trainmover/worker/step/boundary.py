@@ -12,9 +12,9 @@ from trainmover.errors import PeerLost, StateMismatch
 from trainmover.ids import Epoch, Rank, Step
 from trainmover.protocol.messages import AtBoundary, Interrupted, Switch, Switched
 from trainmover.state.transfer import Offer
-from trainmover.worker.ledger import Ledger
 from trainmover.worker.standing import Unwind
 from trainmover.worker.station import Station
+from trainmover.worker.step.ledger import Ledger
 
 
 class Boundary:

@@ -15,9 +15,9 @@ from trainmover.protocol.messages import Warned, WorkerFact
 from trainmover.sandbox.record import STEPS
 from trainmover.state.tracked import Tracked
 from trainmover.worker.drill import Drills
-from trainmover.worker.first_steps import Recording
-from trainmover.worker.gate import Gate
-from trainmover.worker.undo import Listener, Undo
+from trainmover.worker.keep.first_steps import Recording
+from trainmover.worker.step.gate import Gate
+from trainmover.worker.step.undo import Listener, Undo
 
 _COLLECTIVES = "collectives were made inside optimizer.step() or between two updates"
 _SMALL_STATE = (

@@ -20,10 +20,10 @@ from trainmover.sandbox.recorder import Recorder
 from trainmover.sandbox.sharing import Share, Stores, share_of
 from trainmover.sandbox.step_trace import StepTrace
 from trainmover.state.tracked import Tracked
-from trainmover.worker import compiled
-from trainmover.worker.gate import Gate
-from trainmover.worker.keeper import Keeper
-from trainmover.worker.undo import BehindGate
+from trainmover.worker.keep import compiled
+from trainmover.worker.step.gate import Gate
+from trainmover.worker.step.keeper import Keeper
+from trainmover.worker.step.undo import BehindGate
 
 STEPS_MAX = 64
 """So many are recorded at most, however seldom a script fetches or updates."""

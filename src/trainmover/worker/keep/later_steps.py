@@ -10,9 +10,9 @@ from trainmover.comm import groups
 from trainmover.ids import Rank, Step
 from trainmover.protocol.messages import StepsChanged
 from trainmover.sandbox.step_trace import StepTrace
-from trainmover.worker import compiled
-from trainmover.worker.first_steps import Recording
-from trainmover.worker.rounds import is_due
+from trainmover.worker.keep import compiled
+from trainmover.worker.keep.first_steps import Recording
+from trainmover.worker.keep.rounds import is_due
 
 
 class LaterSteps:

@@ -17,7 +17,7 @@ from trainmover.comm import Drained, groups
 from trainmover.errors import StateMismatch, UserError
 from trainmover.ids import Epoch, Rank, Step
 from trainmover.worker.drill import Drills
-from trainmover.worker.snapshots import WANTED, Snapshots
+from trainmover.worker.keep.snapshots import WANTED, Snapshots
 from trainmover.worker.standing import Standing
 
 GATE = "gate"

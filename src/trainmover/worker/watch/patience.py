@@ -23,7 +23,7 @@ from types import TracebackType
 import psutil  # type: ignore[import-untyped]
 
 from trainmover.comm import groups
-from trainmover.worker.joiner import Joiner
+from trainmover.worker.join.joiner import Joiner
 from trainmover.worker.program import place_of
 from trainmover.worker.standing import Unwind
 

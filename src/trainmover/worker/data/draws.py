@@ -4,9 +4,8 @@ from typing import Any
 
 from trainmover.ids import Step
 from trainmover.protocol.messages import Draw
-from trainmover.worker.ahead import Ahead
-from trainmover.worker.batches import Batches
-from trainmover.worker.loops import Loop, Loops
+from trainmover.worker.data.batches import Batches
+from trainmover.worker.data.loops import Loop, Loops
 
 AHEAD = (
     "batches are drawn before the step that precedes theirs: what the script holds of them no "
@@ -14,6 +13,36 @@ AHEAD = (
     "batch after the step before"
 )
 """Warning about a script that holds batches in reserve."""
+
+
+_STEPS = 3
+
+
+class Ahead:
+    """Counts the fetches for each of the first steps, by the loop that fetched last.
+
+    A script that keeps one batch in reserve fetches twice before its first step and once before
+    each of the others. Several batches for every step are no reserve.
+    """
+
+    def __init__(self) -> None:
+        self._loop: Loop | None = None
+        self._fetched = 0
+        self._counts: list[tuple[Loop | None, int]] = []
+
+    def fetched(self, loop: Loop) -> None:
+        """A batch was drawn."""
+        self._fetched = self._fetched + 1 if loop is self._loop else 1
+        self._loop = loop
+
+    def begin_step(self) -> bool | None:
+        """Whether batches are drawn ahead; None: that is not known yet."""
+        self._counts.append((self._loop, self._fetched))
+        self._fetched = 0
+        if len(self._counts) < _STEPS:
+            return None
+        loops, (first, *others) = {loop for loop, _ in self._counts}, [n for _, n in self._counts]
+        return len(loops) == 1 and set(others) == {others[0]} and first > others[0] > 0
 
 
 class Draws:
