@@ -56,6 +56,7 @@ class Groups:
 
     def __init__(self, communicator: Callable[[], Communicator] = GlooCommunicator) -> None:
         self.mode = Mode.PLAIN
+        self.calls = 0  # Of the script's groups, so far: two looks tell whether there was one.
         self.epoch = _PLAIN_EPOCH
         self.draining = False
         self.tap: Tap | None = None

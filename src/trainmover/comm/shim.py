@@ -176,6 +176,7 @@ def _given_up(op: str, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Settle
 def _method(op: str) -> Callable[..., Any]:
     def carry(self: ShimGroup, *args: Any, **kwargs: Any) -> Any:
         watch, groups = self._member.watch, self._groups
+        groups.calls += 1
         if (
             watch is None
             or watch.prompt is None

@@ -137,7 +137,8 @@ class Joiner(Member):
         self._begin_steps()
         self.shadow_steps += 1
         self.calls = Step(self.shadow_steps)
-        self.values, self.in_step, self.passed = {}, True, False
+        self.reported.begin(function)
+        self.in_step, self.passed = True, False
         self.replayer.begin_step()
         try:
             return function(*args, **kwargs)
@@ -321,7 +322,8 @@ class Joiner(Member):
             return
         if before is not None:
             taken = taken.after(before)
-        self.gate.undo_wanted = bool(taken.header.get("undo"))
+        self.gate.undo_wanted = bool(taken.header["undo"])
+        self.updates.changes.early |= bool(taken.header["early"])
         if self.way is None:
             self.way = self._way_to(taken, order.committed)
             if self.way.leads_on_from(self.loops.ordinals, self.loops.member):

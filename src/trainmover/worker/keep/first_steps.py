@@ -23,7 +23,6 @@ from trainmover.state.tracked import Tracked
 from trainmover.worker.keep import compiled
 from trainmover.worker.step.gate import Gate
 from trainmover.worker.step.keeper import Keeper
-from trainmover.worker.step.undo import BehindGate
 
 STEPS_MAX = 64
 """So many are recorded at most, however seldom a script fetches or updates."""
@@ -55,7 +54,6 @@ class Recording:
     kept      as the buddy keeps it
     trace     of the collectives of their last
     graphs    how many this process had compiled when `kept` was made
-    differs   steps change, behind their gate, small state that is not the same on all ranks
     """
 
     def __init__(
@@ -73,14 +71,12 @@ class Recording:
         self.kept = FirstSteps()
         self.trace = ""
         self.graphs = 0
-        self.differs = False
         self._rank = rank
         self._nproc = nproc
         self._tracked = tracked
         self._gate = gate
         self._keeper = keeper
         self._say = say
-        self._behind_gate = BehindGate()
         self._since_fetch = self._steps_a_fetch = self._update_steps = 0
 
     def fetched(self) -> None:
@@ -98,14 +94,10 @@ class Recording:
         if self.recorder is not None:
             self.recorder.begin_step()
 
-    def end_step(self, step: Step, at_gate: dict[str, bytes], *, updated: bool) -> bool:
-        """A step is committed and has returned. True: enough was shown, to be finished now.
-
-        at_gate: small states there
-        """
+    def end_step(self, step: Step, *, updated: bool) -> bool:
+        """A step is committed and has returned. True: enough was shown, to be finished now."""
         if self.recorder is None:
             return False
-        self._behind_gate.note(at_gate, self._tracked.small_states())
         self._since_fetch += 1
         self._update_steps += updated
         return step >= STEPS and self._has_shown_all(step)
@@ -137,7 +129,6 @@ class Recording:
                 means="Its first steps cannot be recorded, so no standby could be warmed.",
                 do="Wait for the work handles of asynchronous collectives inside the step.",
             )
-        self._compare_behind_gate()
         share = self._share(record)
         self.keep(_stored(record, share), record.trace)
         self.put()
@@ -187,16 +178,6 @@ class Recording:
             bytes_full=layout.bytes_full(record),
             held_bytes=record.held_bytes,
         )
-
-    def _compare_behind_gate(self) -> None:
-        """All ranks come here in the same step, and to the same end."""
-        mine = torch.tensor([self._behind_gate.digest()], dtype=torch.int64)
-        try:
-            rows = self._gate.gather(mine)
-        except Drained:
-            return
-        if not bool((rows == rows[0]).all()):
-            self._gate.undo_wanted = self.differs = True
 
     def _share(self, record: Record) -> Share:
         """All ranks have committed the same step, so all ask here, and get the same answer.
