@@ -349,7 +349,7 @@ class Member:
         Where several fetches make a step, the place that is kept is that of the first: what the
         script holds of their batches no other process has.
         """
-        self.recording.fetched()
+        self.recording.fetched(self.calls)
         self.loops.enter(batches)
         self.drills.at("fetch", self.calls + 1)
         self.boundary.settle(at_fetch=self._mark_fetch)

@@ -31,7 +31,6 @@ from trainmover.protocol.messages import (
 )
 from trainmover.sandbox import memory, reasons
 from trainmover.sandbox.binding import Binding, binding_of
-from trainmover.sandbox.fills import Fills
 from trainmover.sandbox.isolation import Isolation
 from trainmover.sandbox.record import Record
 from trainmover.sandbox.recorder import Recorder
@@ -68,7 +67,6 @@ class Runs:
         self._took_compiled = False
         self._shelf: Shelf = {}
         self._isolation = Isolation()
-        self._fills = Fills()
         self._told: set[str] = set()
 
     def go_on(self) -> None:
@@ -263,18 +261,13 @@ class Runs:
 
     @contextmanager
     def _sandbox(self, joiner: Joiner) -> Iterator[None]:
-        """For a shadow run: it may stand still only for so long, and need not initialise twice."""
+        """For a shadow run: it may stand still only for so long."""
 
         def tell(reason: str) -> None:
             self._say(SandboxFailed(rank=joiner.rank, reason=reason))
 
-        joiner.set_up_over = lambda: self._fills.settle(joiner.overwritten())
-        self._fills.begin()
-        try:
-            with Patience(joiner, tell):
-                yield
-        finally:
-            self._fills.end()
+        with Patience(joiner, tell):
+            yield
 
     # --- how a run ends ---------------------------------------------------------------------------
 

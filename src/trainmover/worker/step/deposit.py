@@ -10,7 +10,7 @@ from dataclasses import replace
 
 import xxhash
 
-from trainmover.errors import PeerLost
+from trainmover.errors import PeerLost, UserError
 from trainmover.ids import Epoch, Rank, Step
 from trainmover.protocol.messages import Row
 from trainmover.state import rng
@@ -90,7 +90,8 @@ class Deposit:
         self.at_gate = self._tracked.small_states()
         rows = [*self._ledger.in_doubt, committing]
         now = Moment(rng.capture(), self.at_gate)
-        assert self.latest is not None
+        if self.latest is None:
+            raise _no_fetch(self._rank)
         self.latest = replace(self.latest, step=Step(step + 1), complete=False, now=now, rows=rows)
         if self._boundary.tainted():
             return False
@@ -154,3 +155,12 @@ class Deposit:
     def forget(self) -> None:
         """Drop what was kept here."""
         self.latest, self.gate_small, self.behind = None, {}, []
+
+
+def _no_fetch(rank: Rank) -> UserError:
+    return UserError(
+        f"Rank {rank} makes a step before it has drawn a batch from job.batches().",
+        means="Ranks are taken over where they draw: this one could not be.",
+        do="Draw for each step, on every rank. Without a loader the loop is "
+        "`for _ in job.batches(range(1000))`.",
+    )
