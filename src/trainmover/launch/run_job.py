@@ -90,9 +90,7 @@ class _Call:
             nursery = await usable(nursery, self._options, stack)
             processes = LocalProcesses(self._options, place, self, nursery)
             store = processes.start_store(stack)
-            spec = msgspec.structs.replace(
-                place.spec, store=store, hash_seed=hash_seed_of(nursery)
-            )
+            spec = msgspec.structs.replace(place.spec, store=store, hash_seed=hash_seed_of(nursery))
             journal = Journal.create(place.run.journal, spec)
             stack.callback(journal.close)
             stack.callback(journal.checkpoint)

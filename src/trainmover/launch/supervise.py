@@ -72,9 +72,7 @@ class _Supervisor:
             nursery = await usable(nursery, self._options, stack)
             processes = LocalProcesses(self._options, place, self, nursery)
             store = processes.start_store(stack)
-            spec = msgspec.structs.replace(
-                place.spec, store=store, hash_seed=hash_seed_of(nursery)
-            )
+            spec = msgspec.structs.replace(place.spec, store=store, hash_seed=hash_seed_of(nursery))
             Journal.create(place.run.journal, spec).close()
             self._controller = controller
             controller.begin(place.notes)
