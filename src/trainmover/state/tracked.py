@@ -17,6 +17,7 @@ from trainmover.state.added import AddedGroups
 from trainmover.state.buffers import Buffers
 from trainmover.state.digest import Digest, digest_of
 from trainmover.state.gradients import Gradients
+from trainmover.state.kinds.generators import Generator, KeptGenerator
 from trainmover.state.modes import Modes
 from trainmover.state.placing import HasState, Leaves, bulk_leaves, destinations, load_bulk
 from trainmover.state.signature import signature_of
@@ -46,9 +47,11 @@ class Tracked:
     def add(self, name: str, obj: object) -> None:
         """Keep `obj` under `name`; a second add under the same name replaces the first.
 
-        Of a ZeroRedundancyOptimizer the shard that is here. Raises UserError if it lacks the two
-        methods.
+        Of a ZeroRedundancyOptimizer the shard that is here; of a generator of random numbers its
+        state. Raises UserError if it lacks the two methods.
         """
+        if isinstance(obj, Generator):
+            obj = KeptGenerator(name, obj)
         if not isinstance(obj, HasState) or isinstance(obj, type):
             raise UserError(
                 f"`{name}` cannot be tracked: a {type(obj).__name__} has no state_dict() "

@@ -142,7 +142,9 @@ class Member:
 
     @property
     def steps(self) -> int:
-        """Committed steps."""
+        """Committed steps; inside one, those before it, also behind its gate."""
+        if self.in_step:
+            return self.calls - 1
         return self.standing.committed
 
     # --- the step ---------------------------------------------------------------------------------

@@ -34,6 +34,7 @@ from trainmover.sandbox.binding import Binding, binding_of
 from trainmover.sandbox.isolation import Isolation
 from trainmover.sandbox.record import Record
 from trainmover.sandbox.recorder import Recorder
+from trainmover.state import rng
 from trainmover.worker import api
 from trainmover.worker.control import Control
 from trainmover.worker.join.joiner import Joiner
@@ -253,6 +254,7 @@ class Runs:
     def _run(self, member: Member) -> Ended:
         api.serve(member)
         self._isolation.snapshot()
+        rng.seed_as(self._spec.seed, member.rank)
         with self._sandbox(member) if isinstance(member, Joiner) else nullcontext():
             ended = run_script(self._spec.argv, module=self._spec.module)
         member.over = True

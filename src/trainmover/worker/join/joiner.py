@@ -103,7 +103,7 @@ class Joiner(Member):
             return self.calls
         if self.is_shadow:
             return self.shadow_steps - self.in_step  # The one under way is not committed.
-        return self.standing.committed
+        return super().steps
 
     # --- in the sandbox ---------------------------------------------------------------------------
 
