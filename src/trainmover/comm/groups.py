@@ -73,6 +73,7 @@ class Groups:
                   outputs
     on_given_up   called in the main thread, outside of autograd, wherever it is about to go on with
                   what such a call has left; what it raises, the script sees at that call
+    on_call       called for every call of the script, before it is made
     calls         of the script, begun so far. Two numbers tell whether there were any between;
                   with several threads one may be missed in the sum, never in the comparison
     """
@@ -85,6 +86,7 @@ class Groups:
         self.on_broken: Callable[[str], None] | None = None
         self.on_cut_short: Callable[[], None] | None = None
         self.on_given_up: Callable[[], None] | None = None
+        self.on_call: Callable[[], None] | None = None
         self.calls = 0
         self.differed: CallsDiffer | None = None  # Seen; no further try of the step mends it.
         self.rendezvous_store: Callable[[], Store] | None = None

@@ -193,6 +193,8 @@ def _method(op: str) -> Callable[..., Any]:
     def carry(self: ShimGroup, *args: Any, **kwargs: Any) -> Any:
         watch, groups = self._member.watch, self._groups
         groups.calls += 1
+        if groups.on_call is not None:
+            groups.on_call()
         if (
             watch is None
             or watch.prompt is None

@@ -38,6 +38,7 @@ from trainmover.worker.keep.weights import Weights
 from trainmover.worker.station import Station
 from trainmover.worker.step.before import Before
 from trainmover.worker.step.boundary import Boundary
+from trainmover.worker.step.cut_short import CutShort
 from trainmover.worker.step.deposit import Deposit
 from trainmover.worker.step.gate import Gate, Retry
 from trainmover.worker.step.keeper import Keeper, Moment, RankRecord
@@ -65,6 +66,7 @@ class Member:
 
     is_shadow = False
     switching = False
+    deposit: Deposit
 
     def __init__(self, rank: Rank, station: Station) -> None:
         self.rank = rank
@@ -98,7 +100,7 @@ class Member:
             tainted=self.boundary.tainted,
             say=self.say,
         )
-        groups.on_cut_short = self._cut_short
+        self.cut_short = CutShort(rank, self, boundary=self.boundary, gate=self.gate, say=self.say)
         self.loops = Loops()
         self.draws = Draws(self.loops)
         self.keeper = Keeper(station.token, rank)
@@ -213,6 +215,7 @@ class Member:
         self.later_steps.begin_step(step)
         self.reported.begin(function)
         self.passed, self.in_step = False, True
+        self.cut_short.begin_try()
         self.say_if_past_end(step)  # From here on the control thread says it.
         self.footing.enter(function)
         try:
@@ -280,6 +283,7 @@ class Member:
             self._finish_recording(step)
         if self.weights.due:
             self._weigh()
+        self.cut_short.outside()
 
     def _look(self, step: Step) -> StepsChanged | None:
         try:
@@ -309,12 +313,6 @@ class Member:
             self._after_step(step)
         else:
             self.calls = Step(step - 1)
-
-    def _cut_short(self) -> None:
-        """In a step that has not committed that is for the verdict; elsewhere nothing would make
-        it good."""
-        if (self.passed or not self.in_step) and not self.is_shadow:
-            self.boundary.misled = True
 
     def _soon_tainted(self) -> bool:
         """Whether a lost peer can be behind an exception: its loss may be heard a moment later."""
@@ -404,6 +402,7 @@ class Member:
     def forget(self) -> None:
         """Drop every reference to what the script made; its run is over."""
         self.server.withdraw(KEY)
+        self.cut_short.forget()
         self.tracked.clear()
         self.loops = Loops()
         self.draws = Draws(self.loops)
