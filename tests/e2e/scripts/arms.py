@@ -16,6 +16,7 @@ import contextlib
 import dataclasses
 import io
 import json
+import os
 import random
 import re
 import subprocess
@@ -104,6 +105,7 @@ def _plain_server() -> "subprocess.Popen[str]":
         [sys.executable, PLAIN],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
+        env=os.environ | {"OMP_NUM_THREADS": "1"},  # as workers have it, read while importing
         text=True,
     )
     atexit.register(server.kill)
@@ -269,15 +271,20 @@ def _end(arm: Arm) -> str:
 
 
 def judge(habit: Habit, fault: Fault) -> tuple[Verdict, str]:
-    """Of this habit under this fault, beside its plain run."""
-    return verdict(habit, disturbed(habit, fault), expected_of(habit))
+    """Of this habit under this fault, beside its plain run where it came to its end."""
+    arm = disturbed(habit, fault)
+    return verdict(habit, arm, expected_of(habit) if arm.code == 0 else arm)
 
 
 @cache
 def expected_of(habit: Habit) -> Arm:
     arm = plain(habit)
-    assert arm.code == 0, f"{habit.name} fails by itself"
+    assert arm.code == 0, f"{habit} fails by itself"
     return arm
+
+
+def as_promised(habit: Habit, found: Verdict) -> bool:
+    return found is (Verdict.REFUSED if habit.refused else Verdict.EQUAL)
 
 
 def main() -> None:
@@ -300,9 +307,7 @@ def main() -> None:
             fault = fault_of(habit, options.seed, place)
             with contextlib.redirect_stdout(io.StringIO()):
                 found, why = judge(habit, fault)
-            mark = "  " if (found is Verdict.REFUSED) is habit.refused and found in (
-                Verdict.EQUAL, Verdict.REFUSED
-            ) else "!!"  # fmt: skip
+            mark = "  " if as_promised(habit, found) else "!!"
             took = time.monotonic() - begun_s
             line = f"{mark} {habit.name:32} {fault.place:8} {took:5.1f} s  {found.name}"
             print(f"{line}: {why[:400]}" if why else line, flush=True)

@@ -1,6 +1,8 @@
 """`python plain.py`: runs scripts as torchrun would, with sums in trainmover's order, and nothing
 else of it. One that has imported torch once forks the ranks of each.
 
+The imports above `main` are as much as scripts import, once for all.
+
 stdin   a JSON object a line: {"script", "argv", "ranks"}
 stdout  for each, when it is over: {"code", "rows": [[rank, step, values]], "digests", "printed"}
 """
@@ -16,11 +18,13 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import torch._dynamo
 import torch.distributed.optim
-import torch.utils.data  # noqa: F401
 import torchdata.stateful_dataloader  # noqa: F401
 from torch import Tensor
 
+from trainmover.comm import groups, hook_torch
+from trainmover.communicators import default
 from trainmover.worker import api
 
 
@@ -91,8 +95,8 @@ def fork(order: dict[str, Any], folder: Path, rank: int, port: int) -> int:
 
 def be(order: dict[str, Any], result: Path, rank: int) -> None:
     """This rank of the script."""
-    import trainmover.comm.install  # noqa: F401
-
+    groups.choose(default())  # As `import trainmover.comm.install` does.
+    hook_torch(groups)
     api.Alone = Recorded  # type: ignore[misc]
     runtime: list[Recorded] = []
     api.on_attach(lambda: runtime.append(api.attach()._runtime))  # type: ignore[arg-type]
