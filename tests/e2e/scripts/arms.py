@@ -136,7 +136,7 @@ def disturbed(habit: Habit, fault: Fault) -> Arm:
         async def scenario(live: Live) -> None:
             await _disturb(live, fault, habit, Path(folder), seen)
 
-        argv = ["--pace", str(PACE_S), "--hold", str(fault.hold), "--orders", folder]
+        argv = ["--pace", str(PACE_S), "--orders", folder, "--holds", str(fault.hold)]
         drill = fault.drill
         if fault.place is Place.BETWEEN and not habit.moment:
             drill = f"m{fault.slot + 1}:fetch:{fault.hold + 2}:kill"
@@ -167,7 +167,7 @@ async def _disturb(live: Live, fault: Fault, habit: Habit, orders: Path, seen: A
         live.handle.move(machine)
     if fault.place is Place.BETWEEN and habit.moment:
         (orders / f"die-{fault.slot * habit.nproc}").touch()
-    (orders / "go").touch()
+    (orders / f"go-{fault.hold}").touch()
     await live.incidents_done(1)
     (orders / "slow").unlink(missing_ok=True)
 
@@ -240,7 +240,8 @@ def differs(arm: Arm, expected: Arm) -> str:
     other = [key for key, values in expected.rows.items() if arm.rows[key] != values]
     if other:
         rank, step = min(other, key=lambda key: key[1])
-        return f"{len(other)} of {len(expected.rows)} losses, first of step {step}, rank {rank}"
+        values = f"{arm.rows[rank, step]}, not {expected.rows[rank, step]}"
+        return f"{len(other)} of {len(expected.rows)} rows, first of {step=}, {rank=}: {values}"
     if arm.digests != expected.digests:
         ranks = [rank for rank in expected.digests if arm.digests[rank] != expected.digests[rank]]
         return f"the final state of ranks {ranks}"
@@ -281,6 +282,14 @@ def expected_of(habit: Habit) -> Arm:
     arm = plain(habit)
     assert arm.code == 0, f"{habit} fails by itself"
     return arm
+
+
+def differs_calm(habit: Habit) -> str:
+    """Whether a run by trainmover without any fault is another than the plain one, and how."""
+    arm = calm(habit)
+    if arm.code:
+        return f"ends with {arm.code}"
+    return (differs(arm, expected_of(habit)) if habit.alike else parts(arm)) or "as plain"
 
 
 def as_promised(habit: Habit, found: Verdict) -> bool:

@@ -28,7 +28,7 @@ def flags() -> argparse.Namespace:
     parser = argparse.ArgumentParser()
     parser.add_argument("--steps", type=int, default=40)
     parser.add_argument("--pace", type=float, default=0.0)
-    parser.add_argument("--hold", type=int, default=0, help="steps after which to wait for orders")
+    parser.add_argument("--holds", type=int, nargs="*", default=[], help="steps to wait behind")
     parser.add_argument("--orders", default="", help="folder")
     return parser.parse_args()
 
@@ -44,20 +44,22 @@ def begin() -> tuple[tm.Job, argparse.Namespace]:
 
 
 def pace(job: tm.Job, args: argparse.Namespace) -> None:
-    """A step's time. Behind step --hold all ranks wait in it until there is a file `go`; as long as
-    there is a file `slow` steps last longer."""
-    go, slow = Path(args.orders, "go"), Path(args.orders, "slow")
-    held = args.orders and job.steps >= args.hold and not go.exists()
-    with job.pause_watch("orders") if held else nullcontext():
-        while held and not go.exists():
-            time.sleep(0.005)
-    time.sleep(8 * args.pace if args.orders and slow.exists() else args.pace)
+    """A step's time. Behind step --holds all ranks wait in it until there is a file `go-STEP`; as
+    long as there is a file `slow` steps last longer."""
+    for hold in args.holds:
+        go = Path(args.orders, f"go-{hold}")
+        held = job.steps >= hold and not go.exists()
+        with job.pause_watch("orders") if held else nullcontext():
+            while held and not go.exists():
+                time.sleep(0.005)
+    slow = args.orders and Path(args.orders, "slow").exists()
+    time.sleep(8 * args.pace if slow else args.pace)
 
 
 def moment(job: tm.Job, args: argparse.Namespace) -> None:
     """Between steps, where a rank dies if a file `die-RANK` says so; whoever takes it does not."""
     order = Path(args.orders, f"die-{job.rank}")
-    if args.orders and not job.is_shadow and job.steps > args.hold and order.exists():
+    if args.orders and not job.is_shadow and order.exists():
         order.unlink()
         os.kill(os.getpid(), signal.SIGKILL)
 

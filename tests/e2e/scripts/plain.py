@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 import torch._dynamo
-import torch.distributed.optim
+import torch.distributed.pipelining  # noqa: F401
 import torchdata.stateful_dataloader  # noqa: F401
 from torch import Tensor
 

@@ -19,6 +19,7 @@ def train_step(x: Tensor, y: Tensor) -> Tensor:
     begins = job.steps >= 5
     loss = kit.error(model, x, y)
     loss.backward()
+    job.report(loss=loss)
     optimizer.step()
     optimizer.zero_grad()
     if begins:

@@ -36,6 +36,7 @@ def train_step(x: Tensor, y: Tensor) -> Tensor:
     loss = kit.error(model, x, y)
     loss = loss * (1 + bank.add(kit.mean(loss.detach().clone())))
     loss.backward()
+    job.report(loss=loss)
     optimizer.step()
     optimizer.zero_grad()
     return loss.detach()

@@ -15,6 +15,7 @@ def train_step(x: Tensor, y: Tensor) -> Tensor:
     kit.pace(job, args)
     loss = kit.error(model, x, y)
     loss.backward()
+    job.report(loss=loss)
     with torch.no_grad():
         for parameter in model.parameters():
             parameter.mul_(1 - 0.01)

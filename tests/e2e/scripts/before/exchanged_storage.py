@@ -17,6 +17,7 @@ def train_step(x: Tensor, y: Tensor) -> Tensor:
         parameter.data = torch.where(parameter.abs() < 1e-3, 0.0, parameter.data * 0.99)
     loss = kit.error(model, x, y)
     loss.backward()
+    job.report(loss=loss)
     optimizer.step()
     optimizer.zero_grad()
     return loss.detach()

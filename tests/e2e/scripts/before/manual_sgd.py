@@ -15,6 +15,7 @@ def train_step(x: Tensor, y: Tensor) -> Tensor:
     loss = kit.error(model, x, y)
     model.zero_grad()
     loss.backward()
+    job.report(loss=loss)
     with torch.no_grad():
         for parameter in model.parameters():
             parameter -= 0.05 * parameter.grad

@@ -36,6 +36,7 @@ def train_step(x: Tensor, y: Tensor) -> Tensor:
     loss = (found - y).square().mean() + 0.3 * (found - taught).square().mean()
     optimizer.zero_grad()
     loss.backward()
+    job.report(loss=loss)
     optimizer.step()
     return loss.detach()
 

@@ -22,6 +22,7 @@ def train_step(x: Tensor, y: Tensor) -> Tensor:
         model, x + 0.1 * float(np.random.uniform() + random.gauss() + torch.randn(())), y
     )
     loss.backward()
+    job.report(loss=loss)
     optimizer.step()
     optimizer.zero_grad()
     return loss.detach()

@@ -18,6 +18,7 @@ def train_step(x: Tensor, y: Tensor) -> Tensor:
     noise = float(np.random.normal())
     loss = kit.error(model, x + 0.1 * noise, y)
     loss.backward()
+    job.report(loss=loss)
     optimizer.step()
     optimizer.zero_grad()
     np.random.seed(3)

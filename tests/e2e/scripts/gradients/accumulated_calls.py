@@ -19,6 +19,7 @@ def train_step(x: Tensor, y: Tensor) -> Tensor:
     with nullcontext() if last else model.no_sync():
         loss = kit.error(model, x, y)
         (loss / 3).backward()
+        job.report(loss=loss)
     if last:
         optimizer.step()
         optimizer.zero_grad()

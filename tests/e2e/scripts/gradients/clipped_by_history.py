@@ -19,6 +19,7 @@ def train_step(x: Tensor, y: Tensor) -> Tensor:
     kit.pace(job, args)
     loss = kit.error(model, x, y)
     loss.backward()
+    job.report(loss=loss)
     limit = statistics.median(norms) if norms else 1.0
     norms.append(torch.nn.utils.clip_grad_norm_(model.parameters(), limit).item())
     optimizer.step()

@@ -26,6 +26,7 @@ def train_step(x: Tensor, y: Tensor) -> Tensor:
     kit.pace(job, args)
     loss = kit.error(model, x, y)
     loss.backward()
+    job.report(loss=loss)
     limit = statistics.median(history.norms) if history.norms else 1.0
     norm = torch.nn.utils.clip_grad_norm_(model.parameters(), limit).item()
     history.norms = [*history.norms[-9:], norm]

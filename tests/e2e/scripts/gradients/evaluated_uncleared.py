@@ -18,6 +18,7 @@ def train_step(x: Tensor, y: Tensor) -> Tensor:
     optimizer.zero_grad()
     loss = kit.error(model, x, y)
     loss.backward()
+    job.report(loss=loss)
     optimizer.step()
     return loss.detach()
 

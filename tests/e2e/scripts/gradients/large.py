@@ -19,6 +19,7 @@ def train_step(x: Tensor, y: Tensor) -> Tensor:
     last = job.steps % 2 == 1
     loss = kit.error(model, x, y)
     loss.backward()
+    job.report(loss=loss)
     if last:
         optimizer.step()
         optimizer.zero_grad()

@@ -17,6 +17,7 @@ def train_step(x: Tensor, y: Tensor) -> Tensor:
     optimizer.zero_grad()
     loss = kit.error(model, x, y)
     loss.backward()
+    job.report(loss=loss)
     gradients = [parameter.grad for parameter in model.parameters()]
     flat = kit.mean(torch.cat([gradient.flatten() for gradient in gradients]))
     for gradient, part in zip(gradients, flat.split([g.numel() for g in gradients]), strict=True):

@@ -18,6 +18,7 @@ def train_step(x: Tensor, y: Tensor) -> Tensor:
     loss = kit.error(model, x, y)
     optimizer.zero_grad()
     loss.backward()
+    job.report(loss=loss)
     if together:
         for parameter in model.parameters():
             kit.mean(parameter.grad)

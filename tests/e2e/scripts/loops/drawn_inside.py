@@ -17,6 +17,7 @@ def train_step() -> Tensor:
     x, y = next(batches)
     loss = kit.error(model, x, y)
     loss.backward()
+    job.report(loss=loss)
     optimizer.step()
     optimizer.zero_grad()
     return loss.detach()

@@ -18,6 +18,7 @@ def train_step() -> Tensor:
     x, y = (part[chosen] for part in data)
     loss = kit.error(model, x, y)
     loss.backward()
+    job.report(loss=loss)
     optimizer.step()
     optimizer.zero_grad()
     return loss.detach()

@@ -16,6 +16,7 @@ def train_step(batches: list[list[Tensor]]) -> Tensor:
     x, y = (torch.cat(parts) for parts in zip(*batches, strict=True))
     loss = kit.error(model, x, y)
     loss.backward()
+    job.report(loss=loss)
     optimizer.step()
     optimizer.zero_grad()
     return loss.detach()

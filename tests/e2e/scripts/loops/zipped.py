@@ -16,6 +16,7 @@ def train_step(x: Tensor, y: Tensor, free: Tensor) -> Tensor:
     noisy = free + 0.1 * torch.randn_like(free)
     loss = kit.error(model, x, y) + 0.1 * (model.module(noisy) - model.module(free)).square().mean()
     loss.backward()
+    job.report(loss=loss)
     optimizer.step()
     optimizer.zero_grad()
     return loss.detach()

@@ -17,6 +17,7 @@ def train_step(x: Tensor, y: Tensor) -> Tensor:
         found = model(x)
     loss = (found.float() - y).square().mean()
     loss.backward()
+    job.report(loss=loss)
     optimizer.step()
     optimizer.zero_grad()
     return loss.detach()

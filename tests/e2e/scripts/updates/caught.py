@@ -18,6 +18,7 @@ def train_step(x: Tensor, y: Tensor) -> Tensor:
         raise ValueError("a bad batch")
     loss = kit.error(model, x, y)
     loss.backward()
+    job.report(loss=loss)
     optimizer.step()
     optimizer.zero_grad()
     return loss.detach()

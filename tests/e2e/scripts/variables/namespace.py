@@ -17,6 +17,7 @@ def train_step(x: Tensor, y: Tensor) -> Tensor:
     optimizer.param_groups[0]["lr"] = args.lr
     loss = kit.error(model, x, y)
     loss.backward()
+    job.report(loss=loss)
     optimizer.step()
     optimizer.zero_grad()
     return loss.detach()

@@ -17,6 +17,7 @@ def train_step(x: Tensor, y: Tensor) -> Tensor:
     kit.pace(job, args)
     loss = kit.error(model, x, y)
     loss.backward()
+    job.report(loss=loss)
     optimizer.step()
     optimizer.zero_grad()
     return loss.detach()

@@ -24,6 +24,7 @@ class Trainer:
         self.optimizer.param_groups[0]["lr"] = 1e-2 * min(1.0, (self.step + 1) / 20)
         loss = kit.error(self.model, x, y)
         loss.backward()
+        job.report(loss=loss)
         self.optimizer.step()
         self.optimizer.zero_grad()
         return loss.detach()
