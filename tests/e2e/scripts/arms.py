@@ -40,6 +40,7 @@ from harness import Live, Outcomes, run
 from trainmover.controller.state import MachineState
 
 PLAIN = str(Path(__file__).with_name("plain.py"))
+SAID = "said: "
 PACE_S = 0.004
 READY_S = 30
 """For a standby to be ready; it takes one on a quiet machine."""
@@ -122,7 +123,7 @@ def plain(habit: Habit) -> Arm:
     told = json.loads(server.stdout.readline())
     rows = {(rank, step): values for rank, step, values in told["rows"]}
     digests = {int(rank): digest for rank, digest in told["digests"].items()}
-    return Arm(told["code"], rows, digests, told["printed"])
+    return Arm(told["code"], rows, digests, _said(told["printed"]))
 
 
 def calm(habit: Habit) -> Arm:
@@ -146,12 +147,15 @@ def disturbed(habit: Habit, fault: Fault) -> Arm:
     return dataclasses.replace(arm, told=told, ready=seen.ready)
 
 
+def _said(lines: list[str]) -> list[str]:
+    return [line for line in lines if line.startswith(SAID)]
+
+
 def _shape(habit: Habit) -> dict[str, Any]:
     return {"machines": habit.machines, "nproc": habit.nproc, "script": str(habit.path)}
 
 
 def _arm(outcome: Outcomes) -> Arm:
-    printed = "".join(outcome.printed).splitlines()
     sentences = [*outcome.sentences, outcome.text]
     incidents = len(outcome.job.incidents)
     return Arm(outcome.code, outcome.rows, outcome.digests, printed, sentences, incidents=incidents)

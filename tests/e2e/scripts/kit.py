@@ -21,6 +21,7 @@ from torch.utils.data import DataLoader, DistributedSampler, TensorDataset
 import trainmover as tm
 
 WIDTH = 8
+SAID = "said: "
 
 
 def flags() -> argparse.Namespace:
@@ -65,9 +66,9 @@ def moment(job: tm.Job, args: argparse.Namespace) -> None:
 
 
 def say(job: tm.Job, text: str) -> None:
-    """A line of rank 0."""
+    """A line of rank 0; the mark tells it from warnings of libraries."""
     if job.rank == 0 and not job.is_shadow:
-        print(text, flush=True)
+        print(f"{SAID}{text}", flush=True)
 
 
 def network(norm: bool = True, dropout: float = 0.1) -> nn.Sequential:

@@ -20,8 +20,8 @@ def train_step(x: Tensor, y: Tensor) -> Tensor:
         with nullcontext() if number == 3 else model.no_sync():
             loss = kit.error(model, part, target) / 4
             loss.backward()
-            job.report(loss=loss)
         total += loss.detach()
+    job.report(loss=total)
     torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
     optimizer.step()
     optimizer.zero_grad()

@@ -18,7 +18,6 @@ def train_step(x: Tensor, y: Tensor) -> Tensor:
         optimizer.zero_grad()
         loss = kit.error(model, x, y)
         loss.backward()
-        job.report(loss=loss)
         return kit.mean(loss.detach())
 
     loss: Tensor = optimizer.step(closure)
