@@ -157,6 +157,7 @@ def _shape(habit: Habit) -> dict[str, Any]:
 
 def _arm(outcome: Outcomes) -> Arm:
     sentences = [*outcome.sentences, outcome.text]
+    printed = _said("".join(outcome.printed).splitlines())
     incidents = len(outcome.job.incidents)
     return Arm(outcome.code, outcome.rows, outcome.digests, printed, sentences, incidents=incidents)
 
