@@ -48,9 +48,10 @@ class Outcomes:
 
 @dataclass
 class Live:
-    """A running job, for scenarios. Wait for facts, never for time."""
+    """A running job, for scenarios. Wait for facts, never for time. sentences: told so far."""
 
     handle: RunHandle
+    sentences: list[str] = field(default_factory=list)
     changed: asyncio.Event = field(default_factory=asyncio.Event)
     quiet: asyncio.Event = field(default_factory=asyncio.Event)
     pids: dict[str, dict[int, int]] = field(default_factory=dict)
@@ -201,8 +202,8 @@ class _Hosting:
         self.sentences: list[str] = []
 
     def ready(self, handle: RunHandle) -> None:
-        self._live = Live(handle)
-        self._watching = asyncio.ensure_future(self._watch(Live(handle, self._live.quiet)))
+        self._live = Live(handle, self.sentences)
+        self._watching = asyncio.ensure_future(self._watch(Live(handle, changed=self._live.quiet)))
         if self._scenario is not None:
             self._task = asyncio.ensure_future(self._scenario(self._live))
             self._task.add_done_callback(lambda task: self._over(task, handle))

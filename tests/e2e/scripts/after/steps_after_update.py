@@ -1,0 +1,27 @@
+"""The rate of the next step follows from job.steps, read after optimizer.step()."""
+
+import kit
+import torch
+from torch import Tensor
+
+job, args = kit.begin()
+model = kit.replicated(job, kit.network())
+optimizer = torch.optim.AdamW(model.parameters(), lr=1e-2)
+job.track(model=model, optimizer=optimizer)
+
+
+@job.step
+def train_step(x: Tensor, y: Tensor) -> Tensor:
+    kit.pace(job, args)
+    loss = kit.error(model, x, y)
+    loss.backward()
+    job.report(loss=loss)
+    optimizer.step()
+    optimizer.zero_grad()
+    optimizer.param_groups[0]["lr"] = 1e-2 / (1 + job.steps)
+    return loss.detach()
+
+
+for x, y in kit.until(job, args, job.batches(kit.loader(job), passes=None)):
+    train_step(x, y)
+kit.say(job, f"lr {optimizer.param_groups[0]['lr']}")

@@ -1,0 +1,331 @@
+"""A habit run in three ways, and what came of it.
+
+plain      as torchrun would: ranks, groups, sums in the same order, nothing of a job
+calm       by trainmover, and nothing goes wrong
+disturbed  the same with one fault, when a standby is ready or it was said why none will be
+
+    python tests/e2e/scripts/arms.py [PART OF A NAME ...] [--seed N] [--place PLACE] [--all]
+
+prints what each habit comes to now, one line each.
+"""
+
+import argparse
+import asyncio
+import atexit
+import contextlib
+import dataclasses
+import io
+import json
+import os
+import random
+import re
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from enum import StrEnum
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+sys.path.insert(0, str(Path(__file__).resolve().parent))
+
+import harness
+from habits import HABITS, Habit
+from harness import Live, Outcomes, run
+
+from trainmover.controller.state import MachineState
+
+PLAIN = str(Path(__file__).with_name("plain.py"))
+SAID = "said: "
+PACE_S = 0.004
+READY_S = 30
+"""For a standby to be ready; it takes one on a quiet machine."""
+Rows = dict[tuple[int, int], dict[str, float]]
+
+
+class Place(StrEnum):
+    """Where a run is disturbed: the last ones are the death of a machine, of a worker, there."""
+
+    MOVED = "moved"
+    COMPUTE = "compute"
+    GATE = "gate"
+    PASSED = "passed"
+    BETWEEN = "between"
+
+
+@dataclass(frozen=True)
+class Fault:
+    """One, in the step after `hold`."""
+
+    place: Place
+    slot: int
+    hold: int
+
+    def __str__(self) -> str:
+        return f"{self.place} of slot {self.slot} after step {self.hold}"
+
+    @property
+    def drill(self) -> str:
+        if self.place in (Place.MOVED, Place.BETWEEN):
+            return ""
+        return f"m{self.slot + 1}:{self.place}:{self.hold + 2}:kill"
+
+
+def fault_of(habit: Habit, seed: str, place: Place | None = None) -> Fault:
+    """The one that a seed means for this habit."""
+    chance = random.Random(f"{seed} {habit.name} {place}")
+    hold = chance.randrange(*habit.holds)
+    chosen = place or chance.choice(list(Place))
+    return Fault(chosen, chance.randrange(habit.machines), hold)
+
+
+@dataclass
+class Arm:
+    """What is left of one run. `told` came before its fault; `ready`: with a standby by then."""
+
+    code: int
+    rows: Rows
+    digests: dict[int, str]
+    printed: list[str]
+    sentences: list[str] = field(default_factory=list)
+    told: list[str] = field(default_factory=list)
+    ready: bool = False
+    incidents: int = 0
+
+
+# --- three ways --------------------------------------------------------------------------------
+
+
+@cache
+def _plain_server() -> "subprocess.Popen[str]":
+    server = subprocess.Popen(
+        [sys.executable, PLAIN],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        env=os.environ | {"OMP_NUM_THREADS": "1"},  # as workers have it, read while importing
+        text=True,
+    )
+    atexit.register(server.kill)
+    return server
+
+
+def plain(habit: Habit) -> Arm:
+    server = _plain_server()
+    assert server.stdin is not None
+    assert server.stdout is not None
+    order = {"script": str(habit.path), "argv": [], "ranks": habit.ranks}
+    server.stdin.write(json.dumps(order) + "\n")
+    server.stdin.flush()
+    told = json.loads(server.stdout.readline())
+    rows = {(rank, step): values for rank, step, values in told["rows"]}
+    digests = {int(rank): digest for rank, digest in told["digests"].items()}
+    return Arm(told["code"], rows, digests, _said(told["printed"]))
+
+
+def calm(habit: Habit) -> Arm:
+    return _arm(run([], standbys=0, **_shape(habit)))
+
+
+def disturbed(habit: Habit, fault: Fault) -> Arm:
+    seen = Arm(0, {}, {}, [])
+    with tempfile.TemporaryDirectory(prefix="tm-orders-") as folder, _sooner_stuck():
+
+        async def scenario(live: Live) -> None:
+            await _disturb(live, fault, habit, Path(folder), seen)
+
+        argv = ["--pace", str(PACE_S), "--orders", folder, "--holds", str(fault.hold)]
+        drill = fault.drill
+        if fault.place is Place.BETWEEN and not habit.moment:
+            drill = f"m{fault.slot + 1}:fetch:{fault.hold + 2}:kill"
+        outcome = run(argv, scenario, standbys=1, drill=drill, **_shape(habit))
+    arm = _arm(outcome)
+    told = seen.told or [*outcome.sentences, outcome.text]
+    return dataclasses.replace(arm, told=told, ready=seen.ready)
+
+
+def _said(lines: list[str]) -> list[str]:
+    return [line for line in lines if line.startswith(SAID)]
+
+
+def _shape(habit: Habit) -> dict[str, Any]:
+    return {"machines": habit.machines, "nproc": habit.nproc, "script": str(habit.path)}
+
+
+def _arm(outcome: Outcomes) -> Arm:
+    sentences = [*outcome.sentences, outcome.text]
+    printed = _said("".join(outcome.printed).splitlines())
+    incidents = len(outcome.job.incidents)
+    return Arm(outcome.code, outcome.rows, outcome.digests, printed, sentences, incidents=incidents)
+
+
+async def _disturb(live: Live, fault: Fault, habit: Habit, orders: Path, seen: Arm) -> None:
+    with contextlib.suppress(TimeoutError):
+        await asyncio.wait_for(live.until(lambda: _is_ready(live) or _is_refused(live)), READY_S)
+    seen.ready, seen.told = _is_ready(live), list(live.sentences)
+    machine = live.job.seats[fault.slot]
+    if fault.place is Place.MOVED:
+        (orders / "slow").touch()
+        live.handle.move(machine)
+    if fault.place is Place.BETWEEN and habit.moment:
+        (orders / f"die-{fault.slot * habit.nproc}").touch()
+    (orders / f"go-{fault.hold}").touch()
+    await live.incidents_done(1)
+    (orders / "slow").unlink(missing_ok=True)
+
+
+def _is_ready(live: Live) -> bool:
+    states = [machine.state for machine in live.job.machines.values()]
+    return live.job.change is None and MachineState.HOLDING in states
+
+
+def _is_refused(live: Live) -> bool:
+    return any(machine.note for machine in live.job.machines.values())
+
+
+@contextlib.contextmanager
+def _sooner_stuck() -> Iterator[None]:
+    before, harness.QUIET_S = harness.QUIET_S, 20
+    yield
+    harness.QUIET_S = before
+
+
+# --- what came of it ---------------------------------------------------------------------------
+
+
+class Verdict(StrEnum):
+    """The first two are what a habit is to come to; all others are wrong, the first ones most."""
+
+    EQUAL = "equal, bit for bit"
+    REFUSED = "refused beforehand, with file and line"
+    SILENT = "other numbers, exit status 0"
+    ACCUSED = "equal, but something healthy was accused"
+    STUCK = "stood still"
+    LATE = "ended at the incident, with file and line"
+    ENDED = "ended"
+    ALONE = "equal, but no standby was ready"
+    SPARED = "nothing was disturbed"
+
+
+ACCUSATIONS = ("corruption", "bits have changed", "Mend the script")
+
+
+def verdict(habit: Habit, arm: Arm, expected: Arm) -> tuple[Verdict, str]:
+    """Of a run beside an undisturbed one, and why."""
+    place = re.compile(rf"{re.escape(habit.path.name)}(:| line )\d+")
+    beforehand = [text for text in arm.told if place.search(text)]
+    if arm.code == 98:
+        return Verdict.STUCK, _end(arm)
+    if arm.code != 0:
+        if beforehand:
+            return Verdict.REFUSED, beforehand[0]
+        named = [text for text in arm.sentences if place.search(text)]
+        return (Verdict.LATE, named[-1]) if named else (Verdict.ENDED, _end(arm))
+    if difference := differs(arm, expected) if habit.alike else parts(arm):
+        return Verdict.SILENT, difference
+    if beforehand:
+        return Verdict.REFUSED, beforehand[0]
+    if accused := [text for text in arm.sentences if any(word in text for word in ACCUSATIONS)]:
+        return Verdict.ACCUSED, accused[0]
+    if arm.incidents == 0:
+        return Verdict.SPARED, _end(arm)
+    if not arm.ready:
+        return Verdict.ALONE, "; ".join(arm.told[-3:])
+    return Verdict.EQUAL, ""
+
+
+def differs(arm: Arm, expected: Arm) -> str:
+    """The first thing that is not as expected; "" if all is."""
+    missing = arm.rows.keys() ^ expected.rows.keys()
+    if missing:
+        return f"{len(missing)} rows on one side only, first {min(missing, key=lambda k: k[1])}"
+    other = [key for key, values in expected.rows.items() if arm.rows[key] != values]
+    if other:
+        rank, step = min(other, key=lambda key: key[1])
+        values = f"{arm.rows[rank, step]}, not {expected.rows[rank, step]}"
+        return f"{len(other)} of {len(expected.rows)} rows, first of {step=}, {rank=}: {values}"
+    if arm.digests != expected.digests:
+        ranks = [rank for rank in expected.digests if arm.digests[rank] != expected.digests[rank]]
+        return f"the final state of ranks {ranks}"
+    return _printed_differs(arm.printed, expected.printed)
+
+
+def parts(arm: Arm) -> str:
+    """Where what each rank reports is its own, and stays: the first step where it does not."""
+    first = {rank: values for (rank, step), values in arm.rows.items() if step == 1}
+    if len({str(values) for values in first.values()}) < len(first):
+        return "ranks have drawn the same"
+    other = [key for key, values in arm.rows.items() if values != first[key[0]]]
+    return f"first of step {min(step for _, step in other)}" if other else ""
+
+
+def _printed_differs(printed: list[str], expected: list[str]) -> str:
+    """A machine that dies may take its last lines with it, and steps made again are said again."""
+    made_up = [line for line in printed if line not in expected]
+    if made_up:
+        return f"it printed {made_up[0]!r}"
+    if printed[-1:] != expected[-1:] or len(set(printed)) < len(set(expected)) - 3:
+        return f"{len(set(expected) - set(printed))} lines were not printed"
+    return ""
+
+
+def _end(arm: Arm) -> str:
+    return " | ".join(text for text in arm.sentences[-3:] if text)
+
+
+def judge(habit: Habit, fault: Fault) -> tuple[Verdict, str]:
+    """Of this habit under this fault, beside its plain run where it came to its end."""
+    arm = disturbed(habit, fault)
+    return verdict(habit, arm, expected_of(habit) if arm.code == 0 else arm)
+
+
+@cache
+def expected_of(habit: Habit) -> Arm:
+    arm = plain(habit)
+    assert arm.code == 0, f"{habit} fails by itself"
+    return arm
+
+
+def differs_calm(habit: Habit) -> str:
+    """Whether a run by trainmover without any fault is another than the plain one, and how."""
+    arm = calm(habit)
+    if arm.code:
+        return f"ends with {arm.code}"
+    return (differs(arm, expected_of(habit)) if habit.alike else parts(arm)) or "as plain"
+
+
+def as_promised(habit: Habit, found: Verdict) -> bool:
+    return found is (Verdict.REFUSED if habit.refused else Verdict.EQUAL)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("names", nargs="*")
+    parser.add_argument("--seed", default="0")
+    parser.add_argument("--place", choices=list(Place))
+    parser.add_argument("--list", action="store_true", help="the table, and run nothing")
+    parser.add_argument("--all", action="store_true", help="places")
+    options = parser.parse_args()
+    if options.list:
+        for habit in HABITS:
+            print(f"{habit.name:28} {'refused' if habit.refused else 'equal':8} {habit.shows}")
+        return
+    for habit in HABITS:
+        if options.names and not any(name in habit.name for name in options.names):
+            continue
+        for place in list(Place) if options.all else [options.place and Place(options.place)]:
+            begun_s = time.monotonic()
+            fault = fault_of(habit, options.seed, place)
+            with contextlib.redirect_stdout(io.StringIO()):
+                found, why = judge(habit, fault)
+            mark = "  " if as_promised(habit, found) else "!!"
+            took = time.monotonic() - begun_s
+            line = f"{mark} {habit.name:32} {fault.place:8} {took:5.1f} s  {found.name}"
+            print(f"{line}: {why[:400]}" if why else line, flush=True)
+
+
+if __name__ == "__main__":
+    main()

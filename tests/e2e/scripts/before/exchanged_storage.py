@@ -1,0 +1,27 @@
+"""Each step gives parameters other storage before the update, as pruning does."""
+
+import kit
+import torch
+from torch import Tensor
+
+job, args = kit.begin()
+model = kit.replicated(job, kit.network())
+optimizer = torch.optim.AdamW(model.parameters(), lr=1e-2)
+job.track(model=model, optimizer=optimizer)
+
+
+@job.step
+def train_step(x: Tensor, y: Tensor) -> Tensor:
+    kit.pace(job, args)
+    for parameter in model.parameters():
+        parameter.data = torch.where(parameter.abs() < 1e-3, 0.0, parameter.data * 0.99)
+    loss = kit.error(model, x, y)
+    loss.backward()
+    job.report(loss=loss)
+    optimizer.step()
+    optimizer.zero_grad()
+    return loss.detach()
+
+
+for x, y in kit.until(job, args, job.batches(kit.loader(job), passes=None)):
+    train_step(x, y)

@@ -1,0 +1,30 @@
+"""torchdata's StatefulDataLoader."""
+
+import kit
+import torch
+from torch import Tensor
+from torch.utils.data import DistributedSampler
+from torchdata.stateful_dataloader import StatefulDataLoader
+
+job, args = kit.begin()
+model = kit.replicated(job, kit.network())
+optimizer = torch.optim.AdamW(model.parameters(), lr=1e-2)
+job.track(model=model, optimizer=optimizer)
+data = kit.dataset()
+sampler = DistributedSampler(data, job.world_size, job.rank, drop_last=True)
+loader = StatefulDataLoader(data, 8, sampler=sampler)
+
+
+@job.step
+def train_step(x: Tensor, y: Tensor) -> Tensor:
+    kit.pace(job, args)
+    loss = kit.error(model, x, y)
+    loss.backward()
+    job.report(loss=loss)
+    optimizer.step()
+    optimizer.zero_grad()
+    return loss.detach()
+
+
+for x, y in kit.until(job, args, job.batches(loader, passes=None)):
+    train_step(x, y)

@@ -1,0 +1,44 @@
+"""StatefulDataLoader with a loader process and random augmentation."""
+
+import kit
+import torch
+from torch import Tensor
+from torch.utils.data import Dataset, DistributedSampler
+from torchdata.stateful_dataloader import StatefulDataLoader
+
+job, args = kit.begin()
+model = kit.replicated(job, kit.network())
+optimizer = torch.optim.AdamW(model.parameters(), lr=1e-2)
+job.track(model=model, optimizer=optimizer)
+
+
+class Augmented(Dataset[tuple[Tensor, Tensor]]):
+    """With noise of whichever process loads."""
+
+    def __init__(self) -> None:
+        self.data = kit.dataset()
+
+    def __len__(self) -> int:
+        return len(self.data)
+
+    def __getitem__(self, index: int) -> tuple[Tensor, Tensor]:
+        x, y = self.data[index]
+        return x + 0.1 * torch.randn(x.shape), y
+
+
+@job.step
+def train_step(x: Tensor, y: Tensor) -> Tensor:
+    kit.pace(job, args)
+    loss = kit.error(model, x, y)
+    loss.backward()
+    job.report(loss=loss)
+    optimizer.step()
+    optimizer.zero_grad()
+    return loss.detach()
+
+
+data = Augmented()
+sampler = DistributedSampler(data, job.world_size, job.rank, drop_last=True)
+loader = StatefulDataLoader(data, 8, sampler=sampler, num_workers=1)
+for x, y in kit.until(job, args, job.batches(loader, passes=None)):
+    train_step(x, y)

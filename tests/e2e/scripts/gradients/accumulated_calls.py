@@ -1,0 +1,30 @@
+"""Three calls make one update; DDP reduces in the last."""
+
+from contextlib import nullcontext
+
+import kit
+import torch
+from torch import Tensor
+
+job, args = kit.begin()
+model = kit.replicated(job, kit.network())
+optimizer = torch.optim.AdamW(model.parameters(), lr=1e-2)
+job.track(model=model, optimizer=optimizer)
+
+
+@job.step
+def train_step(x: Tensor, y: Tensor) -> Tensor:
+    kit.pace(job, args)
+    last = job.steps % 3 == 2
+    with nullcontext() if last else model.no_sync():
+        loss = kit.error(model, x, y)
+        (loss / 3).backward()
+        job.report(loss=loss)
+    if last:
+        optimizer.step()
+        optimizer.zero_grad()
+    return loss.detach()
+
+
+for x, y in kit.until(job, args, job.batches(kit.loader(job), passes=None)):
+    train_step(x, y)

@@ -1,0 +1,175 @@
+"""The table of habits: what ordinary training scripts do, and what is to come of each.
+
+*Equal*: whatever goes wrong, losses, final state and what is printed are those of a plain run.
+*Refused*: before the first incident it is said, with file and line, what could not be carried.
+"""
+
+import ast
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+FOLDER = Path(__file__).resolve().parent
+
+
+@dataclass(frozen=True)
+class Habit:
+    """One script; its docstring says what it shows, in the words of who writes it.
+
+    moment   it calls `kit.moment`, where a rank can die between two steps
+    holds    steps after one of which it is disturbed
+    alike    two runs of it have the same numbers; else a rank's row of each step must be its first
+    """
+
+    name: str
+    refused: bool = False
+    machines: int = 2
+    nproc: int = 1
+    moment: bool = False
+    holds: tuple[int, int] = (5, 25)
+    alike: bool = True
+
+    def __str__(self) -> str:
+        return self.name
+
+    @property
+    def path(self) -> Path:
+        return FOLDER / f"{self.name}.py"
+
+    @property
+    def ranks(self) -> int:
+        return self.machines * self.nproc
+
+    @property
+    def shows(self) -> str:
+        return " ".join((ast.get_docstring(ast.parse(self.path.read_text())) or "").split())
+
+
+def equal(name: str, **others: Any) -> Habit:
+    return Habit(name, **others)
+
+
+def refused(name: str, **others: Any) -> Habit:
+    return Habit(name, refused=True, **others)
+
+
+HABITS = [
+    equal("after/returned"),
+    equal("after/averaged_loss"),
+    equal("after/plateau"),
+    equal("after/plateau_between", moment=True),
+    equal("after/averaged_weights"),
+    equal("after/average_in_step"),
+    equal("after/average_behind"),
+    equal("after/average_late"),
+    equal("after/schedule_late"),
+    equal("after/steps_after_update"),
+    equal("after/reported_late"),
+    equal("after/gathered_metrics"),
+    equal("before/momentum_encoder"),
+    equal("before/decay_by_hand"),
+    equal("before/manual_sgd"),
+    equal("before/data_updates"),
+    equal("before/numpy_views"),
+    equal("before/numpy_views_later", holds=(16, 30)),
+    equal("before/exchanged_storage"),
+    equal("before/centre"),
+    equal("before/queue"),
+    equal("before/bulk_object"),
+    equal("before/nonpersistent"),
+    equal("before/spectral"),
+    equal("gradients/accumulated_calls"),
+    equal("gradients/accumulated_in_place"),
+    equal("gradients/accumulated_once"),
+    equal("gradients/never_cleared"),
+    equal("gradients/cleared_late"),
+    equal("gradients/evaluated_uncleared"),
+    equal("gradients/probed"),
+    equal("gradients/large"),
+    refused("gradients/clipped_by_history"),
+    equal("gradients/clipped_by_values"),
+    equal("gradients/reduced_by_hand"),
+    equal("updates/scaler"),
+    equal("updates/autocast"),
+    equal("updates/lbfgs"),
+    equal("updates/gan"),
+    equal("updates/several"),
+    equal("updates/zero"),
+    equal("updates/thawed"),
+    equal("updates/per_pass"),
+    equal("updates/skipped"),
+    equal("updates/caught"),
+    equal("updates/optimizer_attribute"),
+    equal("layouts/fsdp2"),
+    equal("layouts/fsdp2_decayed"),
+    equal("layouts/tensor", nproc=2),
+    equal("layouts/pipeline"),
+    equal("layouts/parting", holds=(15, 26)),
+    equal("layouts/static_graph"),
+    equal("layouts/unused"),
+    equal("layouts/joined"),
+    equal("layouts/sync_norm"),
+    equal("layouts/powersgd"),
+    equal("layouts/fp16_hook"),
+    equal("layouts/checkpointed"),
+    equal("layouts/tied"),
+    equal("layouts/compiled"),
+    refused("variables/enumerated"),
+    equal("variables/job_enumerated"),
+    refused("variables/labelled"),
+    refused("variables/best"),
+    equal("variables/best_values"),
+    equal("variables/counted_in_forward"),
+    refused("variables/global_counter"),
+    refused("variables/closed_over"),
+    refused("variables/trainer"),
+    equal("variables/trainer_values"),
+    refused("variables/meter"),
+    equal("variables/timed"),
+    refused("variables/progress_bar"),
+    refused("variables/namespace"),
+    equal("loops/while_next"),
+    equal("loops/infinite"),
+    refused("loops/cycled"),
+    equal("loops/drawn_ahead"),
+    refused("loops/nanogpt"),
+    equal("loops/nanogpt_range"),
+    equal("loops/zipped"),
+    equal("loops/nested"),
+    equal("loops/evaluated_inside", moment=True),
+    equal("loops/set_epoch"),
+    equal("loops/several_batches"),
+    equal("loops/drawn_inside"),
+    equal("loops/tidied"),
+    equal("loops/vote"),
+    equal("data/augmented"),
+    equal("data/augmented_workers"),
+    equal("data/stateful"),
+    equal("data/stateful_augmented"),
+    equal("data/own_generator"),
+    equal("data/weighted"),
+    refused("data/stream"),
+    equal("data/own_iterable"),
+    refused("data/drifting_iterable"),
+    equal("chance/torch_generator"),
+    equal("chance/numpy_generator"),
+    equal("chance/python_random"),
+    refused("chance/untracked"),
+    refused("chance/untracked_torch"),
+    equal("chance/globals"),
+    equal("chance/kept_gauss"),
+    equal("chance/reseeded"),
+    equal("chance/unseeded", alike=False),
+    equal("between/barrier", moment=True),
+    equal("between/monitored_barrier", moment=True),
+    equal("between/gathered_objects", moment=True),
+    equal("between/broadcast_objects", moment=True),
+    equal("between/evaluated", moment=True),
+    equal("between/evaluated_seldom", moment=True, holds=(13, 15)),
+    equal("between/new_groups", moment=True),
+    equal("between/group_for_a_moment", moment=True),
+    refused("between/running_total", moment=True),
+    equal("between/running_module", moment=True),
+    equal("between/saved", moment=True),
+    refused("between/continued"),
+]

@@ -1,0 +1,27 @@
+"""DDP's hook that sends gradients as halves."""
+
+import kit
+import torch
+from torch import Tensor
+from torch.distributed.algorithms.ddp_comm_hooks.default_hooks import fp16_compress_hook
+
+job, args = kit.begin()
+model = kit.replicated(job, kit.network())
+optimizer = torch.optim.AdamW(model.parameters(), lr=1e-2)
+job.track(model=model, optimizer=optimizer)
+model.register_comm_hook(None, fp16_compress_hook)
+
+
+@job.step
+def train_step(x: Tensor, y: Tensor) -> Tensor:
+    kit.pace(job, args)
+    loss = kit.error(model, x, y)
+    loss.backward()
+    job.report(loss=loss)
+    optimizer.step()
+    optimizer.zero_grad()
+    return loss.detach()
+
+
+for x, y in kit.until(job, args, job.batches(kit.loader(job), passes=None)):
+    train_step(x, y)

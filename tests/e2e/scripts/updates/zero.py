@@ -1,0 +1,26 @@
+"""ZeRO: each rank has a part of the optimizer's state."""
+
+import kit
+import torch
+from torch import Tensor
+from torch.distributed.optim import ZeroRedundancyOptimizer
+
+job, args = kit.begin()
+model = kit.replicated(job, kit.network())
+optimizer = ZeroRedundancyOptimizer(model.parameters(), torch.optim.AdamW, lr=1e-2)
+job.track(model=model, optimizer=optimizer)
+
+
+@job.step
+def train_step(x: Tensor, y: Tensor) -> Tensor:
+    kit.pace(job, args)
+    loss = kit.error(model, x, y)
+    loss.backward()
+    job.report(loss=loss)
+    optimizer.step()
+    optimizer.zero_grad()
+    return loss.detach()
+
+
+for x, y in kit.until(job, args, job.batches(kit.loader(job), passes=None)):
+    train_step(x, y)
