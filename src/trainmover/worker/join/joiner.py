@@ -21,6 +21,7 @@ from trainmover.errors import PeerLost, StateMismatch, TrainmoverError
 from trainmover.ids import Epoch, Rank, Step
 from trainmover.protocol.messages import Held, Loaded, Parked, Switch, Warned
 from trainmover.sandbox.memory import private_bytes
+from trainmover.sandbox.opened import Opened
 from trainmover.sandbox.record import Record
 from trainmover.sandbox.replayer import Replayer
 from trainmover.state import rng
@@ -40,6 +41,7 @@ from trainmover.worker.step.ledger import Ledger
 class Joiner(Member):
     """Runtime of a shadow run.
 
+    opened      files, by the script so far
     run         its number: the machine's other workers have the same, no other run has
     bound_for   guarded by the standing's lock: the epoch that needs it; None while none does
     holds       whether it stays at its first step until it is bound; else, unbound, it is a warm-up
@@ -66,6 +68,7 @@ class Joiner(Member):
         station: Station,
         record: Record,
         *,
+        opened: Opened | None = None,
         run: int = 0,
         bound_for: Epoch | None = None,
         holds: bool = False,
@@ -75,6 +78,7 @@ class Joiner(Member):
         self.token = station.token
         self.recording.kept = FirstSteps(record.blob)
         self.replayer = Replayer(record)
+        self.opened = opened or Opened()
         self.steps_recorded = record.steps
         self.run = run
         self.bound_for = bound_for
@@ -225,6 +229,8 @@ class Joiner(Member):
         self.complete, self.run_ms = True, run_ms
         self.stands.set()
         self.held_bytes = max(0, private_bytes() - self._bytes_before)
+        self.opened.end()
+        self.opened.check()
         self.replayer.check()
         rehearse(self.tracked)
         trace = self.replayer.trace()
