@@ -190,7 +190,8 @@ class Runs:
             self._say(Left())
 
     def _sandbox_failed(self, joiner: Joiner, ended: Ended) -> None:
-        again = self._ran_well and not joiner.opened.newer
+        arrives = joiner.way is not None  # Its run went well, and taking the rank's place did not.
+        again = self._ran_well and not arrives and not joiner.opened.newer
         reason = _shadow_end(ended, joiner, again=again)
         self._say(SandboxFailed(rank=joiner.rank, reason=reason, again=again))
 
@@ -388,4 +389,7 @@ def _shadow_end(ended: Ended, joiner: Joiner, *, again: bool) -> str:
         return joiner.opened.newer
     if ended.error:
         return reasons.why(ended.error, ended.where, again=again)
-    return f"the script ended in the sandbox after {joiner.shadow_steps} steps"
+    return (
+        f"the script ended in the sandbox after {joiner.shadow_steps} steps, where rank "
+        f"{joiner.rank} went on to a fetch behind step {joiner.steps_recorded}"
+    )

@@ -31,7 +31,7 @@ from trainmover.worker.join.early import Early
 from trainmover.worker.join.going_back import NoneWhole, take_back
 from trainmover.worker.join.taken import Taken, take
 from trainmover.worker.join.way import Silence, Way
-from trainmover.worker.keep.first_steps import FirstSteps
+from trainmover.worker.keep.first_steps import STEPS_MAX, FirstSteps
 from trainmover.worker.member import Member
 from trainmover.worker.standing import Unwind
 from trainmover.worker.station import Station
@@ -128,11 +128,7 @@ class Joiner(Member):
 
     def _shadow_step(self, function: Callable[..., Any], args: Any, kwargs: Any) -> Any:
         if self.shadow_steps >= self.steps_recorded:
-            raise StateMismatch(
-                f"The script made more than {self.steps_recorded} steps before it fetched a batch.",
-                means="A standby cannot take over where it does not fetch.",
-                do="Draw the data of every step from job.batches().",
-            )
+            raise self._no_fetch()
         self._unwind_if_over()
         self.shadow_steps += 1
         self.calls = Step(self.shadow_steps)
@@ -143,6 +139,22 @@ class Joiner(Member):
         finally:
             self.in_step = False
             self.replayer.end_step()
+
+    def _no_fetch(self) -> StateMismatch:
+        steps = self.steps_recorded
+        if steps >= STEPS_MAX:
+            happened = f"The script makes {steps} steps and more without a fetch from job.batches()"
+            return StateMismatch(
+                f"{happened}: a standby cannot take over where it does not fetch.",
+                means="No standby can be warmed; the job trains on.",
+                do="Draw the data of every step from job.batches().",
+            )
+        return StateMismatch(
+            f"Rank {self.rank} fetched a batch after step {steps}; here the script goes on to "
+            "another step without.",
+            means="No standby can be warmed; the job trains on.",
+            do="Where a script fetches must not depend on time, chance, or what it finds on disk.",
+        )
 
     def pass_gate(self) -> None:
         """There is no gate in the sandbox."""
