@@ -121,13 +121,18 @@ class Recorder:
         with self._lock:
             return trace_of(self._step_calls[: self._calls_in_step])
 
-    def finish(self) -> Record | None:
-        """The record, once it is closed; None if calls are still under way (never waited for by
-        the script)."""
+    @property
+    def waits(self) -> bool:
+        """Whether a call that was made before its end is still under way."""
         with self._lock:
-            if self._open:
-                return None
+            return bool(self._open)
+
+    def finish(self) -> Record:
+        """The record, once it is closed; without calls that are still under way."""
+        with self._lock:
             for call in self._from_anybody:
+                if id_of(call) in self._open:
+                    continue
                 known = self._entries[id_of(call)]
                 source = int(call.handle._source_rank())
                 self._entries[id_of(call)] = Entry(known.what, known.outputs, source)
