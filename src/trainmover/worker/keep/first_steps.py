@@ -131,12 +131,16 @@ class Recording:
         joins has nothing to record, so from then on each finishes by itself."""
         assert self.recorder is not None
         ready = self.recorder.closed and (not self.recorder.waits or step >= STEPS_MAX)
-        if groups.epoch != self._epoch:
+        if self._alone:
             return ready
         try:
             return bool(self._gate.gather(torch.tensor(int(ready))).all())
         except Drained:
             return ready
+
+    @property
+    def _alone(self) -> bool:
+        return groups.epoch != self._epoch
 
     def finish(self, step: Step, *, updates: int) -> None:
         """Steps enough: the hook goes, the record goes to the buddy, standbys may warm up.
@@ -204,6 +208,8 @@ class Recording:
 
     def _compare_behind_gate(self) -> None:
         """All ranks come here in the same step, and to the same end."""
+        if self._alone:
+            return
         mine = torch.tensor([self._behind_gate.digest()], dtype=torch.int64)
         try:
             rows = self._gate.gather(mine)
@@ -217,6 +223,8 @@ class Recording:
 
         If they are interrupted some may have none: a rank that does not know stores all it has.
         """
+        if self._alone:
+            return Share(Stores.WHOLE, self._rank)
         kind, own = record.kind(), record.own()
         mine = torch.frombuffer(bytearray(kind + own), dtype=torch.int64)
         try:
