@@ -21,6 +21,7 @@ from trainmover.comm import groups, hook_torch
 from trainmover.lifeline import STACK_SIGNAL
 from trainmover.protocol.messages import JobSpec, WorkerUp
 from trainmover.state.dial import dial_in_tls
+from trainmover.state.hooks import watch_hooks
 from trainmover.state.modes import watch_wrappers
 from trainmover.state.transfer import StateServer
 from trainmover.tls.files import TlsFiles
@@ -45,6 +46,7 @@ def main() -> None:
     _die_with_agent()
     hook_torch(groups)
     watch_wrappers()
+    watch_hooks()
     station = _station()
     groups.choose(station.spec.comm, station.token)
     control = Control(station)

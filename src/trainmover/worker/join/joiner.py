@@ -21,6 +21,7 @@ from trainmover.errors import PeerLost, StateMismatch, TrainmoverError
 from trainmover.ids import Epoch, Rank, Step
 from trainmover.protocol.messages import Held, Loaded, Parked, Switch, Warned
 from trainmover.sandbox.memory import private_bytes
+from trainmover.sandbox.opened import Opened
 from trainmover.sandbox.record import Record
 from trainmover.sandbox.replayer import Replayer
 from trainmover.state import rng
@@ -30,7 +31,7 @@ from trainmover.worker.join.early import Early
 from trainmover.worker.join.going_back import NoneWhole, take_back
 from trainmover.worker.join.taken import Taken, take
 from trainmover.worker.join.way import Silence, Way
-from trainmover.worker.keep.first_steps import FirstSteps
+from trainmover.worker.keep.first_steps import STEPS_MAX, FirstSteps
 from trainmover.worker.member import Member
 from trainmover.worker.standing import Unwind
 from trainmover.worker.station import Station
@@ -40,6 +41,7 @@ from trainmover.worker.step.ledger import Ledger
 class Joiner(Member):
     """Runtime of a shadow run.
 
+    opened      files, by the script so far
     run         its number: the machine's other workers have the same, no other run has
     bound_for   guarded by the standing's lock: the epoch that needs it; None while none does
     holds       whether it stays at its first step until it is bound; else, unbound, it is a warm-up
@@ -66,6 +68,7 @@ class Joiner(Member):
         station: Station,
         record: Record,
         *,
+        opened: Opened | None = None,
         run: int = 0,
         bound_for: Epoch | None = None,
         holds: bool = False,
@@ -75,6 +78,7 @@ class Joiner(Member):
         self.token = station.token
         self.recording.kept = FirstSteps(record.blob)
         self.replayer = Replayer(record)
+        self.opened = opened or Opened()
         self.steps_recorded = record.steps
         self.run = run
         self.bound_for = bound_for
@@ -124,11 +128,7 @@ class Joiner(Member):
 
     def _shadow_step(self, function: Callable[..., Any], args: Any, kwargs: Any) -> Any:
         if self.shadow_steps >= self.steps_recorded:
-            raise StateMismatch(
-                f"The script made more than {self.steps_recorded} steps before it fetched a batch.",
-                means="A standby cannot take over where it does not fetch.",
-                do="Draw the data of every step from job.batches().",
-            )
+            raise self._no_fetch()
         self._unwind_if_over()
         self.shadow_steps += 1
         self.calls = Step(self.shadow_steps)
@@ -140,6 +140,22 @@ class Joiner(Member):
         finally:
             self.in_step = False
             self.replayer.end_step()
+
+    def _no_fetch(self) -> StateMismatch:
+        steps = self.steps_recorded
+        if steps >= STEPS_MAX:
+            happened = f"The script makes {steps} steps and more without a fetch from job.batches()"
+            return StateMismatch(
+                f"{happened}: a standby cannot take over where it does not fetch.",
+                means="No standby can be warmed; the job trains on.",
+                do="Draw the data of every step from job.batches().",
+            )
+        return StateMismatch(
+            f"Rank {self.rank} fetched a batch after step {steps}; here the script goes on to "
+            "another step without.",
+            means="No standby can be warmed; the job trains on.",
+            do="Where a script fetches must not depend on time, chance, or what it finds on disk.",
+        )
 
     def pass_gate(self) -> None:
         """There is no gate in the sandbox."""
@@ -226,6 +242,8 @@ class Joiner(Member):
         self.complete, self.run_ms = True, run_ms
         self.stands.set()
         self.held_bytes = max(0, private_bytes() - self._bytes_before)
+        self.opened.end()
+        self.opened.check()
         self.replayer.check()
         rehearse(self.tracked)
         trace = self.replayer.trace()
