@@ -327,6 +327,7 @@ class Member:
 
     def begin_loop(self, batches: Batches) -> None:
         """A loop over data begins."""
+        batches.watch(lambda: sum(groups.positions().values()))
         self.loops.begin(batches)
 
     def fetch(self, batches: Batches) -> Any:
