@@ -23,12 +23,12 @@ from torch import Tensor
 from trainmover.comm import groups
 from trainmover.errors import PeerLost, StateMismatch, UserError
 from trainmover.ids import Rank, Step
-from trainmover.protocol.messages import StepsChanged, Warned, WentOn
+from trainmover.protocol.messages import StepsChanged, WentOn
 from trainmover.state import rng
 from trainmover.state.tracked import Tracked
 from trainmover.worker.api import number
 from trainmover.worker.data.batches import Batches
-from trainmover.worker.data.draws import Draws
+from trainmover.worker.data.draws import Draws, Place
 from trainmover.worker.data.loops import Loops
 from trainmover.worker.drill import Drills
 from trainmover.worker.join.early import KEY, EarlySource
@@ -41,7 +41,7 @@ from trainmover.worker.step.before import Before
 from trainmover.worker.step.boundary import Boundary
 from trainmover.worker.step.deposit import Deposit
 from trainmover.worker.step.gate import Gate, Retry
-from trainmover.worker.step.keeper import Keeper, Moment, RankRecord
+from trainmover.worker.step.keeper import Keeper, Moment
 from trainmover.worker.step.ledger import Ledger, row
 from trainmover.worker.step.updates import Updates
 from trainmover.worker.watch.footing import Footing
@@ -158,6 +158,7 @@ class Member:
             return function(*args, **kwargs)
         self.boundary.settle()
         step = Step(self.calls + 1)
+        self.draws.look_ahead()
         self._settle_mode()
         before = Before.take(self.tracked, args, kwargs)
         self.updates.begin_step()
@@ -186,8 +187,6 @@ class Member:
         self.updates.mode_settled()
 
     def _attempt(self, step: Step, function: Callable[..., Any], args: Any, kwargs: Any) -> Any:
-        if self.calls < step and (warning := self.draws.warning()) and self.rank == 0:
-            self.say(Warned(rank=self.rank, text=warning))
         self.draws.begin_step()
         self.calls = self.begun = step
         self.updates.try_step(step)
@@ -240,7 +239,8 @@ class Member:
 
     def _record_is_safe(self, step: Step) -> bool:
         self.values = dict(values := self._numbers())
-        return self.deposit.is_safe(step, row(step, values, self.draws.samples))
+        committing = row(step, values, self.draws.samples)
+        return self.deposit.is_safe(step, committing, self.draws.drawn)
 
     def _numbers(self) -> dict[str, float]:
         return {name: number(name, value) for name, value in self.values.items()}
@@ -349,23 +349,22 @@ class Member:
 
     def take_next(self, batches: Batches) -> Any:
         """The next batch of the loop just entered, from the place it has."""
-        latest = self.deposit.latest
-        assert latest is not None
-        state = rng.capture() if self.draws.go_on else latest.top.rng
+        state = rng.capture() if self.draws.go_on else self.draws.rng_before
         return self.draws.take(batches, state, self.calls)
 
     def _mark_fetch(self) -> None:
         """Remember this fetch, and tell the buddy without waiting."""
         if self.draws.go_on:
             return
-        top = Moment(rng.capture(), self.tracked.small_states())
-        step, loops = Step(self.calls + 1), self.loops
-        positions, rows = loops.positions(self.calls), self.ledger.in_doubt
-        record = RankRecord(
-            step, True, step, positions, top, None, rows, loops.beside(), loops.member
-        )
+        place = self.place(Moment(rng.capture(), self.tracked.small_states()))
         self.draws.end_step()
-        self.deposit.tell(record)
+        self.deposit.tell(self.draws.mark(place, self.ledger.in_doubt))
+
+    def place(self, moment: Moment) -> Place:
+        """Of the fetch under way."""
+        loops, step = self.loops, Step(self.calls + 1)
+        positions = loops.positions(self.calls)
+        return Place(loops.fetches, step, moment, positions, loops.beside(), loops.member)
 
     # --- how it ends ------------------------------------------------------------------------------
 
