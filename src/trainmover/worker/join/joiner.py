@@ -15,6 +15,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import torch
+from torch import Tensor
 
 from trainmover.comm import Drained, groups
 from trainmover.errors import PeerLost, StateMismatch, TrainmoverError
@@ -30,11 +31,12 @@ from trainmover.worker.data.batches import Batches
 from trainmover.worker.join.early import Early
 from trainmover.worker.join.going_back import NoneWhole, take_back
 from trainmover.worker.join.taken import Taken, take
-from trainmover.worker.join.way import Silence, Way
+from trainmover.worker.join.way import Silence, Way, like
 from trainmover.worker.keep.first_steps import STEPS_MAX, FirstSteps
 from trainmover.worker.member import Member
 from trainmover.worker.standing import Unwind
 from trainmover.worker.station import Station
+from trainmover.worker.step.keeper import Moment, RankRecord
 from trainmover.worker.step.ledger import Ledger
 
 
@@ -98,6 +100,7 @@ class Joiner(Member):
         self.set_out: Taken | None = None
         self.broken_off: Ledger | None = None
         self.own_small: dict[str, bytes] = {}
+        self._result: Any = None  # What a shadow step gave, if it was no tensor.
         groups.tap = self.replayer
 
     @property
@@ -118,7 +121,7 @@ class Joiner(Member):
         if self.travelling is not None and self.way is not None:
             if self.way.in_loops:
                 self.calls = Step(self.calls + (self.way.reached > 0))
-                return torch.tensor(float("nan"))
+                return like(self._result, torch.tensor(float("nan")))
             if self.calls < self.way.committed:
                 return self._pass_over(self.way)
             self._arrive(self.travelling)
@@ -136,10 +139,12 @@ class Joiner(Member):
         self.in_step, self.passed = True, False
         self.replayer.begin_step()
         try:
-            return function(*args, **kwargs)
+            result = function(*args, **kwargs)
         finally:
             self.in_step = False
             self.replayer.end_step()
+        self._result = None if isinstance(result, Tensor) else result
+        return result
 
     def _no_fetch(self) -> StateMismatch:
         steps = self.steps_recorded
@@ -180,7 +185,16 @@ class Joiner(Member):
         """In the sandbox no record says where the loop stands: ask it."""
         if not self.is_shadow:
             return super().take_next(batches)
-        return self.loops.take(batches, rng.capture(), self.calls)
+        if self.travelling is None or self.way is None or self.way.in_loops:
+            return self.loops.take(batches, rng.capture(), self.calls)
+        if (state := self.way.rng_at_fetch()) is not None:
+            rng.restore(state)
+            moment = Moment(state, self.way.record.top.small)  # Small state: until `now` is loaded.
+            self.draws.pass_by(self.place(moment))
+        batch = self.loops.take(batches, rng.capture(), self.calls)
+        self.way.check(batches, Step(self.calls + 1))
+        self.draws.note(batches)
+        return batch
 
     # --- on the way to where the rank stood -------------------------------------------------------
 
@@ -188,6 +202,7 @@ class Joiner(Member):
         if not way.in_loops:
             if self.calls < way.committed:
                 return self.take_next(batches)  # Several fetches make a step.
+            self._stand_at_last_fetch(way.record)
             self._arrive(order)
             return super().fetch(batches)
         if way.resumes(self.loops.ordinals):
@@ -207,6 +222,7 @@ class Joiner(Member):
             rng.restore(state)
             return self.take_next(batches)
         self.loops.resume(position, way.record.beside)
+        self.draws.stand_at(way.record)
         top = way.record.top
         self.tracked.load_small(top.small)
         rng.restore(top.rng)
@@ -214,17 +230,25 @@ class Joiner(Member):
             self._arrive(order)
         return self.take_next(batches)
 
+    def _stand_at_last_fetch(self, record: RankRecord) -> None:
+        """Of a rank with batches in reserve: this is the fetch that it stood at."""
+        if record.complete and record.now is not None:
+            self.tracked.load_small(record.now.small)
+            rng.restore(record.now.rng)
+
     def _pass_over(self, way: Way) -> Any:
         """A step that is committed already: its result is the number it reported."""
         self.calls = Step(self.calls + 1)
+        way.passes_over()
         self.draws.begin_step()
         self.draws.end_step()
         now = way.record.now
         if self.calls == way.committed and now is not None:
             self.tracked.load_small(now.small)
             rng.restore(now.rng)
-            self.deposit.gate_small = now.small
-        return way.result_of(self.calls)
+            if not way.record.complete:
+                self.deposit.gate_small = now.small
+        return like(self._result, way.result_of(self.calls))
 
     def _arrive(self, order: Switch) -> None:
         """Here the rank stood: take its state once more and its place."""
@@ -416,6 +440,7 @@ class Joiner(Member):
         """
         top, groups.tap = way.record.top, Silence()
         self.loops.resume(way.record.positions[0][1], way.record.beside)
+        self.draws.stand_at(way.record)
         self.own_small = top.small
         rng.restore(top.rng)
         way.reached = 1

@@ -85,14 +85,19 @@ class Deposit:
             except PeerLost as lost:
                 self.buddy_is_gone(lost)
 
-    def is_safe(self, step: Step, committing: Row) -> bool:
-        """Put the record for the step after this one, wait for the buddy's acknowledgement."""
+    def is_safe(self, step: Step, committing: Row, drawn: list[list[int]]) -> bool:
+        """Put the record for the step after this one, wait for the buddy's acknowledgement.
+
+        drawn: hashes of the batches since the record's place
+        """
         self.at_gate = self._tracked.small_states()
         rows = [*self._ledger.in_doubt, committing]
         now = Moment(rng.capture(), self.at_gate)
         if self.latest is None:
             raise _no_fetch(self._rank)
-        self.latest = replace(self.latest, step=Step(step + 1), complete=False, now=now, rows=rows)
+        self.latest = replace(
+            self.latest, step=Step(step + 1), complete=False, now=now, rows=rows, drawn=drawn
+        )
         if self._boundary.tainted():
             return False
         try:
@@ -150,6 +155,8 @@ class Deposit:
         """As it was at the fetch for the next step, if that has been: there the joiner arrives."""
         latest = self.latest
         fetched = latest is not None and latest.top_step == self._standing.committed + 1
+        if latest and latest.complete and latest.now is not None:
+            return latest.now.small
         return latest.top.small if latest and fetched else self._tracked.small_states()
 
     def forget(self) -> None:
