@@ -292,6 +292,7 @@ class Member:
 
     def _cut_short(self) -> None:
         """In a step that is for the verdict; outside nothing would make it good."""
+        self.boundary.cut_short = not self.is_shadow
         if not self.in_step and not self.is_shadow:
             self.boundary.misled = True
 

@@ -9,6 +9,7 @@ Record of a rank, "how to run step s on another machine":
     top       RNG and small state just before that fetch
     now       RNG and small state at the gate of step s - 1, if a step was made since the fetch
     rows      committed rows not yet told to the controller, so that none is lost with the rank
+    sample    of its shared state, as of the newest gate; see `state.samples`
 
 A joiner goes back to the fetch, draws the same batch, passes over the steps already committed since
 (`top_step` to s - 1), takes `now`, and goes on with step s. Mostly the fetch is the last thing that
@@ -24,6 +25,7 @@ from trainmover.errors import PeerLost, ProtocolError
 from trainmover.ids import Epoch, Step
 from trainmover.protocol.messages import Draw, Row
 from trainmover.state.encode import decode, encode
+from trainmover.state.samples import Sample
 from trainmover.state.vault import VaultClient
 
 
@@ -48,6 +50,7 @@ class RankRecord:
     rows: list[Row] = field(default_factory=list)
     beside: list[list[Any]] = field(default_factory=list)
     member: list[int] = field(default_factory=list)
+    sample: Sample | None = None
 
     def to_bytes(self) -> bytes:
         """For the vault and the wire."""
@@ -55,13 +58,14 @@ class RankRecord:
         rows = [[row.step, row.at_us, row.values, _plain(row)] for row in self.rows]
         top = [self.top.rng, self.top.small]
         places = [self.positions, self.beside, self.member]
-        return encode([self.step, self.complete, self.top_step, places, top, now, rows])
+        sample = None if self.sample is None else list(self.sample)
+        return encode([self.step, self.complete, self.top_step, places, top, now, rows, sample])
 
     @staticmethod
     def from_bytes(data: bytes) -> "RankRecord":
         """Raises ProtocolError on malformed bytes."""
         try:
-            step, complete, top_step, places, top, now, rows = decode(data)
+            step, complete, top_step, places, top, now, rows, sample = decode(data)
             positions, beside, member = places
             return RankRecord(
                 step,
@@ -73,6 +77,7 @@ class RankRecord:
                 [_row(*entry) for entry in rows],
                 beside,
                 member,
+                None if sample is None else Sample(*sample),
             )
         except (TypeError, ValueError) as error:
             raise ProtocolError(f"These bytes are no rank record: {error}.") from error
