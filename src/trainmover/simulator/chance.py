@@ -193,7 +193,11 @@ class Chance:
 
     def _live(self) -> Worker | None:
         """A rank that trains."""
-        live = [w for w in self.world.workers() if w.live and not w.finished and not w.stopped]
+        live = [
+            w
+            for w in self.world.workers()
+            if w.live and not (w.finished or w.stopped or w.pending or w.drains or w.stuck)
+        ]
         return self.random.choice(live) if live else None
 
     def _circles(self) -> str:
