@@ -295,7 +295,12 @@ class Member:
     def _finish_recording(self, step: Step) -> None:
         self.weights.due = True
         try:
-            self.recording.finish(step, updates=self.updates.count)
+            self.recording.finish(
+                step,
+                updates=self.updates.count,
+                functions=list(self.footing.functions),
+                loaders=self.loops.begun,
+            )
         except PeerLost as lost:
             self.deposit.buddy_is_gone(lost)
 

@@ -336,7 +336,7 @@ class Runs:
 
     def _report(self, member: Member, ended: Ended) -> None:
         """Say how the script ended; stay as a source of state until told to exit."""
-        if ended.error:
+        if ended.error or (ended.code and member.boundary.cut_short):
             self._report_error(member, ended)
             self._standing.await_exit()
             return
@@ -355,15 +355,17 @@ class Runs:
         self._stay(member)
 
     def _report_error(self, member: Member, ended: Ended) -> None:
-        if not api.attached() or groups.draining:
+        misled = api.attached() and member.boundary.cut_short
+        if not misled and (not api.attached() or groups.draining):
             time.sleep(UNATTACHED_GRACE_S)  # A lost peer may be the cause: it is said first.
         member.ledger.close()
         self._say(
             Raised(
                 rank=member.rank,
                 step=max(member.calls, member.begun),
-                error=ended.error,
+                error=ended.error or f"SystemExit: {ended.code}",
                 traceback=ended.traceback,
+                misled=misled,
             )
         )
 

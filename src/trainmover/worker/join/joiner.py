@@ -20,7 +20,7 @@ from torch import Tensor
 from trainmover.comm import Drained, groups
 from trainmover.errors import PeerLost, StateMismatch, TrainmoverError
 from trainmover.ids import Epoch, Rank, Step
-from trainmover.protocol.messages import Held, Loaded, Parked, Switch, Warned
+from trainmover.protocol.messages import Held, Loaded, Parked, Switch, Unproven, Warned
 from trainmover.sandbox.memory import private_bytes
 from trainmover.sandbox.opened import Opened
 from trainmover.sandbox.record import Record
@@ -30,7 +30,7 @@ from trainmover.state.rehearsal import rehearse
 from trainmover.worker.data.batches import Batches
 from trainmover.worker.join.early import Early
 from trainmover.worker.join.going_back import NoneWhole, take_back
-from trainmover.worker.join.taken import Taken, take
+from trainmover.worker.join.taken import Taken, Unlike, take
 from trainmover.worker.join.way import Silence, Way, like
 from trainmover.worker.keep.first_steps import STEPS_MAX, FirstSteps
 from trainmover.worker.member import Member
@@ -421,7 +421,11 @@ class Joiner(Member):
 
     def _give_up(self, order: Switch, lost: Exception) -> None:
         self.cancelled.set()
-        if self.standing.ordered <= order.epoch:
+        if isinstance(lost, Unlike):
+            holders, unlike = lost.holders, lost.unlike
+            fact = Unproven(rank=self.rank, epoch=order.epoch, holders=holders, unlike=unlike)
+            self.say(fact)
+        elif self.standing.ordered <= order.epoch:
             unusable = order.committed if isinstance(lost, NoneWhole) else Step(0)
             reason = str(lost).split("\n")[0]
             self.boundary.broken(reason, epoch=order.epoch, unusable=unusable)
@@ -429,6 +433,7 @@ class Joiner(Member):
     def _way_to(self, taken: Taken, committed: Step) -> Way:
         """Back to the last fetch of the rank; see `keeper` for what is passed over."""
         record = self.deposit.latest = taken.record
+        self.deposit.samples.go_on_from(taken.samples)
         self.calls = Step(record.top_step - 1)
         self.ledger.rows = [row for row in record.rows if row.step <= committed]
         return Way(self.rank, record, committed)

@@ -134,10 +134,10 @@ class Recording:
     def _alone(self) -> bool:
         return groups.epoch != self._epoch
 
-    def finish(self, step: Step, *, updates: int) -> None:
+    def finish(self, step: Step, *, updates: int, functions: list[str], loaders: int) -> None:
         """Steps enough: the hook goes, the record goes to the buddy, standbys may warm up.
 
-        updates: calls of `optimizer.step()` so far
+        updates: calls of `optimizer.step()` so far. functions, loaders: as in `Recorded`
         Raises PeerLost, with everything ready to be `put` with the next buddy.
         """
         recorder, self.recorder, groups.tap = self.recorder, None, None
@@ -150,7 +150,7 @@ class Recording:
         share = self._share(record)
         self.keep(_stored(record, share), recorder.step_trace())
         self.put()
-        self._say(self._told(step, record, share))
+        self._say(self._told(step, record, share, functions, loaders))
 
     def keep(self, record: bytes | bytearray | None, trace: str) -> None:
         """From now on, and what was compiled so far beside it."""
@@ -183,7 +183,9 @@ class Recording:
         """Nothing is kept here any more."""
         self.kept = FirstSteps()
 
-    def _told(self, step: Step, record: Record, share: Share) -> Recorded:
+    def _told(
+        self, step: Step, record: Record, share: Share, functions: list[str], loaders: int
+    ) -> Recorded:
         return Recorded(
             rank=self._rank,
             step=step,
@@ -195,6 +197,9 @@ class Recording:
             bytes=0 if self.kept.record is None else len(self.kept.record),
             bytes_full=layout.bytes_full(record),
             held_bytes=record.held_bytes,
+            tracked=list(self._tracked),
+            functions=functions,
+            loaders=loaders,
         )
 
     def _share(self, record: Record) -> Share:

@@ -13,6 +13,7 @@ Record of a rank, "how to run step s on another machine":
     drawn     hashes of the batches drawn since `top`: who goes back there draws the same
     reserve   how many fetches before the last one `top` lies, each the first for its step
     between   RNG at these fetches and the last one
+    sample    of its shared state, as of the newest gate; see `state.samples`
 
 A joiner goes back to the fetch, draws the same batch, passes over the steps already committed since
 (`top_step` to s - 1), takes `now`, and goes on with step s. Mostly the fetch is the last thing that
@@ -29,6 +30,7 @@ from trainmover.errors import PeerLost, ProtocolError
 from trainmover.ids import Epoch, Step
 from trainmover.protocol.messages import Draw, Row
 from trainmover.state.encode import decode, encode
+from trainmover.state.samples import Sample
 from trainmover.state.vault import VaultClient
 
 
@@ -56,6 +58,7 @@ class RankRecord:
     drawn: list[list[int]] = field(default_factory=list)
     reserve: int = 0
     between: list[bytes] = field(default_factory=list)
+    sample: Sample | None = None
 
     def to_bytes(self) -> bytes:
         """For the vault and the wire."""
@@ -64,15 +67,16 @@ class RankRecord:
         top = [self.top.rng, self.top.small]
         places = [self.positions, self.beside, self.member]
         drawn = [self.drawn, self.reserve, self.between]
-        return encode([self.step, self.complete, self.top_step, places, top, now, rows, drawn])
+        sample = None if self.sample is None else list(self.sample)
+        places = [*places, drawn]
+        return encode([self.step, self.complete, self.top_step, places, top, now, rows, sample])
 
     @staticmethod
     def from_bytes(data: bytes) -> "RankRecord":
         """Raises ProtocolError on malformed bytes."""
         try:
-            step, complete, top_step, places, top, now, rows, drawn = decode(data)
-            positions, beside, member = places
-            hashes, reserve, between = drawn
+            step, complete, top_step, places, top, now, rows, sample = decode(data)
+            positions, beside, member, (hashes, reserve, between) = places
             return RankRecord(
                 step,
                 complete,
@@ -86,6 +90,7 @@ class RankRecord:
                 hashes,
                 reserve,
                 between,
+                None if sample is None else Sample(*sample),
             )
         except (TypeError, ValueError) as error:
             raise ProtocolError(f"These bytes are no rank record: {error}.") from error
