@@ -302,14 +302,15 @@ class Groups:
                 member.orphan = member.orphan or member.born >= mark
 
     def kept(self, mark: int) -> list[str]:
-        """Groups made since `mark` that are still there: line of the script, and who is in them."""
+        """Groups made since `mark` that are still there: line of the script, and who is in them.
+        Their first rank tells of them."""
         if mark == self._made:
             return []
         with self._lock:
             return [
                 f"{member.made_at} (ranks {', '.join(map(str, member.ranks[:8]))})"
                 for member in self._script_groups()
-                if member.born >= mark and not member.orphan and member.size > 1
+                if member.born >= mark and not member.orphan and member.size > 1 and not member.seat
             ]
 
     def travel(self) -> None:
