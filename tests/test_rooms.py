@@ -30,12 +30,13 @@ MAY_IMPORT: dict[str, set[str]] = {
     "tls": {"errors", "protocol"},
     "controller": WORDS | {"protocol"},
     "journal": WORDS | {"protocol", "controller"},
-    "comm": WORDS | {"communicators"},
-    "state": WORDS | {"protocol", "tls"},
-    "sandbox": WORDS | {"protocol", "comm", "state"},
+    "comm": WORDS | {"communicators", "torch_internals"},
+    "torch_internals": WORDS,
+    "state": WORDS | {"protocol", "tls", "torch_internals"},
+    "sandbox": WORDS | {"protocol", "comm", "state", "torch_internals"},
     "worker": WORDS
     | {"durable", "lifeline", "names", "tls", "token_file"}
-    | {"protocol", "comm", "state", "sandbox"},
+    | {"protocol", "comm", "state", "sandbox", "torch_internals"},
     "agent": WORDS | {"lifeline", "tls", "token_file", "nursery", "splice", "protocol", "state"},
     "server": WORDS
     | {"durable", "lifeline", "names", "splice", "tls", "token_file"}

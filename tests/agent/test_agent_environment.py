@@ -1,5 +1,7 @@
 """A worker's environment is torchrun's."""
 
+import msgspec
+
 from trainmover.agent.environment import Setting, worker_environment
 from trainmover.protocol.messages import JobSpec
 
@@ -47,4 +49,14 @@ def test_what_is_inherited_stays_but_for_a_stale_rank() -> None:
     assert environment["MASTER_PORT"] == "99"
     assert environment["OMP_NUM_THREADS"] == "8"
     assert environment["HOME"] == "/h"
+
+
+def test_all_workers_of_a_job_hash_alike() -> None:
+    assert "PYTHONHASHSEED" not in made()
+    spec = msgspec.structs.replace(SPEC, hash_seed="7")
+    workers = [
+        worker_environment(inherited, spec, SETTING, local_rank=0, restarts=0, control_fd=9)
+        for inherited in ({}, {"PYTHONHASHSEED": "5"})
+    ]
+    assert [worker["PYTHONHASHSEED"] for worker in workers] == ["7", "7"]
     assert made()["OMP_NUM_THREADS"] == "1"

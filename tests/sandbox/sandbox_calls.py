@@ -31,11 +31,17 @@ def call(
     return Call(group, seq, op, meta, [], list(outputs), number=number, size=size, seat=seat)
 
 
+def closed(recorder: Recorder, signature: str) -> Recorder:
+    """The rank stands at the fetch behind its third step."""
+    recorder.close(3, signature)
+    return recorder
+
+
 def record_of(*calls: Call, rank: int = 3, full: bool = False, signature: str = "sig") -> Record:
     recorder = Recorder(rank, BINDING, full=full)
     for each in calls:
         assert recorder.serve(each) is False
         recorder.done(each)
-    record = recorder.finish(3, signature)
+    record = closed(recorder, signature).finish()
     assert record is not None
     return record

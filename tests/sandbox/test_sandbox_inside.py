@@ -10,7 +10,7 @@ from typing import Any
 
 import torch
 import torch.distributed as dist
-from sandbox_calls import BINDING
+from sandbox_calls import BINDING, closed
 
 from tests.comm.comm_ranks import Ranks, join_live
 from trainmover.comm import groups
@@ -49,7 +49,7 @@ def recorded(rank: int, ranks: Ranks, script: Any) -> tuple[Any, bytes]:
     join_live(rank, ranks)
     groups.tap = recorder = Recorder(rank, BINDING)
     result = script(rank)
-    record = recorder.finish(3, "")
+    record = closed(recorder, "").finish()
     assert record is not None
     groups.close()
     dist.destroy_process_group()
@@ -146,7 +146,7 @@ def nobody_comes(rank: int, ranks: Ranks) -> Any:
 
 
 def nothing_recorded() -> bytes:
-    record = Recorder(0, BINDING).finish(3, "")
+    record = closed(Recorder(0, BINDING), "").finish()
     assert record is not None
     return layout.to_bytes(record)
 

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 import torch
 import torch.distributed as dist
-from sandbox_calls import BINDING
+from sandbox_calls import BINDING, closed
 from torch.distributed import _functional_collectives as functional
 from torch.distributed.distributed_c10d import _coalescing_manager
 
@@ -26,7 +26,7 @@ def record(rank: int, ranks: Ranks, script: Script, *, full: bool = True) -> tup
     recorder = Recorder(rank, BINDING, full=full)
     groups.tap = recorder
     result = script(rank)
-    recorded = recorder.finish(3, "")
+    recorded = closed(recorder, "").finish()
     assert recorded is not None, recorder._open
     groups.close()
     dist.destroy_process_group()

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 import torch
-from sandbox_calls import BINDING, call, record_of
+from sandbox_calls import BINDING, call, closed, record_of
 
 from trainmover.comm import Call, ReplayMismatch
 from trainmover.errors import ProtocolError
@@ -151,7 +151,7 @@ def test_the_seat_that_a_message_came_from_is_served_too() -> None:
     recorder.serve(asked)
     recorder.done(asked)
     asked.handle = SimpleNamespace(_source_rank=lambda: 2)
-    record = recorder.finish(3, "")
+    record = closed(recorder, "").finish()
     assert record is not None
     served = call(torch.zeros(1), op="recv_anysource")
     Replayer(travelled(record)).serve(served)
@@ -163,7 +163,7 @@ def test_calls_may_complete_in_any_order() -> None:
     first, second = call(torch.ones(1)), call(torch.zeros(1), seq=1)
     recorder.serve(first), recorder.serve(second)
     recorder.done(second), recorder.done(first)
-    record = recorder.finish(3, "")
+    record = closed(recorder, "").finish()
     assert record is not None
     assert record.own() == record_of(first, second).own()
 
@@ -171,7 +171,7 @@ def test_calls_may_complete_in_any_order() -> None:
 def test_a_call_under_way_has_no_record_yet() -> None:
     recorder = Recorder(0, BINDING)
     recorder.serve(call(torch.ones(1)))
-    assert recorder.finish(3, "") is None
+    assert closed(recorder, "").finish() is None
 
 
 def test_any_call_is_heard_behind_the_gate() -> None:

@@ -4,7 +4,7 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
-from sandbox_calls import call, record_of
+from sandbox_calls import call, closed, record_of
 from torch import nn
 
 from trainmover.comm import Call
@@ -70,7 +70,7 @@ def test_the_trace_is_that_of_the_last_step_and_equal_on_both_sides() -> None:
             recorder.begin_step()
         recorder.serve(each)
         recorder.done(each)
-    record = recorder.finish(3, "")
+    record = closed(recorder, "").finish()
     assert record is not None
     replayer = Replayer(record)
     replayer.serve(call(torch.ones(9)))

@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from trainmover.errors import StateMismatch, UserError
+from trainmover.errors import StateMismatch
 from trainmover.state import encode, gradients
 from trainmover.state.gradients import Gradients
 
@@ -63,8 +63,8 @@ def test_what_the_next_step_adds_to_is_put_back_bit_for_bit() -> None:
     backward(model)
     state.at_gate()
     first = [grad.clone() for grad in grads(model) if grad is not None]
-    state.check_kept()
-    state.load_state_dict(kept)
+    assert state.put_back() == ""
+    assert moved(state.state_dict())["values"].keys() == kept["values"].keys()
     state.begin_again()
     backward(model)
     assert all(torch.equal(a, b) for a, b in zip(first, grads(model), strict=True))  # type: ignore[arg-type]
@@ -117,10 +117,73 @@ def test_a_step_that_adds_to_what_was_not_kept_cannot_be_run_again() -> None:
     backward(model)
     state.at_gate()
     micro_step(model, state)
-    with pytest.raises(StateMismatch, match="for the first time"):
-        state.check_kept()
+    assert "for the first time" in state.put_back()
     micro_step(model, state)
-    state.check_kept()
+    assert state.put_back() == ""
+
+
+def test_gradients_that_nobody_clears_are_state_though_they_are_consumed() -> None:
+    source, joiner = nn.Linear(2, 1), nn.Linear(2, 1)
+    state, there = one_of(source), one_of(joiner)
+    for _ in range(2):
+        state.begin_step()
+        backward(source)
+        state.at_gate()
+        state.spend(source.parameters())
+        state.end_step()
+    assert [grad.tolist() for grad in grads(source)] == [[[2.0, 2.0]], [2.0]]  # type: ignore[union-attr]
+    there.load_state_dict(moved(state.state_dict()))
+    assert [grad.tolist() for grad in grads(joiner)] == [[[2.0, 2.0]], [2.0]]  # type: ignore[union-attr]
+
+
+def test_an_evaluation_between_tells_nothing() -> None:
+    """It leaves what lies there, and the next step clears it."""
+    model = nn.Linear(2, 1)
+    state = one_of(model)
+    for _ in range(3):
+        state.begin_step()
+        model.zero_grad()
+        backward(model)
+        state.at_gate()
+        state.spend(model.parameters())
+        state.end_step()
+        state.begin_step()
+        model(torch.ones(1, 2))
+        state.at_gate()
+        state.end_step()
+    assert not state.accumulate
+    assert state.state_dict()["values"] == {}
+
+
+def test_a_gradient_that_is_added_to_and_then_replaced_was_read() -> None:
+    """DDP puts a view of a bucket in its place."""
+    model = nn.Linear(2, 1)
+    state = one_of(model)
+    micro_step(model, state)
+    state.begin_step()
+    backward(model)
+    for parameter in model.parameters():
+        assert parameter.grad is not None
+        parameter.grad = parameter.grad.clone()
+    state.at_gate()
+    assert state.accumulate
+
+
+def test_who_made_up_zeros_refuses_to_add_to_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(gradients, "BYTES_MAX", 8)
+    source, joiner = nn.Linear(2, 1), nn.Linear(2, 1)
+    state, there = one_of(source), one_of(joiner)
+    micro_step(source, state)  # Not known yet to be added to, and too large to go on suspicion.
+    there.load_state_dict(moved(state.state_dict()))
+    there.begin_step()
+    backward(joiner)
+    with pytest.raises(StateMismatch, match="was not given"):
+        there.at_gate()
+    there.load_state_dict(moved(state.state_dict()))
+    there.begin_step()
+    joiner.zero_grad()
+    backward(joiner)
+    there.at_gate()
 
 
 @pytest.mark.parametrize("to_none", [False, True])
@@ -167,12 +230,18 @@ def test_those_that_no_optimizer_consumes_do_not_count() -> None:
     assert state.state_dict()["values"] == {}
 
 
-def test_too_many_bytes_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    model = nn.Linear(2, 1)
-    state = one_of(model)
+def test_more_than_a_record_carries_is_bulk_state(monkeypatch: pytest.MonkeyPatch) -> None:
+    source, joiner = nn.Linear(2, 1), nn.Linear(2, 1)
+    state, there = one_of(source), one_of(joiner)
     monkeypatch.setattr(gradients, "BYTES_MAX", 8)
-    micro_step(model, state)
-    assert state.state_dict()["values"] == {}  # Not known yet to be added to.
-    micro_step(model, state)
-    with pytest.raises(UserError, match="for the next one to add to"):
-        state.state_dict()
+    micro_step(source, state)
+    assert state.large.state_dict() == {}  # Not known yet to be added to.
+    micro_step(source, state)
+    kept = moved(state.state_dict())
+    assert (kept["values"], kept["large"]) == ({}, True)
+    there.large.load_state_dict(state.large.state_dict())
+    there.load_state_dict(kept)
+    assert [grad.tolist() for grad in grads(joiner)] == [[[2.0, 2.0]], [2.0]]  # type: ignore[union-attr]
+    there.begin_step()
+    backward(joiner)
+    there.at_gate()

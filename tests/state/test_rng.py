@@ -58,6 +58,33 @@ def test_another_process_draws_the_same(tmp_path: object) -> None:
     assert tuple(map(float, result.stdout.split())) == expected
 
 
+def test_a_normal_number_that_numpy_keeps_back_is_not_forgotten() -> None:
+    numpy.random.seed(3)
+    empty = numpy.random.get_state()
+    rng.capture()  # Whoever looks at the words alone has seen this state.
+    full = (*empty[:3], 1, 0.4)
+    numpy.random.set_state(full)
+    state = rng.capture()
+    numpy.random.seed(9)
+    rng.restore(state)
+    assert numpy.random.standard_normal() == 0.4
+    assert rng.capture() != state
+    numpy.random.set_state(empty)
+    assert rng.capture() != state
+
+
+def begin(job: int, rank: int) -> list[float]:
+    rng.seed_as(job, rank)
+    return draws()
+
+
+def test_a_rank_begins_with_numbers_of_its_own_and_the_same_in_every_process() -> None:
+    first, other, again = begin(7, 0), begin(7, 1), begin(7, 0)
+    assert first == again
+    for another in (other, begin(8, 0)):
+        assert all(a != b for a, b in zip(first, another, strict=True))
+
+
 @pytest.mark.parametrize("damage", [b"", b"\x95", b"x" * 9000])
 def test_other_bytes_are_refused(damage: bytes) -> None:
     with pytest.raises(ProtocolError):

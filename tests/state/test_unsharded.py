@@ -9,10 +9,9 @@ import torch.distributed as dist
 from torch import Tensor, nn
 from torch.distributed.fsdp import MixedPrecisionPolicy, fully_shard
 
-from trainmover.errors import UserError
 from trainmover.state import encode, gradients
 from trainmover.state.tracked import Tracked
-from trainmover.state.unsharded import groups_of
+from trainmover.torch_internals.fsdp import groups_of
 
 
 @pytest.fixture(autouse=True)
@@ -73,23 +72,35 @@ def test_they_are_put_back_and_travel(reduce_dtype: torch.dtype | None, passes: 
     assert encode.decode(tracked.small_states()["model.unsharded"])["values"] == {}
 
 
-def test_more_than_a_record_carries_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_more_than_a_record_carries_is_bulk_state(monkeypatch: pytest.MonkeyPatch) -> None:
     model, tracked = sharded(None)
     monkeypatch.setattr(gradients, "BYTES_MAX", 10)
-    tracked.small_states()
+    assert "model.unsharded" not in tracked.bulk_names()
     accumulate(model, 1)
-    with pytest.raises(UserError, match="gradients lie between two steps"):
-        tracked.small_states()
+    assert encode.decode(tracked.small_states()["model.unsharded"])["values"] == {}
+    header, tensors = tracked.bulk_header()
+    other, others = sharded(None)
+    into = others.bulk_destinations(header)
+    for there, here in zip(into, tensors, strict=True):
+        there.copy_(here)
+    others.load_bulk_header(header, into)
+    others.load_small(tracked.small_states())
+    assert others.replica_digest() == tracked.replica_digest()
+    for a, b in zip(reduced(model), reduced(other), strict=True):
+        assert torch.equal(a, b)
 
 
-def test_what_is_reduced_in_part_is_refused() -> None:
+def test_what_is_reduced_in_part_travels() -> None:
     """As HSDP keeps it."""
     model, tracked = sharded(None)
     (group,) = groups_of(model[0])
     group._partial_reduce_output = torch.ones(3)
-    with pytest.raises(UserError, match="reduced in part"):
-        tracked.small_states()
-    group._partial_reduce_output = None
+    kept = tracked.small_states()
+    other, others = sharded(None)
+    others.load_small(kept)
+    (there,) = groups_of(other[0])
+    assert torch.equal(there._partial_reduce_output, torch.ones(3))
+    group._partial_reduce_output = there._partial_reduce_output = None
 
 
 def test_a_module_that_is_not_sharded_has_none() -> None:

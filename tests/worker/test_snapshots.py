@@ -51,11 +51,26 @@ def process() -> Iterator[Process]:
     process.server.close()
 
 
-def test_one_is_wanted_every_so_many_steps(process: Process) -> None:
+def test_one_is_wanted_every_so_many_steps(process: Process, buddies: Buddies) -> None:
     assert process.snapshots.flag(RANK, Step(50)) == 0
     process.snapshots.every = 10
+    process.take(50, buddies.make()[1].address)
+    process.snapshots.completed(Step(50))
+    assert process.snapshots.flag(RANK, Step(59)) == 0
+    assert process.snapshots.flag(RANK, Step(60)) == WANTED
+
+
+def test_who_holds_none_wants_one_now(process: Process, buddies: Buddies) -> None:
+    """As a joiner does, however early in the job: until all have one more, its rank's snapshot is
+    with one vault alone."""
+    process.snapshots.every = 100
+    assert process.snapshots.flag(RANK, Step(7)) == WANTED
+    process.take(7, buddies.make()[1].address)
+    process.snapshots.changed(100)  # Members change before it is complete.
+    assert process.snapshots.flag(RANK, Step(8)) == WANTED
+    process.take(8, buddies.make()[1].address)
+    process.snapshots.completed(Step(8))
     assert process.snapshots.flag(RANK, Step(9)) == 0
-    assert process.snapshots.flag(RANK, Step(10)) == WANTED
 
 
 def test_one_that_is_asked_for_is_wanted_once(process: Process, buddies: Buddies) -> None:

@@ -8,7 +8,7 @@ from torch import Tensor, nn
 
 from trainmover.state.tracked import Tracked
 from trainmover.worker.step.copies import Copies
-from trainmover.worker.step.undo import BehindGate, Undo
+from trainmover.worker.step.undo import Undo, behind_gate
 
 OPTIMIZERS = {
     "adamw": lambda p: torch.optim.AdamW(p, lr=torch.tensor(0.1)),
@@ -150,14 +150,29 @@ def test_containers_get_their_old_entries() -> None:
 
 
 def test_what_is_changed_behind_the_gate_is_compared_as_it_was_there() -> None:
-    ranks = [BehindGate() for _ in range(3)]
-    for rank, private in zip(ranks, (b"1", b"1", b"2"), strict=True):
-        rank.note({"own": private, "same": b"x", "kept": private}, {"own": b"3", "same": b"y"})
-    assert ranks[0].digest() == ranks[1].digest()
-    assert ranks[0].digest() != ranks[2].digest()
+    now = {"own": b"3", "same": b"y"}
+    ranks = [
+        behind_gate({"own": private, "same": b"x", "kept": private}, now)
+        for private in (b"1", b"1", b"2")
+    ]
+    assert ranks[0] == ranks[1] == (["own", "same"], ranks[0][1])
+    assert ranks[0][1] != ranks[2][1]
+    assert all(0 < digest < 2**63 for _, digest in ranks)
 
 
 def test_what_stays_as_at_the_gate_does_not_count() -> None:
-    rank = BehindGate()
-    rank.note({"own": b"1"}, {"own": b"1", "new": b"2"})
-    assert rank.digest() == BehindGate().digest()
+    assert behind_gate({"own": b"1"}, {"own": b"1", "new": b"2"}) == ([], 0)
+
+
+def test_all_that_is_tracked_is_copied_before_a_step_that_may_change_it() -> None:
+    tracked = build("adamw")
+    update(tracked, None)
+    before = tracked.digest()
+    undo = Undo()
+    undo.begin()
+    undo.copy_all(tracked)
+    with torch.no_grad():
+        tracked["model"].weight.mul_(0.5)  # type: ignore[attr-defined]
+    update(tracked, undo)
+    undo.put_back()
+    assert tracked.digest() == before

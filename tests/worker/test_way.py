@@ -69,6 +69,7 @@ def test_a_step_that_is_passed_over_gives_what_it_reported() -> None:
 def test_replicas_take_what_became_of_the_source_s_since_the_gate() -> None:
     own = {"scheduler": b"old", "sampler": b"own", "new": b"own"}
     source = {
+        "behind": ["scheduler"],
         "gate_small": {"scheduler": b"at gate", "sampler": b"other"},
         "small": {"scheduler": b"after", "sampler": b"other"},
     }
@@ -76,3 +77,9 @@ def test_replicas_take_what_became_of_the_source_s_since_the_gate() -> None:
     assert way(0).small_on_arrival(own, source) == own
     arrived = way(0, now=gate).small_on_arrival(own, source)
     assert arrived == {"scheduler": b"after", "sampler": b"own", "new": b"own"}
+
+
+def test_what_each_rank_has_changed_behind_the_gate_for_itself_is_refused() -> None:
+    source = {"behind": ["sampler"], "gate_small": {"sampler": b"other"}, "small": {}}
+    with pytest.raises(StateMismatch, match="`sampler`"):
+        way(0, now={"sampler": b"mine"}).small_on_arrival({"sampler": b"own"}, source)

@@ -63,6 +63,24 @@ def test_a_step_passes_arguments_and_result_through_and_counts() -> None:
     assert (add.__name__, add.__doc__) == ("add", "Adds.")
 
 
+def test_inside_a_step_the_count_is_that_of_the_steps_before() -> None:
+    job = tm.attach()
+    model = nn.Linear(1, 1)
+    optimizer = torch.optim.SGD(model.parameters(), 0.1)
+    seen: list[int] = []
+
+    @job.step
+    def step() -> None:
+        seen.append(job.steps)
+        optimizer.step()
+        seen.append(job.steps)
+
+    for _ in range(2):
+        step()
+        seen.append(job.steps)
+    assert seen == [0, 0, 1, 1, 1, 2]
+
+
 def test_a_step_that_raises_is_not_counted() -> None:
     job = tm.attach()
 

@@ -71,6 +71,8 @@ def worker_environment(
         "TRAINMOVER_PULSE": f"{setting.directory}/{local_rank}/{PULSE}",
         "TRAINMOVER_STACKS": f"{setting.directory}/{local_rank}/{STACKS}",
     }
+    if spec.hash_seed:  # Also of a fork, which cannot change its own: for what it starts itself.
+        environment["PYTHONHASHSEED"] = spec.hash_seed
     if setting.tls is not None:
         environment |= setting.tls.environment()
     return environment

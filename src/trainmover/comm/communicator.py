@@ -26,8 +26,10 @@ from torch._C._distributed_c10d import Store
 class View:
     """One group in one epoch, seen from one seat.
 
-    store   shared by all seats of the epoch; the session keeps its keys under `epoch/group`
-    fenced  refuse a seat that was already taken in this epoch: a prefix serves once
+    group   its name in every epoch
+    store   shared by all seats of the epoch; the session keeps its keys under `epoch/at`
+    fenced  refuse a seat that was already taken there: a prefix serves once
+    at      where it meets in this epoch; "": under its name
     """
 
     epoch: int
@@ -37,6 +39,7 @@ class View:
     size: int
     timeout: timedelta
     fenced: bool = True
+    at: str = ""
 
 
 @dataclass(frozen=True)
@@ -100,8 +103,9 @@ class PromptSession(Session, Protocol):
     def translate(self, error: Exception) -> Exception:
         """What a call has raised, in the words and types that scripts know."""
 
-    def attach(self, absorb: Callable[[BaseException], bool]) -> None:
-        """Whom handles ask whether the caller must not see an error; see `Owner.absorb`."""
+    def attach(self, absorb: Callable[[BaseException], bool], gave_up: Callable[[], None]) -> None:
+        """Whom handles ask whether the caller must not see an error, and tell that he goes on
+        without a result; see `Owner`."""
 
 
 class Communicator(Protocol):

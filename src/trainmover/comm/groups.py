@@ -10,7 +10,7 @@ moment for all groups: under one lock the flag is set and every session is marke
 call either started before, and is ended by the drain, or starts after, and completes at once.
 
 Groups connect one after the other: private ones first, then the script's in the order of their
-creation. The script makes them in the same order on every rank, so ranks never wait in a circle.
+places (`places`). That is the same in every process, so ranks never wait in a circle.
 """
 
 import threading
@@ -20,6 +20,7 @@ from datetime import timedelta
 from enum import Enum
 from typing import Any
 
+import torch
 from torch._C._distributed_c10d import Store
 
 from trainmover.comm.calls import describe
@@ -30,6 +31,7 @@ from trainmover.comm.failures import CallsDiffer, Drained, ReplayMismatch, means
 from trainmover.comm.gloo import GlooCommunicator
 from trainmover.comm.inside import Inside
 from trainmover.comm.member import Member
+from trainmover.comm.places import Meetings, Roll, line_of_script, place_of
 from trainmover.comm.positions import positions, received, waits
 from trainmover.comm.preparation import Preparation
 from trainmover.comm.private import PrivateGroup
@@ -43,6 +45,10 @@ from trainmover.errors import PeerLost, TrainmoverError, UserError
 
 _STRANDED_NS = 50_000_000
 _PLAIN_EPOCH = 0
+_NO_GRAPH = -1
+APART_S = 60.0
+"""So long a call waits for a group to be made by those who lack it: they have to come to that line,
+which others have passed in an earlier step."""
 
 
 class Mode(Enum):
@@ -51,8 +57,26 @@ class Mode(Enum):
     LIVE = "live"
 
 
+def _in_the_script() -> bool:
+    """Whether this is the main thread, outside of autograd."""
+    here: Any = torch._C  # torch's stubs lag behind.
+    return (
+        threading.get_ident() == threading.main_thread().ident
+        and here._current_graph_task_id() == _NO_GRAPH
+    )
+
+
 class Groups:
-    """The registry. One per process, because torch has one world per process."""
+    """The registry. One per process, because torch has one world per process.
+
+    on_cut_short  called, in whichever thread, for every call of the script that ends without its
+                  outputs
+    on_given_up   called in the main thread, outside of autograd, wherever it is about to go on with
+                  what such a call has left; what it raises, the script sees at that call
+    on_call       called for every call of the script, before it is made
+    calls         of the script, begun so far. Two numbers tell whether there were any between;
+                  with several threads one may be missed in the sum, never in the comparison
+    """
 
     def __init__(self, communicator: Callable[[], Communicator] = GlooCommunicator) -> None:
         self.mode = Mode.PLAIN
@@ -61,6 +85,9 @@ class Groups:
         self.tap: Tap | None = None
         self.on_broken: Callable[[str], None] | None = None
         self.on_cut_short: Callable[[], None] | None = None
+        self.on_given_up: Callable[[], None] | None = None
+        self.on_call: Callable[[], None] | None = None
+        self.calls = 0
         self.differed: CallsDiffer | None = None  # Seen; no further try of the step mends it.
         self.rendezvous_store: Callable[[], Store] | None = None
         self.watching = False
@@ -69,6 +96,13 @@ class Groups:
         self._lock = threading.RLock()
         self._members: list[Member] = []
         self._made = 0  # Groups of the script, in this run of it.
+        self._numbers: dict[int, int] = {}  # Of groups that are gone: calls that they had.
+        self._step_began: int | None = None
+        self._meetings = Meetings()
+        self._rolls: list[Roll] = []
+        self._lacking: set[str] = set()
+        self._meets_apart = threading.Lock()
+        self._left: dict[str, Member] | None = None  # On the way: ended groups, by their places.
         self._rank = -1
         self._neighbours: frozenset[int] = frozenset()
         self._store: Store | None = None
@@ -163,10 +197,12 @@ class Groups:
     ) -> ShimGroup:
         """A group for torch, connected unless draining or, in the sandbox, without its peers.
         Blocks for its peers. ranks: who has which seat; () if that is not known."""
-        member = self._admit(name, seat, size, timeout, private=False)
-        member.ranks = ranks
+        member = self._admit(name, seat, size, timeout, ranks)
         member.inside = self._stays_inside(ranks, seat)
-        self._connect(member, store)
+        if self.mode is not Mode.PLAIN:
+            member.made_at = line_of_script()
+        if not self._comes_later(member):
+            self._connect(member, store)
         return ShimGroup(self, member, store)
 
     def private(
@@ -180,12 +216,32 @@ class Groups:
         return PrivateGroup(member, self)
 
     def _admit(
-        self, name: str, seat: int, size: int, timeout: timedelta, *, private: bool
+        self,
+        name: str,
+        seat: int,
+        size: int,
+        timeout: timedelta,
+        ranks: tuple[int, ...] = (),
+        *,
+        private: bool = False,
     ) -> Member:
         carrier = SoloCommunicator() if size == 1 else self._communicator()
-        member = Member(name, seat, size, timeout, carrier, private)
+        member = Member(name, seat, size, timeout, carrier, private, ranks=ranks)
         self.add(member)
         return member
+
+    def _comes_later(self, member: Member) -> bool:
+        """Whether a new group is met at its first call: others have made theirs in the past."""
+        with self._lock:
+            lacked = member.place in self._lacking
+            self._lacking.discard(member.place)
+            if self._left is None:
+                return lacked
+            ended = self._left.pop(member.place, None)
+            if ended is not None:
+                member.communicator, member.watch = ended.communicator, ended.watch
+                member.begun = ended.begun
+            return True
 
     def _stays_inside(self, ranks: tuple[int, ...], seat: int) -> bool:
         """A world in which this process has another rank than the job's has other numbers."""
@@ -197,9 +253,11 @@ class Groups:
             if any((m.private, m.name) == (member.private, member.name) for m in self._members):
                 raise UserError(f"group {member.name} exists already")
             if not member.private:
-                member.number, self._made = self._made, self._made + 1
+                member.born, self._made = self._made, self._made + 1
+                member.number = min(self._numbers, default=len(self._script_groups()))
+                member.sequence = self._numbers.pop(member.number, 0)
             self._members.append(member)
-            self._members.sort(key=lambda m: (not m.private, m.order))
+            member.place = place_of(member, self._members)
 
     def remove(self, member: Member) -> None:
         """Forget a group. In LIVE its end costs the caller nothing; in PLAIN it ends with its
@@ -207,17 +265,69 @@ class Groups:
         with self._lock:
             if member not in self._members:
                 return
+            member.place = place_of(member, self._members)
             self._members.remove(member)
-            watch = member.watch
+            member.gone = True
+            self._numbers[member.number] = member.sequence
+            if self._left is not None:
+                self._left[member.place] = member
+                return
             if self.mode is Mode.PLAIN:
                 return
-            member.watch = None
+            watch, member.watch = member.watch, None
             inside = self._inside
         member.communicator.close()
         if inside is not None:
             inside.part(member)
         if watch is not None:
             watch.release()
+
+    def _script_groups(self) -> list[Member]:
+        return [member for member in self._members if not member.private]
+
+    # What steps and joiners mean for groups made meanwhile.
+
+    def mark(self) -> int:
+        """For `disown` and `kept`: what is made from here on."""
+        return self._made
+
+    def begin_step(self) -> int:
+        """A step begins; its mark."""
+        self._step_began = self._made
+        return self._made
+
+    def disown(self, mark: int) -> None:
+        """The step that began with `mark` is broken off, to be made again: groups made since may be
+        missing on other ranks. They count for nothing until the script uses them."""
+        with self._lock:
+            for member in self._script_groups():
+                member.orphan = member.orphan or member.born >= mark
+
+    def kept(self, mark: int) -> list[str]:
+        """Groups made since `mark` that are still there: line of the script, and who is in them."""
+        if mark == self._made:
+            return []
+        with self._lock:
+            return [
+                f"{member.made_at} (ranks {', '.join(map(str, member.ranks[:8]))})"
+                for member in self._script_groups()
+                if member.born >= mark and not member.orphan and member.size > 1
+            ]
+
+    def travel(self) -> None:
+        """From here on the script repeats what the job has done: groups that it makes have been
+        made by the others long ago, and one that ends leaves its peers to the next of its place."""
+        with self._lock:
+            self._left = {}
+
+    def arrive(self) -> None:
+        """The script stands where the job does."""
+        with self._lock:
+            left, self._left = self._left, None
+        for member in (left or {}).values():
+            member.communicator.close()
+            if member.watch is not None:
+                member.watch.release()
 
     def _connect(self, member: Member, store: Store | None) -> None:
         if self.draining:
@@ -249,26 +359,45 @@ class Groups:
             return
         with self._lock:
             if self.mode is Mode.SANDBOX and not self.draining:
-                member.watch = Watch(session, self, private=member.private)
+                member.watch = Watch(session, self, seat=member.seat, private=member.private)
 
-    def _connect_live(self, member: Member) -> None:
+    def _connect_live(self, member: Member, patience_s: float | None = None) -> None:
         """A drain meanwhile leaves the group unconnected; it connects at the switchover."""
         with self._lock:
             if self.draining or self._store is None:
                 return
-            preparation = self._coming.add(self.epoch, self._store, [member])
+            meets = self._meets(self.epoch, [member])
+            preparation = self._coming.add(self.epoch, self._store, meets)
         preparation.start()
-        preparation.wait()
+        if not preparation.wait(patience_s):
+            preparation.cancel()
+            preparation.error = None if self.draining else self._absent(member)
         self._coming.drop(preparation)
         with self._lock:
             error = preparation.error
             if error is None and not self.draining:
+                self._meetings.note(preparation.epoch, meets.values())
                 self._exchange(member, preparation.epoch)
                 return
         if isinstance(error, PeerLost):
             self._end_epoch(f"group {member.name}: {error}", report=True)
         elif error is not None and not isinstance(error, Drained):
             raise error
+
+    def _absent(self, member: Member) -> UserError:
+        return UserError(
+            f"The group of ranks {', '.join(map(str, member.ranks))} made at {member.made_at} is "
+            "missing on a machine that took a rank since.",
+            means="That machine never ran this line, so the call would wait for ever.",
+            do="Make groups before the first step, or where they are used: in the step itself, or "
+            "there if they are missing.",
+        )
+
+    def _meets(self, epoch: int, members: Sequence[Member]) -> dict[Member, str]:
+        """Where they would meet in the epoch. Under the lock."""
+        for member in members:
+            member.place = place_of(member, self._members)
+        return {m: self._meetings.name(epoch, m.place) for m in members if not m.orphan}
 
     def _exchange(self, member: Member, epoch: int) -> Watch | None:
         """Give the group its session of `epoch`; the watch of the old one."""
@@ -277,7 +406,7 @@ class Groups:
         session = member.communicator.session
         assert session is not None
         member.begun = session.sequence_number()
-        member.watch = Watch(session, self, private=member.private)
+        member.watch = Watch(session, self, seat=member.seat, private=member.private)
         return old
 
     # The end of an epoch.
@@ -298,6 +427,13 @@ class Groups:
         """See `Owner`."""
         if self.on_cut_short is not None:
             self.on_cut_short()
+
+    def gave_up(self) -> None:
+        """See `Owner`. Told to `on_given_up` where that may raise: a thread of the script's is not
+        ours to end, and what is raised inside a backward pass comes out as something else."""
+        told = self.on_given_up
+        if told is not None and _in_the_script():
+            told()
 
     def drain(self, why: str, *, epoch: int | None = None) -> None:
         """End the current epoch: everything that waits completes with what its buffers hold.
@@ -352,7 +488,8 @@ class Groups:
             if self._coming.find(epoch) is not None:
                 return
             self._coming.check(epoch, self.epoch)
-            preparation = self._coming.add(epoch, store, self._members)
+            members = [m for m in self._members if m.private or m.born < self._settled_before()]
+            preparation = self._add(epoch, store, members, "early")
         self._coming.discard(self.epoch + 1, epoch - 1)
         preparation.start()
 
@@ -374,14 +511,20 @@ class Groups:
         started = time.perf_counter_ns()
         prepared = self._await_prepared(epoch)
         waited = time.perf_counter_ns()
-        self._connect_rest(epoch, store, prepared)
+        met = (*prepared, *self._connect_rest(epoch, store, prepared))
         built = time.perf_counter_ns()
         old = [m.watch for m in self._members if m.watch is not None and m.watch.released]
         stranded = wait_for_stranded(old, lambda: time.perf_counter_ns() < built + _STRANDED_NS)
         with self._lock:
             self._coming.check(epoch, self.epoch)
-            left = [self._exchange(member, epoch) for member in self._members]
+            left = [
+                self._exchange(member, epoch) if member in met else self._part(member)
+                for member in self._members
+            ]
             self.mode, self.epoch, self._store = Mode.LIVE, epoch, store
+            rolls, self._rolls = self._rolls, [r for r in self._rolls if r.epoch > epoch]
+            self._lacking = {at for r in rolls if r.epoch == epoch for at in r.lacking}
+            self._lacking -= {member.place for member in self._members}
             inside, self._inside = self._inside, None
             self.draining = False
         if inside is not None:
@@ -406,18 +549,58 @@ class Groups:
         preparation.wait()
         if preparation.error is not None:
             raise preparation.error
-        return preparation.members
+        self._meetings.note(epoch, [preparation.meets[member] for member in preparation.met])
+        return tuple(preparation.met)
 
-    def _connect_rest(self, epoch: int, store: Store, prepared: Sequence[Member]) -> None:
+    def _connect_rest(
+        self, epoch: int, store: Store, prepared: Sequence[Member]
+    ) -> Sequence[Member]:
+        """Those that were not prepared, as far as all their members have them."""
         with self._lock:
             self._coming.check(epoch, self.epoch)
             missing = [m for m in self._members if m not in prepared]
-            rest = self._coming.add(epoch, store, missing)
+            rest = self._add(epoch, store, missing, "last", prepared)
         rest.start()
         rest.wait()
         self._coming.drop(rest)
         if rest.error is not None:
             raise rest.error
+        self._meetings.note(epoch, [rest.meets[member] for member in rest.met])
+        return rest.met
+
+    def _add(
+        self,
+        epoch: int,
+        store: Store,
+        members: Sequence[Member],
+        topic: str,
+        prepared: Sequence[Member] = (),
+    ) -> Preparation:
+        """Have those groups meet in the epoch that all their members have. Under the lock."""
+        meets, me = self._meets(epoch, members), self._my_rank()
+        if me is None:
+            return self._coming.add(epoch, store, meets)
+        before = self._coming.find(epoch)
+        settled = [before.meets[m] for m in prepared if before is not None and m.ranks]
+        roll = Roll(epoch, topic, meets, settled)
+        self._rolls.append(roll)
+        return self._coming.add(epoch, store, meets, roll, me)
+
+    def _my_rank(self) -> int | None:
+        """In torch's numbers; None if no group knows them."""
+        known = [member for member in self._members if member.ranks]
+        return known[0].ranks[known[0].seat] if known else None
+
+    def _settled_before(self) -> int:
+        """Groups born before were there when the step under way began: a younger one may be gone
+        before the epoch comes. In the sandbox all are as they will be."""
+        began = self._step_began
+        return self._made if began is None or self.mode is not Mode.LIVE else began
+
+    def _part(self, member: Member) -> Watch | None:
+        """Somebody lacks the group: it stays apart until it is called."""
+        watch, member.watch = member.watch, None
+        return watch
 
     def _account(
         self, epoch: int, prepared: int, times: tuple[int, int, int], stranded: int
@@ -463,9 +646,16 @@ class Groups:
         if tap is not None:
             tap.done(call)
 
-    def refuse(self, member: Member, op: str) -> None:
-        """Raise for a call on a group without peers, unless it has just got some, or drains."""
+    def connect_apart(self, member: Member, op: str) -> None:
+        """For a call on a group without peers: get them. Raises if there can be none; a drain
+        leaves it without."""
         if self.draining or member.watch is not None:
+            return
+        if self.mode is Mode.LIVE and member in self._members and self._left is None:
+            with self._meets_apart:
+                if member.watch is None:
+                    member.orphan = False
+                    self._connect_live(member, APART_S)
             return
         if self.mode is Mode.SANDBOX:
             raise ReplayMismatch(
@@ -479,6 +669,7 @@ class Groups:
 
         The next run of the script in this process needs a newer epoch: a prefix serves once.
         """
+        self.arrive()
         with self._lock:
             members, self._members = self._members, []
             watches = [member.watch for member in members if member.watch is not None]
@@ -486,7 +677,8 @@ class Groups:
                 member.watch = None
             self.mode, self._store, self.tap = Mode.PLAIN, None, None
             inside, self._inside = self._inside, None
-            self.differed, self._made = None, 0
+            self.differed, self._made, self._step_began = None, 0, None
+            self._numbers, self._lacking, self._rolls = {}, set(), []
             self.watching = self._drain_on_error = False
         self._coming.forget_all()
         if inside is not None:

@@ -52,6 +52,7 @@ class ShimGroup(ProcessGroup):
         self._store = store
         self._groups = groups
         self._member = member
+        self._name = member.name
         self.options = SimpleNamespace()
         kinds = ProcessGroup.BackendType
         anchor = _anchor(member.seat, member.size)
@@ -60,6 +61,15 @@ class ShimGroup(ProcessGroup):
 
     def getBackendName(self) -> str:
         return "gloo"
+
+    @property
+    def group_name(self) -> GroupName:
+        """torch keeps it in a backend, and one of ours serves all groups."""
+        return GroupName(self._name)
+
+    def _set_group_name(self, name: GroupName) -> None:
+        self._name = name
+        super()._set_group_name(name)
 
     def get_group_store(self) -> Store:
         return self._store
@@ -140,13 +150,15 @@ def _carry_specially(
     watch = member.watch
     if groups.draining:
         groups.cut_short()
-        return _given_up(op, args, kwargs)
+        return _given_up(group, op, args, kwargs)
     call = groups.describe(member, op, args, kwargs)
     if call is not None and groups.serves(call):
         return _at_once(op, args, kwargs, source=call.source)
     if watch is None:
-        groups.refuse(member, op)
-        return _given_up(op, args, kwargs)
+        groups.connect_apart(member, op)
+        watch = member.watch
+        if watch is None:
+            return _given_up(group, op, args, kwargs)
     request = Request(op, args, kwargs, call)
     if call is None:
         return _make(watch, request)
@@ -169,13 +181,20 @@ def _at_once(
     return None if op in _BLOCKING else SettledWork(outputs_of(op, args, kwargs), source)
 
 
-def _given_up(op: str, args: Sequence[Any], kwargs: Mapping[str, Any]) -> SettledWork | None:
-    return None if op in _BLOCKING else SettledWork(given_up(op, args, kwargs))
+def _given_up(
+    group: ShimGroup, op: str, args: Sequence[Any], kwargs: Mapping[str, Any]
+) -> SettledWork | None:
+    group._groups.gave_up()
+    outputs = given_up(op, args, kwargs, group._member.seat)
+    return None if op in _BLOCKING else SettledWork(outputs)
 
 
 def _method(op: str) -> Callable[..., Any]:
     def carry(self: ShimGroup, *args: Any, **kwargs: Any) -> Any:
         watch, groups = self._member.watch, self._groups
+        groups.calls += 1
+        if groups.on_call is not None:
+            groups.on_call()
         if (
             watch is None
             or watch.prompt is None
@@ -192,7 +211,7 @@ def _method(op: str) -> Callable[..., Any]:
                 raise
             if known is not None:
                 raise known from error
-            return _given_up(op, args, kwargs)
+            return _given_up(self, op, args, kwargs)
 
     carry.__name__ = op
     carry.__qualname__ = f"ShimGroup.{op}"

@@ -33,7 +33,7 @@ from trainmover.controller.start import Decision, start_workers
 from trainmover.controller.state import Change, Cut, Job, Kind, Machine, MachineState, Stage
 from trainmover.controller.values import replace
 from trainmover.ids import Epoch, MachineId, Rank, Slot, Step
-from trainmover.protocol.messages import Bind, Go, Leave, Source, Switch
+from trainmover.protocol.messages import Bind, Go, KeepSnapshots, Leave, Source, Switch
 
 SOURCES_MAX = 16
 """Ranks that give a joiner its state, however many hold it."""
@@ -137,6 +137,7 @@ def begin_back(job: Job, joiners: dict[Slot, MachineId], **where: Any) -> Job:
         joiners=joiners,
         leavers=change.leavers,
         back=True,
+        positions=change.positions,
         **where,
     )
     job = amend(job, change.incident, epoch=epoch)
@@ -194,6 +195,7 @@ def send_switch(job: Job, sources: dict[Rank, list[Rank]]) -> Decision:
         buddies={},
         closing=bool(job.finished),
         snapshot_every=job.snapshot_every,
+        astray=[rank for rank in sorted(sources) if rank in job.comparison.astray],
     )
     on_way = change.on_way.union(change.joiners.values())
     job = replace(job, change=replace(change, stage=Stage.SWITCH, on_way=on_way))
@@ -274,6 +276,9 @@ def go_when_switched(job: Job, at_us: int) -> Decision:
         job = with_machine(
             job, machine, state=MachineState.ACTIVE, said=frozenset(), crashes=0, attests={}
         )
+    if job.snapshot_every and change.joiners:  # Who joins holds no snapshot: let there be a cut.
+        order = KeepSnapshots(every=job.snapshot_every, now=True)
+        effects += (Send(machine, order) for machine in after if machine in job.machines)
     for machine in change.leavers.values():
         if (
             machine in job.machines

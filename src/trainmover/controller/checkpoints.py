@@ -116,6 +116,7 @@ def complete(job: Job, writing: Writing) -> Checkpoint:
         records={rank: said.record for rank, said in parts if said.record},
         compiled={rank: said.compiled for rank, said in parts if said.compiled},
         recorded=[job.recorded[rank] for rank in sorted(job.recorded)],
+        seed=spec.seed,
     )
 
 

@@ -6,6 +6,7 @@ silent corruption (`parting`).
 """
 
 import struct
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from trainmover.controller.holders import Held, Told, families, refined, votes, watched
@@ -51,6 +52,9 @@ class Comparison:
     held      for each section: rank -> what it holds
     families  rank -> lowest of the ranks whose whole shared state is equal to its own
     doubts    of all ranks that were ever astray, oldest first
+    apart     ranks that parted from their replicas between two rounds, as was seen when one was to
+              be taken over: nobody's source from then on -> step of the last round before
+    joined    rank -> after which step another process took it last
     """
 
     layouts: dict[str, Layout] = field(default_factory=dict)
@@ -62,6 +66,8 @@ class Comparison:
     families: dict[Rank, Rank] = field(default_factory=dict)
     astray: frozenset[Rank] = frozenset()
     doubts: tuple[Doubt, ...] = ()
+    apart: dict[Rank, Step] = field(default_factory=dict)
+    joined: dict[Rank, Step] = field(default_factory=dict)
     divergences: tuple[Divergence, ...] = ()
 
 
@@ -109,6 +115,17 @@ def healed(comparison: Comparison, rank: Rank, step: Step) -> Comparison:
     return _now_astray(comparison, comparison.astray - {rank}, since=step, until=step)
 
 
+def took_over(comparison: Comparison, rank: Rank, step: Step) -> Comparison:
+    """Another process has the rank, from after `step` on."""
+    return replace(comparison, joined={**comparison.joined, rank: step})
+
+
+def apart(comparison: Comparison, ranks: Iterable[Rank]) -> Comparison:
+    """Each of these holds what no other does, and will: see `Comparison.apart`."""
+    new = {rank: comparison.step for rank in ranks if rank not in comparison.apart}
+    return replace(comparison, apart={**comparison.apart, **new})
+
+
 def gone_back(comparison: Comparison, step: Step) -> Comparison:
     """All ranks take what was kept of them after `step`: who was astray then is so again."""
     known = [doubt for doubt in comparison.doubts if doubt.since < step]
@@ -137,7 +154,7 @@ def _compared(comparison: Comparison, said: dict[Rank, Fingerprinted]) -> Compar
     now = [watched(*each) for each in zip(before, told, strict=True)]
     trusted = sorted(said.keys() - comparison.astray)
     votes_ = [votes(b, {r: n[r] for r in trusted}) for b, n in zip(before, now, strict=True)]
-    new = divergences(votes_, comparison.families, step=step, since=since)
+    new = divergences(votes_, comparison.families, comparison.joined, step=step, since=since)
     astray = comparison.astray | {rank for one in new if one.shared for rank in one.astray}
     good = [
         ought(*each, comparison.families, astray) for each in zip(before, now, votes_, strict=True)

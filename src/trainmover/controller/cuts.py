@@ -18,7 +18,7 @@ from trainmover.controller.start import Decision
 from trainmover.controller.state import Cut, Job
 from trainmover.controller.values import replace
 from trainmover.ids import Rank
-from trainmover.protocol.messages import CutComplete, KeepSnapshots, Snapped
+from trainmover.protocol.messages import BetweenSteps, CutComplete, KeepSnapshots, Snapped
 
 FIRST_EVERY = 5
 """Steps to the first cut, which tells what one costs."""
@@ -31,10 +31,15 @@ def tend_snapshots(job: Job) -> Decision:
     asked = job.spec.snapshot_every
     if job.snapshot_every or job.no_snapshots or asked == 0 or not job.all_recorded:
         return job, ()
-    wanted = job.misled or job.spec.no_standby == "checkpoint"
+    wanted = job.misled or job.between or job.spec.no_standby == "checkpoint"
     if asked is None and not wanted and not held_once(job):
         return job, ()
-    return _keep(job, asked or FIRST_EVERY)
+    return _keep(job, asked or FIRST_EVERY, now=asked is None)
+
+
+def between_steps(job: Job, fact: BetweenSteps) -> Job:
+    """The script makes collectives between its steps: only a cut helps if one is cut short."""
+    return job if job.between else replace(job, between=fact.where or f"rank {fact.rank}")
 
 
 def snapped(job: Job, fact: Snapped) -> Decision:
@@ -93,9 +98,10 @@ def interval(cost_us: int, step_us: int) -> int:
     return max(1, math.ceil(cost_us / (SHARE * step_us)))
 
 
-def _keep(job: Job, every: int) -> Decision:
+def _keep(job: Job, every: int, *, now: bool = False) -> Decision:
+    """now: one at the next gate, since the job depends on it already."""
     seated = [machine for machine in job.seats if machine in job.machines]
-    orders = tuple(Send(machine, KeepSnapshots(every=every)) for machine in seated)
+    orders = tuple(Send(machine, KeepSnapshots(every=every, now=now)) for machine in seated)
     return replace(job, snapshot_every=every), orders
 
 

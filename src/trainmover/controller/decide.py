@@ -21,7 +21,7 @@ from trainmover.controller.checkpoints import (
 )
 from trainmover.controller.clock import tick
 from trainmover.controller.condemned import stack_told
-from trainmover.controller.cuts import snapped, tend_snapshots
+from trainmover.controller.cuts import between_steps, snapped, tend_snapshots
 from trainmover.controller.effects import Answer, Effect
 from trainmover.controller.ending import end_when_all_left, finished, raised, went_on
 from trainmover.controller.events import (
@@ -54,7 +54,7 @@ from trainmover.controller.move import advance_move, answer_done_moves, request_
 from trainmover.controller.probing import reached
 from trainmover.controller.recovery import advance_recovery
 from trainmover.controller.replacing import compared, replace_astray
-from trainmover.controller.reports import about_change, committed, interrupted, vault_held
+from trainmover.controller.reports import about_change, committed, interrupted, unproven, vault_held
 from trainmover.controller.seats import without_machine
 from trainmover.controller.standbys import held, joiner_parked, left, sandbox_said_no, warmed
 from trainmover.controller.start import Decision, gather
@@ -66,6 +66,7 @@ from trainmover.controller.warming import recorded, steps_changed, tend_standbys
 from trainmover.protocol.messages import (
     AtBoundary,
     Attached,
+    BetweenSteps,
     Committed,
     Fingerprinted,
     Finished,
@@ -87,6 +88,7 @@ from trainmover.protocol.messages import (
     StepsChanged,
     Switched,
     Taking,
+    Unproven,
     VaultHeld,
     Warm,
     Warned,
@@ -256,7 +258,7 @@ def _worker_said(job: Job, event: WorkerSaid) -> Decision:
         case WentOn():
             return went_on(job, fact)
         case Raised():
-            return raised(job, fact)
+            return raised(job, machine, fact, event.at_us)
         case Interrupted():
             return interrupted(job, fact, event.at_us)
         case Stands() | Moves() if job.rank_of(machine, local_rank) != fact.rank:
@@ -265,7 +267,11 @@ def _worker_said(job: Job, event: WorkerSaid) -> Decision:
             return stands(job, fact, event.at_us), ()
         case Moves():
             return moves(job, fact), ()
-        case Warned() | Taking() | Weighed() | Watched():
+        case BetweenSteps() if job.rank_of(machine, local_rank) == fact.rank:
+            return between_steps(job, fact), ()
+        case Unproven():
+            return unproven(job, machine, fact, event.at_us)
+        case BetweenSteps() | Warned() | Taking() | Weighed() | Watched():
             return job, ()
         case Prepared() | Position() | AtBoundary() | Loaded() | Switched():
             return about_change(job, machine, fact, event.at_us)

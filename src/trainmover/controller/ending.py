@@ -3,11 +3,12 @@
 from trainmover.controller.change import goes_back
 from trainmover.controller.effects import Effect, Send
 from trainmover.controller.incidents import amend, count_rank, open_incident
+from trainmover.controller.machines import process_given_up
 from trainmover.controller.move import before_switch, cancel_move
 from trainmover.controller.start import Decision, end
-from trainmover.controller.state import Job, Outcome, Phase
+from trainmover.controller.state import Job, Kind, MachineState, Outcome, Phase, Stage
 from trainmover.controller.values import replace
-from trainmover.ids import MachineId, Slot
+from trainmover.ids import MachineId, Rank, Slot
 from trainmover.protocol.messages import Ending, Exit, Finished, Raised, WentOn
 
 
@@ -69,8 +70,16 @@ def _unprotected(job: Job) -> str:
     return ""
 
 
-def raised(job: Job, fact: Raised) -> Decision:
-    """A bug in the script is no loss of a machine."""
+def raised(job: Job, machine: MachineId, fact: Raised, at_us: int) -> Decision:
+    """A bug in the script is no loss of a machine; but what is left of collectives that were cut
+    short makes healthy scripts raise. Then the rank is taken up again where it was last whole: if
+    it is a bug, it raises there again."""
+    if fact.misled or _is_left(job, machine, fact.rank):
+        cause = (
+            f"rank {fact.rank} on {machine} raised {fact.error} in step {fact.step}, "
+            "of values that a collective had left when it was cut short"
+        )
+        return process_given_up(job, machine, cause, at_us)
     return end(
         job,
         1,
@@ -78,6 +87,15 @@ def raised(job: Job, fact: Raised) -> Decision:
         "The job has ended: what a script raises is not recovered from.\n"
         f"Mend the script and start it again.\n{fact.traceback}",
     )
+
+
+def _is_left(job: Job, machine: MachineId, rank: Rank) -> bool:
+    """Whether the rank was still in an epoch that is being left: its groups drain there."""
+    change = job.change
+    if change is None or change.kind is not Kind.RECOVERY:
+        return False
+    drains = change.stage in (Stage.DRAIN, Stage.BOUNDARY) and rank not in change.at_boundary
+    return drains and job.machines[machine].state is MachineState.ACTIVE
 
 
 def went_on(job: Job, fact: WentOn) -> Decision:

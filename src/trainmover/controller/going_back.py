@@ -17,30 +17,35 @@ from trainmover.controller.from_disk import as_cut, go_back_to_disk
 from trainmover.controller.incidents import amend, incident, mark
 from trainmover.controller.last_checkpoint import nobody_left
 from trainmover.controller.seats import with_machine
-from trainmover.controller.start import Decision, end, start_workers
+from trainmover.controller.start import Decision, end, start_again, start_workers
 from trainmover.controller.state import Change, Job, MachineState
 from trainmover.controller.values import replace
 from trainmover.ids import Step
 from trainmover.protocol.messages import Leave
 
+FRESH_STEPS_MAX = 100
+"""So many steps are made again from the beginning rather than the job ends."""
 
-def go_back(job: Job, why: str, at_us: int) -> Decision:
+
+def go_back(job: Job, why: str, at_us: int, *, afresh: bool = False) -> Decision:
     """All ranks run the script again from the newest cut: survivors where they are, and so do
     joiners whose script may have gone beyond it.
 
     The epoch is a new one: what they are told to leave is older than what they are bound for.
+    afresh: a job that has made few steps starts from the beginning if it cannot go back
     """
     change = job.change
     assert change is not None
     cut = cut_at_hand(job)
     if cut is None:
-        return _without_a_cut(job, why, at_us)
+        return _without_a_cut(job, why, at_us, afresh=afresh)
     joiners = everybody(job, change)
     if joiners is None:
         return nobody_left(job, incident(job, change.incident).cause, 1, at_us)
     job, orders = _unwind(job, change)
     job = amend(mark(job, change.incident, "drain", at_us), change.incident, **_as_rung_2(job, why))
-    job = replace(begin_back(job, joiners, committed=cut.step), committed=cut.step)
+    job = begin_back(job, joiners, committed=cut.step, since_us=at_us)
+    job = replace(job, committed=cut.step)
     job, bound = bind_ready(amend(job, change.incident, step=cut.step))
     return job, orders + bound
 
@@ -79,11 +84,17 @@ def newest(job: Job) -> Step:
     return Step(max([job.committed, *said, *(max(steps) - 1 for steps in held if steps)]))
 
 
-def _without_a_cut(job: Job, why: str, at_us: int) -> Decision:
-    assert job.change is not None
-    if job.checkpoint is None:
+def _without_a_cut(job: Job, why: str, at_us: int, *, afresh: bool = False) -> Decision:
+    change = job.change
+    assert change is not None
+    if job.checkpoint is not None:
+        return go_back_to_disk(mark(job, change.incident, "drain", at_us), why)
+    joiners = everybody(job, change)
+    if not afresh or joiners is None or newest(job) > FRESH_STEPS_MAX:
         return end(job, 1, _cannot_go_back(job, why))
-    return go_back_to_disk(mark(job, job.change.incident, "drain", at_us), why)
+    because = f"{why}, and {why_no_cut(job)}"
+    job = mark(job, change.incident, "drain", at_us)
+    return start_again(job, joiners, change.incident, because, redone=newest(job))
 
 
 def _cannot_go_back(job: Job, why: str) -> str:
@@ -92,7 +103,8 @@ def _cannot_go_back(job: Job, why: str) -> str:
     return (
         f"{cause}, and {why}.\n"
         f"The job has ended after step {newest(job)}: {why_no_cut(job)}.\n"
-        "Start it again from your newest checkpoint; with --checkpoint the job takes one by itself."
+        "Start it again from your newest checkpoint; with --checkpoint the job takes one by "
+        "itself, and with --snapshots it keeps the state of all ranks in memory from the start."
     )
 
 

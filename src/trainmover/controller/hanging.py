@@ -2,6 +2,7 @@
 
     Stands, WorkerState    suspects (`suspects.py`) -> EndWorker: its stack is taken, it is killed,
                            and the end of a process is what recoveries are for
+    goes round for ever    while members change a rank does not come to its boundary: the same
     again on that machine  within ten minutes: the machine is given up
     before the first step  a process that is stopped: its machine is given up, others begin
     nobody is missing      all wait in the same call: machines probe each other, and after long the
@@ -14,6 +15,7 @@ from dataclasses import dataclass
 
 from trainmover.controller.condemned import with_condemned
 from trainmover.controller.effects import Effect, Send
+from trainmover.controller.lateness import late_ranks
 from trainmover.controller.machines import give_up
 from trainmover.controller.probing import all_stand, conclude
 from trainmover.controller.start import Decision
@@ -21,7 +23,7 @@ from trainmover.controller.state import Change, Job, Kind, MachineState, Phase, 
 from trainmover.controller.stuck import Condemned, Disturbed, Standstill
 from trainmover.controller.suspects import OWN_BUSINESS, nobody_is_missing, suspects
 from trainmover.controller.values import replace
-from trainmover.ids import MachineId, Rank, Step
+from trainmover.ids import MachineId, Rank
 from trainmover.protocol.messages import EndWorker, Moves, Stands, WorkerState
 
 AGAIN_US = 600_000_000
@@ -93,7 +95,8 @@ def looks_due(job: Job, last_us: int, now_us: int) -> bool:
 def judge(job: Job, at_us: int) -> Decision:
     """Condemn whoever keeps the others waiting, unless that is under way already."""
     hanging = job.hanging
-    if not (hanging.stands or hanging.disturbed or hanging.condemned or hanging.probing):
+    late = late_ranks(job, at_us)
+    if not (hanging.stands or hanging.disturbed or hanging.condemned or hanging.probing or late):
         return job, ()
     job = _of_this_epoch(job)
     if hanging.condemned:
@@ -106,6 +109,8 @@ def judge(job: Job, at_us: int) -> Decision:
         return job, ()
     if found := _stopped_for_long(job, at_us):
         return _condemn(job, found, at_us)
+    if late:
+        return _condemn(job, [_place_of(job, rank) for rank in late], at_us)
     if job.phase is Phase.ENDING or not _may_compare(job):
         return job, ()
     if hanging.probing is not None:
@@ -270,25 +275,51 @@ def _condemn(job: Job, places: list[_Place], at_us: int) -> Decision:
 def _condemned(job: Job, place: _Place, at_us: int) -> Condemned:
     machine, rank = place.machine, place.rank
     said, silent = _standing(job).get(rank), _silent(job).get(place)
-    since_us = min(one.since_us for one in (said, silent) if one is not None)
-    how = _MANNER.get(silent.state, silent.state) if silent is not None else ""
-    if said is not None and silent is None:
-        how = _whereabouts(said.fact)
-    steps = [one.fact.step for one in _standing(job).values()] or [Step(job.committed + 1)]
-    step = said.fact.step if said is not None else max(steps)
-    where = "after its last step" if rank in job.finished else f"in step {step}"
-    still_s = (at_us - since_us) / 1e6
+    cause, since_us = _late(job, place, at_us)
+    if said is not None or silent is not None:
+        cause, since_us = _still(job, place, said, silent, at_us)
     judged_us = job.hanging.judged.get(machine)
     again = judged_us is not None and at_us - judged_us < AGAIN_US
     return Condemned(
         local_rank=place.local_rank,
         rank=rank,
         pid=job.machines[machine].pids[place.local_rank] if silent is None else silent.pid,
-        cause=f"rank {rank} on {machine} stood still {where} for {still_s:.1f} s: {how}",
+        cause=cause,
         since_us=since_us,
         judged_us=at_us,
         give_up=again,
     )
+
+
+def _late(job: Job, place: _Place, at_us: int) -> tuple[str, int]:
+    """Why a rank that moves is to end, and since when it is waited for."""
+    since_us = job.change.since_us if job.change is not None else at_us
+    text = (
+        f"rank {place.rank} on {place.machine} did not leave its step for "
+        f"{(at_us - since_us) / 1e6:.0f} s after that was interrupted: its script goes on"
+    )
+    return text, since_us
+
+
+def _still(
+    job: Job, place: _Place, said: Standstill | None, silent: Disturbed | None, at_us: int
+) -> tuple[str, int]:
+    """Why a rank that stands is to end, and since when it does.
+
+    In which step a silent one is nobody has said; those that wait for it say in which they are.
+    """
+    since_us = min(one.since_us for one in (said, silent) if one is not None)
+    how = _MANNER.get(silent.state, silent.state) if silent is not None else ""
+    if said is not None and silent is None:
+        how = _whereabouts(said.fact)
+    steps = [one.fact.step for one in _standing(job).values()]
+    step = said.fact.step if said is not None else max(steps, default=None)
+    where = "after its last step " if place.rank in job.finished else ""
+    if not where and step is not None:
+        where = f"in step {step} "
+    still_s = (at_us - since_us) / 1e6
+    text = f"rank {place.rank} on {place.machine} stood still {where}for {still_s:.1f} s: {how}"
+    return text, since_us
 
 
 def _whereabouts(fact: Stands) -> str:

@@ -163,6 +163,11 @@ def worker_exited(job: Job, machine: MachineId, fact: WorkerExited, at_us: int) 
     return _lost(without_processes(_down(job, machine), machine), machine, cause, at_us, at_us)
 
 
+def process_given_up(job: Job, machine: MachineId, cause: str, at_us: int) -> Decision:
+    """A process lives, and its rank cannot go on in it: as if it had ended."""
+    return _lost(without_processes(_down(job, machine), machine), machine, cause, at_us, at_us)
+
+
 def _stuck_ended(job: Job, machine: MachineId, condemned: Condemned, at_us: int) -> Decision:
     """A rank stood still, and its process was ended for that; the second time its machine goes."""
     cause, since_us = condemned.cause, condemned.since_us

@@ -21,10 +21,9 @@ from trainmover.controller.change import (
     survivors,
     too_few,
 )
-from trainmover.controller.cuts import cut_at_hand
 from trainmover.controller.effects import Answer, Effect, Send
 from trainmover.controller.failing import fails_for_ever, note_failed
-from trainmover.controller.going_back import go_back, newest, switch_back, why_no_cut
+from trainmover.controller.going_back import go_back, newest, switch_back
 from trainmover.controller.incidents import amend, incident, mark, open_incident
 from trainmover.controller.last_checkpoint import nobody_left
 from trainmover.controller.replicas import replicas
@@ -53,6 +52,20 @@ def interrupt(
     return job, answer + effects
 
 
+def go_on_otherwise(job: Job, at_us: int) -> Decision:
+    """What the recovery under way, or the move, was to take is not what it ought to be: the same
+    incident goes on in a new epoch, and looks for another way."""
+    assert job.change is not None
+    known = incident(job, job.change.incident)
+    heard_us = known.marks.get("heard", at_us)
+    if known.kind is Kind.MOVE:
+        cause = f"{known.machine} could not be moved: its replicas have parted"
+        return interrupt(job, cause, machine=None, at_us=at_us, heard_us=at_us)
+    return _open_epoch(
+        job, known.cause, machine=known.machine, at_us=at_us, heard_us=heard_us, goes_on=True
+    )
+
+
 def _answer_overtaken(job: Job, cause: str) -> Decision:
     current = open_incident(job)
     if current is None or not current.request:
@@ -63,8 +76,15 @@ def _answer_overtaken(job: Job, cause: str) -> Decision:
 
 
 def _open_epoch(
-    job: Job, cause: str, *, machine: MachineId | None, at_us: int, heard_us: int
+    job: Job,
+    cause: str,
+    *,
+    machine: MachineId | None,
+    at_us: int,
+    heard_us: int,
+    goes_on: bool = False,
 ) -> Decision:
+    """goes_on: it is no other incident than the one under way."""
     if not job.all_recorded:
         return restart(job, cause, machine=machine, at_us=at_us, heard_us=heard_us)
     job = replace(job, retries=job.retries + 1)
@@ -85,7 +105,11 @@ def _open_epoch(
     waits = job.change is not None and job.change.missing
     until_us = job.change.until_us if waits and job.change else at_us + job.spec.wait_s * 1_000_000
     epoch = Epoch(job.epoch_last + 1)
-    job, number = _note_incident(job, cause, joiners, missing, machine, epoch, at_us, heard_us)
+    current = open_incident(job)
+    if goes_on and current is not None:
+        job, number = amend(job, current.number, epoch=epoch, certificates=()), current.number
+    else:
+        job, number = _note_incident(job, cause, joiners, missing, machine, epoch, at_us, heard_us)
     change = Change(
         kind=Kind.RECOVERY,
         epoch=epoch,
@@ -244,7 +268,7 @@ def _give_verdict(job: Job, at_us: int) -> Decision:
         return go_back(job, nobody, at_us)
     job = mark(job, change.incident, "drain", at_us)
     job = amend(job, change.incident, step=verdict)
-    change = replace(change, stage=Stage.BOUNDARY, committed=verdict)
+    change = replace(change, stage=Stage.BOUNDARY, committed=verdict, since_us=at_us)
     job = replace(job, change=change, committed=verdict)
     order = Verdict(epoch=change.epoch, committed=verdict)
     orders = tuple(
@@ -261,7 +285,14 @@ _NOBODY_STAYS = Impossible("no rank is left that could give its state")
 def _without_replica(job: Job, lost: list[Rank], stay: list[Rank]) -> str:
     """Why some lost rank has no source of state; "" if all have one."""
     alone = [rank for rank in lost if not replicas(job, rank, stay)]
-    return f"no other rank holds the state of rank {alone[0]}" if alone else ""
+    if not alone:
+        return ""
+    if alone[0] in job.comparison.apart:
+        return (
+            f"ranks that held the state of rank {alone[0]} after step "
+            f"{job.comparison.apart[alone[0]]} have parted since"
+        )
+    return f"no other rank holds the state of rank {alone[0]}"
 
 
 def _switch_when_ready(job: Job, at_us: int) -> Decision:
@@ -281,10 +312,7 @@ def _switch_when_ready(job: Job, at_us: int) -> Decision:
     if change.back:
         return switch_back(job, at_us)
     if change.misled:
-        if cut_at_hand(job) is not None:
-            return go_back(job, _misled(change), at_us)
-        job = amend(job, change.incident, note=f"{_misled(change)}; {why_no_cut(job)}")
-        job = replace(job, misled=True)
+        return go_back(replace(job, misled=True), _misled(change), at_us, afresh=True)
     if why := _without_replica(job, joining(job, change), stay) or _record_lost(job, change):
         return go_back(job, why, at_us)
     return send_switch(job, {rank: replicas(job, rank, stay) for rank in joining(job, change)})

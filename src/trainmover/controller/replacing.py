@@ -1,10 +1,12 @@
 """What follows when a rank is astray: its machine is not trusted, and may be replaced. Pure.
 
 With `on_divergence` `replace` its ranks are moved to a standby as soon as one is there. The move is
-a planned one, but the joiner takes the state that the majority holds, never that of the leaver.
+a planned one, but the joiner takes the state that the majority holds, never that of the leaver. No
+machine is taken for what a script may have done itself (`parting.Parted`).
 """
 
 from trainmover.controller.move import begin_move
+from trainmover.controller.parting import Divergence, Parted
 from trainmover.controller.replicas import fingerprinted, replicas
 from trainmover.controller.seats import with_machine
 from trainmover.controller.start import Decision
@@ -22,7 +24,7 @@ def compared(job: Job, fact: Fingerprinted) -> Job:
     job = fingerprinted(job, fact)
     for divergence in job.comparison.divergences[known:]:
         there = (machine for machine in divergence.machines if machine in job.machines)
-        for machine in there if divergence.astray else ():
+        for machine in there if _is_proof(divergence) else ():
             note = f"its memory is in doubt since step {divergence.step}"
             job = with_machine(job, machine, suspect=note)
     return job
@@ -35,7 +37,10 @@ def replace_astray(job: Job, at_us: int) -> Decision:
         return job, ()
     for rank in sorted(job.comparison.astray):
         machine = job.seats[rank // job.spec.nproc]
-        cause = _cause(job, rank)
+        found = next((d for d in reversed(job.comparison.divergences) if rank in d.astray), None)
+        if found is None or not _is_proof(found):
+            continue
+        cause = f"rank {rank} is astray since step {found.step}"
         tries = sum(incident.cause == cause for incident in job.incidents)
         if tries < TRIES_MAX and _can_be_mended(job, rank):
             begun = begin_move(job, machine, cause, request="", at_us=at_us)
@@ -51,6 +56,6 @@ def _can_be_mended(job: Job, rank: Rank) -> bool:
     return bool(replicas(job, rank, elsewhere))
 
 
-def _cause(job: Job, rank: Rank) -> str:
-    step = next(d.step for d in reversed(job.comparison.divergences) if rank in d.astray)
-    return f"rank {rank} is astray since step {step}"
+def _is_proof(divergence: Divergence) -> bool:
+    """Whether it speaks against the machine."""
+    return bool(divergence.astray) and divergence.kind is Parted.CORRUPTION

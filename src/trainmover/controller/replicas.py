@@ -6,12 +6,12 @@ before there was one, if it had an equal digest when the first steps were record
 
 from collections.abc import Iterable, Mapping
 
-from trainmover.controller.comparison import healed, with_fact
-from trainmover.controller.parting import Divergence
+from trainmover.controller.comparison import apart, healed, took_over, with_fact
+from trainmover.controller.parting import VOTERS_MIN, Divergence
 from trainmover.controller.state import Job
 from trainmover.controller.values import replace
 from trainmover.ids import Rank
-from trainmover.protocol.messages import Certificate, Fingerprinted
+from trainmover.protocol.messages import Certificate, Fingerprinted, Unproven
 
 
 def fingerprinted(job: Job, fact: Fingerprinted) -> Job:
@@ -32,9 +32,33 @@ def _placed(job: Job, divergence: Divergence) -> Divergence:
 def taken_over(job: Job, certificate: Certificate) -> Job:
     """A joiner has the rank, with the state it took: of another rank, then it is not astray any
     more. Not before all go on: until then the leaver may keep the rank, with what it holds."""
-    if certificate.source_rank == certificate.rank:
-        return job
-    return replace(job, comparison=healed(job.comparison, certificate.rank, certificate.step))
+    rank, step = certificate.rank, certificate.step
+    comparison = took_over(job.comparison, rank, step)
+    if certificate.source_rank != rank:
+        comparison = healed(comparison, rank, step)
+    return replace(job, comparison=comparison)
+
+
+def not_believed(job: Job, fact: Unproven) -> Job:
+    """Ranks that were replicas of the lost one in the last round are not any more.
+
+    Of three holders or more the majority is believed, if nothing the lost rank has told stands
+    against it; the others have a state of their own from now on. Else all have.
+    """
+    family = family_of(job, fact.rank)
+    by_digest: dict[str, list[Rank]] = {}
+    for rank, digest in sorted(fact.holders.items()):
+        by_digest.setdefault(digest, []).append(rank)
+    most = max(by_digest.values(), key=len, default=[])
+    many = len(fact.holders) >= VOTERS_MIN and 2 * len(most) > len(fact.holders)
+    if many and len(by_digest) > 1 and not set(most) & set(fact.unlike):
+        family = [rank for rank in fact.holders if rank not in most]
+    return replace(job, comparison=apart(job.comparison, family))
+
+
+def family_of(job: Job, rank: Rank) -> list[Rank]:
+    """The rank, and all that were said to hold what it holds."""
+    return [rank, *(other for other in replicas(job, rank, job.recorded) if other != rank)]
 
 
 def replicas(job: Job, rank: Rank, among: Iterable[Rank]) -> list[Rank]:
@@ -44,11 +68,15 @@ def replicas(job: Job, rank: Rank, among: Iterable[Rank]) -> list[Rank]:
     Which is the first depends on the rank, so that several joiners do not all begin with the same.
     """
     families, astray = job.comparison.families, job.comparison.astray
+    parted = job.comparison.apart
+    if rank in parted:
+        return []
     if families:
         equal = [r for r in among if families[r] == families[rank] and r not in astray]
     else:
         digest = job.recorded[rank].digest
         equal = [r for r in among if job.recorded[r].digest == digest]
+    equal = [r for r in equal if r not in parted]
     first = rank % len(equal) if equal else 0
     return equal[first:] + equal[:first]
 
@@ -57,7 +85,9 @@ def held_once(job: Job) -> list[Rank]:
     """Ranks whose state is on no other machine."""
     families, astray, nproc = job.comparison.families, job.comparison.astray, job.spec.nproc
     digests = {rank: fact.digest for rank, fact in job.recorded.items()}
-    family: Mapping[Rank, Rank | str] = families or digests
+    known: Mapping[Rank, Rank | str] = families or digests
+    parted = job.comparison.apart
+    family = {rank: f"rank {rank} alone" if rank in parted else its for rank, its in known.items()}
     slots: dict[Rank | str, set[int]] = {}
     for rank, its in family.items():
         if rank not in astray:

@@ -4,7 +4,8 @@ from trainmover.controller.change import goes_back
 from trainmover.controller.from_disk import without_unusable
 from trainmover.controller.incidents import amend, first_commit, incident, mark
 from trainmover.controller.move import cancel_move
-from trainmover.controller.recovery import interrupt
+from trainmover.controller.recovery import go_on_otherwise, interrupt
+from trainmover.controller.replicas import not_believed
 from trainmover.controller.start import Decision, end
 from trainmover.controller.state import Change, Job, Kind, Phase, Stage
 from trainmover.controller.values import replace
@@ -17,6 +18,7 @@ from trainmover.protocol.messages import (
     Position,
     Prepared,
     Switched,
+    Unproven,
     VaultHeld,
 )
 
@@ -43,6 +45,17 @@ def interrupted(job: Job, fact: Interrupted, at_us: int) -> Decision:
     job = without_unusable(job, fact)
     cause = f"rank {fact.rank} lost a link ({fact.reason})"
     return interrupt(job, cause, machine=None, at_us=at_us, heard_us=at_us)
+
+
+def unproven(job: Job, machine: MachineId, fact: Unproven, at_us: int) -> Decision:
+    """A joiner has not begun: the recovery goes another way, or on with those who are believed."""
+    change = job.change
+    if change is None or fact.epoch != change.epoch or not _speaks_for(job, change, machine, fact):
+        return job, ()
+    if change.stage is not Stage.SWITCH:
+        return job, ()
+    job = not_believed(job, fact)
+    return go_on_otherwise(job, at_us)
 
 
 def about_change(
@@ -103,7 +116,7 @@ def _speaks_for(
     job: Job,
     change: Change,
     machine: MachineId,
-    fact: Prepared | Position | AtBoundary | Loaded | Switched,
+    fact: Prepared | Position | AtBoundary | Loaded | Switched | Unproven,
 ) -> bool:
     """Whether `machine` is the one whose word counts for this rank at this point."""
     slot = fact.rank // job.spec.nproc

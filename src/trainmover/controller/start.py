@@ -1,11 +1,13 @@
 """From machines to a running job, and starting again from nothing. Pure."""
 
+from collections.abc import Iterable
+
 from trainmover.controller.attest import note_of
 from trainmover.controller.buddies import further_keepers, keepers, vaults_of, with_keepers
 from trainmover.controller.comparison import Comparison
 from trainmover.controller.condemned import without_processes
 from trainmover.controller.effects import Effect, End, Send
-from trainmover.controller.incidents import open_incident
+from trainmover.controller.incidents import amend, open_incident
 from trainmover.controller.seats import choose_joiners, with_machine
 from trainmover.controller.state import (
     Change,
@@ -186,14 +188,51 @@ def restart(
     joiners = choose_joiners(job, slots, taken=())
     if joiners is None:
         return end(job, 1, no_standby(job, cause, len(slots)))
-    seats = tuple(joiners.get(Slot(slot), machine) for slot, machine in enumerate(job.seats))
     ranks = tuple(rank for slot in slots for rank in job.spec.ranks(slot))
     why = (
         "the first steps were not recorded yet"
         if job.attached
         else "the script has not called attach()"
     )
-    job = replace(
+    new = Incident(
+        number=len(job.incidents) + 1,
+        kind=Kind.RECOVERY,
+        machine=machine,
+        joiner=next(iter(joiners.values()), None),
+        ranks=ranks,
+        cause=cause,
+        rung=3,
+        why_rung=why,
+        epoch=Epoch(job.epoch_last + 2),
+        marks={"heard": heard_us, "detect": at_us},
+    )
+    job = replace(_anew(job, joiners), incidents=(*_superseded(job), new))
+    return _start_all(job, job.seats)
+
+
+def start_again(
+    job: Job, joiners: dict[Slot, MachineId], number: int, why: str, *, redone: int
+) -> Decision:
+    """Rung 3 out of a recovery that leads nowhere: the same, in fresh processes on all machines,
+    since what standbys hold was made for the run that is given up.
+
+    joiners: of the slots that change hands; number: of the incident that goes on
+    """
+    job = replace(job, restarts=job.restarts + 1, change=None)
+    if job.restarts > job.spec.restarts_max:
+        used = f"The job has used its {job.spec.restarts_max} restarts (--max-restarts)."
+        return end(job, 1, f"{why}.\n{used}")
+    epoch = Epoch(job.epoch_last + 2)
+    job = amend(
+        job, number, rung=3, why_rung=why, epoch=epoch, step=Step(0), redone=redone, certificates=()
+    )
+    return _start_all(_anew(job, joiners), job.machines)
+
+
+def _anew(job: Job, joiners: dict[Slot, MachineId]) -> Job:
+    """Nothing has been trained yet."""
+    seats = tuple(joiners.get(Slot(slot), machine) for slot, machine in enumerate(job.seats))
+    return replace(
         job,
         seats=seats,
         phase=Phase.STARTING,
@@ -210,24 +249,12 @@ def restart(
         cut=None,
         snapped={},
         comparison=Comparison(),
-        incidents=(
-            *_superseded(job),
-            Incident(
-                number=len(job.incidents) + 1,
-                kind=Kind.RECOVERY,
-                machine=machine,
-                joiner=next(iter(joiners.values()), None),
-                ranks=ranks,
-                cause=cause,
-                rung=3,
-                why_rung=why,
-                epoch=Epoch(job.epoch_last + 2),
-                marks={"heard": heard_us, "detect": at_us},
-            ),
-        ),
     )
+
+
+def _start_all(job: Job, machines: Iterable[MachineId]) -> Decision:
     effects: list[Effect] = []
-    for name in seats:
+    for name in machines:
         job, order = start_workers(job, name)
         effects += order
     return job, tuple(effects)
@@ -243,13 +270,17 @@ def _superseded(job: Job) -> tuple[Incident, ...]:
 
 def no_standby(job: Job, cause: str, needed: int, *, waited_s: int = 0) -> str:
     """Three lines for the user when nobody can take a slot. waited_s: for how long in vain."""
-    have = sum(machine.id not in job.seats for machine in job.machines.values())
+    spare = [machine for machine in job.machines.values() if machine.id not in job.seats]
+    have = len(spare)
+    unfit = [f"{one.id} {one.note}" for one in spare if one.state is MachineState.COLD]
+    do = "Start it again with more --standbys, or let it wait for one (--wait-for-machine)."
+    if unfit:  # More of the same would not help.
+        do = f"Mend what keeps standbys from taking ranks: {'; '.join(unfit)}."
     return (
         f"{cause}; {needed} machine{'s' * (needed > 1)} must be replaced and {have} standby"
         f"{'s are' if have != 1 else ' is'} left"
         f"{f', and none has come in {waited_s} s' if waited_s else ''}.\n"
-        "The job has ended.\n"
-        "Start it again with more --standbys, or let it wait for one (--wait-for-machine)."
+        f"The job has ended.\n{do}"
     )
 
 

@@ -168,6 +168,7 @@ class Change:
     checkpoint  the one that is whole
     on_way    joiners that have been told to which step: their script may have gone there since
     misled    ranks whose script has seen less than whole values since its last step
+    since_us  when all were told to come to their boundary, or to unwind; 0: not yet
     facts     below: rank -> what it said for this epoch
     """
 
@@ -190,6 +191,7 @@ class Change:
     prepared: frozenset[Rank] = frozenset()
     at_boundary: dict[Rank, Step] = field(default_factory=dict)
     misled: frozenset[Rank] = frozenset()
+    since_us: int = 0
     loaded: frozenset[Rank] = frozenset()
     switched: frozenset[Rank] = frozenset()
 
@@ -315,7 +317,8 @@ class Job:
     runs         runs in a sandbox that were ordered so far: the number of the last
     retries      recoveries in a row without a commit between: a guard against crash loops
     snapshot_every  committed steps from one cut to the next, as ordered; 0: none are taken
-    misled          a collective outside of steps was once cut short, and no cut was there
+    misled          a collective outside of steps was once cut short
+    between         where the script makes such collectives; "" while none is known
     no_snapshots    why none are taken though they are needed; "" while nothing stands against it
     cut             the newest that is complete
     snapped         rank -> snapshot of the cut that is not complete yet
@@ -352,6 +355,7 @@ class Job:
     runs: int = 0
     snapshot_every: int = 0
     misled: bool = False
+    between: str = ""
     no_snapshots: str = ""
     cut: Cut | None = None
     snapped: dict[Rank, Snapped] = field(default_factory=dict)

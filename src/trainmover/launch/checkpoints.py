@@ -51,7 +51,7 @@ def prepare(options: CheckpointOptions, spec: JobSpec, held: ExitStack) -> Prepa
     notes: list[str] = []
     if source is not None:
         found, notes = _find(source, spec)
-        spec = msgspec.structs.replace(spec, resume=found)
+        spec = msgspec.structs.replace(spec, resume=found, seed=found.seed or spec.seed)
     if source != path:
         _check_fresh(path)
     folder = CheckpointFolder.take(path)

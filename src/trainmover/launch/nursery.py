@@ -22,10 +22,24 @@ from trainmover.nursery import Birth, Child, Nursery
 MODULES = ("trainmover.worker.process", "trainmover.server.store")
 
 
+def hash_seed_of(nursery: "NurseryProcess | None") -> str:
+    """Python's, for all workers of a job: what is forked from a nursery has that of the nursery.
+
+    The user's own PYTHONHASHSEED, if one is set.
+    """
+    return _drawn_hash_seed() if nursery is None else nursery.hash_seed
+
+
+def _drawn_hash_seed() -> str:
+    given = os.environ.get("PYTHONHASHSEED", "")
+    return given if given.isdigit() else str(secrets.randbits(32))
+
+
 class NurseryProcess:
     """Imports while we do something else; `ready` when that is done. May serve several runs.
 
-    mark  its TRAINMOVER_RUN_ID, and so what the kernel shows of all that is forked from it
+    mark       its TRAINMOVER_RUN_ID, and so what the kernel shows of all that is forked from it
+    hash_seed  Python's in all that is forked from it
     """
 
     def __init__(self) -> None:
@@ -34,7 +48,9 @@ class NurseryProcess:
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         command = [sys.executable, "-u", "-P", "-m", "trainmover.nursery", *MODULES]
         command += ["--parent", str(os.getpid()), "--socket", str(theirs.fileno())]
-        environment = os.environ | {"TRAINMOVER_RUN_ID": self.mark}
+        self.hash_seed = _drawn_hash_seed()
+        words = {"TRAINMOVER_RUN_ID": self.mark, "PYTHONHASHSEED": self.hash_seed}
+        environment = os.environ | words
         environment.setdefault("OMP_NUM_THREADS", "1")  # as workers have it, read while importing
         with theirs:
             self._process = subprocess.Popen(

@@ -1,5 +1,6 @@
 """What `trainmover run` was asked for."""
 
+import secrets
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -32,6 +33,7 @@ class RunOptions:
     on_nan      of a reported number that is none: `ignore`, `report` or `stop`
     snapshot_every  committed steps between snapshots; 0: none; None: as needed
     snapshot_copies  on how many other machines each is kept: 1 or 2
+    seed        of what the script draws unseeded; 0: another one for each run
     checkpoints  where to, how often, and what to go on from
     shutdown_s  from SIGTERM to SIGKILL for workers
     worker      another worker program, for tests; empty: the real one
@@ -56,6 +58,7 @@ class RunOptions:
     on_nan: str = "ignore"
     snapshot_every: int | None = None
     snapshot_copies: int = 1
+    seed: int = 0
     checkpoints: CheckpointOptions = field(default_factory=CheckpointOptions)
     log: LogSpec = field(default_factory=lambda: LogSpec(show=[0]))
     cwd: str = ""
@@ -95,6 +98,7 @@ def spec_of(options: RunOptions, run_id: str) -> JobSpec:
         state_bandwidth=options.state_bandwidth,
         snapshot_every=options.snapshot_every,
         snapshot_copies=options.snapshot_copies,
+        seed=options.seed or secrets.randbits(32),
         log=options.log,
         cwd=options.cwd or str(Path.cwd()),
     )

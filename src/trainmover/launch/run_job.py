@@ -18,7 +18,7 @@ from trainmover.controller.events import WorkerSaid
 from trainmover.ids import MachineId
 from trainmover.journal import Journal
 from trainmover.launch.hosting import Hosting, RunHandle, RunResult
-from trainmover.launch.nursery import NurseryProcess
+from trainmover.launch.nursery import NurseryProcess, hash_seed_of
 from trainmover.launch.options import RunOptions
 from trainmover.launch.place import RunPlace
 from trainmover.launch.processes import LocalProcesses, usable
@@ -90,9 +90,8 @@ class _Call:
             nursery = await usable(nursery, self._options, stack)
             processes = LocalProcesses(self._options, place, self, nursery)
             store = processes.start_store(stack)
-            journal = Journal.create(
-                place.run.journal, msgspec.structs.replace(place.spec, store=store)
-            )
+            spec = msgspec.structs.replace(place.spec, store=store, hash_seed=hash_seed_of(nursery))
+            journal = Journal.create(place.run.journal, spec)
             stack.callback(journal.close)
             stack.callback(journal.checkpoint)
             hosting = self._host(stack, place, journal)

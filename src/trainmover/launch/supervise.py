@@ -18,7 +18,7 @@ from trainmover.ids import MachineId
 from trainmover.journal import Journal
 from trainmover.launch.channel import AgentEnded, Signalled, StoreIsAt, StoreLost
 from trainmover.launch.controller_process import ControllerProcess
-from trainmover.launch.nursery import NurseryProcess
+from trainmover.launch.nursery import NurseryProcess, hash_seed_of
 from trainmover.launch.options import RunOptions
 from trainmover.launch.place import RunPlace
 from trainmover.launch.processes import LocalProcesses, usable
@@ -72,7 +72,7 @@ class _Supervisor:
             nursery = await usable(nursery, self._options, stack)
             processes = LocalProcesses(self._options, place, self, nursery)
             store = processes.start_store(stack)
-            spec = msgspec.structs.replace(place.spec, store=store)
+            spec = msgspec.structs.replace(place.spec, store=store, hash_seed=hash_seed_of(nursery))
             Journal.create(place.run.journal, spec).close()
             self._controller = controller
             controller.begin(place.notes)

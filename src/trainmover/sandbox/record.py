@@ -52,8 +52,10 @@ class Entry:
 
 @dataclass(frozen=True)
 class Record:
-    """All calls of a rank up to the end of step `STEPS`.
+    """All calls of a rank up to the first fetch after step `STEPS`, or after a later one.
 
+    steps         made until then
+    trace         of the last of them, and of what came between it and the fetch
     signature     of the rank's tracked state; with the trace it says which role the rank has
     base          the rank whose record has the large outputs; None: they are here
     payload_full  bytes of all outputs, had they been kept whole

@@ -23,6 +23,9 @@ _FROM_ANYBODY = "recv_anysource"
 class Recorder:
     """Keeps what every call gave. Calls may complete on any thread, in any order.
 
+    It ends where a shadow run of the same steps will stand: at a fetch (`close`). A call that was
+    made before, and not waited for, may end behind it.
+
     full  keep every output whole
     called_since_gate  whether there was any call; set to False at the gate: see `Updates`
     """
@@ -36,6 +39,9 @@ class Recorder:
         self._open: set[CallId] = set()
         self._from_anybody: list[Call] = []
         self._step_calls: list[tuple[str, str]] = []
+        self._calls_in_step = 0
+        self._steps = 0
+        self._signature = ""
         self._payload_full = 0
         self.called_since_gate = False
 
@@ -43,6 +49,8 @@ class Recorder:
         """Note the call; it runs for real."""
         with self._lock:
             self.called_since_gate = True
+            if self.closed:
+                return False
             self._open.add(id_of(call))
             self._step_calls.append((group_of(call), what_of(call)))
             if call.op == _FROM_ANYBODY and not call.inside:
@@ -51,6 +59,9 @@ class Recorder:
 
     def done(self, call: Call) -> None:
         """Keep the outputs; of a call inside the machine only that there was one."""
+        with self._lock:
+            if id_of(call) not in self._open:
+                return
         if call.error is not None:
             self._refused(call, call.error)
             return
@@ -83,10 +94,33 @@ class Recorder:
     def begin_step(self) -> None:
         """A step starts: the trace of the step before is forgotten."""
         with self._lock:
-            self._step_calls = []
+            if not self.closed:
+                self._step_calls, self._calls_in_step = [], 0
 
-    def finish(self, steps: int, signature: str) -> Record | None:
-        """The record so far; None if calls are still under way (never waited for by the script)."""
+    def end_step(self) -> None:
+        """It has returned; what comes until the fetch is recorded as well."""
+        with self._lock:
+            if not self.closed:
+                self._calls_in_step = len(self._step_calls)
+
+    @property
+    def closed(self) -> bool:
+        """Whether it has come to its end."""
+        return self._steps > 0
+
+    def close(self, steps: int, signature: str) -> None:
+        """Here, after so many steps, a shadow run can be left. signature: of the tracked state"""
+        with self._lock:
+            self._steps, self._signature = steps, signature
+
+    def step_trace(self) -> str:
+        """Of the last step alone, without what came between it and the end."""
+        with self._lock:
+            return trace_of(self._step_calls[: self._calls_in_step])
+
+    def finish(self) -> Record | None:
+        """The record, once it is closed; None if calls are still under way (never waited for by
+        the script)."""
         with self._lock:
             if self._open:
                 return None
@@ -98,9 +132,9 @@ class Recorder:
             return Record(
                 self._binding,
                 self._rank,
-                steps,
+                self._steps,
                 trace_of(self._step_calls),
-                signature,
+                self._signature,
                 dict(self._entries),
                 payload_full=self._payload_full,
                 held_bytes=private_bytes(),

@@ -27,6 +27,7 @@ class Replayer:
         self._record = record
         self._lock = threading.Lock()
         self._step_calls: list[tuple[str, str]] = []
+        self._calls_in_step = 0
         self.served = 0
         self.under_way = 0
         self.mismatch: ReplayMismatch | None = None
@@ -58,12 +59,22 @@ class Replayer:
     def begin_step(self) -> None:
         """A shadow step starts."""
         with self._lock:
-            self._step_calls = []
+            self._step_calls, self._calls_in_step = [], 0
+
+    def end_step(self) -> None:
+        """It has returned."""
+        with self._lock:
+            self._calls_in_step = len(self._step_calls)
 
     def trace(self) -> str:
-        """Trace of the last shadow step."""
+        """Trace of the last shadow step, and of what came between it and the fetch."""
         with self._lock:
             return trace_of(self._step_calls)
+
+    def step_trace(self) -> str:
+        """Of the step alone."""
+        with self._lock:
+            return trace_of(self._step_calls[: self._calls_in_step])
 
     def check(self) -> None:
         """Raise ReplayMismatch if a call differed, also where the script has caught it."""

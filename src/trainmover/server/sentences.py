@@ -31,7 +31,8 @@ from trainmover.protocol.messages import (
     WorkerState,
     Wrote,
 )
-from trainmover.server.divergences import divergence_text
+from trainmover.server.divergences import divergence_text, is_news, parted_text
+from trainmover.server.protection import cuts_are_off, depends_on_cuts, protected
 from trainmover.server.ranks import ranks_named
 from trainmover.server.watching import stands_text
 
@@ -51,9 +52,16 @@ def sentence(before: Job, event: Event, after: Job) -> Sentence:
     """The most important thing the event has brought about; SILENCE if nobody would care."""
     if after.no_snapshots and not before.no_snapshots:
         return Sentence(_no_snapshots(after), loud=True)
+    if after.between and not before.between:
+        return Sentence(depends_on_cuts(after), loud=cuts_are_off(after))
     incidents = incident_sentences(before, after)
     if new := after.comparison.divergences[len(before.comparison.divergences) :]:
-        return Sentence("\n".join([*(divergence_text(d, after) for d in new), *incidents]), True)
+        text = "\n".join([*(divergence_text(d, after) for d in new), *incidents])
+        return Sentence(text, loud=bool(incidents) or is_news(before, new))
+    if after.comparison.apart != before.comparison.apart:
+        return Sentence("\n".join([parted_text(before, after), *incidents]), loud=True)
+    if after.all_recorded and not before.all_recorded:
+        return Sentence("\n".join([*incidents, protected(after)]), loud=True)
     if incidents:
         return Sentence("; ".join(incidents), loud=after.code is None)  # else the end says it
     if after.phase is not before.phase and after.phase is Phase.RUNNING:
@@ -94,7 +102,9 @@ def incident_sentences(before: Job, after: Job) -> list[str]:
         if old is None:
             sentences.append(_opened(incident, after))
         elif incident.rung == 3 and old.rung != 3:
-            sentences.append(f"{incident.why_rung} -> all start again from the newest checkpoint")
+            disk = after.change is not None and after.change.disk
+            where = "newest checkpoint" if disk else "beginning"
+            sentences.append(f"{incident.why_rung} -> all start again from the {where}")
         elif incident.rung == 2 and old.rung != 2:
             sentences.append(f"{incident.why_rung} -> all ranks go back to step {incident.step}")
         elif old.joiner is None and incident.joiner is not None:

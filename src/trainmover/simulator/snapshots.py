@@ -46,8 +46,9 @@ class Snapshots:
         """Whether to say so at the gate."""
         if self.busy:
             return False
-        last = max([0, *(at for at, its in self.held.items() if its.rank == rank)])
-        return self.asked or bool(self.every and gate - last >= self.every)
+        held = [at for at, its in self.held.items() if its.rank == rank]
+        due = self.every and (not held or gate - max(held) >= self.every)
+        return self.asked or bool(due)
 
 
 def keep_snapshots(worker: "Worker", order: m.KeepSnapshots) -> None:

@@ -1,47 +1,63 @@
 """Gradients that lie on parameters between two steps, as state of their own.
 
-A script may accumulate over several steps and update at every n-th. Then what a step begins with
-is part of what it computes: a retry puts it back, and it travels in the rank record, because
-without synchronisation each rank has its own.
+Whether the next step reads them shows only when it is made: it may add to them (accumulation over
+several calls, gradients that nobody ever clears), or clear them first, in which case their values
+mean nothing. So what a step finds is noted as it begins, with version counters, and its gate tells
+which it was:
 
-But most gradients that lie there mean nothing. An update has consumed them, or the next step clears
-them at its start (a GAN's second half leaves some on the first), or they belong to no optimizer. So
-values count only on parameters of a tracked optimizer that has not updated them in the step before,
-and not where steps were only ever seen to clear them: where the gradient a step found was zero, or
-another object when that step came to its gate. Elsewhere it counts only that there was a gradient,
-because an optimizer passes over parameters that have none; zeros stand for it.
+    added to   the same tensor is still there and was written to. From then on the values of that
+               parameter's gradient are state, also those that an update has consumed already
+    cleared    another tensor, or none. Then only its presence counts, because an optimizer passes
+               over parameters that have none; zeros stand for it
+    neither    not touched (an evaluation): nothing was learnt
+    unknown    neither was ever seen: kept as if it were added to
+
+What a step finds and may add to is copied for a retry. In the record of a rank go up to 4 MiB of
+values; more of them count as bulk state, from other ranks that hold the same or from a cut. Who
+takes a rank and has made up zeros for values that nobody has given him refuses the step that adds
+to them.
 """
 
+import weakref
 from collections.abc import Callable, Iterable
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
-from trainmover.errors import StateMismatch, UserError
+from trainmover.errors import StateMismatch
 from trainmover.state.encode import as_local
 
 BYTES_MAX = 4 * 1024 * 1024
-"""They go with every step's record, twice."""
+"""Values up to this size go with every step's record, twice; more are bulk state."""
 
 
 class Gradients:
     """Of the parameters of one module, as an object with the two state methods.
 
     consumers  parameters, by id, that some optimizer will update
+    large      its values as bulk state, while they are too large for a record
     """
 
     def __init__(self, module: nn.Module, consumers: Callable[[], set[int]]) -> None:
+        self.large = LargeGradients(self)
         self._parameters = list(module.parameters())
         self._consumers = consumers
-        self._spent: set[int] = set()  # Parameters, by id, that were updated since the last step.
-        self._updating = False
-        self._stay = False  # Whether those that are consumed still lie there as the step ends.
-        self._pending_at_start: set[int] = set()
-        self._found: dict[int, Tensor] = {}
-        self._cleared: set[int] = set()
         self._added_to: set[int] = set()
-        self._too_late = False
+        self._cleared: set[int] = set()
+        self._spent: set[int] = set()  # Parameters, by id, that were updated in this step.
+        self._updating = False
+        # Whether those that are consumed still lie there as the step ends, and if so as zeros.
+        self._stay = self._stay_zero = False
+        self._found: list[tuple[weakref.ref[Tensor], int] | None] = []
+        self._copies: dict[int, Tensor] = {}
+        self._held: dict[int, Tensor] = {}  # Found ones of which nothing is known yet.
+        self._untouched: set[int] = set()
+        self._made_up: set[int] = set()
+        self._zeros: dict[
+            int, tuple[weakref.ref[Tensor], int]
+        ] = {}  # Seen to be nothing but zeros.
+        self._lost = False
 
     @property
     def accumulate(self) -> bool:
@@ -50,47 +66,104 @@ class Gradients:
 
     @property
     def kept_bytes(self) -> int:
-        """Of gradients that steps add to, as far as some lie there for the next one."""
-        if not self._added_to:
-            return 0
-        return sum(self._parameters[index].nbytes for index in self._added_to & self._pending())
+        """Of gradients that steps add to, as far as some wait for the next one."""
+        waiting = [index for index in self._added_to if self._waits(index)]
+        return sum(self._parameters[index].nbytes for index in waiting)
+
+    def _waits(self, index: int) -> bool:
+        parameter = self._parameters[index]
+        return parameter.grad is not None and id(parameter) not in self._spent
+
+    # --- one step ---------------------------------------------------------------------------------
 
     def begin_step(self) -> None:
-        """A step starts: look at what it finds, and forget the updates before it."""
-        self._pending_at_start = self._pending()
-        self.begin_again()
+        """A step starts: note what it finds, and copy what it may add to."""
+        self._note()
+        wanted = [i for i, found in enumerate(self._found) if found and self._may_be_read(i)]
+        self._copies = {index: _copy_of(self._parameters[index]) for index in wanted}
 
     def begin_again(self) -> None:
         """It starts once more, with what it found put back."""
-        self._spent, self._too_late = set(), False
-        found = {index: self._parameters[index].grad for index in self._pending_at_start}
-        self._found = {
-            index: grad
-            for index, grad in found.items()
-            if grad is not None and (index in self._added_to or as_local(grad).any())
-        }
+        self._note()
 
-    def check_kept(self) -> None:
-        """Called for an aborted step. Raises StateMismatch if what it found cannot be put back."""
-        self.at_gate()
-        if self._too_late:
-            raise StateMismatch(
-                "A step was aborted that, for the first time, has added to gradients left by an "
-                "earlier step.",
-                means="Those are gone: running it again would give other numbers.",
-                do="Start again from a checkpoint, or give the passes that make up one update one "
-                "function marked @job.step.",
-            )
+    def _note(self) -> None:
+        self._spent, self._lost, self._untouched = set(), False, set()
+        grads = [parameter.grad for parameter in self._parameters]
+        self._found = [None if g is None else (weakref.ref(g), g._version) for g in grads]
+        known = self._added_to | self._cleared
+        self._held = {i: g for i, g in enumerate(grads) if g is not None and i not in known}
+
+    def _may_be_read(self, index: int) -> bool:
+        return index in self._added_to or index not in self._cleared
 
     def at_gate(self) -> None:
-        """See whether the step has added to what it found."""
-        for index, gradient in self._found.items():
-            if self._parameters[index].grad is not gradient:
-                self._cleared.add(index)
-            elif index not in self._added_to:
-                self._added_to.add(index)
-                self._too_late |= index in self._cleared
-        self._found = {}
+        """See what the step has done to what it found. Raises StateMismatch where it has added to
+        zeros that stand for values which nobody has given this process."""
+        found, self._found = self._found, []
+        added = [i for i, noted in enumerate(found) if noted and self._is_added_to(i, *noted)]
+        self._held = {}
+        consumers = self._consumers() if added else set()
+        for index in added:
+            if id(self._parameters[index]) in consumers:
+                self._saw_added(index)
+
+    def _is_added_to(self, index: int, reference: "weakref.ref[Tensor]", version: int) -> bool:
+        """Whether this gradient was written to, and not just replaced."""
+        now = self._parameters[index].grad
+        if now is not None and reference() is now:
+            if now._version == version:
+                self._untouched.add(index)
+            return now._version != version
+        held = self._held.get(index)
+        if held is not None and held._version != version:
+            return True  # And then replaced: DDP puts a view of a bucket in its place.
+        if now is not None and now.grad_fn is not None:
+            return True  # backward(create_graph=True) adds without writing in place.
+        self._cleared.add(index)
+        self._made_up.discard(index)
+        return False
+
+    def _saw_added(self, index: int) -> None:
+        if index in self._made_up:
+            raise StateMismatch(
+                "A step has added to gradients of an earlier step, which this process was not "
+                "given when it took the rank.",
+                means="Its numbers would be others; the step does not count.",
+                do="Clear gradients before each update's first backward(), or make all passes of "
+                "one update in one function marked @job.step.",
+            )
+        copy = self._copies.get(index)
+        if copy is None:
+            self._lost = True
+            self._added_to.add(index)
+        elif index not in self._added_to and copy.any():  # Zeros are nothing to add to.
+            self._added_to.add(index)
+
+    def put_back(self) -> str:
+        """An aborted step is to start again: make the gradients those that it found.
+
+        Why that cannot be; "" if it is done.
+        """
+        lay = {index for index, noted in enumerate(self._found) if noted}
+        self.at_gate()
+        if self._lost:
+            return (
+                "a step was aborted that, for the first time, has added to gradients of an "
+                "earlier step"
+            )
+        with torch.no_grad():
+            for index in range(len(self._parameters)):
+                self._put_one_back(index, lay=index in lay)
+        return ""
+
+    def _put_one_back(self, index: int, *, lay: bool) -> None:
+        parameter, copy = self._parameters[index], self._copies.get(index)
+        if copy is not None:
+            parameter.grad = _like(parameter, copy.clone())
+        elif index not in self._untouched:
+            parameter.grad = torch.zeros_like(parameter) if lay else None
+            if lay:
+                self._made_up.add(index)
 
     def spend(self, parameters: Iterable[Tensor]) -> None:
         """An update is about to consume the gradients of these."""
@@ -99,9 +172,15 @@ class Gradients:
 
     def end_step(self) -> None:
         """A step has returned: what is left of those that it has consumed?"""
+        self._copies = {}
         if self._updating:
             self._updating = False
-            self._stay = any(p.grad is not None for p in self._parameters if id(p) in self._spent)
+            left = [i for i, p in enumerate(self._parameters) if id(p) in self._spent]
+            left = [index for index in left if self._parameters[index].grad is not None]
+            self._stay = bool(left)
+            self._stay_zero = self._stay and all(map(self._is_zero, left))
+
+    # --- as state ---------------------------------------------------------------------------------
 
     def state_dict(self) -> dict[str, Any]:
         """{} if there are none, and none were ever added to.
@@ -109,50 +188,109 @@ class Gradients:
         values    by index; of a sharded one the local part
         lies      a byte for each parameter: whether it has a gradient, of whatever value; at the
                   gate of an update, whether it will have one, as far as the step before tells
+        zeros     of which values are known to be zeros, by index
         added_to  which were, by index
-        Raises UserError for more than a step's record can carry.
+        large     whether there are more values than a record carries: they are bulk state
         """
-        going = self._spent if self._updating and not self._stay else ()
-        lies = bytes([p.grad is not None and id(p) not in going for p in self._parameters])
+        lies = self._lies()
         if not any(lies) and not self._added_to:
             return {}
-        pending = self._pending()
-        values = self._values(pending & self._added_to)
-        check_size(values.values())
-        more = self._values(pending - self._added_to - self._cleared)
-        if sum(value.nbytes for value in more.values()) <= BYTES_MAX:
-            values |= {index: value for index, value in more.items() if value.any()}
-        return {"values": values, "lies": lies, "added_to": sorted(self._added_to)}
+        values, zeros = self._values(lies), set(self._zeros)
+        large = _size(values) > BYTES_MAX
+        if self._updating and self._stay_zero:
+            zeros |= {i for i, p in enumerate(self._parameters) if id(p) in self._spent}
+            values = {i: value for i, value in values.items() if i not in zeros}
+        return {
+            "values": {} if large else values,
+            "lies": lies,
+            "zeros": sorted(index for index in zeros - values.keys() if lies[index]),
+            "added_to": sorted(self._added_to),
+            "large": large,
+        }
+
+    def _lies(self) -> bytes:
+        going = self._spent if self._updating and not self._stay else ()
+        return bytes([p.grad is not None and id(p) not in going for p in self._parameters])
+
+    def _values(self, lies: bytes) -> dict[int, Tensor]:
+        """Those that count: all that are added to; and unknown ones, if a record can carry them."""
+        known = {i: self._local(i) for i in sorted(self._added_to) if lies[i]}
+        lying = (i for i, lie in enumerate(lies) if lie and i not in known)
+        unknown = [i for i in lying if i not in self._cleared]
+        consumers = self._consumers() if unknown else set()
+        wanted = [i for i in unknown if id(self._parameters[i]) in consumers]
+        more = {i: self._local(i) for i in wanted if not self._is_zero(i)}
+        return known if _size(more) > BYTES_MAX else known | more
+
+    def _is_zero(self, index: int) -> bool:
+        """Read once for each time that it is written to."""
+        gradient = self._parameters[index].grad
+        assert gradient is not None
+        seen = self._zeros.pop(index, None)
+        same = seen is not None and seen[0]() is gradient and seen[1] == gradient._version
+        if same or not as_local(gradient).any():
+            self._zeros[index] = weakref.ref(gradient), gradient._version
+            return True
+        return False
+
+    def _local(self, index: int) -> Tensor:
+        gradient = self._parameters[index].grad
+        assert gradient is not None
+        return as_local(gradient)
+
+    def large_values(self) -> dict[int, Tensor]:
+        """Live values, if there are too many for a record."""
+        values = self._values(self._lies()) if self._added_to else {}
+        return values if _size(values) > BYTES_MAX else {}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Make the gradients those."""
+        """Make the gradients those. Of large ones what lies here counts: they came another way."""
         values, lies = state.get("values", {}), state.get("lies", b"")
+        large, zeros = bool(state.get("large")), set(state.get("zeros", []))
         self._added_to |= set(state.get("added_to", []))
-        self._spent = {id(p) for i, p in enumerate(self._parameters) if i not in values}
-        self._updating = False
+        self._spent, self._updating, self._made_up = set(), False, set()
         for index, parameter in enumerate(self._parameters):
+            lie = index < len(lies) and bool(lies[index])
             if index in values:
                 parameter.grad = _like(parameter, values[index])
-            elif index < len(lies) and lies[index]:
-                parameter.grad = torch.zeros_like(parameter)
-            else:
+            elif not lie:
                 parameter.grad = None
+            elif not (large and index in self._added_to and parameter.grad is not None):
+                parameter.grad = torch.zeros_like(parameter)
+                self._made_up |= {index} - zeros
+        self._found = []
 
-    def _pending(self) -> set[int]:
-        """Which have a gradient that an update is still to consume."""
-        lying = {
-            index
-            for index, parameter in enumerate(self._parameters)
-            if parameter.grad is not None and id(parameter) not in self._spent
-        }
-        if not lying:
-            return lying
-        consumers = self._consumers()
-        return {index for index in lying if id(self._parameters[index]) in consumers}
+    def load_large(self, values: dict[int, Tensor]) -> None:
+        """Make these the gradients of their parameters; of others nothing is said."""
+        for index, value in values.items():
+            parameter = self._parameters[index]
+            parameter.grad = _like(parameter, value)
+            self._added_to.add(index)
 
-    def _values(self, indices: set[int]) -> dict[int, Tensor]:
-        found = {index: self._parameters[index].grad for index in sorted(indices)}
-        return {index: as_local(grad) for index, grad in found.items() if grad is not None}
+
+class LargeGradients:
+    """Values of gradients that are too large for a record, as bulk state."""
+
+    def __init__(self, gradients: Gradients) -> None:
+        self._gradients = gradients
+
+    def state_dict(self) -> dict[str, Any]:
+        """{} while a record can carry them."""
+        return {str(i): value for i, value in self._gradients.large_values().items()}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """As they were given."""
+        self._gradients.load_large({int(index): value for index, value in state.items()})
+
+
+def _size(values: dict[int, Tensor]) -> int:
+    return sum(value.nbytes for value in values.values())
+
+
+def _copy_of(parameter: Tensor) -> Tensor:
+    """In host memory: a step takes no more of an accelerator's than without."""
+    assert parameter.grad is not None
+    return as_local(parameter.grad).detach().to("cpu", copy=True)
 
 
 def _like(parameter: Any, local: Tensor) -> Tensor:
@@ -170,14 +308,3 @@ def _like(parameter: Any, local: Tensor) -> Tensor:
         shape=parameter.shape,
         stride=parameter.stride(),
     )
-
-
-def check_size(values: Iterable[Tensor]) -> None:
-    """Raises UserError for more than a step's record can carry."""
-    size = sum(value.nbytes for value in values)
-    if size > BYTES_MAX:
-        raise UserError(
-            f"{size / 1e6:.0f} MB of gradients lie between two steps, for the next one to add to.",
-            means="They would have to go with the record of every step; that is too much.",
-            do="Give the passes that make up one update one function marked @job.step.",
-        )

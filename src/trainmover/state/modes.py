@@ -14,7 +14,7 @@ from typing import Any
 from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 
-SYNC_FLAGS = ("require_forward_param_sync", "require_backward_grad_sync")
+from trainmover.torch_internals import ddp
 
 _wrappers: list["weakref.ref[DistributedDataParallel]"] = []
 
@@ -48,9 +48,7 @@ class Modes:
         return {
             "training": bytes([module.training for module in self.modules]),
             "trained": bytes([parameter.requires_grad for parameter in self._parameters]),
-            "sync": [
-                [bool(getattr(wrapper, flag, True)) for flag in SYNC_FLAGS] for wrapper in _alive()
-            ],
+            "sync": [ddp.flags_of(wrapper) for wrapper in _alive()],
         }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
@@ -61,5 +59,4 @@ class Modes:
             if parameter.requires_grad != bool(trained):
                 parameter.requires_grad_(bool(trained))
         for wrapper, values in zip(_alive(), state["sync"], strict=False):
-            for flag, value in zip(SYNC_FLAGS, values, strict=True):
-                setattr(wrapper, flag, value)
+            ddp.set_flags(wrapper, values)

@@ -2,7 +2,7 @@
 
 Covers torch's CPU generator, CUDA's default generators once CUDA is initialised, `random`, and
 numpy's global generator once numpy is imported. Generators a script makes for itself are its own:
-they belong into what it tracks.
+`job.track` takes them, and those of a loader are looked for (`data/loader_parts.py`).
 """
 
 import ctypes
@@ -14,6 +14,7 @@ from typing import Any
 
 import msgspec
 import torch
+import xxhash
 
 from trainmover.errors import ProtocolError
 from trainmover.protocol.malformed import MALFORMED
@@ -46,6 +47,30 @@ def capture() -> bytes:
             numpy=_capture_numpy(),
         )
     )
+
+
+def seed_as(job_seed: int, rank: int) -> None:
+    """As a fresh process of `rank` may find its generators: in every process that is this rank.
+
+    Under torchrun each rank begins with numbers of its own, left to chance. Here processes are
+    forked from one, so all would begin alike; and whoever takes a rank must begin with the numbers
+    that it had. (CUDA's generators begin with a seed of torch's own, the same everywhere.)
+    """
+    seed = xxhash.xxh3_128_intdigest(f"{job_seed}/{rank}".encode())
+    random.seed(seed)
+    torch.default_generator.manual_seed(seed & 0x7FFFFFFFFFFFFFFF)
+    numpy = _numpy()
+    if numpy is not None:
+        numpy.random.seed([seed >> shift & 0xFFFFFFFF for shift in range(0, 128, 32)])
+
+
+def _numpy() -> Any:
+    """Imported now: a script that does so later would find it with a seed of its own."""
+    try:
+        import numpy
+    except ImportError:
+        return None
+    return numpy
 
 
 def restore(data: bytes) -> None:
@@ -112,17 +137,24 @@ def _capture_numpy() -> tuple[bytes, int, float] | None:
     words = state["state"]["key"].astype("<u4", copy=False).tobytes()
     place = struct.pack("<I", state["state"]["pos"])
     captured = words + place, int(state["has_gauss"]), float(state["gauss"])
-    # A normal number kept back (has_gauss) can be taken without the words moving: look anew then.
-    _numpy_seen = (memory, captured) if memory is not None and not captured[1] else None
+    _numpy_seen = (memory, captured) if memory is not None else None
     return captured
 
 
 def _numpy_memory(numpy: Any) -> bytes | None:
-    """The generator's words as they lie in memory: a tenth of the cost of asking for them."""
-    generator: Any = getattr(numpy.random.mtrand._rand, "_bit_generator", None)
+    """All that its state is made of, as it lies in memory: a tenth of the cost of asking for it.
+
+    The words alone do not do: a normal number that is kept back lies in the object itself, and
+    comes and goes without them (it is taken, or `set_state` puts one there). So the whole object
+    counts, but for its head, in which references are counted.
+    """
+    state: Any = numpy.random.mtrand._rand
+    generator = state._bit_generator
     if type(generator).__name__ != _MT19937:
         return None
-    return ctypes.string_at(generator.ctypes.state_address, _WORDS.size)
+    head = object.__basicsize__
+    own = ctypes.string_at(id(state) + head, type(state).__basicsize__ - head)
+    return own + ctypes.string_at(generator.ctypes.state_address, _WORDS.size)
 
 
 def _restore_numpy(state: tuple[bytes, int, float] | None) -> None:

@@ -5,7 +5,7 @@ more than 64 KiB of tensors; moved from memory to memory when a rank changes mac
 *Small*: the rest (schedulers, counters, scalers); part of the rank record of every step.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from typing import Any, cast
 
 import torch
@@ -17,6 +17,7 @@ from trainmover.state.added import AddedGroups
 from trainmover.state.buffers import Buffers
 from trainmover.state.digest import Digest, digest_of
 from trainmover.state.gradients import Gradients
+from trainmover.state.kinds.generators import Generator, KeptGenerator
 from trainmover.state.modes import Modes
 from trainmover.state.placing import HasState, Leaves, bulk_leaves, destinations, load_bulk
 from trainmover.state.signature import signature_of
@@ -39,14 +40,18 @@ class Tracked:
         self._modes: dict[str, Modes] = {}
         self._gradients: dict[str, Gradients] = {}
         self._added: dict[str, AddedGroups] = {}
+        self._unsharded: dict[str, Unsharded] = {}
         self._beside: dict[str, HasState] = {}  # Parts of modules that are small, by name.
+        self._large: dict[str, HasState] = {}  # The same parts, where they are too large for that.
 
     def add(self, name: str, obj: object) -> None:
         """Keep `obj` under `name`; a second add under the same name replaces the first.
 
-        Of a ZeroRedundancyOptimizer the shard that is here. Raises UserError if it lacks the two
-        methods.
+        Of a ZeroRedundancyOptimizer the shard that is here; of a generator of random numbers its
+        state. Raises UserError if it lacks the two methods.
         """
+        if isinstance(obj, Generator):
+            obj = KeptGenerator(name, obj)
         if not isinstance(obj, HasState) or isinstance(obj, type):
             raise UserError(
                 f"`{name}` cannot be tracked: a {type(obj).__name__} has no state_dict() "
@@ -58,6 +63,7 @@ class Tracked:
         self._sized.discard(name)
         for part in ("modes", "buffers", "gradients", "settings", "unsharded"):
             self._beside.pop(f"{name}.{part}", None)
+            self._large.pop(f"{name}.{part}", None)
         outside = obj
         if (shard := shard_of(obj)) is not None:
             self._beside[f"{name}.settings"] = Settings(cast(torch.optim.Optimizer, obj))
@@ -68,6 +74,7 @@ class Tracked:
         self._buffers.pop(name, None)
         self._modes.pop(name, None)
         self._gradients.pop(name, None)
+        self._unsharded.pop(name, None)
         self._added.pop(name, None)
         if isinstance(outside, torch.optim.Optimizer):
             self._added[name] = AddedGroups(outside, self._named_parameters)
@@ -75,8 +82,10 @@ class Tracked:
             self._beside[f"{name}.modes"] = self._modes[name] = Modes(obj)
             gradients = self._gradients[name] = Gradients(obj, self._consumers)
             self._beside[f"{name}.gradients"] = gradients
+            self._large[f"{name}.gradients"] = gradients.large
             if unsharded := Unsharded(obj):
-                self._beside[f"{name}.unsharded"] = unsharded
+                self._unsharded[name] = self._beside[f"{name}.unsharded"] = unsharded
+                self._large[f"{name}.unsharded"] = unsharded.large
             if Buffers(obj).state_dict():
                 self._buffers[name] = self._beside[f"{name}.buffers"] = Buffers(obj)
 
@@ -85,6 +94,7 @@ class Tracked:
         self._bulk, self._sized = set(), set()
         self._objects, self._buffers, self._modes = {}, {}, {}
         self._gradients, self._added, self._beside = {}, {}, {}
+        self._unsharded, self._large = {}, {}
 
     def __getitem__(self, name: str) -> HasState:
         return self._objects[name]
@@ -118,6 +128,11 @@ class Tracked:
         """Those that lie on each tracked module's parameters."""
         return list(self._gradients.values())
 
+    @property
+    def unsharded(self) -> list[Unsharded]:
+        """What FSDP2 keeps of gradients beside each tracked module."""
+        return list(self._unsharded.values())
+
     def _named_parameters(self) -> dict[str, Tensor]:
         return {
             f"{name}.{path}": parameter
@@ -140,23 +155,31 @@ class Tracked:
         return {id(parameter) for group in groups for parameter in group["params"]}
 
     def bulk_names(self) -> list[str]:
-        """In the order of `add`. Looks into each object once."""
+        """In the order of `add`, then what is too large for a record at this moment. Looks into
+        each object once."""
         for name, obj in self._objects.items():
             if name not in self._bulk and name not in self._sized:
                 self._sized.add(name)
                 if _is_large(obj.state_dict()):
                     self._bulk.add(name)
-        return [name for name in self._objects if name in self._bulk]
+        large = [name for name, part in self._large.items() if part.state_dict()]
+        return [name for name in self._objects if name in self._bulk] + large
+
+    def _bulk_object(self, name: str) -> HasState:
+        return self._large[name] if name in self._large else self._known(name)
 
     def small_names(self) -> list[str]:
         bulk = set(self.bulk_names())
         return [name for name in self._objects if name not in bulk]
 
-    def small_states(self) -> dict[str, bytes]:
+    def small_states(self, but: Container[str] = ()) -> dict[str, bytes]:
         """Encoded state of every small object, for the rank record.
 
+        but: parts of modules to leave out, as "buffers"
+
         An object that grew past the limit since the last call becomes bulk and is left out.
-        What modules hold beside their parameters is among them: `model.buffers`, `model.modes`.
+        What modules hold beside their parameters is among them: `model.buffers`, `model.modes`,
+        `model.gradients`.
         Raises UserError, naming object and path, for state that cannot be sent.
         """
         states = {}
@@ -168,7 +191,8 @@ class Tracked:
             else:
                 states[name] = data
         for name, part in self._beside.items():
-            states[name] = encode.encode(part.state_dict())
+            if name.rpartition(".")[2] not in but:
+                states[name] = encode.encode(part.state_dict())
         return states
 
     def load_small(self, states: Mapping[str, bytes]) -> None:
@@ -180,7 +204,7 @@ class Tracked:
         """What replicas share of all bulk objects: one header, live tensors in its order."""
         structures, shared = {}, []
         for name in self.bulk_names():
-            structures[name], tensors = bulk_leaves(self._objects[name])
+            structures[name], tensors = bulk_leaves(self._bulk_object(name))
             shared += self._shared(name, structures[name], tensors)
         return encode.encode({"objects": structures, "added": self._added_groups()}), shared
 
@@ -202,7 +226,9 @@ class Tracked:
         return [
             tensor
             for name, structure in _structures(header).items()
-            for tensor in self._shared(name, structure, destinations(self._known(name), structure))
+            for tensor in self._shared(
+                name, structure, destinations(self._bulk_object(name), structure)
+            )
         ]
 
     def load_bulk_header(self, header: bytes, tensors: Sequence[Tensor]) -> None:
@@ -218,8 +244,9 @@ class Tracked:
                 own[hole.path] if hole.path in own else next(remaining)
                 for hole in encode.holes(structure)
             ]
-            load_bulk(self._known(name), structure, values)
-            self._bulk.add(name)
+            load_bulk(self._bulk_object(name), structure, values)
+            if name in self._objects:
+                self._bulk.add(name)
 
     def _shared(self, name: str, structure: bytes, tensors: Sequence[Tensor]) -> list[Tensor]:
         own = self._own_buffers(name)
@@ -237,7 +264,7 @@ class Tracked:
     def shared_states(self) -> Iterator[tuple[str, Any]]:
         """What replicas share, by name: bulk state without the buffers of modules."""
         for name in sorted(self.bulk_names()):
-            state = self._objects[name].state_dict()
+            state = self._bulk_object(name).state_dict()
             if name in self._buffers:
                 own = self._buffers[name].state_dict()
                 state = {key: value for key, value in state.items() if key not in own}

@@ -82,7 +82,8 @@ class Job:
         return self._runtime.is_shadow
 
     def track(self, **objects: Any) -> None:
-        """Name what must survive a machine: anything with state_dict and load_state_dict.
+        """Name what must survive a machine: anything with state_dict and load_state_dict, and
+        generators of random numbers (torch's, numpy's, Python's).
 
         Change rank-private state before `optimizer.step()`: what a step changes after its gate is
         known elsewhere only if another rank holds the same. A name used again stands for the new

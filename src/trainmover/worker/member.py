@@ -15,7 +15,7 @@ ordered and no group is draining.
 """
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NoReturn
 
 import torch
 from torch import Tensor
@@ -26,7 +26,6 @@ from trainmover.ids import Rank, Step
 from trainmover.protocol.messages import StepsChanged, Warned, WentOn
 from trainmover.state import rng
 from trainmover.state.tracked import Tracked
-from trainmover.worker.api import number
 from trainmover.worker.data.batches import Batches
 from trainmover.worker.data.draws import Draws
 from trainmover.worker.data.loops import Loops
@@ -39,10 +38,12 @@ from trainmover.worker.keep.weights import Weights
 from trainmover.worker.station import Station
 from trainmover.worker.step.before import Before
 from trainmover.worker.step.boundary import Boundary
+from trainmover.worker.step.cut_short import CutShort
 from trainmover.worker.step.deposit import Deposit
 from trainmover.worker.step.gate import Gate, Retry
 from trainmover.worker.step.keeper import Keeper, Moment, RankRecord
 from trainmover.worker.step.ledger import Ledger, row
+from trainmover.worker.step.reported import Reported
 from trainmover.worker.step.updates import Updates
 from trainmover.worker.watch.footing import Footing
 
@@ -58,13 +59,14 @@ class Member:
     deposit    what others hold of it
     calls      the step under way, or the last one that was
     passed     whether that has come through its gate
-    values     that it reports
+    reported   the numbers that it reports
     over       the script has ended
     declared   as in `Runtime`
     """
 
     is_shadow = False
     switching = False
+    deposit: Deposit
 
     def __init__(self, rank: Rank, station: Station) -> None:
         self.rank = rank
@@ -98,7 +100,7 @@ class Member:
             tainted=self.boundary.tainted,
             say=self.say,
         )
-        groups.on_cut_short = self._cut_short
+        self.cut_short = CutShort(rank, self, boundary=self.boundary, gate=self.gate, say=self.say)
         self.loops = Loops()
         self.draws = Draws(self.loops)
         self.keeper = Keeper(station.token, rank)
@@ -118,7 +120,6 @@ class Member:
             gate=self.gate,
             recording=self.recording,
             drills=self.drills,
-            tainted=self.boundary.tainted,
             say=self.say,
         )
         self.deposit = Deposit(
@@ -129,6 +130,7 @@ class Member:
             ledger=self.ledger,
             boundary=self.boundary,
             gate=self.gate,
+            updates=self.updates,
             recording=self.recording,
         )
         self.early_source = EarlySource(self.tracked)
@@ -138,11 +140,14 @@ class Member:
         self.calls = self.begun = Step(0)
         self.in_step = self.passed = self.over = False
         self.declared: list[str] = []
-        self.values: dict[str, float | Tensor] = {}
+        self.reported = Reported()
+        self._groups_made: int | None = None  # Mark of the last fetch; None: not to be asked.
 
     @property
     def steps(self) -> int:
-        """Committed steps."""
+        """Committed steps; inside one, those before it, also behind its gate."""
+        if self.in_step:
+            return self.calls - 1
         return self.standing.committed
 
     # --- the step ---------------------------------------------------------------------------------
@@ -158,13 +163,16 @@ class Member:
         step = Step(self.calls + 1)
         self._settle_mode()
         before = Before.take(self.tracked, args, kwargs)
+        groups_made = groups.begin_step()
         self.updates.begin_step()
         while True:
             try:
                 result = self._attempt(step, function, args, kwargs)
                 break
             except Retry:
-                self.updates.put_back()
+                groups.disown(groups_made)
+                if why := self.updates.put_back() or before.why_not():
+                    self._cannot_run_again(step, why)
                 args, kwargs = before.restore(self.tracked)
                 self.updates.begin_again()
                 self.boundary.settle()
@@ -174,6 +182,20 @@ class Member:
                 raise
         self._after_step(step)
         return result
+
+    def _cannot_run_again(self, step: Step, why: str) -> NoReturn:
+        """The aborted step has changed what nobody can put back: all ranks go back to a cut.
+
+        Raises Unwind then; StateMismatch where there is none.
+        """
+        self.boundary.misled = True
+        self.say(Warned(rank=self.rank, text=f"step {step} cannot be run again in place: {why}"))
+        self.boundary.settle()
+        raise StateMismatch(
+            f"Step {step} cannot be run again: {why}.",
+            means="It would give other numbers, and no cut is at hand to go back to.",
+            do="Run the job with --snapshots STEPS or --checkpoint DIR, so that there is one.",
+        )
 
     def _settle_mode(self) -> None:
         """Every step of an epoch is made in one mode, the same on all ranks."""
@@ -191,14 +213,17 @@ class Member:
         self.updates.try_step(step)
         self.recording.begin_step()
         self.later_steps.begin_step(step)
-        self.passed, self.values, self.in_step = False, {}, True
+        self.reported.begin(function)
+        self.passed, self.in_step = False, True
+        self.cut_short.begin_try()
         self.say_if_past_end(step)  # From here on the control thread says it.
         self.footing.enter(function)
         try:
             self.drills.at("compute", step)
             result = function(*args, **kwargs)
-            if not self.values and isinstance(result, Tensor) and result.numel() == 1:
-                self.values = {"loss": result.detach()}
+            self.reported.returned(result, passed=self.passed)
+            if self.reported.late:
+                self.updates.late_value()
             if not self.passed:
                 self.pass_gate()
             return result
@@ -224,7 +249,7 @@ class Member:
 
     def leave_update(self) -> None:
         """Called after every `optimizer.step()`."""
-        self.updates.leave(in_step=self.in_step, passed=self.passed)
+        self.updates.leave(in_step=self.in_step)
 
     def pass_gate(self) -> None:
         """Returns when step `calls` is committed everywhere. Raises Retry if it is aborted."""
@@ -237,15 +262,13 @@ class Member:
         self.drills.at("passed", step)
 
     def _record_is_safe(self, step: Step) -> bool:
-        self.values = dict(values := self._numbers())
-        return self.deposit.is_safe(step, row(step, values, self.draws.samples))
-
-    def _numbers(self) -> dict[str, float]:
-        return {name: number(name, value) for name, value in self.values.items()}
+        return self.deposit.is_safe(step, row(step, self.reported.at_gate(), self.draws.samples))
 
     def _after_step(self, step: Step) -> None:
-        values = self._numbers()
-        self.deposit.gate_small = at_gate = self.deposit.at_gate
+        values = self.reported.numbers()
+        self.gate.behind = self.deposit.step_is_over()
+        if self.gate.private:
+            self.updates.private_small_state()
         self.updates.end_step()
         self.weights.due |= self.ledger.first_of is not None
         if self.ledger.first_of is None:
@@ -256,10 +279,11 @@ class Member:
         self.rounds.after(step, self.tracked)
         if changed is not None:  # All ranks have looked: a round waits for each.
             self.say(changed)
-        if self.recording.end_step(step, at_gate, updated=self.updates.any_in_step):
+        if self.recording.end_step(step, updated=self.updates.any_in_step):
             self._finish_recording(step)
         if self.weights.due:
             self._weigh()
+        self.cut_short.outside()
 
     def _look(self, step: Step) -> StepsChanged | None:
         try:
@@ -290,11 +314,6 @@ class Member:
         else:
             self.calls = Step(step - 1)
 
-    def _cut_short(self) -> None:
-        """In a step that is for the verdict; outside nothing would make it good."""
-        if not self.in_step and not self.is_shadow:
-            self.boundary.misled = True
-
     def _soon_tainted(self) -> bool:
         """Whether a lost peer can be behind an exception: its loss may be heard a moment later."""
         with self.standing.changed:
@@ -319,12 +338,13 @@ class Member:
                 do="Call it in the function marked @job.step, before the optimizer's step().",
             )
         for name, value in values.items():
-            self.values[name] = value.detach() if isinstance(value, Tensor) else value
+            self.reported.values[name] = value.detach() if isinstance(value, Tensor) else value
 
     # --- data -------------------------------------------------------------------------------------
 
     def begin_loop(self, batches: Batches) -> None:
         """A loop over data begins."""
+        self._groups_made = None  # Between two loops a joiner comes by, on its way.
         self.loops.begin(batches)
 
     def fetch(self, batches: Batches) -> Any:
@@ -333,8 +353,9 @@ class Member:
         Where several fetches make a step, the place that is kept is that of the first: what the
         script holds of their batches no other process has.
         """
-        self.recording.fetched()
+        self.recording.fetched(self.calls)
         self.loops.enter(batches)
+        self._warn_of_kept_groups()
         self.drills.at("fetch", self.calls + 1)
         self.boundary.settle(at_fetch=self._mark_fetch)
         self._mark_fetch()
@@ -343,6 +364,18 @@ class Member:
             self.weights.due |= not self.snapshots.nbytes
             self.deposit.take_snapshot()
         return self.take_next(batches)
+
+    def _warn_of_kept_groups(self) -> None:
+        """A joiner that stands here at once has not run what was run since the last fetch."""
+        if self._groups_made is not None and (kept := groups.kept(self._groups_made)):
+            text = (
+                f"the group that {' and '.join(kept)} has made is kept for later steps: a machine "
+                "that takes over a rank does not run that line, and the job ends where the group "
+                "is used then, unless the script makes it where it is missing. Make groups before "
+                "the first step, or in each step that uses them"
+            )
+            self.say(Warned(rank=self.rank, text=text))
+        self._groups_made = groups.mark() if self.recording.recorder is None else None
 
     def take_next(self, batches: Batches) -> Any:
         """The next batch of the loop just entered, from the place it has."""
@@ -369,10 +402,11 @@ class Member:
     def forget(self) -> None:
         """Drop every reference to what the script made; its run is over."""
         self.server.withdraw(KEY)
+        self.cut_short.forget()
         self.tracked.clear()
         self.loops = Loops()
         self.draws = Draws(self.loops)
-        self.values = {}
+        self.reported = Reported()
         self.updates.forget()
         self.deposit.forget()
         self.recording.forget()

@@ -31,10 +31,10 @@ from trainmover.protocol.messages import (
 )
 from trainmover.sandbox import memory, reasons
 from trainmover.sandbox.binding import Binding, binding_of
-from trainmover.sandbox.fills import Fills
 from trainmover.sandbox.isolation import Isolation
 from trainmover.sandbox.record import Record
 from trainmover.sandbox.recorder import Recorder
+from trainmover.state import rng
 from trainmover.worker import api
 from trainmover.worker.control import Control
 from trainmover.worker.join.joiner import Joiner
@@ -68,7 +68,6 @@ class Runs:
         self._took_compiled = False
         self._shelf: Shelf = {}
         self._isolation = Isolation()
-        self._fills = Fills()
         self._told: set[str] = set()
 
     def go_on(self) -> None:
@@ -255,6 +254,7 @@ class Runs:
     def _run(self, member: Member) -> Ended:
         api.serve(member)
         self._isolation.snapshot()
+        rng.seed_as(self._spec.seed, member.rank)
         with self._sandbox(member) if isinstance(member, Joiner) else nullcontext():
             ended = run_script(self._spec.argv, module=self._spec.module)
         member.over = True
@@ -263,18 +263,13 @@ class Runs:
 
     @contextmanager
     def _sandbox(self, joiner: Joiner) -> Iterator[None]:
-        """For a shadow run: it may stand still only for so long, and need not initialise twice."""
+        """For a shadow run: it may stand still only for so long."""
 
         def tell(reason: str) -> None:
             self._say(SandboxFailed(rank=joiner.rank, reason=reason))
 
-        joiner.set_up_over = lambda: self._fills.settle(joiner.overwritten())
-        self._fills.begin()
-        try:
-            with Patience(joiner, tell):
-                yield
-        finally:
-            self._fills.end()
+        with Patience(joiner, tell):
+            yield
 
     # --- how a run ends ---------------------------------------------------------------------------
 

@@ -35,6 +35,7 @@ from trainmover.protocol.messages.root import Message
 from trainmover.protocol.messages.worker_facts import (
     AtBoundary,
     Attached,
+    BetweenSteps,
     Committed,
     Fingerprinted,
     Finished,
@@ -54,6 +55,7 @@ from trainmover.protocol.messages.worker_facts import (
     StepsChanged,
     Switched,
     Taking,
+    Unproven,
     Warm,
     Warned,
     Watched,
@@ -87,9 +89,9 @@ from trainmover.protocol.messages.worker_orders import (
 
 WORKER_FACTS = (
     WorkerUp | Attached | Recorded | Warm | Held | SandboxFailed | Parked | Prepared | Position
-    | AtBoundary | Taking | Loaded | Switched | Committed | Snapped | Wrote | Fingerprinted
-    | StepsChanged | Weighed | Watched | Stands | Moves | Interrupted | Finished | WentOn | Raised
-    | Left | Warned
+    | AtBoundary | Taking | Unproven | Loaded | Switched | Committed | Snapped | Wrote
+    | Fingerprinted | StepsChanged | Weighed | Watched | Stands | Moves | Interrupted | Finished
+    | WentOn | BetweenSteps | Raised | Left | Warned
 )  # fmt: skip
 AGENT_FACTS = (
     Hello | Return | Heartbeat | WorkerExited | VaultHeld | WorkerState | Stack | Reached | Output

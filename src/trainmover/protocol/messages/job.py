@@ -49,6 +49,9 @@ class JobSpec(msgspec.Struct, frozen=True, kw_only=True):
     resume           what the job goes on from; None: from the beginning
     script           xxh3-128 of the script's text, "" where that is no file
     python           version of Python
+    seed             of what the script draws unseeded, with the rank: see `state/rng.py`
+    hash_seed        of Python's hashes, PYTHONHASHSEED of all workers: in which order they go
+                     through a set of strings; "": each as it likes
     """
 
     run_id: str
@@ -78,6 +81,8 @@ class JobSpec(msgspec.Struct, frozen=True, kw_only=True):
     resume: "Checkpoint | None" = None
     script: str = ""
     python: str = ""
+    seed: int = 0
+    hash_seed: str = ""
     log: LogSpec = LogSpec()
     cwd: str = ""
 
@@ -118,6 +123,7 @@ class Checkpoint(msgspec.Struct, frozen=True, kw_only=True):
     records: dict[Rank, Written]
     compiled: dict[Rank, Written]
     recorded: "list[Recorded]"
+    seed: int = 0
     format: int = 1
 
     def path(self, written: Written) -> str:

@@ -45,6 +45,9 @@ class Recorded(WorkerFact, frozen=True):
     bytes       of what this rank stored
     bytes_full  what storing every output whole would have taken
     held_bytes  of memory that this rank's process holds by now: what the role needs
+    tracked     names that the script gave with `track`
+    functions   names of those it marked as steps and has called; loaders: that it iterates with
+                `batches`, so far
     """
 
     rank: Rank
@@ -57,6 +60,9 @@ class Recorded(WorkerFact, frozen=True):
     base: Rank | None = None
     bytes_full: int = 0
     held_bytes: int = 0
+    tracked: list[str] = []
+    functions: list[str] = []
+    loaders: int = 0
 
 
 class StepsChanged(WorkerFact, frozen=True):
@@ -130,6 +136,8 @@ class Position(WorkerFact, frozen=True):
 
     committed  last step whose update it has applied or is bound to apply
     gate       step in whose commit gate it stands, its record safe; 0: in none
+    patience_ms  within which it comes to a boundary, unless its script goes round for ever; 0: it
+               may take as long as it likes
     """
 
     rank: Rank
@@ -137,6 +145,7 @@ class Position(WorkerFact, frozen=True):
     committed: Step
     gate: Step
     finished: bool = False
+    patience_ms: int = 0
 
 
 class AtBoundary(WorkerFact, frozen=True):
@@ -193,6 +202,19 @@ class Loaded(WorkerFact, frozen=True):
     rank: Rank
     epoch: Epoch
     certificate: Certificate
+
+
+class Unproven(WorkerFact, frozen=True):
+    """A joiner does not begin: those who were said to hold its rank's state do not all hold it.
+
+    holders  who answered -> digest of the shared state that it holds at the boundary
+    unlike   those of them who held something else than the lost rank at its last gate
+    """
+
+    rank: Rank
+    epoch: Epoch
+    holders: dict[Rank, str]
+    unlike: list[Rank] = []
 
 
 class Switched(WorkerFact, frozen=True):
@@ -394,13 +416,28 @@ class WentOn(WorkerFact, frozen=True):
     step: Step
 
 
+class BetweenSteps(WorkerFact, frozen=True):
+    """The script makes collectives between its steps: cut short there they cannot be made again.
+
+    step   after which the first was heard; where: file and line, "" if that is not known
+    """
+
+    rank: Rank
+    step: Step
+    where: str = ""
+
+
 class Raised(WorkerFact, frozen=True):
-    """The script raised; the job ends."""
+    """The script raised; the job ends, unless that came of a loss.
+
+    misled  a collective was cut short since the last boundary: what it gave is nobody's value
+    """
 
     rank: Rank
     step: Step
     error: str
     traceback: str
+    misled: bool = False
 
 
 class Left(WorkerFact, frozen=True):

@@ -15,7 +15,6 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import torch
-from torch import Tensor, nn
 
 from trainmover.comm import Drained, groups
 from trainmover.errors import PeerLost, StateMismatch, TrainmoverError
@@ -26,7 +25,6 @@ from trainmover.sandbox.record import Record
 from trainmover.sandbox.replayer import Replayer
 from trainmover.state import rng
 from trainmover.state.rehearsal import rehearse
-from trainmover.state.tracked import bulk_leaves
 from trainmover.worker.data.batches import Batches
 from trainmover.worker.join.early import Early
 from trainmover.worker.join.going_back import NoneWhole, take_back
@@ -50,7 +48,6 @@ class Joiner(Member):
     stands      set once it has come to where it waits; nobody loses patience with one that waits
     known_ms    longest run that this machine has proven; 0: none
     run_ms      until it came to where it waits
-    set_up_over to be called once, before the first step or fetch
     given_up    somebody has: what it still does counts for nothing
     held_bytes  by how much the process has grown in this run, once it stands at its first step
     way         to where the rank stood, once its record is known
@@ -87,7 +84,6 @@ class Joiner(Member):
         self.complete = False
         self.stands = threading.Event()
         self.given_up = False
-        self.set_up_over: Callable[[], None] | None = None
         self.held_bytes = 0
         self._bytes_before = private_bytes()
         self.begun_ns = time.monotonic_ns()
@@ -107,7 +103,7 @@ class Joiner(Member):
             return self.calls
         if self.is_shadow:
             return self.shadow_steps - self.in_step  # The one under way is not committed.
-        return self.standing.committed
+        return super().steps
 
     # --- in the sandbox ---------------------------------------------------------------------------
 
@@ -134,25 +130,16 @@ class Joiner(Member):
                 do="Draw the data of every step from job.batches().",
             )
         self._unwind_if_over()
-        self._begin_steps()
         self.shadow_steps += 1
         self.calls = Step(self.shadow_steps)
-        self.values, self.in_step, self.passed = {}, True, False
+        self.reported.begin(function)
+        self.in_step, self.passed = True, False
         self.replayer.begin_step()
         try:
             return function(*args, **kwargs)
         finally:
             self.in_step = False
-
-    def _begin_steps(self) -> None:
-        call, self.set_up_over = self.set_up_over, None
-        if call is not None:
-            call()
-
-    def overwritten(self) -> list[Tensor]:
-        """Tensors of the tracked modules that take the job's state when the run becomes a rank."""
-        modules = [obj for _, obj in self.tracked.items() if isinstance(obj, nn.Module)]
-        return [tensor for module in modules for tensor in bulk_leaves(module).tensors]
+            self.replayer.end_step()
 
     def pass_gate(self) -> None:
         """There is no gate in the sandbox."""
@@ -163,7 +150,6 @@ class Joiner(Member):
         """Shadow steps done: unwind a warm-up, park a bound run."""
         if not self.is_shadow:
             return super().fetch(batches)
-        self._begin_steps()
         self.loops.enter(batches)
         if self.travelling is None:
             self._unwind_if_over()
@@ -243,7 +229,7 @@ class Joiner(Member):
         self.replayer.check()
         rehearse(self.tracked)
         trace = self.replayer.trace()
-        self.recording.keep(self.recording.kept.record, trace)
+        self.recording.keep(self.recording.kept.record, self.replayer.step_trace())
         bound_for = self.bound_for
         if bound_for is None:
             if not self.holds:
@@ -321,16 +307,19 @@ class Joiner(Member):
             return
         if before is not None:
             taken = taken.after(before)
-        self.gate.undo_wanted = bool(taken.header.get("undo"))
+        self.gate.undo_wanted = bool(taken.header["undo"])
+        self.updates.changes.early |= bool(taken.header["early"])
         if self.way is None:
             self.way = self._way_to(taken, order.committed)
             if self.way.leads_on_from(self.loops.ordinals, self.loops.member):
                 self.travelling, self.set_out, groups.tap = order, taken, Silence()
+                groups.travel()
                 return
             self._stand_at_fetch(self.way)
         # Bulk has the source's buffers.
         self.tracked.load_small(self.way.small_on_arrival(self.own_small, taken.header))
         groups.tap = None
+        groups.arrive()
         with self.standing.changed:
             self.standing.committed, self.standing.gate = order.committed, Step(0)
         certificate = taken.certificate(order, self.rank, self.replayer.trace())
@@ -403,8 +392,11 @@ class Joiner(Member):
         return Way(self.rank, record, committed)
 
     def _stand_at_fetch(self, way: Way) -> None:
-        """The rank stood at this very fetch: nothing lies between."""
-        top = way.record.top
+        """The rank stood at this very fetch: nothing lies between.
+
+        A loader that makes collectives as a pass begins made them long ago.
+        """
+        top, groups.tap = way.record.top, Silence()
         self.loops.resume(way.record.positions[0][1], way.record.beside)
         self.own_small = top.small
         rng.restore(top.rng)

@@ -7,6 +7,9 @@ steps changes bulk state too (a scheduler's step, an average of weights), so sta
 joiner has arrived.
 """
 
+from collections.abc import Iterable, Mapping
+from typing import Any
+
 import torch
 from torch import Tensor
 
@@ -78,7 +81,7 @@ class Way:
         return torch.tensor(next(iter(values.values()), float("nan")))
 
     def small_on_arrival(
-        self, own: dict[str, bytes], source: dict[str, dict[str, bytes]]
+        self, own: dict[str, bytes], source: Mapping[str, Any]
     ) -> dict[str, bytes]:
         """Small state where the joiner has arrived.
 
@@ -93,10 +96,25 @@ class Way:
         if gate is None:
             return own
         at_gate, now = source["gate_small"], source["small"]
+        self._check_behind(source["behind"], at_gate, gate.small)
         return {
             name: now.get(name, mine) if at_gate.get(name) == gate.small.get(name) else mine
             for name, mine in own.items()
         }
+
+    def _check_behind(
+        self, behind: Iterable[str], source: Mapping[str, bytes], own: Mapping[str, bytes]
+    ) -> None:
+        """What the last step has changed behind its gate must be the same on the source."""
+        for name in behind:
+            if source.get(name) != own.get(name):
+                raise StateMismatch(
+                    f"Step {self.committed} has changed `{name}` behind its first update, on each "
+                    "rank in its own way, and for the first time.",
+                    means=f"What rank {self.rank} had made of it is gone with it.",
+                    do="Change what differs from rank to rank before optimizer.step(), or behind "
+                    "the function marked @job.step.",
+                )
 
 
 class Silence:

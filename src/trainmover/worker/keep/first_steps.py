@@ -1,8 +1,12 @@
 """The first steps of a rank: recorded while it makes them, and kept so that a standby can repeat
 them alone.
 
-The recorder hears every collective until enough was shown. Then the hook goes, the ranks compare
-what they have, so that of equal records one is stored, and each has its buddy keep its part.
+The recorder hears every collective until enough was shown, and then on to the next fetch, where a
+shadow run stands: losses are averaged, models evaluated, ranks wait for each other between a step
+and the next batch. Which rank fetches when is the script's affair, so a rank only ends its own
+record there and goes on. Behind each step that follows the ranks ask each other whether all have
+come so far. Then the hook goes, they compare what they have, so that of equal records one is
+stored, and each has its buddy keep its part.
 """
 
 from collections.abc import Callable
@@ -23,7 +27,6 @@ from trainmover.state.tracked import Tracked
 from trainmover.worker.keep import compiled
 from trainmover.worker.step.gate import Gate
 from trainmover.worker.step.keeper import Keeper
-from trainmover.worker.step.undo import BehindGate
 
 STEPS_MAX = 64
 """So many are recorded at most, however seldom a script fetches or updates."""
@@ -53,9 +56,8 @@ class Recording:
     recorder  hears the collectives; None: the steps are over, or another process has made them
     later     hears the collectives of a later step that is compared with them; None: of no other
     kept      as the buddy keeps it
-    trace     of the collectives of their last
+    trace     of the collectives of their last, without those between it and the fetch
     graphs    how many this process had compiled when `kept` was made
-    differs   steps change, behind their gate, small state that is not the same on all ranks
     """
 
     def __init__(
@@ -73,20 +75,20 @@ class Recording:
         self.kept = FirstSteps()
         self.trace = ""
         self.graphs = 0
-        self.differs = False
         self._rank = rank
         self._nproc = nproc
         self._tracked = tracked
         self._gate = gate
         self._keeper = keeper
         self._say = say
-        self._behind_gate = BehindGate()
-        self._since_fetch = self._steps_a_fetch = self._update_steps = 0
+        self._update_steps = 0
+        self._epoch = 0  # In which its steps began.
 
-    def fetched(self) -> None:
-        """The script fetches: steps since the last fetch belong to that one."""
-        if self._since_fetch:
-            self._steps_a_fetch, self._since_fetch = self._since_fetch, 0
+    def fetched(self, steps: Step) -> None:
+        """The script fetches, after so many steps: the record ends here if they show enough."""
+        recorder = self.recorder
+        if recorder is not None and not recorder.closed and self._has_shown_all(steps):
+            recorder.close(steps, self._tracked.signature())
 
     @property
     def hears(self) -> Recorder | StepTrace | None:
@@ -98,27 +100,36 @@ class Recording:
         if self.recorder is not None:
             self.recorder.begin_step()
 
-    def end_step(self, step: Step, at_gate: dict[str, bytes], *, updated: bool) -> bool:
-        """A step is committed and has returned. True: enough was shown, to be finished now.
-
-        at_gate: small states there
-        """
+    def end_step(self, step: Step, *, updated: bool) -> bool:
+        """A step is committed and has returned. True: all ranks have shown enough, to be finished
+        now."""
         if self.recorder is None:
             return False
-        self._behind_gate.note(at_gate, self._tracked.small_states())
-        self._since_fetch += 1
+        self.recorder.end_step()
         self._update_steps += updated
-        return step >= STEPS and self._has_shown_all(step)
+        self._epoch = self._epoch or groups.epoch
+        if step >= STEPS_MAX and not self.recorder.closed:
+            self._warn_of_rare_fetches(step)
+            self.recorder.close(step, self._tracked.signature())
+        return step > STEPS and self._all_are_ready()
 
-    def _has_shown_all(self, step: Step) -> bool:
-        """Whether a shadow run of the steps so far would end where it can be left, at a fetch, and
-        be one of whole updates, three as well: DDP rebuilds its buckets in the second that is
-        synchronised."""
-        if step >= STEPS_MAX:
-            return True
-        at_fetch = self._since_fetch == self._steps_a_fetch
+    def _has_shown_all(self, steps: Step) -> bool:
+        """Whether the steps so far are enough: whole updates, three of them as well, since DDP
+        rebuilds its buckets in the second that is synchronised."""
         accumulates = any(gradients.accumulate for gradients in self._tracked.gradients)
-        return at_fetch and (self._update_steps >= STEPS or not accumulates)
+        return steps >= STEPS and (self._update_steps >= STEPS or not accumulates)
+
+    def _all_are_ready(self) -> bool:
+        """Every rank that records asks this behind the same steps, as long as nobody was lost: who
+        joins has nothing to record, so from then on each finishes by itself."""
+        assert self.recorder is not None
+        ready = self.recorder.closed
+        if groups.epoch != self._epoch:
+            return ready
+        try:
+            return bool(self._gate.gather(torch.tensor(int(ready))).all())
+        except Drained:
+            return ready
 
     def finish(self, step: Step, *, updates: int) -> None:
         """Steps enough: the hook goes, the record goes to the buddy, standbys may warm up.
@@ -130,16 +141,15 @@ class Recording:
         assert recorder is not None
         if not updates:
             self._warn_of_no_update(step)
-        record = recorder.finish(step, self._tracked.signature())
+        record = recorder.finish()
         if record is None:
             raise UserError(
                 f"Rank {self._rank} never waited for a collective it made in its first steps.",
                 means="Its first steps cannot be recorded, so no standby could be warmed.",
                 do="Wait for the work handles of asynchronous collectives inside the step.",
             )
-        self._compare_behind_gate()
         share = self._share(record)
-        self.keep(_stored(record, share), record.trace)
+        self.keep(_stored(record, share), recorder.step_trace())
         self.put()
         self._say(self._told(step, record, share))
 
@@ -188,16 +198,6 @@ class Recording:
             held_bytes=record.held_bytes,
         )
 
-    def _compare_behind_gate(self) -> None:
-        """All ranks come here in the same step, and to the same end."""
-        mine = torch.tensor([self._behind_gate.digest()], dtype=torch.int64)
-        try:
-            rows = self._gate.gather(mine)
-        except Drained:
-            return
-        if not bool((rows == rows[0]).all()):
-            self._gate.undo_wanted = self.differs = True
-
     def _share(self, record: Record) -> Share:
         """All ranks have committed the same step, so all ask here, and get the same answer.
 
@@ -213,6 +213,16 @@ class Recording:
         half = len(kind)
         kinds, owns = [each[:half] for each in hashes], [each[half:] for each in hashes]
         return share_of(self._rank, kinds, owns, self._nproc)
+
+    def _warn_of_rare_fetches(self, step: Step) -> None:
+        self._say(
+            Warned(
+                rank=self._rank,
+                text=f"rank {self._rank} has made {step} steps without coming to a fetch behind "
+                "whole updates: standbys stand, and take over, at a fetch, so none can be warmed; "
+                "draw from job.batches() for each step",
+            )
+        )
 
     def _warn_of_no_update(self, step: Step) -> None:
         optimizers = [n for n, o in self._tracked.items() if isinstance(o, torch.optim.Optimizer)]

@@ -44,7 +44,8 @@ class _Put:
 class Snapshots:
     """One per process. The main thread takes, the control thread completes, another one puts.
 
-    every             committed steps from one to the next; 0: none is wanted
+    every             committed steps from one to the next; 0: none is wanted. A process that
+                      holds none, as the first time and after its rank was taken, wants one now
     further           vault that is to have one more copy of each; "": none is
     asked             one is wanted at the next gate; set by the control thread
     checkpoint_every  one is wanted at each multiple of it; 0: at none
@@ -85,9 +86,10 @@ class Snapshots:
         with self._lock:
             if any(held > self._complete for held in self._held):
                 return BUSY
-            last = max((at for at, held in self._held.items() if held.rank == rank), default=0)
-        due = self.asked or (self.every and step - last >= self.every)
-        return WANTED if due or self._is_past_multiple(step, last) else 0
+            held = [at for at, snapshot in self._held.items() if snapshot.rank == rank]
+        last = max(held, default=Step(0))
+        due = self.every and (not held or step - last >= self.every)
+        return WANTED if due or self.asked or self._is_past_multiple(step, last) else 0
 
     def _is_past_multiple(self, step: Step, last: int) -> bool:
         """Whether a checkpoint is to be made of this step. One that could not be taken at its

@@ -9,12 +9,14 @@ from torch import Tensor, nn
 from torch.amp.grad_scaler import GradScaler
 from torch.utils import _pytree
 
-from trainmover.errors import StateMismatch
 from trainmover.state import rng
 from trainmover.state.tracked import Tracked
+from trainmover.state.unsharded import Unsharded
 from trainmover.worker.step.copies import Copies
 
 _ARGUMENT_BYTES_MAX = 64 * 1024 * 1024
+_COPIED = frozenset({"buffers", "gradients", "unsharded"})
+"""Parts of modules that are copied as tensors, not as bytes."""
 
 
 @dataclass
@@ -35,8 +37,8 @@ class Buffer:
 
 @dataclass
 class Before:
-    """Taken as a step starts. Copies are small; parameters need none: they change only after the
-    commit.
+    """Taken as a step starts. Copies are small: of bulk state there are some only where steps were
+    seen to change it (`changes`), and `state.gradients` has its own.
 
     arguments  (args, kwargs) with tensors cloned, so that a step may normalise its batch in place
     uncopied   arguments that are too large to be cloned, and their versions: they must not change
@@ -44,6 +46,7 @@ class Before:
                be added, a parameter frozen
     buffers    of every module, for instance the running mean of a batch-norm: a step may write
                into them or put other tensors in their place
+    unsharded  gradients that FSDP2 keeps to itself
     scalers    what each GradScaler knows of its optimizers (unscaled, stepped): not in its
                state_dict(), and left half way by a step that ended at its gate
     """
@@ -52,6 +55,7 @@ class Before:
     small: dict[str, bytes]
     settings: Copies
     buffers: list[Buffer]
+    unsharded: list[tuple[Unsharded, dict[str, Any], dict[str, Tensor]]]
     scalers: list[tuple[GradScaler, dict[int, dict[str, Any]]]]
     arguments: tuple[Any, Any]
     uncopied: list[tuple[Tensor, int]]
@@ -62,40 +66,44 @@ class Before:
         uncopied: list[tuple[Tensor, int]] = []
         return Before(
             rng.capture(),
-            tracked.small_states(),
+            tracked.small_states(but=_COPIED),
             _settings(tracked),
             _buffers(tracked),
+            [(part, part.state_dict(), _clones(part)) for part in tracked.unsharded],
             _scalers(tracked),
             _cloned((args, kwargs), uncopied),
             uncopied,
         )
 
-    def restore(self, tracked: Tracked) -> tuple[Any, Any]:
-        """Put everything back, drop gradients; gives the arguments to run the step with.
+    def why_not(self) -> str:
+        """Why the step cannot be run again; "" if it can: an argument that could not be copied was
+        changed."""
+        for tensor, version in self.uncopied:
+            if tensor._version != version:
+                shape = "x".join(map(str, tensor.shape))
+                return (
+                    f"it has changed its argument of shape {shape} in place; arguments that need "
+                    f"a gradient, or are larger than {_ARGUMENT_BYTES_MAX >> 20} MiB, are not "
+                    "copied for a retry"
+                )
+        return ""
 
-        Raises StateMismatch if an argument that could not be copied was changed.
-        """
-        _check_unchanged(self.uncopied)
+    def restore(self, tracked: Tracked) -> tuple[Any, Any]:
+        """Put everything back; gives the arguments to run the step with. See `why_not`."""
         rng.restore(self.rng_state)
-        drop_gradients(tracked)
         self.settings.put_back()
         tracked.load_small(self.small)
         with torch.no_grad():
             for buffer in self.buffers:
                 buffer.put_back()
+        for part, state, values in self.unsharded:
+            part.load_state_dict(state)
+            part.set_values({name: value.clone() for name, value in values.items()})
         for scaler, states in self.scalers:
             scaler._per_optimizer_states.clear()
             scaler._per_optimizer_states.update(_copied(states))
         args, kwargs = _cloned(self.arguments, [])
         return args, kwargs
-
-
-def drop_gradients(tracked: Tracked) -> None:
-    """What a drained backward left in them is worthless. `Gradients` has those from before."""
-    for _, module in tracked.items():
-        if isinstance(module, nn.Module):
-            for parameter in module.parameters():
-                parameter.grad = None
 
 
 def _settings(tracked: Tracked) -> Copies:
@@ -116,6 +124,10 @@ def _buffers(tracked: Tracked) -> list[Buffer]:
         if part._buffers
         for name, live in part._buffers.items()
     ]
+
+
+def _clones(part: Unsharded) -> dict[str, Tensor]:
+    return {name: value.clone() for name, value in part.values().items()}
 
 
 def _scalers(tracked: Tracked) -> list[tuple[GradScaler, dict[int, dict[str, Any]]]]:
@@ -148,15 +160,3 @@ def _cloned(arguments: tuple[Any, Any], uncopied: list[tuple[Tensor, int]]) -> t
         return tuple(map(clone, args)), {}  # The usual case needs no walk.
     cloned: tuple[Any, Any] = _pytree.tree_map(clone, arguments)
     return cloned
-
-
-def _check_unchanged(uncopied: list[tuple[Tensor, int]]) -> None:
-    for tensor, version in uncopied:
-        if tensor._version != version:
-            shape = "x".join(map(str, tensor.shape))
-            raise StateMismatch(
-                f"The step changed its argument of shape {shape} in place, and must run again.",
-                means="The step's first input is gone: running it again would give other numbers.",
-                do="Have the step work on a copy: arguments that need a gradient, or are larger "
-                f"than {_ARGUMENT_BYTES_MAX >> 20} MiB, are not copied for a retry.",
-            )

@@ -10,7 +10,7 @@ from dataclasses import replace
 
 import xxhash
 
-from trainmover.errors import PeerLost
+from trainmover.errors import PeerLost, UserError
 from trainmover.ids import Epoch, Rank, Step
 from trainmover.protocol.messages import Row
 from trainmover.state import rng
@@ -23,6 +23,8 @@ from trainmover.worker.step.boundary import Boundary
 from trainmover.worker.step.gate import Gate
 from trainmover.worker.step.keeper import Keeper, Moment, RankRecord
 from trainmover.worker.step.ledger import Ledger
+from trainmover.worker.step.undo import behind_gate
+from trainmover.worker.step.updates import Updates
 
 
 class Deposit:
@@ -31,6 +33,7 @@ class Deposit:
     latest      what a joiner would need now; None before the first fetch
     at_gate     small states at the gate of the step under way
     gate_small  those of the last committed step
+    behind      names of small states that it has changed behind its gate
     """
 
     def __init__(
@@ -43,11 +46,13 @@ class Deposit:
         ledger: Ledger,
         boundary: Boundary,
         gate: Gate,
+        updates: Updates,
         recording: Recording,
     ) -> None:
         self.latest: RankRecord | None = None
         self.at_gate: dict[str, bytes] = {}
         self.gate_small: dict[str, bytes] = {}
+        self.behind: list[str] = []
         self._rank = rank
         self._standing = station.standing
         self._snapshots = station.snapshots
@@ -56,6 +61,7 @@ class Deposit:
         self._ledger = ledger
         self._boundary = boundary
         self._gate = gate
+        self._updates = updates
         self._recording = recording
         self._buddy = ""
 
@@ -84,7 +90,8 @@ class Deposit:
         self.at_gate = self._tracked.small_states()
         rows = [*self._ledger.in_doubt, committing]
         now = Moment(rng.capture(), self.at_gate)
-        assert self.latest is not None
+        if self.latest is None:
+            raise _no_fetch(self._rank)
         self.latest = replace(self.latest, step=Step(step + 1), complete=False, now=now, rows=rows)
         if self._boundary.tainted():
             return False
@@ -94,6 +101,12 @@ class Deposit:
         except PeerLost as lost:
             self.buddy_is_gone(lost)
             return False
+
+    def step_is_over(self) -> int:
+        """The step that went through the gate has returned. Hash of what it has changed since."""
+        self.gate_small = self.at_gate
+        self.behind, changed = behind_gate(self.at_gate, self._tracked.small_states())
+        return changed
 
     def buddy_is_gone(self, lost: PeerLost) -> None:
         """The rank cannot go on in this epoch."""
@@ -125,6 +138,8 @@ class Deposit:
             "record": record,
             "gate_small": self.gate_small,
             "undo": self._gate.undo,
+            "early": self._updates.changes.early,
+            "behind": self.behind,
             "small": self._small_at_boundary(),
         }
         alike = f"{digest} {xxhash.xxh3_128_hexdigest(bulk)}"  # and their order
@@ -139,4 +154,13 @@ class Deposit:
 
     def forget(self) -> None:
         """Drop what was kept here."""
-        self.latest, self.gate_small = None, {}
+        self.latest, self.gate_small, self.behind = None, {}, []
+
+
+def _no_fetch(rank: Rank) -> UserError:
+    return UserError(
+        f"Rank {rank} makes a step before it has drawn a batch from job.batches().",
+        means="Ranks are taken over where they draw: this one could not be.",
+        do="Draw for each step, on every rank. Without a loader the loop is "
+        "`for _ in job.batches(range(1000))`.",
+    )

@@ -1,10 +1,11 @@
 """The gate of a step: whoever comes through knows that the step is committed everywhere.
 
-One all-reduce of five integers over all ranks, on a group of its own. Two say that all ranks are in
-the same step, the third carries the pause flag of a planned move, so all stop at one boundary. The
-fourth says that a rank cannot commit before its update (`undo`), the fifth that all are to take a
-snapshot at the boundary. An all-reduce that is
-interrupted decides nothing: ranks may disagree on whether it came through.
+One all-reduce of seven integers over all ranks, on a group of its own. Two say that all ranks are
+in the same step, the third carries the pause flag of a planned move, so all stop at one boundary.
+The fourth says that a rank cannot commit before its update (`undo`), the fifth that all are to take
+a snapshot at the boundary, the last two whether all ranks have changed the same small state behind
+their last gate. An all-reduce that is interrupted decides nothing: ranks may disagree on whether it
+came through.
 """
 
 from collections.abc import Callable
@@ -33,6 +34,8 @@ class Gate:
     snapshots  say when one is due
     tainted  whether what was computed since the last boundary may be garbage
     undo     all ranks know that steps commit at their return, and are undone if they do not
+    behind   hash of the small state that the last step has changed behind its gate; 0: none
+    private  ranks have changed there what is not the same on all of them
     """
 
     def __init__(
@@ -52,6 +55,8 @@ class Gate:
         self._tainted = tainted
         self.undo = False
         self.undo_wanted = False
+        self.behind = 0
+        self.private = False
         self._mode_of = Epoch(0)
         self._group = groups.private(GATE, rank, world_size)
 
@@ -67,13 +72,14 @@ class Gate:
     def _agree(self, step: Step) -> bool:
         standing = self._standing
         cut = self._snapshots.flag(self._rank, step)
-        asked = [step, -step, standing.pause_flag, self.undo_wanted, cut]
+        behind, self.behind = self.behind, 0
+        asked = [step, -step, standing.pause_flag, self.undo_wanted, cut, behind, -behind]
         flags = torch.tensor(asked, dtype=torch.int64)
         try:
             self._group.all_reduce(flags, dist.ReduceOp.MAX)
         except Drained:
             return False
-        newest, minus_oldest, pause, undo, cut = flags.tolist()
+        newest, minus_oldest, pause, undo, cut, most, minus_least = flags.tolist()
         oldest = -minus_oldest
         with standing.changed:
             if standing.pending:
@@ -89,7 +95,8 @@ class Gate:
             standing.pause_at = max(standing.pause_at, Epoch(pause))
             if cut == WANTED:
                 standing.cut_at = step
-        self.undo = self.undo_wanted = bool(undo)
+        self.private = most != -minus_least
+        self.undo = self.undo_wanted = bool(undo) or self.private
         return True
 
     @property

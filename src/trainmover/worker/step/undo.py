@@ -12,10 +12,10 @@ Nor does it hold if a step, behind its gate, changes small state that each rank 
 Such a job goes over to *undo*: whatever an update may touch is copied just before, the gate is at
 the function's return, and an aborted step puts the copy back.
 
-How it is found out: from the gate on a rank listens for collectives until its function returns. The
-first time that one is heard before an update begins or ends, the rank asks for the change at the
-next gate, and all ranks make it behind that (see `Gate`). A rank that is lost in the very step
-where it is found out takes the job with it; in the job's first steps that is so anyway.
+How it is found out: calls of the script's groups are counted, at the gate and until the function
+returns. The first time that one is made behind the gate, the rank asks for the change at the next
+gate, and all ranks make it behind that (see `Gate`). A call that is cut short in the very step
+where that is found out has committed what it is part of: all ranks go back then, or the job ends.
 """
 
 import time
@@ -25,47 +25,23 @@ import torch
 import xxhash
 from torch import Tensor, nn
 
-from trainmover.comm.tap import Call
 from trainmover.state import encode
 from trainmover.state.placing import HasState, load_bulk
 from trainmover.state.tracked import Tracked
 from trainmover.worker.step.copies import Copies
 
 
-class Listener:
-    """A tap that only hears whether there was a call. heard: to be set to False at the gate."""
-
-    def __init__(self) -> None:
-        self.heard = False
-
-    def serve(self, call: Call) -> bool:
-        """The call runs for real."""
-        self.heard = True
-        return False
-
-    def done(self, call: Call) -> None:
-        """Nothing is kept."""
-
-
-class BehindGate:
-    """Small state that steps change behind their gate: a record from there does not have it.
+def behind_gate(at_gate: Mapping[str, bytes], now: Mapping[str, bytes]) -> tuple[list[str], int]:
+    """Small state that a step has changed behind its gate, where a record from there does not have
+    it: names, and a hash that is equal on all ranks if what they have changed was the same on all.
 
     Where ranks hold the same, a joiner takes it from another rank. Where they do not, as in the
     buffers of an average of weights that is updated in the step, the gate must come later.
     """
-
-    def __init__(self) -> None:
-        self._hash = xxhash.xxh3_64()
-
-    def note(self, at_gate: Mapping[str, bytes], now: Mapping[str, bytes]) -> None:
-        """A step has returned."""
-        for name, state in now.items():
-            if at_gate.get(name, state) != state:
-                self._hash.update(encode.encode([name, at_gate[name]]))
-
-    def digest(self) -> int:
-        """Equal on all ranks if what they have changed was the same on all of them."""
-        return self._hash.intdigest() >> 1
+    names = [name for name, state in now.items() if at_gate.get(name, state) != state]
+    if not names:
+        return names, 0
+    return names, xxhash.xxh3_64_intdigest(encode.encode([at_gate[n] for n in names])) >> 1
 
 
 class Undo:
@@ -80,12 +56,13 @@ class Undo:
         self._copies = Copies()
         self._others: list[tuple[HasState, bytes, list[Tensor]]] = []
         self._stepped: list[torch.optim.Optimizer] = []
+        self._copied = False
         self._ns = 0
 
     @property
     def cost(self) -> str:
         """Of the copy of this step, for people; "" if none was made."""
-        if not self._stepped:
+        if not self._copied:
             return ""
         return f"{self._copies.nbytes / 1e6:.1f} MB copied in {self._ns / 1e6:.1f} ms"
 
@@ -97,24 +74,35 @@ class Undo:
 
     def begin(self) -> None:
         """A step starts, or starts again: nothing is changed yet."""
-        if self._stepped:
+        if self._copied:
             self._copies.begin()
-            self._others, self._stepped, self._ns = [], [], 0
+            self._others, self._stepped, self._ns, self._copied = [], [], 0, False
+
+    def copy_all(self, tracked: Tracked) -> None:
+        """All that is tracked, before a step that may change it at any time."""
+        started = time.perf_counter_ns()
+        self._add_tracked(tracked)
+        for optimizer in tracked.optimizers:
+            self._add_optimizer(optimizer)
+        self._ns += time.perf_counter_ns() - started
 
     def before_update(self, tracked: Tracked, optimizer: torch.optim.Optimizer) -> None:
         """Called before every `optimizer.step()`; copies what has not been copied in this step."""
         if any(optimizer is known for known in self._stepped):
             return
         started = time.perf_counter_ns()
-        if not self._stepped:
+        if not self._copied:
             self._add_tracked(tracked)
+        self._add_optimizer(optimizer)
+        self._ns += time.perf_counter_ns() - started
+
+    def _add_optimizer(self, optimizer: torch.optim.Optimizer) -> None:
         self._stepped.append(optimizer)
         self._copies.add(optimizer.state, optimizer.param_groups)
-        self._ns += time.perf_counter_ns() - started
 
     def put_back(self) -> None:
         """Undo the updates of this step, if it made any."""
-        if not self._stepped:
+        if not self._copied:
             return
         self._copies.put_back()
         for obj, structure, tensors in self._others:
@@ -122,6 +110,7 @@ class Undo:
 
     def _add_tracked(self, tracked: Tracked) -> None:
         """Beside the optimizer that steps: averages of weights, whatever a script keeps."""
+        self._copied = True
         bulk = set(tracked.bulk_names())
         for name, obj in tracked.items():
             if isinstance(obj, nn.Module):

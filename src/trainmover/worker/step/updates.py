@@ -9,17 +9,20 @@ from collections.abc import Callable
 import torch
 
 from trainmover.comm import groups
-from trainmover.errors import StateMismatch
 from trainmover.ids import Rank, Step
 from trainmover.protocol.messages import Warned, WorkerFact
-from trainmover.sandbox.record import STEPS
 from trainmover.state.tracked import Tracked
 from trainmover.worker.drill import Drills
 from trainmover.worker.keep.first_steps import Recording
+from trainmover.worker.step.changes import Changes
 from trainmover.worker.step.gate import Gate
-from trainmover.worker.step.undo import Listener, Undo
+from trainmover.worker.step.undo import Undo
 
-_COLLECTIVES = "collectives were made inside optimizer.step() or between two updates"
+_COLLECTIVES = "collectives are made behind the first update of a step"
+_LATE = (
+    "a step returns a number that is made behind its update (call job.report(loss=loss) before "
+    "optimizer.step())"
+)
 _SMALL_STATE = (
     "small tracked state that each rank has for itself was changed behind the gate, as "
     "buffers of an average of weights are (update it behind the step, not in it)"
@@ -34,7 +37,7 @@ class Updates:
 
     count    calls of `optimizer.step()` so far, also outside of steps
     undo     what those of the step under way have changed
-    tainted  whether what was computed since the last boundary may be garbage
+    changes  of bulk state before their gate
     """
 
     def __init__(
@@ -45,7 +48,6 @@ class Updates:
         gate: Gate,
         recording: Recording,
         drills: Drills,
-        tainted: Callable[[], bool],
         say: Callable[[WorkerFact], None],
     ) -> None:
         self.count = 0
@@ -55,9 +57,10 @@ class Updates:
         self._gate = gate
         self._recording = recording
         self._drills = drills
-        self._tainted = tainted
         self._say = say
-        self._listener = Listener()
+        self.changes = Changes()
+        self._calls_at_gate = -1
+        self._because = ""
         self._step = Step(0)
         self._count_before = 0
         self._depth = 0
@@ -84,14 +87,25 @@ class Updates:
         An aborted step leaves the depth where it was, so every attempt starts it anew.
         """
         self._step, self._depth, self._count_before = step, 0, self.count
-        self._undoes = self._gate.undo
+        self._undoes, self._calls_at_gate = self._gate.undo, -1
         self.undo.begin()
+        if self.changes.early:
+            self.changes.copied()
+            self.undo.copy_all(self._tracked)
+        else:
+            self.changes.begin(self._tracked)
 
-    def put_back(self) -> None:
-        """The step is aborted: undo its updates. Raises StateMismatch if gradients are lost."""
+    def put_back(self) -> str:
+        """The step is aborted: undo what it has changed. Why that cannot be; "" if it is done."""
+        self._look_for_changes()
+        if self.changes.names:
+            return (
+                f"a step was aborted that, for the first time, had changed {_listed(self.changes)} "
+                "before its gate"
+            )
         self.undo.put_back()
-        for gradients in self._tracked.gradients:
-            gradients.check_kept()
+        reasons = [gradients.put_back() for gradients in self._tracked.gradients]
+        return next(filter(None, reasons), "")
 
     def begin_again(self) -> None:
         """The aborted step starts once more, with what it found put back."""
@@ -100,25 +114,33 @@ class Updates:
 
     def at_gate(self) -> None:
         """The gate is about to be entered."""
+        self._look_for_changes()
         for gradients in self._tracked.gradients:
             gradients.at_gate()
 
+    def _look_for_changes(self) -> None:
+        if self.changes.look() and self._rank == 0:
+            self._say(
+                Warned(
+                    rank=self._rank,
+                    text=f"steps change {_listed(self.changes)} before their first update: from "
+                    "now on all that is tracked is copied as each step begins, to be put back if "
+                    "it is run again",
+                )
+            )
+
     def passed(self) -> None:
-        """The step is committed: hear what comes behind its gate."""
-        self._listen(on=not self._undoes)
+        """The step is committed: count what comes behind its gate."""
+        self._calls_at_gate = -1 if self._undoes else groups.calls
 
     def end_try(self) -> None:
         """The function has returned, or raised."""
-        self._listen(on=False)
+        self._check_local()
 
-    def _listen(self, *, on: bool) -> None:
-        """For collectives behind the gate; in steps that are heard whole, who does so tells."""
-        if (hears := self._recording.hears) is not None:
-            hears.called_since_gate = False
-        elif on:
-            self._listener.heard, groups.tap = False, self._listener
-        elif groups.tap is self._listener:
-            groups.tap = None
+    def late_value(self) -> None:
+        """The step has given a number that its gate did not have."""
+        if not self._gate.undo_wanted:
+            self._gate.undo_wanted, self._because = True, _LATE
 
     def end_step(self) -> None:
         """The step is committed and has returned."""
@@ -152,21 +174,18 @@ class Updates:
             self._gate.undo_wanted = True  # The record from the gate is old behind a second update.
         if self._depth == 1:
             self._spend_gradients(optimizer)
+        self._look_for_changes()
         if self._undoes:
             self.undo.before_update(self._tracked, optimizer)
-        elif self._depth == 1 and passed:
-            self._check_local()
         return self._depth == 1 and not self._undoes and not passed
 
-    def leave(self, *, in_step: bool, passed: bool) -> None:
+    def leave(self, *, in_step: bool) -> None:
         """Called after every `optimizer.step()`."""
         self._depth -= 1
         if self._depth or not in_step:
             return
         if self._undoes:
             self._drills.at("updated", self._step)
-        elif passed:
-            self._check_local()
 
     def _spend_gradients(self, optimizer: torch.optim.Optimizer) -> None:
         for gradients in self._tracked.gradients:
@@ -175,19 +194,12 @@ class Updates:
                 gradients.spend(group["params"])
 
     def _check_local(self) -> None:
-        """Collectives behind the gate that an update is made of: the job must undo such steps."""
-        hears = self._recording.hears
-        heard = hears.called_since_gate if hears is not None else self._listener.heard
-        if not heard:
+        """Collectives behind the gate may be part of the update: the job must undo such steps."""
+        if self._calls_at_gate in (-1, groups.calls):
             return
-        self._gate.undo_wanted = True
-        if self._tainted() and (self._recording.recorder is None or self._step >= STEPS):
-            raise StateMismatch(
-                "A machine was lost in one of the first steps that made collectives behind their "
-                "gate, inside optimizer.step() or between two updates.",
-                means="The update is made of sums that are half done; the state cannot be used.",
-                do="Start again from a checkpoint. Steps that do so from the start are protected.",
-            )
+        self._calls_at_gate = -1
+        if not self._gate.undo_wanted:
+            self._gate.undo_wanted, self._because = True, _COLLECTIVES
 
     # --- what it costs ----------------------------------------------------------------------------
 
@@ -195,13 +207,15 @@ class Updates:
         """Once, with the first copy."""
         if self._told_undo or not self.undo.cost:
             return
-        self._told_undo = True
-        because = _SMALL_STATE if self._recording.differs else _COLLECTIVES
+        if self.changes.early and not self._undoes:
+            return  # That has been said.
+        because = self._because or _COLLECTIVES
         self._warn(
             f"{because}: steps commit when their function returns, and what "
             "an update may touch is copied before it, to be undone if a machine is lost "
             f"({self.undo.cost} now)"
         )
+        self._told_undo = True
 
     def _warn_of_gradients(self) -> None:
         """Once, when some are first kept."""
@@ -215,6 +229,16 @@ class Updates:
             "function marked @job.step"
         )
 
+    def private_small_state(self) -> None:
+        """Steps change, behind their gate, small state that each rank has for itself."""
+        if not self._gate.undo_wanted:
+            self._gate.undo_wanted, self._because = True, _SMALL_STATE
+
     def _warn(self, text: str) -> None:
         if self._rank == 0:
             self._say(Warned(rank=self._rank, text=text))
+
+
+def _listed(changes: Changes) -> str:
+    first, *more = changes.names or ["what is tracked"]
+    return f"`{first}`" + (f" and {len(more)} more" if more else "")

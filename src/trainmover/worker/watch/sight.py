@@ -10,13 +10,14 @@ import traceback
 from dataclasses import dataclass
 from types import FrameType
 
+import trainmover
 from trainmover.worker.program import place_of
 
 CALL, SCRIPT, FETCH, RUNTIME, COMPILE = "call", "script", "fetch", "runtime", "compile"
-_PACKAGE = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+_PACKAGE = os.path.dirname(trainmover.__file__)
 _COMM = os.path.join(_PACKAGE, "comm", "")
 _WORKER = os.path.join(_PACKAGE, "worker", "")
-_FETCHES = frozenset(_WORKER + name for name in ("batches.py", "ahead.py", "draws.py", "loops.py"))
+_FETCHES = os.path.join(_WORKER, "data", "")
 _CALLS_SCRIPT = frozenset(_WORKER + name for name in ("member.py", "api.py", "program.py"))
 _COMPILES = os.path.join("torch", "_dynamo", "convert_frame.py")
 
@@ -56,7 +57,7 @@ def _outwards(innermost: FrameType) -> list[FrameType]:
 def _where(path: str) -> str:
     if path.startswith(_COMM):
         return CALL
-    if path in _FETCHES:
+    if path.startswith(_FETCHES):
         return FETCH
     return SCRIPT if path in _CALLS_SCRIPT else RUNTIME
 

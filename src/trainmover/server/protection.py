@@ -1,0 +1,50 @@
+"""What of a job is protected, and what it depends on: said as soon as it is known. Pure."""
+
+from trainmover.controller.state import Job, Machine, MachineState
+
+_CAN_JOIN = {state for state in MachineState if state is not MachineState.COLD}
+
+
+def protected(job: Job) -> str:
+    """One line, once the first steps of all ranks are recorded: what outlives a machine.
+
+    Ranks of one script track the same, mostly; where not, all names there are.
+    """
+    said = [job.recorded[rank] for rank in sorted(job.recorded)]
+    tracked = dict.fromkeys(name for fact in said for name in fact.tracked)
+    functions = dict.fromkeys(name for fact in said for name in fact.functions)
+    loaders = max((fact.loaders for fact in said), default=0)
+    parts = [", ".join(tracked) or "nothing is tracked (job.track)"]
+    parts += [f"steps of {', '.join(functions)}"] if functions else []
+    batches = f"batches of {loaders} loader{'s' * (loaders != 1)}"
+    parts.append(batches if loaders else "no batches (job.batches)")
+    parts.append(_standbys(job))
+    return f"protected: {'; '.join(parts)}"
+
+
+def _standbys(job: Job) -> str:
+    spare = [machine for machine in job.machines.values() if machine.id not in job.seats]
+    able = sum(map(_can_join, spare))
+    return f"{able} standby{'s' * (able != 1)}"
+
+
+def _can_join(machine: Machine) -> bool:
+    return machine.state in _CAN_JOIN and not machine.suspect
+
+
+def depends_on_cuts(job: Job) -> str:
+    """The script makes collectives between its steps: what follows from that."""
+    there = f"the script makes collectives between its steps ({job.between})"
+    if not cuts_are_off(job):
+        return f"{there}: snapshots are kept, to go back to if one is cut short"
+    off = f"were given up ({job.no_snapshots})" if job.no_snapshots else "are off (--snapshots)"
+    back = "the newest checkpoint" if job.spec.checkpoint else "its beginning, or the job ends"
+    return (
+        f"{there}, and snapshots {off}: if one is cut short by a loss, all goes back to {back}; "
+        "--snapshots auto keeps what is needed"
+    )
+
+
+def cuts_are_off(job: Job) -> bool:
+    """Whether there is no cut, nor will be one."""
+    return bool(job.no_snapshots) or job.spec.snapshot_every == 0

@@ -1,0 +1,137 @@
+"""Does a step change bulk state before its gate?
+
+Mostly parameters, optimizers' state and averages of weights change behind the gate only, so an
+aborted step finds them as they were. But a momentum encoder is brought up to date in forward,
+weight decay by hand comes before the update, and some scripts update without an optimizer. Such a
+step, run again, would do it twice, on all ranks alike, and nobody would see it. So it is looked for
+in every step:
+
+    version counters and addresses    as the step begins, and at its first update or its gate
+    bytes                             the same in first steps, and now and then in later ones: for
+                                      what leaves no mark (`.data`, numpy's view of the memory)
+
+From the first finding on, the rank copies all that is tracked as each step begins
+(`Undo.copy_all`). The step in which it was found has no such copy: if that one is aborted, it
+cannot be run again.
+"""
+
+import time
+from collections.abc import Iterator
+
+from torch import Tensor, nn
+from torch.optim import Optimizer
+
+from trainmover.sandbox.record import STEPS
+from trainmover.state.digest import hash_of
+from trainmover.state.encode import as_local
+from trainmover.state.tracked import Tracked
+from trainmover.torch_internals.tensors import Mark, marks
+
+SHARE = 0.003
+"""Of the time, that looks at bytes may take after the first steps."""
+
+
+class Changes:
+    """Of one rank, for all its steps.
+
+    early  steps were seen to change bulk state before their gate
+    names  of what the step under way has changed there, though nobody had copied it
+    """
+
+    def __init__(self) -> None:
+        self.early = False
+        self.names: list[str] = []
+        self._tracked: Tracked | None = None
+        self._tensors: dict[str, Tensor] = {}
+        self._fit: list[int] = []
+        self._marks: list[Mark] = []
+        self._hashes: dict[str, bytes] = {}
+        self._made = self._look_ns = self._credit_ns = self._last_ns = 0
+
+    def copied(self) -> None:
+        """A step starts, or starts again, and all is copied: there is nothing to look for."""
+        self.names, self._tracked = [], None
+
+    def begin(self, tracked: Tracked) -> None:
+        """A step starts, or starts again: nothing is changed yet."""
+        self.names, self._tracked = [], tracked
+        self._made += 1
+        looks = self._looks_at_bytes()
+        if looks or self._fit != _fit(tracked):
+            self._fit, self._tensors = _fit(tracked), dict(_watched(tracked))
+        self._marks = marks(self._tensors.values())
+        self._hashes = self._read() if looks else {}
+
+    def look(self) -> bool:
+        """Called before the step's first update, and at its gate: the first call counts. True if
+        something was found for the first time."""
+        tracked, self._tracked = self._tracked, None
+        if tracked is None:
+            return False
+        now = marks(self._tensors.values())
+        if now != self._marks:
+            both = zip(self._tensors, self._marks, now, strict=True)
+            self.names = [path for path, before, after in both if before != after]
+        elif self._hashes:
+            self._tensors = dict(_watched(tracked))
+            found = self._read()
+            self.names = [path for path in found if self._hashes.get(path) != found[path]]
+        self._hashes = {}
+        first, self.early = bool(self.names) and not self.early, self.early or bool(self.names)
+        return first
+
+    def _looks_at_bytes(self) -> bool:
+        """In this process's first steps, and whenever it has been paid for."""
+        now_ns = time.monotonic_ns()
+        if self._last_ns:
+            self._credit_ns += int((now_ns - self._last_ns) * SHARE)
+        self._last_ns = now_ns
+        if self._made <= STEPS:
+            return True
+        # Not as soon as it is due: a habit of every eighth step must not hide between the looks.
+        return self._credit_ns > 2 * self._look_ns and now_ns % 3 == 0
+
+    def _read(self) -> dict[str, bytes]:
+        begun_ns = time.monotonic_ns()
+        hashes = {path: hash_of(as_local(tensor)) for path, tensor in self._tensors.items()}
+        self._look_ns = time.monotonic_ns() - begun_ns
+        self._credit_ns = 0
+        return hashes
+
+
+def _fit(tracked: Tracked) -> list[int]:
+    """Changes when there may be other tensors to watch."""
+    return [part for optimizer in tracked.optimizers for part in _sizes(optimizer)] + [len(tracked)]
+
+
+def _sizes(optimizer: Optimizer) -> list[int]:
+    return [len(optimizer.state), len(optimizer.param_groups)]
+
+
+def _watched(tracked: Tracked) -> Iterator[tuple[str, Tensor]]:
+    """Bulk state by path: the memory that is trained with. Buffers are copied for every retry."""
+    bulk = set(tracked.bulk_names())
+    for name, obj in tracked.items():
+        if isinstance(obj, nn.Module):
+            for path, parameter in obj.named_parameters():
+                yield f"{name}.{path}", parameter
+        elif isinstance(obj, Optimizer):
+            yield from _state_of(name, obj)
+        elif name in bulk:
+            yield from _leaves_of(name, obj.state_dict())
+
+
+def _state_of(name: str, optimizer: Optimizer) -> Iterator[tuple[str, Tensor]]:
+    for number, state in enumerate(optimizer.state.values()):
+        yield from _leaves_of(f"{name}.state[{number}]", state)
+
+
+def _leaves_of(path: str, value: object) -> Iterator[tuple[str, Tensor]]:
+    if isinstance(value, Tensor):
+        yield path, value
+    elif isinstance(value, dict):
+        for key, entry in value.items():
+            yield from _leaves_of(f"{path}.{key}", entry)
+    elif isinstance(value, list | tuple):
+        for number, entry in enumerate(value):
+            yield from _leaves_of(f"{path}[{number}]", entry)

@@ -1,0 +1,107 @@
+"""Collectives that end with their epoch give nothing: how the script is left where that matters.
+
+*In a step, before its gate*, it runs on: the step will not count, and mostly it is over soon. One
+that makes calls without end (a loop until all ranks agree) is left after a while, for its next
+attempt.
+
+*Behind the gate, or between two steps*, nothing will be made again, and what the call has left in
+its tensors is no value: the script is left at once, and all ranks go back to a cut.
+
+Who makes collectives between steps says so, once: it needs a cut to go back to.
+"""
+
+import time
+import traceback
+from collections.abc import Callable
+from typing import Protocol
+
+from trainmover.comm import groups
+from trainmover.ids import Rank, Step
+from trainmover.protocol.messages import BetweenSteps, WorkerFact
+from trainmover.worker.program import place_of
+from trainmover.worker.step.boundary import Boundary
+from trainmover.worker.step.gate import Gate
+
+CALLS_MAX = 10_000
+CALLS_AT_LEAST, SECONDS_MAX = 200, 5.0
+"""A step of so many calls, or of some for so long, does not come to its end by itself."""
+
+
+class Stands(Protocol):
+    """Where the rank stands: in a step, behind the gate of that, in a shadow run."""
+
+    in_step: bool
+    passed: bool
+    calls: Step
+
+    @property
+    def is_shadow(self) -> bool: ...
+
+
+class CutShort:
+    """Of one rank."""
+
+    def __init__(
+        self,
+        rank: Rank,
+        stands: Stands,
+        *,
+        boundary: Boundary,
+        gate: Gate,
+        say: Callable[[WorkerFact], None],
+    ) -> None:
+        self._rank = rank
+        self._stands = stands
+        self._boundary = boundary
+        self._gate = gate
+        self._say = say
+        self._told = False
+        self._calls, self._since = 0, 0.0
+        groups.on_cut_short = self._happened
+        groups.on_given_up = self._leave
+
+    def begin_try(self) -> None:
+        """A step is tried."""
+        self._calls, groups.on_call = 0, None
+
+    def outside(self) -> None:
+        """The rank is live, and in no step: whoever makes a collective now depends on a cut."""
+        if not self._told:
+            groups.on_call = self._between
+
+    def forget(self) -> None:
+        """The run of the script is over."""
+        groups.on_cut_short = groups.on_given_up = groups.on_call = None
+
+    @property
+    def _counts(self) -> bool:
+        """Whether nothing will be made again."""
+        stands = self._stands
+        return (stands.passed or not stands.in_step) and not stands.is_shadow
+
+    def _happened(self) -> None:
+        """From any thread."""
+        if self._counts:
+            self._boundary.misled = True
+
+    def _leave(self) -> None:
+        """In the main thread, about to go on with what is no value. May raise Unwind or Retry."""
+        if self._stands.is_shadow:
+            return
+        if self._boundary.misled:
+            self._boundary.settle()
+        elif self._stands.in_step and self._goes_round():
+            self._gate.await_verdict(self._stands.calls)
+
+    def _goes_round(self) -> bool:
+        now = time.monotonic()
+        self._since = self._since if self._calls else now
+        self._calls += 1
+        long = self._calls > CALLS_AT_LEAST and now - self._since > SECONDS_MAX
+        return long or self._calls > CALLS_MAX
+
+    def _between(self) -> None:
+        """The first collective between two steps."""
+        groups.on_call, self._told = None, True
+        where = place_of(traceback.extract_stack())
+        self._say(BetweenSteps(rank=self._rank, step=self._stands.calls, where=where))

@@ -1,0 +1,111 @@
+"""The numbers that a step reports, as far as they are known when it commits.
+
+Those that `job.report` was given are. A script that returns its loss instead is asked for it too
+late: the step has committed, and if the rank is lost now its row is written without. So the gate
+looks for the number where the script has it already, in a variable of the step's function or of
+what that has called: in the first steps the returned tensor shows which variable that is. A step
+whose result is made behind the gate (an average over all ranks, say) commits at its return.
+"""
+
+import inspect
+import sys
+from collections.abc import Callable, Iterator
+from types import CodeType, FrameType
+from typing import Any
+
+from torch import Tensor
+
+from trainmover.worker.api import number
+
+Place = tuple[CodeType, str]
+"""A variable of a function."""
+
+LOOKS_MAX = 8
+"""Steps in which the returned number is looked for among the variables."""
+LOSS = "loss"
+"""What a number is called that was returned, and not reported by a name."""
+
+
+class Reported:
+    """Of one rank's steps.
+
+    values  of the step under way: by `job.report`, or the number that it returns
+    late    the newest step has given a number that its gate did not have
+    """
+
+    def __init__(self) -> None:
+        self.values: dict[str, float | Tensor] = {}
+        self.late = False
+        self._code: CodeType | None = None
+        self._place: Place | None = None
+        self._looks = 0
+        self._seen: dict[int, Place] = {}
+        self._found = False  # The number in `values` is from a variable.
+
+    def begin(self, function: Callable[..., Any]) -> None:
+        """A step is tried."""
+        self.values, self.late, self._seen, self._found = {}, False, {}, False
+        self._code = getattr(inspect.unwrap(function), "__code__", None)
+
+    def at_gate(self) -> dict[str, float]:
+        """The step commits now: its numbers, for good. Raises UserError for one that is none."""
+        if not self.values:
+            self._look_for_result()
+        numbers = self.numbers()
+        self.values = dict(numbers)
+        return numbers
+
+    def numbers(self) -> dict[str, float]:
+        """As a row has them."""
+        return {name: number(name, value) for name, value in self.values.items()}
+
+    def returned(self, result: Any, *, passed: bool) -> None:
+        """The function has. passed: behind the gate."""
+        if not isinstance(result, Tensor) or result.numel() != 1:
+            return
+        if not self.values and not passed:
+            self.values = {LOSS: result.detach()}
+        elif passed and (self._found or not self.values):
+            self._learn(result)
+
+    def _learn(self, result: Tensor) -> None:
+        """Where to look for it in later steps."""
+        if self._found and _same(self.values[LOSS], result):
+            return
+        self.values = {LOSS: result.detach()}
+        self._place = self._seen.get(result.data_ptr())
+        self.late = self._place is None
+
+    def _look_for_result(self) -> None:
+        if self._place is not None:
+            code, name = self._place
+            frame = next((one for one in self._frames() if one.f_code is code), None)
+            value = None if frame is None else frame.f_locals.get(name)
+            if isinstance(value, Tensor) and value.numel() == 1:
+                self.values, self._found = {LOSS: value.detach()}, True
+        elif self._looks < LOOKS_MAX:
+            self._looks += 1
+            self._seen = {at: place for frame in self._frames() for at, place in _numbers(frame)}
+
+    def _frames(self) -> Iterator[FrameType]:
+        """Of what the step's function has called and of itself; none if it has returned."""
+        found: list[FrameType] = []
+        frame: FrameType | None = sys._getframe(1)
+        while frame is not None and frame.f_code is not self._code:
+            found.append(frame)
+            frame = frame.f_back
+        if frame is not None:
+            yield from (*found, frame)
+
+
+def _numbers(frame: FrameType) -> Iterator[tuple[int, Place]]:
+    """Tensors of one element among the variables, by address."""
+    for name, value in frame.f_locals.items():
+        if isinstance(value, Tensor) and value.numel() == 1 and not hasattr(value, "device_mesh"):
+            yield value.data_ptr(), (frame.f_code, name)
+
+
+def _same(one: float | Tensor, other: Tensor) -> bool:
+    """Bit for bit, as a row has it."""
+    first, second = float(one), float(other)
+    return first == second or (first != first and second != second)

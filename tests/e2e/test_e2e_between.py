@@ -1,0 +1,46 @@
+"""Standbys become warm for what scripts do between a step and the next batch, and take over."""
+
+from pathlib import Path
+
+import pytest
+from harness import Live, assert_equal_runs, run
+
+BETWEEN = str(Path(__file__).with_name("scripts") / "between.py")
+
+
+@pytest.mark.parametrize(
+    "habit",
+    [
+        "average",
+        "log",
+        "evaluate",
+        "rank-0-evaluates",
+        "barrier",
+        "by-hand",
+        "stream",
+        "range",
+        "loops",
+        "late",
+        "agreed",
+    ],
+)
+def test_a_standby_takes_over(habit: str, undisturbed, tmp_path: Path) -> None:
+    hurry = tmp_path / "hurry"
+
+    async def scenario(live: Live) -> None:
+        await live.holding()
+        live.signal_worker(live.job.seats[1])
+        await live.incidents_done(1)
+        hurry.touch()
+
+    arguments = ["--habit", habit, "--steps", "60"]
+    paced = [*arguments, "--pace", "0.08", "--hurry", str(hurry)]
+    outcome = run(paced, scenario, machines=2, script=BETWEEN)
+    assert_equal_runs(outcome, undisturbed(arguments, machines=2, script=BETWEEN))
+
+
+def test_a_step_before_the_first_fetch_is_refused() -> None:
+    outcome = run(["--habit", "no-loader"], machines=2, standbys=0, script=BETWEEN)
+    assert outcome.code == 1
+    assert "before it has drawn a batch" in outcome.text
+    assert "for _ in job.batches(range(1000))" in outcome.text

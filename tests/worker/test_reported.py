@@ -1,0 +1,114 @@
+"""The number that a step returns is known at its gate, once it was seen where it lies."""
+
+from collections.abc import Callable
+
+import pytest
+import torch
+from torch import Tensor
+
+from trainmover.errors import UserError
+from trainmover.worker.step.reported import Reported
+
+Step = Callable[[], Tensor]
+
+
+def make(reported: Reported, function: Step, at_gate: list[dict[str, float]]) -> dict[str, float]:
+    """A step whose gate is where it calls `gate`, or else at its return."""
+    reported.begin(function)
+    gates = len(at_gate)
+    result = function()
+    reported.returned(result, passed=len(at_gate) > gates)
+    return reported.numbers()
+
+
+def script(reported: Reported, at_gate: list[dict[str, float]]) -> tuple[Step, list[float]]:
+    losses: list[float] = []
+
+    def inner() -> Tensor:
+        inner_loss = torch.tensor(float(len(losses) + 1))
+        losses.append(float(inner_loss))
+        at_gate.append(reported.at_gate())
+        return inner_loss
+
+    def step() -> Tensor:
+        other = torch.tensor(7.0)
+        loss = inner()
+        del other
+        return loss.detach()
+
+    return step, losses
+
+
+def test_the_returned_number_is_found_among_the_variables() -> None:
+    reported, at_gate = Reported(), list[dict[str, float]]()
+    step, losses = script(reported, at_gate)
+    for _ in range(4):
+        assert make(reported, step, at_gate) == {"loss": losses[-1]}
+        assert not reported.late
+    assert at_gate == [{}, {"loss": 2.0}, {"loss": 3.0}, {"loss": 4.0}]
+
+
+def test_a_number_that_is_made_behind_the_gate_is_late() -> None:
+    reported, at_gate = Reported(), list[dict[str, float]]()
+
+    def step() -> Tensor:
+        loss = torch.tensor(1.0)
+        at_gate.append(reported.at_gate())
+        return loss * 2
+
+    assert make(reported, step, at_gate) == {"loss": 2.0}
+    assert reported.late
+
+
+def test_a_number_that_changes_behind_the_gate_is_late() -> None:
+    reported, at_gate = Reported(), list[dict[str, float]]()
+    changes = []
+
+    def step() -> Tensor:
+        loss = torch.tensor(1.0)
+        at_gate.append(reported.at_gate())
+        if changes:
+            loss.add_(1)
+        return loss
+
+    for _ in range(2):
+        make(reported, step, at_gate)
+        assert not reported.late
+    changes.append(True)
+    assert make(reported, step, at_gate) == {"loss": 2.0}
+    assert at_gate[-1] == {"loss": 1.0}
+    assert reported.late
+
+
+def test_what_was_reported_by_name_counts() -> None:
+    reported = Reported()
+
+    def step() -> Tensor:
+        reported.values["mine"] = 3.0
+        assert reported.at_gate() == {"mine": 3.0}
+        return torch.tensor(1.0)
+
+    reported.begin(step)
+    reported.returned(step(), passed=True)
+    assert reported.numbers() == {"mine": 3.0}
+    assert not reported.late
+
+
+def test_a_nan_is_itself() -> None:
+    reported, at_gate = Reported(), list[dict[str, float]]()
+
+    def step() -> Tensor:
+        loss = torch.tensor(float("nan"))
+        at_gate.append(reported.at_gate())
+        return loss
+
+    for _ in range(3):
+        make(reported, step, at_gate)
+        assert not reported.late
+
+
+def test_more_than_one_number_is_refused() -> None:
+    reported = Reported()
+    reported.values = {"loss": torch.ones(2)}
+    with pytest.raises(UserError, match="shape"):
+        reported.at_gate()
