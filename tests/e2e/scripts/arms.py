@@ -37,6 +37,7 @@ import harness
 from habits import HABITS, Habit
 from harness import Live, Outcomes, run
 
+from trainmover import communicators
 from trainmover.controller.state import MachineState
 
 PLAIN = str(Path(__file__).with_name("plain.py"))
@@ -129,7 +130,8 @@ def plain(habit: Habit) -> Arm:
     server = _plain_server()
     assert server.stdin is not None
     assert server.stdout is not None
-    order = {"script": str(habit.path), "argv": [], "ranks": habit.ranks}
+    comm = os.environ.get(harness.COMM) or communicators.default()
+    order = {"script": str(habit.path), "argv": [], "ranks": habit.ranks, "comm": comm}
     server.stdin.write(json.dumps(order) + "\n")
     server.stdin.flush()
     told = json.loads(server.stdout.readline())

@@ -31,7 +31,9 @@ torch.manual_seed(1)
 model = nn.parallel.DistributedDataParallel(nn.Linear(8, 4))
 optimizer = torch.optim.AdamW(model.parameters(), lr=1e-2)
 job.track(model=model, optimizer=optimizer)
-data = TensorDataset(torch.randn(16 * job.world_size, 8, generator=torch.Generator().manual_seed(5)))
+data = TensorDataset(
+    torch.randn(16 * job.world_size, 8, generator=torch.Generator().manual_seed(5))
+)
 sampler = DistributedSampler(data, shuffle=True, seed=3)
 loader = DataLoader(data, batch_size=2, sampler=sampler)
 kept = {}
