@@ -45,6 +45,8 @@ SAID = "said: "
 PACE_S = 0.004
 READY_S = 30
 """For a standby to be ready; it takes one on a quiet machine."""
+SEEN, REFUSED_S = 4, 6
+"""Step at which a standby sees a rank for the first time, and seconds for it to see it change."""
 Rows = dict[tuple[int, int], dict[str, float]]
 
 
@@ -150,12 +152,14 @@ def disturbed(habit: Habit, *faults: Fault) -> Arm:
     with tempfile.TemporaryDirectory(prefix="tm-orders-") as folder, _sooner_stuck():
 
         async def scenario(live: Live) -> None:
+            if habit.refused:
+                await _let_it_be_refused(live, Path(folder))
             for count, fault in enumerate(faults, 1):
                 await _disturb(live, fault, habit, Path(folder), seen)
                 await live.incidents_done(count)
             (Path(folder) / "slow").unlink(missing_ok=True)
 
-        holds = [str(fault.hold) for fault in faults]
+        holds = [str(SEEN)] * habit.refused + [str(fault.hold) for fault in faults]
         argv = ["--pace", str(PACE_S), "--orders", folder, "--holds", *holds]
         standbys = 1 + sum(f.place is not Place.MOVED for f in faults[1:])
         standbys += sum(f.another is not None for f in faults)
@@ -179,6 +183,15 @@ def _arm(outcome: Outcomes) -> Arm:
     printed = _said("".join(outcome.printed).splitlines())
     incidents = len(outcome.job.incidents)
     return Arm(outcome.code, outcome.rows, outcome.digests, printed, sentences, incidents=incidents)
+
+
+async def _let_it_be_refused(live: Live, orders: Path) -> None:
+    """A standby may have to see the rank at two steps before it knows what it cannot take over."""
+    with contextlib.suppress(TimeoutError):
+        await asyncio.wait_for(live.until(lambda: _is_ready(live) or _is_refused(live)), READY_S)
+        (orders / f"go-{SEEN}").touch()
+        await asyncio.wait_for(live.until(lambda: _is_refused(live)), REFUSED_S)
+    (orders / f"go-{SEEN}").touch()
 
 
 async def _disturb(live: Live, fault: Fault, habit: Habit, orders: Path, seen: Arm) -> None:
