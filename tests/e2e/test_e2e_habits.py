@@ -10,6 +10,7 @@ import dataclasses
 import os
 import subprocess
 import sys
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +26,7 @@ from habits import FOLDER, HABITS, Habit
 SEED = "TRAINMOVER_HABITS_SEED"
 
 
+@cache
 def seed() -> str:
     """What the environment says, or the commit that is tested."""
     if given := os.environ.get(SEED):
