@@ -29,6 +29,7 @@ from jobs import (
 from trainmover.controller import Job, decide
 from trainmover.controller.effects import Send
 from trainmover.controller.events import StopRequested
+from trainmover.controller.start import no_standby
 from trainmover.controller.state import MachineState
 from trainmover.protocol import messages as m
 
@@ -125,3 +126,21 @@ def test_an_order_never_goes_to_a_machine_that_is_gone() -> None:
     job, effects = after(RUNNING, lost("m2"), finished("m1", 0))
     assert "m2" not in orders(effects, m.Ending)
     assert job.machines["m4"].state is MachineState.BOUND
+
+
+def move_refused(job: Job) -> str:
+    (answer,) = answers(decide(job, move("m2"))[1])
+    return answer.text
+
+
+def test_more_standbys_are_not_the_advice_where_those_there_are_cannot_take_ranks() -> None:
+    text = move_refused(COLD)
+    assert "more --standbys" in move_refused(WITHOUT_STANDBY)
+    assert "More standbys would not help: mend what keeps these from taking ranks." in text
+
+
+def test_an_end_for_want_of_a_standby_says_why_those_there_are_none() -> None:
+    assert "more --standbys" in no_standby(WITHOUT_STANDBY, "m2 was lost", 1)
+    text = no_standby(COLD, "m2 was lost", 1)
+    assert "1 standby is left; m4 cannot: other calls." in text
+    assert "more --standbys" not in text

@@ -36,6 +36,7 @@ def test_a_standby_takes_over(habit: str, undisturbed, tmp_path: Path) -> None:
     arguments = ["--habit", habit, "--steps", "60"]
     paced = [*arguments, "--pace", "0.08", "--hurry", str(hurry)]
     outcome = run(paced, scenario, machines=2, script=BETWEEN)
+    assert not any("other steps than those recorded" in text for text in outcome.sentences)
     assert_equal_runs(outcome, undisturbed(arguments, machines=2, script=BETWEEN))
 
 

@@ -43,5 +43,4 @@ def record_of(*calls: Call, rank: int = 3, full: bool = False, signature: str = 
         assert recorder.serve(each) is False
         recorder.done(each)
     record = closed(recorder, signature).finish()
-    assert record is not None
     return record

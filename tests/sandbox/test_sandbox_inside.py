@@ -50,7 +50,6 @@ def recorded(rank: int, ranks: Ranks, script: Any) -> tuple[Any, bytes]:
     groups.tap = recorder = Recorder(rank, BINDING)
     result = script(rank)
     record = closed(recorder, "").finish()
-    assert record is not None
     groups.close()
     dist.destroy_process_group()
     return result, layout.to_bytes(record)
@@ -147,7 +146,6 @@ def nobody_comes(rank: int, ranks: Ranks) -> Any:
 
 def nothing_recorded() -> bytes:
     record = closed(Recorder(0, BINDING), "").finish()
-    assert record is not None
     return layout.to_bytes(record)
 
 

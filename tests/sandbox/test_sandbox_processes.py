@@ -27,7 +27,7 @@ def record(rank: int, ranks: Ranks, script: Script, *, full: bool = True) -> tup
     groups.tap = recorder
     result = script(rank)
     recorded = closed(recorder, "").finish()
-    assert recorded is not None, recorder._open
+    assert not recorder.waits, recorder._open
     groups.close()
     dist.destroy_process_group()
     return result, layout.to_bytes(recorded)

@@ -14,7 +14,7 @@ from trainmover.sandbox.moments import Moments, moments_of
 from trainmover.sandbox.record import Record, blob_name
 from trainmover.sandbox.recorder import Recorder
 from trainmover.sandbox.replayer import Replayer
-from trainmover.sandbox.trace import what_of
+from trainmover.sandbox.trace import group_of, trace_of, what_of
 
 NOISE = torch.tensor([0.1, -0.0, 5e-324, float("inf"), float("nan")], dtype=torch.float64)
 LARGE = torch.linspace(-1.0, 3.0, 2000)
@@ -152,7 +152,6 @@ def test_the_seat_that_a_message_came_from_is_served_too() -> None:
     recorder.done(asked)
     asked.handle = SimpleNamespace(_source_rank=lambda: 2)
     record = closed(recorder, "").finish()
-    assert record is not None
     served = call(torch.zeros(1), op="recv_anysource")
     Replayer(travelled(record)).serve(served)
     assert served.source == 2
@@ -164,14 +163,40 @@ def test_calls_may_complete_in_any_order() -> None:
     recorder.serve(first), recorder.serve(second)
     recorder.done(second), recorder.done(first)
     record = closed(recorder, "").finish()
-    assert record is not None
     assert record.own() == record_of(first, second).own()
 
 
-def test_a_call_under_way_has_no_record_yet() -> None:
-    recorder = Recorder(0, BINDING)
-    recorder.serve(call(torch.ones(1)))
-    assert closed(recorder, "").finish() is None
+def test_a_call_that_is_open_at_the_end_may_end_later() -> None:
+    recorder, late = Recorder(0, BINDING), call(torch.ones(1))
+    recorder.serve(late)
+    assert closed(recorder, "").waits
+    recorder.done(late)
+    assert not recorder.waits
+    assert recorder.finish().own() == record_of(late).own()
+
+
+def test_what_comes_between_a_step_and_the_fetch_is_recorded_and_no_more() -> None:
+    recorder, one, between = Recorder(0, BINDING), call(torch.ones(1)), call(torch.ones(2), seq=1)
+    recorder.begin_step()
+    for each in (one, between):
+        recorder.serve(each)
+        recorder.done(each)
+        if each is one:
+            recorder.end_step()
+    closed(recorder, "")
+    recorder.begin_step()  # The step behind the fetch.
+    recorder.serve(call(torch.ones(3), seq=2))
+    recorder.done(call(torch.ones(3), seq=2))
+    recorder.end_step()
+    record = recorder.finish()
+    assert list(record.entries) == [(0, 0), (0, 1)]
+    assert recorder.step_trace() == trace_of([(group_of(one), what_of(one))])
+    replayer = Replayer(travelled(record))
+    replayer.begin_step()
+    replayer.serve(call(torch.zeros(1)))
+    replayer.end_step()
+    replayer.serve(call(torch.zeros(2), seq=1))
+    assert (replayer.trace(), replayer.step_trace()) == (record.trace, recorder.step_trace())
 
 
 def test_any_call_is_heard_behind_the_gate() -> None:

@@ -71,7 +71,6 @@ def test_the_trace_is_that_of_the_last_step_and_equal_on_both_sides() -> None:
         recorder.serve(each)
         recorder.done(each)
     record = closed(recorder, "").finish()
-    assert record is not None
     replayer = Replayer(record)
     replayer.serve(call(torch.ones(9)))
     assert replayer.trace() != record.trace

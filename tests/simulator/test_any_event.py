@@ -16,7 +16,7 @@ from directing import busy
 from trainmover.controller.decide import decide
 from trainmover.controller.events import EVENTS, AgentSaid, StopRequested, WorkerSaid
 from trainmover.controller.state import Job
-from trainmover.ids import MachineId, Rank, Step
+from trainmover.ids import Epoch, MachineId, Rank, Step
 from trainmover.protocol import messages as m
 from trainmover.simulator.coverage import all_events, all_states, event_of, state_of
 from trainmover.simulator.faults import only
@@ -32,6 +32,8 @@ RARE: list[EVENTS] = [
             m.Warned(rank=Rank(0), text="look at this"),
             m.WentOn(rank=Rank(0), step=Step(3)),
             m.Raised(rank=Rank(0), step=Step(3), error="KeyError", traceback=""),
+            m.BetweenSteps(rank=Rank(0), step=Step(3), where="train.py line 8"),
+            m.Unproven(rank=Rank(0), epoch=Epoch(2), holders={Rank(1): "d"}),
         )
     ),
 ]

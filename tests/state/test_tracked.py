@@ -120,7 +120,7 @@ def test_kinds() -> None:
     tracked = build(1, 1)
     assert tracked.bulk_names() == ["model", "optimizer", "average"]
     assert tracked.small_names() == ["scheduler"]
-    parts = ["model.modes", "model.gradients", "model.buffers"]
+    parts = [f"model.{part}" for part in ("modes", "gradients", "hooks", "unsaved", "buffers")]
     assert list(tracked.small_states()) == ["scheduler", *parts]
 
 

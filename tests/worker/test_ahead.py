@@ -17,8 +17,8 @@ def loops(count: int) -> list[Loop]:
     return made
 
 
-def found(fetches: list[str]) -> bool | None:
-    """fetches: for each step the loops that fetch before it."""
+def found(fetches: list[str]) -> int | None:
+    """For how many steps. fetches: for each step the loops that fetch before it."""
     known = dict(zip("ab", loops(2), strict=True))
     ahead = Ahead()
     answers = []
@@ -30,9 +30,18 @@ def found(fetches: list[str]) -> bool | None:
     return answers[-1]
 
 
-@pytest.mark.parametrize("fetches", [["aa", "a", "a"], ["aaa", "aa", "aa"]])
-def test_a_reserve_is_seen(fetches: list[str]) -> None:
-    assert found(fetches)
+@pytest.mark.parametrize(
+    ("fetches", "steps"),
+    [
+        (["aa", "a", "a"], 1),
+        (["aaa", "aa", "aa"], 1),
+        (["aaaa", "a", "a"], 3),
+        (["abab", "ab", "ab"], 1),  # side by side
+        (["abb", "b", "b"], 1),  # in a loop inside another
+    ],
+)
+def test_a_reserve_is_seen(fetches: list[str], steps: int) -> None:
+    assert found(fetches) == steps
 
 
 @pytest.mark.parametrize(
@@ -48,7 +57,7 @@ def test_a_reserve_is_seen(fetches: list[str]) -> None:
     ],
 )
 def test_other_ways_to_draw_are_none(fetches: list[str]) -> None:
-    assert not found(fetches)
+    assert found(fetches) == 0
 
 
 def test_two_steps_do_not_tell() -> None:

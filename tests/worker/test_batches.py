@@ -41,6 +41,63 @@ class Plain(Noisy):
         return torch.tensor([float(index)])
 
 
+class OwnGenerators(Noisy):
+    """Augments from generators of its own, and of its transforms."""
+
+    def __init__(self, late: torch.Generator | None = None) -> None:
+        self.rng = numpy.random.default_rng(3)
+        self.transforms = [Flip(random.Random(4)), Flip(numpy.random.RandomState(5))]
+        self.late = late
+
+    def __getitem__(self, index: int) -> torch.Tensor:
+        if self.late is None:
+            self.late = torch.Generator().manual_seed(6)
+        drawn = [self.rng.random(), *(flip() for flip in self.transforms), SHARED.random()]
+        return torch.tensor([index, *drawn]) + torch.rand(5, generator=self.late)
+
+
+class Flip:
+    def __init__(self, generator: Any) -> None:
+        self.generator = generator
+
+    def __call__(self) -> float:
+        random_number: float = self.generator.uniform(0, 1)
+        return random_number
+
+
+SHARED = random.Random(7)
+
+
+class Samples:
+    """An iterable of a script's own: a class, whose passes count on."""
+
+    def __init__(self) -> None:
+        self.passes = 0
+
+    def __iter__(self) -> Iterator[torch.Tensor]:
+        self.passes += 1
+        order = random.Random(self.passes)
+        for _ in range(5):
+            yield torch.tensor([order.random(), float(self.passes)])
+
+
+class Drawn(Samples):
+    """Synthetic data."""
+
+    def __iter__(self) -> Iterator[torch.Tensor]:
+        order = torch.randperm(5)
+        for number in order:
+            yield torch.rand(3) + number + random.random()
+
+
+class Doubling(DataLoader[torch.Tensor]):
+    """Has its own way to iterate."""
+
+    def __iter__(self) -> Any:
+        for batch in super().__iter__():
+            yield 2 * batch
+
+
 class Buckets:
     """A batch sampler that shuffles with the global generators, and knows no length."""
 
@@ -68,8 +125,18 @@ def lazy_generator() -> "DataLoader[torch.Tensor]":
 
 def stateful(workers: int) -> Any:
     loader = pytest.importorskip("torchdata.stateful_dataloader").StatefulDataLoader
-    dataset = Plain() if workers else Noisy()
-    return loader(dataset, batch_size=4, shuffle=True, num_workers=workers)
+    return loader(Noisy(), batch_size=4, shuffle=True, num_workers=workers)
+
+
+def stateful_with_generators(workers: int) -> Any:
+    loader = pytest.importorskip("torchdata.stateful_dataloader").StatefulDataLoader
+    SHARED.seed(7)
+    return loader(OwnGenerators(seeded()), batch_size=4, shuffle=True, num_workers=workers)
+
+
+def plain_with_generators(workers: int) -> "DataLoader[torch.Tensor]":
+    SHARED.seed(7)
+    return DataLoader(OwnGenerators(), batch_size=4, shuffle=True, num_workers=workers)
 
 
 LOADERS: dict[str, Callable[[], Any]] = {
@@ -89,6 +156,14 @@ LOADERS: dict[str, Callable[[], Any]] = {
     "no batches": lambda: DataLoader(Plain(), batch_size=None, shuffle=True),
     "a list": lambda: [torch.tensor([float(n)]) for n in range(5)],
     "stateful": lambda: stateful(0),
+    "own generators": lambda: plain_with_generators(0),
+    "stateful, own generators": lambda: stateful_with_generators(0),
+    "stream": lambda: DataLoader(NoisyStream(), batch_size=2),
+    "stream with a state": lambda: DataLoader(StatefulStream(), batch_size=1),
+    "a class": Samples,
+    "a class that draws": Drawn,
+    "own way": lambda: Doubling(Noisy(), batch_size=4, shuffle=True),
+    "own way, generator": lambda: Doubling(Noisy(), 4, shuffle=True, generator=seeded()),
 }
 SLOW_LOADERS: dict[str, Callable[[], Any]] = {
     "processes": lambda: DataLoader(
@@ -98,6 +173,10 @@ SLOW_LOADERS: dict[str, Callable[[], Any]] = {
         Noisy(), batch_size=6, shuffle=True, num_workers=2, persistent_workers=True
     ),
     "stateful processes": lambda: stateful(2),
+    "processes, own generators": lambda: plain_with_generators(2),
+    "stateful processes, own generators": lambda: stateful_with_generators(2),
+    "own way, processes": lambda: Doubling(Noisy(), 4, shuffle=True, num_workers=2),
+    "stream, processes": lambda: DataLoader(NoisyStream(), batch_size=2, num_workers=2),
 }
 
 
@@ -122,9 +201,15 @@ def train(batches: Batches) -> Iterator[tuple[Record, torch.Tensor]]:
         yield record, torch.cat([batch.reshape(-1), torch.rand(1), torch.rand(1) + random.random()])
 
 
+def watched(loader: Any, passes: int | None = PASSES) -> Batches:
+    batches = Batches(loader, passes)
+    batches.watch(lambda: 0)
+    return batches
+
+
 def resumed(loader: Any, record: Record, *, used: bool) -> Batches:
     """As a joiner does it: often after shadow steps with the same loader."""
-    batches = Batches(loader, PASSES)
+    batches = watched(loader)
     if used:
         next(batches), next(batches)
     before = rng.capture()
@@ -136,7 +221,7 @@ def resumed(loader: Any, record: Record, *, used: bool) -> Batches:
 
 def check_resumes(make: Callable[[], Any], places: Callable[[int], list[int]]) -> None:
     seed_all(1)
-    undisturbed = list(train(Batches(make(), PASSES)))
+    undisturbed = list(train(watched(make())))
     end = rng.capture()
     for place, used in product(places(len(undisturbed)), (False, True)):
         seed_all(1000 + place)
@@ -153,7 +238,23 @@ def check_resumes(make: Callable[[], Any], places: Callable[[int], list[int]]) -
 
 @pytest.mark.parametrize("name", LOADERS)
 def test_resumes_bitwise_from_every_place(name: str) -> None:
-    check_resumes(LOADERS[name], lambda count: list(range(count)))
+    makes_one_late = name == "own generators"
+    check_resumes(LOADERS[name], lambda count: list(range(makes_one_late, count)))
+
+
+def test_a_generator_that_is_made_with_the_first_sample_is_refused_before_it() -> None:
+    first = watched(plain_with_generators(0)).position()
+    used = watched(plain_with_generators(0))
+    next(used)
+    with pytest.raises(StateMismatch, match=r"generators at .*dataset.late"):
+        used.resume(first)
+
+
+def test_a_generator_that_a_stateful_loaders_process_makes_late_is_refused_at_once() -> None:
+    loader = stateful_with_generators(1)
+    loader.dataset.late = None
+    with pytest.raises(UserError, match=r"has made dataset\.late with its first sample"):
+        next(watched(loader))
 
 
 @pytest.mark.parametrize("name", SLOW_LOADERS)
@@ -161,7 +262,7 @@ def test_resumes_bitwise_with_loader_processes(name: str) -> None:
     # A place in each pass, the first place, and both sides of the boundary between passes.
     check_resumes(
         SLOW_LOADERS[name],
-        lambda count: [0, 2, count // 2 - 1, count // 2, count // 2 + 1, count - 1],
+        lambda count: sorted({0, 2, *range(count // 2 - 1, min(count // 2 + 2, count)), count - 1}),
     )
 
 
@@ -273,11 +374,10 @@ class Stream(IterableDataset[int]):
 @pytest.mark.parametrize(
     "loader",
     [
-        DataLoader(Stream()),
         DataLoader(Plain(), num_workers=2, in_order=False),
         iter([1, 2]),
     ],
-    ids=["stream", "out of order", "iterator"],
+    ids=["out of order", "iterator"],
 )
 def test_loaders_that_cannot_be_resumed_are_refused(loader: Any) -> None:
     with pytest.raises(UserError, match="cannot resume this loader"):
@@ -288,6 +388,12 @@ def test_endless_passes_over_nothing_are_refused() -> None:
     with pytest.raises(UserError, match="no batch"):
         next(Batches([], None))
     assert list(Batches([], 2)) == []
+
+
+class NoisyStream(Stream):
+    def __iter__(self) -> Iterator[Any]:
+        for number in range(7):
+            yield torch.rand(2) + number + random.random()
 
 
 class StatefulStream(Stream):

@@ -1,10 +1,15 @@
 """The place that is kept is that of the first fetch for a step; its samples are all that follow."""
 
+import pytest
+
+from trainmover.errors import UserError
 from trainmover.ids import Step
 from trainmover.protocol.messages import Draw
+from trainmover.worker.data.batch_hash import BatchHash
 from trainmover.worker.data.batches import Batches
-from trainmover.worker.data.draws import AHEAD, Draws
+from trainmover.worker.data.draws import RESERVE_MAX, Draws, Place
 from trainmover.worker.data.loops import Loops
+from trainmover.worker.step.keeper import Moment, RankRecord
 
 
 class Script:
@@ -13,9 +18,12 @@ class Script:
     def __init__(self) -> None:
         self.loops = Loops()
         self.draws = Draws(self.loops)
+        self.steps = 0
+        self.record: RankRecord | None = None
 
     def loop(self) -> Batches:
-        batches = Batches(range(9), 1, samples=True)
+        batches = Batches(range(30), 1, samples=True)
+        batches.watch(lambda: 0)
         self.loops.begin(batches)
         return batches
 
@@ -23,14 +31,21 @@ class Script:
         """Whether it was not the first for its step."""
         self.loops.enter(batches)
         goes_on = self.draws.go_on
+        if not goes_on:
+            number = self.loops.fetches
+            moment = Moment(b"rng %d" % number, {})
+            place = Place(number, Step(self.steps + 1), moment, [[number]], [], [])
+            self.record = self.draws.mark(place, [])
         self.draws.take(batches, b"", Step(0))
         return goes_on
 
-    def step(self) -> tuple[str, list[Draw]]:
-        warning, drawn = self.draws.warning(), self.draws.samples
+    def step(self) -> list[Draw]:
+        drawn = self.draws.samples
+        self.draws.look_ahead()
+        self.steps += 1
         self.draws.begin_step()
         self.draws.end_step()
-        return warning, drawn
+        return drawn
 
 
 def test_only_the_first_fetch_after_a_step_is_kept() -> None:
@@ -38,7 +53,7 @@ def test_only_the_first_fetch_after_a_step_is_kept() -> None:
     batches = script.loop()
     assert not script.fetch(batches)
     assert script.fetch(batches)
-    _, drawn = script.step()
+    drawn = script.step()
     assert [draw.ids for draw in drawn] == [[0], [1]]
     assert not script.fetch(batches)
 
@@ -48,7 +63,7 @@ def test_loops_side_by_side_make_one_step() -> None:
     pair = script.loop(), script.loop()
     for _ in range(2):
         assert [script.fetch(one) for one in pair] == [False, True]
-        _, drawn = script.step()
+        drawn = script.step()
     assert [(draw.source, draw.ids) for draw in drawn] == [("0", [1]), ("1", [1])]
 
 
@@ -58,17 +73,86 @@ def test_a_loop_that_begins_inside_has_a_first_fetch_of_its_own() -> None:
     assert not script.fetch(outer)
     inner = script.loop()
     assert not script.fetch(inner)
-    _, drawn = script.step()
+    drawn = script.step()
     assert [draw.source for draw in drawn] == ["0", "0[0.1]/0"]
     assert not script.fetch(inner)
 
 
-def test_a_script_that_draws_ahead_is_warned_once() -> None:
+def hashes(numbers: range) -> list[list[int]]:
+    return [BatchHash(number).pair for number in numbers]
+
+
+def test_a_record_begins_where_the_oldest_batch_in_reserve_was_drawn() -> None:
     script = Script()
     batches = script.loop()
     script.fetch(batches)
-    said = []
-    for _ in range(5):
+    for _ in range(3):
         script.fetch(batches)
-        said.append(script.step()[0])
-    assert said == ["", "", AHEAD, "", ""]
+        script.step()
+    assert script.draws.reserve == 1
+    for drawn in (5, 6):
+        assert not script.fetch(batches)
+        assert script.record is not None
+        record, step = script.record, drawn - 1
+        assert (record.step, record.top_step, record.reserve) == (step, step - 1, 1)
+        assert record.positions == [[drawn - 1]]
+        assert record.top.rng == b"rng %d" % (drawn - 1)
+        assert record.now is not None
+        assert [record.now.rng] == record.between == [b"rng %d" % drawn]
+        assert record.drawn == hashes(range(drawn - 2, drawn - 1))
+        assert script.draws.drawn == hashes(range(drawn - 2, drawn))
+        script.step()
+
+
+def test_who_takes_such_a_rank_has_the_same_records() -> None:
+    script = Script()
+    batches = script.loop()
+    for _ in range(2):
+        script.fetch(batches)
+    for _ in range(6):
+        script.fetch(batches)
+        script.step()
+    assert script.record is not None
+    assert script.draws.reserve == 2
+
+    joiner = Script()
+    again = joiner.loop()
+    joiner.loops.enter(again)
+    position = batches.position() | {"taken": 5, "drawn": 5}
+    position.pop("chain")
+    again.resume(position)
+    joiner.draws.stand_at(script.record)
+    joiner.steps = script.record.top_step - 1
+    # On its way: it draws what was in reserve, steps are passed over.
+    joiner.loops.take(again, b"", Step(0))
+    joiner.draws.note(again)
+    joiner.draws.begin_step()
+    joiner.steps += 1
+    joiner.loops.enter(again)
+    moment = Moment(script.record.between[0], {})
+    joiner.draws.pass_by(Place(joiner.loops.fetches, Step(joiner.steps), moment, [[7]], [], []))
+    joiner.loops.take(again, b"", Step(0))
+    joiner.draws.note(again)
+    joiner.draws.begin_step()
+    joiner.fetch(again)
+    assert joiner.record is not None
+    assert joiner.record.between[0] == script.record.between[0]
+    for _ in range(3):
+        assert joiner.record.reserve == len(joiner.record.between) == 2
+        assert len(joiner.record.drawn) == 2
+        joiner.step()
+        joiner.fetch(again)
+    assert joiner.record.drawn == hashes(range(8, 10))
+
+
+def test_a_reserve_that_is_too_large_is_refused() -> None:
+    script = Script()
+    batches = script.loop()
+    for _ in range(RESERVE_MAX + 1):
+        script.fetch(batches)
+    for _ in range(2):
+        script.fetch(batches)
+        script.step()
+    script.fetch(batches)
+    with pytest.raises(UserError, match=f"holds the batches of {RESERVE_MAX + 1} steps to come"):
+        script.step()

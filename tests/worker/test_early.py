@@ -12,6 +12,7 @@ from trainmover.errors import PeerLost
 from trainmover.ids import Epoch, Rank, Step
 from trainmover.protocol.messages import Source, Switch
 from trainmover.state.encode import encode
+from trainmover.state.samples import Proof
 from trainmover.state.tracked import Tracked
 from trainmover.state.transfer import Offered, StateServer
 from trainmover.worker.join import early
@@ -115,8 +116,9 @@ def take_rest(server: StateServer, source: Rank0, joiner: Rank0, taking: Early) 
     bulk, tensors = source.tracked.bulk_header()
     digest, hashes = source.tracked.replica_digest()
     header = encode({"bulk": bulk, "digest": digest, "record": RECORD.to_bytes()})
+    proof = Proof(digest, {}).to_bytes()
     of_each = [hashes[path] for path in source.tracked.bulk_paths(bulk)]
-    server.offer("2", lambda: Offered(header, tensors, digest, of_each))
+    server.offer("2", lambda: Offered(header, tensors, digest, of_each, proof=proof))
     order = Switch(
         epoch=Epoch(2),
         committed=Step(7),

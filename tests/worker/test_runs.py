@@ -221,36 +221,3 @@ def test_a_run_that_others_have_left_is_not_forgotten(
     [failed] = warmed(DESERTED)
     assert isinstance(failed, m.SandboxFailed)
     assert "has left the sandbox without saying why" in failed.reason
-
-
-WIDE = """
-import sys, torch
-torch.manual_seed(1)
-model = torch.nn.Linear(1000, 1000)
-sys.tm_seen.append((model.weight.detach().clone(), torch.rand(3)))
-""" + TRAIN.replace("torch.nn.Linear(2, 2)", "model")
-
-
-def test_a_second_run_skips_initialisation_that_the_first_found_useless(
-    warmed: Warmed, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    seen: list[Any] = []
-    monkeypatch.setattr(sys, "tm_seen", seen, raising=False)
-    said = warmed(WIDE.replace("clone()", "new_zeros(1).add(model.weight[-1, -1])"), times=2)
-    assert [type(fact) for fact in said] == [m.Warm, m.Warm]
-    (first, drawn), (second, again) = seen
-    assert drawn.equal(again)
-    assert first.equal(second)  # Something was made of it: it was initialised.
-
-
-def test_parameters_that_only_the_job_overwrites_are_not_initialised_twice(
-    warmed: Warmed, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    seen: list[Any] = []
-    monkeypatch.setattr(sys, "tm_seen", seen, raising=False)
-    kept = "sys.tm_seen.append((model.weight, torch.rand(3)))"
-    text = WIDE.replace("sys.tm_seen.append((model.weight.detach().clone(), torch.rand(3)))", kept)
-    warmed(text, times=2)
-    (first, drawn), (second, again) = seen
-    assert drawn.equal(again)
-    assert not first.equal(second)

@@ -3,6 +3,7 @@
 import threading
 from collections.abc import Iterator
 from contextlib import ExitStack
+from dataclasses import replace
 
 import pytest
 import torch
@@ -12,10 +13,11 @@ from trainmover.errors import PeerLost
 from trainmover.ids import Epoch, Rank, Step
 from trainmover.protocol.messages import Source, Switch, Warned, WorkerFact
 from trainmover.state.encode import encode
+from trainmover.state.samples import Proof, Sample
 from trainmover.state.tracked import Tracked
 from trainmover.state.transfer import Offered, StateServer
 from trainmover.worker.join.early import Early
-from trainmover.worker.join.taken import Taken, take
+from trainmover.worker.join.taken import Taken, Unlike, take
 from trainmover.worker.step.keeper import Moment, RankRecord
 
 TOKEN = b"t" * 16
@@ -39,12 +41,13 @@ def servers() -> Iterator[list[StateServer]]:
         yield servers
 
 
-def offer(server: StateServer, state: Tracked) -> None:
+def offer(server: StateServer, state: Tracked, samples: dict[int, Sample] | None = None) -> None:
     bulk, tensors = state.bulk_header()
     whole, hashes = state.replica_digest()
     header = {"bulk": bulk, "digest": whole, "record": RECORD.to_bytes()}
+    proof = Proof(whole, samples or {}).to_bytes()
     of_each = [hashes[path] for path in state.bulk_paths(bulk)]
-    server.offer("2", lambda: Offered(encode(header), tensors, whole, of_each))
+    server.offer("2", lambda: Offered(encode(header), tensors, whole, of_each, proof=proof))
 
 
 def taken_by(
@@ -54,6 +57,7 @@ def taken_by(
     *,
     known: RankRecord | None = RECORD,
     early: Early | None = None,
+    astray: bool = False,
 ) -> tuple[Taken, list[WorkerFact]]:
     """The servers are those of ranks 0, 1, 2."""
     said: list[WorkerFact] = []
@@ -63,6 +67,7 @@ def taken_by(
         sources={Rank(rank): [Source(Rank(n), s.address) for n, s in enumerate(servers)]},
         records={},
         buddies={},
+        astray=[Rank(rank)] if astray else [],
     )
     cancelled = threading.Event()
     taken = take(
@@ -106,16 +111,58 @@ def test_what_came_in_the_same_pause_counts_as_given_though_it_is_taken_twice(
     assert both.seconds == first.seconds + again.seconds
 
 
-def test_a_rank_that_holds_something_else_is_told(servers: list[StateServer]) -> None:
+def test_holders_that_differ_prove_nothing_and_the_joiner_says_what_each_holds(
+    servers: list[StateServer],
+) -> None:
     for server, value in zip(servers, (1.0, 1.0, 1.5), strict=True):
         offer(server, tracked(value))
-    joiner = tracked(0.0)
-    taken, said = taken_by(3, servers, joiner)
-    assert joiner.digest() == tracked(1.0).digest()
-    assert taken.given.keys() == {0, 1}
-    (warned,) = [fact for fact in said if isinstance(fact, Warned)]
-    assert "holds something else" in warned.text
-    assert "(rank 2)" in warned.text
+    with pytest.raises(Unlike) as found:
+        taken_by(3, servers, tracked(0.0))
+    good, bad = tracked(1.0).replica_digest().whole, tracked(1.5).replica_digest().whole
+    assert found.value.holders == {0: good, 1: good, 2: bad}
+    assert found.value.unlike == []
+
+
+def test_so_it_is_if_there_is_too_little_to_share(servers: list[StateServer]) -> None:
+    for server, value in zip(servers, (1.0, 1.0, 1.5), strict=True):
+        offer(server, small(value))
+    with pytest.raises(Unlike):
+        taken_by(3, servers, small(0.0))
+
+
+def small(value: float) -> Tracked:
+    made = Tracked()
+    made.add("model", nn.ParameterList([nn.Parameter(torch.full((8,), value))]))
+    return made
+
+
+GATE = Sample(gate=7, since=4, chain=b"a")
+
+
+@pytest.mark.parametrize(
+    ("holds", "unlike"),
+    [
+        ([GATE, GATE], []),
+        ([GATE, GATE._replace(chain=b"b")], [1]),
+        ([GATE._replace(chain=b"b", since=6), GATE._replace(chain=b"b", gate=6)], []),
+    ],
+    ids=["alike", "one is not", "not known"],
+)
+def test_who_held_something_else_at_the_lost_ranks_gate_is_no_replica(
+    servers: list[StateServer], holds: list[Sample], unlike: list[int]
+) -> None:
+    for server, sample in zip(servers, holds, strict=False):
+        offer(server, small(1.0), {sample.gate: sample})
+    lost = replace(RECORD, sample=GATE)
+    if not unlike:
+        taken, _ = taken_by(3, servers[:2], small(0.0), known=lost)
+        assert taken.samples == {holds[0].gate: holds[0]}
+        return
+    with pytest.raises(Unlike) as found:
+        taken_by(3, servers[:2], small(0.0), known=lost)
+    assert found.value.unlike == unlike
+    taken, _ = taken_by(3, servers[:2], small(0.0), known=lost, astray=True)
+    assert taken.source == 0, "what a rank held that was astray is no measure"
 
 
 def test_a_leaver_gives_its_own_record_or_the_move_is_off(servers: list[StateServer]) -> None:

@@ -1,6 +1,8 @@
 """The script's view of a job of its own, and of whatever runtime the worker puts behind it."""
 
+from collections import deque
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
@@ -10,6 +12,7 @@ from torch import nn
 import trainmover as tm
 from trainmover.errors import UserError
 from trainmover.worker import api
+from trainmover.worker.data.batches import Batches
 
 
 @pytest.fixture(autouse=True)
@@ -195,6 +198,112 @@ def test_a_batch_is_not_fetched_inside_a_step() -> None:
     with pytest.raises(UserError, match="fetched a batch"):
         job.step(lambda: next(batches))()
     assert next(batches) == 0
+
+
+def test_nor_by_another_thread() -> None:
+    batches = tm.attach().batches(range(3))
+    with ThreadPoolExecutor(1) as pool, pytest.raises(UserError, match="thread of the script's"):
+        pool.submit(next, batches).result()
+    assert next(batches) == 0
+
+
+def test_the_line_that_fetched_is_named() -> None:
+    job = tm.attach()
+    batches = job.batches(range(3))
+    with pytest.raises(UserError, match=r"at test_worker_api.py line \d+"):
+        job.step(lambda: next(batches))()
+
+
+def test_an_enumerated_loop_counts_on_through_its_passes() -> None:
+    job = tm.attach()
+    assert list(job.enumerate("ab", 5, passes=2)) == [(5, "a"), (6, "b"), (7, "a"), (8, "b")]
+    batches = job.batches(range(4))
+    assert [next(batches) for _ in range(2)] == [0, 1]
+    assert list(job.enumerate(batches)) == [(0, 2), (1, 3)]
+    assert len(job.enumerate(range(3), passes=2)) == 6  # type: ignore[arg-type]
+    with pytest.raises(UserError, match="got a zip, which is an iterator"):
+        job.enumerate(zip(batches, batches, strict=True))
+
+
+def test_the_count_of_an_enumerated_loop_is_part_of_its_place() -> None:
+    class Moved(api.Alone):
+        """Every loop stands where a rank stood that had taken four batches."""
+
+        def begin_loop(self, batches: Any) -> None:
+            there = Batches("abc", 2)
+            for _ in range(4):
+                next(there)
+            self.place = there.position()
+            self.batches = batches
+
+        def fetch(self, batches: Any) -> Any:
+            if batches.drawn == 1:
+                batches.resume(self.place)
+            return next(batches)
+
+    api.serve(Moved())
+    assert list(tm.attach().enumerate("abc", 1, passes=2)) == [(1, "a"), (5, "b"), (6, "c")]
+
+
+@pytest.mark.parametrize("limits", [(3,), (2, 7), (9, 0, -4)])
+def test_a_range_is_a_loop_for_scripts_without_loaders(limits: tuple[int, ...]) -> None:
+    assert list(tm.attach().range(*limits)) == list(range(*limits))
+
+
+class Meter:
+    def __init__(self) -> None:
+        self.best = 0.5
+        self.seen = deque([1, 2], maxlen=2)
+        self.by_name = {"a": 1}
+        self.lines: list[Any] = ["x"]
+        self.callback = print
+
+    @property
+    def twice(self) -> float:
+        return 2 * self.best
+
+
+def test_values_of_an_object_are_kept() -> None:
+    job = tm.attach()
+    runtime = job._runtime
+    meter = job.values(Meter(), "best", "seen", "by_name", "lines")
+    assert isinstance(meter, Meter)
+    held = meter.seen, meter.by_name, meter.lines
+    kept = runtime.tracked.small_states()
+    meter.best, meter.by_name["b"] = 0.25, 2
+    meter.seen.append(3)
+    meter.lines.append(4)
+    runtime.tracked.load_small(kept)
+    assert (meter.best, *held) == (0.5, deque([1, 2]), {"a": 1}, ["x"])
+    assert meter.seen is held[0]
+    assert meter.by_name is held[1]
+    assert meter.lines is held[2]
+    assert meter.seen.maxlen == 2
+
+
+def test_names_of_values_are_those_of_their_class_one_for_each_object() -> None:
+    job = tm.attach()
+    meter = job.values(Meter(), "best")
+    job.values(Meter(), "best")
+    job.values(meter, "best")
+    job.values(meter, "lines")
+    job.values(Meter(), "best", name="mine")
+    names = ["Meter.values", "Meter.values.2", "Meter.values.3", "mine"]
+    assert list(job._runtime.tracked) == names
+
+
+@pytest.mark.parametrize(
+    ("names", "why"),
+    [
+        ((), "and no names"),
+        (("worst",), "this Meter has no such attribute"),
+        (("callback",), "cannot keep `callback` of a Meter: .*builtin_function"),
+        (("twice",), "cannot keep `twice` of a Meter"),
+    ],
+)
+def test_values_that_cannot_be_kept_are_refused(names: tuple[str, ...], why: str) -> None:
+    with pytest.raises(UserError, match=why):
+        tm.attach().values(Meter(), *names)
 
 
 def test_samples_cost_a_job_of_its_own_nothing() -> None:

@@ -20,7 +20,7 @@ from trainmover.controller.events import MoveRequested
 from trainmover.controller.incidents import amend, incident, mark, open_incident
 from trainmover.controller.replicas import replicas
 from trainmover.controller.seats import address_of, choose_joiners, seats_after, with_machine
-from trainmover.controller.start import Decision, end
+from trainmover.controller.start import Decision, end, unable_to_stand_by
 from trainmover.controller.state import (
     Change,
     Incident,
@@ -117,9 +117,14 @@ def unknown_machine(job: Job, machine: str) -> str:
 
 def _no_standby(job: Job, machine: MachineId) -> str:
     notes = "; ".join(f"{m.id} is {m.state}: {m.note}" for m in job.machines.values() if m.note)
+    do = (
+        "More standbys would not help: mend what keeps these from taking ranks."
+        if unable_to_stand_by(job)
+        else "Start jobs with more --standbys, or wait until one is warm."
+    )
     return (
         f"{machine} was not moved: no standby is left{f' ({notes})' if notes else ''}.\n"
-        "The job trains on.\nStart jobs with more --standbys, or wait until one is warm."
+        f"The job trains on.\n{do}"
     )
 
 

@@ -8,12 +8,13 @@ from trainmover.controller.comparison import Comparison
 from trainmover.controller.condemned import without_processes
 from trainmover.controller.effects import Effect, End, Send
 from trainmover.controller.incidents import amend, open_incident
-from trainmover.controller.seats import choose_joiners, with_machine
+from trainmover.controller.seats import choose_joiners, spare, with_machine
 from trainmover.controller.state import (
     Change,
     Incident,
     Job,
     Kind,
+    Machine,
     MachineState,
     Outcome,
     Phase,
@@ -270,18 +271,25 @@ def _superseded(job: Job) -> tuple[Incident, ...]:
 
 def no_standby(job: Job, cause: str, needed: int, *, waited_s: int = 0) -> str:
     """Three lines for the user when nobody can take a slot. waited_s: for how long in vain."""
-    spare = [machine for machine in job.machines.values() if machine.id not in job.seats]
-    have = len(spare)
-    unfit = [f"{one.id} {one.note}" for one in spare if one.state is MachineState.COLD]
-    do = "Start it again with more --standbys, or let it wait for one (--wait-for-machine)."
-    if unfit:  # More of the same would not help.
-        do = f"Mend what keeps standbys from taking ranks: {'; '.join(unfit)}."
+    have = sum(machine.id not in job.seats for machine in job.machines.values())
+    unable = unable_to_stand_by(job)
+    known = "".join(f"; {m.id} cannot: {m.note}" for m in unable if m.note not in cause)
     return (
         f"{cause}; {needed} machine{'s' * (needed > 1)} must be replaced and {have} standby"
         f"{'s are' if have != 1 else ' is'} left"
-        f"{f', and none has come in {waited_s} s' if waited_s else ''}.\n"
-        f"The job has ended.\n{do}"
+        f"{f', and none has come in {waited_s} s' if waited_s else ''}{known}.\n"
+        "The job has ended.\n"
+        + (
+            "More standbys would not help: mend what keeps these from taking ranks."
+            if unable and have >= needed
+            else "Start it again with more --standbys, or let it wait for one (--wait-for-machine)."
+        )
     )
+
+
+def unable_to_stand_by(job: Job) -> list[Machine]:
+    """Machines without ranks that have found out that they can take none; their notes say why."""
+    return [m for m in spare(job) if m.state is MachineState.COLD and m.note]
 
 
 def end(job: Job, code: int, text: str) -> Decision:

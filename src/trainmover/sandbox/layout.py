@@ -61,6 +61,7 @@ class _Header(msgspec.Struct, frozen=True):
     held_bytes: int
     whats: list[str]
     calls: list[_Call]
+    begun_ns: int = 0
 
 
 _header_decoder = msgspec.json.Decoder(_Header)
@@ -105,6 +106,7 @@ def _header_of(record: Record) -> _Header:
         record.held_bytes,
         list(whats),
         calls,
+        record.begun_ns,
     )
 
 
@@ -177,6 +179,7 @@ def _record(header: _Header, payloads: Tensor) -> Record:
         header.base,
         header.payload_full,
         header.held_bytes,
+        header.begun_ns,
     )
 
 

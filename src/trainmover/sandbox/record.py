@@ -60,6 +60,7 @@ class Record:
     base          the rank whose record has the large outputs; None: they are here
     payload_full  bytes of all outputs, had they been kept whole
     held_bytes    of memory that the rank's process held when its first steps were done
+    begun_ns      when the rank began its first step, since 1970
     blob          for a buddy: what keeps it where this rank's own record is kept; else None
     """
 
@@ -72,6 +73,7 @@ class Record:
     base: int | None = None
     payload_full: int = 0
     held_bytes: int = 0
+    begun_ns: int = 0
     blob: bytearray | None = None
 
     def without_large(self, base: int) -> "Record":

@@ -4,6 +4,7 @@ What a machine's ranks say among themselves is not kept: a standby's workers say
 """
 
 import threading
+import time
 
 from torch import Tensor
 
@@ -43,6 +44,7 @@ class Recorder:
         self._steps = 0
         self._signature = ""
         self._payload_full = 0
+        self._begun_ns = 0
         self.called_since_gate = False
 
     def serve(self, call: Call) -> bool:
@@ -94,6 +96,7 @@ class Recorder:
     def begin_step(self) -> None:
         """A step starts: the trace of the step before is forgotten."""
         with self._lock:
+            self._begun_ns = self._begun_ns or time.time_ns()
             if not self.closed:
                 self._step_calls, self._calls_in_step = [], 0
 
@@ -118,13 +121,18 @@ class Recorder:
         with self._lock:
             return trace_of(self._step_calls[: self._calls_in_step])
 
-    def finish(self) -> Record | None:
-        """The record, once it is closed; None if calls are still under way (never waited for by
-        the script)."""
+    @property
+    def waits(self) -> bool:
+        """Whether a call that was made before its end is still under way."""
         with self._lock:
-            if self._open:
-                return None
+            return bool(self._open)
+
+    def finish(self) -> Record:
+        """The record, once it is closed; without calls that are still under way."""
+        with self._lock:
             for call in self._from_anybody:
+                if id_of(call) in self._open:
+                    continue
                 known = self._entries[id_of(call)]
                 source = int(call.handle._source_rank())
                 self._entries[id_of(call)] = Entry(known.what, known.outputs, source)
@@ -138,4 +146,5 @@ class Recorder:
                 dict(self._entries),
                 payload_full=self._payload_full,
                 held_bytes=private_bytes(),
+                begun_ns=self._begun_ns,
             )

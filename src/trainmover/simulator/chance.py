@@ -4,6 +4,7 @@ from collections.abc import Callable
 
 from trainmover.controller.events import KillRequested, MoveRequested
 from trainmover.ids import MachineId, Step
+from trainmover.protocol import messages as m
 from trainmover.simulator.faults import DISTURBS_LONG, Faults
 from trainmover.simulator.machines import Box
 from trainmover.simulator.network import CONTROLLER
@@ -74,7 +75,8 @@ class Chance:
         """It happens, if there is anything that it can happen to."""
         acts: dict[str, Callable[[], str]] = {
             "death": self._death, "power": self._power, "rack": self._rack,
-            "freeze": self._freeze, "circles": self._circles, "flip": self._flip,
+            "freeze": self._freeze, "circles": self._circles, "spins": self._spins,
+            "between": self._between, "garbage": self._garbage, "flip": self._flip,
             "nan": self._nan, "recompile": self._recompile,
             "crash": self._crash, "stop": self._stop, "stuck": self._stuck,
             "reset": self._reset, "cut": self._cut, "partition": self._partition,
@@ -167,6 +169,36 @@ class Chance:
         worker = self.random.choice(steady)
         worker.stuck = True
         return repr(worker)
+
+    def _spins(self) -> str:
+        worker = self._live()
+        if worker is not None:
+            worker.spins = True
+        return repr(worker) if worker is not None else ""
+
+    def _between(self) -> str:
+        worker = self._live()
+        if worker is not None:
+            worker.between = True
+            where = f"train.py line {worker.step}"
+            worker.say(m.BetweenSteps(rank=worker.rank, step=worker.step, where=where))
+        return repr(worker) if worker is not None else ""
+
+    def _garbage(self) -> str:
+        worker = self._live()
+        if worker is None:
+            return ""
+        worker.raised()
+        return repr(worker)
+
+    def _live(self) -> Worker | None:
+        """A rank that trains."""
+        live = [
+            w
+            for w in self.world.workers()
+            if w.live and not (w.finished or w.stopped or w.pending or w.drains or w.stuck)
+        ]
+        return self.random.choice(live) if live else None
 
     def _circles(self) -> str:
         running = [w for w in self.world.workers() if w.work is not None]

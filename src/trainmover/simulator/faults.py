@@ -12,6 +12,9 @@ NAMES = {
     "crash": "a worker's process ends",
     "stop": "a worker's process is stopped, perhaps for good",
     "stuck": "a rank never comes out of the script's own code",
+    "spins": "a rank goes round for ever once its groups drain",
+    "between": "a rank is in a collective between two steps when its groups drain next",
+    "garbage": "a script raises of what a collective has left that was cut short",
     "circles": "a run in the sandbox never comes to its first step",
     "flip": "a bit of a rank's state flips",
     "nan": "a step reports a number that is none",
@@ -28,7 +31,17 @@ NAMES = {
     "move": "somebody asks for a move",
     "drill": "somebody asks for the death of a machine",
 }
-DISTURBS_LONG = {"partition", "cut", "freeze", "slow", "stuck", "stop", "controller", "torn"}
+DISTURBS_LONG = {
+    "partition",
+    "cut",
+    "freeze",
+    "slow",
+    "stuck",
+    "spins",
+    "stop",
+    "controller",
+    "torn",
+}
 """What may disturb a job more than once."""
 
 
@@ -55,6 +68,9 @@ EVERYTHING = Faults(
         "crash": 8,
         "stop": 2,
         "stuck": 2,
+        "spins": 1,
+        "between": 1,
+        "garbage": 1,
         "circles": 1,
         "flip": 3,
         "nan": 1,

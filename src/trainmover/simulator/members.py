@@ -15,6 +15,9 @@ if TYPE_CHECKING:
     from trainmover.simulator.workers import Worker
 
 
+PATIENCE_MS = 20_000
+
+
 def prepare(worker: "Worker", order: m.Prepare) -> None:
     delay_us = worker.world.between(2_000, 60_000)
     worker.later(delay_us, _prepared, worker, order.epoch, worker.store)
@@ -44,12 +47,14 @@ def interrupt(worker: "Worker", order: m.Interrupt) -> None:
         return
     worker.ordered, worker.verdict = order.epoch, None
     if worker.live:
+        worker.misled |= worker.between
         position = m.Position(
             rank=worker.rank,
             epoch=order.epoch,
             committed=worker.step,
             gate=worker.gate,
             finished=worker.finished,
+            patience_ms=PATIENCE_MS,
         )
         worker.say(position)
 
@@ -62,7 +67,7 @@ def judged(worker: "Worker", order: m.Verdict) -> None:
 
 def _to_boundary(worker: "Worker", order: m.Verdict) -> None:
     """Apply or unwind, then stand between two steps; who is stuck never comes there."""
-    if worker.verdict is not order or not worker.pending or worker.stuck:
+    if worker.verdict is not order or not worker.pending or worker.stuck or worker.spins:
         return
     if worker.gate:
         if order.committed >= worker.gate:
@@ -73,7 +78,8 @@ def _to_boundary(worker: "Worker", order: m.Verdict) -> None:
     if order.committed != worker.step:
         raise Violation(f"{worker} is to stand after step {order.committed}")
     worker.said_boundary = order.epoch
-    worker.say(m.AtBoundary(rank=worker.rank, epoch=order.epoch, committed=worker.step))
+    epoch, misled = order.epoch, worker.misled
+    worker.say(m.AtBoundary(rank=worker.rank, epoch=epoch, committed=worker.step, misled=misled))
 
 
 def go(worker: "Worker", order: m.Go) -> None:
@@ -82,6 +88,8 @@ def go(worker: "Worker", order: m.Go) -> None:
         return
     if worker.exchanged != epoch:
         raise Violation(f"{worker} is to train in epoch {epoch} and has not met the others")
+    if worker.misled:
+        raise Violation(f"{worker} is to train on with what a collective has left")
     worker.epoch, worker.live, worker.parked, worker.on_way = epoch, True, False, -1
     worker.ordered = max(worker.ordered, epoch)
     worker.ledger.first_of, worker.switched = epoch, None
@@ -97,7 +105,7 @@ def leave(worker: "Worker", order: m.Leave) -> None:
         return
     if worker.live:
         tell_rows(worker)
-    if worker.stuck or worker.circles:
+    if worker.stuck or worker.circles or worker.spins:
         return  # It never comes out of the script: as a rank it says where it stands.
     if worker.work is not None:
         worker.runs += 1

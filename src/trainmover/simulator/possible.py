@@ -15,9 +15,12 @@ AT_BOUNDARY = ("move switch", "recovery switch", "going back switch")
 
 CHECKPOINTS = ("CheckpointPublished", "CheckpointFailed", "CheckpointFound", "Wrote")
 RUNS = ("Warm", "Held", "SandboxFailed", "Parked", "Left")
-CHANGES = ("VaultHeld", "Position", "Prepared", "AtBoundary", "Loaded", "Switched")
+CHANGES = ("VaultHeld", "Position", "Prepared", "AtBoundary", "Loaded", "Switched", "Unproven")
 FIRST = ("Attached", "Recorded")
-TRAINS = ("Committed", "Fingerprinted", "StepsChanged", "Stands", "Moves", "Finished", "WentOn")
+TRAINS = (
+    "Committed", "Fingerprinted", "StepsChanged", "Stands", "Moves", "Finished", "WentOn",
+    "BetweenSteps",
+)  # fmt: skip
 ENDS = ("Raised", "Interrupted", "Snapped", "Warned", "Stack", "Reached")
 
 IMPOSSIBLE: tuple[tuple[str, tuple[str, ...], tuple[str, ...]], ...] = (
@@ -64,7 +67,16 @@ IMPOSSIBLE: tuple[tuple[str, tuple[str, ...], tuple[str, ...]], ...] = (
     (
         "survivors said so before they answered, and the verdict waits for all answers",
         JUDGED,
-        ("VaultHeld", "Position", "StepsChanged", "Fingerprinted", "Finished", "Moves", "WentOn"),
+        (
+            "VaultHeld",
+            "Position",
+            "StepsChanged",
+            "Fingerprinted",
+            "Finished",
+            "Moves",
+            "WentOn",
+            "BetweenSteps",
+        ),
     ),
     (
         "survivors said so before they answered, and who joins has no epoch before it goes",
@@ -74,7 +86,30 @@ IMPOSSIBLE: tuple[tuple[str, tuple[str, ...], tuple[str, ...]], ...] = (
     (
         "ranks said so before they stood at the boundary, where they do nothing",
         AT_BOUNDARY,
-        ("AtBoundary", "Fingerprinted", "StepsChanged", "Finished", "Moves", "Stands", "WentOn"),
+        (
+            "AtBoundary",
+            "Fingerprinted",
+            "StepsChanged",
+            "Finished",
+            "Moves",
+            "Stands",
+            "WentOn",
+            "BetweenSteps",
+        ),
+    ),
+    (
+        "only who takes the state of others says so, while all wait for it",
+        (
+            "running",
+            *MOVE,
+            "recovery waiting",
+            "recovery drain",
+            "recovery boundary",
+            *BACK,
+            "saving",
+            "ending",
+        ),
+        ("Unproven",),
     ),
     (
         "who goes back stands at no boundary: it unwinds",

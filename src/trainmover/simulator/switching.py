@@ -50,6 +50,8 @@ def _exchange(worker: "Worker", order: m.Switch, store: str, tries: int) -> None
 
 
 def _again(worker: "Worker", order: m.Switch, store: str, tries: int) -> None:
+    if worker.switched is not order:
+        return  # It has said why it does not begin.
     if tries < TRIES_MAX:
         worker.later(AGAIN_US, _exchange, worker, order, store, tries + 1)
         return
@@ -79,24 +81,36 @@ def _has_state(worker: "Worker", order: m.Switch) -> bool:
 
 
 def _from_sources(worker: "Worker", order: m.Switch) -> bool:
-    """From the first source that is there, and the record from a vault; a leaver gives both, and
-    its record nobody else has. False: none is."""
+    """From the first source that is there, if all that are there agree, and the record from a
+    vault; a leaver gives both, and its record nobody else has. False: none is."""
     named = order.sources[worker.rank]
     moves = named[0].rank == worker.rank
     rows = [] if moves else _recorded(worker, order)
     if rows is None:
         return False
-    for source in named[:1] if moves else named:
+    there = _sources_there(worker, named[:1] if moves else named)
+    if not there:
+        return False
+    holders = {other.rank: str(other.holds) for other in there}
+    if len(set(holders.values())) > 1:
+        worker.switched = None
+        worker.say(m.Unproven(rank=worker.rank, epoch=order.epoch, holders=holders))
+        return False
+    first = there[0]
+    _place(worker, order, first.holds, first.ledger.in_doubt if moves else rows, first.rank)
+    return True
+
+
+def _sources_there(worker: "Worker", named: list[m.Source]) -> list["Worker"]:
+    there = []
+    for source in named:
         other = worker.world.process_at(source.address)
         if other is None or not other.box.answers(worker.box) or other.stopped:
             continue
         if other.rank != source.rank:
             raise Violation(f"{worker} is to take its state from {other} as rank {source.rank}")
-        if moves:
-            rows = other.ledger.in_doubt
-        _place(worker, order, other.holds, rows, source.rank)
-        return True
-    return False
+        there.append(other)
+    return there
 
 
 def _recorded(worker: "Worker", order: m.Switch) -> list[Row] | None:

@@ -25,6 +25,9 @@ class Worker:
     """holds: what its memory really has; `step`: after which step it believes that is.
 
     stopped  by a signal; stuck: in the script, as a rank; circles: in the sandbox, for ever
+    quiet    its script is over: it stands nowhere
+    spins    its script goes round for ever once its groups drain
+    between  it is in a collective between two steps when they do; misled: it was
     """
 
     def __init__(self, box: "Box", local: int, pid: int, store: str) -> None:
@@ -45,7 +48,9 @@ class Worker:
         """The run of the script is over; the process stays."""
         self.life += 1
         self.live = False
-        self.stuck = self.circles = False
+        self.quiet = False
+        self.stuck = self.circles = self.spins = False
+        self.between = self.misled = False
         self.epoch = Epoch(0)
         self.step, self.holds = Step(0), NOTHING
         self.gate = Step(0)
@@ -140,6 +145,18 @@ class Worker:
         self.drains = True
         if not self.finished:
             self.say(m.Interrupted(rank=self.rank, epoch=epoch, reason="connection reset"))
+
+    def raised(self) -> None:
+        """The script is over, by what a collective has left; the process stays as it is."""
+        self.stuck = self.quiet = True
+        fact = m.Raised(
+            rank=self.rank,
+            step=Step(self.step + 1),
+            error="EOFError: ran out of input",
+            traceback="",
+            misled=True,
+        )
+        self.say(fact)
 
     def moved(self) -> None:
         """Something goes on here."""

@@ -305,7 +305,7 @@ class World:
         self.at(LOOK_US, self._look)
 
     def _is_watched(self, worker: Worker) -> bool:
-        if not worker.live or worker.stopped or worker.box.frozen:
+        if not worker.live or worker.stopped or worker.quiet or worker.box.frozen:
             return False
         held = worker.pending or worker.drains or worker.paused
         return not worker.finished and (not held or worker.stuck)

@@ -20,7 +20,7 @@ from trainmover.protocol.messages import Checkpoint
 from trainmover.state import encode
 from trainmover.state.snapshot import Snapshot
 
-_PARTS = (".buffers", ".modes", ".settings")
+_PARTS = (".buffers", ".modes", ".settings", ".hooks", ".unsaved")
 """Of a module or an optimizer, kept beside it: what its own state has is not told twice."""
 
 

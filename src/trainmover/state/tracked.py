@@ -17,16 +17,21 @@ from trainmover.state.added import AddedGroups
 from trainmover.state.buffers import Buffers
 from trainmover.state.digest import Digest, digest_of
 from trainmover.state.gradients import Gradients
+from trainmover.state.hooks import Hooks
 from trainmover.state.kinds.generators import Generator, KeptGenerator
 from trainmover.state.modes import Modes
 from trainmover.state.placing import HasState, Leaves, bulk_leaves, destinations, load_bulk
 from trainmover.state.signature import signature_of
+from trainmover.state.unsaved import Unsaved
 from trainmover.state.unsharded import Unsharded
 from trainmover.state.zero import Settings, shard_of
 
 __all__ = ["HasState", "Leaves", "Tracked", "bulk_leaves", "destinations", "load_bulk"]
 
 SMALL_BYTES_MAX = 64 * 1024
+
+_BESIDE = ("modes", "buffers", "gradients", "settings", "unsharded", "hooks", "unsaved")
+"""Parts of a tracked object that are small and that its own state has not, or not for each rank."""
 
 
 class Tracked:
@@ -61,7 +66,7 @@ class Tracked:
             )
         self._bulk.discard(name)
         self._sized.discard(name)
-        for part in ("modes", "buffers", "gradients", "settings", "unsharded"):
+        for part in _BESIDE:
             self._beside.pop(f"{name}.{part}", None)
             self._large.pop(f"{name}.{part}", None)
         outside = obj
@@ -83,6 +88,8 @@ class Tracked:
             gradients = self._gradients[name] = Gradients(obj, self._consumers)
             self._beside[f"{name}.gradients"] = gradients
             self._large[f"{name}.gradients"] = gradients.large
+            self._beside[f"{name}.hooks"] = Hooks(obj)
+            self._beside[f"{name}.unsaved"] = Unsaved(obj)
             if unsharded := Unsharded(obj):
                 self._unsharded[name] = self._beside[f"{name}.unsharded"] = unsharded
                 self._large[f"{name}.unsharded"] = unsharded.large

@@ -7,6 +7,8 @@ replaced.
 
 import functools
 import os
+import threading
+import traceback
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any, ParamSpec, Protocol, TypeVar
@@ -14,12 +16,14 @@ from typing import Any, ParamSpec, Protocol, TypeVar
 from torch import Tensor
 
 from trainmover.errors import UserError
+from trainmover.state.kinds.attributes import Attributes
 from trainmover.state.tracked import Tracked
 from trainmover.worker.data.batches import Batches
 from trainmover.worker.data.samples import Samples
 
 P = ParamSpec("P")
 R = TypeVar("R")
+T = TypeVar("T")
 
 
 class Runtime(Protocol):
@@ -92,6 +96,37 @@ class Job:
         for name, tracked in objects.items():
             self._runtime.tracked.add(name, tracked)
 
+    def values(self, obj: T, *names: str, name: str = "") -> T:
+        """Keep plain attributes of an object; gives the object.
+
+            meter = job.values(Meter(), "best", "count")
+
+        Numbers, strings, tensors, and lists, dicts, sets or deques of them: part of the rank's
+        small state, so a retry, a move and a loss leave them as they were. `name`: what it is
+        tracked under; "": its class, with a number from the second one on. Raises UserError for an
+        attribute that is missing or is no such value.
+        """
+        if not names:
+            raise UserError(
+                f"job.values got a {type(obj).__name__} and no names.",
+                means="Nothing of it would be kept.",
+                do='Name the attributes: job.values(obj, "best", "count").',
+            )
+        self._runtime.tracked.add(name or self._name_for(obj, names), Attributes(obj, names))
+        return obj
+
+    def _name_for(self, obj: object, names: tuple[str, ...]) -> str:
+        """The one that it has already, or the next one of its class."""
+        tracked, number = self._runtime.tracked, 1
+        while True:
+            name = f"{type(obj).__name__}.values" + (f".{number}" if number > 1 else "")
+            if name not in tracked:
+                return name
+            kept = tracked[name]
+            if isinstance(kept, Attributes) and kept.owner is obj and kept.names == names:
+                return name
+            number += 1
+
     def step(self, function: Callable[P, R]) -> Callable[P, R]:
         """Decorator: one call of `function` is one transaction.
 
@@ -117,10 +152,35 @@ class Job:
         loader   a StatefulDataLoader, a map-style DataLoader, or a sequence such as `range(1000)`
         samples  have the journal say which samples each committed step used (`trainmover data`):
                  True for the sampler's indices, or a function that gives a batch's ids
-        A sampler with `set_epoch` gets the number of the pass. Raises UserError for a loader whose
-        place cannot be described, such as a plain DataLoader over an IterableDataset.
+        What the script says to a sampler by `set_epoch` counts; only the passes of one call are
+        numbered on from there. Raises UserError for a loader whose place cannot be described, such
+        as an iterator.
         """
         return JobBatches(self._runtime, Batches(loader, passes, samples))
+
+    def enumerate(
+        self, loader: Any, start: int = 0, *, passes: int | None = 1
+    ) -> Iterator[tuple[int, Any]]:
+        """As `enumerate(job.batches(loader, passes))`, with a count that is part of the place.
+
+        loader  as for `batches`, or what `batches` gave
+        """
+        if isinstance(loader, JobBatches):
+            return _Counted(loader, start)
+        if hasattr(loader, "__next__"):
+            raise UserError(
+                f"job.enumerate got a {type(loader).__name__}, which is an iterator.",
+                means="After a move or a loss its count would begin again at the start.",
+                do="Give it the loader, or what job.batches gave, and take other loops inside.",
+            )
+        return _Counted(JobBatches(self._runtime, Batches(loader, passes)), start)
+
+    def range(self, *limits: int) -> Iterator[int]:
+        """As `range`, for a loop over steps without a loader: `for step in job.range(1000)`.
+
+        After a move, a loss or a resume it goes on where the rank stood.
+        """
+        return self.batches(range(*limits))
 
     def report(self, **values: float | Tensor) -> None:
         """Numbers of this step, for the job's record: they commit with it, exactly once.
@@ -150,15 +210,28 @@ class JobBatches:
     def __init__(self, runtime: Runtime, batches: Batches) -> None:
         self._runtime = runtime
         self._batches = batches
+        self._thread = threading.get_ident()
         runtime.begin_loop(batches)
 
     def __iter__(self) -> "JobBatches":
         return self
 
+    @property
+    def drawn(self) -> int:
+        """Batches taken in all passes, by the whole life of the loop."""
+        return self._batches.drawn
+
     def __next__(self) -> Any:
+        if threading.get_ident() != self._thread:
+            raise UserError(
+                f"A thread of the script's own fetched a batch from job.batches(){_where()}.",
+                means="What it holds in reserve could not be drawn again when a machine is lost.",
+                do="Fetch in the thread that called job.batches; a DataLoader with workers, and "
+                "pin_memory, loads ahead by itself.",
+            )
         if self._runtime.in_step:
             raise UserError(
-                "A step fetched a batch from job.batches().",
+                f"A step fetched a batch from job.batches(){_where()}.",
                 means="It could not be run again with the same batch.",
                 do="Fetch a step's batches before it, and pass them as arguments. A step that goes "
                 "through a whole loader, as an evaluation may, iterates over the loader itself.",
@@ -167,6 +240,32 @@ class JobBatches:
 
     def __len__(self) -> int:
         return len(self._batches)
+
+
+class _Counted:
+    """Iterator behind `Job.enumerate`."""
+
+    def __init__(self, batches: JobBatches, start: int) -> None:
+        self._batches = batches
+        self._start = start - batches.drawn
+
+    def __iter__(self) -> "_Counted":
+        return self
+
+    def __next__(self) -> tuple[int, Any]:
+        batch = next(self._batches)
+        return self._start + self._batches.drawn - 1, batch
+
+    def __len__(self) -> int:
+        return len(self._batches)
+
+
+def _where() -> str:
+    """The line of the script that is being executed."""
+    for frame in reversed(traceback.extract_stack()):
+        if not frame.filename.startswith(os.path.dirname(os.path.dirname(__file__)) + os.sep):
+            return f" at {os.path.basename(frame.filename)} line {frame.lineno}"
+    return ""
 
 
 class Alone:

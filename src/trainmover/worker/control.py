@@ -45,6 +45,9 @@ from trainmover.worker.keep.first_steps import FirstSteps
 from trainmover.worker.member import Member
 from trainmover.worker.station import Station
 
+PATIENCE_S, PATIENCE_AT_FIRST_S = 180.0, 600.0
+STEPS_ALLOWED, STEPS_LOOKED_AT = 20, 64
+"""Of the longest of its newest steps."""
 Work = RunRank | WarmUp | Hold | Bind
 
 
@@ -175,6 +178,7 @@ class Control:
                 epoch=order.epoch,
                 committed=standing.committed,
                 gate=standing.gate,
+                patience_ms=self._patience_ms(),
             )
             live, member = standing.live, self.member
             connected = live or (member is not None and member.switching)
@@ -185,6 +189,16 @@ class Control:
             self._say(position)
         if connected:  # A shadow run has no peers: it goes on.
             groups.drain(f"epoch {order.epoch} was ordered", epoch=order.epoch)
+
+    def _patience_ms(self) -> int:
+        """How long it may take to the next boundary: many times as long as its steps; 0: any time,
+        since its script has said that it takes long."""
+        member = self.member
+        if member is None or member.declared:
+            return 0
+        steps = [seconds for _, seconds in member.footing.newest(STEPS_LOOKED_AT)]
+        patience_s = max(PATIENCE_S, STEPS_ALLOWED * max(steps)) if steps else PATIENCE_AT_FIRST_S
+        return int(patience_s * 1000)
 
     def _prepare(self, order: Prepare) -> None:
         """Phase 1, in a thread of the groups'; and what a joiner can have of its state by then."""

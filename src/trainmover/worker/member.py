@@ -27,7 +27,7 @@ from trainmover.protocol.messages import StepsChanged, Warned, WentOn
 from trainmover.state import rng
 from trainmover.state.tracked import Tracked
 from trainmover.worker.data.batches import Batches
-from trainmover.worker.data.draws import Draws
+from trainmover.worker.data.draws import Draws, Place
 from trainmover.worker.data.loops import Loops
 from trainmover.worker.drill import Drills
 from trainmover.worker.join.early import KEY, EarlySource
@@ -41,7 +41,7 @@ from trainmover.worker.step.boundary import Boundary
 from trainmover.worker.step.cut_short import CutShort
 from trainmover.worker.step.deposit import Deposit
 from trainmover.worker.step.gate import Gate, Retry
-from trainmover.worker.step.keeper import Keeper, Moment, RankRecord
+from trainmover.worker.step.keeper import Keeper, Moment
 from trainmover.worker.step.ledger import Ledger, row
 from trainmover.worker.step.reported import Reported
 from trainmover.worker.step.updates import Updates
@@ -161,6 +161,7 @@ class Member:
             return function(*args, **kwargs)
         self.boundary.settle()
         step = Step(self.calls + 1)
+        self.draws.look_ahead()
         self._settle_mode()
         before = Before.take(self.tracked, args, kwargs)
         groups_made = groups.begin_step()
@@ -206,8 +207,6 @@ class Member:
         self.updates.mode_settled()
 
     def _attempt(self, step: Step, function: Callable[..., Any], args: Any, kwargs: Any) -> Any:
-        if self.calls < step and (warning := self.draws.warning()) and self.rank == 0:
-            self.say(Warned(rank=self.rank, text=warning))
         self.draws.begin_step()
         self.calls = self.begun = step
         self.updates.try_step(step)
@@ -262,7 +261,8 @@ class Member:
         self.drills.at("passed", step)
 
     def _record_is_safe(self, step: Step) -> bool:
-        return self.deposit.is_safe(step, row(step, self.reported.at_gate(), self.draws.samples))
+        committing = row(step, self.reported.at_gate(), self.draws.samples)
+        return self.deposit.is_safe(step, committing, self.draws.drawn)
 
     def _after_step(self, step: Step) -> None:
         values = self.reported.numbers()
@@ -295,7 +295,12 @@ class Member:
     def _finish_recording(self, step: Step) -> None:
         self.weights.due = True
         try:
-            self.recording.finish(step, updates=self.updates.count)
+            self.recording.finish(
+                step,
+                updates=self.updates.count,
+                functions=list(self.footing.functions),
+                loaders=self.loops.begun,
+            )
         except PeerLost as lost:
             self.deposit.buddy_is_gone(lost)
 
@@ -345,6 +350,7 @@ class Member:
     def begin_loop(self, batches: Batches) -> None:
         """A loop over data begins."""
         self._groups_made = None  # Between two loops a joiner comes by, on its way.
+        batches.watch(lambda: groups.calls)
         self.loops.begin(batches)
 
     def fetch(self, batches: Batches) -> Any:
@@ -379,23 +385,22 @@ class Member:
 
     def take_next(self, batches: Batches) -> Any:
         """The next batch of the loop just entered, from the place it has."""
-        latest = self.deposit.latest
-        assert latest is not None
-        state = rng.capture() if self.draws.go_on else latest.top.rng
+        state = rng.capture() if self.draws.go_on else self.draws.rng_before
         return self.draws.take(batches, state, self.calls)
 
     def _mark_fetch(self) -> None:
         """Remember this fetch, and tell the buddy without waiting."""
         if self.draws.go_on:
             return
-        top = Moment(rng.capture(), self.tracked.small_states())
-        step, loops = Step(self.calls + 1), self.loops
-        positions, rows = loops.positions(self.calls), self.ledger.in_doubt
-        record = RankRecord(
-            step, True, step, positions, top, None, rows, loops.beside(), loops.member
-        )
+        place = self.place(Moment(rng.capture(), self.tracked.small_states()))
         self.draws.end_step()
-        self.deposit.tell(record)
+        self.deposit.tell(self.draws.mark(place, self.ledger.in_doubt))
+
+    def place(self, moment: Moment) -> Place:
+        """Of the fetch under way."""
+        loops, step = self.loops, Step(self.calls + 1)
+        positions = loops.positions(self.calls)
+        return Place(loops.fetches, step, moment, positions, loops.beside(), loops.member)
 
     # --- how it ends ------------------------------------------------------------------------------
 

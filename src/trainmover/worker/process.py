@@ -19,8 +19,9 @@ from torch.optim.optimizer import (
 
 from trainmover.comm import groups, hook_torch
 from trainmover.lifeline import STACK_SIGNAL
-from trainmover.protocol.messages import JobSpec, WorkerUp
+from trainmover.protocol.messages import JobSpec, Warned, WorkerUp
 from trainmover.state.dial import dial_in_tls
+from trainmover.state.hooks import watch_hooks
 from trainmover.state.modes import watch_wrappers
 from trainmover.state.transfer import StateServer
 from trainmover.tls.files import TlsFiles
@@ -45,10 +46,11 @@ def main() -> None:
     _die_with_agent()
     hook_torch(groups)
     watch_wrappers()
+    watch_hooks()
     station = _station()
     groups.choose(station.spec.comm, station.token)
     control = Control(station)
-    _hook_optimizers(control)
+    _hook_optimizers(station, control)
     runs = Runs(station, control)
     api.on_attach(runs.attached)
     sys.path[0] = ""
@@ -124,12 +126,29 @@ def _watch(station: Station, control: Control) -> None:
         watch.start()
 
 
-def _hook_optimizers(control: Control) -> None:
-    """The gate is the pre-hook of the first outermost `optimizer.step()` of a step."""
+_UNATTACHED = (
+    "the script trains and has not called trainmover.attach(): nothing is protected, and a lost "
+    "machine starts it again from nothing. Call attach(), track() and step as in examples/gpt.py"
+)
+
+
+def _hook_optimizers(station: Station, control: Control) -> None:
+    """The gate is the pre-hook of the first outermost `optimizer.step()` of a step.
+
+    A script that trains and has not attached is told at once that nothing is protected.
+    """
+    told = False
 
     def before(optimizer: torch.optim.Optimizer, *_: object) -> None:
-        if control.member is not None:
-            control.member.enter_update(optimizer)
+        nonlocal told
+        member = control.member
+        if member is None:
+            return
+        if not told and not api.attached():
+            told = True
+            if member.rank == 0:
+                station.link.say(Warned(rank=member.rank, text=_UNATTACHED))
+        member.enter_update(optimizer)
 
     def after(*_: object) -> None:
         if control.member is not None:

@@ -11,6 +11,7 @@ import torch.distributed as dist
 
 from trainmover.comm import groups
 from trainmover.sandbox.modules import is_own_file
+from trainmover.state.hooks import forget_hooks
 from trainmover.worker.caches import forget_groups
 from trainmover.worker.keep import compiled
 from trainmover.worker.standing import Unwind
@@ -105,6 +106,7 @@ def clean_up() -> None:
     if dist.is_initialized():
         dist.destroy_process_group()
     groups.close()
+    forget_hooks()
     forget_groups()
     compiled.forget()
     gc.collect()

@@ -32,6 +32,7 @@ from trainmover.protocol.messages import (
 from trainmover.sandbox import memory, reasons
 from trainmover.sandbox.binding import Binding, binding_of
 from trainmover.sandbox.isolation import Isolation
+from trainmover.sandbox.opened import Opened
 from trainmover.sandbox.record import Record
 from trainmover.sandbox.recorder import Recorder
 from trainmover.state import rng
@@ -68,6 +69,7 @@ class Runs:
         self._took_compiled = False
         self._shelf: Shelf = {}
         self._isolation = Isolation()
+        self._opened = Opened()
         self._told: set[str] = set()
 
     def go_on(self) -> None:
@@ -189,7 +191,8 @@ class Runs:
             self._say(Left())
 
     def _sandbox_failed(self, joiner: Joiner, ended: Ended) -> None:
-        again = self._ran_well
+        arrives = joiner.way is not None  # Its run went well, and taking the rank's place did not.
+        again = self._ran_well and not arrives and not joiner.opened.newer
         reason = _shadow_end(ended, joiner, again=again)
         self._say(SandboxFailed(rank=joiner.rank, reason=reason, again=again))
 
@@ -211,8 +214,15 @@ class Runs:
         self._take_compiled(rank, records)
         groups.rendezvous_store = HashStore
         groups.sandbox(order.run, lambda: self._station.stores.take())
+        self._opened.begin(record.begun_ns)
         return Joiner(
-            rank, self._station, record, run=order.run, known_ms=order.known_ms, **purpose
+            rank,
+            self._station,
+            record,
+            opened=self._opened,
+            run=order.run,
+            known_ms=order.known_ms,
+            **purpose,
         )
 
     def _take_compiled(self, rank: Rank, records: Records) -> None:
@@ -266,10 +276,21 @@ class Runs:
         """For a shadow run: it may stand still only for so long."""
 
         def tell(reason: str) -> None:
-            self._say(SandboxFailed(rank=joiner.rank, reason=reason))
+            self._say(SandboxFailed(rank=joiner.rank, reason=joiner.opened.newer or reason))
 
-        with Patience(joiner, tell):
-            yield
+        try:
+            with Patience(joiner, tell):
+                yield
+        finally:
+            joiner.opened.end()
+            self._tell_of_files(joiner)
+
+    def _tell_of_files(self, joiner: Joiner) -> None:
+        """Once for each place in the script."""
+        written = joiner.opened.written
+        if written and written not in self._told:
+            self._told.add(written)
+            self._say(Warned(rank=joiner.rank, text=written))
 
     # --- how a run ends ---------------------------------------------------------------------------
 
@@ -315,7 +336,7 @@ class Runs:
 
     def _report(self, member: Member, ended: Ended) -> None:
         """Say how the script ended; stay as a source of state until told to exit."""
-        if ended.error:
+        if ended.error or (ended.code and member.boundary.cut_short):
             self._report_error(member, ended)
             self._standing.await_exit()
             return
@@ -334,15 +355,17 @@ class Runs:
         self._stay(member)
 
     def _report_error(self, member: Member, ended: Ended) -> None:
-        if not api.attached() or groups.draining:
+        misled = api.attached() and member.boundary.cut_short
+        if not misled and (not api.attached() or groups.draining):
             time.sleep(UNATTACHED_GRACE_S)  # A lost peer may be the cause: it is said first.
         member.ledger.close()
         self._say(
             Raised(
                 rank=member.rank,
                 step=max(member.calls, member.begun),
-                error=ended.error,
+                error=ended.error or f"SystemExit: {ended.code}",
                 traceback=ended.traceback,
+                misled=misled,
             )
         )
 
@@ -366,6 +389,11 @@ class Runs:
 
 
 def _shadow_end(ended: Ended, joiner: Joiner, *, again: bool) -> str:
+    if joiner.opened.newer:  # Whatever came of it.
+        return joiner.opened.newer
     if ended.error:
         return reasons.why(ended.error, ended.where, again=again)
-    return f"the script ended in the sandbox after {joiner.shadow_steps} steps"
+    return (
+        f"the script ended in the sandbox after {joiner.shadow_steps} steps, where rank "
+        f"{joiner.rank} went on to a fetch behind step {joiner.steps_recorded}"
+    )

@@ -2,7 +2,7 @@
 
 import threading
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from torch import Tensor
 
@@ -12,6 +12,7 @@ from trainmover.state.transfer.fetching import Fetching, Holds, Into
 STREAMS = 1
 """To each source. On loopback more of them were slower (python -m bench.state)."""
 
+Proof = bytes
 OnProgress = Callable[[int, int], None]
 
 
@@ -33,6 +34,7 @@ class FetchReport:
     source   whose header it is
     given    address of each source to the bytes that it gave
     dropped  sources that died, lied or hold something else
+    proofs   address of each source that has answered to what it tells everybody; see `Offered`
     """
 
     header: bytes
@@ -44,6 +46,7 @@ class FetchReport:
     given: dict[str, int]
     dropped: list[Dropped]
     kept: frozenset[int] = frozenset()
+    proofs: dict[str, Proof] = field(default_factory=dict)
 
 
 def fetch(
@@ -57,6 +60,7 @@ def fetch(
     timeout_s: float,
     header_from_first: bool = False,
     streams: int = STREAMS,
+    ask_all: bool = False,
     on_progress: OnProgress | None = None,
 ) -> FetchReport:
     """Fetch what the servers at these addresses offer as `key`, waiting for the offer if need be.
@@ -67,6 +71,7 @@ def fetch(
     timeout_s          longest silence of a source, before the offer and after it
     header_from_first  no other source's header will do
     streams            connections to each source, at most
+    ask_all            every source is asked, however little there is to share, for its proof
     on_progress        given the bytes that are here and those of the whole, at most four times a
                        second, if it takes longer than a second; called in this thread
 
@@ -84,6 +89,7 @@ def fetch(
         timeout_s=timeout_s,
         header_from_first=header_from_first,
         streams=streams,
+        ask_all=ask_all,
         on_progress=on_progress or (lambda here, whole: None),
     )
     try:
@@ -101,4 +107,5 @@ def fetch(
         given={source.address: source.given for source in used if source.given},
         dropped=[Dropped(source.address, source.error) for source in used if source.error],
         kept=fetching.kept,
+        proofs={source.address: source.opening.proof for source in used if source.opening},
     )

@@ -28,6 +28,8 @@ STALL_S = 1.0
 """For which a source may send nothing while others have nothing left to do."""
 PROGRESS_S = 0.25
 PROGRESS_AFTER_S = 1.0
+ANSWER_S = 10.0
+"""For which sources that have not answered are waited for when all is here, if all are asked."""
 _POLL_S = 0.05
 
 Into = Callable[[bytes], Sequence[Tensor]]
@@ -75,6 +77,7 @@ class Fetching:
         timeout_s: float,
         header_from_first: bool,
         streams: int,
+        ask_all: bool,
         on_progress: Callable[[int, int], None],
     ) -> None:
         self.sources: list[Source] = []
@@ -88,6 +91,7 @@ class Fetching:
         self._timeout_s = timeout_s
         self._header_from_first = header_from_first
         self._streams_max = streams
+        self._ask_all = ask_all
         self._on_progress = on_progress
         self._changed = threading.Condition()
         self._sources_wanted = self._streams_wanted = 1
@@ -116,8 +120,15 @@ class Fetching:
         tensors = list(into(source.opening.header))
         self._deal_out(Chosen(source.address, source.opening), tensors, holds)
         self._wait_for(lambda: self._dealing.left == 0)
+        if self._ask_all:
+            until_s = time.monotonic() + ANSWER_S
+            self._wait_for(lambda: self._all_have_answered() or time.monotonic() > until_s)
         self.seconds = time.monotonic() - self._begun_s
         return tensors
+
+    def _all_have_answered(self) -> bool:
+        """Or are gone. Called under the lock."""
+        return not self._reserve and all(one.opening or one.error for one in self.sources)
 
     def end(self) -> None:
         """On return nobody writes to the tensors any more."""
@@ -149,8 +160,9 @@ class Fetching:
                 self._reserve = []
             stripes = max(1, self.total // STRIPE_BYTES_MIN)
             known = len(self.sources) + len(self._reserve)
-            self._sources_wanted = min(stripes, SOURCES_MAX, known)
-            self._streams_wanted = min(self._streams_max, stripes // self._sources_wanted)
+            self._sources_wanted = known if self._ask_all else min(stripes, SOURCES_MAX, known)
+            streams = min(self._streams_max, stripes // self._sources_wanted)
+            self._streams_wanted = max(1, streams)
             self._changed.notify_all()
 
     def _wait_for(self, fact: Callable[[], bool]) -> None:
@@ -169,7 +181,8 @@ class Fetching:
         if self._cancelled.is_set():
             raise _cancelled(self._key)
         for source in self._in_use():
-            stalls = self._others_are_idle(source)
+            answers = source.opening is not None or not self._ask_all
+            stalls = answers and self._others_are_idle(source)
             limit_s = min(STALL_S, self._timeout_s) if stalls else self._timeout_s
             for stream in source.streams:
                 if stream.waits and now_s - stream.heard_s > limit_s:

@@ -37,6 +37,7 @@ class Offered:
     alike   equal in two sources if and only if their tensors are, bit for bit and in order: then
             both can serve one fetch. "": nobody else has these
     hashes  of the tensors (`digest`), for clients that may have some of them; empty: not known
+    proof   what every client is told, also one that has no use for the header
     live    somebody may write to the tensors all the same: what is sent is of some moment
     """
 
@@ -45,6 +46,7 @@ class Offered:
     alike: str = ""
     hashes: Sequence[bytes] = ()
     live: bool = False
+    proof: bytes = b""
 
 
 Offer = Callable[[], Offered]
@@ -159,7 +161,7 @@ class StateServer:
             return
         header = offered.header if wanted.header else b""
         hashes = b"".join(offered.hashes)
-        opening = wire.Opening(header, source.sizes, offered.alike, hashes)
+        opening = wire.Opening(header, source.sizes, offered.alike, hashes, offered.proof)
         link.sendall(wire.opening_bytes(opening))
         numbers = _numbers(link)
         kept = frozenset(islice(numbers, _below(next(numbers, 0), len(source.sizes) + 1)))

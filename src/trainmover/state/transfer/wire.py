@@ -35,12 +35,14 @@ class Wanted(msgspec.Struct, array_like=True):
 
 
 class Opening(msgspec.Struct, array_like=True, tag=1):
-    """sizes: of the tensors in bytes. alike, hashes: see `Offered`; one hash after the other."""
+    """sizes: of the tensors in bytes. alike, hashes, proof: see `Offered`; one hash after the
+    other."""
 
     header: bytes
     sizes: list[int]
     alike: str
     hashes: bytes = b""
+    proof: bytes = b""
 
     def hash_of(self, tensor: int) -> bytes:
         """b"" if the source does not say."""

@@ -2,42 +2,67 @@
 
 A position is taken at every step and must be cheap, so for a plain DataLoader it does not say where
 the samplers stand. It says how the pass *began* (the random generators at the fetch of its first
-batch) and how many batches were taken since. To resume, the pass is begun again from there and the
-batches are passed over: their indices only, if the loader loads in this process, else with their
-data, because the random state inside loader processes can be had in no other way. A loader with
-state_dict(), as StatefulDataLoader, is asked for its own state instead (unless it reads a stream
-whose dataset keeps none: then its batches are passed over as well).
+batch, the samplers' epochs) and how many batches were taken since. To resume, the pass is begun
+again from there and the batches are passed over: their indices only, if the loader loads in this
+process, else with their data, because the random state inside loader processes can be had in no
+other way. A StatefulDataLoader is asked for its own state instead (unless it reads a stream whose
+dataset keeps none: then its batches are passed over as well).
 
-    first fetch of a pass   set_epoch(pass), note the generators, iter(loader): draws seeds
+    first fetch of a pass   samplers' epochs, note the generators, iter(loader): draws seeds
     every fetch             batches_taken += 1
     after the last batch    still "all taken of pass p": a sampler may draw once more when it is
                             found empty, and that is part of the next fetch
 
-What must hold for the resumed batches to be equal bit for bit:
+What must hold for the resumed batches to be equal bit for bit, and what sees to it:
 
 - The caller restores the random generators of its record right after `resume` and before the next
   fetch; `resume` itself leaves the global generators as it found them.
-- Samplers draw from the global generators at the start of a pass only (torch's do), or from a
-  torch.Generator in an attribute `generator` of loader, sampler or batch sampler. If the indices
-  passed over differ from those that were taken, `resume` raises StateMismatch.
+- Generators of samplers begin as they did in the pass; those that a dataset or a collate function
+  holds, where the loader loads here, are put to where they stood at the fetch.
+- Samplers draw at the start of a pass, or from generators that can be seen. If the indices passed
+  over differ from those that were taken, `resume` raises StateMismatch; so it does if batches that
+  are passed over with their data are others (`batch_hash`). Of those that a fetch draws from the
+  global generators only the last is compared: it can be drawn again with the numbers it had.
 - A plain DataLoader's processes start afresh in every pass: persistent_workers is not used.
-- StatefulDataLoader restores indices and the datasets' own state, not the random state inside its
-  loader processes.
+- A StatefulDataLoader's keep their generators beside the dataset's state (`worker_state`).
+- A loader makes no collectives: whoever takes the rank would make them when the others do not.
 """
 
 import copy
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
-import torch
-from torch.utils.data import DataLoader, IterableDataset
+import xxhash
+from torch.utils.data import DataLoader
 
 from trainmover.errors import StateMismatch, UserError
 from trainmover.state import rng
 from trainmover.state.encode import decode, encode
+from trainmover.worker.data import worker_state
+from trainmover.worker.data.batch_hash import BatchHash
+from trainmover.worker.data.epochs import Epochs
+from trainmover.worker.data.loader_kinds import (
+    Kind,
+    has_state,
+    is_stream,
+    is_torchdatas,
+    kind_of,
+    loads_here,
+)
+from trainmover.worker.data.loader_parts import (
+    all_generators,
+    loading_generators,
+    numbers_of,
+    parts,
+    set_numbers,
+    set_states,
+    states_of,
+)
 from trainmover.worker.data.samples import Samples, ids_of, why_unknown
 from trainmover.worker.data.trail import Trail
 
+_OF_PASS = ("epochs", "numbers", "generators", "parts", "rng")
+_NEVER_DRAW = (range, list, tuple)
 _LOADS_HERE: dict[str, Any] = {
     "num_workers": 0,
     "timeout": 0,
@@ -49,30 +74,44 @@ _LOADS_HERE: dict[str, Any] = {
 class Batches:
     """Iterator over the batches of `passes` data passes; endless with None.
 
-    Calls set_epoch(pass) on sampler and batch sampler where they have it, as every training loop
-    with a DistributedSampler should.
-
     samples  how to tell which samples a batch is made of; None: nobody asks
+    hash     of the batch taken last, if there is one: see `watch`
+    drawn    batches taken in all passes
     """
 
     def __init__(self, loader: Any, passes: int | None, samples: Samples = None) -> None:
         """Raises UserError for a loader whose batches could not be resumed elsewhere."""
-        self._stateful = hasattr(loader, "state_dict") and hasattr(loader, "load_state_dict")
-        _check(loader, stateful=self._stateful)
+        self._kind = kind_of(loader)
         self.samples = samples or None
-        if samples is True and (reason := why_unknown(loader, stateful=self._stateful)):
+        if samples is True and (reason := why_unknown(loader)):
             raise _unknown_samples(reason)
         self._loader = loader
         self._trail: Trail | None = None
-        if isinstance(loader, DataLoader) and not self._stateful:
-            self._loader, self._trail = _traced(loader, keeps=samples is True)
+        if isinstance(loader, DataLoader):
+            if not has_state(loader):
+                self._loader, self._trail = _traced(loader, keeps=samples is True)
+            elif not loads_here(loader) and worker_state.can_keep(loader.dataset):
+                worker_state.keep_generators(loader)
+        self._epochs = Epochs(self._loader)
         self._passes = passes
         self._iterator: Iterator[Any] | None = None
         self._indices: Any = None  # Of the batch taken last.
-        self._begin: _Begin | None = None  # Of the pass under way.
+        self._begin: dict[str, Any] = {}  # Of the pass under way: that part of its positions.
+        self._loading: dict[str, Any] = {}  # Generators that load here.
+        self._collectives: Callable[[], int] | None = None
+        self._calls: int | None = None  # Collectives until the pass began.
+        self._hashing = False
+        self.hash: BatchHash | None = None
+        self._chain = 0  # Of the hashes of this pass.
+        self._last: list[Any] | None = None  # A batch that drew: the generators before, its hash.
         self.pass_index = 0
-        self.batches_taken = 0
+        self.batches_taken = self.drawn = 0
         self.finished = passes is not None and passes <= 0
+
+    def watch(self, collectives: Callable[[], int]) -> None:
+        """It is to be resumed elsewhere: hash the batches as they come, and see to it that none of
+        the `collectives` counted is made for them."""
+        self._hashing, self._collectives = True, collectives
 
     def __iter__(self) -> "Batches":
         return self
@@ -90,11 +129,14 @@ class Batches:
                 self._begin_pass()
             assert self._iterator is not None
             try:
-                batch = next(self._iterator)
+                batch = self._draw()
             except StopIteration:
                 self._end_pass()
                 continue
+            if self.batches_taken == 0:
+                self._begun_well()
             self.batches_taken += 1
+            self.drawn += 1
             if self.samples is True:
                 self._indices = self._taken_last()
             return batch
@@ -113,16 +155,20 @@ class Batches:
 
         After the last batch of pass p it is "all taken of pass p", which continues with pass p + 1.
         """
+        position: dict[str, Any] = {"pass": self.pass_index, "drawn": self.drawn}
         if self.finished:
-            return {"pass": self.pass_index, "finished": True}
-        position: dict[str, Any] = {"pass": self.pass_index, "taken": self.batches_taken}
-        if self._begin is None or self._iterator is None:
-            position["generators"] = _generator_states(self._loader)
-            if self._stateful:
-                position["parts"] = _part_states(self._loader)
-            return position
-        position |= {"generators": self._begin.generators, "rng": self._begin.rng}
-        if self._stateful:
+            return position | {"finished": True}
+        position["taken"] = self.batches_taken
+        if not self._begin or self._iterator is None:
+            return position | self._before_pass()
+        position |= self._begin
+        if self._loading:
+            position["held"] = states_of(self._loading)
+        if self._hashing:
+            position["chain"] = self._chain
+            if self._last is not None:
+                position["last"] = self._last
+        if self._kind is Kind.STATEFUL:
             state = self._loader.state_dict()
             if _has_own_state(self._loader, state):
                 position["loader"] = encode(state)  # Now: the loader may change what it showed.
@@ -138,10 +184,14 @@ class Batches:
         """
         self.close()
         self.pass_index, self.batches_taken = position["pass"], position.get("taken", 0)
+        self.drawn = position["drawn"]
         self.finished = position.get("finished", False)
         if self.finished:
             return
-        _set_generators(self._loader, position["generators"])
+        self._epochs.resume(position["epochs"], self.pass_index)
+        set_numbers(self._loader, position["numbers"])
+        later = position.get("held", ())
+        set_states(all_generators(self._loader), position["generators"], later)
         _set_part_states(self._loader, position.get("parts", {}))
         if "rng" not in position:
             return
@@ -155,12 +205,60 @@ class Batches:
     def close(self) -> None:
         """End what the pass under way holds, loader processes above all."""
         self._iterator = None
-        self._begin = None
+        self._begin, self._loading = {}, {}
+        self._chain, self._last = 0, None
 
     def _begin_pass(self) -> None:
-        self._set_epoch()
-        self._begin = _Begin(rng.capture(), _generator_states(self._loader))
+        self._epochs.begin_pass(self.pass_index)
+        self._begin = self._before_pass() | {"rng": rng.capture()}
+        if self._kind is Kind.STATEFUL:
+            self._begin.pop("parts", None)  # The loader's own state has them.
+        self._calls = None if self._collectives is None else self._collectives()
         self._iterator = iter(self._loader)
+
+    def _before_pass(self) -> dict[str, Any]:
+        """What a pass depends on that is about to begin."""
+        before = {
+            "epochs": self._epochs.state(),
+            "numbers": numbers_of(self._loader),
+            "generators": states_of(all_generators(self._loader)),
+        }
+        if self._kind is not Kind.INDEXED and (states := _part_states(self._loader)):
+            before["parts"] = states
+        return before
+
+    def _begun_well(self) -> None:
+        """The first batch of a pass has come."""
+        before, self._calls = self._calls, None
+        if before is not None and self._collectives is not None and self._collectives() != before:
+            raise UserError(
+                "The loader makes collectives as a pass begins.",
+                means="Whoever takes a rank begins its pass when the others do not: all would wait "
+                "for each other.",
+                do="Exchange what the ranks must agree on before job.batches, and give the result "
+                "to the loader.",
+            )
+        self._look_for_generators()
+
+    def _look_for_generators(self) -> None:
+        """Again after the first batch: a dataset may make its own only when it is first asked."""
+        self._loading = loading_generators(self._loader) if loads_here(self._loader) else {}
+
+    def _draw(self, *, again: bool = False) -> Any:
+        """The next batch of the pass. again: it is passed over."""
+        assert self._iterator is not None
+        if not self._hashing:
+            return next(self._iterator)
+        watched = self._kind is Kind.REPLAYED and type(self._loader) not in _NEVER_DRAW
+        before = rng.capture() if watched and loads_here(self._loader) else b""
+        batch = next(self._iterator)
+        self.hash = BatchHash(batch, whole=not again)
+        if before and rng.capture() != before:  # Passed over, it would be another one.
+            self._last = [before, self.hash.quick]
+        else:
+            self._last = None
+            self._chain = xxhash.xxh3_64_intdigest(b"%d %d" % (self._chain, self.hash.quick))
+        return batch
 
     def _end_pass(self) -> None:
         empty = self.batches_taken == 0
@@ -176,58 +274,63 @@ class Batches:
             )
 
     def _resume_pass(self, position: dict[str, Any]) -> None:
-        self._set_epoch()
-        self._begin = _Begin(position["rng"], position["generators"])
+        self._begin = {name: position[name] for name in _OF_PASS if name in position}
         if "loader" in position:
             self._loader.load_state_dict(decode(position["loader"]))
             self._iterator = iter(self._loader)
-            return
-        self._iterator = self._begun_again(position)
-        self._pass_over(self.batches_taken)
-        if self._trail is not None and self._trail.mark_after(self.batches_taken) != position.get(
-            "trail"
-        ):
-            raise _other_indices()
+        else:
+            self._iterator = self._begun_again()
+            self._pass_over(position)
+            if self._trail is not None:
+                self._check_trail(position["trail"])
+        self._chain, self._last = position.get("chain", 0), position.get("last")
+        self._look_for_generators()
+        if loads_here(self._loader):
+            set_states(self._loading, position.get("held", {}))
 
-    def _begun_again(self, position: dict[str, Any]) -> Iterator[Any]:
+    def _begun_again(self) -> Iterator[Any]:
         """The iterator of the pass; with every batch taken, one that never loads data."""
         loader = self._loader
-        if self._trail is not None and self.batches_taken == _length(loader):
+        if self._kind is Kind.INDEXED and self.batches_taken == _length(loader):
             loader = _copied(loader, **_LOADS_HERE)
         return iter(loader)
 
-    def _pass_over(self, count: int) -> None:
-        iterator = self._iterator
-        assert iterator is not None
-        loads_here = self._trail is not None and getattr(iterator, "_num_workers", None) == 0
-        advance = getattr(iterator, "_next_index", None) if loads_here else None
+    def _pass_over(self, position: dict[str, Any]) -> None:
+        iterator: Any = self._iterator
+        count = self.batches_taken
         try:
-            for _ in range(count):
-                if advance is not None:
-                    advance()
-                else:
-                    next(iterator)
+            if self._kind is Kind.INDEXED and iterator._num_workers == 0:
+                # A dataset may make a generator with its first sample: then one is loaded.
+                loads = position.get("held", {}).keys() > loading_generators(self._loader).keys()
+                for number in range(count):
+                    if loads and number == 0:
+                        next(iterator)
+                    else:
+                        iterator._next_index()
+                return
+            self._chain, last = 0, position.get("last")
+            for number in range(count):
+                if last is not None and number == count - 1:
+                    rng.restore(last[0])
+                self._draw(again=True)
         except StopIteration:
-            raise _other_indices() from None
+            raise _other_batches() from None
+        if self._hashing and "chain" in position and count:
+            own = None if self._last is None else self._last[1]
+            there = None if last is None else last[1]
+            if own != there or self._chain != position["chain"]:
+                raise _other_batches()
 
-    def _set_epoch(self) -> None:
-        seen: list[object] = []
-        for _, part in _parts(self._loader):
-            if hasattr(part, "set_epoch") and not any(part is other for other in seen):
-                seen.append(part)
-                part.set_epoch(self.pass_index)
-
-
-class _Begin:
-    """The random generators at the fetch of a pass's first batch."""
-
-    def __init__(self, global_rng: bytes, generators: dict[str, bytes]) -> None:
-        self.rng = global_rng
-        self.generators = generators
+    def _check_trail(self, mark: int) -> None:
+        assert self._trail is not None
+        if self._trail.mark_after(self.batches_taken) != mark:
+            raise _other_batches()
 
 
-def _traced(loader: "DataLoader[Any]", *, keeps: bool) -> "tuple[DataLoader[Any], Trail]":
-    """A copy of the loader with the same parts, whose indices leave a trail."""
+def _traced(loader: "DataLoader[Any]", *, keeps: bool) -> "tuple[DataLoader[Any], Trail | None]":
+    """A copy of the loader with the same parts, whose indices leave a trail (a stream has none)."""
+    if is_stream(loader):
+        return _copied(loader, persistent_workers=False), None
     sampler = "sampler" if loader.batch_sampler is None else "batch_sampler"
     trail = Trail(getattr(loader, sampler), keeps=keeps)
     return _copied(loader, persistent_workers=False, **{sampler: trail}), trail
@@ -241,17 +344,17 @@ def _copied(loader: "DataLoader[Any]", **changes: Any) -> "DataLoader[Any]":
 
 
 def _stateful_parts(loader: Any) -> dict[str, Any]:
-    """What a stateful loader reads from and may have moved: dataset and samplers with a state.
+    """What a loader reads from and may have moved: dataset and samplers with a state; the loader,
+    if it has one of its own making.
 
-    Before the first fetch their states are the loader's: to ask the loader itself would begin a
-    pass, and draw. In a loader process only a copy of the dataset moves.
+    Before the first fetch their states are the loader's: to ask torchdata's loader itself would
+    begin a pass, and draw. In a loader process only a copy of the dataset moves.
     """
-    parts = [*_parts(loader)[1:], ("dataset", getattr(loader, "dataset", None))]
-    return {
-        name: part
-        for name, part in parts
-        if hasattr(part, "state_dict") and hasattr(part, "load_state_dict")
-    }
+    own, *inner = parts(loader)
+    found = [*inner, ("dataset", getattr(loader, "dataset", None))]
+    if isinstance(loader, DataLoader) and not is_torchdatas(loader):
+        found.append(own)
+    return {name: part for name, part in found if has_state(part)}
 
 
 def _part_states(loader: Any) -> dict[str, bytes]:
@@ -259,20 +362,22 @@ def _part_states(loader: Any) -> dict[str, bytes]:
 
 
 def _set_part_states(loader: Any, states: dict[str, bytes]) -> None:
-    parts = _stateful_parts(loader)
+    found = _stateful_parts(loader)
     for name, state in states.items():
-        if name in parts:
-            parts[name].load_state_dict(decode(state))
+        if name in found:
+            found[name].load_state_dict(decode(state))
 
 
 def _has_own_state(loader: Any, state: Any) -> bool:
     """False for a stream whose dataset keeps no state: passing over its batches is then up to us.
 
     torchdata 0.11 would do it too, but counts those batches twice: the state after that leads to a
-    place too far.
+    place too far. Nor has it one if only its iterator has, in a process whose generators nobody
+    keeps then: see `worker_state`.
     """
-    is_stream = isinstance(getattr(loader, "dataset", None), IterableDataset)
-    return not is_stream or _dataset_state_in(state)
+    if not is_stream(loader):
+        return True
+    return _dataset_state_in(state) and (loads_here(loader) or has_state(loader.dataset))
 
 
 def _dataset_state_in(state: Any) -> bool:
@@ -283,71 +388,11 @@ def _dataset_state_in(state: Any) -> bool:
     return any(_dataset_state_in(entry) for entry in state.values())
 
 
-def _parts(loader: Any) -> list[tuple[str, Any]]:
-    """Loader, sampler and batch sampler by name: what may hold a generator or an epoch."""
-    sampler, batch_sampler = _inner(loader, "sampler"), _inner(loader, "batch_sampler")
-    parts = {
-        "loader": loader,
-        "sampler": sampler,
-        "batch_sampler": batch_sampler,
-        "batch_sampler.sampler": _inner(batch_sampler, "sampler"),
-    }
-    return [(name, part) for name, part in parts.items() if part is not None]
-
-
-def _inner(owner: Any, name: str) -> Any:
-    part = getattr(owner, name, None)
-    return part.inner if isinstance(part, Trail) else part
-
-
-def _generators(loader: Any) -> dict[str, torch.Generator]:
-    found = {name: getattr(part, "generator", None) for name, part in _parts(loader)}
-    return {name: g for name, g in found.items() if isinstance(g, torch.Generator)}
-
-
-def _generator_states(loader: Any) -> dict[str, bytes]:
-    return {name: g.get_state().numpy().tobytes() for name, g in _generators(loader).items()}
-
-
-def _set_generators(loader: Any, states: dict[str, bytes]) -> None:
-    generators = _generators(loader)
-    if generators.keys() != states.keys():
-        raise StateMismatch(
-            f"The loader has generators at {sorted(generators)}, at the source {sorted(states)}.",
-            means="Its batches would not be those of the source.",
-            do="A script must build the same loader for a rank wherever it runs.",
-        )
-    for name, state in states.items():
-        generators[name].set_state(torch.frombuffer(bytearray(state), dtype=torch.uint8))
-
-
 def _length(loader: Any) -> int | None:
     try:
         return len(loader)
     except TypeError:
         return None
-
-
-def _check(loader: Any, *, stateful: bool) -> None:
-    reason = _why_not(loader, stateful=stateful)
-    if reason:
-        raise UserError(
-            f"job.batches cannot resume this loader: {reason}.",
-            means="After a move or a loss its rank would train on other data.",
-            do="Use torchdata's StatefulDataLoader, or a DataLoader over a map-style dataset.",
-        )
-
-
-def _why_not(loader: Any, *, stateful: bool) -> str:
-    if getattr(loader, "num_workers", 0) > 1 and not getattr(loader, "in_order", True):
-        return "with in_order=False the order of its batches is left to chance"
-    if stateful:
-        return ""
-    if isinstance(getattr(loader, "dataset", None), IterableDataset):
-        return "an IterableDataset has no indices to pass over"
-    if hasattr(loader, "__next__"):
-        return "an iterator can be read only once"
-    return ""
 
 
 def _unknown_samples(reason: str) -> UserError:
@@ -358,10 +403,11 @@ def _unknown_samples(reason: str) -> UserError:
     )
 
 
-def _other_indices() -> StateMismatch:
+def _other_batches() -> StateMismatch:
     return StateMismatch(
         "The loader does not give the batches again that were taken before the move.",
         means="Going on would train on other data.",
-        do="Its sampler must draw at the start of a pass only, or from a torch.Generator in its "
-        "attribute `generator`; and the dataset must be the same on every machine.",
+        do="A pass must give the same each time that it begins: its sampler must draw at the start "
+        "of a pass only, or from a torch.Generator in its attribute `generator`; and the dataset "
+        "must be the same on every machine.",
     )

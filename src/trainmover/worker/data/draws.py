@@ -1,67 +1,163 @@
-"""What the script has drawn for the coming step: which fetch was the first, and which samples."""
+"""What the script has drawn: which fetch was the first for the coming step, and which samples.
 
+The place that a rank's record keeps is such a first fetch: mostly the last one. A script that holds
+batches in reserve (draws the batch of step 6 before step 5 is made) has it further back, where the
+oldest of them was drawn: who takes the rank goes on from there, draws them again, and passes over
+the steps that are committed.
+"""
+
+from collections import Counter, deque
+from dataclasses import dataclass
 from typing import Any
 
+from trainmover.errors import UserError
 from trainmover.ids import Step
-from trainmover.protocol.messages import Draw
+from trainmover.protocol.messages import Draw, Row
+from trainmover.worker.data.batch_hash import BatchHash
 from trainmover.worker.data.batches import Batches
 from trainmover.worker.data.loops import Loop, Loops
+from trainmover.worker.step.keeper import Moment, RankRecord
 
-AHEAD = (
-    "batches are drawn before the step that precedes theirs: what the script holds of them no "
-    "other machine has, so that the numbers will differ after a move or a loss; draw a step's "
-    "batch after the step before"
-)
-"""Warning about a script that holds batches in reserve."""
-
-
+RESERVE_MAX = 8
+"""Steps whose batches a script may hold."""
 _STEPS = 3
 
 
-class Ahead:
-    """Counts the fetches for each of the first steps, by the loop that fetched last.
+@dataclass(frozen=True)
+class Place:
+    """The first fetch for a step, just before it.
 
-    A script that keeps one batch in reserve fetches twice before its first step and once before
+    number  of the fetch
+    step    the one that is to follow
+    moment  RNG and small state
+    the rest  as in `RankRecord`
+    """
+
+    number: int
+    step: Step
+    moment: Moment
+    positions: list[list[Any]]
+    beside: list[list[Any]]
+    member: list[int]
+
+
+class Ahead:
+    """Counts the fetches for each of the first steps, by loop.
+
+    A script that keeps batches in reserve fetches more of them before its first step than before
     each of the others. Several batches for every step are no reserve.
     """
 
     def __init__(self) -> None:
-        self._loop: Loop | None = None
-        self._fetched = 0
-        self._counts: list[tuple[Loop | None, int]] = []
+        self._counts: list[Counter[Loop]] = [Counter()]
 
     def fetched(self, loop: Loop) -> None:
         """A batch was drawn."""
-        self._fetched = self._fetched + 1 if loop is self._loop else 1
-        self._loop = loop
+        self._counts[-1][loop] += 1
 
-    def begin_step(self) -> bool | None:
-        """Whether batches are drawn ahead; None: that is not known yet."""
-        self._counts.append((self._loop, self._fetched))
-        self._fetched = 0
+    def begin_step(self) -> int | None:
+        """For how many steps batches are held in reserve; None: that is not known yet."""
         if len(self._counts) < _STEPS:
+            self._counts.append(Counter())
             return None
-        loops, (first, *others) = {loop for loop, _ in self._counts}, [n for _, n in self._counts]
-        return len(loops) == 1 and set(others) == {others[0]} and first > others[0] > 0
+        first, *others = self._counts
+        return max(
+            (_reserve(first[loop], [its[loop] for its in others]) for loop in first), default=0
+        )
+
+
+def _reserve(first: int, others: list[int]) -> int:
+    each = others[0]
+    if not each or any(count != each for count in others) or first <= each:
+        return 0
+    return -(-(first - each) // each)
 
 
 class Draws:
     """Since the last step began, made or tried.
 
     samples  of the batches drawn, from loops that were asked for them
+    reserve  for how many steps to come the script holds batches
     """
 
     def __init__(self, loops: Loops) -> None:
         self.samples: list[Draw] = []
+        self.reserve = 0
         self._loops = loops
         self._stepped = False
         self._first_in: Loop | None = None  # Main loop at the first fetch.
         self._ahead: Ahead | None = Ahead()
+        self._places: deque[Place] = deque(maxlen=RESERVE_MAX + 1)
+        self._hashes: deque[tuple[int, BatchHash]] = deque()
 
     @property
     def go_on(self) -> bool:
         """Whether the fetch to come is not the first for its step."""
         return not self._stepped and self._first_in is self._loops.main
+
+    # --- where the rank is taken up again ---------------------------------------------------------
+
+    def mark(self, place: Place, rows: list[Row]) -> RankRecord:
+        """The first fetch for a step is about to be made: what a joiner needs now."""
+        if self._places and self._places[-1].number == place.number:
+            self._places.pop()  # A fetch that waits for others may be marked again.
+        self._places.append(place)
+        while self._hashes and self._hashes[0][0] < self._places[0].number:
+            self._hashes.popleft()
+        oldest = self._oldest
+        later = [its.moment.rng for its in self._places if its.number > oldest.number]
+        return RankRecord(
+            place.step,
+            True,
+            oldest.step,
+            oldest.positions,
+            oldest.moment,
+            place.moment if later else None,
+            rows,
+            oldest.beside,
+            oldest.member,
+            self.drawn,
+            self.reserve,
+            later,
+        )
+
+    def stand_at(self, record: RankRecord) -> None:
+        """The fetch under way is where the record begins."""
+        self.reserve = record.reserve
+        self._ahead = None
+        self._places.clear()
+        self._hashes.clear()
+        self._places.append(
+            Place(
+                self._loops.fetches,
+                record.top_step,
+                record.top,
+                record.positions,
+                record.beside,
+                record.member,
+            )
+        )
+
+    def pass_by(self, place: Place) -> None:
+        """A joiner, on its way from there to where the rank stood, makes this fetch again."""
+        self._places.append(place)
+
+    @property
+    def drawn(self) -> list[list[int]]:
+        """Hashes of the batches since the place that the record keeps."""
+        since = self._oldest.number
+        return [hashed.pair for number, hashed in self._hashes if number >= since]
+
+    @property
+    def rng_before(self) -> bytes:
+        """RNG just before the fetch that was marked last."""
+        return self._places[-1].moment.rng
+
+    @property
+    def _oldest(self) -> Place:
+        return self._places[max(0, len(self._places) - 1 - self.reserve)]
+
+    # --- fetches and steps ------------------------------------------------------------------------
 
     def take(self, batches: Batches, rng: bytes, calls: Step) -> Any:
         """The next batch of the loop just entered; see `Loops.take`."""
@@ -70,9 +166,15 @@ class Draws:
         self._stepped, self._first_in = False, main
         if self._ahead is not None:
             self._ahead.fetched(self._loops.fetching)
+        self.note(batches)
         if batches.samples is not None:
             self.samples.append(self._loops.draw(batches, batch))
         return batch
+
+    def note(self, batches: Batches) -> None:
+        """What was drawn from it last is part of what a joiner draws again."""
+        if batches.hash is not None:
+            self._hashes.append((self._loops.fetches, batches.hash))
 
     def begin_step(self) -> None:
         """A step is tried, or passed over: the next fetch is for another one."""
@@ -82,10 +184,17 @@ class Draws:
         """What was drawn is used, or given up."""
         self.samples = []
 
-    def warning(self) -> str:
-        """To be asked once as each step begins: what is to be said now about how it draws."""
+    def look_ahead(self) -> None:
+        """To be called once as each step begins. Raises UserError for a reserve that is too large
+        to be drawn again."""
         found = None if self._ahead is None else self._ahead.begin_step()
         if found is None:
-            return ""
-        self._ahead = None
-        return AHEAD if found else ""
+            return
+        self._ahead, self.reserve = None, found
+        if found > RESERVE_MAX:
+            raise UserError(
+                f"The script holds the batches of {found} steps to come.",
+                means=f"Whoever takes a rank would have to draw them again, which it does for "
+                f"{RESERVE_MAX} steps at most.",
+                do="Draw fewer ahead: a DataLoader with workers loads ahead by itself.",
+            )

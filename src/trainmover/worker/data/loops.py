@@ -125,6 +125,11 @@ class Loops:
         """Whether the loop that fetches is the main one, or its path is one that is `drawn`."""
         return self.fetching is self.main or drawn(self.fetching.path)
 
+    @property
+    def begun(self) -> int:
+        """How many have begun, of all."""
+        return self._begun
+
     def begin(self, batches: Batches) -> None:
         """A loop begins inside of those that have fetched and have not ended."""
         self._over += [loop for loop in self._in if not loop.open]

@@ -7,6 +7,8 @@ from typing import Any
 from torch import Tensor
 from torch.utils.data import DataLoader
 
+from trainmover.worker.data.loader_kinds import has_state, is_stream
+
 Samples = bool | Callable[[Any], Any] | None
 """True: the indices that the sampler gives, or the place in a sequence. A function: of a batch."""
 
@@ -27,10 +29,12 @@ def _id(value: Any) -> int | str:
         return str(value)
 
 
-def why_unknown(loader: Any, *, stateful: bool) -> str:
+def why_unknown(loader: Any) -> str:
     """Why the indices of a loader's samples cannot be seen; "" if they can."""
-    if stateful:
+    if has_state(loader):
         return "it keeps its sampler to itself"
+    if is_stream(loader):
+        return "a stream has no indices"
     if isinstance(loader, DataLoader) or hasattr(loader, "__getitem__"):
         return ""
     return "it is neither a DataLoader nor a sequence"

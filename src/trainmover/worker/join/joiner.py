@@ -15,12 +15,14 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import torch
+from torch import Tensor
 
 from trainmover.comm import Drained, groups
 from trainmover.errors import PeerLost, StateMismatch, TrainmoverError
 from trainmover.ids import Epoch, Rank, Step
-from trainmover.protocol.messages import Held, Loaded, Parked, Switch, Warned
+from trainmover.protocol.messages import Held, Loaded, Parked, Switch, Unproven, Warned
 from trainmover.sandbox.memory import private_bytes
+from trainmover.sandbox.opened import Opened
 from trainmover.sandbox.record import Record
 from trainmover.sandbox.replayer import Replayer
 from trainmover.state import rng
@@ -28,18 +30,20 @@ from trainmover.state.rehearsal import rehearse
 from trainmover.worker.data.batches import Batches
 from trainmover.worker.join.early import Early
 from trainmover.worker.join.going_back import NoneWhole, take_back
-from trainmover.worker.join.taken import Taken, take
-from trainmover.worker.join.way import Silence, Way
-from trainmover.worker.keep.first_steps import FirstSteps
+from trainmover.worker.join.taken import Taken, Unlike, take
+from trainmover.worker.join.way import Silence, Way, like
+from trainmover.worker.keep.first_steps import STEPS_MAX, FirstSteps
 from trainmover.worker.member import Member
 from trainmover.worker.standing import Unwind
 from trainmover.worker.station import Station
+from trainmover.worker.step.keeper import Moment, RankRecord
 from trainmover.worker.step.ledger import Ledger
 
 
 class Joiner(Member):
     """Runtime of a shadow run.
 
+    opened      files, by the script so far
     run         its number: the machine's other workers have the same, no other run has
     bound_for   guarded by the standing's lock: the epoch that needs it; None while none does
     holds       whether it stays at its first step until it is bound; else, unbound, it is a warm-up
@@ -66,6 +70,7 @@ class Joiner(Member):
         station: Station,
         record: Record,
         *,
+        opened: Opened | None = None,
         run: int = 0,
         bound_for: Epoch | None = None,
         holds: bool = False,
@@ -75,6 +80,7 @@ class Joiner(Member):
         self.token = station.token
         self.recording.kept = FirstSteps(record.blob)
         self.replayer = Replayer(record)
+        self.opened = opened or Opened()
         self.steps_recorded = record.steps
         self.run = run
         self.bound_for = bound_for
@@ -94,6 +100,7 @@ class Joiner(Member):
         self.set_out: Taken | None = None
         self.broken_off: Ledger | None = None
         self.own_small: dict[str, bytes] = {}
+        self._result: Any = None  # What a shadow step gave, if it was no tensor.
         groups.tap = self.replayer
 
     @property
@@ -114,7 +121,7 @@ class Joiner(Member):
         if self.travelling is not None and self.way is not None:
             if self.way.in_loops:
                 self.calls = Step(self.calls + (self.way.reached > 0))
-                return torch.tensor(float("nan"))
+                return like(self._result, torch.tensor(float("nan")))
             if self.calls < self.way.committed:
                 return self._pass_over(self.way)
             self._arrive(self.travelling)
@@ -124,11 +131,7 @@ class Joiner(Member):
 
     def _shadow_step(self, function: Callable[..., Any], args: Any, kwargs: Any) -> Any:
         if self.shadow_steps >= self.steps_recorded:
-            raise StateMismatch(
-                f"The script made more than {self.steps_recorded} steps before it fetched a batch.",
-                means="A standby cannot take over where it does not fetch.",
-                do="Draw the data of every step from job.batches().",
-            )
+            raise self._no_fetch()
         self._unwind_if_over()
         self.shadow_steps += 1
         self.calls = Step(self.shadow_steps)
@@ -136,10 +139,28 @@ class Joiner(Member):
         self.in_step, self.passed = True, False
         self.replayer.begin_step()
         try:
-            return function(*args, **kwargs)
+            result = function(*args, **kwargs)
         finally:
             self.in_step = False
             self.replayer.end_step()
+        self._result = None if isinstance(result, Tensor) else result
+        return result
+
+    def _no_fetch(self) -> StateMismatch:
+        steps = self.steps_recorded
+        if steps >= STEPS_MAX:
+            happened = f"The script makes {steps} steps and more without a fetch from job.batches()"
+            return StateMismatch(
+                f"{happened}: a standby cannot take over where it does not fetch.",
+                means="No standby can be warmed; the job trains on.",
+                do="Draw the data of every step from job.batches().",
+            )
+        return StateMismatch(
+            f"Rank {self.rank} fetched a batch after step {steps}; here the script goes on to "
+            "another step without.",
+            means="No standby can be warmed; the job trains on.",
+            do="Where a script fetches must not depend on time, chance, or what it finds on disk.",
+        )
 
     def pass_gate(self) -> None:
         """There is no gate in the sandbox."""
@@ -164,7 +185,16 @@ class Joiner(Member):
         """In the sandbox no record says where the loop stands: ask it."""
         if not self.is_shadow:
             return super().take_next(batches)
-        return self.loops.take(batches, rng.capture(), self.calls)
+        if self.travelling is None or self.way is None or self.way.in_loops:
+            return self.loops.take(batches, rng.capture(), self.calls)
+        if (state := self.way.rng_at_fetch()) is not None:
+            rng.restore(state)
+            moment = Moment(state, self.way.record.top.small)  # Small state: until `now` is loaded.
+            self.draws.pass_by(self.place(moment))
+        batch = self.loops.take(batches, rng.capture(), self.calls)
+        self.way.check(batches, Step(self.calls + 1))
+        self.draws.note(batches)
+        return batch
 
     # --- on the way to where the rank stood -------------------------------------------------------
 
@@ -172,6 +202,7 @@ class Joiner(Member):
         if not way.in_loops:
             if self.calls < way.committed:
                 return self.take_next(batches)  # Several fetches make a step.
+            self._stand_at_last_fetch(way.record)
             self._arrive(order)
             return super().fetch(batches)
         if way.resumes(self.loops.ordinals):
@@ -191,6 +222,7 @@ class Joiner(Member):
             rng.restore(state)
             return self.take_next(batches)
         self.loops.resume(position, way.record.beside)
+        self.draws.stand_at(way.record)
         top = way.record.top
         self.tracked.load_small(top.small)
         rng.restore(top.rng)
@@ -198,17 +230,25 @@ class Joiner(Member):
             self._arrive(order)
         return self.take_next(batches)
 
+    def _stand_at_last_fetch(self, record: RankRecord) -> None:
+        """Of a rank with batches in reserve: this is the fetch that it stood at."""
+        if record.complete and record.now is not None:
+            self.tracked.load_small(record.now.small)
+            rng.restore(record.now.rng)
+
     def _pass_over(self, way: Way) -> Any:
         """A step that is committed already: its result is the number it reported."""
         self.calls = Step(self.calls + 1)
+        way.passes_over()
         self.draws.begin_step()
         self.draws.end_step()
         now = way.record.now
         if self.calls == way.committed and now is not None:
             self.tracked.load_small(now.small)
             rng.restore(now.rng)
-            self.deposit.gate_small = now.small
-        return way.result_of(self.calls)
+            if not way.record.complete:
+                self.deposit.gate_small = now.small
+        return like(self._result, way.result_of(self.calls))
 
     def _arrive(self, order: Switch) -> None:
         """Here the rank stood: take its state once more and its place."""
@@ -226,6 +266,8 @@ class Joiner(Member):
         self.complete, self.run_ms = True, run_ms
         self.stands.set()
         self.held_bytes = max(0, private_bytes() - self._bytes_before)
+        self.opened.end()
+        self.opened.check()
         self.replayer.check()
         rehearse(self.tracked)
         trace = self.replayer.trace()
@@ -379,7 +421,11 @@ class Joiner(Member):
 
     def _give_up(self, order: Switch, lost: Exception) -> None:
         self.cancelled.set()
-        if self.standing.ordered <= order.epoch:
+        if isinstance(lost, Unlike):
+            holders, unlike = lost.holders, lost.unlike
+            fact = Unproven(rank=self.rank, epoch=order.epoch, holders=holders, unlike=unlike)
+            self.say(fact)
+        elif self.standing.ordered <= order.epoch:
             unusable = order.committed if isinstance(lost, NoneWhole) else Step(0)
             reason = str(lost).split("\n")[0]
             self.boundary.broken(reason, epoch=order.epoch, unusable=unusable)
@@ -387,6 +433,7 @@ class Joiner(Member):
     def _way_to(self, taken: Taken, committed: Step) -> Way:
         """Back to the last fetch of the rank; see `keeper` for what is passed over."""
         record = self.deposit.latest = taken.record
+        self.deposit.samples.go_on_from(taken.samples)
         self.calls = Step(record.top_step - 1)
         self.ledger.rows = [row for row in record.rows if row.step <= committed]
         return Way(self.rank, record, committed)
@@ -398,6 +445,7 @@ class Joiner(Member):
         """
         top, groups.tap = way.record.top, Silence()
         self.loops.resume(way.record.positions[0][1], way.record.beside)
+        self.draws.stand_at(way.record)
         self.own_small = top.small
         rng.restore(top.rng)
         way.reached = 1

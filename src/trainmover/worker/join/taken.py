@@ -4,7 +4,7 @@ import threading
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +28,7 @@ from trainmover.sandbox import layout
 from trainmover.sandbox.binding import Binding
 from trainmover.sandbox.record import Record, blob_name
 from trainmover.state.encode import decode
+from trainmover.state.samples import Proof, Sample
 from trainmover.state.tracked import Tracked
 from trainmover.state.transfer import FetchReport, fetch
 from trainmover.state.vault import VaultClient
@@ -146,6 +147,21 @@ def _blob(address: str, token: bytes, name: str) -> bytes | bytearray | None:
         client.close()
 
 
+class Unlike(PeerLost):
+    """Those who were said to hold the rank's state hold different ones, or another than it did.
+
+    holders, unlike  as in `Unproven`
+    """
+
+    def __init__(self, rank: Rank, holders: dict[Rank, str], unlike: list[Rank]) -> None:
+        super().__init__(
+            f"The ranks that were to give the state of rank {rank} do not hold what it held.",
+            means="Nobody can tell which is right, so this process does not take the rank.",
+            do="Nothing by hand: the job looks for another way, and says if there is none.",
+        )
+        self.holders, self.unlike = holders, unlike
+
+
 @dataclass
 class Taken:
     """What a joiner got.
@@ -164,6 +180,7 @@ class Taken:
     record: RankRecord
     digest: str
     held: int = 0
+    samples: dict[int, Sample] = field(default_factory=dict)
 
     def after(self, before: "Taken") -> "Taken":
         """Of the same state, with what had come `before`: this time most of it was held."""
@@ -209,9 +226,11 @@ def take(
     A leaver gives its own record; that of a lost rank is in a vault.
     known: the record, if it has been taken before
     early: of the state, what may be here already
-    Raises PeerLost.
+    Whoever gives its own state proves nothing. Others have to agree, all of them, and to have held
+    at the rank's last gate what it held there. Raises PeerLost, and Unlike if they do not.
     """
     sources = order.sources[rank]
+    own = sources[0].rank == rank
     coming = _Coming(tracked, early)
 
     def tell(here: int, whole: int) -> None:
@@ -227,14 +246,11 @@ def take(
             holds=coming.holds,
             cancelled=cancelled,
             timeout_s=FETCH_SILENCE_S,
-            header_from_first=sources[0].rank == rank and known is None,
+            header_from_first=own and known is None,
+            ask_all=not own,
             on_progress=tell,
         )
     ranks = {source.address: source.rank for source in sources}
-    for dropped in report.dropped:
-        if not isinstance(dropped.error, PeerLost):  # That one is gone, the controller knows best.
-            text = f"{dropped.error.happened} (rank {ranks[dropped.address]})"
-            say(Warned(rank=rank, text=text))
     source = ranks[report.source]
     if known is not None:
         record = known
@@ -242,6 +258,13 @@ def take(
         record = RankRecord.from_bytes(coming.header["record"])
     else:
         record = _record_from_vault(order, rank, token)
+    proofs = {ranks[address]: Proof.from_bytes(data) for address, data in report.proofs.items()}
+    if not own:
+        _check(rank, proofs, None if rank in order.astray else record.sample)
+    for dropped in report.dropped:
+        if not isinstance(dropped.error, PeerLost):  # That one is gone, the controller knows best.
+            text = f"{dropped.error.happened} (rank {ranks[dropped.address]})"
+            say(Warned(rank=rank, text=text))
     return Taken(
         bytes=report.bytes,
         held=sum(report.tensors[number].nbytes for number in report.kept),
@@ -251,7 +274,20 @@ def take(
         header=coming.header,
         record=record,
         digest=coming.load(report),
+        samples=proofs[source].samples,
     )
+
+
+def _check(rank: Rank, proofs: dict[Rank, Proof], sample: Sample | None) -> None:
+    """sample: of the lost rank, at its last gate; None: it is no measure. Raises Unlike."""
+    holders = {other: proof.digest for other, proof in sorted(proofs.items())}
+    unlike = [
+        other
+        for other, proof in sorted(proofs.items())
+        if sample is not None and sample.parts_from(proof.samples)
+    ]
+    if unlike or len(set(holders.values())) > 1:
+        raise Unlike(rank, holders, unlike)
 
 
 class _Coming:

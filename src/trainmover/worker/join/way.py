@@ -7,15 +7,18 @@ steps changes bulk state too (a scheduler's step, an average of weights), so sta
 joiner has arrived.
 """
 
+from collections import deque
 from collections.abc import Iterable, Mapping
 from typing import Any
 
 import torch
 from torch import Tensor
+from torch.utils import _pytree
 
 from trainmover.comm.tap import Call
 from trainmover.errors import StateMismatch
 from trainmover.ids import Rank, Step
+from trainmover.worker.data.batches import Batches
 from trainmover.worker.step.keeper import RankRecord
 
 
@@ -31,6 +34,9 @@ class Way:
         self.record = record
         self.committed = committed
         self.reached = 0
+        self._drawn = deque(record.drawn)
+        self._between = deque(record.between)
+        self._stepped = False
         self._values = {row.step: row.values for row in record.rows}
 
     @property
@@ -75,6 +81,30 @@ class Way:
         """Whether the rank was drawing from this loop, beside the one where it stood."""
         return any(path == place[0] for place in self.record.beside)
 
+    def passes_over(self) -> None:
+        """A step is passed over."""
+        self._stepped = True
+
+    def rng_at_fetch(self) -> bytes | None:
+        """With what a batch is drawn again: that of a reserve as it was when it was first drawn.
+        None: with what is there."""
+        if not self._stepped or not self._between:
+            return None
+        self._stepped = False
+        return self._between.popleft()
+
+    def check(self, batches: Batches, step: Step) -> None:
+        """The rank has drawn this batch too. Raises StateMismatch if it was another one."""
+        if not self._drawn or batches.hash is None:
+            return
+        if batches.hash.differs_from(self._drawn.popleft()):
+            raise StateMismatch(
+                f"For step {step} rank {self.rank} had another batch than its place gives now.",
+                means="This machine cannot take the rank: it would train on other data.",
+                do="The dataset must be the same on every machine, and a batch must depend on its "
+                "place and on generators that can be seen, not on time or machine.",
+            )
+
     def result_of(self, step: Step) -> Tensor:
         """Of a step that is passed over: the number it reported, as far as that is known."""
         values = self._values.get(step, {})
@@ -93,7 +123,7 @@ class Way:
         source  of the source: `gate_small` and, now, `small`
         """
         gate = self.record.now
-        if gate is None:
+        if gate is None or self.record.complete:
             return own
         at_gate, now = source["gate_small"], source["small"]
         self._check_behind(source["behind"], at_gate, gate.small)
@@ -115,6 +145,22 @@ class Way:
                     do="Change what differs from rank to rank before optimizer.step(), or behind "
                     "the function marked @job.step.",
                 )
+
+
+def like(result: Any, known: Tensor) -> Any:
+    """What a step that is passed over gives back: the number `known`, or something of the kind of
+    `result`, with NaN for all numbers in it: nobody knows them."""
+    if result is None:
+        return known
+    if isinstance(result, float):
+        return float(known)
+
+    def unknown(leaf: Any) -> Any:
+        if isinstance(leaf, Tensor) and leaf.is_floating_point():
+            return torch.full_like(leaf.detach(), float("nan"))
+        return float("nan") if isinstance(leaf, float) else leaf
+
+    return _pytree.tree_map(unknown, result)
 
 
 class Silence:

@@ -15,7 +15,6 @@ from dataclasses import dataclass, replace
 import torch
 
 from trainmover.comm import Drained, groups
-from trainmover.errors import UserError
 from trainmover.ids import Rank, Step
 from trainmover.protocol.messages import Recorded, Warned, WorkerFact
 from trainmover.sandbox import layout
@@ -111,7 +110,7 @@ class Recording:
         if step >= STEPS_MAX and not self.recorder.closed:
             self._warn_of_rare_fetches(step)
             self.recorder.close(step, self._tracked.signature())
-        return step > STEPS and self._all_are_ready()
+        return step > STEPS and self._all_are_ready(step)
 
     def _has_shown_all(self, steps: Step) -> bool:
         """Whether the steps so far are enough: whole updates, three of them as well, since DDP
@@ -119,39 +118,39 @@ class Recording:
         accumulates = any(gradients.accumulate for gradients in self._tracked.gradients)
         return steps >= STEPS and (self._update_steps >= STEPS or not accumulates)
 
-    def _all_are_ready(self) -> bool:
+    def _all_are_ready(self, step: Step) -> bool:
         """Every rank that records asks this behind the same steps, as long as nobody was lost: who
         joins has nothing to record, so from then on each finishes by itself."""
         assert self.recorder is not None
-        ready = self.recorder.closed
-        if groups.epoch != self._epoch:
+        ready = self.recorder.closed and (not self.recorder.waits or step >= STEPS_MAX)
+        if self._alone:
             return ready
         try:
             return bool(self._gate.gather(torch.tensor(int(ready))).all())
         except Drained:
             return ready
 
-    def finish(self, step: Step, *, updates: int) -> None:
+    @property
+    def _alone(self) -> bool:
+        return groups.epoch != self._epoch
+
+    def finish(self, step: Step, *, updates: int, functions: list[str], loaders: int) -> None:
         """Steps enough: the hook goes, the record goes to the buddy, standbys may warm up.
 
-        updates: calls of `optimizer.step()` so far
+        updates: calls of `optimizer.step()` so far. functions, loaders: as in `Recorded`
         Raises PeerLost, with everything ready to be `put` with the next buddy.
         """
         recorder, self.recorder, groups.tap = self.recorder, None, None
         assert recorder is not None
         if not updates:
             self._warn_of_no_update(step)
+        if recorder.waits:
+            self._warn_of_open_calls()
         record = recorder.finish()
-        if record is None:
-            raise UserError(
-                f"Rank {self._rank} never waited for a collective it made in its first steps.",
-                means="Its first steps cannot be recorded, so no standby could be warmed.",
-                do="Wait for the work handles of asynchronous collectives inside the step.",
-            )
         share = self._share(record)
         self.keep(_stored(record, share), recorder.step_trace())
         self.put()
-        self._say(self._told(step, record, share))
+        self._say(self._told(step, record, share, functions, loaders))
 
     def keep(self, record: bytes | bytearray | None, trace: str) -> None:
         """From now on, and what was compiled so far beside it."""
@@ -184,7 +183,9 @@ class Recording:
         """Nothing is kept here any more."""
         self.kept = FirstSteps()
 
-    def _told(self, step: Step, record: Record, share: Share) -> Recorded:
+    def _told(
+        self, step: Step, record: Record, share: Share, functions: list[str], loaders: int
+    ) -> Recorded:
         return Recorded(
             rank=self._rank,
             step=step,
@@ -196,6 +197,9 @@ class Recording:
             bytes=0 if self.kept.record is None else len(self.kept.record),
             bytes_full=layout.bytes_full(record),
             held_bytes=record.held_bytes,
+            tracked=list(self._tracked),
+            functions=functions,
+            loaders=loaders,
         )
 
     def _share(self, record: Record) -> Share:
@@ -203,6 +207,8 @@ class Recording:
 
         If they are interrupted some may have none: a rank that does not know stores all it has.
         """
+        if self._alone:
+            return Share(Stores.WHOLE, self._rank)
         kind, own = record.kind(), record.own()
         mine = torch.frombuffer(bytearray(kind + own), dtype=torch.int64)
         try:
@@ -213,6 +219,16 @@ class Recording:
         half = len(kind)
         kinds, owns = [each[:half] for each in hashes], [each[half:] for each in hashes]
         return share_of(self._rank, kinds, owns, self._nproc)
+
+    def _warn_of_open_calls(self) -> None:
+        self._say(
+            Warned(
+                rank=self._rank,
+                text=f"rank {self._rank} never waited for a collective it made in its first steps: "
+                "they cannot be repeated, so no standby can be warmed; wait for the handles of "
+                "asynchronous collectives",
+            )
+        )
 
     def _warn_of_rare_fetches(self, step: Step) -> None:
         self._say(

@@ -32,6 +32,11 @@ def is_due(step: Step, every: int) -> bool:
     return every > 0 and (step in EARLY or step % every == 0)
 
 
+def is_compared(step: Step, every: int) -> bool:
+    """Whether all that ranks hold after this step is compared: in a round, or as they record."""
+    return step in EARLY or is_due(step, every)
+
+
 class Rounds:
     """One rank's part in all of them.
 

@@ -24,6 +24,7 @@ class Boundary:
     offer    the rank's state for a joiner; called in a thread of the state server, while the main
              thread waits here
     misled   a collective outside of any step was cut short since the last switchover
+    cut_short  any of the script's was: what it has raised since may come of that
     closing  the switchover under way, or past, is the last: some script has ended
     """
 
@@ -37,7 +38,7 @@ class Boundary:
         offer: Offer,
     ) -> None:
         self.closing = False
-        self.misled = False
+        self.misled = self.cut_short = False
         self._rank = rank
         self._ledger = ledger
         self._standing = station.standing
@@ -73,7 +74,7 @@ class Boundary:
             order = self._standing.await_switch(epoch)
             if order is not None:
                 self._switch(order)
-        self.misled = False
+        self.misled = self.cut_short = False
 
     def _await_target(self, *, pausing: bool) -> Epoch | None:
         """The epoch to switch to: an interruption's once its verdict is out, or a pause's."""

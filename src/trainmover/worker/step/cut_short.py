@@ -81,6 +81,7 @@ class CutShort:
 
     def _happened(self) -> None:
         """From any thread."""
+        self._boundary.cut_short |= not self._stands.is_shadow
         if self._counts:
             self._boundary.misled = True
 

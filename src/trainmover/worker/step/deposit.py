@@ -15,9 +15,11 @@ from trainmover.ids import Epoch, Rank, Step
 from trainmover.protocol.messages import Row
 from trainmover.state import rng
 from trainmover.state.encode import encode
+from trainmover.state.samples import Proof, Samples
 from trainmover.state.tracked import Tracked
 from trainmover.state.transfer import Offered
 from trainmover.worker.keep.first_steps import Recording
+from trainmover.worker.keep.rounds import is_compared
 from trainmover.worker.station import Station
 from trainmover.worker.step.boundary import Boundary
 from trainmover.worker.step.gate import Gate
@@ -34,6 +36,7 @@ class Deposit:
     at_gate     small states at the gate of the step under way
     gate_small  those of the last committed step
     behind      names of small states that it has changed behind its gate
+    samples     of the shared state, at the newest gates
     """
 
     def __init__(
@@ -53,6 +56,8 @@ class Deposit:
         self.at_gate: dict[str, bytes] = {}
         self.gate_small: dict[str, bytes] = {}
         self.behind: list[str] = []
+        self.samples = Samples(tracked)
+        self._rounds_every = station.spec.fingerprint_every
         self._rank = rank
         self._standing = station.standing
         self._snapshots = station.snapshots
@@ -78,21 +83,33 @@ class Deposit:
 
     def tell(self, record: RankRecord) -> None:
         """The rank stands at a fetch: tell the buddy without waiting."""
-        self.latest = record
+        self.latest = replace(record, sample=self.samples.newest)
         if self._buddy and not self._boundary.tainted():
             try:
-                self._keeper.put(record)
+                self._keeper.put(self.latest)
             except PeerLost as lost:
                 self.buddy_is_gone(lost)
 
-    def is_safe(self, step: Step, committing: Row) -> bool:
-        """Put the record for the step after this one, wait for the buddy's acknowledgement."""
+    def is_safe(self, step: Step, committing: Row, drawn: list[list[int]]) -> bool:
+        """Put the record for the step after this one, wait for the buddy's acknowledgement.
+
+        drawn: hashes of the batches since the record's place
+        """
         self.at_gate = self._tracked.small_states()
         rows = [*self._ledger.in_doubt, committing]
         now = Moment(rng.capture(), self.at_gate)
         if self.latest is None:
             raise _no_fetch(self._rank)
-        self.latest = replace(self.latest, step=Step(step + 1), complete=False, now=now, rows=rows)
+        self.samples.take(step, anew=is_compared(Step(step - 1), self._rounds_every))
+        self.latest = replace(
+            self.latest,
+            step=Step(step + 1),
+            complete=False,
+            now=now,
+            rows=rows,
+            drawn=drawn,
+            sample=self.samples.newest,
+        )
         if self._boundary.tainted():
             return False
         try:
@@ -144,17 +161,22 @@ class Deposit:
         }
         alike = f"{digest} {xxhash.xxh3_128_hexdigest(bulk)}"  # and their order
         paths = self._tracked.bulk_paths(bulk)
-        return Offered(encode(header), tensors, alike, [hashes[path] for path in paths])
+        proof = Proof(digest, self.samples.told()).to_bytes()
+        hashed = [hashes[path] for path in paths]
+        return Offered(encode(header), tensors, alike, hashed, proof=proof)
 
     def _small_at_boundary(self) -> dict[str, bytes]:
         """As it was at the fetch for the next step, if that has been: there the joiner arrives."""
         latest = self.latest
         fetched = latest is not None and latest.top_step == self._standing.committed + 1
+        if latest and latest.complete and latest.now is not None:
+            return latest.now.small
         return latest.top.small if latest and fetched else self._tracked.small_states()
 
     def forget(self) -> None:
         """Drop what was kept here."""
         self.latest, self.gate_small, self.behind = None, {}, []
+        self.samples.forget()
 
 
 def _no_fetch(rank: Rank) -> UserError:

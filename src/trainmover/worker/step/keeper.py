@@ -7,12 +7,18 @@ Record of a rank, "how to run step s on another machine":
     beside    of every loop that is drawn from beside those: [path, position]; see `loops`
     member    path of the loop that fetches; [] for the innermost of `positions`
     top       RNG and small state just before that fetch
-    now       RNG and small state at the gate of step s - 1, if a step was made since the fetch
+    now       RNG and small state at the gate of step s - 1, if a step was made since the fetch; in
+              a complete record at the fetch that followed it
     rows      committed rows not yet told to the controller, so that none is lost with the rank
+    drawn     hashes of the batches drawn since `top`: who goes back there draws the same
+    reserve   how many fetches before the last one `top` lies, each the first for its step
+    between   RNG at these fetches and the last one
+    sample    of its shared state, as of the newest gate; see `state.samples`
 
 A joiner goes back to the fetch, draws the same batch, passes over the steps already committed since
 (`top_step` to s - 1), takes `now`, and goes on with step s. Mostly the fetch is the last thing that
-happened, and there is nothing to pass over.
+happened, and there is nothing to pass over. A script that holds batches in reserve goes back to
+where the oldest of them was drawn: `reserve` fetches before.
 """
 
 from collections.abc import Callable
@@ -24,6 +30,7 @@ from trainmover.errors import PeerLost, ProtocolError
 from trainmover.ids import Epoch, Step
 from trainmover.protocol.messages import Draw, Row
 from trainmover.state.encode import decode, encode
+from trainmover.state.samples import Sample
 from trainmover.state.vault import VaultClient
 
 
@@ -48,6 +55,10 @@ class RankRecord:
     rows: list[Row] = field(default_factory=list)
     beside: list[list[Any]] = field(default_factory=list)
     member: list[int] = field(default_factory=list)
+    drawn: list[list[int]] = field(default_factory=list)
+    reserve: int = 0
+    between: list[bytes] = field(default_factory=list)
+    sample: Sample | None = None
 
     def to_bytes(self) -> bytes:
         """For the vault and the wire."""
@@ -55,14 +66,17 @@ class RankRecord:
         rows = [[row.step, row.at_us, row.values, _plain(row)] for row in self.rows]
         top = [self.top.rng, self.top.small]
         places = [self.positions, self.beside, self.member]
-        return encode([self.step, self.complete, self.top_step, places, top, now, rows])
+        drawn = [self.drawn, self.reserve, self.between]
+        sample = None if self.sample is None else list(self.sample)
+        places = [*places, drawn]
+        return encode([self.step, self.complete, self.top_step, places, top, now, rows, sample])
 
     @staticmethod
     def from_bytes(data: bytes) -> "RankRecord":
         """Raises ProtocolError on malformed bytes."""
         try:
-            step, complete, top_step, places, top, now, rows = decode(data)
-            positions, beside, member = places
+            step, complete, top_step, places, top, now, rows, sample = decode(data)
+            positions, beside, member, (hashes, reserve, between) = places
             return RankRecord(
                 step,
                 complete,
@@ -73,6 +87,10 @@ class RankRecord:
                 [_row(*entry) for entry in rows],
                 beside,
                 member,
+                hashes,
+                reserve,
+                between,
+                None if sample is None else Sample(*sample),
             )
         except (TypeError, ValueError) as error:
             raise ProtocolError(f"These bytes are no rank record: {error}.") from error

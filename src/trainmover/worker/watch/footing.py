@@ -40,11 +40,13 @@ class Footing:
     """Of one rank.
 
     function  whose step is under way, or was the last
+    functions names of all so far, in order
     made      undisturbed steps so far
     """
 
     def __init__(self, pulse: Pulse) -> None:
         self.function = ""
+        self.functions: dict[str, None] = {}
         self.made = 0
         self._pulse = pulse
         self._took: deque[tuple[str, int]] = deque(maxlen=STEPS_KEPT)
@@ -53,6 +55,7 @@ class Footing:
     def enter(self, function: Callable[..., Any]) -> None:
         """A step begins, or is begun again."""
         self.function = name = getattr(function, "__qualname__", "")
+        self.functions[name.rpartition(".")[2] or "a function"] = None
         self._pulse.bytes[0] = self._pulse.quick.get(name, PATIENT)
         self._begun_ns = time.monotonic_ns()
 

@@ -1,0 +1,189 @@
+"""A few elements of the state that replicas share, at every gate: what they no longer hold alike
+shows by the first gate at which one of the elements is among those that differ.
+
+All ranks take the same elements, of one parameter and of what optimizers keep for it, chosen by the
+number of the step (some 30 microseconds), and chain the hashes: a chain is
+that of another rank as long as all their samples since it began were. It begins anew behind every
+round, in which all of the state is compared. One of a machine that is lost is in the rank's record,
+so whoever is to give its state can be told from a replica though the rank itself is gone.
+
+Only what lies where it always lies is sampled: parameters, what optimizers keep for them, and now
+and then other objects that hand out the memory they work with.
+"""
+
+import ctypes
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import torch
+import xxhash
+from torch import Tensor, nn
+
+from trainmover.errors import ProtocolError
+from trainmover.ids import Step
+from trainmover.state import encode, tensor_bytes
+from trainmover.state.tracked import HasState, Tracked
+
+OBJECTS_EVERY = 8
+"""Steps from one sample of other objects to the next: their state has to be asked for."""
+BYTES = 32
+KEPT = 4
+_SPREAD = 0x9E3779B1
+
+
+class Sample(NamedTuple):
+    """gate: step at whose gate it was taken; since: that of the first in its chain."""
+
+    gate: int
+    since: int
+    chain: bytes
+
+    def parts_from(self, others: Mapping[int, "Sample"]) -> bool:
+        """Whether the rank of `others`, by their gates, held something else; False: not known."""
+        other = others.get(self.gate)
+        return other is not None and other.since == self.since and other.chain != self.chain
+
+
+@dataclass(frozen=True)
+class Proof:
+    """What a source tells everybody who is to take its state.
+
+    digest   of the shared state, where it stands
+    samples  by gate, the newest of them
+    """
+
+    digest: str
+    samples: dict[int, Sample]
+
+    def to_bytes(self) -> bytes:
+        """For the wire."""
+        return encode.encode([self.digest, [list(one) for one in self.samples.values()]])
+
+    @staticmethod
+    def from_bytes(data: bytes) -> "Proof":
+        """Raises ProtocolError on malformed bytes."""
+        try:
+            digest, told = encode.decode(data)
+            samples = [Sample(*one) for one in told]
+        except (TypeError, ValueError) as error:
+            raise ProtocolError(f"These bytes prove nothing of a state: {error}.") from error
+        return Proof(digest, {sample.gate: sample for sample in samples})
+
+
+@dataclass
+class _Places:
+    """Where samples are taken. Of other objects: those whose state is their own memory."""
+
+    of: tuple[int, ...]
+    parameters: list[Tensor]
+    optimizers: list[torch.optim.Optimizer]
+    objects: list[HasState]
+
+
+class Samples:
+    """Of one rank, of its newest gates.
+
+    newest  None before the first gate
+    """
+
+    def __init__(self, tracked: Tracked) -> None:
+        self.newest: Sample | None = None
+        self._tracked = tracked
+        self._taken: dict[int, Sample] = {}
+        self._places = _Places((), [], [], [])
+
+    def take(self, step: Step, *, anew: bool) -> None:
+        """At the gate of `step`, again if it is run again. anew: begin the chain here."""
+        before = None if anew else self._taken.get(step - 1)
+        chain = xxhash.xxh3_64(before.chain if before is not None else b"")
+        for part in self._bytes(step):
+            chain.update(part)
+        since = before.since if before is not None else int(step)
+        self.newest = self._taken[step] = Sample(int(step), since, chain.digest())
+        for old in [gate for gate in self._taken if gate <= step - KEPT]:
+            del self._taken[old]
+
+    def told(self) -> dict[int, Sample]:
+        """By gate, for who is to take this rank's state, and goes on with it."""
+        return dict(self._taken)
+
+    def go_on_from(self, told: Mapping[int, Sample]) -> None:
+        """Of the rank whose state was taken."""
+        self._taken = dict(told)
+        self.newest = max(self._taken.values(), default=None)
+
+    def forget(self) -> None:
+        """Nothing is held here any more."""
+        self.newest, self._taken, self._places = None, {}, _Places((), [], [], [])
+
+    def _bytes(self, step: Step) -> Iterator[bytes]:
+        places = self._places_now()
+        count = len(places.parameters)
+        if count:
+            parameter = places.parameters[step % count]
+            yield _elements(parameter, step)
+            for optimizer in places.optimizers:
+                kept = optimizer.state.get(parameter, {})
+                for name in sorted(kept):
+                    if isinstance(kept[name], Tensor):
+                        yield _elements(kept[name], step)
+        if places.objects and step % OBJECTS_EVERY == 0:
+            turn = step // OBJECTS_EVERY
+            tensors = _tensors(places.objects[turn % len(places.objects)])
+            if tensors:
+                yield _elements(tensors[turn % len(tensors)], step)
+
+    def _places_now(self) -> _Places:
+        of = tuple(id(obj) for _, obj in self._tracked.items())
+        if of != self._places.of:
+            self._places = self._look(of)
+        return self._places
+
+    def _look(self, of: tuple[int, ...]) -> _Places:
+        modules = [obj for _, obj in self._tracked.items() if isinstance(obj, nn.Module)]
+        parameters = {id(one): one for module in modules for one in module.parameters()}
+        optimizers = self._tracked.optimizers
+        others = [
+            self._tracked[name]
+            for name in self._tracked.bulk_names()
+            if not isinstance(self._tracked[name], nn.Module | torch.optim.Optimizer)
+        ]
+        objects = [obj for obj in others if _hands_out_memory(obj)]
+        return _Places(of, list(parameters.values()), optimizers, objects)
+
+
+def _hands_out_memory(obj: HasState) -> bool:
+    first, second = _tensors(obj), _tensors(obj)
+    return [one.data_ptr() for one in first] == [one.data_ptr() for one in second]
+
+
+def _tensors(obj: HasState) -> list[Tensor]:
+    """In the order of their paths; of nested dicts and lists too."""
+    return [tensor for _, tensor in sorted(_walk("", obj.state_dict()), key=lambda one: one[0])]
+
+
+def _walk(path: str, value: object) -> Iterator[tuple[str, Tensor]]:
+    if isinstance(value, Tensor):
+        yield path, value
+    elif isinstance(value, Mapping):
+        for key, entry in value.items():
+            yield from _walk(f"{path}.{key}", entry)
+    elif isinstance(value, list | tuple):
+        for number, entry in enumerate(value):
+            yield from _walk(f"{path}.{number}", entry)
+
+
+def _elements(tensor: Tensor, step: Step) -> bytes:
+    """A few elements that lie beside each other, wherever the step says."""
+    local = encode.as_local(tensor) if type(tensor) not in (Tensor, nn.Parameter) else tensor
+    size, count = local.element_size(), local.numel()
+    length = max(1, BYTES // size)
+    first = 0 if count <= length else step * _SPREAD % (count - length + 1)
+    length = min(length, count)
+    if not length:
+        return b""
+    if local.is_cpu and local.is_contiguous() and not local.is_neg():
+        begin = local.data_ptr()  # 0: somebody has freed it for now, as sharded modules do.
+        return ctypes.string_at(begin + first * size, length * size) if begin else b""
+    return bytes(tensor_bytes.read_range(local, first * size, (first + length) * size))

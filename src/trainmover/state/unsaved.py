@@ -1,0 +1,139 @@
+"""Buffers of a module that are in no state_dict: those that it registered with persistent=False.
+
+Most are constants that every run of the script makes anew (masks, tables of positions) and stay at
+home. One that changes (a counter, a cache of keys) is state of the rank like any other buffer, and
+goes with its record from then on. A change shows by the version counter or by another tensor in its
+place; in the first steps also by the bytes, since writes through `.data` or numpy count no version.
+"""
+
+import torch
+from torch import Tensor, nn
+
+from trainmover.errors import UserError
+
+BYTES_MAX = 4 * 1024 * 1024
+"""Of those that change: they go with every step's record, twice."""
+
+_LOOKS = 12
+"""So often the bytes are compared as well: a step asks for them three times."""
+
+
+_Seen = tuple[Tensor | None, int]
+
+
+class _Buffer:
+    """One of them, and how it was when its module was tracked, and behind the first steps."""
+
+    def __init__(self, module: nn.Module, name: str) -> None:
+        self._module = module
+        self._name = name
+        self._first = self._settled = self._seen()
+        live = self.live
+        large = live is None or live.nbytes > BYTES_MAX
+        self._copy = None if large or live is None else live.detach().clone()
+        self.changes = self.keeps_changing = False
+
+    @property
+    def live(self) -> Tensor | None:
+        return self._module._buffers[self._name]
+
+    def _seen(self) -> _Seen:
+        """The tensor and its version; of one made in inference mode none is counted."""
+        live = self.live
+        return live, -1 if live is None or live.is_inference() else live._version
+
+    def look(self) -> None:
+        """Among the first steps: by version and bytes."""
+        self._settled = self._seen()
+        self.changes = self.changes or _differ(self._settled, self._first)
+        if not self.changes and self._copy is not None and self.live is not None:
+            self.changes = not _same_bytes(self.live, self._copy)
+
+    def look_later(self) -> None:
+        """Behind them: by version alone."""
+        self._copy = None
+        if not self.keeps_changing and _differ(self._seen(), self._settled):
+            self.changes = self.keeps_changing = True
+
+    def put(self, value: Tensor | None) -> None:
+        """In its place: the tensor that is there stays, if it has that shape."""
+        live, self.changes = self.live, True
+        if value is not None and live is not None and live.shape == value.shape:
+            live.copy_(value)
+        elif value is not None and live is not None:
+            self._module._buffers[self._name] = value.to(live.device)
+        else:
+            self._module._buffers[self._name] = value
+
+
+class Unsaved:
+    """Those of one module that change, as an object with the two state methods.
+
+    Small ones are sent as soon as they have changed once. Of large ones, those that settle in the
+    first steps are taken for constants that are made when they are first needed: a shadow run makes
+    them too.
+    """
+
+    def __init__(self, module: nn.Module) -> None:
+        self._looks = 0
+        self._buffers = {
+            f"{path}.{name}" if path else name: _Buffer(part, name)
+            for path, part in module.named_modules()
+            for name in part._non_persistent_buffers_set
+            if name in part._buffers
+        }
+
+    def state_dict(self) -> dict[str, Tensor | None]:
+        """Live tensors by name. Raises UserError for more than a step's record can carry."""
+        if not self._buffers:
+            return {}
+        self._looks += 1
+        for buffer in self._buffers.values():
+            if self._looks <= _LOOKS:
+                buffer.look()
+            else:
+                buffer.look_later()
+        found = {name: buffer.live for name, buffer in self._buffers.items() if buffer.changes}
+        if _size(found) <= BYTES_MAX:
+            return found
+        found = {name: found[name] for name in found if self._buffers[name].keeps_changing}
+        _check_size(found)
+        return found
+
+    def load_state_dict(self, state: dict[str, Tensor | None]) -> None:
+        """Make them those."""
+        with torch.no_grad():
+            for name, value in state.items():
+                self._buffers[name].put(value)
+
+
+def _differ(one: _Seen, other: _Seen) -> bool:
+    return one[0] is not other[0] or one[1] != other[1]
+
+
+def _same_bytes(one: Tensor, other: Tensor) -> bool:
+    """NaN is equal to itself here."""
+    if one.shape != other.shape or one.dtype != other.dtype:
+        return False
+    return torch.equal(_bits(one), _bits(other))
+
+
+def _bits(tensor: Tensor) -> Tensor:
+    return tensor.detach().contiguous().reshape(-1).view(torch.uint8)
+
+
+def _size(found: dict[str, Tensor | None]) -> int:
+    return sum(0 if tensor is None else tensor.nbytes for tensor in found.values())
+
+
+def _check_size(found: dict[str, Tensor | None]) -> None:
+    size = _size(found)
+    if size > BYTES_MAX:
+        first = max(found, key=lambda name: 0 if (t := found[name]) is None else t.nbytes)
+        raise UserError(
+            f"Steps change buffers with persistent=False of {size / 1e6:.0f} MB, `{first}` above "
+            "all.",
+            means="They are in no state_dict, and too large to go with the record of every step: "
+            "a rank that is taken over would go on with others.",
+            do=f"Register `{first}` as a persistent buffer, or make it anew in each step.",
+        )

@@ -1,0 +1,66 @@
+"""Scripts that let replicas part: nobody takes another rank's state for a lost one's, nobody is
+accused, and nothing is lost where snapshots are kept."""
+
+from pathlib import Path
+
+import pytest
+from harness import Live, Outcomes, assert_equal_runs, run
+
+PARTING = str(Path(__file__).with_name("scripts") / "parting.py")
+ARGUMENTS = ["--steps", "60"]
+
+
+def lost_at(step: int, tmp_path: Path, *, seat: int = 1, habit: str = "local", **options: object):
+    """The rank of a seat is lost once so many steps are committed."""
+    hurry = tmp_path / "hurry"
+
+    async def scenario(live: Live) -> None:
+        await live.holding()
+        await live.at_step(step)
+        live.signal_worker(live.job.seats[seat])
+        await live.until(lambda: bool(live.job.incidents))
+        hurry.touch()
+
+    arguments = [*ARGUMENTS, "--habit", habit]
+    if step < 30:
+        arguments += ["--pace", "0.25", "--hurry", str(hurry)]
+    else:
+        arguments += ["--pace", "0.1", "--hurry", str(hurry)]
+    return run(arguments, scenario, script=PARTING, **options)  # type: ignore[arg-type]
+
+
+def said(outcome: Outcomes, words: str) -> bool:
+    return any(words in sentence for sentence in outcome.sentences)
+
+
+def test_between_two_rounds_nobody_is_believed_and_the_job_says_why(tmp_path: Path) -> None:
+    outcome = lost_at(20, tmp_path)
+    assert outcome.code == 1
+    assert "ranks that held the state of rank 1 after step 10 have parted since" in outcome.text
+    assert not said(outcome, "orruption")
+
+
+def test_with_snapshots_all_go_back_and_nothing_differs(tmp_path: Path, undisturbed) -> None:
+    outcome = lost_at(20, tmp_path, snapshot_every=4)
+    assert outcome.code == 0, (outcome.text, outcome.sentences)
+    assert outcome.job.incidents[-1].rung == 2
+    assert_equal_runs(outcome, undisturbed(ARGUMENTS, machines=3, script=PARTING))
+
+
+@pytest.mark.parametrize(("habit", "seat"), [("local", 1), ("average", 0)])
+def test_a_round_that_sees_it_tells_so_once_and_snapshots_begin(
+    habit: str, seat: int, tmp_path: Path, undisturbed
+) -> None:
+    outcome = lost_at(38, tmp_path, seat=seat, habit=habit)
+    assert outcome.code == 0, (outcome.text, outcome.sentences)
+    assert said(outcome, "No alarm if the script trains ranks apart")
+    assert not said(outcome, "orruption")
+    arguments = [*ARGUMENTS, "--habit", habit]
+    assert_equal_runs(outcome, undisturbed(arguments, machines=3, script=PARTING))
+
+
+def test_what_one_rank_alone_does_shows_in_its_last_sample(tmp_path: Path) -> None:
+    """The others agree with each other: only the lost rank's own word tells."""
+    outcome = lost_at(26, tmp_path, seat=0, habit="average", standbys=1)
+    assert outcome.code == 1
+    assert "ranks that held the state of rank 0 after step 10 have parted since" in outcome.text

@@ -1,0 +1,131 @@
+"""Samples of the shared state: equal on replicas, and others soon after these have parted."""
+
+import pytest
+import torch
+from torch import nn
+
+from trainmover.ids import Step
+from trainmover.state.samples import Proof, Sample, Samples
+from trainmover.state.tracked import Tracked
+from trainmover.worker.keep.rounds import is_compared
+
+
+class Average:
+    """As scripts write it: a dict of tensors, kept in place."""
+
+    def __init__(self, model: nn.Module) -> None:
+        self.shadow = {name: p.detach().clone() for name, p in model.named_parameters()}
+
+    def state_dict(self) -> dict[str, object]:
+        return {"shadow": self.shadow}
+
+    def load_state_dict(self, state: dict[str, object]) -> None:
+        raise NotImplementedError
+
+
+class Rank:
+    """One replica, training on."""
+
+    def __init__(self, lr: float = 0.1) -> None:
+        torch.manual_seed(0)
+        self.model = nn.Sequential(*[nn.Linear(64, 64) for _ in range(8)])
+        self.optimizer = torch.optim.AdamW(self.model.parameters(), lr=lr)
+        self.average = Average(self.model)
+        self.tracked = Tracked()
+        self.tracked.add("model", self.model)
+        self.tracked.add("optimizer", self.optimizer)
+        self.tracked.add("average", self.average)
+        self.samples = Samples(self.tracked)
+
+    def step(self, step: int, *, every: int = 0) -> Sample:
+        self.samples.take(Step(step), anew=is_compared(Step(step - 1), every))
+        self.optimizer.zero_grad()
+        torch.manual_seed(step)
+        self.model(torch.randn(4, 64)).square().mean().backward()
+        self.optimizer.step()
+        assert self.samples.newest is not None
+        return self.samples.newest
+
+
+def parted_by(one: Rank, other: Rank, first: int, last: int) -> int | None:
+    """The first gate at which it shows."""
+    for step in range(first, last):
+        mine, its = one.step(step), other.step(step)
+        if mine.parts_from({its.gate: its}):
+            return step
+    return None
+
+
+def test_replicas_have_equal_samples_for_ever() -> None:
+    assert parted_by(Rank(), Rank(), 1, 60) is None
+
+
+def test_another_update_shows_at_the_next_gate() -> None:
+    one, other = Rank(), Rank()
+    assert parted_by(one, other, 1, 14) is None
+    other.optimizer.param_groups[0]["lr"] = 0.05
+    assert parted_by(one, other, 14, 30) == 15
+
+
+@pytest.mark.parametrize("what", ["one parameter", "an object of the script's own"])
+def test_what_parts_in_one_place_shows_once_that_is_sampled(what: str) -> None:
+    one, other = Rank(), Rank()
+    assert parted_by(one, other, 1, 12) is None
+    with torch.no_grad():
+        if what == "one parameter":
+            other.model[5].weight.mul_(1.5)
+            other.optimizer.state[other.model[5].weight]["exp_avg"].mul_(2)
+        else:
+            for shadow in other.average.shadow.values():
+                shadow.mul_(0.9)
+    found = parted_by(one, other, 12, 40)
+    assert found is not None
+
+
+def test_a_chain_that_began_elsewhere_says_nothing() -> None:
+    one, late = Rank(), Rank()
+    for step in range(1, 9):
+        mine = one.step(step)
+    its = late.step(8)
+    assert mine.chain != its.chain
+    assert not mine.parts_from({its.gate: its})
+    assert not mine.parts_from({})
+
+
+def test_a_joiner_goes_on_with_the_chain_of_its_source() -> None:
+    one, other = Rank(), Rank()
+    assert parted_by(one, other, 1, 9) is None
+    proof = Proof.from_bytes(Proof("d", one.samples.told()).to_bytes())
+    assert proof.digest == "d"
+    joiner = Samples(other.tracked)
+    joiner.go_on_from(proof.samples)
+    other.samples = joiner
+    assert parted_by(one, other, 9, 20) is None
+
+
+def test_a_step_that_is_run_again_has_the_same_sample() -> None:
+    rank = Rank()
+    rank.step(1)
+    rank.samples.take(Step(2), anew=False)
+    first = rank.samples.newest
+    rank.samples.take(Step(2), anew=False)
+    assert rank.samples.newest == first
+
+
+def test_storage_that_is_freed_for_now_is_not_read() -> None:
+    rank = Rank()
+    for parameter in rank.model.parameters():
+        parameter.untyped_storage().resize_(0)
+    rank.samples.take(Step(1), anew=False)
+    assert rank.samples.newest is not None
+
+
+def test_other_layouts_give_the_same_elements() -> None:
+    one, other = Rank(), Rank()
+    for parameter in other.model.parameters():
+        if parameter.dim() == 2:
+            parameter.data = parameter.data.t().contiguous().t()
+            assert not parameter.is_contiguous()
+    one.samples.take(Step(1), anew=False)
+    other.samples.take(Step(1), anew=False)
+    assert one.samples.newest == other.samples.newest
