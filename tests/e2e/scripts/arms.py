@@ -43,8 +43,8 @@ from trainmover.controller.state import MachineState
 PLAIN = str(Path(__file__).with_name("plain.py"))
 SAID = "said: "
 PACE_S = 0.004
-READY_S = 30
-"""For a standby to be ready; it takes one on a quiet machine."""
+READY_S, STUCK_S = 20, 30
+"""For a standby to be ready, which takes one second on a quiet machine; for anything to happen."""
 SEEN, REFUSED_S = 4, 6
 """Step at which a standby sees a rank for the first time, and seconds for it to see it change."""
 Rows = dict[tuple[int, int], dict[str, float]]
@@ -224,7 +224,7 @@ def _is_refused(live: Live) -> bool:
 
 @contextlib.contextmanager
 def _sooner_stuck() -> Iterator[None]:
-    before, harness.QUIET_S = harness.QUIET_S, 20
+    before, harness.QUIET_S = harness.QUIET_S, STUCK_S
     yield
     harness.QUIET_S = before
 
