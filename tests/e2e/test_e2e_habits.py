@@ -5,22 +5,28 @@ fault; which, and where, follows from the commit, so that it is another one with
 prints how to have it again. `make soak` goes through all places.
 """
 
+import collections
+import dataclasses
 import os
 import subprocess
 import sys
+from functools import cache
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 sys.path.insert(0, str(Path(__file__).with_name("scripts")))
 
 import arms
-from arms import Fault, Place, Verdict, fault_of
+import compose
+from arms import Arm, Fault, Place, Verdict, fault_of
 from habits import FOLDER, HABITS, Habit
 
 SEED = "TRAINMOVER_HABITS_SEED"
 
 
+@cache
 def seed() -> str:
     """What the environment says, or the commit that is tested."""
     if given := os.environ.get(SEED):
@@ -46,6 +52,49 @@ def test_the_table_has_every_script() -> None:
     )
     assert len(HABITS) >= 60
     assert all(habit.shows for habit in HABITS)
+
+
+ROWS = {(rank, step): {"loss": 1.0 * step} for rank in (0, 1) for step in (1, 2)}
+
+
+def arm(**others: Any) -> Arm:
+    end = Arm(0, dict(ROWS), {0: "a", 1: "b"}, ["said: 1"], ready=True, incidents=1)
+    return dataclasses.replace(end, **others)
+
+
+@pytest.mark.parametrize(
+    ("seen", "verdict"),
+    [
+        (arm(), Verdict.EQUAL),
+        (arm(rows=ROWS | {(1, 2): {"loss": 2.5}}), Verdict.SILENT),
+        (arm(rows=ROWS | {(1, 3): {"loss": 3.0}}), Verdict.SILENT),
+        (arm(digests={0: "a", 1: "c"}), Verdict.SILENT),
+        (arm(printed=["said: 2"]), Verdict.SILENT),
+        (arm(code=1, sentences=["averaged_loss.py line 7 is at fault"]), Verdict.LATE),
+        (arm(code=1, told=["averaged_loss.py line 7 is at fault"]), Verdict.REFUSED),
+        (arm(code=1), Verdict.ENDED),
+        (arm(code=98), Verdict.STUCK),
+        (arm(sentences=["Silent corruption: bits have changed"]), Verdict.ACCUSED),
+        (arm(ready=False), Verdict.ALONE),
+        (arm(incidents=0), Verdict.SPARED),
+    ],
+)
+def test_what_came_of_it_has_one_name(seen: Arm, verdict: Verdict) -> None:
+    assert arms.verdict(Habit("after/averaged_loss"), seen, arm())[0] is verdict
+
+
+def test_a_seed_composes_one_script_and_seeds_use_every_part() -> None:
+    used = collections.defaultdict(set)
+    for number in range(300):
+        composed = compose.compose(number)
+        compile(composed.source, "composed", "exec")
+        assert composed == compose.compose(number)
+        for place, part in composed.parts.items():
+            used[place].add(part)
+    assert used["between"] == set(compose.BETWEEN)
+    assert used["after"] == set(compose.AFTER)
+    assert used["loop"] == set(compose.LOOPS)
+    assert used["model"] == set(compose.MODELS)
 
 
 @pytest.mark.parametrize("habit", HABITS, ids=str)

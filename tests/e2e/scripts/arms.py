@@ -37,18 +37,21 @@ import harness
 from habits import HABITS, Habit
 from harness import Live, Outcomes, run
 
+from trainmover import communicators
 from trainmover.controller.state import MachineState
 
 PLAIN = str(Path(__file__).with_name("plain.py"))
 SAID = "said: "
 PACE_S = 0.004
-READY_S = 30
-"""For a standby to be ready; it takes one on a quiet machine."""
+READY_S, STUCK_S = 20, 30
+"""For a standby to be ready, which takes one second on a quiet machine; for anything to happen."""
+SEEN, REFUSED_S = 4, 6
+"""Step at which a standby sees a rank for the first time, and seconds for it to see it change."""
 Rows = dict[tuple[int, int], dict[str, float]]
 
 
 class Place(StrEnum):
-    """Where a run is disturbed: the last ones are the death of a machine, of a worker, there."""
+    """Where a run is disturbed: a machine moves, or a machine or worker dies there."""
 
     MOVED = "moved"
     COMPUTE = "compute"
@@ -59,20 +62,32 @@ class Place(StrEnum):
 
 @dataclass(frozen=True)
 class Fault:
-    """One, in the step after `hold`."""
+    """One, behind step `hold`, where all ranks wait until a standby is ready.
 
-    place: Place
+    place    None: whatever the worker is at, `delay_s` after the ranks go on
+    another  slot whose worker dies too, while the job is busy with this fault
+    """
+
+    place: Place | None
     slot: int
     hold: int
+    delay_s: float = 0.0
+    another: int | None = None
 
     def __str__(self) -> str:
-        return f"{self.place} of slot {self.slot} after step {self.hold}"
+        place = self.place or f"{self.delay_s * 1000:.0f} ms on"
+        another = "" if self.another is None else f", then slot {self.another}"
+        return f"slot {self.slot} behind step {self.hold}: {place}{another}"
 
-    @property
-    def drill(self) -> str:
-        if self.place in (Place.MOVED, Place.BETWEEN):
+    def drill(self, habit: Habit) -> str:
+        """What TRAINMOVER_DRILL is to say, where the fault is one; of a first fault only."""
+        if self.place in (None, Place.MOVED) or self.dies_in_script(habit):
             return ""
-        return f"m{self.slot + 1}:{self.place}:{self.hold + 2}:kill"
+        point = "fetch" if self.place is Place.BETWEEN else self.place
+        return f"m{self.slot + 1}:{point}:{self.hold + 2}:kill"
+
+    def dies_in_script(self, habit: Habit) -> bool:
+        return self.place is Place.BETWEEN and habit.moment
 
 
 def fault_of(habit: Habit, seed: str, place: Place | None = None) -> Fault:
@@ -117,7 +132,8 @@ def plain(habit: Habit) -> Arm:
     server = _plain_server()
     assert server.stdin is not None
     assert server.stdout is not None
-    order = {"script": str(habit.path), "argv": [], "ranks": habit.ranks}
+    comm = os.environ.get(harness.COMM) or communicators.default()
+    order = {"script": str(habit.path), "argv": [], "ranks": habit.ranks, "comm": comm}
     server.stdin.write(json.dumps(order) + "\n")
     server.stdin.flush()
     told = json.loads(server.stdout.readline())
@@ -130,18 +146,25 @@ def calm(habit: Habit) -> Arm:
     return _arm(run([], standbys=0, **_shape(habit)))
 
 
-def disturbed(habit: Habit, fault: Fault) -> Arm:
+def disturbed(habit: Habit, *faults: Fault) -> Arm:
+    """One fault after the other; only the first may be a drill, whose machine is known."""
     seen = Arm(0, {}, {}, [])
     with tempfile.TemporaryDirectory(prefix="tm-orders-") as folder, _sooner_stuck():
 
         async def scenario(live: Live) -> None:
-            await _disturb(live, fault, habit, Path(folder), seen)
+            if habit.refused:
+                await _let_it_be_refused(live, Path(folder))
+            for count, fault in enumerate(faults, 1):
+                await _disturb(live, fault, habit, Path(folder), seen)
+                await live.incidents_done(count)
+            (Path(folder) / "slow").unlink(missing_ok=True)
 
-        argv = ["--pace", str(PACE_S), "--orders", folder, "--holds", str(fault.hold)]
-        drill = fault.drill
-        if fault.place is Place.BETWEEN and not habit.moment:
-            drill = f"m{fault.slot + 1}:fetch:{fault.hold + 2}:kill"
-        outcome = run(argv, scenario, standbys=1, drill=drill, **_shape(habit))
+        holds = [str(SEEN)] * habit.refused + [str(fault.hold) for fault in faults]
+        argv = ["--pace", str(PACE_S), "--orders", folder, "--holds", *holds]
+        standbys = 1 + sum(f.place is not Place.MOVED for f in faults[1:])
+        standbys += sum(f.another is not None for f in faults)
+        drill = faults[0].drill(habit)
+        outcome = run(argv, scenario, standbys=standbys, drill=drill, **_shape(habit))
     arm = _arm(outcome)
     told = seen.told or [*outcome.sentences, outcome.text]
     return dataclasses.replace(arm, told=told, ready=seen.ready)
@@ -162,19 +185,32 @@ def _arm(outcome: Outcomes) -> Arm:
     return Arm(outcome.code, outcome.rows, outcome.digests, printed, sentences, incidents=incidents)
 
 
+async def _let_it_be_refused(live: Live, orders: Path) -> None:
+    """A standby may have to see the rank at two steps before it knows what it cannot take over."""
+    with contextlib.suppress(TimeoutError):
+        await asyncio.wait_for(live.until(lambda: _is_ready(live) or _is_refused(live)), READY_S)
+        (orders / f"go-{SEEN}").touch()
+        await asyncio.wait_for(live.until(lambda: _is_refused(live)), REFUSED_S)
+    (orders / f"go-{SEEN}").touch()
+
+
 async def _disturb(live: Live, fault: Fault, habit: Habit, orders: Path, seen: Arm) -> None:
     with contextlib.suppress(TimeoutError):
         await asyncio.wait_for(live.until(lambda: _is_ready(live) or _is_refused(live)), READY_S)
-    seen.ready, seen.told = _is_ready(live), list(live.sentences)
-    machine = live.job.seats[fault.slot]
+    if not seen.told:
+        seen.ready, seen.told = _is_ready(live), list(live.sentences)
     if fault.place is Place.MOVED:
         (orders / "slow").touch()
-        live.handle.move(machine)
-    if fault.place is Place.BETWEEN and habit.moment:
+        live.handle.move(live.job.seats[fault.slot])
+    if fault.dies_in_script(habit):
         (orders / f"die-{fault.slot * habit.nproc}").touch()
     (orders / f"go-{fault.hold}").touch()
-    await live.incidents_done(1)
-    (orders / "slow").unlink(missing_ok=True)
+    if fault.place is None:
+        await asyncio.sleep(fault.delay_s)  # the random moment itself
+        live.signal_worker(live.job.seats[fault.slot])
+    if fault.another is not None:
+        await live.until(lambda: live.job.change is not None)
+        live.signal_worker(live.job.seats[fault.another])
 
 
 def _is_ready(live: Live) -> bool:
@@ -188,7 +224,7 @@ def _is_refused(live: Live) -> bool:
 
 @contextlib.contextmanager
 def _sooner_stuck() -> Iterator[None]:
-    before, harness.QUIET_S = harness.QUIET_S, 20
+    before, harness.QUIET_S = harness.QUIET_S, STUCK_S
     yield
     harness.QUIET_S = before
 
@@ -230,10 +266,10 @@ def verdict(habit: Habit, arm: Arm, expected: Arm) -> tuple[Verdict, str]:
         return Verdict.REFUSED, beforehand[0]
     if accused := [text for text in arm.sentences if any(word in text for word in ACCUSATIONS)]:
         return Verdict.ACCUSED, accused[0]
+    if not arm.ready:
+        return Verdict.ALONE, " | ".join(arm.told[-3:])
     if arm.incidents == 0:
         return Verdict.SPARED, _end(arm)
-    if not arm.ready:
-        return Verdict.ALONE, "; ".join(arm.told[-3:])
     return Verdict.EQUAL, ""
 
 
@@ -276,10 +312,13 @@ def _end(arm: Arm) -> str:
     return " | ".join(text for text in arm.sentences[-3:] if text)
 
 
-def judge(habit: Habit, fault: Fault) -> tuple[Verdict, str]:
-    """Of this habit under this fault, beside its plain run where it came to its end."""
-    arm = disturbed(habit, fault)
-    return verdict(habit, arm, expected_of(habit) if arm.code == 0 else arm)
+def judge(habit: Habit, *faults: Fault) -> tuple[Verdict, str]:
+    """Of this habit under these faults, beside its plain run where it came to its end."""
+    arm = disturbed(habit, *faults)
+    found, why = verdict(habit, arm, expected_of(habit) if arm.code == 0 else arm)
+    if found in (Verdict.LATE, Verdict.ENDED) and plain(habit).code:
+        return Verdict.ENDED, f"by itself, plainly too: {why}"
+    return found, why
 
 
 @cache

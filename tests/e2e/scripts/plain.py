@@ -3,7 +3,7 @@ else of it. One that has imported torch once forks the ranks of each.
 
 The imports above `main` are as much as scripts import, once for all.
 
-stdin   a JSON object a line: {"script", "argv", "ranks"}
+stdin   a JSON object a line: {"script", "argv", "ranks", "comm"}
 stdout  for each, when it is over: {"code", "rows": [[rank, step, values]], "digests", "printed"}
 """
 
@@ -24,7 +24,6 @@ import torchdata.stateful_dataloader  # noqa: F401
 from torch import Tensor
 
 from trainmover.comm import groups, hook_torch
-from trainmover.communicators import default
 from trainmover.worker import api
 
 
@@ -95,7 +94,7 @@ def fork(order: dict[str, Any], folder: Path, rank: int, port: int) -> int:
 
 def be(order: dict[str, Any], result: Path, rank: int) -> None:
     """This rank of the script."""
-    groups.choose(default())  # As `import trainmover.comm.install` does.
+    groups.choose(order["comm"])
     hook_torch(groups)
     api.Alone = Recorded  # type: ignore[misc]
     runtime: list[Recorded] = []
