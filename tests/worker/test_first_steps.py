@@ -45,7 +45,7 @@ class Fixture:
         if fetches:
             self.recording.fetched(Step(step - 1))
         self.recording.begin_step()
-        return self.recording.end_step(Step(step), {}, updated=True)
+        return self.recording.end_step(Step(step), updated=True)
 
 
 @pytest.fixture
