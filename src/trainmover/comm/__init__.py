@@ -1,7 +1,13 @@
 """Groups whose members change while the processes and the modules that hold them stay."""
 
 from trainmover.comm.communicator import Communicator, LinkStats, Session, View
-from trainmover.comm.failures import CallsDiffer, ConnectionEnded, Drained, ReplayMismatch
+from trainmover.comm.failures import (
+    CallsDiffer,
+    ConnectionEnded,
+    Drained,
+    DrainedObject,
+    ReplayMismatch,
+)
 from trainmover.comm.gloo import GlooCommunicator
 from trainmover.comm.groups import Groups, Mode, groups
 from trainmover.comm.hook import hook_torch
@@ -18,6 +24,7 @@ __all__ = [
     "Communicator",
     "ConnectionEnded",
     "Drained",
+    "DrainedObject",
     "GlooCommunicator",
     "Groups",
     "LinkStats",

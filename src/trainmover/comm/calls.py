@@ -79,14 +79,15 @@ def outputs_of(op: str, args: Sequence[Any], kwargs: Mapping[str, Any]) -> list[
     return []
 
 
-def given_up(op: str, args: Sequence[Any], kwargs: Mapping[str, Any]) -> list[Tensor]:
+def given_up(op: str, args: Sequence[Any], kwargs: Mapping[str, Any], seat: int) -> list[Tensor]:
     """Outputs of a call that a drain has ended: what they hold, but zero where they are integers.
 
-    A script takes those for sizes (how many rows an expert gets), and memory nobody has written
-    may be any size. What is written in place stays: it was the caller's before.
+    A script takes those for sizes (how many rows an expert gets, how long a pickle is), and memory
+    that nobody has written, or only in part, may be any size. Bytes become zero with them: no
+    pickle begins so, see `hook`. What this seat only gave stays: a broadcast's root has its own.
     """
     outputs = outputs_of(op, args, kwargs)
-    if not is_in_place(op):
+    if not only_reads(op, args, kwargs, seat):
         blank(outputs)
     return outputs
 
@@ -94,6 +95,14 @@ def given_up(op: str, args: Sequence[Any], kwargs: Mapping[str, Any]) -> list[Te
 def is_in_place(op: str) -> bool:
     """Whether what the call writes is what it was given."""
     return op in _IN_PLACE
+
+
+def only_reads(op: str, args: Sequence[Any], kwargs: Mapping[str, Any], seat: int) -> bool:
+    """Whether the call, which is one in place, writes nothing at this seat."""
+    if op not in ("broadcast", "reduce"):
+        return False
+    root, _ = _root_and_reduction(args, kwargs)
+    return bool((root == seat) == (op == "broadcast"))
 
 
 def blank(outputs: Iterable[Tensor]) -> None:

@@ -100,8 +100,9 @@ class PromptSession(Session, Protocol):
     def translate(self, error: Exception) -> Exception:
         """What a call has raised, in the words and types that scripts know."""
 
-    def attach(self, absorb: Callable[[BaseException], bool]) -> None:
-        """Whom handles ask whether the caller must not see an error; see `Owner.absorb`."""
+    def attach(self, absorb: Callable[[BaseException], bool], gave_up: Callable[[], None]) -> None:
+        """Whom handles ask whether the caller must not see an error, and tell that he goes on
+        without a result; see `Owner`."""
 
 
 class Communicator(Protocol):

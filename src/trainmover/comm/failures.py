@@ -15,6 +15,17 @@ class Drained(Exception):
     """
 
 
+class DrainedObject(Drained):
+    """What was to be unpickled never came: the collective that brings it was given up.
+
+    The script sees it, where `all_gather_object` and its kin would have read bytes that nobody has
+    sent. It ends no job: a step that it ends is made again.
+    """
+
+    def __init__(self) -> None:
+        super().__init__("the object that another rank was to send never came: a rank was lost")
+
+
 class ReplayMismatch(StateMismatch):
     """A call in the sandbox that the record does not answer."""
 

@@ -20,6 +20,7 @@ from datetime import timedelta
 from enum import Enum
 from typing import Any
 
+import torch
 from torch._C._distributed_c10d import Store
 
 from trainmover.comm.calls import describe
@@ -43,6 +44,7 @@ from trainmover.errors import PeerLost, TrainmoverError, UserError
 
 _STRANDED_NS = 50_000_000
 _PLAIN_EPOCH = 0
+_NO_GRAPH = -1
 
 
 class Mode(Enum):
@@ -51,8 +53,25 @@ class Mode(Enum):
     LIVE = "live"
 
 
+def _in_the_script() -> bool:
+    """Whether this is the main thread, outside of autograd."""
+    here: Any = torch._C  # torch's stubs lag behind.
+    return (
+        threading.get_ident() == threading.main_thread().ident
+        and here._current_graph_task_id() == _NO_GRAPH
+    )
+
+
 class Groups:
-    """The registry. One per process, because torch has one world per process."""
+    """The registry. One per process, because torch has one world per process.
+
+    on_cut_short  called, in whichever thread, for every call of the script that ends without its
+                  outputs
+    on_given_up   called in the main thread, outside of autograd, wherever it is about to go on with
+                  what such a call has left; what it raises, the script sees at that call
+    calls         of the script, begun so far. Two numbers tell whether there were any between;
+                  with several threads one may be missed in the sum, never in the comparison
+    """
 
     def __init__(self, communicator: Callable[[], Communicator] = GlooCommunicator) -> None:
         self.mode = Mode.PLAIN
@@ -61,6 +80,8 @@ class Groups:
         self.tap: Tap | None = None
         self.on_broken: Callable[[str], None] | None = None
         self.on_cut_short: Callable[[], None] | None = None
+        self.on_given_up: Callable[[], None] | None = None
+        self.calls = 0
         self.differed: CallsDiffer | None = None  # Seen; no further try of the step mends it.
         self.rendezvous_store: Callable[[], Store] | None = None
         self.watching = False
@@ -249,7 +270,7 @@ class Groups:
             return
         with self._lock:
             if self.mode is Mode.SANDBOX and not self.draining:
-                member.watch = Watch(session, self, private=member.private)
+                member.watch = Watch(session, self, seat=member.seat, private=member.private)
 
     def _connect_live(self, member: Member) -> None:
         """A drain meanwhile leaves the group unconnected; it connects at the switchover."""
@@ -277,7 +298,7 @@ class Groups:
         session = member.communicator.session
         assert session is not None
         member.begun = session.sequence_number()
-        member.watch = Watch(session, self, private=member.private)
+        member.watch = Watch(session, self, seat=member.seat, private=member.private)
         return old
 
     # The end of an epoch.
@@ -298,6 +319,13 @@ class Groups:
         """See `Owner`."""
         if self.on_cut_short is not None:
             self.on_cut_short()
+
+    def gave_up(self) -> None:
+        """See `Owner`. Told to `on_given_up` where that may raise: a thread of the script's is not
+        ours to end, and what is raised inside a backward pass comes out as something else."""
+        told = self.on_given_up
+        if told is not None and _in_the_script():
+            told()
 
     def drain(self, why: str, *, epoch: int | None = None) -> None:
         """End the current epoch: everything that waits completes with what its buffers hold.

@@ -5,8 +5,9 @@ ProcessGroup, uses that as the group. So the one name it constructs is replaced,
 around it tells the replacement which group is being made. Everything else that torch keeps about
 a group (its backend's name, its ranks, its tags) is written by torch itself and stays as it is.
 
-Also replaced: the rendezvous for `env://`, so that the runtime can lend its own store, and the
-barrier over the store after init, which nobody would answer in the sandbox.
+Also replaced: the rendezvous for `env://`, so that the runtime can lend its own store; the barrier
+over the store after init, which nobody would answer in the sandbox; and what unpickles the objects
+of `all_gather_object` and its kin, so that it never reads what a drained call has left.
 """
 
 import functools
@@ -22,13 +23,22 @@ import torch.distributed as dist
 from torch._C._distributed_c10d import Store
 from torch.distributed import distributed_c10d as c10d
 
+from trainmover.comm.failures import DrainedObject
 from trainmover.comm.groups import Groups, Mode
 from trainmover.comm.shim import ShimGroup
 from trainmover.errors import TrainmoverError, UserError
 
 _HELPER = "_new_process_group_helper"
 _ARGUMENTS = {"backend", "group_name", "global_ranks_in_group"}
-_NEEDED = (_HELPER, "ProcessGroupGloo", "rendezvous", "_store_based_barrier", "_world")
+_NEEDED = (
+    _HELPER,
+    "ProcessGroupGloo",
+    "rendezvous",
+    "_store_based_barrier",
+    "_tensor_to_object",
+    "_world",
+)
+_NEEDED_INSIDE = ("_current_graph_task_id",)
 
 
 class _Making(threading.local):
@@ -98,10 +108,12 @@ def hook_torch(groups: Groups) -> None:
     setattr(internals, _HELPER, _announcing(getattr(internals, _HELPER)))
     internals.rendezvous = _lending(internals.rendezvous)
     internals._store_based_barrier = _skipping_in_sandbox(internals._store_based_barrier)
+    internals._tensor_to_object = _refusing_nothing(internals._tensor_to_object)
 
 
 def _check_torch() -> None:
     missing = [name for name in _NEEDED if not hasattr(c10d, name)]
+    missing += [name for name in _NEEDED_INSIDE if not hasattr(torch._C, name)]
     helper: Any = getattr(c10d, _HELPER, None)
     if not missing and not _ARGUMENTS.issubset(inspect.signature(helper).parameters):
         missing = [f"parameters of {_HELPER}"]
@@ -165,3 +177,16 @@ def _skipping_in_sandbox(stock: Callable[..., None]) -> Callable[..., None]:
             stock(*args, **kwargs)
 
     return barrier
+
+
+def _refusing_nothing(stock: Callable[..., Any]) -> Callable[..., Any]:
+    """A call that was given up leaves sizes and bytes of zero (`calls.given_up`), in any thread and
+    for as long as somebody holds them; a pickle has at least a byte, and never begins with zero."""
+
+    @functools.wraps(stock)
+    def tensor_to_object(tensor: Any, tensor_size: Any, group: Any) -> Any:
+        if int(tensor_size) == 0 or tensor.numel() == 0 or int(tensor.reshape(-1)[0]) == 0:
+            raise DrainedObject
+        return stock(tensor, tensor_size, group)
+
+    return tensor_to_object

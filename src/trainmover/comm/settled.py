@@ -25,9 +25,9 @@ class Request(NamedTuple):
     def outputs(self) -> list[Tensor]:
         return outputs_of(self.op, self.args, self.kwargs)
 
-    def given_up(self) -> list[Tensor]:
-        """Its outputs, once a drain has ended it."""
-        return given_up(self.op, self.args, self.kwargs)
+    def given_up(self, seat: int) -> list[Tensor]:
+        """Its outputs at this seat, once a drain has ended it."""
+        return given_up(self.op, self.args, self.kwargs, seat)
 
 
 class SettledWork(Work):

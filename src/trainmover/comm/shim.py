@@ -140,13 +140,13 @@ def _carry_specially(
     watch = member.watch
     if groups.draining:
         groups.cut_short()
-        return _given_up(op, args, kwargs)
+        return _given_up(group, op, args, kwargs)
     call = groups.describe(member, op, args, kwargs)
     if call is not None and groups.serves(call):
         return _at_once(op, args, kwargs, source=call.source)
     if watch is None:
         groups.refuse(member, op)
-        return _given_up(op, args, kwargs)
+        return _given_up(group, op, args, kwargs)
     request = Request(op, args, kwargs, call)
     if call is None:
         return _make(watch, request)
@@ -169,13 +169,18 @@ def _at_once(
     return None if op in _BLOCKING else SettledWork(outputs_of(op, args, kwargs), source)
 
 
-def _given_up(op: str, args: Sequence[Any], kwargs: Mapping[str, Any]) -> SettledWork | None:
-    return None if op in _BLOCKING else SettledWork(given_up(op, args, kwargs))
+def _given_up(
+    group: ShimGroup, op: str, args: Sequence[Any], kwargs: Mapping[str, Any]
+) -> SettledWork | None:
+    group._groups.gave_up()
+    outputs = given_up(op, args, kwargs, group._member.seat)
+    return None if op in _BLOCKING else SettledWork(outputs)
 
 
 def _method(op: str) -> Callable[..., Any]:
     def carry(self: ShimGroup, *args: Any, **kwargs: Any) -> Any:
         watch, groups = self._member.watch, self._groups
+        groups.calls += 1
         if (
             watch is None
             or watch.prompt is None
@@ -192,7 +197,7 @@ def _method(op: str) -> Callable[..., Any]:
                 raise
             if known is not None:
                 raise known from error
-            return _given_up(op, args, kwargs)
+            return _given_up(self, op, args, kwargs)
 
     carry.__name__ = op
     carry.__qualname__ = f"ShimGroup.{op}"

@@ -25,6 +25,9 @@ class Owner(Protocol):
     def cut_short(self) -> None:
         """A call of the script has ended because its session did, without its outputs."""
 
+    def gave_up(self) -> None:
+        """This thread is about to go on with what such a call has left. May raise anything."""
+
     def finished(self, call: Call) -> None:
         """The outputs of a call that ran for real are final."""
 
@@ -32,11 +35,15 @@ class Owner(Protocol):
 class Watch:
     """Everybody who waits on one session, so that all of them can be released at once.
 
+    seat     this process's in the group
     private  the group is one of ours, which the script does not know
     """
 
-    def __init__(self, session: Session, owner: Owner, *, private: bool = False) -> None:
+    def __init__(
+        self, session: Session, owner: Owner, *, seat: int = 0, private: bool = False
+    ) -> None:
         self.session = session
+        self.seat = seat
         self.private = private
         self.prompt = cast(PromptSession, session) if session.prompt else None
         self.owner = owner
@@ -44,7 +51,7 @@ class Watch:
         self.stranded: list[WatchedWork] = []
         self._waiting: dict[int, WatchedWork] = {}
         if self.prompt is not None:
-            self.prompt.attach(_asking(weakref.ref(self)))
+            self.prompt.attach(*_asking(weakref.ref(self)))
 
     def start(self, request: Request) -> Any:
         """Issue the call; its handle ends with the call or with the session."""
@@ -58,7 +65,8 @@ class Watch:
                 raise
             if known is not None:
                 raise known from error
-            return SettledWork(request.given_up())
+            self.gave_up()
+            return SettledWork(request.given_up(self.seat))
         if self.session.immediate:
             if request.call is not None:
                 self.owner.finished(request.call)
@@ -74,6 +82,11 @@ class Watch:
         """What the caller has to see of an error; None: nothing, his call ends as if drained."""
         known = error if self.prompt is None else self.prompt.translate(error)
         return None if self.owner.absorb(self, known) else known
+
+    def gave_up(self) -> None:
+        """See `Owner`; calls of ours tell who made them."""
+        if not self.private:
+            self.owner.gave_up()
 
     def _telling(self, call: Call | None) -> Callable[[], None] | None:
         return None if call is None else functools.partial(self.owner.finished, call)
@@ -106,14 +119,21 @@ class Watch:
             work.end_with_session()
 
 
-def _asking(watch: "weakref.ref[Watch]") -> Callable[[BaseException], bool]:
+def _asking(
+    watch: "weakref.ref[Watch]",
+) -> tuple[Callable[[BaseException], bool], Callable[[], None]]:
     """Weak: a group ends with its last reference, and its session must not keep it."""
 
     def absorb(error: BaseException) -> bool:
         asked = watch()
         return asked is not None and asked.owner.absorb(asked, error)
 
-    return absorb
+    def gave_up() -> None:
+        asked = watch()
+        if asked is not None:
+            asked.gave_up()
+
+    return absorb, gave_up
 
 
 def wait_for_stranded(watches: list[Watch], still: Callable[[], bool]) -> int:

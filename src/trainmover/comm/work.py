@@ -66,6 +66,8 @@ class WatchedWork(Work):
             self._wait_outside(timeout)
         if self._error is not None:
             raise self._error
+        if self._drained:
+            self._watch.gave_up()
         return True
 
     def _wait_inside(self, timeout: timedelta) -> bool:
@@ -172,7 +174,7 @@ class WatchedWork(Work):
 
     def _settle(self, error: BaseException | None) -> None:
         if self._drained and not self._settled:
-            self._request.given_up()
+            self._request.given_up(self._watch.seat)
             if not self._watch.private:
                 self._watch.owner.cut_short()
         with self._arming:

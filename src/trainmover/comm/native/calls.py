@@ -45,7 +45,7 @@ def _broadcast(stage: Staging, args: Args, named: Named) -> Any:
     checks, options = Checks("broadcast", stage.session.size), options_of(args[1:], named)
     tensor = checks.one(tensors := argument(args, named, 0, "tensor"), "tensor")
     root, code = checks.seat(options.root, "root rank"), moved_code(tensor.dtype)
-    sends = root == stage.session.seat
+    stage.only_reads = sends = root == stage.session.seat
     at, count = (stage.reads if sends else stage.writes)(tensor), tensor.numel()
     return stage.launch(
         lambda background: stage.group.broadcast(at, count, code, root, background, stage.epoch),
@@ -59,7 +59,8 @@ def _reduce(stage: Staging, args: Args, named: Named) -> Any:
     tensor = checks.one(tensors := argument(args, named, 0, "tensor"), "tensor")
     root, code = checks.seat(options.root, "root rank"), reduced_code(tensor.dtype)
     operator, count = operator_code(options.reduction), tensor.numel()
-    at = (stage.updates if root == stage.session.seat else stage.reads)(tensor)
+    stage.only_reads = root != stage.session.seat
+    at = (stage.reads if stage.only_reads else stage.updates)(tensor)
     return stage.launch(
         lambda background: stage.group.reduce(
             at, count, code, operator, root, background, stage.epoch

@@ -72,7 +72,7 @@ def _allreduce(session: "NativeSession", otherwise: Callable[..., Any]) -> Calla
 def _broadcast(session: "NativeSession", otherwise: Callable[..., Any]) -> Callable[..., Any]:
     native, epoch = session.group.broadcast, session.epoch
     options_type = c10d.BroadcastOptions
-    size = session.size
+    size, seat = session.size, session.seat
 
     def broadcast(*args: Any, **named: Any) -> Any:
         if len(args) == 2 and not named and type(args[1]) is options_type and len(args[0]) == 1:
@@ -84,7 +84,7 @@ def _broadcast(session: "NativeSession", otherwise: Callable[..., Any]) -> Calla
                 at, count = tensor.data_ptr(), tensor.numel()
                 if getattr(opts, "asyncOp", True):
                     ticket = native(at, count, code, root, True, epoch)
-                    return NativeWork(session, ticket, tensors, None)
+                    return NativeWork(session, ticket, tensors, None, reads=root == seat)
                 native(at, count, code, root, False, epoch)
                 return SettledWork(tensors)
         return otherwise(*args, **named)

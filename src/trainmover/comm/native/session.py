@@ -50,15 +50,21 @@ class NativeSession:
         self.barriers = 0
         self._abort = abort
         self._absorb: Callable[[BaseException], bool] | None = None
+        self._gave_up: Callable[[], None] | None = None
         self.direct: Mapping[str, Callable[..., Any]] = direct_calls(self)
 
     @property
     def unfinished(self) -> bool:
         return self.completer.busy
 
-    def attach(self, absorb: Callable[[BaseException], bool]) -> None:
-        """Whom to ask whether the caller must see an error."""
-        self._absorb = absorb
+    def attach(self, absorb: Callable[[BaseException], bool], gave_up: Callable[[], None]) -> None:
+        """Whom to ask whether the caller must see an error, and to tell that he has no result."""
+        self._absorb, self._gave_up = absorb, gave_up
+
+    def gave_up(self) -> None:
+        """Whoever waits for a call is about to go on without its result. May raise anything."""
+        if self._gave_up is not None:
+            self._gave_up()
 
     def issue(self, op: str, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
         return self.start(Request(op, args, kwargs), None)
@@ -69,10 +75,7 @@ class NativeSession:
         if profiling():
             stage.record(request.op, _shown(request))
         try:
-            work = CALLS[request.op](stage, request.args, request.kwargs)
-            if isinstance(work, NativeWork):
-                work.op = request.op
-            return work
+            return CALLS[request.op](stage, request.args, request.kwargs)
         finally:
             stage.give_up()
 

@@ -45,6 +45,7 @@ class Staging:
     """What one call needs beside its arguments.
 
     keep   stays alive until the call is over
+    only_reads  the call writes nothing at this seat, also not to its outputs
     """
 
     def __init__(self, session: "NativeSession", told: Step | None = None) -> None:
@@ -52,6 +53,7 @@ class Staging:
         self.group = session.group
         self.epoch = session.epoch
         self.keep: list[Any] = []
+        self.only_reads = False
         self._told = told
         self._steps: list[Step] = []
         self._always: Step | None = None
@@ -125,7 +127,9 @@ class Staging:
         if self._told is not None:
             self._steps.append(self._told)
         behind = Behind(self._steps, self._always) if self._steps or self._always else None
-        work = NativeWork(self.session, start(True), outputs, self.keep, behind)
+        work = NativeWork(
+            self.session, start(True), outputs, self.keep, behind, reads=self.only_reads
+        )
         self._always = None
         if not options.background:
             self.session.wait_for(work, options.timeout)

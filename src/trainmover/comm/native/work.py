@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch._C._distributed_c10d import Work
 
-from trainmover.comm.calls import blank, flat, is_in_place
+from trainmover.comm.calls import blank, flat
 from trainmover.comm.settled import FOREVER
 
 if TYPE_CHECKING:
@@ -62,10 +62,9 @@ class NativeWork(Work):
 
     outputs  the caller's own tensors, perhaps in nested lists
     keep     whatever else must stay alive until the call is over
-    op       of a call that took the long way
+    reads    the call writes nothing at this seat, also not to `outputs`
     """
 
-    op = ""
     _over = False
     _drained = False
     _error: BaseException | None = None
@@ -78,6 +77,8 @@ class NativeWork(Work):
         outputs: Any,
         keep: Any,
         behind: Behind | None = None,
+        *,
+        reads: bool = False,
     ) -> None:
         super().__init__()
         self._session = session
@@ -85,6 +86,7 @@ class NativeWork(Work):
         self._outputs = outputs
         self._keep = keep
         self._behind = behind
+        self._reads = reads
         if behind is not None:  # It has to happen, whether or not anybody waits.
             session.completer.when_done(ticket, self._end)
 
@@ -94,6 +96,8 @@ class NativeWork(Work):
             raise RuntimeError("Operation timed out!")
         if self._error is not None:
             raise self._error
+        if self._drained:
+            self._session.gave_up()
         return True
 
     def ends_within(self, timeout_s: float) -> bool:
@@ -109,7 +113,7 @@ class NativeWork(Work):
         except Exception as raised:  # noqa: BLE001  It may be the completer's thread.
             error = self._session.judge(raised)
             self._drained = error is None
-            if self._drained and self.op and not is_in_place(self.op):
+            if self._drained and not self._reads:
                 blank(flat(self._outputs))
         if self._behind is not None:
             error = self._behind.settle(error, drained=self._drained)
@@ -138,7 +142,10 @@ class NativeWork(Work):
         return self._future
 
     def _value(self, start: object) -> list[torch.Tensor]:
-        self.wait()
+        if not self._over:
+            self._end()
+        if self._error is not None:
+            raise self._error
         return list(flat(self._outputs))
 
     def is_completed(self) -> bool:
