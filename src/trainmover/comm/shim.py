@@ -52,6 +52,7 @@ class ShimGroup(ProcessGroup):
         self._store = store
         self._groups = groups
         self._member = member
+        self._name = member.name
         self.options = SimpleNamespace()
         kinds = ProcessGroup.BackendType
         anchor = _anchor(member.seat, member.size)
@@ -60,6 +61,15 @@ class ShimGroup(ProcessGroup):
 
     def getBackendName(self) -> str:
         return "gloo"
+
+    @property
+    def group_name(self) -> GroupName:
+        """torch keeps it in a backend, and one of ours serves all groups."""
+        return GroupName(self._name)
+
+    def _set_group_name(self, name: GroupName) -> None:
+        self._name = name
+        super()._set_group_name(name)
 
     def get_group_store(self) -> Store:
         return self._store
