@@ -2,12 +2,13 @@
 
 import functools
 import threading
-from collections.abc import Iterable
+from collections.abc import Mapping
 
 from torch._C._distributed_c10d import Store
 
 from trainmover.comm.failures import Drained
 from trainmover.comm.member import Member
+from trainmover.comm.places import Roll
 from trainmover.comm.preparation import Preparation
 from trainmover.errors import PeerLost, UserError
 
@@ -38,11 +39,22 @@ class Coming:
         if epoch < self.newest or epoch <= current:
             raise Drained(f"epoch {epoch} is out of date, {max(self.newest, current)} was ordered")
 
-    def add(self, epoch: int, store: Store, members: Iterable[Member]) -> Preparation:
-        """A preparation that is yet to be started."""
+    def add(
+        self,
+        epoch: int,
+        store: Store,
+        meets: Mapping[Member, str],
+        roll: Roll | None = None,
+        rank: int = -1,
+    ) -> Preparation:
+        """A preparation that is yet to be started. rank: this process's, where a roll is called."""
         connect = functools.partial(self._connection, store)
         with self._lock:
-            preparation = Preparation(epoch, connect, tuple(members))
+            if roll is None:
+                preparation = Preparation(epoch, connect, meets)
+            else:
+                calls = functools.partial(roll.agreed, me=rank)
+                preparation = Preparation(epoch, connect, meets, calls, roll.give_up)
             self._running.append(preparation)
         return preparation
 

@@ -26,8 +26,10 @@ from torch._C._distributed_c10d import Store
 class View:
     """One group in one epoch, seen from one seat.
 
-    store   shared by all seats of the epoch; the session keeps its keys under `epoch/group`
-    fenced  refuse a seat that was already taken in this epoch: a prefix serves once
+    group   its name in every epoch
+    store   shared by all seats of the epoch; the session keeps its keys under `epoch/at`
+    fenced  refuse a seat that was already taken there: a prefix serves once
+    at      where it meets in this epoch; "": under its name
     """
 
     epoch: int
@@ -37,6 +39,7 @@ class View:
     size: int
     timeout: timedelta
     fenced: bool = True
+    at: str = ""
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,7 @@ moment for all groups: under one lock the flag is set and every session is marke
 call either started before, and is ended by the drain, or starts after, and completes at once.
 
 Groups connect one after the other: private ones first, then the script's in the order of their
-creation. The script makes them in the same order on every rank, so ranks never wait in a circle.
+places (`places`). That is the same in every process, so ranks never wait in a circle.
 """
 
 import threading
@@ -31,9 +31,11 @@ from trainmover.comm.failures import CallsDiffer, Drained, ReplayMismatch, means
 from trainmover.comm.gloo import GlooCommunicator
 from trainmover.comm.inside import Inside
 from trainmover.comm.member import Member
+from trainmover.comm.places import Roll, line_of_script
 from trainmover.comm.positions import positions, received, waits
 from trainmover.comm.preparation import Preparation
 from trainmover.comm.private import PrivateGroup
+from trainmover.comm.roster import Roster, in_words
 from trainmover.comm.shim import ShimGroup
 from trainmover.comm.solo import SoloCommunicator
 from trainmover.comm.stats import CommStats, SwitchStats
@@ -45,6 +47,9 @@ from trainmover.errors import PeerLost, TrainmoverError, UserError
 _STRANDED_NS = 50_000_000
 _PLAIN_EPOCH = 0
 _NO_GRAPH = -1
+APART_S = 60.0
+"""So long a call waits for a group to be made by those who lack it: they have to come to that line,
+which others have passed in an earlier step."""
 
 
 class Mode(Enum):
@@ -88,8 +93,9 @@ class Groups:
         self._drain_on_error = False
         self._communicator = communicator
         self._lock = threading.RLock()
-        self._members: list[Member] = []
-        self._made = 0  # Groups of the script, in this run of it.
+        self.roster = Roster(self._lock)
+        self._rolls: list[Roll] = []
+        self._meets_apart = threading.Lock()
         self._rank = -1
         self._neighbours: frozenset[int] = frozenset()
         self._store: Store | None = None
@@ -108,7 +114,7 @@ class Groups:
         token  the job's secret; None in a process without a runtime. Raises UserError for a name
         that is none, for one that is not built, and when there are groups already.
         """
-        if self._members:
+        if self.roster:
             raise UserError(
                 f"communicator {name} was chosen when groups were there already",
                 do="choose it before the first group is made",
@@ -184,10 +190,12 @@ class Groups:
     ) -> ShimGroup:
         """A group for torch, connected unless draining or, in the sandbox, without its peers.
         Blocks for its peers. ranks: who has which seat; () if that is not known."""
-        member = self._admit(name, seat, size, timeout, private=False)
-        member.ranks = ranks
+        member = self._admit(name, seat, size, timeout, ranks)
         member.inside = self._stays_inside(ranks, seat)
-        self._connect(member, store)
+        if self.mode is not Mode.PLAIN:
+            member.made_at = line_of_script()
+        if not self.roster.comes_late(member):
+            self._connect(member, store)
         return ShimGroup(self, member, store)
 
     def private(
@@ -201,38 +209,33 @@ class Groups:
         return PrivateGroup(member, self)
 
     def _admit(
-        self, name: str, seat: int, size: int, timeout: timedelta, *, private: bool
+        self,
+        name: str,
+        seat: int,
+        size: int,
+        timeout: timedelta,
+        ranks: tuple[int, ...] = (),
+        *,
+        private: bool = False,
     ) -> Member:
         carrier = SoloCommunicator() if size == 1 else self._communicator()
-        member = Member(name, seat, size, timeout, carrier, private)
-        self.add(member)
+        member = Member(name, seat, size, timeout, carrier, private, ranks=ranks)
+        self.roster.add(member)
         return member
 
     def _stays_inside(self, ranks: tuple[int, ...], seat: int) -> bool:
         """A world in which this process has another rank than the job's has other numbers."""
         return bool(ranks) and ranks[seat] == self._rank and self._neighbours.issuperset(ranks)
 
-    def add(self, member: Member) -> None:
-        """Have the group follow every switchover from now on."""
-        with self._lock:
-            if any((m.private, m.name) == (member.private, member.name) for m in self._members):
-                raise UserError(f"group {member.name} exists already")
-            if not member.private:
-                member.number, self._made = self._made, self._made + 1
-            self._members.append(member)
-            self._members.sort(key=lambda m: (not m.private, m.order))
-
     def remove(self, member: Member) -> None:
         """Forget a group. In LIVE its end costs the caller nothing; in PLAIN it ends with its
         last reference, as a stock group does."""
         with self._lock:
-            if member not in self._members:
+            if member not in self.roster or not self.roster.remove(member):
                 return
-            self._members.remove(member)
-            watch = member.watch
             if self.mode is Mode.PLAIN:
                 return
-            member.watch = None
+            watch, member.watch = member.watch, None
             inside = self._inside
         member.communicator.close()
         if inside is not None:
@@ -272,24 +275,37 @@ class Groups:
             if self.mode is Mode.SANDBOX and not self.draining:
                 member.watch = Watch(session, self, seat=member.seat, private=member.private)
 
-    def _connect_live(self, member: Member) -> None:
+    def _connect_live(self, member: Member, patience_s: float | None = None) -> None:
         """A drain meanwhile leaves the group unconnected; it connects at the switchover."""
         with self._lock:
             if self.draining or self._store is None:
                 return
-            preparation = self._coming.add(self.epoch, self._store, [member])
+            meets = self.roster.meets(self.epoch, [member])
+            preparation = self._coming.add(self.epoch, self._store, meets)
         preparation.start()
-        preparation.wait()
+        if not preparation.wait(patience_s):
+            preparation.cancel()
+            preparation.error = None if self.draining else self._absent(member)
         self._coming.drop(preparation)
         with self._lock:
             error = preparation.error
             if error is None and not self.draining:
+                self.roster.have_met(preparation.epoch, meets.values())
                 self._exchange(member, preparation.epoch)
                 return
         if isinstance(error, PeerLost):
             self._end_epoch(f"group {member.name}: {error}", report=True)
         elif error is not None and not isinstance(error, Drained):
             raise error
+
+    def _absent(self, member: Member) -> UserError:
+        return UserError(
+            f"The group of {in_words(member)} that {member.made_at} has made is missing on a "
+            "machine that took a rank since.",
+            means="That machine never ran this line, so the call would wait for ever.",
+            do="Make groups before the first step, or where they are used: in the step itself, or "
+            "there if they are missing.",
+        )
 
     def _exchange(self, member: Member, epoch: int) -> Watch | None:
         """Give the group its session of `epoch`; the watch of the old one."""
@@ -356,7 +372,7 @@ class Groups:
             if ordered is not None and ordered <= self.epoch:
                 return
             self.draining = True
-            watches = [m.watch for m in self._members if m.watch is not None]
+            watches = [m.watch for m in self.roster if m.watch is not None]
             for watch in watches:
                 watch.released = True
             inside = self._inside
@@ -380,7 +396,8 @@ class Groups:
             if self._coming.find(epoch) is not None:
                 return
             self._coming.check(epoch, self.epoch)
-            preparation = self._coming.add(epoch, store, self._members)
+            members = self.roster.lasting() if self.mode is Mode.LIVE else list(self.roster)
+            preparation = self._add(epoch, store, members, Roll.FIRST, in_need=False)
         self._coming.discard(self.epoch + 1, epoch - 1)
         preparation.start()
 
@@ -402,14 +419,19 @@ class Groups:
         started = time.perf_counter_ns()
         prepared = self._await_prepared(epoch)
         waited = time.perf_counter_ns()
-        self._connect_rest(epoch, store, prepared)
+        met = self._connect_rest(epoch, store, prepared)
         built = time.perf_counter_ns()
-        old = [m.watch for m in self._members if m.watch is not None and m.watch.released]
+        old = [m.watch for m in self.roster if m.watch is not None and m.watch.released]
         stranded = wait_for_stranded(old, lambda: time.perf_counter_ns() < built + _STRANDED_NS)
         with self._lock:
             self._coming.check(epoch, self.epoch)
-            left = [self._exchange(member, epoch) for member in self._members]
+            left = [
+                self._exchange(member, epoch) if member in met else self._part(member)
+                for member in self.roster
+            ]
             self.mode, self.epoch, self._store = Mode.LIVE, epoch, store
+            rolls, self._rolls = self._rolls, [r for r in self._rolls if r.epoch > epoch]
+            self.roster.learn(at for r in rolls if r.epoch == epoch for at in r.lacking)
             inside, self._inside = self._inside, None
             self.draining = False
         if inside is not None:
@@ -421,36 +443,72 @@ class Groups:
         for watch in left:
             if watch is not None:
                 watch.release()
-        self._last = self._account(epoch, len(prepared), (started, waited, built), stranded)
+        count = 0 if prepared is None else len(prepared.met)
+        self._last = self._account(epoch, count, (started, waited, built), stranded)
         self._switches += 1
         return self._last
 
-    def _await_prepared(self, epoch: int) -> tuple[Member, ...]:
+    def _await_prepared(self, epoch: int) -> Preparation | None:
         with self._lock:
             self._coming.check(epoch, self.epoch)
             preparation = self._coming.find(epoch)
-        if preparation is None:
-            return ()
+        if preparation is not None:
+            self._bring_about(preparation)
+        return preparation
+
+    def _connect_rest(self, epoch: int, store: Store, prepared: Preparation | None) -> list[Member]:
+        """All that have peers in the epoch then. Ranks may differ in whether they prepared it."""
+        if prepared is None:
+            prepared = self._add(epoch, store, list(self.roster), Roll.FIRST)
+            prepared.start()
+            self._bring_about(prepared)
+            self._coming.drop(prepared)
+        missing = [member for member in self.roster if member not in prepared.met]
+        rest = self._add(epoch, store, missing, Roll.LAST, prepared)
+        rest.start()
+        try:
+            self._bring_about(rest)
+        finally:
+            self._coming.drop(rest)
+        return [*prepared.met, *rest.met]
+
+    def _bring_about(self, preparation: Preparation) -> None:
         preparation.wait()
         if preparation.error is not None:
             raise preparation.error
-        return preparation.members
+        names = [preparation.meets[member] for member in preparation.met]
+        self.roster.have_met(preparation.epoch, names)
 
-    def _connect_rest(self, epoch: int, store: Store, prepared: Sequence[Member]) -> None:
+    def _add(
+        self,
+        epoch: int,
+        store: Store,
+        members: Sequence[Member],
+        topic: str,
+        before: Preparation | None = None,
+        *,
+        in_need: bool = True,
+    ) -> Preparation:
+        """Those of the groups that all their members have meet in the epoch."""
         with self._lock:
             self._coming.check(epoch, self.epoch)
-            missing = [m for m in self._members if m not in prepared]
-            rest = self._coming.add(epoch, store, missing)
-        rest.start()
-        rest.wait()
-        self._coming.drop(rest)
-        if rest.error is not None:
-            raise rest.error
+            meets, rank = self.roster.meets(epoch, members), self.roster.rank()
+            if rank is None:
+                return self._coming.add(epoch, store, meets)
+            settled = () if before is None else [before.meets[m] for m in before.met if m.ranks]
+            roll = Roll(epoch, topic, meets, settled, in_need=in_need)
+            self._rolls.append(roll)
+            return self._coming.add(epoch, store, meets, roll, rank)
+
+    def _part(self, member: Member) -> Watch | None:
+        """Somebody lacks the group: it stays apart until it is called."""
+        watch, member.watch = member.watch, None
+        return watch
 
     def _account(
         self, epoch: int, prepared: int, times: tuple[int, int, int], stranded: int
     ) -> SwitchStats:
-        links = [member.communicator.stats() for member in self._members]
+        links = [member.communicator.stats() for member in self.roster]
         started, waited, built = times
         return SwitchStats(
             epoch=epoch,
@@ -491,9 +549,16 @@ class Groups:
         if tap is not None:
             tap.done(call)
 
-    def refuse(self, member: Member, op: str) -> None:
-        """Raise for a call on a group without peers, unless it has just got some, or drains."""
+    def connect_apart(self, member: Member, op: str) -> None:
+        """For a call on a group without peers: get them. Raises if there can be none; a drain
+        leaves it without."""
         if self.draining or member.watch is not None:
+            return
+        if self.mode is Mode.LIVE and member in self.roster and not self.roster.on_the_way:
+            with self._meets_apart:
+                if member.watch is None:
+                    member.orphan = False
+                    self._connect_live(member, APART_S)
             return
         if self.mode is Mode.SANDBOX:
             raise ReplayMismatch(
@@ -507,14 +572,16 @@ class Groups:
 
         The next run of the script in this process needs a newer epoch: a prefix serves once.
         """
+        self.roster.arrive()
         with self._lock:
-            members, self._members = self._members, []
+            members = list(self.roster)
+            self.roster.forget_all()
             watches = [member.watch for member in members if member.watch is not None]
             for member in members:
                 member.watch = None
             self.mode, self._store, self.tap = Mode.PLAIN, None, None
             inside, self._inside = self._inside, None
-            self.differed, self._made = None, 0
+            self.differed, self._rolls = None, []
             self.watching = self._drain_on_error = False
         self._coming.forget_all()
         if inside is not None:
@@ -527,7 +594,7 @@ class Groups:
 
     def positions(self) -> dict[str, int]:
         """Group -> collectives begun in this epoch, as ranks can compare them. From any thread."""
-        return positions(self._members)
+        return positions(self.roster)
 
     def received(self) -> int:
         """Bytes that have come from other processes so far. From any thread."""
@@ -536,10 +603,10 @@ class Groups:
     @property
     def unfinished(self) -> bool:
         """Whether some call has begun and not ended, in the background too. From any thread."""
-        return waits(self._members)
+        return waits(self.roster)
 
     def stats(self) -> CommStats:
-        leaked = sum(member.communicator.stats().leaked for member in self._members)
+        leaked = sum(member.communicator.stats().leaked for member in self.roster)
         return CommStats(self._drains, self._drain_ns_last, self._switches, self._last, leaked)
 
 

@@ -15,6 +15,7 @@ from torch._C._distributed_c10d import Store
 from trainmover.comm.communicator import Communicator, Session
 from trainmover.comm.failures import Drained
 from trainmover.comm.member import Member
+from trainmover.comm.places import Meetings
 from trainmover.comm.preparation import Preparation
 from trainmover.comm.solo import SoloCommunicator
 
@@ -39,6 +40,7 @@ class Inside:
         self._communicator = communicator
         self._lock = threading.Lock()
         self._carriers: dict[Member, Communicator] = {}
+        self._met = Meetings()
         self._meetings: list[Preparation] = []
         self._over = False
 
@@ -61,9 +63,9 @@ class Inside:
         return session
 
     def _meet(self, member: Member, carrier: Communicator) -> None:
-        name = f"sandbox/{self._run}/{member.name}"
+        name = self._met.name(self._run, f"sandbox/{self._run}/{member.place}")
         seat = Member(name, member.seat, member.size, _PATIENCE, carrier)
-        meeting = Preparation(self._run, self._connection, (seat,))
+        meeting = Preparation(self._run, self._connection, {seat: ""})
         with self._lock:
             self._meetings.append(meeting)
         meeting.start()
@@ -77,6 +79,7 @@ class Inside:
             raise meeting.error
         if given_up:  # And with it, perhaps, what was connected.
             raise Drained(f"run {self._run} was given up")
+        self._met.note(self._run, [name])
 
     def _connection(self) -> Store:
         if self._store is None:

@@ -1,13 +1,13 @@
 """Where the seats of one group meet in one epoch: each leaves some bytes, all read all of them.
 
-The place is the prefix `epoch/group` of the view's store. Waiting is ours: we ask again and again,
+The place is a prefix of the view's store, `epoch/at`. Waiting is ours: we ask again and again,
 since a wait inside the store could not be given up, and one that times out there logs a warning and
 may resolve names for seconds.
 """
 
 import threading
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 
 from torch._C._distributed_c10d import PrefixStore, Store
@@ -24,7 +24,7 @@ class Meeting:
 
     def __init__(self, view: View) -> None:
         self.view = view
-        self.store: Store = PrefixStore(f"{view.epoch}/{view.group}", view.store)
+        self.store: Store = PrefixStore(f"{view.epoch}/{view.at or view.group}", view.store)
         self._given_up = threading.Event()
 
     def give_up(self) -> None:
@@ -58,14 +58,17 @@ class Meeting:
         view's timeout or the store is gone.
         """
         view = self.view
-        others = [seat for seat in range(view.size) if seat != view.seat]
+        left = self.gather(topic, mine, [s for s in range(view.size) if s != view.seat])
+        return [mine if seat == view.seat else left[seat] for seat in range(view.size)]
+
+    def gather(self, topic: str, mine: str, others: Sequence[int]) -> dict[int, str]:
+        """Leave `mine`; what these seats have left. Raises as `exchange` does."""
         with self._at_the_store():
-            self.store.set(f"{topic}/{view.seat}", mine)
+            self.store.set(f"{topic}/{self.view.seat}", mine)
             self._await({f"{topic}/{seat}": seat for seat in others})
-            left = {
+            return {
                 seat: self.store.get(f"{topic}/{seat}").decode(errors="replace") for seat in others
             }
-        return [mine if seat == view.seat else left[seat] for seat in range(view.size)]
 
     def hear(self, topic: str, mine: str) -> str:
         """What seat 0 says; `mine` if that is this seat. Raises as `exchange` does."""
@@ -79,7 +82,7 @@ class Meeting:
     def _await(self, seats: Mapping[str, int]) -> None:
         deadline = time.monotonic() + self.view.timeout.total_seconds()
         pause_s = 0.0005
-        while not self.store.check(list(seats)):
+        while seats and not self.store.check(list(seats)):
             if time.monotonic() >= deadline:
                 raise PeerLost(self._absent(seats))
             if self._given_up.wait(pause_s):

@@ -22,6 +22,13 @@ class Member:
     ranks  who has which seat, in torch's numbers; () when that is not known
     inside whether all of them are ranks of this machine
     begun  collectives that its session counted when the epoch began
+    born   how many groups of the script this process had ever made before this one
+    place  where it meets, as it was last told; see `places`
+    orphan made by an attempt at a step that was broken off: others may not have made it. Until the
+           script calls it, it counts for nothing
+    gone   the script has destroyed it
+    kept   made in a step, or between two of a loop, and kept: a joiner does not make it
+    made_at  file and line of the script that made it
     """
 
     name: str
@@ -36,10 +43,16 @@ class Member:
     ranks: tuple[int, ...] = ()
     inside: bool = False
     begun: int = 0
+    born: int = 0
+    place: str = ""
+    orphan: bool = False
+    gone: bool = False
+    kept: bool = False
+    made_at: str = ""
     order: int = field(default_factory=_order.__next__)
 
-    def view(self, epoch: int, store: Store, *, fenced: bool = True) -> View:
-        """This seat in an epoch."""
+    def view(self, epoch: int, store: Store, at: str = "", *, fenced: bool = True) -> View:
+        """This seat in an epoch. at: the name of the meeting."""
         prefix = "private" if self.private else "group"
-        name = f"{prefix}/{self.name}"
-        return View(epoch, name, store, self.seat, self.size, self.timeout, fenced)
+        name, at = f"{prefix}/{self.place or self.name}", at and f"{prefix}/{at}"
+        return View(epoch, name, store, self.seat, self.size, self.timeout, fenced, at)

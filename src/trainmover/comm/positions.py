@@ -39,6 +39,4 @@ def _counts(member: Member) -> bool:
 
 def _name(member: Member) -> str:
     """Equal on all ranks of the group, and on no others."""
-    if member.private:
-        return f"private/{member.name}"
-    return f"{member.name}@{min(member.ranks)}" if member.ranks else member.name
+    return f"private/{member.name}" if member.private else member.place or member.name

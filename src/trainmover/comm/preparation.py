@@ -2,7 +2,7 @@
 
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from torch._C._distributed_c10d import Store
 
@@ -15,12 +15,25 @@ class Preparation:
     """Groups connecting to one epoch, one after the other, in a thread of their own.
 
     connect  gives the store; called in that thread, since it may open a connection
+    meets    each group, and the name under which it meets
+    roll     says which of them all their members have; None: all of them
+    met      those that are connected, so far
     error    why it ended without connecting all; None while it runs and when it succeeded
     """
 
-    def __init__(self, epoch: int, connect: Callable[[], Store], members: Sequence[Member]) -> None:
+    def __init__(
+        self,
+        epoch: int,
+        connect: Callable[[], Store],
+        meets: Mapping[Member, str],
+        roll: Callable[[Store], Sequence[Member]] | None = None,
+        give_up_roll: Callable[[], None] | None = None,
+    ) -> None:
         self.epoch = epoch
-        self.members = tuple(members)
+        self.meets = dict(meets)
+        self.met: list[Member] = []
+        self._roll = roll
+        self._give_up_roll = give_up_roll
         self.error: Exception | None = None
         self.spent_ns = 0
         self._connect = connect
@@ -30,8 +43,8 @@ class Preparation:
         self._cancelled = False
 
     def start(self) -> None:
-        """Returns at once; an empty preparation is done at once."""
-        if self.members:
+        """Returns at once; one without anything to do is done at once."""
+        if self.meets or self._roll is not None:
             in_background("prepare", self._run)
         else:
             self._end(None)
@@ -41,10 +54,10 @@ class Preparation:
         error: Exception | None = None
         try:
             store = self._connect()
-            for member in self.members:
+            for member in self._wanted(store):
                 if self._cancelled:
                     break
-                member.communicator.prepare(member.view(self.epoch, store))
+                self._meet(member, store)
         except Exception as failed:  # noqa: BLE001  outermost loop: the waiter gets it
             error = failed
         self.spent_ns = time.perf_counter_ns() - started
@@ -52,8 +65,21 @@ class Preparation:
             self._forget()
         self._end(error)
 
+    def _wanted(self, store: Store) -> Sequence[Member]:
+        return list(self.meets) if self._roll is None else self._roll(store)
+
+    def _meet(self, member: Member, store: Store) -> None:
+        """A group that the script destroys meanwhile needs no peers any more."""
+        try:
+            member.communicator.prepare(member.view(self.epoch, store, self.meets[member]))
+        except Drained:
+            if self._cancelled or not member.gone:
+                raise
+        else:
+            self.met.append(member)
+
     def _forget(self) -> None:
-        for member in self.members:
+        for member in self.meets:
             member.communicator.discard(self.epoch)
 
     def _end(self, error: Exception | None) -> None:
@@ -69,6 +95,8 @@ class Preparation:
     def cancel(self) -> None:
         """End it as Drained, now. What still blocks inside a communicator is left to itself."""
         self._cancelled = True
+        if self._give_up_roll is not None:
+            self._give_up_roll()
         self._end(Drained(f"epoch {self.epoch} was given up"))
         self._forget()
 

@@ -155,8 +155,10 @@ def _carry_specially(
     if call is not None and groups.serves(call):
         return _at_once(op, args, kwargs, source=call.source)
     if watch is None:
-        groups.refuse(member, op)
-        return _given_up(group, op, args, kwargs)
+        groups.connect_apart(member, op)
+        watch = member.watch
+        if watch is None:
+            return _given_up(group, op, args, kwargs)
     request = Request(op, args, kwargs, call)
     if call is None:
         return _make(watch, request)

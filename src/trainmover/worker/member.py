@@ -138,6 +138,7 @@ class Member:
         self.calls = self.begun = Step(0)
         self.in_step = self.passed = self.over = False
         self.declared: list[str] = []
+        self._groups_made: int | None = None  # Mark of the last fetch; None: not to be asked.
         self.values: dict[str, float | Tensor] = {}
 
     @property
@@ -158,12 +159,14 @@ class Member:
         step = Step(self.calls + 1)
         self._settle_mode()
         before = Before.take(self.tracked, args, kwargs)
+        groups_made = groups.roster.begin_step()
         self.updates.begin_step()
         while True:
             try:
                 result = self._attempt(step, function, args, kwargs)
                 break
             except Retry:
+                groups.roster.disown(groups_made)
                 self.updates.put_back()
                 args, kwargs = before.restore(self.tracked)
                 self.updates.begin_again()
@@ -325,6 +328,7 @@ class Member:
 
     def begin_loop(self, batches: Batches) -> None:
         """A loop over data begins."""
+        self._groups_made = None  # Between two loops a joiner comes by, on its way.
         self.loops.begin(batches)
 
     def fetch(self, batches: Batches) -> Any:
@@ -335,6 +339,7 @@ class Member:
         """
         self.recording.fetched()
         self.loops.enter(batches)
+        self._warn_of_kept_groups()
         self.drills.at("fetch", self.calls + 1)
         self.boundary.settle(at_fetch=self._mark_fetch)
         self._mark_fetch()
@@ -343,6 +348,18 @@ class Member:
             self.weights.due |= not self.snapshots.nbytes
             self.deposit.take_snapshot()
         return self.take_next(batches)
+
+    def _warn_of_kept_groups(self) -> None:
+        """A joiner that stands here at once has not run what was run since the last fetch."""
+        if self._groups_made is not None and (kept := groups.roster.kept(self._groups_made)):
+            text = (
+                f"the group that {' and '.join(kept)} has made is kept for later steps: a machine "
+                "that takes over a rank does not run that line, and the job ends where the group "
+                "is used then, unless the script makes it where it is missing. Make groups before "
+                "the first step, or in each step that uses them"
+            )
+            self.say(Warned(rank=self.rank, text=text))
+        self._groups_made = groups.roster.mark() if self.recording.recorder is None else None
 
     def take_next(self, batches: Batches) -> Any:
         """The next batch of the loop just entered, from the place it has."""
