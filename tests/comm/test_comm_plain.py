@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import torch
 import torch.distributed as dist
-from comm_ranks import Ranks
+from comm_ranks import Ranks, join_live
 
 from trainmover.comm import Groups, ShimGroup, groups
 from trainmover.errors import UserError
@@ -112,3 +112,14 @@ def extend_timeouts(rank: int, ranks: Ranks) -> None:
 def test_a_compiler_that_was_quick_may_ask_for_more_patience(ranks: Ranks) -> None:
     """inductor does, when it finds in its cache what would have taken long: of every backend."""
     ranks.run(extend_timeouts)
+
+
+def names(rank: int, ranks: Ranks) -> list[str]:
+    join_live(rank, ranks)
+    made = [dist.new_group([0, 1]), dist.new_group([0, 1])]
+    return [str(group.group_name) for group in (dist.group.WORLD, *made)]  # type: ignore[union-attr]
+
+
+@pytest.mark.parametrize("ranks", [2], indirect=True)
+def test_each_group_keeps_its_own_name(ranks: Ranks) -> None:
+    assert ranks.run(names) == [["0", "1", "2"]] * 2
