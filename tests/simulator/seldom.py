@@ -9,9 +9,9 @@ drops most for their epoch; that it has an answer to each is shown without a wor
 from trainmover.simulator.coverage import Pair
 
 _OF_STATE = {
-    "starting": "Finished Moves Snapped Stands StepsChanged WentOn",
+    "starting": "BetweenSteps Finished Moves Snapped Stands StepsChanged WentOn",
     "running": "AtBoundary CheckpointFound Parked Prepared WentOn",
-    "saving": "AtBoundary Attached CheckpointFailed CheckpointFound Committed "
+    "saving": "AtBoundary Attached BetweenSteps CheckpointFailed CheckpointFound Committed "
     "Fingerprinted Held Left Loaded Moves Parked Prepared Recorded "
     "SandboxFailed Snapped Stands StepsChanged Switched Warm WentOn "
     "WorkerUp",
@@ -19,20 +19,20 @@ _OF_STATE = {
     "Position Prepared Reached Snapped Stack Switched VaultHeld Warned "
     "Wrote",
     "move bind": "AtBoundary CheckpointFound Left Moves Prepared Reached StepsChanged",
-    "move prepare": "AtBoundary CheckpointFailed CheckpointFound Left Moves Parked Reached "
-    "SandboxFailed StepsChanged",
+    "move prepare": "AtBoundary BetweenSteps CheckpointFailed CheckpointFound Left Moves Parked "
+    "Reached SandboxFailed StepsChanged",
     "move pause": "CheckpointFailed CheckpointFound Finished Left Parked Prepared Reached "
     "SandboxFailed StepsChanged",
     "move switch": "CheckpointFailed CheckpointFound Left Parked Prepared Reached "
     "SandboxFailed Wrote",
-    "recovery waiting": "AtBoundary Committed Finished Held Loaded Moves Prepared Reached "
-    "StepsChanged Switched WentOn Wrote",
-    "recovery drain": "CheckpointFailed Finished Moves StepsChanged WentOn",
+    "recovery waiting": "AtBoundary BetweenSteps Committed Finished Held Loaded Moves Prepared "
+    "Reached StepsChanged Switched WentOn Wrote",
+    "recovery drain": "CheckpointFailed CheckpointFound Finished Moves StepsChanged WentOn",
     "recovery boundary": "CheckpointFailed CheckpointFound Interrupted Loaded Switched Wrote",
     "recovery switch": "CheckpointFailed CheckpointFound CheckpointPublished Parked Prepared "
     "SandboxFailed Wrote",
-    "going back boundary": "CheckpointFailed Interrupted Loaded Reached Switched Wrote",
+    "going back boundary": "CheckpointFailed Interrupted Loaded Prepared Reached Switched Wrote",
     "going back switch": "CheckpointFailed CheckpointFound CheckpointPublished Held Interrupted "
-    "Left Parked Prepared Raised Reached SandboxFailed Warned Wrote",
+    "Left Parked Prepared Raised Reached SandboxFailed Stack Warned Wrote",
 }
 SELDOM: set[Pair] = {(state, event) for state, its in _OF_STATE.items() for event in its.split()}

@@ -19,7 +19,16 @@ def late_ranks(job: Job, at_us: int) -> list[Rank]:
     patience = {rank: said.patience_ms for rank, said in change.positions.items()}
     if not any(0 < ms <= waited_ms for ms in patience.values()):
         return []  # The usual case, met at every event.
-    return [rank for rank in _awaited(job, change) if 0 < patience.get(rank, 0) <= waited_ms]
+    late = (rank for rank in _awaited(job, change) if 0 < patience.get(rank, 0) <= waited_ms)
+    return [rank for rank in late if _has_process(job, rank)]
+
+
+def _has_process(job: Job, rank: Rank) -> bool:
+    """Whether there is a process of it to end."""
+    slot, local = divmod(rank, job.spec.nproc)
+    machine = job.machines.get(job.seats[slot])
+    runs = machine is not None and machine.state in (MachineState.ACTIVE, MachineState.LEAVING)
+    return machine is not None and runs and local in machine.pids
 
 
 def _waits(change: Change) -> bool:
