@@ -101,6 +101,7 @@ class Member:
         groups.on_cut_short = self._cut_short
         self.loops = Loops()
         self.draws = Draws(self.loops)
+        self._known_draws = station.known_draws
         self.keeper = Keeper(station.token, rank)
         self.snapshots = station.snapshots
         self.recording = Recording(
@@ -159,6 +160,7 @@ class Member:
         self.boundary.settle()
         step = Step(self.calls + 1)
         self.draws.look_ahead()
+        self.draws.check_again(self.rank, step, self._known_draws)
         self._settle_mode()
         before = Before.take(self.tracked, args, kwargs)
         self.updates.begin_step()

@@ -70,9 +70,9 @@ class RankRecord:
     def from_bytes(data: bytes) -> "RankRecord":
         """Raises ProtocolError on malformed bytes."""
         try:
-            step, complete, top_step, places, top, now, rows, drawn = decode(data)
+            step, complete, top_step, places, top, now, rows, *further = decode(data)
             positions, beside, member = places
-            hashes, reserve, between = drawn
+            hashes, reserve, between = further[0] if further else ([], 0, [])
             return RankRecord(
                 step,
                 complete,
