@@ -329,8 +329,13 @@ class Member:
 
     def begin_loop(self, batches: Batches) -> None:
         """A loop over data begins."""
-        batches.watch(lambda: sum(groups.positions().values()))
+        batches.watch(self._collectives)
         self.loops.begin(batches)
+
+    def _collectives(self) -> int | None:
+        """Begun by this process; unknown while groups are drained, which the control thread does at
+        any time."""
+        return None if self.boundary.tainted() else sum(groups.positions().values())
 
     def fetch(self, batches: Batches) -> Any:
         """The next batch: the one place where a planned move stops the ranks.
