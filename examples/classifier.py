@@ -42,15 +42,9 @@ def network() -> nn.Module:
 
 
 class Progress:
-    """What this rank has done. Tracked, so it follows the rank to another machine."""
+    """What this rank has done."""
 
     batches, loss_sum = 0, 0.0
-
-    def state_dict(self) -> dict[str, float]:
-        return {"batches": self.batches, "loss_sum": self.loss_sum}
-
-    def load_state_dict(self, state: dict[str, float]) -> None:
-        self.batches, self.loss_sum = int(state["batches"]), state["loss_sum"]
 
 
 def flags() -> argparse.Namespace:
@@ -74,8 +68,8 @@ def main() -> None:
     cnn = network()
     model = nn.parallel.DistributedDataParallel(cnn) if world > 1 else cnn
     optimizer = torch.optim.SGD(model.parameters(), lr=args.lr, momentum=0.9)
-    progress = Progress()
-    job.track(model=model, optimizer=optimizer, progress=progress)
+    progress = job.values(Progress(), "batches", "loss_sum")  # they follow the rank
+    job.track(model=model, optimizer=optimizer)
     torch.manual_seed(args.seed + 1 + rank)  # another dropout mask on every rank
 
     @job.step

@@ -46,15 +46,9 @@ class GPT(nn.Module):
 
 
 class Progress:
-    """How many tokens this rank has seen. Tracked, so it follows the rank to another machine."""
+    """How many tokens this rank has seen."""
 
     tokens = 0
-
-    def state_dict(self) -> dict[str, int]:
-        return {"tokens": self.tokens}
-
-    def load_state_dict(self, state: dict[str, int]) -> None:
-        self.tokens = state["tokens"]
 
 
 def flags() -> argparse.Namespace:
@@ -86,8 +80,8 @@ def main() -> None:
     model = nn.parallel.DistributedDataParallel(gpt) if world > 1 else gpt
     optimizer = torch.optim.AdamW(model.parameters(), lr=args.lr)
     scheduler = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, T_max=args.steps)
-    progress = Progress()
-    job.track(model=model, optimizer=optimizer, scheduler=scheduler, progress=progress)
+    progress = job.values(Progress(), "tokens")  # it follows the rank to another machine
+    job.track(model=model, optimizer=optimizer, scheduler=scheduler)
     torch.manual_seed(args.seed + 1 + rank)  # another dropout mask on every rank
 
     @job.step

@@ -68,6 +68,14 @@ def test_a_loader_that_makes_collectives_is_refused_at_its_first_batch() -> None
         next(batches)
 
 
+def test_a_loss_while_a_pass_begins_is_no_collective() -> None:
+    for after in (None, 0):  # Groups drain meanwhile, or count anew.
+        counts = iter([3, after])
+        batches = Batches(DataLoader(DATA), None)
+        batches.watch(lambda counts=counts: next(counts))  # type: ignore[misc]
+        assert next(batches) is not None
+
+
 class Chance:
     """Another one each time that it begins, without anything to see it by."""
 

@@ -2,12 +2,12 @@
 
 import pytest
 
-from trainmover.errors import UserError
+from trainmover.errors import StateMismatch, UserError
 from trainmover.ids import Step
 from trainmover.protocol.messages import Draw
 from trainmover.worker.data.batch_hash import BatchHash
 from trainmover.worker.data.batches import Batches
-from trainmover.worker.data.draws import RESERVE_MAX, Draws, Place
+from trainmover.worker.data.draws import RESERVE_MAX, Draws, KnownDraws, Place
 from trainmover.worker.data.loops import Loops
 from trainmover.worker.step.keeper import Moment, RankRecord
 
@@ -143,6 +143,24 @@ def test_who_takes_such_a_rank_has_the_same_records() -> None:
         joiner.step()
         joiner.fetch(again)
     assert joiner.record.drawn == hashes(range(8, 10))
+
+
+def test_a_step_that_is_made_again_has_the_same_batches() -> None:
+    known: KnownDraws = {}
+    for first in (0, 0, 1):
+        script = Script()
+        batches = script.loop()
+        for _ in range(first):
+            next(batches)
+        for step in range(1, 4):
+            script.fetch(batches)
+            if first:
+                with pytest.raises(StateMismatch, match="For step 1 rank 5 has drawn another"):
+                    script.draws.check_again(5, Step(step), known)
+                break
+            script.draws.check_again(5, Step(step), known)
+            script.step()
+    assert [step for _, step in known] == [1, 2, 3]
 
 
 def test_a_reserve_that_is_too_large_is_refused() -> None:

@@ -24,6 +24,9 @@ def record(step: int, *, now: bool = False) -> RankRecord:
         top=Moment(b"rng", {"counter": b"\0"}),
         now=Moment(b"later", {}) if now else None,
         rows=[Row(step=step - 1, at_us=12, values={"loss": 1 / 3, "zero": -0.0})],
+        drawn=[[2**64 - 1, 0], [3, 4]],
+        reserve=1,
+        between=[b"rng at a fetch"],
     )
 
 

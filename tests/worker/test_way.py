@@ -1,13 +1,17 @@
 """From the fetch where a joiner parks to the point where its rank stood."""
 
+import math
 from typing import Any
 
 import pytest
+import torch
 
 from trainmover.errors import StateMismatch
 from trainmover.ids import Rank, Step
 from trainmover.protocol.messages import Row
-from trainmover.worker.join.way import Way
+from trainmover.worker.data.batch_hash import BatchHash
+from trainmover.worker.data.batches import Batches
+from trainmover.worker.join.way import Way, like
 from trainmover.worker.step.keeper import Moment, RankRecord
 
 
@@ -83,3 +87,42 @@ def test_what_each_rank_has_changed_behind_the_gate_for_itself_is_refused() -> N
     source = {"behind": ["sampler"], "gate_small": {"sampler": b"other"}, "small": {}}
     with pytest.raises(StateMismatch, match="`sampler`"):
         way(0, now={"sampler": b"mine"}).small_on_arrival({"sampler": b"own"}, source)
+
+
+def drawn_again(numbers: list[int], *, found: list[int]) -> None:
+    """On the way of a rank that drew `numbers`, these are `found`."""
+    hashes = [BatchHash(number).pair for number in numbers]
+    record = RankRecord(Step(6), False, Step(5), [], Moment(b"", {}), None, drawn=hashes)
+    way, batches = Way(Rank(3), record, Step(5)), Batches(found, 1)
+    batches.watch(lambda: 0)
+    for _ in batches:
+        way.check(batches, Step(5))
+
+
+def test_a_batch_that_is_drawn_again_is_the_one_that_the_rank_had() -> None:
+    drawn_again([4, 5], found=[4, 5, 6])
+    drawn_again([], found=[9])
+    with pytest.raises(StateMismatch, match="For step 5 rank 3 had another batch"):
+        drawn_again([4, 5], found=[4, 6])
+
+
+def test_each_fetch_of_a_reserve_has_the_random_numbers_that_it_had() -> None:
+    record = RankRecord(
+        Step(8), True, Step(5), [], Moment(b"", {}), None, reserve=2, between=[b"6", b"7"]
+    )
+    way = Way(Rank(0), record, Step(7))
+    seen = []
+    for _ in range(3):
+        seen += [way.rng_at_fetch(), way.rng_at_fetch()]
+        way.passes_over()
+    assert seen == [None, None, b"6", None, b"7", None]
+
+
+def test_a_step_that_is_passed_over_gives_something_of_its_kind() -> None:
+    known = torch.tensor(0.5)
+    assert like(None, known) is known
+    assert like(3.0, known) == 0.5
+    loss, parts = like((torch.ones(2), {"right": 3, "share": 0.5}), known)
+    assert loss.isnan().all()
+    assert parts["right"] == 3
+    assert math.isnan(parts["share"])

@@ -103,6 +103,7 @@ class Member:
         self.cut_short = CutShort(rank, self, boundary=self.boundary, gate=self.gate, say=self.say)
         self.loops = Loops()
         self.draws = Draws(self.loops)
+        self._known_draws = station.known_draws
         self.keeper = Keeper(station.token, rank)
         self.snapshots = station.snapshots
         self.recording = Recording(
@@ -162,6 +163,7 @@ class Member:
         self.boundary.settle()
         step = Step(self.calls + 1)
         self.draws.look_ahead()
+        self.draws.check_again(self.rank, step, self._known_draws)
         self._settle_mode()
         before = Before.take(self.tracked, args, kwargs)
         groups_made = groups.roster.begin_step()
@@ -350,8 +352,13 @@ class Member:
     def begin_loop(self, batches: Batches) -> None:
         """A loop over data begins."""
         self._groups_made = None  # Between two loops a joiner comes by, on its way.
-        batches.watch(lambda: groups.calls)
+        batches.watch(self._collectives)
         self.loops.begin(batches)
+
+    def _collectives(self) -> int | None:
+        """Begun by this process; unknown while groups are drained, which the control thread does at
+        any time."""
+        return None if self.boundary.tainted() else groups.calls
 
     def fetch(self, batches: Batches) -> Any:
         """The next batch: the one place where a planned move stops the ranks.

@@ -4,6 +4,7 @@ from dataclasses import dataclass, field
 
 from trainmover.protocol.messages import JobSpec
 from trainmover.state.transfer import StateServer
+from trainmover.worker.data.draws import KnownDraws
 from trainmover.worker.keep.snapshots import Snapshots
 from trainmover.worker.link import ControlLink
 from trainmover.worker.standing import Standing
@@ -18,6 +19,7 @@ class Station:
     server  gives this process's state to joiners
     stores  connections to where groups meet
     snapshots  of the rank's state, which outlive a run of the script
+    known_draws  what was drawn for the steps that this process has made, as whichever rank
     pulse   by which the agent sees that the process lives
     """
 
@@ -30,3 +32,4 @@ class Station:
     snapshots: Snapshots
     standing: Standing = field(default_factory=Standing)
     pulse: Pulse = field(default_factory=Pulse)
+    known_draws: KnownDraws = field(default_factory=dict)

@@ -98,7 +98,7 @@ class Batches:
         self._indices: Any = None  # Of the batch taken last.
         self._begin: dict[str, Any] = {}  # Of the pass under way: that part of its positions.
         self._loading: dict[str, Any] = {}  # Generators that load here.
-        self._collectives: Callable[[], int] | None = None
+        self._collectives: Callable[[], int | None] | None = None
         self._calls: int | None = None  # Collectives until the pass began.
         self._hashing = False
         self.hash: BatchHash | None = None
@@ -108,9 +108,9 @@ class Batches:
         self.batches_taken = self.drawn = 0
         self.finished = passes is not None and passes <= 0
 
-    def watch(self, collectives: Callable[[], int]) -> None:
+    def watch(self, collectives: Callable[[], int | None]) -> None:
         """It is to be resumed elsewhere: hash the batches as they come, and see to it that none of
-        the `collectives` counted is made for them."""
+        the `collectives` counted is made for them. None: nobody can tell now."""
         self._hashing, self._collectives = True, collectives
 
     def __iter__(self) -> "Batches":
@@ -230,7 +230,8 @@ class Batches:
     def _begun_well(self) -> None:
         """The first batch of a pass has come."""
         before, self._calls = self._calls, None
-        if before is not None and self._collectives is not None and self._collectives() != before:
+        after = None if self._collectives is None else self._collectives()
+        if before is not None and after is not None and after > before:
             raise UserError(
                 "The loader makes collectives as a pass begins.",
                 means="Whoever takes a rank begins its pass when the others do not: all would wait "

@@ -10,7 +10,7 @@ from collections import Counter, deque
 from dataclasses import dataclass
 from typing import Any
 
-from trainmover.errors import UserError
+from trainmover.errors import StateMismatch, UserError
 from trainmover.ids import Step
 from trainmover.protocol.messages import Draw, Row
 from trainmover.worker.data.batch_hash import BatchHash
@@ -21,6 +21,11 @@ from trainmover.worker.step.keeper import Moment, RankRecord
 RESERVE_MAX = 8
 """Steps whose batches a script may hold."""
 _STEPS = 3
+_KNOWN_MAX = 10_000
+
+KnownDraws = dict[tuple[int, Step], list[int]]
+"""Of a process: by rank and step the hashes of the batches that were drawn for it. All ranks may go
+back to a cut, and make steps again."""
 
 
 @dataclass(frozen=True)
@@ -147,6 +152,23 @@ class Draws:
         """Hashes of the batches since the place that the record keeps."""
         since = self._oldest.number
         return [hashed.pair for number, hashed in self._hashes if number >= since]
+
+    def check_again(self, rank: int, step: Step, known: "KnownDraws") -> None:
+        """What is drawn for a step that this process has made before, as this rank, is what was
+        drawn then. Raises StateMismatch."""
+        if not self._places:
+            return
+        number = self._places[-1].number
+        quick = [hashed.quick for at, hashed in self._hashes if at >= number]
+        if known.setdefault((rank, step), quick) != quick:
+            raise StateMismatch(
+                f"For step {step} rank {rank} has drawn another batch than when it made that step "
+                "first.",
+                means="The job must not go on: its numbers would be others.",
+                do="A pass must give the same batches each time that it is begun again.",
+            )
+        while len(known) > _KNOWN_MAX:
+            del known[next(iter(known))]
 
     @property
     def rng_before(self) -> bytes:
