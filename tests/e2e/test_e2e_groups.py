@@ -9,32 +9,59 @@ from pathlib import Path
 import pytest
 from harness import Live, Outcomes, assert_equal_runs, run
 
+from trainmover.controller.state import Outcome
+
 SCRIPT = str(Path(__file__).parent / "scripts" / "groups_made.py")
-STEPS = "45"
+STEPS = 32
 
 
-def moved_then_lost(when: str) -> Outcomes:
-    """Rank 0 is moved, then rank 1's process dies; each a while after the first steps."""
+def disturbed(when: str, *, moves: bool = True) -> Outcomes:
+    """Rank 0 is moved, then the process of rank 1 dies; each a while after the first steps."""
 
     async def scenario(live: Live) -> None:
         await live.warm(2)
         await live.at_step(max(12, live.step() + 1))
-        answer = await live.handle.move("m1")
-        assert answer.ok, answer
-        await live.incidents_done(1)
-        await live.at_step(live.step() + 3)
+        if moves:
+            await live.handle.move("m1")
+            await live.incidents_done(1)
+            await live.at_step(live.step() + 3)
         live.signal_worker("m2")
-        await live.incidents_done(2)
+        await live.incidents_done(1 + moves)
 
-    arguments = ["--when", when, "--steps", STEPS, "--pace", "0.25"]
+    arguments = ["--when", when, "--steps", str(STEPS), "--pace", "0.25"]
     return run(arguments, scenario, machines=3, standbys=2, script=SCRIPT)
 
 
-@pytest.mark.parametrize("when", ["step", "pass", "lazy"])
+def calm(when: str) -> Outcomes:
+    arguments = ["--when", when, "--steps", str(STEPS), "--pace", "0"]
+    return run(arguments, machines=3, standbys=0, script=SCRIPT)
+
+
+@pytest.mark.parametrize("when", ["step", "pass"])
 def test_groups_made_while_training_go_with_the_ranks(when: str) -> None:
-    disturbed = moved_then_lost(when)
-    calm = run(
-        ["--when", when, "--steps", STEPS, "--pace", "0"], machines=3, standbys=0, script=SCRIPT
-    )
-    assert len(disturbed.job.incidents) == 2, disturbed.sentences
-    assert_equal_runs(disturbed, calm)
+    outcome = disturbed(when)
+    assert [i.outcome for i in outcome.job.incidents] == [Outcome.DONE] * 2, outcome.sentences
+    assert_equal_runs(outcome, calm(when))
+
+
+def test_a_kept_group_is_named_at_once_and_bars_moves_but_not_recoveries() -> None:
+    """The script makes it where it is missing, so a lost rank goes on; the job cannot know that."""
+    outcome = disturbed("lazy")
+    named = [s for s in outcome.sentences if "is kept for later steps" in s]
+    lines = Path(SCRIPT).read_text().splitlines()
+    line = next(n for n, text in enumerate(lines, 1) if 'kept["lazy"] = dist.new_group' in text)
+    assert f"groups_made.py line {line} (ranks 0, 1, 2)" in named[0]
+    first, second = outcome.job.incidents
+    assert (first.outcome, second.outcome) == (Outcome.FAILED, Outcome.DONE), outcome.sentences
+    assert any("missing on a machine that is to take a rank" in s for s in outcome.sentences)
+    assert_equal_runs(outcome, calm("lazy"))
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize(
+    ("when", "why"), [("once", "KeyError"), ("none", "is missing on a machine that took a rank")]
+)
+def test_a_kept_group_that_nobody_makes_again_ends_the_job(when: str, why: str) -> None:
+    outcome = disturbed(when, moves=False)
+    assert outcome.code == 1
+    assert why in outcome.text

@@ -31,10 +31,11 @@ from trainmover.comm.failures import CallsDiffer, Drained, ReplayMismatch, means
 from trainmover.comm.gloo import GlooCommunicator
 from trainmover.comm.inside import Inside
 from trainmover.comm.member import Member
-from trainmover.comm.places import Meetings, Roll, line_of_script, place_of
+from trainmover.comm.places import Roll, line_of_script
 from trainmover.comm.positions import positions, received, waits
 from trainmover.comm.preparation import Preparation
 from trainmover.comm.private import PrivateGroup
+from trainmover.comm.roster import Roster, in_words
 from trainmover.comm.shim import ShimGroup
 from trainmover.comm.solo import SoloCommunicator
 from trainmover.comm.stats import CommStats, SwitchStats
@@ -94,15 +95,9 @@ class Groups:
         self._drain_on_error = False
         self._communicator = communicator
         self._lock = threading.RLock()
-        self._members: list[Member] = []
-        self._made = 0  # Groups of the script, in this run of it.
-        self._numbers: dict[int, int] = {}  # Of groups that are gone: calls that they had.
-        self._step_began: int | None = None
-        self._meetings = Meetings()
+        self.roster = Roster(self._lock)
         self._rolls: list[Roll] = []
-        self._lacking: set[str] = set()
         self._meets_apart = threading.Lock()
-        self._left: dict[str, Member] | None = None  # On the way: ended groups, by their places.
         self._rank = -1
         self._neighbours: frozenset[int] = frozenset()
         self._store: Store | None = None
@@ -121,7 +116,7 @@ class Groups:
         token  the job's secret; None in a process without a runtime. Raises UserError for a name
         that is none, for one that is not built, and when there are groups already.
         """
-        if self._members:
+        if self.roster:
             raise UserError(
                 f"communicator {name} was chosen when groups were there already",
                 do="choose it before the first group is made",
@@ -201,7 +196,7 @@ class Groups:
         member.inside = self._stays_inside(ranks, seat)
         if self.mode is not Mode.PLAIN:
             member.made_at = line_of_script()
-        if not self._comes_later(member):
+        if not self.roster.comes_late(member):
             self._connect(member, store)
         return ShimGroup(self, member, store)
 
@@ -227,50 +222,18 @@ class Groups:
     ) -> Member:
         carrier = SoloCommunicator() if size == 1 else self._communicator()
         member = Member(name, seat, size, timeout, carrier, private, ranks=ranks)
-        self.add(member)
+        self.roster.add(member)
         return member
-
-    def _comes_later(self, member: Member) -> bool:
-        """Whether a new group is met at its first call: others have made theirs in the past."""
-        with self._lock:
-            lacked = member.place in self._lacking
-            self._lacking.discard(member.place)
-            if self._left is None:
-                return lacked
-            ended = self._left.pop(member.place, None)
-            if ended is not None:
-                member.communicator, member.watch = ended.communicator, ended.watch
-                member.begun = ended.begun
-            return True
 
     def _stays_inside(self, ranks: tuple[int, ...], seat: int) -> bool:
         """A world in which this process has another rank than the job's has other numbers."""
         return bool(ranks) and ranks[seat] == self._rank and self._neighbours.issuperset(ranks)
 
-    def add(self, member: Member) -> None:
-        """Have the group follow every switchover from now on."""
-        with self._lock:
-            if any((m.private, m.name) == (member.private, member.name) for m in self._members):
-                raise UserError(f"group {member.name} exists already")
-            if not member.private:
-                member.born, self._made = self._made, self._made + 1
-                member.number = min(self._numbers, default=len(self._script_groups()))
-                member.sequence = self._numbers.pop(member.number, 0)
-            self._members.append(member)
-            member.place = place_of(member, self._members)
-
     def remove(self, member: Member) -> None:
         """Forget a group. In LIVE its end costs the caller nothing; in PLAIN it ends with its
         last reference, as a stock group does."""
         with self._lock:
-            if member not in self._members:
-                return
-            member.place = place_of(member, self._members)
-            self._members.remove(member)
-            member.gone = True
-            self._numbers[member.number] = member.sequence
-            if self._left is not None:
-                self._left[member.place] = member
+            if member not in self.roster or not self.roster.remove(member):
                 return
             if self.mode is Mode.PLAIN:
                 return
@@ -281,53 +244,6 @@ class Groups:
             inside.part(member)
         if watch is not None:
             watch.release()
-
-    def _script_groups(self) -> list[Member]:
-        return [member for member in self._members if not member.private]
-
-    # What steps and joiners mean for groups made meanwhile.
-
-    def mark(self) -> int:
-        """For `disown` and `kept`: what is made from here on."""
-        return self._made
-
-    def begin_step(self) -> int:
-        """A step begins; its mark."""
-        self._step_began = self._made
-        return self._made
-
-    def disown(self, mark: int) -> None:
-        """The step that began with `mark` is broken off, to be made again: groups made since may be
-        missing on other ranks. They count for nothing until the script uses them."""
-        with self._lock:
-            for member in self._script_groups():
-                member.orphan = member.orphan or member.born >= mark
-
-    def kept(self, mark: int) -> list[str]:
-        """Groups made since `mark` that are still there: line of the script, and who is in them."""
-        if mark == self._made:
-            return []
-        with self._lock:
-            return [
-                f"{member.made_at} (ranks {', '.join(map(str, member.ranks[:8]))})"
-                for member in self._script_groups()
-                if member.born >= mark and not member.orphan and member.size > 1
-            ]
-
-    def travel(self) -> None:
-        """From here on the script repeats what the job has done: groups that it makes have been
-        made by the others long ago, and one that ends leaves its peers to the next of its place."""
-        with self._lock:
-            self._left = {}
-
-    def arrive(self) -> None:
-        """The script stands where the job does."""
-        with self._lock:
-            left, self._left = self._left, None
-        for member in (left or {}).values():
-            member.communicator.close()
-            if member.watch is not None:
-                member.watch.release()
 
     def _connect(self, member: Member, store: Store | None) -> None:
         if self.draining:
@@ -366,7 +282,7 @@ class Groups:
         with self._lock:
             if self.draining or self._store is None:
                 return
-            meets = self._meets(self.epoch, [member])
+            meets = self.roster.meets(self.epoch, [member])
             preparation = self._coming.add(self.epoch, self._store, meets)
         preparation.start()
         if not preparation.wait(patience_s):
@@ -376,7 +292,7 @@ class Groups:
         with self._lock:
             error = preparation.error
             if error is None and not self.draining:
-                self._meetings.note(preparation.epoch, meets.values())
+                self.roster.have_met(preparation.epoch, meets.values())
                 self._exchange(member, preparation.epoch)
                 return
         if isinstance(error, PeerLost):
@@ -386,18 +302,12 @@ class Groups:
 
     def _absent(self, member: Member) -> UserError:
         return UserError(
-            f"The group of ranks {', '.join(map(str, member.ranks))} made at {member.made_at} is "
-            "missing on a machine that took a rank since.",
+            f"The group of {in_words(member)} that {member.made_at} has made is missing on a "
+            "machine that took a rank since.",
             means="That machine never ran this line, so the call would wait for ever.",
             do="Make groups before the first step, or where they are used: in the step itself, or "
             "there if they are missing.",
         )
-
-    def _meets(self, epoch: int, members: Sequence[Member]) -> dict[Member, str]:
-        """Where they would meet in the epoch. Under the lock."""
-        for member in members:
-            member.place = place_of(member, self._members)
-        return {m: self._meetings.name(epoch, m.place) for m in members if not m.orphan}
 
     def _exchange(self, member: Member, epoch: int) -> Watch | None:
         """Give the group its session of `epoch`; the watch of the old one."""
@@ -464,7 +374,7 @@ class Groups:
             if ordered is not None and ordered <= self.epoch:
                 return
             self.draining = True
-            watches = [m.watch for m in self._members if m.watch is not None]
+            watches = [m.watch for m in self.roster if m.watch is not None]
             for watch in watches:
                 watch.released = True
             inside = self._inside
@@ -488,8 +398,8 @@ class Groups:
             if self._coming.find(epoch) is not None:
                 return
             self._coming.check(epoch, self.epoch)
-            members = [m for m in self._members if m.private or m.born < self._settled_before()]
-            preparation = self._add(epoch, store, members, "early")
+            members = self.roster.lasting() if self.mode is Mode.LIVE else list(self.roster)
+            preparation = self._add(epoch, store, members, Roll.FIRST, in_need=False)
         self._coming.discard(self.epoch + 1, epoch - 1)
         preparation.start()
 
@@ -511,20 +421,19 @@ class Groups:
         started = time.perf_counter_ns()
         prepared = self._await_prepared(epoch)
         waited = time.perf_counter_ns()
-        met = (*prepared, *self._connect_rest(epoch, store, prepared))
+        met = self._connect_rest(epoch, store, prepared)
         built = time.perf_counter_ns()
-        old = [m.watch for m in self._members if m.watch is not None and m.watch.released]
+        old = [m.watch for m in self.roster if m.watch is not None and m.watch.released]
         stranded = wait_for_stranded(old, lambda: time.perf_counter_ns() < built + _STRANDED_NS)
         with self._lock:
             self._coming.check(epoch, self.epoch)
             left = [
                 self._exchange(member, epoch) if member in met else self._part(member)
-                for member in self._members
+                for member in self.roster
             ]
             self.mode, self.epoch, self._store = Mode.LIVE, epoch, store
             rolls, self._rolls = self._rolls, [r for r in self._rolls if r.epoch > epoch]
-            self._lacking = {at for r in rolls if r.epoch == epoch for at in r.lacking}
-            self._lacking -= {member.place for member in self._members}
+            self.roster.learn(at for r in rolls if r.epoch == epoch for at in r.lacking)
             inside, self._inside = self._inside, None
             self.draining = False
         if inside is not None:
@@ -536,37 +445,41 @@ class Groups:
         for watch in left:
             if watch is not None:
                 watch.release()
-        self._last = self._account(epoch, len(prepared), (started, waited, built), stranded)
+        count = 0 if prepared is None else len(prepared.met)
+        self._last = self._account(epoch, count, (started, waited, built), stranded)
         self._switches += 1
         return self._last
 
-    def _await_prepared(self, epoch: int) -> tuple[Member, ...]:
+    def _await_prepared(self, epoch: int) -> Preparation | None:
         with self._lock:
             self._coming.check(epoch, self.epoch)
             preparation = self._coming.find(epoch)
-        if preparation is None:
-            return ()
+        if preparation is not None:
+            self._bring_about(preparation)
+        return preparation
+
+    def _connect_rest(self, epoch: int, store: Store, prepared: Preparation | None) -> list[Member]:
+        """All that have peers in the epoch then. Ranks may differ in whether they prepared it."""
+        if prepared is None:
+            prepared = self._add(epoch, store, list(self.roster), Roll.FIRST)
+            prepared.start()
+            self._bring_about(prepared)
+            self._coming.drop(prepared)
+        missing = [member for member in self.roster if member not in prepared.met]
+        rest = self._add(epoch, store, missing, Roll.LAST, prepared)
+        rest.start()
+        try:
+            self._bring_about(rest)
+        finally:
+            self._coming.drop(rest)
+        return [*prepared.met, *rest.met]
+
+    def _bring_about(self, preparation: Preparation) -> None:
         preparation.wait()
         if preparation.error is not None:
             raise preparation.error
-        self._meetings.note(epoch, [preparation.meets[member] for member in preparation.met])
-        return tuple(preparation.met)
-
-    def _connect_rest(
-        self, epoch: int, store: Store, prepared: Sequence[Member]
-    ) -> Sequence[Member]:
-        """Those that were not prepared, as far as all their members have them."""
-        with self._lock:
-            self._coming.check(epoch, self.epoch)
-            missing = [m for m in self._members if m not in prepared]
-            rest = self._add(epoch, store, missing, "last", prepared)
-        rest.start()
-        rest.wait()
-        self._coming.drop(rest)
-        if rest.error is not None:
-            raise rest.error
-        self._meetings.note(epoch, [rest.meets[member] for member in rest.met])
-        return rest.met
+        names = [preparation.meets[member] for member in preparation.met]
+        self.roster.have_met(preparation.epoch, names)
 
     def _add(
         self,
@@ -574,28 +487,20 @@ class Groups:
         store: Store,
         members: Sequence[Member],
         topic: str,
-        prepared: Sequence[Member] = (),
+        before: Preparation | None = None,
+        *,
+        in_need: bool = True,
     ) -> Preparation:
-        """Have those groups meet in the epoch that all their members have. Under the lock."""
-        meets, me = self._meets(epoch, members), self._my_rank()
-        if me is None:
-            return self._coming.add(epoch, store, meets)
-        before = self._coming.find(epoch)
-        settled = [before.meets[m] for m in prepared if before is not None and m.ranks]
-        roll = Roll(epoch, topic, meets, settled)
-        self._rolls.append(roll)
-        return self._coming.add(epoch, store, meets, roll, me)
-
-    def _my_rank(self) -> int | None:
-        """In torch's numbers; None if no group knows them."""
-        known = [member for member in self._members if member.ranks]
-        return known[0].ranks[known[0].seat] if known else None
-
-    def _settled_before(self) -> int:
-        """Groups born before were there when the step under way began: a younger one may be gone
-        before the epoch comes. In the sandbox all are as they will be."""
-        began = self._step_began
-        return self._made if began is None or self.mode is not Mode.LIVE else began
+        """Those of the groups that all their members have meet in the epoch."""
+        with self._lock:
+            self._coming.check(epoch, self.epoch)
+            meets, rank = self.roster.meets(epoch, members), self.roster.rank()
+            if rank is None:
+                return self._coming.add(epoch, store, meets)
+            settled = () if before is None else [before.meets[m] for m in before.met if m.ranks]
+            roll = Roll(epoch, topic, meets, settled, in_need=in_need)
+            self._rolls.append(roll)
+            return self._coming.add(epoch, store, meets, roll, rank)
 
     def _part(self, member: Member) -> Watch | None:
         """Somebody lacks the group: it stays apart until it is called."""
@@ -605,7 +510,7 @@ class Groups:
     def _account(
         self, epoch: int, prepared: int, times: tuple[int, int, int], stranded: int
     ) -> SwitchStats:
-        links = [member.communicator.stats() for member in self._members]
+        links = [member.communicator.stats() for member in self.roster]
         started, waited, built = times
         return SwitchStats(
             epoch=epoch,
@@ -651,7 +556,7 @@ class Groups:
         leaves it without."""
         if self.draining or member.watch is not None:
             return
-        if self.mode is Mode.LIVE and member in self._members and self._left is None:
+        if self.mode is Mode.LIVE and member in self.roster and not self.roster.on_the_way:
             with self._meets_apart:
                 if member.watch is None:
                     member.orphan = False
@@ -669,16 +574,16 @@ class Groups:
 
         The next run of the script in this process needs a newer epoch: a prefix serves once.
         """
-        self.arrive()
+        self.roster.arrive()
         with self._lock:
-            members, self._members = self._members, []
+            members = list(self.roster)
+            self.roster.forget_all()
             watches = [member.watch for member in members if member.watch is not None]
             for member in members:
                 member.watch = None
             self.mode, self._store, self.tap = Mode.PLAIN, None, None
             inside, self._inside = self._inside, None
-            self.differed, self._made, self._step_began = None, 0, None
-            self._numbers, self._lacking, self._rolls = {}, set(), []
+            self.differed, self._rolls = None, []
             self.watching = self._drain_on_error = False
         self._coming.forget_all()
         if inside is not None:
@@ -691,7 +596,7 @@ class Groups:
 
     def positions(self) -> dict[str, int]:
         """Group -> collectives begun in this epoch, as ranks can compare them. From any thread."""
-        return positions(self._members)
+        return positions(self.roster)
 
     def received(self) -> int:
         """Bytes that have come from other processes so far. From any thread."""
@@ -700,10 +605,10 @@ class Groups:
     @property
     def unfinished(self) -> bool:
         """Whether some call has begun and not ended, in the background too. From any thread."""
-        return waits(self._members)
+        return waits(self.roster)
 
     def stats(self) -> CommStats:
-        leaked = sum(member.communicator.stats().leaked for member in self._members)
+        leaked = sum(member.communicator.stats().leaked for member in self.roster)
         return CommStats(self._drains, self._drain_ns_last, self._switches, self._last, leaked)
 
 

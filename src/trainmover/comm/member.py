@@ -27,6 +27,7 @@ class Member:
     orphan made by an attempt at a step that was broken off: others may not have made it. Until the
            script calls it, it counts for nothing
     gone   the script has destroyed it
+    kept   made in a step, or between two of a loop, and kept: a joiner does not make it
     made_at  file and line of the script that made it
     """
 
@@ -46,6 +47,7 @@ class Member:
     place: str = ""
     orphan: bool = False
     gone: bool = False
+    kept: bool = False
     made_at: str = ""
     order: int = field(default_factory=_order.__next__)
 

@@ -25,7 +25,7 @@ from torch._C._distributed_c10d import Store
 from trainmover.comm.communicator import View
 from trainmover.comm.meeting import Meeting
 from trainmover.comm.member import Member
-from trainmover.errors import ProtocolError
+from trainmover.errors import ProtocolError, UserError
 
 _TIMEOUT = timedelta(minutes=30)
 _LIST = "list of groups"
@@ -76,14 +76,23 @@ class Meetings:
 class Roll:
     """One exchange of lists between the processes that share a group.
 
-    topic   which one of the epoch
+    topic   which one of the epoch: FIRST, which a rank may call while it trains, or LAST
     names   of the meetings that this process could go to
     settled of those that it has been at already, for this epoch: nobody is asked about them
+    in_need the epoch has to come, whoever lacks what
     lacking after it: places that others have, this process among their members, and it has not
     """
 
+    FIRST, LAST = "first", "last"
+
     def __init__(
-        self, epoch: int, topic: str, names: Mapping[Member, str], settled: Collection[str] = ()
+        self,
+        epoch: int,
+        topic: str,
+        names: Mapping[Member, str],
+        settled: Collection[str] = (),
+        *,
+        in_need: bool = True,
     ) -> None:
         self.epoch = epoch
         self._topic = topic
@@ -91,6 +100,7 @@ class Roll:
         self._settled = settled
         self._meeting: Meeting | None = None
         self._given_up = False
+        self._in_need = in_need
         self.lacking: set[str] = set()
 
     def give_up(self) -> None:
@@ -112,6 +122,7 @@ class Roll:
             for member, name in self._names.items()
             if all(name in have[rank] for rank in _others(member, me))
         ]
+        self._refuse_a_move(shared)
         mine = {*self._names.values(), *self._settled}
         self.lacking = {
             name.rsplit(".", 1)[0]
@@ -120,6 +131,17 @@ class Roll:
             if me in _ranks_in(name)
         }
         return sorted(shared, key=lambda m: (not m.private, m.order if m.private else 0, m.place))
+
+    def _refuse_a_move(self, shared: Collection[Member]) -> None:
+        """While the job trains: better no move than a machine that cannot make the calls."""
+        for member in self._names:
+            if member.kept and member not in shared and not self._in_need:
+                raise UserError(
+                    f"the group that {member.made_at} has made is missing on a machine that is to "
+                    "take a rank, since it does not run that line",
+                    means="The job trains on where it is.",
+                    do="Make groups before the first step, or in each step that uses them.",
+                )
 
     def _lists(self, store: Store, me: int) -> dict[int, list[str]]:
         waits = [m.timeout for m in self._names]

@@ -164,14 +164,14 @@ class Member:
         self.draws.look_ahead()
         self._settle_mode()
         before = Before.take(self.tracked, args, kwargs)
-        groups_made = groups.begin_step()
+        groups_made = groups.roster.begin_step()
         self.updates.begin_step()
         while True:
             try:
                 result = self._attempt(step, function, args, kwargs)
                 break
             except Retry:
-                groups.disown(groups_made)
+                groups.roster.disown(groups_made)
                 if why := self.updates.put_back() or before.why_not():
                     self._cannot_run_again(step, why)
                 args, kwargs = before.restore(self.tracked)
@@ -373,7 +373,7 @@ class Member:
 
     def _warn_of_kept_groups(self) -> None:
         """A joiner that stands here at once has not run what was run since the last fetch."""
-        if self._groups_made is not None and (kept := groups.kept(self._groups_made)):
+        if self._groups_made is not None and (kept := groups.roster.kept(self._groups_made)):
             text = (
                 f"the group that {' and '.join(kept)} has made is kept for later steps: a machine "
                 "that takes over a rank does not run that line, and the job ends where the group "
@@ -381,7 +381,7 @@ class Member:
                 "the first step, or in each step that uses them"
             )
             self.say(Warned(rank=self.rank, text=text))
-        self._groups_made = groups.mark() if self.recording.recorder is None else None
+        self._groups_made = groups.roster.mark() if self.recording.recorder is None else None
 
     def take_next(self, batches: Batches) -> Any:
         """The next batch of the loop just entered, from the place it has."""

@@ -3,7 +3,8 @@
 --when  step    in every step: made, used and destroyed, a mesh and subgroups now and then too
         pass    before every pass over the data; destroyed behind it
         lazy    in the first step that finds none, from step 6 on; then kept
-        once    in step 6 and kept in a variable: a joiner never comes by there
+        once    in step 6 and kept in a variable: a joiner never comes by there, and raises
+        none    so too, but a joiner takes the world instead
 """
 
 import argparse
@@ -57,13 +58,14 @@ def made_in_step(loss):
         total += summed(loss, other)
         dist.destroy_process_group(other)
     if (job.steps + 1) % 5 == 0:
-        mine, every = dist.new_subgroups(1)
+        mine, _ = dist.new_subgroups(1)
         mesh = init_device_mesh("cpu", (job.world_size,), mesh_dim_names=("all",))
         total += summed(loss, mine) + summed(loss, mesh.get_group())
         dist.destroy_process_group(mine)
-        if mesh.get_group() is not dist.group.WORLD:
-            dist.destroy_process_group(mesh.get_group())
-    return total
+        mesh2d = init_device_mesh("cpu", (1, job.world_size), mesh_dim_names=("a", "b"))
+        total += summed(loss, mesh2d.get_group("a")) + summed(loss, mesh2d.get_group("b"))
+        dist.destroy_process_group(mesh2d.get_group("a"))
+    return summed(total, None)
 
 
 @job.step
@@ -71,7 +73,7 @@ def train(batch):
     optimizer.zero_grad()
     loss = model(batch).square().mean()
     loss.backward()
-    extra = loss.detach()
+    extra = summed(loss, None)
     if args.when == "step":
         extra = made_in_step(loss)
     if args.when == "pass":
@@ -85,6 +87,11 @@ def train(batch):
             kept["once"] = dist.new_group(world)
         if job.steps >= 5:
             extra = summed(loss, kept["once"])
+    if args.when == "none":
+        if job.steps == 5:
+            kept["none"] = dist.new_group(world)
+        if job.steps >= 5:
+            extra = summed(loss, kept.get("none"))
     for parameter in model.parameters():
         parameter.grad.mul_(1 + 0.01 * torch.tanh(extra.sum()))
     optimizer.step()

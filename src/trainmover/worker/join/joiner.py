@@ -355,13 +355,13 @@ class Joiner(Member):
             self.way = self._way_to(taken, order.committed)
             if self.way.leads_on_from(self.loops.ordinals, self.loops.member):
                 self.travelling, self.set_out, groups.tap = order, taken, Silence()
-                groups.travel()
+                groups.roster.travel()
                 return
             self._stand_at_fetch(self.way)
         # Bulk has the source's buffers.
         self.tracked.load_small(self.way.small_on_arrival(self.own_small, taken.header))
         groups.tap = None
-        groups.arrive()
+        groups.roster.arrive()
         with self.standing.changed:
             self.standing.committed, self.standing.gate = order.committed, Step(0)
         certificate = taken.certificate(order, self.rank, self.replayer.trace())

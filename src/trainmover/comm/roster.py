@@ -1,0 +1,176 @@
+"""The groups that this process has, and what it must know of those that it makes while it trains.
+
+A joiner has run other lines than the rank whose place it takes, and a step that was broken off has
+run on some ranks further than on others. See `places` for how groups meet nevertheless.
+"""
+
+import threading
+from collections.abc import Iterable, Iterator
+
+from trainmover.comm.member import Member
+from trainmover.comm.places import Meetings, place_of
+from trainmover.errors import UserError
+
+
+class Roster:
+    """All groups, private ones first, in the order in which they were made.
+
+    lock     the registry's
+    lacking  places that others have and this process has not, as the last roll has told
+    """
+
+    def __init__(self, lock: threading.RLock) -> None:
+        self._lock = lock
+        self._members: list[Member] = []
+        self._meetings = Meetings()
+        self.forget_all()
+
+    def forget_all(self) -> None:
+        """The script's run is over."""
+        self._members = []
+        self._made = 0
+        self._step_began: int | None = None
+        self._numbers: dict[int, int] = {}  # Of groups that are gone: calls that they had.
+        self._ended_on_the_way: dict[str, Member] | None = None
+        self.lacking: set[str] = set()
+
+    def __iter__(self) -> Iterator[Member]:
+        return iter(list(self._members))
+
+    def __contains__(self, member: Member) -> bool:
+        return member in self._members
+
+    def __len__(self) -> int:
+        return len(self._members)
+
+    # Groups come and go.
+
+    def add(self, member: Member) -> None:
+        """Raises UserError for a name that is taken."""
+        with self._lock:
+            if any((m.private, m.name) == (member.private, member.name) for m in self._members):
+                raise UserError(f"group {member.name} exists already")
+            if not member.private:
+                member.born, self._made = self._made, self._made + 1
+                member.number = min(self._numbers, default=len(self._of_the_script()))
+                member.sequence = self._numbers.pop(member.number, 0)
+            self._members.append(member)
+            self._members.sort(key=lambda m: (not m.private, m.order))
+            member.place = place_of(member, self._members)
+
+    def remove(self, member: Member) -> bool:
+        """False if its peers are kept: see `travel`."""
+        with self._lock:
+            member.place, member.gone = place_of(member, self._members), True
+            self._members.remove(member)
+            if not member.private:
+                self._numbers[member.number] = member.sequence
+            if self._ended_on_the_way is None:
+                return True
+            self._ended_on_the_way[member.place] = member
+            return False
+
+    def comes_late(self, member: Member) -> bool:
+        """Whether the others have made theirs in the past: then a new group meets when it is
+        called first, if it does not take over the peers of one before it."""
+        with self._lock:
+            lacked = member.place in self.lacking
+            self.lacking.discard(member.place)
+            if self._ended_on_the_way is None:
+                return lacked
+            before = self._ended_on_the_way.pop(member.place, None)
+            if before is not None:
+                member.communicator, member.watch = before.communicator, before.watch
+                member.begun = before.begun
+            return True
+
+    @property
+    def on_the_way(self) -> bool:
+        """Between `travel` and `arrive`."""
+        return self._ended_on_the_way is not None
+
+    def travel(self) -> None:
+        """From here on the script repeats what the job has done: the others have made long ago what
+        it makes, and a group that it ends leaves its peers to the next one of its place."""
+        with self._lock:
+            self._ended_on_the_way = {}
+
+    def arrive(self) -> None:
+        """The script stands where the job does. Never blocks."""
+        with self._lock:
+            ended, self._ended_on_the_way = self._ended_on_the_way, None
+        for member in (ended or {}).values():
+            member.communicator.close()
+            if member.watch is not None:
+                member.watch.release()
+
+    def _of_the_script(self) -> list[Member]:
+        return [member for member in self._members if not member.private]
+
+    # What is made from a certain moment on.
+
+    def mark(self) -> int:
+        """This moment, for `disown` and `kept`."""
+        return self._made
+
+    def begin_step(self) -> int:
+        """A step begins; its mark."""
+        self._step_began = self._made
+        return self._made
+
+    def disown(self, mark: int) -> None:
+        """The step that began with `mark` is broken off, to be made again: groups made since may be
+        missing on other ranks. They count for nothing until the script uses them."""
+        with self._lock:
+            for member in self._of_the_script():
+                member.orphan = member.orphan or member.born >= mark
+
+    def kept(self, mark: int) -> list[str]:
+        """Groups made since `mark` that are still there: line of the script, and who is in them.
+        Their first rank tells of them; all refuse to move to a machine that lacks them."""
+        if mark == self._made:
+            return []
+        told = []
+        with self._lock:
+            for member in self._of_the_script():
+                if member.born >= mark and not member.orphan and member.size > 1:
+                    member.kept = True
+                    if member.seat == 0:
+                        told.append(f"{member.made_at} ({in_words(member)})")
+        return told
+
+    def lasting(self) -> list[Member]:
+        """Private ones, and those that were there when the step under way began: a younger one may
+        be gone before an epoch comes."""
+        began = self._made if self._step_began is None else self._step_began
+        return [m for m in self._members if m.private or m.born < began]
+
+    # Where they meet.
+
+    def meets(self, epoch: int, members: Iterable[Member]) -> dict[Member, str]:
+        """Of each the name of its next meeting in the epoch."""
+        with self._lock:
+            for member in members:
+                member.place = place_of(member, self._members)
+            return {m: self._meetings.name(epoch, m.place) for m in members if not m.orphan}
+
+    def have_met(self, epoch: int, names: Iterable[str]) -> None:
+        """Meetings came about."""
+        with self._lock:
+            self._meetings.note(epoch, names)
+
+    def learn(self, lacking: Iterable[str]) -> None:
+        """What a roll has told."""
+        with self._lock:
+            self.lacking = set(lacking) - {member.place for member in self._members}
+
+    def rank(self) -> int | None:
+        """This process's, in torch's numbers; None if no group knows them."""
+        known = next((member for member in self._members if member.ranks), None)
+        return None if known is None else known.ranks[known.seat]
+
+
+def in_words(member: Member) -> str:
+    """Who is in the group."""
+    more = ", ..." if len(member.ranks) > 8 else ""
+    return f"ranks {', '.join(map(str, member.ranks[:8]))}{more}"
