@@ -8,6 +8,7 @@ prints how to have it again. `make soak` goes through all places.
 import collections
 import dataclasses
 import os
+import random
 import subprocess
 import sys
 from functools import cache
@@ -19,6 +20,7 @@ import pytest
 sys.path.insert(0, str(Path(__file__).with_name("scripts")))
 
 import arms
+import combinations
 import compose
 from arms import Arm, Fault, Place, Verdict, fault_of
 from habits import FOLDER, HABITS, Habit
@@ -101,6 +103,15 @@ def test_a_seed_composes_one_script_and_seeds_use_every_part() -> None:
 def test_one_fault(habit: Habit) -> None:
     print(f"{SEED}={seed()}")
     check(habit, fault_of(habit, seed()))
+
+
+@pytest.mark.parametrize("number", range(4))
+def test_a_script_made_by_chance(number: int) -> None:
+    """The campaign of hundreds of them is `combinations.py`, which `make soak` runs."""
+    one = random.Random(f"{seed()} {number}").randrange(10**6)
+    line = combinations.run_seed(one)
+    again = f"again: python {combinations.__file__} --seeds {one}"
+    assert line["verdict"] == Verdict.EQUAL.name, f"{line}\n{again}"
 
 
 @pytest.mark.soak
