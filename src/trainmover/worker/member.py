@@ -342,7 +342,9 @@ class Member:
         if self.standing.cut_at == self.standing.committed:
             self.weights.due |= not self.snapshots.nbytes
             self.deposit.take_snapshot()
-        return self.take_next(batches)
+        batch = self.take_next(batches)
+        self.recording.drew()
+        return batch
 
     def take_next(self, batches: Batches) -> Any:
         """The next batch of the loop just entered, from the place it has."""
