@@ -45,3 +45,13 @@ def test_a_step_before_the_first_fetch_is_refused() -> None:
     assert outcome.code == 1
     assert "before it has drawn a batch" in outcome.text
     assert "for _ in job.batches(range(1000))" in outcome.text
+
+
+def test_a_collective_between_a_fetch_and_its_step_is_told_as_the_job_begins() -> None:
+    outcome = run(["--habit", "before", "--steps", "8"], machines=2, standbys=0, script=BETWEEN)
+    assert outcome.code == 0, outcome.text
+    (told,) = [text for text in outcome.sentences if "between a fetch and its step" in text]
+    line = 1 + Path(BETWEEN).read_text().splitlines().index(
+        "            dist.all_reduce(torch.zeros(()))"
+    )
+    assert f"(between.py line {line})" in told

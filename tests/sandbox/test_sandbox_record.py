@@ -199,6 +199,20 @@ def test_what_comes_between_a_step_and_the_fetch_is_recorded_and_no_more() -> No
     assert (replayer.trace(), replayer.step_trace()) == (record.trace, recorder.step_trace())
 
 
+def test_a_call_between_a_fetch_and_its_step_is_found() -> None:
+    recorder = Recorder(0, BINDING)
+    recorder.fetches(), recorder.drew()
+    recorder.serve(call(torch.ones(1)))  # In an evaluation: no step follows.
+    recorder.fetches(), recorder.drew()
+    recorder.begin_step()
+    recorder.serve(call(torch.ones(1), seq=1))
+    assert recorder.early == ""
+    recorder.fetches(), recorder.drew()
+    recorder.serve(call(torch.ones(1), seq=2))
+    recorder.begin_step()
+    assert recorder.early.startswith("test_sandbox_record.py line ")
+
+
 def test_any_call_is_heard_behind_the_gate() -> None:
     recorder = Recorder(0, BINDING)
     recorder.serve(call(torch.ones(1)))

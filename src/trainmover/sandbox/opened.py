@@ -78,7 +78,7 @@ class Opened:
         self._own.add(file)
         if self.written or _is_passing(file):
             return
-        if place := _place(sys._getframe(2)):
+        if place := place_of_script(sys._getframe(2)):
             self.written = (
                 f"in the sandbox too the script writes to {file} ({place}): ask job.is_shadow "
                 "first, or a standby writes over what the job has written"
@@ -87,7 +87,7 @@ class Opened:
     def _reads(self, file: str) -> None:
         if _is_cache(file) or is_installed(file):
             return
-        if place := _place(sys._getframe(2)):
+        if place := place_of_script(sys._getframe(2)):
             self.newer = (
                 f"the script reads {file} ({place}), which was written since the job began: it "
                 "would begin elsewhere than the rank did"
@@ -123,13 +123,15 @@ def _is_cache(file: str) -> bool:
     return caches is not None and file.startswith(os.path.join(caches.cache_dir(), ""))
 
 
-def _place(frame: FrameType | None) -> str:
-    """The innermost line of the script's own that led here; "" if it is our own code."""
+def place_of_script(frame: FrameType | None, *, through: bool = False) -> str:
+    """The innermost line of the script's own that led to a frame; "" if there is none, or if our
+    own code lies between. through: that does not matter"""
     while frame is not None:
         path = frame.f_code.co_filename
         if path.startswith(_PACKAGE):
-            return ""
-        if os.path.isfile(path) and is_own_file(path):
+            if not through:
+                return ""
+        elif os.path.isfile(path) and is_own_file(path):
             return f"{os.path.basename(path)} line {frame.f_lineno}"
         frame = frame.f_back
     return ""

@@ -3,6 +3,7 @@
 What a machine's ranks say among themselves is not kept: a standby's workers say it again.
 """
 
+import sys
 import threading
 import time
 
@@ -13,6 +14,7 @@ from trainmover.errors import UserError
 from trainmover.sandbox.binding import Binding
 from trainmover.sandbox.memory import private_bytes
 from trainmover.sandbox.moments import moments_of
+from trainmover.sandbox.opened import place_of_script
 from trainmover.sandbox.record import SMALL_BYTES_MAX, Entry, Kept, Record
 from trainmover.sandbox.refusals import refusal_of
 from trainmover.sandbox.trace import CallId, group_of, id_of, trace_of, what_of
@@ -28,6 +30,7 @@ class Recorder:
     made before, and not waited for, may end behind it.
 
     full  keep every output whole
+    early  the first call between a fetch and the step for which it was, by its place in the script
     called_since_gate  whether there was any call; set to False at the gate: see `Updates`
     """
 
@@ -45,12 +48,17 @@ class Recorder:
         self._signature = ""
         self._payload_full = 0
         self._begun_ns = 0
+        self._drawn = False
+        self._since_drawn = ""
+        self.early = ""
         self.called_since_gate = False
 
     def serve(self, call: Call) -> bool:
         """Note the call; it runs for real."""
         with self._lock:
             self.called_since_gate = True
+            if self._drawn and not self._since_drawn:
+                self._since_drawn = place_of_script(sys._getframe(1), through=True) or "a library"
             if self.closed:
                 return False
             self._open.add(id_of(call))
@@ -93,9 +101,19 @@ class Recorder:
             return Kept(moments_of(output), large)
         return Kept(flat_bytes(output).cpu().clone(), large)
 
+    def fetches(self) -> None:
+        """The batch before was for no step, or for this one as well."""
+        self._drawn, self._since_drawn = False, ""
+
+    def drew(self) -> None:
+        """A batch was fetched."""
+        self._drawn = True
+
     def begin_step(self) -> None:
         """A step starts: the trace of the step before is forgotten."""
         with self._lock:
+            self.early = self.early or self._since_drawn
+            self._drawn, self._since_drawn = False, ""
             self._begun_ns = self._begun_ns or time.time_ns()
             if not self.closed:
                 self._step_calls, self._calls_in_step = [], 0

@@ -376,7 +376,9 @@ class Member:
         if self.standing.cut_at == self.standing.committed:
             self.weights.due |= not self.snapshots.nbytes
             self.deposit.take_snapshot()
-        return self.take_next(batches)
+        batch = self.take_next(batches)
+        self.recording.drew()
+        return batch
 
     def _warn_of_kept_groups(self) -> None:
         """A joiner that stands here at once has not run what was run since the last fetch."""

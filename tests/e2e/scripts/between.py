@@ -145,6 +145,8 @@ def loops() -> None:
 def usual() -> None:
     sums: list[Any] = []
     for inputs, targets in batches():
+        if args.habit == "before":
+            dist.all_reduce(torch.zeros(()))
         loss = train_step(inputs, targets)
         between(loss)
         late(loss, sums)

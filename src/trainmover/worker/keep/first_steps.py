@@ -86,8 +86,16 @@ class Recording:
     def fetched(self, steps: Step) -> None:
         """The script fetches, after so many steps: the record ends here if they show enough."""
         recorder = self.recorder
-        if recorder is not None and not recorder.closed and self._has_shown_all(steps):
+        if recorder is None:
+            return
+        recorder.fetches()
+        if not recorder.closed and self._has_shown_all(steps):
             recorder.close(steps, self._tracked.signature())
+
+    def drew(self) -> None:
+        """It has its batch."""
+        if self.recorder is not None:
+            self.recorder.drew()
 
     @property
     def hears(self) -> Recorder | StepTrace | None:
@@ -144,6 +152,8 @@ class Recording:
         assert recorder is not None
         if not updates:
             self._warn_of_no_update(step)
+        if recorder.early and self._rank == 0:
+            self._warn_of_early_calls(recorder.early)
         if recorder.waits:
             self._warn_of_open_calls()
         record = recorder.finish()
@@ -219,6 +229,16 @@ class Recording:
         half = len(kind)
         kinds, owns = [each[:half] for each in hashes], [each[half:] for each in hashes]
         return share_of(self._rank, kinds, owns, self._nproc)
+
+    def _warn_of_early_calls(self, place: str) -> None:
+        self._say(
+            Warned(
+                rank=self._rank,
+                text=f"collectives are made between a fetch and its step ({place}): if a machine "
+                "is lost in that step, who takes its ranks makes them again, and the others do "
+                "not; make them inside the step, or before the fetch",
+            )
+        )
 
     def _warn_of_open_calls(self) -> None:
         self._say(
