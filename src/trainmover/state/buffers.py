@@ -1,11 +1,18 @@
 """Buffers of a module as state of their own: data parallel ranks hold different ones.
 
 The running mean of a batch-norm is updated from each rank's own batch, so a replica's buffers are
-not the lost rank's. They are small, and part of the rank record of every step.
+not the lost rank's. They are small, and part of the rank record of every step: read in one go, not
+one by one.
 """
+
+from collections.abc import Mapping
+from typing import Any
 
 import torch
 from torch import Tensor, nn
+
+from trainmover.errors import ProtocolError
+from trainmover.state.flat import Flat
 
 BUFFERS_BYTES_MAX = 4 * 1024 * 1024
 """Above that a module's buffers count as replicated, like its parameters."""
@@ -19,17 +26,35 @@ class Buffers:
         persistent = module.state_dict().keys()
         found = {name: b for name, b in module.named_buffers() if name in persistent}
         few = sum(buffer.nbytes for buffer in found.values()) <= BUFFERS_BYTES_MAX
-        self._names = set(found) if few else set()
+        owners = dict(module.named_modules())
+        self._slots = [
+            (name, owners[name.rpartition(".")[0]]._buffers, name.rpartition(".")[2])
+            for name in (found if few else ())
+        ]
+        self._flat = Flat()
 
-    def state_dict(self) -> dict[str, Tensor]:
+    def live(self) -> dict[str, Tensor]:
         """Live tensors by name; {} for a module with none, or with too many bytes of them."""
-        if not self._names:
-            return {}
-        return {name: b for name, b in self._module.named_buffers() if name in self._names}
+        found = {name: owner[key] for name, owner, key in self._slots}
+        return {name: tensor for name, tensor in found.items() if tensor is not None}
 
-    def load_state_dict(self, state: dict[str, Tensor]) -> None:
-        """Copy into the live tensors."""
-        live = dict(self._module.named_buffers())
+    def state_dict(self) -> dict[str, Any]:
+        """fit: name, dtype and shape of each; data: their bytes."""
+        live = self.live()
+        if not live:
+            return {}
+        return {"fit": self._flat.fit(live), "data": self._flat.read(live)}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Copy into the live tensors. Raises ProtocolError if they are others."""
+        live = self.live()
+        if not state and not live:
+            return
+        if not state or state["fit"] != self._flat.fit(live):
+            raise ProtocolError(
+                "A record has other buffers than the model here.",
+                means="This process cannot take the rank: it built something else.",
+                do="A script must build the same objects for a rank wherever it runs.",
+            )
         with torch.no_grad():
-            for name, value in state.items():
-                live[name].copy_(value)
+            self._flat.write(live, state["data"])

@@ -38,6 +38,12 @@ _DEFAULT_FACTORIES: dict[str, Callable[[], Any] | None] = {
 _ARRAY_DTYPE = re.compile(r"[<>|=]([biufcmMSU]\d*(\[\w+\])?|\?)")
 _METADATA = "_metadata"  # nn.Module.state_dict() hangs versions of its modules on the dict
 
+_AS_THEY_ARE = frozenset({type(None), bool, float, str, bytes})
+_ONLY_STR = frozenset({str})
+
+Path = tuple[Any, object, str] | None
+"""Where in a value: path to what it is in, key or number, and which. Written out for people."""
+
 _encoder = msgspec.msgpack.Encoder()
 
 
@@ -123,7 +129,7 @@ def as_local(tensor: Tensor) -> Tensor:
 
 def _run(writer: "_Writer", value: object) -> bytes:
     try:
-        return _encoder.encode(writer.native(value, ""))
+        return _encoder.encode(writer.native(value, None))
     except RecursionError:
         raise UserError(
             "A tracked state contains itself, or is nested too deeply to be sent.",
@@ -139,15 +145,15 @@ class _Writer:
         self.tensors = tensors
         self.canonical = canonical
 
-    def native(self, value: object, path: str) -> object:
+    def native(self, value: object, path: Path) -> object:
         kind = type(value)
-        if value is None or kind in (bool, float, str, bytes):
+        if kind in _AS_THEY_ARE:
             return value
-        if isinstance(value, Tensor):
-            return self._tensor(value, path)
         write = _WRITERS.get(kind)
         if write is not None:
             return write(self, value, path)
+        if isinstance(value, Tensor):
+            return self._tensor(value, path)
         if isinstance(value, (numpy.ndarray, numpy.generic)):
             return self._numpy(value, path)
         raise _unsupported(value, path)
@@ -155,46 +161,54 @@ class _Writer:
     def ext(self, code: int, body: object) -> msgspec.msgpack.Ext:
         return msgspec.msgpack.Ext(code, _encoder.encode(body))
 
-    def items(self, values: Sequence[object], path: str) -> list[object]:
-        return [self.native(value, f"{path}[{index}]") for index, value in enumerate(values)]
+    def items(self, values: Sequence[object], path: Path) -> list[object]:
+        return [
+            value if type(value) in _AS_THEY_ARE else self.native(value, (path, index, "item"))
+            for index, value in enumerate(values)
+        ]
 
-    def pairs(self, mapping: Mapping[Any, object], path: str) -> list[list[object]]:
+    def pairs(self, mapping: Mapping[Any, object], path: Path) -> list[list[object]]:
         """Key and value of each entry; keys may be anything hashable that can be encoded."""
         keys = _Writer(tensors=None, canonical=self.canonical)
         return [
-            [keys.native(key, f"{path} key"), self.native(value, _below(path, key))]
+            [keys.native(key, (path, "", "key")), self.native(value, (path, key, "entry"))]
             for key, value in mapping.items()
         ]
 
-    def integer(self, value: int, path: str) -> object:
+    def integer(self, value: int, path: Path) -> object:
         if -(2**63) <= value < 2**64:
             return value
         return self.ext(_INT, value.to_bytes(value.bit_length() // 8 + 1, "little", signed=True))
 
-    def mapping(self, value: dict[Any, object], path: str) -> object:
-        entries = self._ordered(value)
-        if all(type(key) is str for key in entries):
-            return {key: self.native(entry, _below(path, key)) for key, entry in entries.items()}
-        return self.ext(_DICT, self.pairs(entries, path))
+    def mapping(self, value: dict[Any, object], path: Path) -> object:
+        entries = self._ordered(value) if self.canonical else value
+        if not _ONLY_STR.issuperset(map(type, entries)):
+            return self.ext(_DICT, self.pairs(entries, path))
+        return {
+            key: entry if type(entry) in _AS_THEY_ARE else self.native(entry, (path, key, "entry"))
+            for key, entry in entries.items()
+        }
 
-    def ordered(self, value: "OrderedDict[Any, object]", path: str) -> object:
+    def ordered(self, value: "OrderedDict[Any, object]", path: Path) -> object:
         pairs = self.pairs(self._ordered(value), path)
         metadata = getattr(value, _METADATA, None)
-        return self.ext(_ORDERED, [pairs, self.native(metadata, f"{path}.{_METADATA}")])
+        return self.ext(_ORDERED, [pairs, self.native(metadata, (path, _METADATA, "entry"))])
 
-    def default(self, value: "defaultdict[Any, object]", path: str) -> object:
+    def default(self, value: "defaultdict[Any, object]", path: Path) -> object:
         factory = value.default_factory
         for name, known in _DEFAULT_FACTORIES.items():
             if factory is known:
                 return self.ext(_DEFAULT, [name, self.pairs(self._ordered(value), path)])
-        raise _unsupported(factory, f"{path}.default_factory")
+        raise _unsupported(factory, (path, "default_factory", "entry"))
 
-    def unordered(self, value: "set[object] | frozenset[object]", path: str) -> object:
+    def unordered(self, value: "set[object] | frozenset[object]", path: Path) -> object:
         """Sorted by encoding: equal sets have equal bytes in every process."""
         code = _SET if isinstance(value, set) else _FROZENSET
         # Tensors in a set stay inside the bytes: sorting would change the order of holes.
         inner = _Writer(tensors=None, canonical=self.canonical)
-        encoded = sorted(_encoder.encode(inner.native(item, f"{path}{{}}")) for item in value)
+        encoded = sorted(
+            _encoder.encode(inner.native(item, (path, "", "member"))) for item in value
+        )
         return self.ext(code, [msgspec.Raw(item) for item in encoded])
 
     def _ordered(self, value: Mapping[Any, object]) -> Mapping[Any, object]:
@@ -202,7 +216,7 @@ class _Writer:
             return value
         return dict(sorted(value.items(), key=lambda entry: encode(entry[0])))
 
-    def _tensor(self, value: Tensor, path: str) -> object:
+    def _tensor(self, value: Tensor, path: Path) -> object:
         sharded = hasattr(value, "to_local")
         local = as_local(value)
         if not tensor_bytes.is_plain(local) or (sharded and self.tensors is None):
@@ -211,9 +225,9 @@ class _Writer:
         if self.tensors is None:
             return self.ext(_TENSOR, [dtype, shape, tensor_bytes.view_bytes(local)])
         self.tensors.append(value)
-        return self.ext(_HOLE, [path, shape, dtype, sharded])
+        return self.ext(_HOLE, [_written(path), shape, dtype, sharded])
 
-    def _numpy(self, value: "numpy.ndarray[Any, Any] | numpy.generic", path: str) -> object:
+    def _numpy(self, value: "numpy.ndarray[Any, Any] | numpy.generic", path: Path) -> object:
         if not _ARRAY_DTYPE.fullmatch(value.dtype.str):
             raise _unsupported(value, path)
         if isinstance(value, numpy.generic):
@@ -223,7 +237,7 @@ class _Writer:
         return self.ext(_ARRAY, [value.dtype.str, list(value.shape), value.tobytes()])
 
 
-_WRITERS: dict[type, Callable[[_Writer, Any, str], object]] = {
+_WRITERS: dict[type, Callable[[_Writer, Any, Path], object]] = {
     int: _Writer.integer,
     list: _Writer.items,
     dict: _Writer.mapping,
@@ -241,16 +255,27 @@ _WRITERS: dict[type, Callable[[_Writer, Any, str], object]] = {
 }
 
 
-def _below(path: str, key: object) -> str:
+def _written(path: Path) -> str:
+    """As people write it: "state[0].exp_avg"."""
+    if path is None:
+        return ""
+    above, key, kind = path
+    before = _written(above)
+    if kind == "item":
+        return f"{before}[{key}]"
+    if kind == "key":
+        return f"{before} key"
+    if kind == "member":
+        return f"{before}{{}}"
     if not isinstance(key, str):
-        return f"{path}[{key!r}]"
-    return f"{path}.{key}" if path else key
+        return f"{before}[{key!r}]"
+    return f"{before}.{key}" if before else key
 
 
-def _unsupported(value: object, path: str) -> UserError:
+def _unsupported(value: object, path: Path) -> UserError:
     kind = f"{type(value).__module__}.{type(value).__qualname__}"
     return UserError(
-        f"Tracked state holds a {kind} at `{path or 'its top'}`, which cannot be sent.",
+        f"Tracked state holds a {kind} at `{_written(path) or 'its top'}`, which cannot be sent.",
         means="This rank could not be rebuilt on another machine.",
         do="Leave it out of state_dict(), or turn it into numbers, strings, tensors, lists, dicts.",
     )

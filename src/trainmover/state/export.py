@@ -18,6 +18,7 @@ from torch.distributed.checkpoint.state_dict_saver import save
 from trainmover.protocol.checkpoint import MANIFEST
 from trainmover.protocol.messages import Checkpoint
 from trainmover.state import encode
+from trainmover.state.flat import unflatten
 from trainmover.state.snapshot import Snapshot
 
 _PARTS = (".buffers", ".modes", ".settings", ".hooks", ".unsaved")
@@ -56,7 +57,7 @@ def states(snapshot: Snapshot) -> Iterator[tuple[str, Any]]:
     header = encode.decode(snapshot.header)
     small, remaining = header["small"], iter(snapshot.tensors)
     for name, structure in encode.decode(header["bulk"])["objects"].items():
-        own = encode.decode(small[f"{name}.buffers"]) if f"{name}.buffers" in small else {}
+        own = _buffers(small.get(f"{name}.buffers"))
         tensors = [
             own[hole.path] if hole.path in own else _shaped(next(remaining), hole)
             for hole in encode.holes(structure)
@@ -65,6 +66,11 @@ def states(snapshot: Snapshot) -> Iterator[tuple[str, Any]]:
     for name, data in small.items():
         if not name.endswith(_PARTS):
             yield name, encode.decode(data)
+
+
+def _buffers(data: bytes | None) -> dict[str, torch.Tensor]:
+    state = encode.decode(data) if data is not None else {}
+    return dict(unflatten(state["fit"], state["data"])) if state else {}
 
 
 def _shaped(flat: torch.Tensor, hole: encode.Hole) -> torch.Tensor:

@@ -79,7 +79,8 @@ class Gradients:
     def begin_step(self) -> None:
         """A step starts: note what it finds, and copy what it may add to."""
         self._note()
-        wanted = [i for i, found in enumerate(self._found) if found and self._may_be_read(i)]
+        settled = self._cleared - self._added_to
+        wanted = [i for i, found in enumerate(self._found) if found and i not in settled]
         self._copies = {index: _copy_of(self._parameters[index]) for index in wanted}
 
     def begin_again(self) -> None:
@@ -91,16 +92,31 @@ class Gradients:
         grads = [parameter.grad for parameter in self._parameters]
         self._found = [None if g is None else (weakref.ref(g), g._version) for g in grads]
         known = self._added_to | self._cleared
-        self._held = {i: g for i, g in enumerate(grads) if g is not None and i not in known}
-
-    def _may_be_read(self, index: int) -> bool:
-        return index in self._added_to or index not in self._cleared
+        self._held = (
+            {}
+            if len(known) == len(grads)
+            else {i: g for i, g in enumerate(grads) if g is not None and i not in known}
+        )
 
     def at_gate(self) -> None:
         """See what the step has done to what it found. Raises StateMismatch where it has added to
         zeros that stand for values which nobody has given this process."""
         found, self._found = self._found, []
-        added = [i for i, noted in enumerate(found) if noted and self._is_added_to(i, *noted)]
+        if not any(found):
+            return
+        # The usual case, told without a call: what was known to be cleared is there no more.
+        grads = [parameter.grad for parameter in self._parameters]
+        settled = () if self._made_up else self._cleared
+        added = [
+            index
+            for index, (noted, now) in enumerate(zip(found, grads, strict=True))
+            if noted
+            and not (
+                index in settled
+                and (now is None or (noted[0]() is not now and now.grad_fn is None))
+            )
+            and self._is_added_to(index, *noted)
+        ]
         self._held = {}
         consumers = self._consumers() if added else set()
         for index in added:
@@ -193,7 +209,7 @@ class Gradients:
         large     whether there are more values than a record carries: they are bulk state
         """
         lies = self._lies()
-        if not any(lies) and not self._added_to:
+        if not self._added_to and not any(lies):
             return {}
         values, zeros = self._values(lies), set(self._zeros)
         large = _size(values) > BYTES_MAX
@@ -209,15 +225,19 @@ class Gradients:
         }
 
     def _lies(self) -> bytes:
-        going = self._spent if self._updating and not self._stay else ()
+        if not self._updating or self._stay:
+            return bytes([p.grad is not None for p in self._parameters])
+        going = self._spent
         return bytes([p.grad is not None and id(p) not in going for p in self._parameters])
 
     def _values(self, lies: bytes) -> dict[int, Tensor]:
         """Those that count: all that are added to; and unknown ones, if a record can carry them."""
         known = {i: self._local(i) for i in sorted(self._added_to) if lies[i]}
-        lying = (i for i, lie in enumerate(lies) if lie and i not in known)
-        unknown = [i for i in lying if i not in self._cleared]
-        consumers = self._consumers() if unknown else set()
+        settled = self._cleared | self._added_to
+        unknown = [i for i, lie in enumerate(lies) if lie and i not in settled]
+        if not unknown:
+            return known
+        consumers = self._consumers()
         wanted = [i for i in unknown if id(self._parameters[i]) in consumers]
         more = {i: self._local(i) for i in wanted if not self._is_zero(i)}
         return known if _size(more) > BYTES_MAX else known | more

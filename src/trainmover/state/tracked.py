@@ -93,8 +93,8 @@ class Tracked:
             if unsharded := Unsharded(obj):
                 self._unsharded[name] = self._beside[f"{name}.unsharded"] = unsharded
                 self._large[f"{name}.unsharded"] = unsharded.large
-            if Buffers(obj).state_dict():
-                self._buffers[name] = self._beside[f"{name}.buffers"] = Buffers(obj)
+            if (buffers := Buffers(obj)).live():
+                self._buffers[name] = self._beside[f"{name}.buffers"] = buffers
 
     def clear(self) -> None:
         """Drop every object."""
@@ -262,7 +262,7 @@ class Tracked:
 
     def _own_buffers(self, name: str) -> Mapping[str, Tensor]:
         """Those of a module that travel with the rank record, by path in its state."""
-        return self._buffers[name].state_dict() if name in self._buffers else {}
+        return self._buffers[name].live() if name in self._buffers else {}
 
     def signature(self) -> str:
         """What kind of state this is, whatever its values: see `signature_of`."""
@@ -273,14 +273,14 @@ class Tracked:
         for name in sorted(self.bulk_names()):
             state = self._bulk_object(name).state_dict()
             if name in self._buffers:
-                own = self._buffers[name].state_dict()
+                own = self._buffers[name].live()
                 state = {key: value for key, value in state.items() if key not in own}
             yield name, state
 
     def buffer_states(self) -> Iterator[tuple[str, dict[str, Tensor]]]:
         """The buffers that replicas do not share, by name of their module."""
         for name, buffers in self._buffers.items():
-            yield name, buffers.state_dict()
+            yield name, buffers.live()
 
     def replica_digest(self, known: Mapping[str, bytes] | None = None) -> Digest:
         """Of what replicas share. known: as in `digest_of`."""

@@ -1,6 +1,7 @@
 """What a retry of a step must put back: RNG, buffers, small tracked state, the batch; and what
 optimizers are set to, their parameter groups."""
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -19,20 +20,29 @@ _COPIED = frozenset({"buffers", "gradients", "unsharded"})
 """Parts of modules that are copied as tensors, not as bytes."""
 
 
-@dataclass
-class Buffer:
-    """One buffer of one module: the tensor that stood there and a copy of what it held."""
+class Buffers:
+    """Of every module: the tensors that stand there, and a copy of what they hold."""
 
-    module: nn.Module
-    name: str
-    live: Tensor | None
-    copy: Tensor | None
+    def __init__(self, modules: Iterable[nn.Module]) -> None:
+        self._slots = [(part._buffers, name) for part in modules for name in part._buffers]
+        self._live = [owner[name] for owner, name in self._slots]
+        groups: dict[tuple[torch.dtype, torch.device], list[Tensor]] = {}
+        for live in self._live:
+            if live is not None:
+                groups.setdefault((live.dtype, live.device), []).append(live)
+        self._groups = list(groups.values())
+        self._copies = [
+            torch.cat([live.detach().reshape(-1) for live in group]) for group in self._groups
+        ]
 
     def put_back(self) -> None:
-        """The same tensor in its place, with the same content."""
-        if self.live is not None and self.copy is not None:
-            self.live.copy_(self.copy)
-        self.module._buffers[self.name] = self.live
+        """The same tensors in their places, with the same content."""
+        with torch.no_grad():
+            for group, copy in zip(self._groups, self._copies, strict=True):
+                for live, part in zip(group, copy.split([o.numel() for o in group]), strict=True):
+                    live.copy_(part.view(live.shape))
+        for (owner, name), live in zip(self._slots, self._live, strict=True):
+            owner[name] = live
 
 
 @dataclass
@@ -54,7 +64,7 @@ class Before:
     rng_state: bytes
     small: dict[str, bytes]
     settings: Copies
-    buffers: list[Buffer]
+    buffers: Buffers
     unsharded: list[tuple[Unsharded, dict[str, Any], dict[str, Tensor]]]
     scalers: list[tuple[GradScaler, dict[int, dict[str, Any]]]]
     arguments: tuple[Any, Any]
@@ -68,7 +78,7 @@ class Before:
             rng.capture(),
             tracked.small_states(but=_COPIED),
             _settings(tracked),
-            _buffers(tracked),
+            Buffers(tracked.modules),
             [(part, part.state_dict(), _clones(part)) for part in tracked.unsharded],
             _scalers(tracked),
             _cloned((args, kwargs), uncopied),
@@ -93,9 +103,7 @@ class Before:
         rng.restore(self.rng_state)
         self.settings.put_back()
         tracked.load_small(self.small)
-        with torch.no_grad():
-            for buffer in self.buffers:
-                buffer.put_back()
+        self.buffers.put_back()
         for part, state, values in self.unsharded:
             part.load_state_dict(state)
             part.set_values({name: value.clone() for name, value in values.items()})
@@ -115,15 +123,6 @@ def _settings(tracked: Tracked) -> Copies:
             settings.add_container(group["params"])
             settings.add([value for key, value in group.items() if key != "params"])
     return settings
-
-
-def _buffers(tracked: Tracked) -> list[Buffer]:
-    return [
-        Buffer(part, name, live, None if live is None else live.detach().clone())
-        for part in tracked.modules
-        if part._buffers
-        for name, live in part._buffers.items()
-    ]
 
 
 def _clones(part: Unsharded) -> dict[str, Tensor]:

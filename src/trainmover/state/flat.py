@@ -1,0 +1,67 @@
+"""Many small tensors as one run of bytes, in a few calls of torch instead of some for each."""
+
+import math
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from trainmover.state import tensor_bytes
+
+_Kind = tuple[torch.dtype, torch.device]
+
+
+class Flat:
+    """Keeps how the same tensors were laid out the last time."""
+
+    def __init__(self) -> None:
+        self._of: list[int] = []
+        self._groups: list[list[int]] = []
+        self._fit: list[list[Any]] = []
+
+    def fit(self, tensors: Mapping[str, Tensor]) -> list[list[Any]]:
+        """Name, dtype and shape of each, in the order of the bytes."""
+        self._lay_out(tensors)
+        return self._fit
+
+    def read(self, tensors: Mapping[str, Tensor]) -> bytes:
+        """The bytes of all, in the order of `fit`: by dtype and device."""
+        self._lay_out(tensors)
+        values = list(tensors.values())
+        return b"".join(
+            tensor_bytes.view_bytes(torch.cat([values[i].detach().reshape(-1) for i in group]))
+            for group in self._groups
+        )
+
+    def write(self, tensors: Mapping[str, Tensor], data: bytes) -> None:
+        """Put them back, into the same tensors."""
+        for name, value in unflatten(self.fit(tensors), data):
+            tensors[name].copy_(value)
+
+    def _lay_out(self, tensors: Mapping[str, Tensor]) -> None:
+        """Anew if some tensor is another object than the last time."""
+        of = list(map(id, tensors.values()))
+        if of == self._of:
+            return
+        groups: dict[_Kind, list[int]] = {}
+        for index, tensor in enumerate(tensors.values()):
+            groups.setdefault((tensor.dtype, tensor.device), []).append(index)
+        self._groups = list(groups.values())
+        names, values = list(tensors), list(tensors.values())
+        self._fit = [
+            [names[i], tensor_bytes.dtype_name(values[i].dtype), list(values[i].shape)]
+            for group in self._groups
+            for i in group
+        ]
+        self._of = of
+
+
+def unflatten(fit: Iterable[list[Any]], data: bytes) -> Iterator[tuple[str, Tensor]]:
+    """Each by its name, as a new tensor on the CPU. Raises ValueError if the sizes do not fit."""
+    view, offset = memoryview(data), 0
+    for name, dtype_name, shape in fit:
+        dtype = tensor_bytes.DTYPES[dtype_name]
+        size = math.prod(shape) * dtype.itemsize
+        yield name, tensor_bytes.from_bytes(view[offset : offset + size], dtype, tuple(shape))
+        offset += size
