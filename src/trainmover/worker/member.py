@@ -24,7 +24,9 @@ from trainmover.comm import groups
 from trainmover.errors import PeerLost, StateMismatch, UserError
 from trainmover.ids import Rank, Step
 from trainmover.protocol.messages import StepsChanged, Warned, WentOn
+from trainmover.sandbox.modules import is_own_file
 from trainmover.state import rng
+from trainmover.state.script.variables import Variables
 from trainmover.state.tracked import Tracked
 from trainmover.worker.api import number
 from trainmover.worker.data.batches import Batches
@@ -69,7 +71,8 @@ class Member:
     def __init__(self, rank: Rank, station: Station) -> None:
         self.rank = rank
         self.world_size = station.spec.world_size
-        self.tracked = Tracked()
+        self.variables = Variables(lambda: self.tracked.items(), is_own_file)
+        self.tracked = Tracked(self.variables.stored_on)
         self.standing = station.standing
         self.say = station.link.say
         self.ledger = Ledger(rank, self.standing, self.say)
@@ -157,7 +160,7 @@ class Member:
         self.boundary.settle()
         step = Step(self.calls + 1)
         self._settle_mode()
-        before = Before.take(self.tracked, args, kwargs)
+        before = Before.take(self.tracked, args, kwargs, self.variables)
         self.updates.begin_step()
         while True:
             try:
@@ -349,7 +352,9 @@ class Member:
         latest = self.deposit.latest
         assert latest is not None
         state = rng.capture() if self.draws.go_on else latest.top.rng
-        return self.draws.take(batches, state, self.calls)
+        batch = self.draws.take(batches, state, self.calls)
+        self.variables.gave(batch)
+        return batch
 
     def _mark_fetch(self) -> None:
         """Remember this fetch, and tell the buddy without waiting."""
@@ -358,9 +363,8 @@ class Member:
         top = Moment(rng.capture(), self.tracked.small_states())
         step, loops = Step(self.calls + 1), self.loops
         positions, rows = loops.positions(self.calls), self.ledger.in_doubt
-        record = RankRecord(
-            step, True, step, positions, top, None, rows, loops.beside(), loops.member
-        )
+        beside, member, variables = loops.beside(), loops.member, self.variables.capture()
+        record = RankRecord(step, True, step, positions, top, None, rows, beside, member, variables)
         self.draws.end_step()
         self.deposit.tell(record)
 
@@ -370,6 +374,7 @@ class Member:
         """Drop every reference to what the script made; its run is over."""
         self.server.withdraw(KEY)
         self.tracked.clear()
+        self.variables.forget()
         self.loops = Loops()
         self.draws = Draws(self.loops)
         self.values = {}

@@ -131,7 +131,7 @@ class Runs:
         if deserted:
             self._await_reason(joiner)
             return
-        if not ended.unwound:
+        if joiner.refused or not ended.unwound:
             self._sandbox_failed(joiner, ended)
             return
         self._ran_well = True
@@ -160,9 +160,9 @@ class Runs:
         if self._part(joiner):
             self._forget(joiner)
             self._await_reason(joiner)
-        elif joiner.bound_for is None:
+        elif joiner.bound_for is None or joiner.refused:
             self._forget(joiner)
-            if not ended.unwound:
+            if joiner.refused or not ended.unwound:
                 self._sandbox_failed(joiner, ended)
         elif self._told_to_leave(ended, joiner.bound_for):
             self._leave(joiner)
@@ -190,6 +190,9 @@ class Runs:
             self._say(Left())
 
     def _sandbox_failed(self, joiner: Joiner, ended: Ended) -> None:
+        if joiner.refused:  # It ran well: any other process would be refused too.
+            self._say(SandboxFailed(rank=joiner.rank, reason=joiner.refused))
+            return
         again = self._ran_well
         reason = _shadow_end(ended, joiner, again=again)
         self._say(SandboxFailed(rank=joiner.rank, reason=reason, again=again))
@@ -213,7 +216,13 @@ class Runs:
         groups.rendezvous_store = HashStore
         groups.sandbox(order.run, lambda: self._station.stores.take())
         return Joiner(
-            rank, self._station, record, run=order.run, known_ms=order.known_ms, **purpose
+            rank,
+            self._station,
+            record,
+            run=order.run,
+            known_ms=order.known_ms,
+            places=records,
+            **purpose,
         )
 
     def _take_compiled(self, rank: Rank, records: Records) -> None:

@@ -9,6 +9,7 @@ Record of a rank, "how to run step s on another machine":
     top       RNG and small state just before that fetch
     now       RNG and small state at the gate of step s - 1, if a step was made since the fetch
     rows      committed rows not yet told to the controller, so that none is lost with the rank
+    variables those of the script at that fetch, hashed: see `state/script/variables.py`
 
 A joiner goes back to the fetch, draws the same batch, passes over the steps already committed since
 (`top_step` to s - 1), takes `now`, and goes on with step s. Mostly the fetch is the last thing that
@@ -48,6 +49,7 @@ class RankRecord:
     rows: list[Row] = field(default_factory=list)
     beside: list[list[Any]] = field(default_factory=list)
     member: list[int] = field(default_factory=list)
+    variables: bytes = b""
 
     def to_bytes(self) -> bytes:
         """For the vault and the wire."""
@@ -55,13 +57,15 @@ class RankRecord:
         rows = [[row.step, row.at_us, row.values, _plain(row)] for row in self.rows]
         top = [self.top.rng, self.top.small]
         places = [self.positions, self.beside, self.member]
-        return encode([self.step, self.complete, self.top_step, places, top, now, rows])
+        return encode(
+            [self.step, self.complete, self.top_step, places, top, now, rows, self.variables]
+        )
 
     @staticmethod
     def from_bytes(data: bytes) -> "RankRecord":
         """Raises ProtocolError on malformed bytes."""
         try:
-            step, complete, top_step, places, top, now, rows = decode(data)
+            step, complete, top_step, places, top, now, rows, variables = decode(data)
             positions, beside, member = places
             return RankRecord(
                 step,
@@ -73,6 +77,7 @@ class RankRecord:
                 [_row(*entry) for entry in rows],
                 beside,
                 member,
+                variables,
             )
         except (TypeError, ValueError) as error:
             raise ProtocolError(f"These bytes are no rank record: {error}.") from error
