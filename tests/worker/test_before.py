@@ -1,6 +1,8 @@
 """A step that is run again finds everything as it was."""
 
 import random
+import runpy
+from pathlib import Path
 from typing import Any
 
 import numpy
@@ -9,6 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from trainmover.state import rng
+from trainmover.state.script.variables import Variables
 from trainmover.state.tracked import Tracked
 from trainmover.worker.step import before
 from trainmover.worker.step.before import Before
@@ -190,3 +193,70 @@ def test_a_scaler_left_half_way_unscales_again() -> None:
             taken.restore(everything)  # Aborted at the gate, before scaler.update().
     assert weight.grad is not None
     assert weight.grad.item() == 1.0
+
+
+# --- variables of the script --------------------------------------------------------------------
+
+SCRIPT = """
+import collections
+import torch
+class Trainer:
+    def __init__(self):
+        self.count, self.recent, self.mean = 0, collections.deque(maxlen=2), torch.zeros(2)
+    def step(self, batch, seen):
+        global total
+        total += 1
+        STATE["last"] = batch
+        self.count += 1
+        self.recent.append(self.count)
+        self.mean.add_(1)
+        seen.append(batch)
+        tick()
+total, STATE = 0, {}
+def make():
+    ticks = 0
+    def tick():
+        nonlocal ticks
+        ticks += 1
+        return ticks
+    return tick, lambda: ticks
+tick, ticks = make()
+trainer, seen = Trainer(), []
+for batch in range(4):
+    fetch()
+    trainer.step(batch, seen)
+    args = take((batch, seen))
+    trainer.step(*args)
+    trainer.recent.append(100)
+    args = again()
+    trainer.step(*args)
+"""
+
+
+def test_what_a_step_stores_outside_of_it_is_put_back(tmp_path: Path) -> None:
+    """The script makes three steps a round; all but the last of each round but one are aborted."""
+    path = tmp_path / "train.py"
+    path.write_text(SCRIPT)
+    variables = Variables(lambda: [], lambda file: file == str(path))
+    objects, taken = tracked(), []
+
+    def take(args: Any) -> Any:
+        taken.append(Before.take(objects, args, {}, variables))
+        return args
+
+    found = runpy.run_path(
+        str(path),
+        {
+            "fetch": variables.capture,
+            "take": take,
+            "again": lambda: taken[-1].restore(objects)[0],
+        },
+        run_name="__main__",
+    )
+    assert found["total"] == 8
+    assert found["ticks"]() == 8
+    assert found["STATE"] == {"last": 3}
+    assert found["trainer"].count == 8
+    assert list(found["trainer"].recent) == [7, 8]
+    assert found["trainer"].mean.tolist() == [8.0, 8.0]
+    assert found["seen"] == [0, 0, 1, 1, 2, 2, 3, 3]

@@ -14,6 +14,7 @@ from torch import Tensor, nn
 from trainmover.errors import ProtocolError, StateMismatch, UserError
 from trainmover.state import encode
 from trainmover.state.added import AddedGroups
+from trainmover.state.attributes import Attributes, Stored
 from trainmover.state.buffers import Buffers
 from trainmover.state.digest import Digest, digest_of
 from trainmover.state.gradients import Gradients
@@ -30,14 +31,20 @@ __all__ = ["HasState", "Leaves", "Tracked", "bulk_leaves", "destinations", "load
 
 SMALL_BYTES_MAX = 64 * 1024
 
-_BESIDE = ("modes", "buffers", "gradients", "settings", "unsharded", "hooks", "unsaved")
+_BESIDE = (
+    *("modes", "buffers", "gradients", "settings", "unsharded", "hooks", "unsaved", "attributes"),
+)
 """Parts of a tracked object that are small and that its own state has not, or not for each rank."""
 
 
 class Tracked:
-    """The tracked objects of one rank, in the order they were added."""
+    """The tracked objects of one rank, in the order they were added.
 
-    def __init__(self) -> None:
+    stored  which attributes of modules and optimizers the script changes; None: nobody knows
+    """
+
+    def __init__(self, stored: Stored | None = None) -> None:
+        self._stored = stored
         self._objects: dict[str, HasState] = {}
         self._bulk: set[str] = set()  # Once bulk, always: both ends of a move must agree.
         self._sized: set[str] = set()
@@ -83,6 +90,10 @@ class Tracked:
         self._added.pop(name, None)
         if isinstance(outside, torch.optim.Optimizer):
             self._added[name] = AddedGroups(outside, self._named_parameters)
+        if self._stored is not None and isinstance(outside, nn.Module | torch.optim.Optimizer):
+            attributes = Attributes(outside, self._stored)
+            if attributes:
+                self._beside[f"{name}.attributes"] = attributes
         if isinstance(obj, nn.Module):
             self._beside[f"{name}.modes"] = self._modes[name] = Modes(obj)
             gradients = self._gradients[name] = Gradients(obj, self._consumers)

@@ -15,6 +15,7 @@ ordered and no group is draining.
 """
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any, NoReturn
 
 import torch
@@ -24,7 +25,9 @@ from trainmover.comm import groups
 from trainmover.errors import PeerLost, StateMismatch, UserError
 from trainmover.ids import Rank, Step
 from trainmover.protocol.messages import StepsChanged, Warned, WentOn
+from trainmover.sandbox.modules import is_own_file
 from trainmover.state import rng
+from trainmover.state.script.variables import Variables
 from trainmover.state.tracked import Tracked
 from trainmover.worker.data.batches import Batches
 from trainmover.worker.data.draws import Draws, Place
@@ -71,7 +74,8 @@ class Member:
     def __init__(self, rank: Rank, station: Station) -> None:
         self.rank = rank
         self.world_size = station.spec.world_size
-        self.tracked = Tracked()
+        self.variables = Variables(lambda: self.tracked.items(), is_own_file)
+        self.tracked = Tracked(self.variables.stored_on)
         self.standing = station.standing
         self.say = station.link.say
         self.ledger = Ledger(rank, self.standing, self.say)
@@ -165,7 +169,7 @@ class Member:
         self.draws.look_ahead()
         self.draws.check_again(self.rank, step, self._known_draws)
         self._settle_mode()
-        before = Before.take(self.tracked, args, kwargs)
+        before = Before.take(self.tracked, args, kwargs, self.variables)
         groups_made = groups.roster.begin_step()
         self.updates.begin_step()
         while True:
@@ -395,15 +399,19 @@ class Member:
     def take_next(self, batches: Batches) -> Any:
         """The next batch of the loop just entered, from the place it has."""
         state = rng.capture() if self.draws.go_on else self.draws.rng_before
-        return self.draws.take(batches, state, self.calls)
+        batch = self.draws.take(batches, state, self.calls)
+        self.variables.gave(batch)
+        return batch
 
     def _mark_fetch(self) -> None:
         """Remember this fetch, and tell the buddy without waiting."""
         if self.draws.go_on:
             return
         place = self.place(Moment(rng.capture(), self.tracked.small_states()))
+        variables = self.variables.capture()
         self.draws.end_step()
-        self.deposit.tell(self.draws.mark(place, self.ledger.in_doubt))
+        record = self.draws.mark(place, self.ledger.in_doubt)
+        self.deposit.tell(replace(record, variables=variables))
 
     def place(self, moment: Moment) -> Place:
         """Of the fetch under way."""
@@ -418,6 +426,7 @@ class Member:
         self.server.withdraw(KEY)
         self.cut_short.forget()
         self.tracked.clear()
+        self.variables.forget()
         self.loops = Loops()
         self.draws = Draws(self.loops)
         self.reported = Reported()

@@ -132,7 +132,7 @@ class Runs:
         if deserted:
             self._await_reason(joiner)
             return
-        if not ended.unwound:
+        if joiner.refused or not ended.unwound:
             self._sandbox_failed(joiner, ended)
             return
         self._ran_well = True
@@ -161,9 +161,9 @@ class Runs:
         if self._part(joiner):
             self._forget(joiner)
             self._await_reason(joiner)
-        elif joiner.bound_for is None:
+        elif joiner.bound_for is None or joiner.refused:
             self._forget(joiner)
-            if not ended.unwound:
+            if joiner.refused or not ended.unwound:
                 self._sandbox_failed(joiner, ended)
         elif self._told_to_leave(ended, joiner.bound_for):
             self._leave(joiner)
@@ -191,6 +191,9 @@ class Runs:
             self._say(Left())
 
     def _sandbox_failed(self, joiner: Joiner, ended: Ended) -> None:
+        if joiner.refused:  # It ran well: any other process would be refused too.
+            self._say(SandboxFailed(rank=joiner.rank, reason=joiner.refused))
+            return
         arrives = joiner.way is not None  # Its run went well, and taking the rank's place did not.
         again = self._ran_well and not arrives and not joiner.opened.newer
         reason = _shadow_end(ended, joiner, again=again)
@@ -222,6 +225,7 @@ class Runs:
             opened=self._opened,
             run=order.run,
             known_ms=order.known_ms,
+            places=records,
             **purpose,
         )
 

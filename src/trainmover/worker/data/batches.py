@@ -202,6 +202,14 @@ class Batches:
         finally:
             rng.restore(outside)
 
+    @property
+    def at_end(self) -> bool:
+        """Whether it is known that there is no further batch."""
+        if self.finished or self._passes is None:
+            return self.finished
+        length = _length(self._loader)
+        return self.pass_index == self._passes - 1 and length == self.batches_taken
+
     def close(self) -> None:
         """End what the pass under way holds, loader processes above all."""
         self._iterator = None

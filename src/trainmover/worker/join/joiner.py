@@ -20,16 +20,26 @@ from torch import Tensor
 from trainmover.comm import Drained, groups
 from trainmover.errors import PeerLost, StateMismatch, TrainmoverError
 from trainmover.ids import Epoch, Rank, Step
-from trainmover.protocol.messages import Held, Loaded, Parked, Switch, Unproven, Warned
+from trainmover.protocol.messages import (
+    Held,
+    Loaded,
+    Parked,
+    Records,
+    Switch,
+    Unproven,
+    Warned,
+)
 from trainmover.sandbox.memory import private_bytes
 from trainmover.sandbox.opened import Opened
 from trainmover.sandbox.record import Record
 from trainmover.sandbox.replayer import Replayer
 from trainmover.state import rng
 from trainmover.state.rehearsal import rehearse
+from trainmover.state.script.variables import ADVICE, Difference, sentence
 from trainmover.worker.data.batches import Batches
 from trainmover.worker.join.early import Early
 from trainmover.worker.join.going_back import NoneWhole, take_back
+from trainmover.worker.join.lookout import Foresight, Lookout
 from trainmover.worker.join.taken import Taken, Unlike, take
 from trainmover.worker.join.way import Silence, Way, like
 from trainmover.worker.keep.first_steps import STEPS_MAX, FirstSteps
@@ -60,6 +70,8 @@ class Joiner(Member):
     broken_off  of the run before in this process, if all ranks go back: time has passed since
     early       what it takes of its rank's state before the pause of a move
     own_small   what the run's own small objects have come to where it takes state
+    lookout     sees what becomes of the rank while the run stands in the sandbox
+    refused     why this run must not become the rank, whoever runs it; "" if it may
     """
 
     is_shadow = True
@@ -75,6 +87,7 @@ class Joiner(Member):
         bound_for: Epoch | None = None,
         holds: bool = False,
         known_ms: int = 0,
+        places: Records | None = None,
     ) -> None:
         super().__init__(rank, station)
         self.token = station.token
@@ -101,6 +114,9 @@ class Joiner(Member):
         self.broken_off: Ledger | None = None
         self.own_small: dict[str, bytes] = {}
         self._result: Any = None  # What a shadow step gave, if it was no tensor.
+        self.lookout = Lookout(rank, places or {}, self.token, self.standing.changed)
+        self.foresight = Foresight(self.variables, self.loops, self._own_variables)
+        self.refused = ""
         groups.tap = self.replayer
 
     @property
@@ -186,7 +202,9 @@ class Joiner(Member):
         if not self.is_shadow:
             return super().take_next(batches)
         if self.travelling is None or self.way is None or self.way.in_loops:
-            return self.loops.take(batches, rng.capture(), self.calls)
+            batch = self.loops.take(batches, rng.capture(), self.calls)
+            self.variables.gave(batch)
+            return batch
         if (state := self.way.rng_at_fetch()) is not None:
             rng.restore(state)
             moment = Moment(state, self.way.record.top.small)  # Small state: until `now` is loaded.
@@ -194,6 +212,7 @@ class Joiner(Member):
         batch = self.loops.take(batches, rng.capture(), self.calls)
         self.way.check(batches, Step(self.calls + 1))
         self.draws.note(batches)
+        self.variables.gave(batch)
         return batch
 
     # --- on the way to where the rank stood -------------------------------------------------------
@@ -228,6 +247,8 @@ class Joiner(Member):
         rng.restore(top.rng)
         if way.record.now is None:
             self._arrive(order)
+        elif not way.record.reserve:  # Large state is that of now already.
+            self._check_variables(way, at_boundary=False)
         return self.take_next(batches)
 
     def _stand_at_last_fetch(self, record: RankRecord) -> None:
@@ -274,6 +295,8 @@ class Joiner(Member):
         self.recording.keep(self.recording.kept.record, self.replayer.step_trace())
         bound_for = self.bound_for
         if bound_for is None:
+            self.lookout.begin()
+            self._foresee()
             if not self.holds:
                 raise Unwind
             self.say(Held(rank=self.rank, trace=trace, run_ms=run_ms, held_bytes=self.held_bytes))
@@ -282,14 +305,49 @@ class Joiner(Member):
         self._join_until(bound_for, Epoch(0))
 
     def _await_need(self) -> Epoch:
-        """The epoch it is bound for at last."""
+        """The epoch it is bound for at last. Raises StateMismatch if it must not be: better now."""
         standing = self.standing
-        with standing.changed:
-            while self.bound_for is None:
-                if standing.recalled or standing.exit:
-                    raise Unwind
-                standing.changed.wait()
-            return self.bound_for
+        while True:
+            with standing.changed:
+                while self.bound_for is None and not self.lookout.has_seen:
+                    if standing.recalled or standing.exit:
+                        raise Unwind
+                    standing.changed.wait()
+                if self.bound_for is not None:
+                    self.lookout.end()
+                    return self.bound_for
+            self._foresee()
+
+    def _foresee(self) -> None:
+        record = self.lookout.take()
+        if record is not None:
+            self._refuse(self.foresight.differences(record))
+
+    def _own_variables(self) -> bytes:
+        return self.variables.capture(full=True)
+
+    def _check_variables(self, way: Way, *, at_boundary: bool) -> None:
+        """At the fetch where the rank stood. Raises StateMismatch if a variable of the script is
+        another here than there: no step must count that is made with it."""
+        batches = self.loops.main.batches()
+        ended = batches is not None and batches.at_end
+        found = self.variables.differences(
+            way.record.variables, self._own_variables(), ended=ended, at_boundary=at_boundary
+        )
+        self._refuse(found)
+
+    def _refuse(self, differences: list[Difference]) -> None:
+        if not differences:
+            return
+        if self.refused:  # The script has caught it, and goes on.
+            raise Unwind
+        happened = sentence(self.rank, differences)
+        self.refused = f"{happened}: {ADVICE}"
+        raise StateMismatch(
+            happened,
+            means="The script keeps them itself, so no other machine has them.",
+            do=f"{ADVICE[0].upper()}{ADVICE[1:]}.",
+        )
 
     @property
     def waits_for_others(self) -> bool:
@@ -323,6 +381,11 @@ class Joiner(Member):
                     self.cancelled, self.switching = threading.Event(), True
                     return order
                 standing.changed.wait()
+
+    def forget(self) -> None:
+        """As any member; nobody looks for the rank's records any more."""
+        self.lookout.end()
+        super().forget()
 
     def cancel(self) -> None:
         """Called by the control thread: whatever is being fetched is of no use any more."""
@@ -360,6 +423,8 @@ class Joiner(Member):
             self._stand_at_fetch(self.way)
         # Bulk has the source's buffers.
         self.tracked.load_small(self.way.small_on_arrival(self.own_small, taken.header))
+        if self.way.record.now is None or self.way.record.complete:
+            self._check_variables(self.way, at_boundary=True)
         groups.tap = None
         groups.roster.arrive()
         with self.standing.changed:

@@ -1,8 +1,11 @@
-"""What a retry of a step must put back: RNG, buffers, small tracked state, the batch; and what
-optimizers are set to, their parameter groups."""
+"""What a retry of a step must put back: RNG, buffers, small tracked state, the batch; what
+optimizers are set to, their parameter groups; and variables of the script that code in the step
+can store to: globals, closure cells, attributes, and what containers hold."""
 
+from collections import deque
 from collections.abc import Iterable
 from dataclasses import dataclass
+from types import CellType
 from typing import Any
 
 import torch
@@ -11,6 +14,7 @@ from torch.amp.grad_scaler import GradScaler
 from torch.utils import _pytree
 
 from trainmover.state import rng
+from trainmover.state.script.variables import ABSENT, Variables
 from trainmover.state.tracked import Tracked
 from trainmover.state.unsharded import Unsharded
 from trainmover.worker.step.copies import Copies
@@ -18,6 +22,8 @@ from trainmover.worker.step.copies import Copies
 _ARGUMENT_BYTES_MAX = 64 * 1024 * 1024
 _COPIED = frozenset({"buffers", "gradients", "unsharded"})
 """Parts of modules that are copied as tensors, not as bytes."""
+_VARIABLE_BYTES_MAX = 1024 * 1024
+_CONTAINERS = (list, dict, deque, set)
 
 
 class Buffers:
@@ -39,8 +45,9 @@ class Buffers:
         """The same tensors in their places, with the same content."""
         with torch.no_grad():
             for group, copy in zip(self._groups, self._copies, strict=True):
-                for live, part in zip(group, copy.split([o.numel() for o in group]), strict=True):
-                    live.copy_(part.view(live.shape))
+                parts = torch.split(copy, [tensor.numel() for tensor in group])
+                for tensor, part in zip(group, parts, strict=True):
+                    tensor.copy_(part.view(tensor.shape))
         for (owner, name), live in zip(self._slots, self._live, strict=True):
             owner[name] = live
 
@@ -51,7 +58,10 @@ class Before:
     seen to change it (`changes`), and `state.gradients` has its own.
 
     arguments  (args, kwargs) with tensors cloned, so that a step may normalise its batch in place
-    uncopied   arguments that are too large to be cloned, and their versions: they must not change
+    kept       containers among the arguments that hold no tensor: the caller has them too, so they
+               are the same ones in every try
+    uncopied   tensors that are too large to be cloned, and their versions: they must not change
+    variables  those of the script outside of the step: who holds each, its name, and its value
     settings   parameter groups of optimizers: a schedule may go on before the update, a group may
                be added, a parameter frozen
     buffers    of every module, for instance the running mean of a batch-norm: a step may write
@@ -69,11 +79,19 @@ class Before:
     scalers: list[tuple[GradScaler, dict[int, dict[str, Any]]]]
     arguments: tuple[Any, Any]
     uncopied: list[tuple[Tensor, int]]
+    kept: Copies
+    variables: list[tuple[Any, str, Any]]
 
     @staticmethod
-    def take(tracked: Tracked, args: Any, kwargs: Any) -> "Before":
-        """Cost: one RNG capture, the small states, a copy of buffers and batch."""
+    def take(
+        tracked: Tracked, args: Any, kwargs: Any, variables: Variables | None = None
+    ) -> "Before":
+        """Cost: one RNG capture, the small states, a copy of buffers, batch and variables."""
         uncopied: list[tuple[Tensor, int]] = []
+        kept = Copies()
+        outside = [] if variables is None else variables.outside()
+        for _, _, value in outside:
+            _keep(value, kept, uncopied)
         return Before(
             rng.capture(),
             tracked.small_states(but=_COPIED),
@@ -81,8 +99,10 @@ class Before:
             Buffers(tracked.modules),
             [(part, part.state_dict(), _clones(part)) for part in tracked.unsharded],
             _scalers(tracked),
-            _cloned((args, kwargs), uncopied),
+            _cloned((args, kwargs), uncopied, kept),
             uncopied,
+            kept,
+            outside,
         )
 
     def why_not(self) -> str:
@@ -92,9 +112,9 @@ class Before:
             if tensor._version != version:
                 shape = "x".join(map(str, tensor.shape))
                 return (
-                    f"it has changed its argument of shape {shape} in place; arguments that need "
-                    f"a gradient, or are larger than {_ARGUMENT_BYTES_MAX >> 20} MiB, are not "
-                    "copied for a retry"
+                    f"it has changed a tensor of shape {shape} in place; arguments that need a "
+                    f"gradient, or are larger than {_ARGUMENT_BYTES_MAX >> 20} MiB, and variables "
+                    f"of more than {_VARIABLE_BYTES_MAX >> 20} MiB are not copied for a retry"
                 )
         return ""
 
@@ -102,6 +122,9 @@ class Before:
         """Put everything back; gives the arguments to run the step with. See `why_not`."""
         rng.restore(self.rng_state)
         self.settings.put_back()
+        self.kept.put_back()
+        for owner, name, value in self.variables:
+            _set(owner, name, value)
         tracked.load_small(self.small)
         self.buffers.put_back()
         for part, state, values in self.unsharded:
@@ -110,8 +133,37 @@ class Before:
         for scaler, states in self.scalers:
             scaler._per_optimizer_states.clear()
             scaler._per_optimizer_states.update(_copied(states))
-        args, kwargs = _cloned(self.arguments, [])
+        args, kwargs = _cloned(self.arguments, [], Copies())
         return args, kwargs
+
+
+def _keep(value: Any, kept: Copies, uncopied: list[tuple[Tensor, int]]) -> None:
+    """What may change in place."""
+    if isinstance(value, Tensor):
+        if value.requires_grad or value.nbytes > _VARIABLE_BYTES_MAX:
+            uncopied.append((value, value._version))
+        else:
+            kept.add(value)
+    elif isinstance(value, _CONTAINERS) and kept.add_container(value):
+        entries = value.values() if isinstance(value, dict) else value
+        for entry in entries:
+            if isinstance(entry, Tensor | list | dict | deque | set):
+                _keep(entry, kept, uncopied)
+
+
+def _set(owner: Any, name: str, value: Any) -> None:
+    if isinstance(owner, CellType):
+        if value is ABSENT:
+            del owner.cell_contents
+        else:
+            owner.cell_contents = value
+    elif not isinstance(owner, dict):
+        if value is not ABSENT:
+            setattr(owner, name, value)
+    elif value is ABSENT:
+        owner.pop(name, None)
+    else:
+        owner[name] = value
 
 
 def _settings(tracked: Tracked) -> Copies:
@@ -141,12 +193,17 @@ def _copied(states: dict[int, dict[str, Any]]) -> dict[int, dict[str, Any]]:
     return {optimizer: dict(state) for optimizer, state in states.items()}
 
 
-def _cloned(arguments: tuple[Any, Any], uncopied: list[tuple[Tensor, int]]) -> tuple[Any, Any]:
+def _cloned(
+    arguments: tuple[Any, Any], uncopied: list[tuple[Tensor, int]], kept: Copies
+) -> tuple[Any, Any]:
     """The same structure with tensors copied, where they are; `uncopied` gets those that are not:
-    the large ones, and those that belong to a graph.
+    the large ones, and those that belong to a graph. `kept`: see `Before`.
     """
 
     def clone(value: Any) -> Any:
+        if isinstance(value, _CONTAINERS):
+            _keep(value, kept, uncopied)
+            return value
         if not isinstance(value, Tensor):
             return value
         if value.requires_grad or value.nbytes > _ARGUMENT_BYTES_MAX:
@@ -157,5 +214,13 @@ def _cloned(arguments: tuple[Any, Any], uncopied: list[tuple[Tensor, int]]) -> t
     args, kwargs = arguments
     if not kwargs and all(type(value) is Tensor for value in args):
         return tuple(map(clone, args)), {}  # The usual case needs no walk.
-    cloned: tuple[Any, Any] = _pytree.tree_map(clone, arguments)
+    cloned: tuple[Any, Any] = _pytree.tree_map(clone, arguments, is_leaf=_is_the_callers)
     return cloned
+
+
+def _is_the_callers(value: Any) -> bool:
+    """A container that is no batch: the step may leave something in it for its caller."""
+    if not isinstance(value, _CONTAINERS):
+        return False
+    entries = value.values() if isinstance(value, dict) else value
+    return not any(isinstance(entry, (Tensor, tuple, *_CONTAINERS)) for entry in entries)

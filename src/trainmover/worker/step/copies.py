@@ -1,9 +1,11 @@
-"""Values that are to be put back where they are: the same tensors, dicts and lists, as they were.
+"""Values that are to be put back where they are: the same tensors, dicts, lists, deques and sets,
+as they were.
 
 Schedulers, compiled code and process groups hold on to these very objects, so none is replaced:
 tensors get their old bytes, containers their old entries.
 """
 
+from collections import deque
 from collections.abc import Iterable
 from typing import Any
 
@@ -42,7 +44,7 @@ class Copies:
         self._tensors, self._containers, self._added = [], [], {}
 
     def add(self, *values: object) -> None:
-        """Tensors, and dicts, lists and tuples of them at any depth; each object counts once."""
+        """Tensors, and containers of them at any depth; each object counts once."""
         fresh: list[Tensor] = []
         for value in values:
             self._walk(value, fresh)
@@ -51,10 +53,12 @@ class Copies:
         _copy(copies, lives)
         self._tensors += zip(lives, copies, strict=True)
 
-    def add_container(self, container: dict[Any, Any] | list[Any]) -> None:
-        """Its entries as they are, without looking into them."""
-        if self._is_new(container):
-            self._containers.append((container, container.copy()))
+    def add_container(self, container: dict[Any, Any] | list[Any] | deque[Any] | set[Any]) -> bool:
+        """Its entries as they are, without looking into them. False if it was added before."""
+        if not self._is_new(container):
+            return False
+        self._containers.append((container, container.copy()))
+        return True
 
     def put_back(self) -> None:
         """Can be done more than once."""
@@ -68,7 +72,7 @@ class Copies:
         if isinstance(value, Tensor):
             if self._is_new(value):
                 found.append(value)
-        elif isinstance(value, (dict, list)):
+        elif isinstance(value, (dict, list, deque, set)):
             if self._is_new(value):
                 self._containers.append((value, value.copy()))
                 entries: Iterable[object] = value.values() if isinstance(value, dict) else value
@@ -105,8 +109,11 @@ def _copy(into: list[Tensor], values: list[Tensor]) -> None:
 
 
 def _refill(container: Any, entries: Any) -> None:
-    if isinstance(container, dict):
+    if isinstance(container, dict | set):
         container.clear()
         container.update(entries)
+    elif isinstance(container, deque):
+        container.clear()
+        container.extend(entries)
     else:
         container[:] = entries

@@ -14,6 +14,7 @@ Record of a rank, "how to run step s on another machine":
     reserve   how many fetches before the last one `top` lies, each the first for its step
     between   RNG at these fetches and the last one
     sample    of its shared state, as of the newest gate; see `state.samples`
+    variables those of the script at that fetch, hashed: see `state/script/variables.py`
 
 A joiner goes back to the fetch, draws the same batch, passes over the steps already committed since
 (`top_step` to s - 1), takes `now`, and goes on with step s. Mostly the fetch is the last thing that
@@ -59,6 +60,7 @@ class RankRecord:
     reserve: int = 0
     between: list[bytes] = field(default_factory=list)
     sample: Sample | None = None
+    variables: bytes = b""
 
     def to_bytes(self) -> bytes:
         """For the vault and the wire."""
@@ -68,15 +70,16 @@ class RankRecord:
         places = [self.positions, self.beside, self.member]
         drawn = [self.drawn, self.reserve, self.between]
         sample = None if self.sample is None else list(self.sample)
-        places = [*places, drawn]
-        return encode([self.step, self.complete, self.top_step, places, top, now, rows, sample])
+        further = [drawn, sample, self.variables]
+        return encode([self.step, self.complete, self.top_step, places, top, now, rows, further])
 
     @staticmethod
     def from_bytes(data: bytes) -> "RankRecord":
         """Raises ProtocolError on malformed bytes."""
         try:
-            step, complete, top_step, places, top, now, rows, sample = decode(data)
-            positions, beside, member, (hashes, reserve, between) = places
+            step, complete, top_step, places, top, now, rows, further = decode(data)
+            positions, beside, member = places
+            (hashes, reserve, between), sample, variables = further
             return RankRecord(
                 step,
                 complete,
@@ -91,6 +94,7 @@ class RankRecord:
                 reserve,
                 between,
                 None if sample is None else Sample(*sample),
+                variables,
             )
         except (TypeError, ValueError) as error:
             raise ProtocolError(f"These bytes are no rank record: {error}.") from error

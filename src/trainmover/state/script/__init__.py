@@ -1,0 +1,1 @@
+"""What a script keeps in its own variables: found, hashed, and compared with another process's."""

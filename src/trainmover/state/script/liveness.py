@@ -1,0 +1,164 @@
+"""Which local names of a frame its code may still read: backward over its bytecode.
+
+A name that is written before it is read, on every way from here, holds nothing that counts: that
+is what tells the loss of the step before, or the time when it began, from a counter. Ways through
+exceptions are left out. Cells are not looked at: whoever shares them may read them at any time.
+
+Two answers at a `for` that fetches: what is read if there is another round, and what is read if
+the loop ends here.
+"""
+
+import dis
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import lru_cache
+from types import CodeType
+
+_READS = {
+    "LOAD_FAST",
+    "LOAD_FAST_CHECK",
+    "LOAD_FAST_AND_CLEAR",  # Around a comprehension, which puts it back.
+    "LOAD_NAME",
+    "LOAD_FAST_LOAD_FAST",
+    "LOAD_FROM_DICT_OR_GLOBALS",
+}
+_WRITES = {"STORE_FAST", "DELETE_FAST", "STORE_NAME", "DELETE_NAME", "STORE_FAST_STORE_FAST"}
+_GOES_ON_ELSEWHERE = {
+    "JUMP_FORWARD",
+    "JUMP_BACKWARD",
+    "JUMP_BACKWARD_NO_INTERRUPT",
+}
+_ENDS = {"RETURN_VALUE", "RETURN_CONST", "RAISE_VARARGS", "RERAISE"}
+_JUMPS = frozenset(dis.hasjrel) | frozenset(dis.hasjabs)
+
+
+@dataclass(frozen=True)
+class Live:
+    """At one instruction.
+
+    names    that may be read if the script goes on from here
+    at_end   those that are read only if the loop that fetches here has no further round
+    targets  of the `for` loops around: they show how far an iterator is that has no name
+    own_targets  of them, those of the loop that fetches with this instruction
+    """
+
+    names: frozenset[str]
+    at_end: frozenset[str]
+    targets: frozenset[str]
+    own_targets: frozenset[str] = frozenset()
+
+
+@lru_cache(maxsize=1024)
+def live_at(code: CodeType, lasti: int) -> Live:
+    """lasti: byte offset of the instruction that is under way, as frames have it."""
+    flow = _flow(code)
+    here = flow.at.get(lasti)
+    if here is None:
+        every = frozenset(flow.names)
+        return Live(every, frozenset(), frozenset())
+    ways = [flow.live_in[way] for way in flow.successors[here]]
+    first = flow.named(ways[0]) if ways else frozenset()
+    is_for = flow.ops[here] == "FOR_ITER"
+    rest = flow.named(ways[1]) if len(ways) > 1 else frozenset()
+    names, at_end = (first, rest - first) if is_for else (first | rest, frozenset[str]())
+    own = frozenset(flow.targets(here + 1)) if is_for else frozenset[str]()
+    return Live(names, at_end, flow.targets_around(lasti), own)
+
+
+class _Flow:
+    """The instructions of one code object, and what is live before each, as sets of bits."""
+
+    def __init__(self, code: CodeType) -> None:
+        self._instructions = list(dis.get_instructions(code))
+        self.ops = [one.opname for one in self._instructions]
+        self.at = {one.offset: number for number, one in enumerate(self._instructions)}
+        self.names: list[str] = []
+        self._bits: dict[str, int] = {}
+        self._effects = [self._effect(one) for one in self._instructions]
+        self.successors = [list(self._next(number)) for number in range(len(self.ops))]
+        self.live_in = self._solve()
+
+    def named(self, bits: int) -> frozenset[str]:
+        return frozenset(name for name in self.names if bits & self._bits[name])
+
+    def targets_around(self, lasti: int) -> frozenset[str]:
+        found: set[str] = set()
+        for number, one in enumerate(self._instructions):
+            if one.opname == "FOR_ITER" and one.offset <= lasti < one.argval:
+                found.update(self.targets(number + 1))
+        return frozenset(found)
+
+    def targets(self, number: int) -> Iterator[str]:
+        """Names that the instructions from `number` on store one item in, as far as they do."""
+        wanted = 1
+        while wanted > 0 and number < len(self.ops):
+            one = self._instructions[number]
+            match one.opname:
+                case "UNPACK_SEQUENCE":
+                    wanted += int(one.argval) - 1
+                case "STORE_FAST" | "STORE_NAME" | "STORE_DEREF":
+                    yield one.argval
+                    wanted -= 1
+                case "STORE_FAST_STORE_FAST":
+                    yield from one.argval
+                    wanted -= 2
+                case "STORE_FAST_LOAD_FAST":
+                    yield one.argval[0]
+                    return
+                case _:
+                    return
+            number += 1
+
+    def _bit(self, name: str) -> int:
+        if name not in self._bits:
+            self._bits[name] = 1 << len(self.names)
+            self.names.append(name)
+        return self._bits[name]
+
+    def _effect(self, one: dis.Instruction) -> tuple[int, int]:
+        """Bits that it reads, and that it writes; what it reads of its own store is not read."""
+        names = one.argval if isinstance(one.argval, tuple) else (one.argval,)
+        if one.opname in _READS:
+            return self._all(names), 0
+        if one.opname in _WRITES:
+            return 0, self._all(names)
+        if one.opname == "STORE_FAST_LOAD_FAST":
+            written, read = names
+            return self._all((read,)) & ~self._all((written,)), self._all((written,))
+        return 0, 0
+
+    def _all(self, names: tuple[str, ...]) -> int:
+        bits = 0
+        for name in names:
+            bits |= self._bit(name)
+        return bits
+
+    def _next(self, number: int) -> Iterator[int]:
+        """What may come after it; of a `for` the next round first."""
+        one = self._instructions[number]
+        if one.opname in _ENDS:
+            return
+        if one.opname not in _GOES_ON_ELSEWHERE and number + 1 < len(self.ops):
+            yield number + 1
+        if one.opcode in _JUMPS and one.argval in self.at:
+            yield self.at[one.argval]
+
+    def _solve(self) -> list[int]:
+        live = [0] * len(self.ops)
+        changed = True
+        while changed:
+            changed = False
+            for number in range(len(self.ops) - 1, -1, -1):
+                out = 0
+                for way in self.successors[number]:
+                    out |= live[way]
+                read, written = self._effects[number]
+                now = read | (out & ~written)
+                if now != live[number]:
+                    live[number], changed = now, True
+        return live
+
+
+@lru_cache(maxsize=256)
+def _flow(code: CodeType) -> _Flow:
+    return _Flow(code)

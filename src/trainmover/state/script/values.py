@@ -1,0 +1,254 @@
+"""A variable's value as a few bytes: itself if it is small and plain, else its hash.
+
+Equal values of equal types have equal entries in every process. What is no plain value (a module, a
+file, a loader) has none. Large containers and tensors are looked at in part: length, shape, and
+elements spread over them, so that no capture takes long.
+"""
+
+import array
+import dataclasses
+import re
+import types
+from argparse import Namespace
+from collections import Counter, OrderedDict, defaultdict, deque
+from collections.abc import Callable, Iterable
+from decimal import Decimal
+from enum import Enum
+from fractions import Fraction
+from itertools import islice
+from pathlib import PurePath
+from typing import Any
+
+import msgspec
+import numpy
+import torch
+import xxhash
+from torch import Tensor, nn
+
+from trainmover.state import tensor_bytes
+from trainmover.state.encode import as_local
+
+ITEMS_MAX = 256
+"""Of a container: of a longer one that many are looked at."""
+TENSOR_BYTES_MAX = 16 * 1024
+"""Of a tensor: of a larger one a few hundred elements are looked at, spread over it."""
+TOTAL_BYTES_MAX = 1024 * 1024
+TOTAL_VALUES_MAX = 2048
+TEXT_MAX = 64
+DEPTH_MAX = 6
+_SAMPLE = 256
+
+PLAIN = frozenset({type(None), bool, int, float, str, bytes, complex})
+"""Never changed in place: the same object is the same value."""
+_NATIVE = frozenset({type(None), bool, int, float, str, bytes})
+_SECRET = re.compile(r"passw|passphrase|secret|credential|(?:^|_|api|auth)(?:token|key)(?:$|_)")
+_SECRETS = re.compile(r"tokens$|keys$")
+_NUMBERS = frozenset({type(None), bool, int, float})
+_encoder = msgspec.msgpack.Encoder()
+Entry = Any
+"""A plain value, or [hash, text for people]; HIDDEN in the place of a text."""
+NO_VALUE: Any = object()
+"""Of what is no plain value, nor made of such."""
+HIDDEN = "(hidden)"
+
+
+def is_secret(path: str, value: object) -> bool:
+    """Whether a variable's value must not be shown. `tokens` may be a number of them."""
+    words = re.findall(r"\w+", path.rpartition(".")[2].lower())
+    if any(map(_SECRET.search, words)):
+        return True
+    return any(map(_SECRETS.search, words)) and type(value) not in _NUMBERS
+
+
+def entry_of(value: object, *, secret: bool = False, before: Entry = None) -> Entry:
+    """What goes into the record; NO_VALUE for what is none.
+
+    before: entry of what it was, whose text is used again if nothing has changed
+    """
+    kind = type(value)
+    if not secret and (kind is float or (kind in _NATIVE and _is_small(value))):
+        return value
+    folded = Fold().of(value)
+    if folded is NO_VALUE:
+        return NO_VALUE
+    try:
+        digest = xxhash.xxh3_64_digest(_encoder.encode(folded))
+    except (OverflowError, UnicodeError):  # A number or a name that msgpack has not.
+        digest = xxhash.xxh3_64_digest(repr(folded).encode())
+    if type(before) is list and before[0] == digest:
+        return before
+    return [digest, HIDDEN if secret else _text(value)]
+
+
+def same(one: Entry, other: Entry) -> bool:
+    """Bit for bit, and of one type: 1 is not 1.0, and a NaN is itself."""
+    if isinstance(one, list) and isinstance(other, list):
+        return bool(one[0] == other[0])
+    return _encoder.encode(one) == _encoder.encode(other)
+
+
+def shown(entry: Entry) -> str:
+    """For people, shortened."""
+    if isinstance(entry, list):
+        return str(entry[1])
+    return _shortened(repr(entry))
+
+
+def _is_small(value: Any) -> bool:
+    if isinstance(value, int):
+        return -(2**63) <= value < 2**64
+    if isinstance(value, str):
+        return len(value) <= TEXT_MAX and value.isascii()
+    return not isinstance(value, bytes) or len(value) <= TEXT_MAX
+
+
+def _shortened(text: str) -> str:
+    return text if len(text) <= TEXT_MAX else f"{text[: TEXT_MAX - 3]}..."
+
+
+class Fold:
+    """Turns a value into what msgpack has. It looks at so many bytes and at so many containers."""
+
+    def __init__(self) -> None:
+        self._left = TOTAL_BYTES_MAX
+        self._values_left = TOTAL_VALUES_MAX
+
+    def of(self, value: Any, depth: int = 0) -> Any:
+        """NO_VALUE for what is no plain value, nor made of such."""
+        kind = type(value)
+        if kind in _NATIVE:
+            return value
+        self._values_left -= 1
+        if depth >= DEPTH_MAX or self._values_left < 0:
+            return kind.__name__
+        fold = _FOLDS.get(kind)
+        if fold is not None:
+            return fold(self, value, depth)
+        if issubclass(kind, Tensor):
+            return NO_VALUE if issubclass(kind, nn.Parameter) else self._tensor(value)
+        if isinstance(value, numpy.ndarray | numpy.generic):
+            return self._array(value)
+        if isinstance(value, Enum | PurePath | Decimal | Fraction):
+            return [kind.__name__, repr(value)]
+        if issubclass(kind, int | float | str | bytes):
+            return [kind.__name__, repr(value)]
+        if dataclasses.is_dataclass(value) and not isinstance(value, type):
+            names = [field.name for field in dataclasses.fields(value)]
+            return self._mapping({name: getattr(value, name, None) for name in names}, depth)
+        if isinstance(value, tuple) and hasattr(value, "_fields"):
+            return self._sequence(value, depth)
+        return NO_VALUE
+
+    def _sequence(self, value: Any, depth: int) -> list[Any]:
+        length = len(value)
+        items = value if length <= ITEMS_MAX else _spread(value, length)
+        name = type(value).__name__
+        if set(map(type, items)) <= _NATIVE:
+            return [name, length, *items]
+        return [name, length, *(self._inside(item, depth) for item in items)]
+
+    def _mapping(self, value: Any, depth: int) -> list[Any]:
+        length = len(value)
+        if length <= ITEMS_MAX and {*map(type, value), *map(type, value.values())} <= _NATIVE:
+            return [type(value).__name__, length, *value, *value.values()]
+        entries: Iterable[Any] = value.items()
+        if length > ITEMS_MAX:
+            ends = islice(value.items(), ITEMS_MAX // 2), islice(reversed(value.items()), 128)
+            entries = [entry for end in ends for entry in end]
+        folded: list[Any] = [type(value).__name__, length]
+        for key, entry in entries:
+            folded += (self._inside(key, depth), self._inside(entry, depth))
+        return folded
+
+    def _unordered(self, value: Any, depth: int) -> list[Any]:
+        name = type(value).__name__
+        if len(value) > 16 * ITEMS_MAX:
+            return [name, len(value)]
+        return [name, *sorted(repr(self._inside(item, depth)) for item in value)]
+
+    def _inside(self, value: object, depth: int) -> Any:
+        folded = self.of(value, depth + 1)
+        return type(value).__name__ if folded is NO_VALUE else folded
+
+    def _tensor(self, value: Tensor) -> Any:
+        local = as_local(value)
+        if not tensor_bytes.is_plain(local):
+            return NO_VALUE
+        head = [tensor_bytes.dtype_name(local.dtype), list(local.shape)]
+        if local.nbytes > TENSOR_BYTES_MAX:
+            local = _sampled(local)
+        if not self._may_read(local.nbytes):
+            return head
+        return [*head, tensor_bytes.view_bytes(local).tobytes()]
+
+    def _array(self, value: "numpy.ndarray[Any, Any] | numpy.generic") -> Any:
+        if value.dtype.hasobject:
+            return NO_VALUE
+        head: list[Any] = [value.dtype.str, list(value.shape)]
+        if value.nbytes > TENSOR_BYTES_MAX:
+            value = value.reshape(-1)[:: -(-value.size // _SAMPLE)]
+        return [*head, value.tobytes()] if self._may_read(value.nbytes) else head
+
+    def _may_read(self, nbytes: int) -> bool:
+        self._left -= nbytes
+        return self._left >= 0
+
+
+def _spread(value: Any, length: int) -> list[Any]:
+    """The ends of a long sequence, and some items between."""
+    end = ITEMS_MAX // 4
+    between = range(end, length - end, max(1, length // (2 * end)))
+    places = [*range(end), *between, *range(length - end, length)]
+    if isinstance(value, deque):  # To reach its middle takes time.
+        places = [*range(end), *range(length - end, length)]
+    return [value[place] for place in places]
+
+
+def _sampled(tensor: Tensor) -> Tensor:
+    flat = tensor.reshape(-1) if tensor.is_contiguous() else tensor[0].reshape(-1)
+    return flat[:: -(-flat.numel() // _SAMPLE)]
+
+
+def _text(value: Any) -> str:
+    """What a hashed value is, for people."""
+    kind = type(value)
+    if kind in PLAIN:
+        return _shortened(repr(value))
+    if isinstance(value, Tensor):
+        shape = "x".join(map(str, value.shape)) or "scalar"
+        if value.numel() == 1 and value.device.type == "cpu":
+            return f"tensor({value.item()})"
+        return f"a tensor of shape {shape}"
+    if isinstance(value, numpy.generic):
+        return _shortened(repr(value.item()))
+    if isinstance(value, numpy.ndarray):
+        return "an array of shape " + "x".join(map(str, value.shape))
+    if isinstance(value, list | tuple | deque):
+        last = value[-1] if value else None
+        ending = f" ending in {last!r}" if type(last) in (int, float) else ""
+        return f"a {kind.__name__} of {len(value)}{ending}"
+    if isinstance(value, dict | set | frozenset):
+        return f"a {kind.__name__} of {len(value)}"
+    return f"a {kind.__name__}"
+
+
+_FOLDS: dict[type, Callable[[Fold, Any, int], Any]] = {
+    list: Fold._sequence,
+    tuple: Fold._sequence,
+    deque: Fold._sequence,
+    torch.Size: Fold._sequence,
+    array.array: Fold._sequence,
+    range: lambda fold, value, depth: ["range", value.start, value.stop, value.step],
+    dict: Fold._mapping,
+    OrderedDict: Fold._mapping,
+    Counter: Fold._mapping,
+    defaultdict: Fold._mapping,
+    types.SimpleNamespace: lambda fold, value, depth: fold._mapping(vars(value), depth),
+    Namespace: lambda fold, value, depth: fold._mapping(vars(value), depth),
+    set: Fold._unordered,
+    frozenset: Fold._unordered,
+    complex: lambda fold, value, depth: ["complex", value.real, value.imag],
+    bytearray: lambda fold, value, depth: ["bytearray", bytes(value[:TENSOR_BYTES_MAX])],
+    torch.dtype: lambda fold, value, depth: ["dtype", str(value)],
+    torch.device: lambda fold, value, depth: ["device", str(value)],
+}

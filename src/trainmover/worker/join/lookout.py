@@ -1,0 +1,143 @@
+"""What a standby sees of the script's variables before it is needed.
+
+While a run stands in the sandbox as a rank, that rank trains on, and its newest record is in a
+vault. Two looks tell whether the standby could ever stand where the rank does:
+
+    at a fetch of the very loop where the run stands, both have made the same way: what differs
+    there would differ after a takeover
+    of two records from one pass through a loop, any variable that has changed between them would be
+    wrong in at least one: who joins there arrives with the same values, wherever the rank is in it
+
+Tracked state is of another moment, so what hangs on it is left out.
+"""
+
+import threading
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from trainmover.errors import PeerLost, ProtocolError
+from trainmover.ids import Rank
+from trainmover.protocol.messages import Records
+from trainmover.state.script.variables import Difference, Variables, same_place
+from trainmover.state.vault import VaultClient
+from trainmover.worker.data.loops import Loops
+from trainmover.worker.step.keeper import RankRecord
+
+FIRST_LOOK_S = 2.0
+AGAIN_S = (1.0, 2.0, 4.0, 8.0, 15.0, 30.0, 60.0)
+"""Between looks; the last from then on. A value that changes rarely is seen some time later."""
+_CONNECT_S = 2.0
+
+
+class Lookout:
+    """Fetches the newest record of a rank again and again, in a thread of its own, since a vault
+    may be gone or slow, and whoever waits to be bound must not be.
+
+    changed  is notified when there is a record that nobody has taken
+    """
+
+    def __init__(
+        self, rank: Rank, places: Records, token: bytes, changed: threading.Condition
+    ) -> None:
+        self._rank = rank
+        self._vaults = list(
+            dict.fromkeys(v for stored in places.values() for one in stored for v in one.vaults)
+        )
+        self._token = token
+        self._changed = changed
+        self._over = threading.Event()
+        self._looked = threading.Event()
+        self._record: RankRecord | None = None
+
+    def begin(self) -> None:
+        """Returns after the first look, or when that takes too long."""
+        threading.Thread(target=self._look_on, name="tm-lookout", daemon=True).start()
+        self._looked.wait(FIRST_LOOK_S)
+
+    def end(self) -> None:
+        """No more looks."""
+        self._over.set()
+
+    @property
+    def has_seen(self) -> bool:
+        """Whether there is a record that nobody has taken. Called under `changed`."""
+        return self._record is not None
+
+    def take(self) -> RankRecord | None:
+        """The newest one that nobody has taken."""
+        with self._changed:
+            record, self._record = self._record, None
+            return record
+
+    def _look_on(self) -> None:
+        for pause_s in _pauses():
+            record = self._look()
+            with self._changed:
+                self._record = record or self._record
+                self._changed.notify_all()
+            self._looked.set()
+            if self._over.wait(pause_s):
+                return
+
+    def _look(self) -> RankRecord | None:
+        """The newest that any vault has; None if none has one, or those that have are gone."""
+        found: list[RankRecord] = []
+        for address in self._vaults:
+            try:
+                client = VaultClient(address, self._token, connect_timeout_s=_CONNECT_S)
+            except PeerLost:
+                continue
+            try:
+                steps = client.records_held().get(self._rank, [])
+                record = client.get_record(self._rank, steps[-1]) if steps else None
+                if record is not None:
+                    found.append(RankRecord.from_bytes(record.data))
+            except (PeerLost, ProtocolError):
+                continue
+            finally:
+                client.close()
+        return max(found, key=lambda record: record.step, default=None)
+
+
+class Foresight:
+    """Of one run in the sandbox: compares what the rank has become with itself, and with the run.
+
+    capture  gives the run's own variables where it stands
+    """
+
+    def __init__(self, variables: Variables, loops: Loops, capture: Callable[[], bytes]) -> None:
+        self._variables = variables
+        self._loops = loops
+        self._capture = capture
+        self._before: RankRecord | None = None
+
+    def differences(self, record: RankRecord) -> list[Difference]:
+        """What would be wrong if the run took the rank's place; [] if nothing shows so."""
+        before, self._before = self._before, record
+        if not record.variables:
+            return []
+        if self._stands_in_loop_of(record):
+            own = self._capture()
+            if same_place(record.variables, own):
+                return self._variables.differences(record.variables, own, at_boundary=False)
+        if before is None or _pass_of(before) != _pass_of(record):
+            return []
+        return self._variables.changes(before.variables, record.variables)
+
+    def _stands_in_loop_of(self, record: RankRecord) -> bool:
+        """Whether a joiner would stand where this run does, without going on in the script."""
+        ordinals = [place[0] for place in record.positions]
+        same = len(ordinals) == 1 and ordinals == self._loops.ordinals
+        return same and record.member == self._loops.member
+
+
+def _pass_of(record: RankRecord) -> list[Any]:
+    """Which run through which loop it is from: the loops around have not fetched since."""
+    *around, innermost = record.positions
+    return [around, innermost[0], record.member]
+
+
+def _pauses() -> Iterator[float]:
+    yield from AGAIN_S
+    while True:
+        yield AGAIN_S[-1]

@@ -1,0 +1,109 @@
+"""What a script keeps in its own variables is never wrong in silence: a standby says so before it
+is needed, and attributes of modules go with the rank."""
+
+from pathlib import Path
+
+import pytest
+from harness import Live, Outcomes, assert_equal_runs, run
+
+from trainmover.controller.state import MachineState, Outcome
+
+SCRIPT = str(Path(__file__).with_name("variables.py"))
+
+
+def refused(keep: str, tmp_path: Path) -> Outcomes:
+    """A job whose standby has found a variable, and that trains on."""
+    until = tmp_path / "until"
+
+    async def scenario(live: Live) -> None:
+        await live.until(lambda: bool(live.sandbox_failed))
+        [machine] = [m for m in live.job.machines.values() if m.state is MachineState.COLD]
+        assert "train" in machine.note or "variables.py" in machine.note
+        answer = await live.handle.move("m1")
+        assert not answer.ok
+        await live.at_step(live.step() + 5)
+        until.touch()
+
+    outcome = run(
+        ["--keep", keep, "--until", str(until)], scenario, machines=2, standbys=1, script=SCRIPT
+    )
+    assert outcome.code == 0, (outcome.text, outcome.sentences)
+    return outcome
+
+
+@pytest.mark.parametrize(("keep", "name"), [("it", "it"), ("norms", "norms"), ("tried", "tried")])
+def test_a_standby_names_the_variable_before_it_is_needed(
+    keep: str, name: str, tmp_path: Path
+) -> None:
+    outcome = refused(keep, tmp_path)
+    assert any(f"`{name}` (variables.py line " in sentence for sentence in outcome.sentences)
+    assert outcome.job.incidents == ()
+
+
+@pytest.mark.parametrize("keep", ["", "calls", "passes"])
+def test_what_is_reproduced_or_carried_is_never_refused(keep: str) -> None:
+    """A move and then a loss: losses and final state are those of an undisturbed run."""
+
+    async def scenario(live: Live) -> None:
+        await live.holding()
+        answer = await live.handle.move("m2")
+        assert answer.ok, answer
+        await live.holding()
+        live.signal_worker("m1")
+        await live.incidents_done(2)
+        assert live.sandbox_failed == []
+        await live.at_step(live.step() + 5)
+
+    disturbed = run(
+        ["--keep", keep], scenario, until_done=True, machines=2, standbys=2, script=SCRIPT
+    )
+    assert disturbed.code == 0, (disturbed.text, disturbed.sentences)
+    assert [incident.outcome for incident in disturbed.job.incidents] == [Outcome.DONE] * 2
+    calm = run(
+        ["--keep", keep, "--steps", disturbed.steps, "--pace", "0"],
+        machines=2, standbys=0, script=SCRIPT,
+    )  # fmt: skip
+    assert_equal_runs(disturbed, calm)
+
+
+async def until_held_and_kept(live: Live, begins: Path) -> None:
+    """A standby holds a run, and the variable has begun to change since."""
+    await live.holding()
+    begins.touch()
+    await live.at_step(live.step() + 3)
+
+
+def test_a_joiner_that_finds_a_variable_gives_the_move_up_and_the_leaver_stays(
+    tmp_path: Path,
+) -> None:
+    begins = tmp_path / "begins"
+
+    async def scenario(live: Live) -> None:
+        await until_held_and_kept(live, begins)
+        answer = await live.handle.move("m1")
+        assert not answer.ok
+        assert "`norms` (variables.py line " in answer.text
+        await live.until(lambda: live.job.change is None)
+        assert set(live.job.seats) == {"m1", "m2"}
+        await live.at_step(live.step() + 5)
+
+    outcome = run(
+        ["--keep", "norms", "--from", str(begins)],
+        scenario, until_done=True, machines=2, standbys=1, script=SCRIPT,
+    )  # fmt: skip
+    assert outcome.code == 0, (outcome.text, outcome.sentences)
+
+
+def test_a_recovery_that_finds_a_variable_ends_with_its_name(tmp_path: Path) -> None:
+    begins = tmp_path / "begins"
+
+    async def scenario(live: Live) -> None:
+        await until_held_and_kept(live, begins)
+        live.signal_worker("m1")
+
+    outcome = run(
+        ["--keep", "norms", "--from", str(begins)],
+        scenario, machines=2, standbys=1, script=SCRIPT,
+    )  # fmt: skip
+    assert outcome.code == 1
+    assert "`norms` (variables.py line " in outcome.text

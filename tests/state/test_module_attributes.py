@@ -1,0 +1,99 @@
+"""Plain attributes that code changes go with the rank, and no others."""
+
+import runpy
+from collections import deque
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import nn
+
+from trainmover.state.script.variables import Variables
+from trainmover.state.tracked import Tracked
+
+SCRIPT = """
+import time
+from collections import deque
+import torch
+from torch import nn
+
+class Net(nn.Module):
+    def __init__(self, width=4):
+        super().__init__()
+        self.calls, self.width, self.recent, self.memory = 0, width, deque(maxlen=2), None
+        self.inner = nn.Linear(width, 1)
+        self.begun = time.time()
+
+    def forward(self, x):
+        self.calls += 1
+        self.recent.append(self.calls / 2)
+        self.memory = x.mean(0) if self.memory is None else 0.5 * self.memory + x.mean(0)
+        self.out = self.inner(x + self.memory)
+        self.took = time.time() - self.begun
+        return self.out
+
+class Slow(torch.optim.SGD):
+    turn = 0
+    def step(self, closure=None):
+        self.turn += 1
+        return super().step(closure)
+"""
+
+
+def objects(tmp_path: Path) -> tuple[Tracked, Any, Any]:
+    path = tmp_path / "script.py"
+    path.write_text(SCRIPT)
+    variables = Variables(lambda: [], lambda file: file == str(path))
+    made: list[Any] = []
+
+    def make() -> None:
+        """While the script's module is loaded."""
+        found = runpy_globals[0]
+        net = nn.Sequential(found["Net"]())
+        made.extend([net, found["Slow"](net.parameters(), lr=0.1)])
+        tracked.add("model", made[0])
+        tracked.add("optimizer", made[1])
+
+    runpy_globals: list[dict[str, Any]] = []
+    tracked = Tracked(variables.stored_on)
+    path.write_text(SCRIPT + "\nhere(globals())\n")
+    runpy.run_path(
+        str(path),
+        {"here": lambda found: (runpy_globals.append(found), make())},
+        run_name="__main__",
+    )
+    return tracked, made[0], made[1]
+
+
+def test_another_process_has_them_after_it_took_the_small_state(tmp_path: Path) -> None:
+    tracked, net, optimizer = objects(tmp_path)
+    for _ in range(3):
+        net(torch.ones(2, 4)).sum().backward()
+        optimizer.step()
+    states = tracked.small_states()
+    other, twin, other_optimizer = objects(tmp_path)
+    recent = twin[0].recent
+    other.load_small(states)
+    assert twin[0].calls == 3
+    assert twin[0].recent is recent
+    assert recent == deque([1.0, 1.5], maxlen=2)
+    assert twin[0].memory.equal(net[0].memory)
+    assert other_optimizer.turn == 3
+
+
+def test_what_is_only_of_a_step_or_tells_the_time_stays(tmp_path: Path) -> None:
+    tracked, net, _ = objects(tmp_path)
+    net(torch.ones(2, 4))
+    states = tracked.small_states()
+    other, twin, _ = objects(tmp_path)
+    begun = twin[0].begun
+    other.load_small(states)
+    assert twin[0].begun == begun
+    assert not hasattr(twin[0], "out")
+    assert not hasattr(twin[0], "took")
+
+
+def test_without_the_script_nothing_is_known_of_them() -> None:
+    tracked = Tracked()
+    tracked.add("model", nn.Linear(2, 2))
+    assert "model.attributes" not in tracked.small_states()

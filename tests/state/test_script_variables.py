@@ -1,0 +1,616 @@
+"""What a script keeps in its own variables is found, and what it does not keep is left alone."""
+
+import runpy
+import sys
+import textwrap
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from trainmover.state.script.variables import Difference, Variables, sentence
+
+JOINER, RANK = 3, 11  # Fetches before those that are compared.
+
+
+class Fetches:
+    """Stands for `job.batches`: captures at every fetch, as a rank does and as a joiner does."""
+
+    def __init__(self, job: "Job", batches: Iterator[Any]) -> None:
+        self._job = job
+        self._batches = batches
+
+    def __iter__(self) -> "Fetches":
+        return self
+
+    def __next__(self) -> Any:
+        return self._job.fetch(self._batches)
+
+
+class Job:
+    is_shadow = False
+
+    def __init__(self, is_own: Callable[[str], bool]) -> None:
+        self.tracked: dict[str, object] = {}
+        self.variables = Variables(self.tracked.items, is_own)
+        self.theirs: list[bytes] = []
+        self.own: list[bytes] = []
+
+    def batches(self, batches: Any) -> Fetches:
+        return Fetches(self, iter(batches))
+
+    def fetch(self, batches: Iterator[Any]) -> Any:
+        self.theirs.append(self.variables.capture())
+        self.own.append(self.variables.capture(full=True))
+        batch = next(batches)
+        self.variables.gave(batch)
+        return batch
+
+    def differences(self, joiner: int = JOINER, rank: int = RANK) -> list[Difference]:
+        return self.variables.differences(self.theirs[rank], self.own[joiner])
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> Iterator[Callable[[str], Job]]:
+    def run(script: str) -> Job:
+        path = tmp_path / "train.py"
+        path.write_text(PRELUDE + textwrap.dedent(script))
+        job = Job(lambda file: file.startswith(str(tmp_path)))
+        runpy.run_path(str(path), {"job": job}, run_name="__main__")
+        return job
+
+    before = sys.modules.copy()
+    yield run
+    for name in sys.modules.keys() - before.keys():
+        del sys.modules[name]
+
+
+PRELUDE = """\
+import argparse, collections, dataclasses, itertools, os, socket, time, types
+import numpy
+import torch
+from torch import nn
+DATA = [(torch.full((2,), float(i)), i % 3) for i in range(14)]
+def step(x):
+    return x.sum()
+"""
+
+KEPT = {
+    "enumerate": """
+        def main():
+            for it, (x, y) in enumerate(job.batches(DATA)):
+                lr = 0.1 / (it + 1)
+        main()
+        """,
+    "enumerate that equals the data": """
+        def main():
+            for it, i in enumerate(job.batches(range(14))):
+                lr = 0.1 / (it + 1)
+        main()
+        """,
+    "zip with count": """
+        def main():
+            for (x, y), it in zip(job.batches(DATA), itertools.count()):
+                step(x * it)
+        main()
+        """,
+    "range around next": """
+        def main():
+            batches = job.batches(DATA)
+            for it in range(14):
+                x, y = next(batches)
+        main()
+        """,
+    "while counter": """
+        def main():
+            batches, it = job.batches(DATA), 0
+            while it < 14:
+                x, y = next(batches)
+                it += 1
+        main()
+        """,
+    "deque of norms": """
+        def main():
+            norms = collections.deque(maxlen=4)
+            for x, y in job.batches(DATA):
+                norms.append(float(x.norm()))
+                clip = max(norms)
+        main()
+        """,
+    "best": """
+        def main():
+            best = 0.0
+            for x, y in job.batches(DATA):
+                value = step(x).item()
+                if value > best:
+                    best = value
+        main()
+        """,
+    "running mean": """
+        running = 0.0
+        for x, y in job.batches(DATA):
+            running = 0.9 * running + 0.1 * step(x).item()
+        """,
+    "running tensor": """
+        running = torch.zeros(())
+        for x, y in job.batches(DATA):
+            running += step(x)
+        print(running)
+        """,
+    "global counter": """
+        count = 0
+        def train(x):
+            global count
+            count += 1
+            return x * count
+        def main():
+            for x, y in job.batches(DATA):
+                train(x)
+        main()
+        """,
+    "nonlocal counter": """
+        def main():
+            count = 0
+            def train(x):
+                nonlocal count
+                count += 1
+                return x * count
+            for x, y in job.batches(DATA):
+                train(x)
+        main()
+        """,
+    "counter in a factory": """
+        def make():
+            count = 0
+            def train(x):
+                nonlocal count
+                count += 1
+                return x * count
+            return train
+        def main():
+            train = make()
+            for x, y in job.batches(DATA):
+                train(x)
+        main()
+        """,
+    "prefetched batch": """
+        def main():
+            batches = job.batches(DATA)
+            ahead = next(batches)
+            for x in batches:
+                step(ahead[0])
+                ahead = x
+        main()
+        """,
+    "dataclass": """
+        @dataclasses.dataclass
+        class Stats:
+            seen: int = 0
+            total: float = 0.0
+        def main():
+            stats = Stats()
+            for x, y in job.batches(DATA):
+                stats.seen += 1
+                stats.total += step(x).item()
+        main()
+        """,
+    "trainer": """
+        class Trainer:
+            def __init__(self):
+                self.count = 0
+                self.losses = []
+            def train(self):
+                for x, y in job.batches(DATA):
+                    self.train_step(x)
+            def train_step(self, x):
+                self.loss = step(x) * self.count
+                self.losses.append(self.loss.item())
+                self.count += 1
+        Trainer().train()
+        """,
+    "calls of a module": """
+        class Net(nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.calls = 0
+            def forward(self, x):
+                self.calls += 1
+                return x * self.calls
+        def main():
+            net = nn.Sequential(Net())
+            for x, y in job.batches(DATA):
+                net(x)
+        main()
+        """,
+    "meters in a dict": """
+        class Meter:
+            def __init__(self):
+                self.total = 0.0
+            def update(self, value):
+                self.total += value
+        def main():
+            meters = {"loss": Meter(), "time": Meter()}
+            for x, y in job.batches(DATA):
+                meters["loss"].update(step(x).item())
+                meters["time"].update(time.time())
+        main()
+        """,
+    "object that is made later": """
+        class Best:
+            def __init__(self, value):
+                self.value = value
+            def take(self, value):
+                self.value = max(self.value, value)
+        def main():
+            best = None
+            for x, y in job.batches(DATA):
+                if best is None:
+                    best = Best(0.0)
+                best.take(step(x).item())
+        main()
+        """,
+    "namespace": """
+        state = types.SimpleNamespace(count=0)
+        def train(x):
+            state.count += 1
+            return x * state.count
+        def main():
+            for x, y in job.batches(DATA):
+                train(x)
+        main()
+        """,
+    "global dict": """
+        STATE = {"count": 0}
+        def train(x):
+            STATE["count"] += 1
+        def main():
+            for x, y in job.batches(DATA):
+                train(x)
+        main()
+        """,
+    "slots": """
+        @dataclasses.dataclass(slots=True)
+        class Stats:
+            seen: int = 0
+        def main():
+            stats = Stats()
+            for x, y in job.batches(DATA):
+                stats.seen += 1
+        main()
+        """,
+    "enumeration": """
+        import enum
+        class Phase(enum.Enum):
+            WARM, LATER = 1, 2
+        def main():
+            phase = Phase.WARM
+            for i in job.batches(range(14)):
+                if phase is Phase.WARM and i > 6:
+                    phase = Phase.LATER
+        main()
+        """,
+    "numpy array": """
+        def main():
+            hits = numpy.zeros(3)
+            for x, y in job.batches(DATA):
+                hits[y] += 1
+        main()
+        """,
+    "own generator around the batches": """
+        def numbered(batches):
+            number = 0
+            for batch in batches:
+                number += 1
+                yield number, batch
+        def main():
+            for number, (x, y) in numbered(job.batches(DATA)):
+                step(x * number)
+        main()
+        """,
+}
+
+INNOCENT = {
+    "left over": """
+        def main():
+            for x, y in job.batches(DATA):
+                loss = step(x)
+                out = [loss.item()]
+                text = f"loss {loss}"
+        main()
+        """,
+    "left over at the top": """
+        for x, y in job.batches(DATA):
+            loss = step(x)
+            print("loss", loss.item())
+        """,
+    "time": """
+        def main():
+            begun = time.time()
+            last, took = time.perf_counter(), 0.0
+            for x, y in job.batches(DATA):
+                step(x)
+                now = time.perf_counter()
+                took += now - last
+                last = now
+                if took > 1e6:
+                    print(took, begun)
+        main()
+        """,
+    "meter of times": """
+        class Meter:
+            def __init__(self, name):
+                self.name = name
+                self.reset()
+            def reset(self):
+                self.value = self.sum = 0.0
+                self.count = 0
+            def update(self, value, n=1):
+                self.value = value
+                self.sum += value * n
+                self.count += n
+        class Progress:
+            def __init__(self, meters):
+                self.meters = meters
+        def main():
+            batch_time = Meter("time")
+            progress = Progress([batch_time])
+            end = time.time()
+            for x, y in job.batches(DATA):
+                step(x)
+                batch_time.update(time.time() - end)
+                end = time.time()
+                print(len(progress.meters))
+        main()
+        """,
+    "timer class": """
+        class Timer:
+            def __init__(self):
+                self.start = time.time()
+                self.laps = []
+            def lap(self):
+                now = time.time()
+                self.laps.append(now - self.start)
+                self.start = now
+        def main():
+            timer = Timer()
+            for x, y in job.batches(DATA):
+                timer.lap()
+        main()
+        """,
+    "arguments": """
+        def main():
+            parser = argparse.ArgumentParser()
+            parser.add_argument("--lr", type=float, default=0.1)
+            args = parser.parse_args([])
+            scale = lambda x: x * args.lr
+            for x, y in job.batches(DATA):
+                scale(x)
+        main()
+        """,
+    "machine": """
+        def main():
+            host, pid = socket.gethostname(), os.getpid()
+            where = f"{host}-{pid}"
+            for x, y in job.batches(DATA):
+                print(where)
+        main()
+        """,
+    "step's own attributes": """
+        class Trainer:
+            def __init__(self):
+                self.loss = None
+            def forward(self, x):
+                self.out = x * 2
+            def backward(self):
+                self.loss = self.out.sum()
+            def optimize(self, x):
+                self.forward_once(x)
+                self.backward()
+            def forward_once(self, x):
+                self.out = x * 2
+        def main():
+            trainer = Trainer()
+            for x, y in job.batches(DATA):
+                trainer.optimize(x)
+                print(trainer.loss)
+        main()
+        """,
+    "passes over the data": """
+        def main():
+            for epoch in range(2):
+                total = 0.0
+                for x, y in job.batches(DATA):
+                    loss = step(x)
+        main()
+        """,
+    "a wrapper of a library": """
+        def main():
+            for x, y in itertools.islice(job.batches(DATA), 14):
+                loss = step(x)
+        main()
+        """,
+    "tracked progress": """
+        class Progress:
+            batches, total = 0, 0.0
+        def main():
+            progress = Progress()
+            job.tracked["progress"] = progress
+            for x, y in job.batches(DATA):
+                progress.batches += 1
+        main()
+        """,
+    "a generator that counts elements": """
+        def sized(batches):
+            for x, y in batches:
+                yield x, float(x.norm())
+        def main():
+            for x, norm in sized(job.batches(DATA)):
+                step(x / norm)
+        main()
+        """,
+    "names that are no text": """
+        def main():
+            name = b"a\\xff".decode("utf-8", "surrogateescape")
+            names, large = [name, 1 << 70], {1 << 80, name}
+            for x, y in job.batches(DATA):
+                print(len(name), len(names), len(large))
+        main()
+        """,
+    "numbers in the batch": """
+        def main():
+            for x, y in job.batches(DATA):
+                step(x * y)
+        main()
+        """,
+    "a sampler's range": """
+        def main():
+            for i in job.batches(range(14)):
+                step(DATA[i][0])
+        main()
+        """,
+}
+
+
+@pytest.mark.parametrize("habit", KEPT)
+def test_what_lasts_from_step_to_step_is_named(run: Callable[[str], Job], habit: str) -> None:
+    job = run(KEPT[habit])
+    found = job.differences()
+    assert found
+    assert all(one.file == "train.py" and one.line > 0 for one in found), found
+    assert job.variables.differences(job.theirs[JOINER], job.own[JOINER]) == []
+
+
+@pytest.mark.parametrize("habit", INNOCENT)
+def test_what_does_not_is_left_alone(run: Callable[[str], Job], habit: str) -> None:
+    job = run(INNOCENT[habit])
+    found = job.variables.differences(job.theirs[RANK], job.own[JOINER], at_boundary=False)
+    assert found == []
+
+
+def test_the_sentence_says_where_it_is_stored_and_both_values(run: Callable[[str], Job]) -> None:
+    job = run(KEPT["while counter"])
+    [found] = job.differences()
+    line = len(PRELUDE.splitlines()) + 6
+    text = f"`it` (train.py line {line}) is {RANK} on the rank and {JOINER} here"
+    assert str(found) == text
+    assert sentence(2, [found] * 5).endswith(f"{text}; {text}; {text}; and 2 more")
+
+
+@pytest.mark.parametrize("name", ["api_token", "password", "secret_2", "self.key", "authToken"])
+def test_a_secret_is_compared_and_never_shown(run: Callable[[str], Job], name: str) -> None:
+    variable = name.replace("self.", "")
+    job = run(f"""
+        {variable} = ""
+        for x, y in job.batches(DATA):
+            {variable} += "hunter"
+        """)
+    [found] = job.differences()
+    assert variable in str(found)
+    for data in (*job.theirs, str(found).encode()):
+        assert b"hunter" not in data
+
+
+def test_what_is_read_only_after_the_loop_counts_at_its_end(run: Callable[[str], Job]) -> None:
+    job = run("""
+        def main():
+            for x, y in job.batches(DATA):
+                loss = step(x).item()
+            print(loss)
+        main()
+        """)
+    theirs, own = job.theirs[RANK], job.own[JOINER]
+    assert job.variables.differences(theirs, own) == []
+    [found] = job.variables.differences(theirs, own, ended=True)
+    assert found.name == "loss"
+
+
+def test_two_moments_of_a_rank_show_what_lasts(run: Callable[[str], Job]) -> None:
+    job = run(KEPT["best"])
+    [found] = job.variables.changes(job.theirs[5], job.theirs[RANK])
+    assert found.name == "best"
+    tracked = run(INNOCENT["tracked progress"])
+    assert tracked.variables.changes(tracked.theirs[5], tracked.theirs[RANK]) == []
+
+
+def test_another_function_of_the_script_is_no_place_to_join(run: Callable[[str], Job]) -> None:
+    job = run("""
+        def look(batches):
+            return next(batches)
+        def main():
+            batches = job.batches(DATA)
+            look(batches)
+            for x, y in batches:
+                step(x)
+        main()
+        """)
+    [found] = job.variables.differences(job.theirs[RANK], job.own[0])
+    assert "`the fetch` (train.py) is in main at line" in str(found)
+
+
+def test_a_new_iterator_may_have_a_line_of_its_own(run: Callable[[str], Job]) -> None:
+    job = run("""
+        def main():
+            batches, seen = iter(()), 0
+            for _ in range(8):
+                try:
+                    x, y = next(batches)
+                except StopIteration:
+                    batches = job.batches(DATA[:4])
+                    x, y = next(batches)
+                step(x)
+        main()
+        """)
+    found = job.variables.differences(job.theirs[2], job.own[0])
+    assert [one.name for one in found] == ["_"]
+
+
+def test_a_capture_keeps_no_tensor_of_the_script_alive(run: Callable[[str], Job]) -> None:
+    job = run("""
+        import weakref
+        alive = []
+        def main():
+            out = gone = None
+            for x, y in job.batches(DATA):
+                if gone is not None:
+                    out = None
+                    alive.append(gone() is not None)
+                out = x * 2
+                gone = weakref.ref(out)
+        main()
+        job.alive = alive
+        """)
+    assert job.alive == [False] * len(job.alive)  # type: ignore[attr-defined]
+
+
+def test_locals_that_the_script_asked_for_stay_its_own(run: Callable[[str], Job]) -> None:
+    job = run("""
+        def main():
+            rate = 0.5
+            settings = locals()
+            for x, y in job.batches(DATA):
+                step(x)
+            job.rate = settings["rate"]
+        main()
+        """)
+    assert job.rate == 0.5  # type: ignore[attr-defined]
+
+
+def test_many_captures_see_what_changes_late(run: Callable[[str], Job]) -> None:
+    job = run("""
+        class Stage:
+            def __init__(self):
+                self.number = 0
+            def go_on(self):
+                self.number += 1
+        def main():
+            stages = {}
+            for i in job.batches(range(200)):
+                if i % 70 == 0:
+                    stages[i] = Stage()
+                if i > 150:
+                    stages[140].go_on()
+        main()
+        """)
+    [found] = job.variables.changes(job.theirs[145], job.theirs[199])
+    assert found.name == "stages[140].number"
