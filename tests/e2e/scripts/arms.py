@@ -43,8 +43,8 @@ from trainmover.controller.state import MachineState
 PLAIN = str(Path(__file__).with_name("plain.py"))
 SAID = "said: "
 PACE_S = 0.004
-READY_S, STUCK_S = 20, 30
-"""For a standby to be ready, which takes one second on a quiet machine; for anything to happen."""
+READY_S, STUCK_S = 10, 30
+"""For a standby to hold a run, which takes one second on a quiet machine; for anything to happen."""
 SEEN, REFUSED_S = 4, 6
 """Step at which a standby sees a rank for the first time, and seconds for it to see it change."""
 Rows = dict[tuple[int, int], dict[str, float]]
@@ -206,7 +206,7 @@ async def _disturb(live: Live, fault: Fault, habit: Habit, orders: Path, seen: A
         await asyncio.wait_for(live.until(lambda: _is_ready(live) or _is_refused(live)), READY_S)
     if not seen.disturbed:
         notes = [f"{machine.id}: {machine.note}" for machine in live.job.machines.values()]
-        seen.disturbed, seen.ready, seen.told = True, _is_ready(live), notes
+        seen.disturbed, seen.ready, seen.told = True, _is_warm(live), notes
     if fault.place is Place.MOVED:
         (orders / "slow").touch()
         live.handle.move(live.job.seats[fault.slot])
@@ -224,6 +224,12 @@ async def _disturb(live: Live, fault: Fault, habit: Habit, orders: Path, seen: A
 def _is_ready(live: Live) -> bool:
     states = [machine.state for machine in live.job.machines.values()]
     return live.job.change is None and MachineState.HOLDING in states
+
+
+def _is_warm(live: Live) -> bool:
+    """As good, if slower: it has made its shadow steps, and is not told to hold them, or not yet."""
+    states = {machine.state for machine in live.job.machines.values()}
+    return bool(states & {MachineState.WARM, MachineState.HOLDING})
 
 
 def _is_refused(live: Live) -> bool:
