@@ -44,7 +44,7 @@ PLAIN = str(Path(__file__).with_name("plain.py"))
 SAID = "said: "
 PACE_S = 0.004
 READY_S, STUCK_S = 10, 30
-"""For a standby to hold a run, which takes one second on a quiet machine; for anything to happen."""
+"""For a standby to hold a run, which takes a second on a quiet machine; for anything to happen."""
 SEEN, REFUSED_S = 4, 6
 """Step at which a standby sees a rank for the first time, and seconds for it to see it change."""
 Rows = dict[tuple[int, int], dict[str, float]]
@@ -227,7 +227,7 @@ def _is_ready(live: Live) -> bool:
 
 
 def _is_warm(live: Live) -> bool:
-    """As good, if slower: it has made its shadow steps, and is not told to hold them, or not yet."""
+    """As good, if slower: it has made its shadow steps, and holds no run, or not yet."""
     states = {machine.state for machine in live.job.machines.values()}
     return bool(states & {MachineState.WARM, MachineState.HOLDING})
 
