@@ -43,8 +43,8 @@ from trainmover.controller.state import MachineState
 PLAIN = str(Path(__file__).with_name("plain.py"))
 SAID = "said: "
 PACE_S = 0.004
-READY_S, STUCK_S = 20, 30
-"""For a standby to be ready, which takes one second on a quiet machine; for anything to happen."""
+READY_S, STUCK_S = 10, 30
+"""For a standby to hold a run, which takes a second on a quiet machine; for anything to happen."""
 SEEN, REFUSED_S = 4, 6
 """Step at which a standby sees a rank for the first time, and seconds for it to see it change."""
 Rows = dict[tuple[int, int], dict[str, float]]
@@ -100,7 +100,12 @@ def fault_of(habit: Habit, seed: str, place: Place | None = None) -> Fault:
 
 @dataclass
 class Arm:
-    """What is left of one run. `told` came before its fault; `ready`: with a standby by then."""
+    """What is left of one run.
+
+    told       before its first fault: why standbys were refused, or how it ended
+    ready      a standby was, by then
+    disturbed  it came to that fault
+    """
 
     code: int
     rows: Rows
@@ -109,6 +114,7 @@ class Arm:
     sentences: list[str] = field(default_factory=list)
     told: list[str] = field(default_factory=list)
     ready: bool = False
+    disturbed: bool = False
     incidents: int = 0
 
 
@@ -161,13 +167,14 @@ def disturbed(habit: Habit, *faults: Fault) -> Arm:
 
         holds = [str(SEEN)] * habit.refused + [str(fault.hold) for fault in faults]
         argv = ["--pace", str(PACE_S), "--orders", folder, "--holds", *holds]
-        standbys = 1 + sum(f.place is not Place.MOVED for f in faults[1:])
-        standbys += sum(f.another is not None for f in faults)
+        moves = sum(fault.place is Place.MOVED for fault in faults)
+        standbys = len(faults) - moves + min(moves, 1)  # Who has moved is a standby again.
+        standbys += sum(fault.another is not None for fault in faults)
         drill = faults[0].drill(habit)
         outcome = run(argv, scenario, standbys=standbys, drill=drill, **_shape(habit))
     arm = _arm(outcome)
-    told = seen.told or [*outcome.sentences, outcome.text]
-    return dataclasses.replace(arm, told=told, ready=seen.ready)
+    told = seen.told if seen.disturbed else [*outcome.sentences, outcome.text]
+    return dataclasses.replace(arm, told=told, ready=seen.ready, disturbed=seen.disturbed)
 
 
 def _said(lines: list[str]) -> list[str]:
@@ -197,8 +204,9 @@ async def _let_it_be_refused(live: Live, orders: Path) -> None:
 async def _disturb(live: Live, fault: Fault, habit: Habit, orders: Path, seen: Arm) -> None:
     with contextlib.suppress(TimeoutError):
         await asyncio.wait_for(live.until(lambda: _is_ready(live) or _is_refused(live)), READY_S)
-    if not seen.told:
-        seen.ready, seen.told = _is_ready(live), list(live.sentences)
+    if not seen.disturbed:
+        notes = [f"{machine.id}: {machine.note}" for machine in live.job.machines.values()]
+        seen.disturbed, seen.ready, seen.told = True, _is_warm(live), notes
     if fault.place is Place.MOVED:
         (orders / "slow").touch()
         live.handle.move(live.job.seats[fault.slot])
@@ -216,6 +224,12 @@ async def _disturb(live: Live, fault: Fault, habit: Habit, orders: Path, seen: A
 def _is_ready(live: Live) -> bool:
     states = [machine.state for machine in live.job.machines.values()]
     return live.job.change is None and MachineState.HOLDING in states
+
+
+def _is_warm(live: Live) -> bool:
+    """As good, if slower: it has made its shadow steps, and holds no run, or not yet."""
+    states = {machine.state for machine in live.job.machines.values()}
+    return bool(states & {MachineState.WARM, MachineState.HOLDING})
 
 
 def _is_refused(live: Live) -> bool:
@@ -262,7 +276,7 @@ def verdict(habit: Habit, arm: Arm, expected: Arm) -> tuple[Verdict, str]:
         return (Verdict.LATE, named[-1]) if named else (Verdict.ENDED, _end(arm))
     if difference := differs(arm, expected) if habit.alike else parts(arm):
         return Verdict.SILENT, difference
-    if beforehand:
+    if beforehand and not arm.ready:
         return Verdict.REFUSED, beforehand[0]
     if accused := [text for text in arm.sentences if any(word in text for word in ACCUSATIONS)]:
         return Verdict.ACCUSED, accused[0]
