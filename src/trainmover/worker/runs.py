@@ -306,6 +306,8 @@ class Runs:
 
     def _leave(self, member: Member) -> None:
         self._broken_off = member.ledger if self._standing.goes_back else None
+        if self._standing.goes_back and (record := member.recording.kept.record) is not None:
+            self._shelf[member.rank] = bytearray(record)  # Whoever kept it may be who is lost.
         self._forget(member)
         self._ran_well = True
         self._say(Left())

@@ -51,7 +51,7 @@ class Copies:
         lives = [as_local(tensor) for tensor in fresh]
         copies = [self._room_for(live) for live in lives]
         _copy(copies, lives)
-        self._tensors += zip(lives, copies, strict=True)
+        self._tensors += zip(fresh, copies, strict=True)
 
     def add_container(self, container: dict[Any, Any] | list[Any] | deque[Any] | set[Any]) -> bool:
         """Its entries as they are, without looking into them. False if it was added before."""
@@ -62,7 +62,9 @@ class Copies:
 
     def put_back(self) -> None:
         """Can be done more than once."""
-        _copy([live for live, _ in self._tensors], [copy for _, copy in self._tensors])
+        # As they are now: a script may have given a tensor other memory meanwhile.
+        lives = [as_local(tensor) for tensor, _ in self._tensors]
+        _copy(lives, [copy for _, copy in self._tensors])
         for container, entries in self._containers:
             _refill(container, entries)
 
