@@ -23,7 +23,7 @@ _OF_STATE = {
     "Reached SandboxFailed StepsChanged",
     "move pause": "CheckpointFailed CheckpointFound Finished Left Parked Prepared Reached "
     "SandboxFailed StepsChanged",
-    "move switch": "CheckpointFailed CheckpointFound Left Parked Prepared Reached "
+    "move switch": "CheckpointFailed CheckpointFound Interrupted Left Parked Prepared Reached "
     "SandboxFailed Wrote",
     "recovery waiting": "AtBoundary BetweenSteps Committed Finished Held Loaded Moves Prepared "
     "Reached StepsChanged Switched WentOn Wrote",
@@ -33,6 +33,6 @@ _OF_STATE = {
     "SandboxFailed Wrote",
     "going back boundary": "CheckpointFailed Interrupted Loaded Prepared Reached Switched Wrote",
     "going back switch": "CheckpointFailed CheckpointFound CheckpointPublished Held Interrupted "
-    "Left Parked Prepared Raised Reached SandboxFailed Stack Warned Wrote",
+    "Left Parked Prepared Raised Reached SandboxFailed Stack Warm Warned Wrote",
 }
 SELDOM: set[Pair] = {(state, event) for state, its in _OF_STATE.items() for event in its.split()}

@@ -101,12 +101,6 @@ BUGS = {
         "if name != keeper]",
         "if name]",
     ),
-    "a rank that is astray gives its state to others": (
-        "controller.replicas",
-        "if families[r] == families[rank] and r not in astray]",
-        "if families[r] == families[rank]]",
-        "flip,death,crash",
-    ),
     "a machine that is lost again and again is taken back at once": (
         "controller.flapping",
         "if len(losses) < 2:",

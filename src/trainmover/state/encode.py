@@ -40,6 +40,7 @@ _METADATA = "_metadata"  # nn.Module.state_dict() hangs versions of its modules 
 
 _AS_THEY_ARE = frozenset({type(None), bool, float, str, bytes})
 _ONLY_STR = frozenset({str})
+_LEAST, _MOST = -(2**63), 2**64 - 1  # Of msgpack's integers.
 
 Path = tuple[Any, object, str] | None
 """Where in a value: path to what it is in, key or number, and which. Written out for people."""
@@ -161,9 +162,11 @@ class _Writer:
     def ext(self, code: int, body: object) -> msgspec.msgpack.Ext:
         return msgspec.msgpack.Ext(code, _encoder.encode(body))
 
-    def items(self, values: Sequence[object], path: Path) -> list[object]:
+    def items(self, values: Sequence[Any], path: Path) -> list[object]:
         return [
-            value if type(value) in _AS_THEY_ARE else self.native(value, (path, index, "item"))
+            value
+            if (kind := type(value)) in _AS_THEY_ARE or (kind is int and _LEAST <= value <= _MOST)
+            else self.native(value, (path, index, "item"))
             for index, value in enumerate(values)
         ]
 
@@ -176,16 +179,18 @@ class _Writer:
         ]
 
     def integer(self, value: int, path: Path) -> object:
-        if -(2**63) <= value < 2**64:
+        if _LEAST <= value <= _MOST:
             return value
         return self.ext(_INT, value.to_bytes(value.bit_length() // 8 + 1, "little", signed=True))
 
-    def mapping(self, value: dict[Any, object], path: Path) -> object:
-        entries = self._ordered(value) if self.canonical else value
+    def mapping(self, value: dict[Any, Any], path: Path) -> object:
+        entries: Mapping[Any, Any] = self._ordered(value) if self.canonical else value
         if not _ONLY_STR.issuperset(map(type, entries)):
             return self.ext(_DICT, self.pairs(entries, path))
         return {
-            key: entry if type(entry) in _AS_THEY_ARE else self.native(entry, (path, key, "entry"))
+            key: entry
+            if (kind := type(entry)) in _AS_THEY_ARE or (kind is int and _LEAST <= entry <= _MOST)
+            else self.native(entry, (path, key, "entry"))
             for key, entry in entries.items()
         }
 

@@ -1,15 +1,16 @@
 """Many small tensors as one run of bytes, in a few calls of torch instead of some for each."""
 
 import math
-from collections.abc import Iterable, Iterator, Mapping
-from typing import Any
+from collections.abc import Iterator, Mapping
 
+import msgspec
 import torch
 from torch import Tensor
 
 from trainmover.state import tensor_bytes
 
 _Kind = tuple[torch.dtype, torch.device]
+_Place = tuple[str, str, list[int]]
 
 
 class Flat:
@@ -18,10 +19,11 @@ class Flat:
     def __init__(self) -> None:
         self._of: list[int] = []
         self._groups: list[list[int]] = []
-        self._fit: list[list[Any]] = []
+        self._fit = b""
 
-    def fit(self, tensors: Mapping[str, Tensor]) -> list[list[Any]]:
-        """Name, dtype and shape of each, in the order of the bytes."""
+    def fit(self, tensors: Mapping[str, Tensor]) -> bytes:
+        """Name, dtype and shape of each, in the order of the bytes, as msgpack: it is the same for
+        as long as the tensors are."""
         self._lay_out(tensors)
         return self._fit
 
@@ -49,18 +51,19 @@ class Flat:
             groups.setdefault((tensor.dtype, tensor.device), []).append(index)
         self._groups = list(groups.values())
         names, values = list(tensors), list(tensors.values())
-        self._fit = [
+        places = [
             [names[i], tensor_bytes.dtype_name(values[i].dtype), list(values[i].shape)]
             for group in self._groups
             for i in group
         ]
+        self._fit = msgspec.msgpack.encode(places)
         self._of = of
 
 
-def unflatten(fit: Iterable[list[Any]], data: bytes) -> Iterator[tuple[str, Tensor]]:
+def unflatten(fit: bytes, data: bytes) -> Iterator[tuple[str, Tensor]]:
     """Each by its name, as a new tensor on the CPU. Raises ValueError if the sizes do not fit."""
     view, offset = memoryview(data), 0
-    for name, dtype_name, shape in fit:
+    for name, dtype_name, shape in msgspec.msgpack.decode(fit, type=list[_Place]):
         dtype = tensor_bytes.DTYPES[dtype_name]
         size = math.prod(shape) * dtype.itemsize
         yield name, tensor_bytes.from_bytes(view[offset : offset + size], dtype, tuple(shape))

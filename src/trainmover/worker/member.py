@@ -14,6 +14,7 @@ were draining may be believed: the gate is entered only if, under the lock, no n
 ordered and no group is draining.
 """
 
+import traceback
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any, NoReturn
@@ -38,6 +39,7 @@ from trainmover.worker.keep.first_steps import Recording
 from trainmover.worker.keep.later_steps import LaterSteps
 from trainmover.worker.keep.rounds import Rounds
 from trainmover.worker.keep.weights import Weights
+from trainmover.worker.program import place_of
 from trainmover.worker.station import Station
 from trainmover.worker.step.before import Before
 from trainmover.worker.step.boundary import Boundary
@@ -343,8 +345,9 @@ class Member:
     def report(self, values: dict[str, float | Tensor]) -> None:
         """Values of the step under way. Raises UserError outside a step or after its commit."""
         if not self.in_step or self.passed:
+            where = place_of(traceback.extract_stack())
             raise UserError(
-                "job.report() was called outside a step, or after its optimizer.step().",
+                f"job.report() was called outside a step, or after its optimizer.step() ({where}).",
                 means="The values would not commit with the step.",
                 do="Call it in the function marked @job.step, before the optimizer's step().",
             )

@@ -47,6 +47,9 @@ _NUMBERS = frozenset({type(None), bool, int, float})
 _encoder = msgspec.msgpack.Encoder()
 Entry = Any
 """A plain value, or [hash, text for people]; HIDDEN in the place of a text."""
+TRIES = 3
+_CANNOT_BE_READ = (RuntimeError, ValueError, TypeError, AttributeError, LookupError)
+
 NO_VALUE: Any = object()
 """Of what is no plain value, nor made of such."""
 HIDDEN = "(hidden)"
@@ -68,7 +71,7 @@ def entry_of(value: object, *, secret: bool = False, before: Entry = None) -> En
     kind = type(value)
     if not secret and (kind is float or (kind in _NATIVE and _is_small(value))):
         return value
-    folded = Fold().of(value)
+    folded = _folded(value)
     if folded is NO_VALUE:
         return NO_VALUE
     try:
@@ -78,6 +81,17 @@ def entry_of(value: object, *, secret: bool = False, before: Entry = None) -> En
     if type(before) is list and before[0] == digest:
         return before
     return [digest, HIDDEN if secret else _text(value)]
+
+
+def _folded(value: object) -> Any:
+    """NO_VALUE also for what cannot be looked at: its own code raises as it is asked, or other
+    threads change it meanwhile. To read a variable never harms a script."""
+    for _ in range(TRIES):
+        try:
+            return Fold().of(value)
+        except _CANNOT_BE_READ:
+            continue
+    return NO_VALUE
 
 
 def same(one: Entry, other: Entry) -> bool:
@@ -151,7 +165,7 @@ class Fold:
         length = len(value)
         if length <= ITEMS_MAX and {*map(type, value), *map(type, value.values())} <= _NATIVE:
             return [type(value).__name__, length, *value, *value.values()]
-        entries: Iterable[Any] = value.items()
+        entries: Iterable[Any] = list(value.items()) if length <= ITEMS_MAX else ()
         if length > ITEMS_MAX:
             ends = islice(value.items(), ITEMS_MAX // 2), islice(reversed(value.items()), 128)
             entries = [entry for end in ends for entry in end]

@@ -27,9 +27,12 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
+import msgspec
+
 from trainmover.errors import PeerLost, ProtocolError
 from trainmover.ids import Epoch, Step
-from trainmover.protocol.messages import Draw, Row
+from trainmover.protocol.malformed import MALFORMED
+from trainmover.protocol.messages import Row
 from trainmover.state.encode import decode, encode
 from trainmover.state.samples import Sample
 from trainmover.state.vault import VaultClient
@@ -65,7 +68,7 @@ class RankRecord:
     def to_bytes(self) -> bytes:
         """For the vault and the wire."""
         now = None if self.now is None else [self.now.rng, self.now.small]
-        rows = [[row.step, row.at_us, row.values, _plain(row)] for row in self.rows]
+        rows = msgspec.msgpack.encode(self.rows)
         top = [self.top.rng, self.top.small]
         places = [self.positions, self.beside, self.member]
         drawn = [self.drawn, self.reserve, self.between]
@@ -87,7 +90,7 @@ class RankRecord:
                 positions,
                 Moment(*top),
                 None if now is None else Moment(*now),
-                [_row(*entry) for entry in rows],
+                msgspec.msgpack.decode(rows, type=list[Row]),
                 beside,
                 member,
                 hashes,
@@ -96,17 +99,8 @@ class RankRecord:
                 None if sample is None else Sample(*sample),
                 variables,
             )
-        except (TypeError, ValueError) as error:
+        except (TypeError, ValueError, *MALFORMED) as error:
             raise ProtocolError(f"These bytes are no rank record: {error}.") from error
-
-
-def _plain(row: Row) -> list[list[Any]]:
-    return [[draw.source, draw.data_pass, draw.ids] for draw in row.samples]
-
-
-def _row(step: Step, at_us: int, values: dict[str, float], samples: list[list[Any]]) -> Row:
-    draws = [Draw(source=source, data_pass=n, ids=ids) for source, n, ids in samples]
-    return Row(step=step, at_us=at_us, values=values, samples=draws)
 
 
 class Keeper:
