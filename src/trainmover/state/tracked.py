@@ -21,6 +21,7 @@ from trainmover.state.gradients import Gradients
 from trainmover.state.hooks import Hooks
 from trainmover.state.kinds.generators import Generator, KeptGenerator
 from trainmover.state.modes import Modes
+from trainmover.state.moments import PARTS
 from trainmover.state.placing import HasState, Leaves, bulk_leaves, destinations, load_bulk
 from trainmover.state.signature import signature_of
 from trainmover.state.unsaved import Unsaved
@@ -30,11 +31,6 @@ from trainmover.state.zero import Settings, shard_of
 __all__ = ["HasState", "Leaves", "Tracked", "bulk_leaves", "destinations", "load_bulk"]
 
 SMALL_BYTES_MAX = 64 * 1024
-
-_BESIDE = (
-    *("modes", "buffers", "gradients", "settings", "unsharded", "hooks", "unsaved", "attributes"),
-)
-"""Parts of a tracked object that are small and that its own state has not, or not for each rank."""
 
 
 class Tracked:
@@ -73,7 +69,7 @@ class Tracked:
             )
         self._bulk.discard(name)
         self._sized.discard(name)
-        for part in _BESIDE:
+        for part in PARTS:
             self._beside.pop(f"{name}.{part}", None)
             self._large.pop(f"{name}.{part}", None)
         outside = obj
