@@ -213,14 +213,6 @@ def test_a_call_between_a_fetch_and_its_step_is_found() -> None:
     assert recorder.early.startswith("test_sandbox_record.py line ")
 
 
-def test_any_call_is_heard_behind_the_gate() -> None:
-    recorder = Recorder(0, BINDING)
-    recorder.serve(call(torch.ones(1)))
-    recorder.called_since_gate = False
-    recorder.serve(call(torch.ones(1), seq=1))
-    assert recorder.called_since_gate
-
-
 def test_what_is_a_ranks_own_goes_with_the_large_outputs_of_another() -> None:
     """Sizes and small tensors of rank 1, everything large from rank 0."""
     base = record_of(call(torch.tensor([10])), call(LARGE, seq=1), rank=0, full=True)

@@ -31,7 +31,6 @@ class Recorder:
 
     full  keep every output whole
     early  the first call between a fetch and the step for which it was, by its place in the script
-    called_since_gate  whether there was any call; set to False at the gate: see `Updates`
     """
 
     def __init__(self, rank: int, binding: Binding, *, full: bool = False) -> None:
@@ -51,12 +50,10 @@ class Recorder:
         self._drawn = False
         self._since_drawn = ""
         self.early = ""
-        self.called_since_gate = False
 
     def serve(self, call: Call) -> bool:
         """Note the call; it runs for real."""
         with self._lock:
-            self.called_since_gate = True
             if self._drawn and not self._since_drawn:
                 self._since_drawn = place_of_script(sys._getframe(1), through=True) or "a library"
             if self.closed:

@@ -5,18 +5,13 @@ from trainmover.sandbox.trace import group_of, trace_of, what_of
 
 
 class StepTrace:
-    """Only hears. From any thread.
-
-    called_since_gate  as in `Recorder`
-    """
+    """Only hears. From any thread."""
 
     def __init__(self) -> None:
-        self.called_since_gate = False
         self._calls: list[tuple[str, str]] = []
 
     def serve(self, call: Call) -> bool:
         """Note the call; it runs for real."""
-        self.called_since_gate = True
         self._calls.append((group_of(call), what_of(call)))
         return False
 

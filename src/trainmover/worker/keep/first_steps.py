@@ -97,11 +97,6 @@ class Recording:
         if self.recorder is not None:
             self.recorder.drew()
 
-    @property
-    def hears(self) -> Recorder | StepTrace | None:
-        """What hears the collectives of the step under way, if something does."""
-        return self.recorder if self.recorder is not None else self.later
-
     def begin_step(self) -> None:
         """A step starts, or starts again."""
         if self.recorder is not None:
