@@ -21,7 +21,6 @@ BETWEEN = str(Path(__file__).with_name("scripts") / "between.py")
         "range",
         "loops",
         "late",
-        "agreed",
     ],
 )
 def test_a_standby_takes_over(habit: str, undisturbed, tmp_path: Path) -> None:
@@ -44,7 +43,7 @@ def test_a_step_before_the_first_fetch_is_refused() -> None:
     outcome = run(["--habit", "no-loader"], machines=2, standbys=0, script=BETWEEN)
     assert outcome.code == 1
     assert "before it has drawn a batch" in outcome.text
-    assert "for _ in job.batches(range(1000))" in outcome.text
+    assert "for step in job.range(1000)" in outcome.text
 
 
 def test_a_collective_between_a_fetch_and_its_step_is_told_as_the_job_begins() -> None:

@@ -44,16 +44,22 @@ def test_groups_made_while_training_go_with_the_ranks(when: str) -> None:
     assert_equal_runs(outcome, calm(when))
 
 
-def test_a_kept_group_is_named_at_once_and_bars_moves_but_not_recoveries() -> None:
-    """The script makes it where it is missing, so a lost rank goes on; the job cannot know that."""
-    outcome = disturbed("lazy")
+def test_a_kept_group_is_named_at_once_and_so_is_the_variable_that_keeps_it() -> None:
+    """Whoever takes a rank has not run the line, and lacks what it has left."""
+
+    async def until_refused(live: Live) -> None:
+        await live.until(lambda: any("`kept`" in s for s in live.sentences))
+
+    arguments = ["--when", "lazy", "--steps", str(STEPS), "--pace", "0.25"]
+    outcome = run(arguments, until_refused, machines=3, standbys=1, script=SCRIPT)
+    assert outcome.code == 0, outcome.text
     named = [s for s in outcome.sentences if "is kept for later steps" in s]
     lines = Path(SCRIPT).read_text().splitlines()
     line = next(n for n, text in enumerate(lines, 1) if 'kept["lazy"] = dist.new_group' in text)
     assert f"groups_made.py line {line} (ranks 0, 1, 2)" in named[0]
-    first, second = outcome.job.incidents
-    assert (first.outcome, second.outcome) == (Outcome.FAILED, Outcome.DONE), outcome.sentences
-    assert any("missing on a machine that is to take a rank" in s for s in outcome.sentences)
+    [refused] = [s for s in outcome.sentences if "`kept`" in s]
+    assert "is no standby: variables of the script would be wrong" in refused
+    assert "(groups_made.py line " in refused
     assert_equal_runs(outcome, calm("lazy"))
 
 

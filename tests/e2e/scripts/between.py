@@ -44,15 +44,6 @@ class Stream:
             yield list(data[part])
 
 
-class Agreed(DataLoader[Any]):
-    """As Accelerate's loaders do: what seeds the order is rank 0's, told as a pass begins."""
-
-    def __iter__(self) -> Iterator[Any]:
-        told = torch.tensor([torch.initial_seed()])
-        dist.broadcast(told, 0)
-        return super().__iter__()
-
-
 def pace() -> None:
     if args.pace and not (args.hurry and os.path.exists(args.hurry)):
         time.sleep(args.pace)
@@ -108,8 +99,6 @@ def late(loss: Tensor, sums: list[Any]) -> None:
 def batches() -> Iterator[Any]:
     if args.habit == "stream":
         return job.batches(Stream(), passes=None)
-    if args.habit == "agreed":
-        return job.batches(Agreed(data, 16, shuffle=True), passes=None)
     return job.batches(DataLoader(data, 16, shuffle=True), passes=None)
 
 

@@ -150,7 +150,7 @@ class Draws:
     @property
     def drawn(self) -> list[list[int]]:
         """Hashes of the batches since the place that the record keeps."""
-        since = self._oldest.number
+        since = self._oldest.number if self._places else 0
         return [hashed.pair for number, hashed in self._hashes if number >= since]
 
     def check_again(self, rank: int, step: Step, known: "KnownDraws") -> None:

@@ -8,7 +8,8 @@ vault. Two looks tell whether the standby could ever stand where the rank does:
     of two records from one pass through a loop, any variable that has changed between them would be
     wrong in at least one: who joins there arrives with the same values, wherever the rank is in it
 
-Tracked state is of another moment, so what hangs on it is left out.
+Tracked state is of another moment, so what hangs on it is left out. Of a rank that holds batches in
+reserve nothing can be told before a joiner has drawn the same: it is compared when it arrives.
 """
 
 import threading
@@ -114,7 +115,7 @@ class Foresight:
     def differences(self, record: RankRecord) -> list[Difference]:
         """What would be wrong if the run took the rank's place; [] if nothing shows so."""
         before, self._before = self._before, record
-        if not record.variables:
+        if not record.variables or record.reserve:
             return []
         if self._stands_in_loop_of(record):
             own = self._capture()

@@ -184,5 +184,5 @@ def _no_fetch(rank: Rank) -> UserError:
         f"Rank {rank} makes a step before it has drawn a batch from job.batches().",
         means="Ranks are taken over where they draw: this one could not be.",
         do="Draw for each step, on every rank. Without a loader the loop is "
-        "`for _ in job.batches(range(1000))`.",
+        "`for step in job.range(1000)`.",
     )
