@@ -1,6 +1,5 @@
 """Is everything there, under its name?"""
 
-import re
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
@@ -43,7 +42,18 @@ def _missing(root: Path, needed: Needed) -> Iterator[str]:
 
 
 def _has(text: str, names: Iterable[str]) -> bool:
-    return any(re.search(rf"(?<!\w){re.escape(name)}(?!\w)", text) for name in names)
+    return any(_stands_in(text, name) for name in names)
+
+
+def _stands_in(text: str, name: str) -> bool:
+    """As a word of its own. (A pattern takes ten times as long, as every worker starts.)"""
+    at = text.find(name)
+    while at >= 0:
+        around = text[at - 1 : at] + text[at + len(name) : at + len(name) + 1]
+        if not any(one.isalnum() or one == "_" for one in around):
+            return True
+        at = text.find(name, at + 1)
+    return False
 
 
 def _text(path: Path) -> str:
