@@ -54,3 +54,18 @@ def test_a_collective_between_a_fetch_and_its_step_is_told_as_the_job_begins() -
         "            dist.all_reduce(torch.zeros(()))"
     )
     assert f"(between.py line {line})" in told
+
+
+@pytest.mark.parametrize("point", ["compute", "gate"])
+def test_a_loss_in_a_step_behind_such_a_collective_takes_all_back(point: str, undisturbed) -> None:
+    """Who runs the step again in place would not make it again, and who joins would."""
+
+    async def scenario(live: Live) -> None:
+        await live.incidents_done(1)
+
+    arguments = ["--habit", "before", "--steps", "60"]
+    drill = f"m2:{point}:40:kill"
+    outcome = run([*arguments, "--pace", "0.05"], scenario, machines=2, drill=drill, script=BETWEEN)
+    [incident] = outcome.job.incidents
+    assert incident.rung == 2, outcome.sentences
+    assert_equal_runs(outcome, undisturbed(arguments, machines=2, script=BETWEEN))

@@ -148,6 +148,7 @@ class Member:
         self.in_step = self.passed = self.over = False
         self.declared: list[str] = []
         self.reported = Reported()
+        self._calls_at_fetch: int | None = None
         self._groups_made: int | None = None  # Mark of the last fetch; None: not to be asked.
 
     @property
@@ -173,6 +174,7 @@ class Member:
         self._settle_mode()
         before = Before.take(self.tracked, args, kwargs, self.variables)
         groups_made = groups.roster.begin_step()
+        called_early = self._called_early()
         self.updates.begin_step()
         while True:
             try:
@@ -180,7 +182,7 @@ class Member:
                 break
             except Retry:
                 groups.roster.disown(groups_made)
-                if why := self.updates.put_back() or before.why_not():
+                if why := self.updates.put_back() or before.why_not() or called_early:
                     self._cannot_run_again(step, why)
                 args, kwargs = before.restore(self.tracked)
                 self.updates.begin_again()
@@ -191,6 +193,14 @@ class Member:
                 raise
         self._after_step(step)
         return result
+
+    def _called_early(self) -> str:
+        """Whether the script has made collectives since it fetched for this step: whoever takes a
+        rank stands at the fetch and makes them again, and those who run the step again do not."""
+        at_fetch, self._calls_at_fetch = self._calls_at_fetch, None
+        if at_fetch in (None, groups.calls):
+            return ""
+        return "collectives are made between the fetch of its batch and the step"
 
     def _cannot_run_again(self, step: Step, why: str) -> NoReturn:
         """The aborted step has changed what nobody can put back: all ranks go back to a cut.
@@ -404,6 +414,7 @@ class Member:
         state = rng.capture() if self.draws.go_on else self.draws.rng_before
         batch = self.draws.take(batches, state, self.calls)
         self.variables.gave(batch)
+        self._calls_at_fetch = groups.calls
         return batch
 
     def _mark_fetch(self) -> None:

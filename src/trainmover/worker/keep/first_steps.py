@@ -230,8 +230,8 @@ class Recording:
             Warned(
                 rank=self._rank,
                 text=f"collectives are made between a fetch and its step ({place}): if a machine "
-                "is lost in that step, who takes its ranks makes them again, and the others do "
-                "not; make them inside the step, or before the fetch",
+                "is lost in that step, all ranks go back to a snapshot, since who takes a rank "
+                "makes them again and the others do not; cheaper: make them inside the step",
             )
         )
 
