@@ -245,3 +245,26 @@ def test_more_than_a_record_carries_is_bulk_state(monkeypatch: pytest.MonkeyPatc
     there.begin_step()
     backward(joiner)
     there.at_gate()
+
+
+def test_an_aborted_update_leaves_what_it_found_though_it_clears_at_its_end() -> None:
+    """Its gate is at its return; what it clears there was looked at before."""
+    model = nn.Linear(2, 1)
+    state = one_of(model)
+    for _ in range(2):
+        state.begin_step()
+        model.zero_grad()
+        backward(model)
+        state.at_gate()
+        state.end_step()
+    lying = [grad.data_ptr() for grad in grads(model) if grad is not None]
+    state.begin_step()
+    model(torch.ones(1, 2))  # An evaluation that is aborted at its gate: nothing was touched.
+    state.at_gate()
+    assert state.put_back() == ""
+    assert [grad.data_ptr() for grad in grads(model) if grad is not None] == lying
+    state.begin_again()
+    state.at_gate()
+    model.zero_grad()
+    assert state.put_back() == ""
+    assert [grad.tolist() for grad in grads(model)] == [[[0.0, 0.0]], [0.0]]  # type: ignore[union-attr]

@@ -52,7 +52,7 @@ class Gradients:
         self._found: list[tuple[weakref.ref[Tensor], int] | None] = []
         self._copies: dict[int, Tensor] = {}
         self._held: dict[int, Tensor] = {}  # Found ones of which nothing is known yet.
-        self._untouched: set[int] = set()
+        self._noted: list[tuple[weakref.ref[Tensor], int] | None] = []  # The same, until the end.
         self._made_up: set[int] = set()
         self._zeros: dict[
             int, tuple[weakref.ref[Tensor], int]
@@ -88,9 +88,10 @@ class Gradients:
         self._note()
 
     def _note(self) -> None:
-        self._spent, self._lost, self._untouched = set(), False, set()
+        self._spent, self._lost = set(), False
         grads = [parameter.grad for parameter in self._parameters]
         self._found = [None if g is None else (weakref.ref(g), g._version) for g in grads]
+        self._noted = self._found
         known = self._added_to | self._cleared
         self._held = (
             {}
@@ -127,8 +128,6 @@ class Gradients:
         """Whether this gradient was written to, and not just replaced."""
         now = self._parameters[index].grad
         if now is not None and reference() is now:
-            if now._version == version:
-                self._untouched.add(index)
             return now._version != version
         held = self._held.get(index)
         if held is not None and held._version != version:
@@ -160,7 +159,6 @@ class Gradients:
 
         Why that cannot be; "" if it is done.
         """
-        lay = {index for index, noted in enumerate(self._found) if noted}
         self.at_gate()
         if self._lost:
             return (
@@ -168,18 +166,20 @@ class Gradients:
                 "earlier step"
             )
         with torch.no_grad():
-            for index in range(len(self._parameters)):
-                self._put_one_back(index, lay=index in lay)
+            for index, noted in enumerate(self._noted):
+                self._put_one_back(index, noted)
         return ""
 
-    def _put_one_back(self, index: int, *, lay: bool) -> None:
+    def _put_one_back(self, index: int, noted: "tuple[weakref.ref[Tensor], int] | None") -> None:
         parameter, copy = self._parameters[index], self._copies.get(index)
+        now = parameter.grad
         if copy is not None:
             parameter.grad = _like(parameter, copy.clone())
-        elif index not in self._untouched:
-            parameter.grad = torch.zeros_like(parameter) if lay else None
-            if lay:
-                self._made_up.add(index)
+        elif noted is None:
+            parameter.grad = None
+        elif now is None or noted[0]() is not now or now._version != noted[1]:
+            parameter.grad = torch.zeros_like(parameter)
+            self._made_up.add(index)
 
     def spend(self, parameters: Iterable[Tensor]) -> None:
         """An update is about to consume the gradients of these."""
