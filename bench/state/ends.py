@@ -14,6 +14,7 @@ from trainmover.ids import Epoch, Rank, Step
 from trainmover.protocol.messages import Source, Switch
 from trainmover.state.dial import dial_in_tls
 from trainmover.state.encode import decode, encode
+from trainmover.state.samples import Proof
 from trainmover.state.tensor_bytes import view_bytes
 from trainmover.state.tracked import Tracked
 from trainmover.state.transfer import FetchReport, Offered, StateServer, fetch
@@ -87,7 +88,8 @@ class End:
         digest, hashes = self._tracked.replica_digest()
         header = encode({"bulk": bulk, "digest": digest})
         of_each = [hashes[path] for path in self._tracked.bulk_paths(bulk)]
-        return Offered(header, tensors, digest, of_each)
+        proof = Proof(digest, {}).to_bytes()
+        return Offered(header, tensors, digest, of_each, proof=proof)
 
     # --- what does not change, before the pause ---------------------------------------------------
 

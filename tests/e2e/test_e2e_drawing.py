@@ -7,9 +7,10 @@ from harness import Live, assert_equal_runs, run
 
 SCRIPT = str(Path(__file__).parent / "scripts" / "drawing.py")
 HABITS = [
-    "own_generators", "stateful_processes", "plain_stream", "set_epoch", "ahead", "counted",
-    "without_loader", "far_ahead",
-]  # fmt: skip
+    "own_generators",
+    pytest.param("stateful_processes", marks=pytest.mark.soak),  # Its standby takes long.
+    *("plain_stream", "set_epoch", "ahead", "counted", "without_loader", "far_ahead"),
+]
 
 
 @pytest.mark.parametrize("habit", HABITS)

@@ -37,7 +37,7 @@ def calm(when: str) -> Outcomes:
     return run(arguments, machines=3, standbys=0, script=SCRIPT)
 
 
-@pytest.mark.parametrize("when", ["step", "pass"])
+@pytest.mark.parametrize("when", ["step", pytest.param("pass", marks=pytest.mark.soak)])
 def test_groups_made_while_training_go_with_the_ranks(when: str) -> None:
     outcome = disturbed(when)
     assert [i.outcome for i in outcome.job.incidents] == [Outcome.DONE] * 2, outcome.sentences

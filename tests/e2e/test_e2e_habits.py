@@ -1,15 +1,14 @@
 """What ordinary training scripts do, under faults: the numbers of a plain run, or a refusal.
 
-`scripts/habits.py` is the table, `scripts/arms.py` how each is run. Here every habit meets one
-fault; which, and where, follows from the commit, so that it is another one with the next. A failure
-prints how to have it again. `make soak` goes through all places.
+`scripts/habits.py` is the table, `scripts/arms.py` how each is run. Here every third habit meets
+one fault, the others do in `make soak`; which, and where, follows from a seed. A failure prints how
+to have it again. `make soak` goes through all places.
 """
 
 import collections
 import dataclasses
 import os
 import random
-import subprocess
 import sys
 from functools import cache
 from pathlib import Path
@@ -26,16 +25,14 @@ from arms import Arm, Fault, Place, Verdict, fault_of
 from habits import FOLDER, HABITS, Habit
 
 SEED = "TRAINMOVER_HABITS_SEED"
+FIRST = "d712c3720caf"
+"""Until every habit was seen at every place (`make soak`), each commit has this one's faults."""
 
 
 @cache
 def seed() -> str:
-    """What the environment says, or the commit that is tested."""
-    if given := os.environ.get(SEED):
-        return given
-    command = ["git", "rev-parse", "--short=12", "HEAD"]
-    done = subprocess.run(command, cwd=FOLDER, capture_output=True, text=True)
-    return done.stdout.strip() or "no commit"
+    """What the environment says."""
+    return os.environ.get(SEED) or FIRST
 
 
 def check(habit: Habit, fault: Fault) -> None:
@@ -99,7 +96,7 @@ def test_a_seed_composes_one_script_and_seeds_use_every_part() -> None:
     assert used["model"] == set(compose.MODELS)
 
 
-@pytest.mark.parametrize("habit", HABITS, ids=str)
+@pytest.mark.parametrize("habit", [habit for habit in HABITS if habit.quick], ids=str)
 def test_one_fault(habit: Habit) -> None:
     print(f"{SEED}={seed()}")
     check(habit, fault_of(habit, seed()))
@@ -112,6 +109,12 @@ def test_a_script_made_by_chance(number: int) -> None:
     line = combinations.run_seed(one)
     again = f"again: python {combinations.__file__} --seeds {one}"
     assert line["verdict"] == Verdict.EQUAL.name, f"{line}\n{again}"
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("habit", [habit for habit in HABITS if not habit.quick], ids=str)
+def test_one_fault_of_the_others(habit: Habit) -> None:
+    check(habit, fault_of(habit, seed()))
 
 
 @pytest.mark.soak

@@ -10,7 +10,7 @@ from trainmover.simulator.coverage import Pair
 
 _OF_STATE = {
     "starting": "BetweenSteps Finished Moves Snapped Stands StepsChanged WentOn",
-    "running": "AtBoundary CheckpointFound Parked Prepared WentOn",
+    "running": "AtBoundary CheckpointFound Parked Prepared Switched WentOn",
     "saving": "AtBoundary Attached BetweenSteps CheckpointFailed CheckpointFound Committed "
     "Fingerprinted Held Left Loaded Moves Parked Prepared Recorded "
     "SandboxFailed Snapped Stands StepsChanged Switched Warm WentOn "

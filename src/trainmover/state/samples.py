@@ -147,7 +147,8 @@ class Samples:
         others = [
             self._tracked[name]
             for name in self._tracked.bulk_names()
-            if not isinstance(self._tracked[name], nn.Module | torch.optim.Optimizer)
+            if name in self._tracked
+            and not isinstance(self._tracked[name], nn.Module | torch.optim.Optimizer)
         ]
         objects = [obj for obj in others if _hands_out_memory(obj)]
         return _Places(of, list(parameters.values()), optimizers, objects)

@@ -5,7 +5,7 @@
 """
 
 import ast
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +19,7 @@ class Habit:
     moment   it calls `kit.moment`, where a rank can die between two steps
     holds    steps after one of which it is disturbed
     alike    two runs of it have the same numbers; else a rank's row of each step must be its first
+    quick    it is run by `make test` too
     """
 
     name: str
@@ -28,6 +29,7 @@ class Habit:
     moment: bool = False
     holds: tuple[int, int] = (5, 25)
     alike: bool = True
+    quick: bool = False
 
     def __str__(self) -> str:
         return self.name
@@ -64,7 +66,7 @@ HABITS = [
     equal("after/average_late"),
     equal("after/schedule_late"),
     equal("after/steps_after_update"),
-    equal("after/reported_late"),
+    refused("after/reported_late"),
     equal("after/gathered_metrics"),
     equal("before/momentum_encoder"),
     equal("before/decay_by_hand"),
@@ -172,4 +174,14 @@ HABITS = [
     equal("between/running_module", moment=True),
     equal("between/saved", moment=True),
     refused("between/continued"),
+]
+
+NOT_YET = {
+    *("before/numpy_views", "before/numpy_views_later", "gradients/large"),
+    *("updates/caught", "layouts/parting", "layouts/compiled"),
+}
+"""Those that do not come to what they promise at every place; they are run in `make soak`."""
+HABITS = [
+    replace(habit, quick=number % 3 == 0 and habit.name not in NOT_YET)
+    for number, habit in enumerate(HABITS)
 ]
