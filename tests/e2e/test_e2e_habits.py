@@ -102,6 +102,7 @@ def test_one_fault(habit: Habit) -> None:
     check(habit, fault_of(habit, seed()))
 
 
+@pytest.mark.soak
 @pytest.mark.parametrize("number", range(4))
 def test_a_script_made_by_chance(number: int) -> None:
     """The campaign of hundreds of them is `combinations.py`, which `make soak` runs."""
