@@ -126,3 +126,19 @@ def test_attributes_of_an_object_are_a_small_object() -> None:
     tracked = Tracked()
     tracked.add("kept", Attributes(Net(), ("calls",)))
     assert tracked.small_names() == ["kept"]
+
+
+def test_a_buffer_of_another_form_in_its_place_is_sent_as_it_is() -> None:
+    """Whatever number Python gives the new tensor."""
+    net = Net()
+    tracked = Tracked()
+    tracked.add("net", net)
+    for size in (2, 5, 3):
+        net.norm.running_mean = torch.arange(float(size))
+        states = tracked.small_states()
+        twin = Net()
+        twin.norm.running_mean = torch.zeros(size)
+        others = Tracked()
+        others.add("net", twin)
+        others.load_small({"net.buffers": states["net.buffers"]})
+        assert torch.equal(twin.norm.running_mean, torch.arange(float(size)))

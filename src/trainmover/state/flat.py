@@ -10,20 +10,21 @@ from torch import Tensor
 from trainmover.state import tensor_bytes
 
 _Kind = tuple[torch.dtype, torch.device]
+_Fit = tuple[str, torch.dtype, torch.device, torch.Size]
 _Place = tuple[str, str, list[int]]
 
 
 class Flat:
-    """Keeps how the same tensors were laid out the last time."""
+    """Keeps how tensors of the same form were laid out the last time."""
 
     def __init__(self) -> None:
-        self._of: list[int] = []
+        self._of: list[_Fit] = []
         self._groups: list[list[int]] = []
         self._fit = b""
 
     def fit(self, tensors: Mapping[str, Tensor]) -> bytes:
         """Name, dtype and shape of each, in the order of the bytes, as msgpack: it is the same for
-        as long as the tensors are."""
+        as long as their forms are."""
         self._lay_out(tensors)
         return self._fit
 
@@ -42,8 +43,9 @@ class Flat:
             tensors[name].copy_(value)
 
     def _lay_out(self, tensors: Mapping[str, Tensor]) -> None:
-        """Anew if some tensor is another object than the last time."""
-        of = list(map(id, tensors.values()))
+        """Anew if some tensor has another form than the last time. (Not by identity: a tensor that
+        is put in another's place may get its number.)"""
+        of = [(name, each.dtype, each.device, each.shape) for name, each in tensors.items()]
         if of == self._of:
             return
         groups: dict[_Kind, list[int]] = {}

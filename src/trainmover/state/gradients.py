@@ -31,6 +31,9 @@ from trainmover.state.encode import as_local
 BYTES_MAX = 4 * 1024 * 1024
 """Values up to this size go with every step's record, twice; more are bulk state."""
 
+_Noted = tuple[weakref.ref[Tensor], int]
+"""A gradient, and its version then."""
+
 
 class Gradients:
     """Of the parameters of one module, as an object with the two state methods.
@@ -49,14 +52,12 @@ class Gradients:
         self._updating = False
         # Whether those that are consumed still lie there as the step ends, and if so as zeros.
         self._stay = self._stay_zero = False
-        self._found: list[tuple[weakref.ref[Tensor], int] | None] = []
+        self._found: list[_Noted | None] = []
         self._copies: dict[int, Tensor] = {}
         self._held: dict[int, Tensor] = {}  # Found ones of which nothing is known yet.
-        self._noted: list[tuple[weakref.ref[Tensor], int] | None] = []  # The same, until the end.
+        self._noted: list[_Noted | None] = []  # The same, until the end.
         self._made_up: set[int] = set()
-        self._zeros: dict[
-            int, tuple[weakref.ref[Tensor], int]
-        ] = {}  # Seen to be nothing but zeros.
+        self._zeros: dict[int, _Noted] = {}  # Seen to be nothing but zeros.
         self._lost = False
 
     @property
@@ -170,7 +171,7 @@ class Gradients:
                 self._put_one_back(index, noted)
         return ""
 
-    def _put_one_back(self, index: int, noted: "tuple[weakref.ref[Tensor], int] | None") -> None:
+    def _put_one_back(self, index: int, noted: _Noted | None) -> None:
         parameter, copy = self._parameters[index], self._copies.get(index)
         now = parameter.grad
         if copy is not None:
