@@ -194,6 +194,56 @@ def test_a_joiner_on_its_way_keeps_the_peers_of_groups_that_the_others_made_anew
     assert answers == [(6, 0, 18), (6, 5, 18), (6, 5, 18)]
 
 
+def stay_while_a_pass_ends(rank: int, ranks: Ranks, when: tuple[str, ...]) -> Any:
+    """Epoch 2 is prepared in the background; the script ends its pass before or behind that."""
+    store = join_live(rank, ranks)
+    of_pass = dist.new_group([0, 1, 2])
+    meet(rank, ranks, store)
+    if when[rank] == "behind":
+        groups.prepare(2, store)
+        if "before" not in when:
+            assert groups.prepared(2).wait(30)
+    summed(rank)
+    dist.destroy_process_group(of_pass)
+    of_pass = dist.new_group([0, 1, 2])
+    if when[rank] == "before":
+        groups.prepare(2, store)
+    summed(rank, of_pass)
+    if rank == 2:
+        return None
+    groups.drain("the job said so", epoch=2)
+    groups.switchover(2, store)
+    return summed(rank, of_pass), step(rank)
+
+
+def join_while_a_pass_ends(rank: int, ranks: Ranks) -> Any:
+    store = ranks.connect()
+    groups.sandbox()
+    dist.init_process_group("gloo", store=dist.HashStore(), rank=rank, world_size=ranks.size)
+    of_pass = dist.new_group([0, 1, 2])
+    groups.prepare(2, store)
+    groups.switchover(2, store)
+    groups.roster.travel()
+    dist.destroy_process_group(of_pass)
+    of_pass = dist.new_group([0, 1, 2])
+    groups.roster.arrive()
+    return summed(rank, of_pass), step(rank)
+
+
+@three
+@pytest.mark.parametrize(
+    "when", [("behind", "behind", ""), ("before", "before", ""), ("behind", "before", "")]
+)
+def test_a_group_that_took_the_place_of_one_that_had_met_meets_again(
+    ranks: Ranks, when: tuple[str, ...]
+) -> None:
+    for rank in range(3):
+        ranks.start(str(rank), stay_while_a_pass_ends, rank, ranks, when)
+    ranks.start("joiner", join_while_a_pass_ends, 2, ranks)
+    answers = [ranks.result(name) for name in ("0", "1", "joiner", "2")]
+    assert answers == [(6, 18)] * 3 + [None]
+
+
 @three
 def test_kept_groups_are_named_by_their_first_rank(ranks: Ranks) -> None:
     answers = ranks.run(keep_some)

@@ -161,6 +161,7 @@ def run(
             if before is not None:
                 os.environ["TRAINMOVER_DRILL"] = before
         hosting.check()
+        print("\n".join(hosting.sentences))  # seen where the test fails
         journal = Journal.open(Path(folder) / "journal.sqlite")
         rows = {(row.rank, row.step): row.values for row in journal.rows()}
         used = list(journal.used())

@@ -2,13 +2,12 @@
 
 import functools
 import threading
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 from torch._C._distributed_c10d import Store
 
 from trainmover.comm.failures import Drained
 from trainmover.comm.member import Member
-from trainmover.comm.places import Roll
 from trainmover.comm.preparation import Preparation
 from trainmover.errors import PeerLost, UserError
 
@@ -44,17 +43,13 @@ class Coming:
         epoch: int,
         store: Store,
         meets: Mapping[Member, str],
-        roll: Roll | None = None,
-        rank: int = -1,
+        roll: Callable[[Store], list[Member]] | None = None,
+        give_up_roll: Callable[[], None] | None = None,
     ) -> Preparation:
-        """A preparation that is yet to be started. rank: this process's, where a roll is called."""
+        """A preparation that is yet to be started. roll, give_up_roll: see `Preparation`."""
         connect = functools.partial(self._connection, store)
+        preparation = Preparation(epoch, connect, meets, roll, give_up_roll)
         with self._lock:
-            if roll is None:
-                preparation = Preparation(epoch, connect, meets)
-            else:
-                calls = functools.partial(roll.agreed, me=rank)
-                preparation = Preparation(epoch, connect, meets, calls, roll.give_up)
             self._running.append(preparation)
         return preparation
 
@@ -69,6 +64,10 @@ class Coming:
             raise UserError(f"epoch {epoch} was not prepared, or was discarded")
         return preparation
 
+    def holds(self, member: Member) -> bool:
+        """Whether the group's peers of a coming epoch wait for it, or may."""
+        return any(member in preparation.meets for preparation in self._running)
+
     def drop(self, preparation: Preparation) -> None:
         """It has served, or failed: what a failed one did connect is given up."""
         with self._lock:
@@ -76,6 +75,8 @@ class Coming:
                 self._running.remove(preparation)
         if preparation.error is not None:
             self._give_up([preparation])
+        else:
+            self._close_the_gone([preparation])
 
     def discard(self, first: int, last: int) -> None:
         """Give up everything for the epochs `first` to `last`. Never blocks."""
@@ -97,6 +98,19 @@ class Coming:
                 self._connections = {}
         for preparation in preparations:
             preparation.cancel()
+        self._close_the_gone(preparations)
+
+    def _close_the_gone(self, preparations: list[Preparation]) -> None:
+        """Groups that the script has destroyed while their peers waited."""
+        with self._lock:
+            gone = [
+                member
+                for preparation in preparations
+                for member in preparation.meets
+                if member.gone and not self.holds(member)
+            ]
+        for member in gone:
+            member.communicator.close()
 
     def _connection(self, store: Store) -> Store:
         """A connection to the store for connecting groups only.

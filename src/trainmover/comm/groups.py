@@ -238,8 +238,9 @@ class Groups:
             if self.mode is Mode.PLAIN:
                 return
             watch, member.watch = member.watch, None
-            inside = self._inside
-        member.communicator.close()
+            inside, held = self._inside, self._coming.holds(member)
+        if not held:
+            member.communicator.close()
         if inside is not None:
             inside.part(member)
         if watch is not None:
@@ -433,6 +434,7 @@ class Groups:
             ]
             self.mode, self.epoch, self._store = Mode.LIVE, epoch, store
             rolls, self._rolls = self._rolls, [r for r in self._rolls if r.epoch > epoch]
+            self.roster.begin_epoch()
             self.roster.learn(at for r in rolls if r.epoch == epoch for at in r.lacking)
             inside, self._inside = self._inside, None
             self.draining = False
@@ -465,8 +467,8 @@ class Groups:
             prepared.start()
             self._bring_about(prepared)
             self._coming.drop(prepared)
-        missing = [member for member in self.roster if member not in prepared.met]
-        rest = self._add(epoch, store, missing, Roll.LAST, prepared)
+        known = [m for m in self.roster if m.ranks or m not in prepared.met]
+        rest = self._add(epoch, store, known, Roll.LAST, prepared)
         rest.start()
         try:
             self._bring_about(rest)
@@ -478,7 +480,7 @@ class Groups:
         preparation.wait()
         if preparation.error is not None:
             raise preparation.error
-        names = [preparation.meets[member] for member in preparation.met]
+        names = [preparation.meets[member] for member in preparation.wanted]
         self.roster.have_met(preparation.epoch, names)
 
     def _add(
@@ -497,10 +499,29 @@ class Groups:
             meets, rank = self.roster.meets(epoch, members), self.roster.rank()
             if rank is None:
                 return self._coming.add(epoch, store, meets)
-            settled = () if before is None else [before.meets[m] for m in before.met if m.ranks]
-            roll = Roll(epoch, topic, meets, settled, in_need=in_need)
+            met = [] if before is None else before.met
+            settled = {m: before.meets[m] for m in met if m in meets} if before else {}
+            joins = self.mode is Mode.SANDBOX
+            roll = Roll(epoch, topic, meets, settled, in_need=in_need, joins=joins)
             self._rolls.append(roll)
-            return self._coming.add(epoch, store, meets, roll, rank)
+
+        def call(store: Store) -> list[Member]:
+            agreed = roll.agreed(store, rank)
+            for member in roll.parted:
+                met.remove(member)
+                self._begin_anew(member)
+            return agreed
+
+        return self._coming.add(epoch, store, meets, call, roll.give_up)
+
+    def _begin_anew(self, member: Member) -> None:
+        """It has met, for the coming epoch, groups of which some are gone."""
+        with self._lock:
+            before, member.communicator = member.communicator, self._communicator()
+            watch, member.watch = member.watch, None
+        before.close()
+        if watch is not None:
+            watch.release()
 
     def _part(self, member: Member) -> Watch | None:
         """Somebody lacks the group: it stays apart until it is called."""

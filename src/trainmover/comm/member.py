@@ -23,6 +23,8 @@ class Member:
     inside whether all of them are ranks of this machine
     begun  collectives that its session counted when the epoch began
     born   how many groups of the script this process had ever made before this one
+    turn   how many groups of its ranks had been made in this epoch, this one with them; 0: it was
+           there when the epoch began
     place  where it meets, as it was last told; see `places`
     orphan made by an attempt at a step that was broken off: others may not have made it. Until the
            script calls it, it counts for nothing
@@ -44,6 +46,7 @@ class Member:
     inside: bool = False
     begun: int = 0
     born: int = 0
+    turn: int = 0
     place: str = ""
     orphan: bool = False
     gone: bool = False

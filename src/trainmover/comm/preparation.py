@@ -17,6 +17,7 @@ class Preparation:
     connect  gives the store; called in that thread, since it may open a connection
     meets    each group, and the name under which it meets
     roll     says which of them all their members have; None: all of them
+    wanted   what the roll has said
     met      those that are connected, so far
     error    why it ended without connecting all; None while it runs and when it succeeded
     """
@@ -31,6 +32,7 @@ class Preparation:
     ) -> None:
         self.epoch = epoch
         self.meets = dict(meets)
+        self.wanted: Sequence[Member] = []
         self.met: list[Member] = []
         self._roll = roll
         self._give_up_roll = give_up_roll
@@ -54,7 +56,8 @@ class Preparation:
         error: Exception | None = None
         try:
             store = self._connect()
-            for member in self._wanted(store):
+            self.wanted = list(self.meets) if self._roll is None else self._roll(store)
+            for member in self.wanted:
                 if self._cancelled:
                     break
                 self._meet(member, store)
@@ -65,18 +68,10 @@ class Preparation:
             self._forget()
         self._end(error)
 
-    def _wanted(self, store: Store) -> Sequence[Member]:
-        return list(self.meets) if self._roll is None else self._roll(store)
-
     def _meet(self, member: Member, store: Store) -> None:
-        """A group that the script destroys meanwhile needs no peers any more."""
-        try:
-            member.communicator.prepare(member.view(self.epoch, store, self.meets[member]))
-        except Drained:
-            if self._cancelled or not member.gone:
-                raise
-        else:
-            self.met.append(member)
+        """Also with a group that the script has destroyed meanwhile: its peers wait for it."""
+        member.communicator.prepare(member.view(self.epoch, store, self.meets[member]))
+        self.met.append(member)
 
     def _forget(self) -> None:
         for member in self.meets:

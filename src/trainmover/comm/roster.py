@@ -5,6 +5,7 @@ run on some ranks further than on others. See `places` for how groups meet never
 """
 
 import threading
+from collections import Counter
 from collections.abc import Iterable, Iterator
 
 from trainmover.comm.member import Member
@@ -30,6 +31,7 @@ class Roster:
         self._members = []
         self._made = 0
         self._step_began: int | None = None
+        self._turns: Counter[tuple[int, ...]] = Counter()
         self._numbers: dict[int, int] = {}  # Of groups that are gone: calls that they had.
         self._ended_on_the_way: dict[str, Member] | None = None
         self.lacking: set[str] = set()
@@ -52,6 +54,8 @@ class Roster:
                 raise UserError(f"group {member.name} exists already")
             if not member.private:
                 member.born, self._made = self._made, self._made + 1
+                self._turns[member.ranks] += 1
+                member.turn = self._turns[member.ranks]
                 member.number = min(self._numbers, default=len(self._of_the_script()))
                 member.sequence = self._numbers.pop(member.number, 0)
             self._members.append(member)
@@ -158,6 +162,13 @@ class Roster:
         """Meetings came about."""
         with self._lock:
             self._meetings.note(epoch, names)
+
+    def begin_epoch(self) -> None:
+        """What is there now has the same age everywhere."""
+        with self._lock:
+            self._turns.clear()
+            for member in self._members:
+                member.turn = 0
 
     def learn(self, lacking: Iterable[str]) -> None:
         """What a roll has told."""
