@@ -168,10 +168,24 @@ class Runs:
         elif self._told_to_leave(ended, joiner.bound_for):
             self._leave(joiner)
         elif joiner.is_shadow:
-            self._forget(joiner)
-            self._sandbox_failed(joiner, ended)
+            self._end_on_the_way(joiner, ended)
         else:
             self._report(joiner, ended)
+
+    def _end_on_the_way(self, joiner: Joiner, ended: Ended) -> None:
+        """The run is over and the rank's place not taken: well if the rank was lost at its end."""
+        try:
+            arrived = not ended.error and joiner.arrive_at_the_end()
+        except Unwind:
+            self._leave(joiner)
+            return
+        except TrainmoverError as error:
+            ended, arrived = Ended(code=1, error=str(error).split("\n")[0]), False
+        if arrived:
+            self._report(joiner, ended)
+            return
+        self._forget(joiner)
+        self._sandbox_failed(joiner, ended)
 
     def _part(self, joiner: Joiner) -> bool:
         """The machine's other workers may wait in the sandbox for one whose run has ended too soon:
@@ -399,6 +413,11 @@ def _shadow_end(ended: Ended, joiner: Joiner, *, again: bool) -> str:
         return joiner.opened.newer
     if ended.error:
         return reasons.why(ended.error, ended.where, again=again)
+    if joiner.at_the_end:
+        return (
+            f"rank {joiner.rank} was lost behind its last step {joiner.calls}, where the script "
+            "makes collectives: what they gave is gone with it"
+        )
     return (
         f"the script ended in the sandbox after {joiner.shadow_steps} steps, where rank "
         f"{joiner.rank} went on to a fetch behind step {joiner.steps_recorded}"

@@ -8,6 +8,7 @@
 """
 
 import argparse
+import os
 import time
 
 import torch
@@ -22,6 +23,7 @@ parser = argparse.ArgumentParser()
 parser.add_argument("--when", default="step")
 parser.add_argument("--steps", type=int, default=40)
 parser.add_argument("--pace", type=float, default=0.02)
+parser.add_argument("--hurry", default="", help="file whose existence ends the pace")
 args = parser.parse_args()
 
 torch.set_num_threads(1)
@@ -103,7 +105,7 @@ while job.steps < args.steps:
         kept["pass"] = dist.new_group(world)
     for (batch,) in job.batches(loader):
         train(batch)
-        time.sleep(args.pace)
+        time.sleep(0 if os.path.exists(args.hurry) else args.pace)
         if job.steps >= args.steps:
             break
     if args.when == "pass":

@@ -41,7 +41,7 @@ from trainmover.worker.join.early import Early
 from trainmover.worker.join.going_back import NoneWhole, take_back
 from trainmover.worker.join.lookout import Foresight, Lookout
 from trainmover.worker.join.taken import Taken, Unlike, take
-from trainmover.worker.join.way import Silence, Way, like
+from trainmover.worker.join.way import Ended, Silence, Way, like
 from trainmover.worker.keep.first_steps import STEPS_MAX, FirstSteps
 from trainmover.worker.member import Member
 from trainmover.worker.standing import Unwind
@@ -66,6 +66,7 @@ class Joiner(Member):
     held_bytes  by how much the process has grown in this run, once it stands at its first step
     way         to where the rank stood, once its record is known
     travelling  the switchover it takes part in, while it is on that way
+    silence     what answers its collectives there
     set_out     what it took of the state before it went that way
     broken_off  of the run before in this process, if all ranks go back: time has passed since
     early       what it takes of its rank's state before the pause of a move
@@ -111,6 +112,7 @@ class Joiner(Member):
         self.way: Way | None = None
         self.travelling: Switch | None = None
         self.set_out: Taken | None = None
+        self.silence = Silence()
         self.broken_off: Ledger | None = None
         self.own_small: dict[str, bytes] = {}
         self._result: Any = None  # What a shadow step gave, if it was no tensor.
@@ -139,7 +141,7 @@ class Joiner(Member):
                 self.calls = Step(self.calls + (self.way.reached > 0))
                 return like(self._result, torch.tensor(float("nan")))
             if self.calls < self.way.committed:
-                return self._pass_over(self.way)
+                return self._pass_over(self.way, self.travelling)
             self._arrive(self.travelling)
         if self.is_shadow:
             return self._shadow_step(function, args, kwargs)
@@ -257,9 +259,12 @@ class Joiner(Member):
             self.tracked.load_small(record.now.small)
             rng.restore(record.now.rng)
 
-    def _pass_over(self, way: Way) -> Any:
-        """A step that is committed already: its result is the number it reported."""
-        self.calls = Step(self.calls + 1)
+    def _pass_over(self, way: Way, order: Switch) -> Any:
+        """A step that is committed already: its result is the number it reported.
+
+        No step follows the last one if the script of another rank has ended: what does is live.
+        """
+        self.calls, self.silence.values = Step(self.calls + 1), 0
         way.passes_over()
         self.draws.begin_step()
         self.draws.end_step()
@@ -269,7 +274,26 @@ class Joiner(Member):
             rng.restore(now.rng)
             if not way.record.complete:
                 self.deposit.gate_small = now.small
+        if self.calls == way.committed and order.closing:
+            self._arrive(order)
         return like(self._result, way.result_of(self.calls))
+
+    def arrive_at_the_end(self) -> bool:
+        """The script has ended on the way: its rank, the only one, was lost behind its last step.
+        Take its place, to say so. False if the rank did not stand there, or a value is missing.
+
+        Raises what `_arrive` does.
+        """
+        if not self.at_the_end or self.silence.values or self.travelling is None:
+            return False
+        self._arrive(self.travelling)
+        return True
+
+    @property
+    def at_the_end(self) -> bool:
+        """Whether it has passed over the rank's last step, once the script has ended."""
+        way = self.way
+        return way is not None and not way.in_loops and self.calls == way.committed
 
     def _arrive(self, order: Switch) -> None:
         """Here the rank stood: take its state once more and its place."""
@@ -417,15 +441,17 @@ class Joiner(Member):
         if self.way is None:
             self.way = self._way_to(taken, order.committed)
             if self.way.leads_on_from(self.loops.ordinals, self.loops.member):
-                self.travelling, self.set_out, groups.tap = order, taken, Silence()
+                self.travelling, self.set_out = order, taken
+                self.silence = groups.tap = Silence()
                 groups.roster.travel()
                 return
             self._stand_at_fetch(self.way)
         # Bulk has the source's buffers.
         self.tracked.load_small(self.way.small_on_arrival(self.own_small, taken.header))
-        if self.way.record.now is None or self.way.record.complete:
+        ends = order.closing or self.over
+        if not ends and (self.way.record.now is None or self.way.record.complete):
             self._check_variables(self.way, at_boundary=True)
-        groups.tap = None
+        groups.tap = Ended() if ends else None
         groups.roster.arrive()
         with self.standing.changed:
             self.standing.committed, self.standing.gate = order.committed, Step(0)

@@ -163,12 +163,39 @@ def like(result: Any, known: Tensor) -> Any:
     return _pytree.tree_map(unknown, result)
 
 
+_WITHOUT_VALUE = {"barrier", "monitored_barrier", "send"}
+
+
 class Silence:
-    """The tap of a joiner on its way: what it calls, the job has called long ago."""
+    """The tap of a joiner on its way: what it calls, the job has called long ago.
+
+    values  calls that gave a value, which is nowhere any more
+    """
+
+    def __init__(self) -> None:
+        self.values = 0
 
     def serve(self, call: Call) -> bool:
         """Outputs stay as they are."""
+        self.values += call.op not in _WITHOUT_VALUE
         return True
 
     def done(self, call: Call) -> None:
         """Never called."""
+
+
+class Ended(Silence):
+    """The tap of a joiner whose rank was lost behind its last step, while other ranks' scripts have
+    ended: what it calls there they have called too, or never will."""
+
+    def serve(self, call: Call) -> bool:
+        """Raises StateMismatch for a call that gives a value."""
+        super().serve(call)
+        if not self.values:
+            return True
+        raise StateMismatch(
+            f"The script makes a collective ({call.op}) behind its last step, and the machine that "
+            "had made it is lost.",
+            means="What it gave is gone: scripts of other ranks have ended.",
+            do="Make such collectives in the last step, or on each rank before it lets others end.",
+        )

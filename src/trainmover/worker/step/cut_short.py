@@ -16,6 +16,7 @@ from collections.abc import Callable
 from typing import Protocol
 
 from trainmover.comm import groups
+from trainmover.errors import StateMismatch
 from trainmover.ids import Rank, Step
 from trainmover.protocol.messages import BetweenSteps, WorkerFact
 from trainmover.worker.program import place_of
@@ -91,8 +92,19 @@ class CutShort:
             return
         if self._boundary.misled:
             self._boundary.settle()
+            self._refuse_if_over()
         elif self._stands.in_step and self._goes_round():
             self._gate.await_verdict(self._stands.calls)
+
+    def _refuse_if_over(self) -> None:
+        """Behind a closing switchover groups have no peers, and never will."""
+        if self._boundary.closing and groups.draining:
+            raise StateMismatch(
+                f"Rank {self._rank} makes a collective behind its last step, and a rank was lost "
+                "there while scripts of others had ended.",
+                means="The collective gives nothing: the job must not go on with what it left.",
+                do="Make such collectives in the last step.",
+            )
 
     def _goes_round(self) -> bool:
         now = time.monotonic()
