@@ -12,7 +12,7 @@ from torch import nn
 
 from trainmover.ids import Epoch, Rank, Step
 from trainmover.protocol.messages import Source, Switch
-from trainmover.state.dial import dial_in_tls
+from trainmover.state.doors.dial import dial_in_tls
 from trainmover.state.encode import decode, encode
 from trainmover.state.samples import Proof
 from trainmover.state.tensor_bytes import view_bytes

@@ -20,7 +20,7 @@ from trainmover.protocol.messages import JobSpec
 from trainmover.server.api import Api
 from trainmover.server.run import Server, bind
 from trainmover.server.store_door import StoreDoor
-from trainmover.state.dial import dial, dial_in_tls
+from trainmover.state.doors.dial import dial, dial_in_tls
 from trainmover.state.transfer import StateServer
 from trainmover.state.vault import Vault, VaultClient, serve
 from trainmover.tls.contexts import Tls

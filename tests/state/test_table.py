@@ -10,7 +10,7 @@ from torch import nn
 
 import trainmover
 from trainmover.state.fingerprint import fingerprint
-from trainmover.state.kinds.attributes import Attributes
+from trainmover.state.kinds.values import Attributes
 from trainmover.state.moments import PARTS, TABLE, Moment
 from trainmover.state.tracked import Tracked
 from trainmover.worker.step.before import Before
@@ -67,9 +67,9 @@ CHANGES: dict[str, Callable[[Net], Any]] = {
 }
 """How each changes; the others need groups, and have tests of their own: see `ELSEWHERE`."""
 ELSEWHERE = {
-    "hooks": "test_hooks.py",
-    "settings": "test_zero.py",
-    "unsharded": "test_unsharded.py",
+    "hooks": "kinds/test_hooks.py",
+    "settings": "kinds/test_zero.py",
+    "unsharded": "kinds/test_unsharded.py",
 }
 
 

@@ -10,8 +10,8 @@ from torch import Tensor
 from transfers import KEY, MIB, OPENING, TOKEN, Relay, cut, fetch_into, flip, offer
 
 from trainmover.errors import PeerLost, ProtocolError, StateMismatch, UserError
-from trainmover.state.dial import dial
 from trainmover.state.digest import hash_of
+from trainmover.state.doors.dial import dial
 from trainmover.state.transfer import FetchReport, Offered, StateServer, fetch, wire
 
 

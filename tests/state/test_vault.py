@@ -13,7 +13,7 @@ import pytest
 from trainmover.errors import PeerLost, ProtocolError, UserError
 from trainmover.protocol.framing import frame
 from trainmover.protocol.hello import answer
-from trainmover.state.dial import dial, parse_address
+from trainmover.state.doors.dial import dial, parse_address
 from trainmover.state.vault import Vault, VaultClient, VaultServer, serve
 from trainmover.state.vault.wire import BLOB_PART_BYTES
 

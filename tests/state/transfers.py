@@ -8,7 +8,7 @@ from typing import Any
 
 from torch import Tensor
 
-from trainmover.state.dial import parse_address
+from trainmover.state.doors.dial import parse_address
 from trainmover.state.transfer import FetchReport, Offered, StateServer, fetch
 
 TOKEN = b"t" * 16

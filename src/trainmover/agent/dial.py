@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from trainmover.errors import PeerLost, ProtocolError
 from trainmover.protocol.hello import CHALLENGE_BYTES, Proof
 from trainmover.splice import Ends
-from trainmover.state.dial import parse_address
+from trainmover.state.doors.dial import parse_address
 
 if TYPE_CHECKING:
     from trainmover.tls.contexts import Tls

@@ -50,7 +50,7 @@ from trainmover.protocol.messages import (
     WorkerOrder,
     encode,
 )
-from trainmover.state.dial import parse_address
+from trainmover.state.doors.dial import parse_address
 from trainmover.state.vault import Vault, address_of, serve
 from trainmover.token_file import read_token
 from trainmover.version import VERSION

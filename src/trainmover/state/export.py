@@ -18,11 +18,12 @@ from torch.distributed.checkpoint.state_dict_saver import save
 from trainmover.protocol.checkpoint import MANIFEST
 from trainmover.protocol.messages import Checkpoint
 from trainmover.state import encode
-from trainmover.state.flat import unflatten
+from trainmover.state.kinds.flat import unflatten
+from trainmover.state.moments import PARTS
 from trainmover.state.snapshot import Snapshot
 
-_PARTS = (".buffers", ".modes", ".settings", ".hooks", ".unsaved")
-"""Of a module or an optimizer, kept beside it: what its own state has is not told twice."""
+_PARTS = tuple(f".{kind}" for kind in PARTS)
+"""Kept beside a module or an optimizer: it has no place in a checkpoint of torch's."""
 
 
 def export(folder: Path, name: str, out: Path) -> int:

@@ -20,6 +20,7 @@ import xxhash
 from torch import Tensor
 
 from trainmover.state import encode, tensor_bytes
+from trainmover.state.moments import Moment
 from trainmover.state.tracked import Tracked
 
 HASH_BYTES = 8
@@ -99,6 +100,6 @@ def hash_of(tensor: Tensor) -> int:
 
 def _small(tracked: Tracked) -> Iterator[Entry]:
     in_buffers = {f"{name}.buffers" for name, _ in tracked.buffer_states()}
-    for name, data in tracked.small_states().items():
+    for name, data in tracked.small_states(Moment.COMPARE).items():
         if name not in in_buffers:
             yield name, xxhash.xxh3_64_intdigest(data)

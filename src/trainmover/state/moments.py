@@ -1,9 +1,10 @@
 """The table of state: every kind of state against every moment at which state matters.
 
 A hole in the promise was always a cell of this table that nobody had filled. So it is written down
-here, whole, and `tests/state/test_table.py` goes through it: no cell may be empty, what is named
-must be there, and for each kind that lies beside a tracked object a retry, the record and a
-comparison are tried out.
+here, whole. What lies beside a tracked object is found by `kinds`, and `Tracked` asks the table
+what to do with it: a new kind needs a row and a finder. `tests/state/test_table.py` goes through
+the cells: none may be empty, what is named must be there, and for each of those kinds a retry, the
+record and a comparison are tried out.
 
     retry    a step is run again in place: who puts back what the broken-off attempt has changed
     record   at each fetch and gate: what goes to the buddy, since no other rank holds it
@@ -29,7 +30,8 @@ class Moment(StrEnum):
 class Do(StrEnum):
     """What is done with a kind of state at a moment.
 
-    COPY     a copy in this process is put back
+    COPY     its bytes are kept in this process, and put back
+    KEEP     its tensors are copied in this process, and put back into the same ones
     SEND     its bytes go along
     HASH     a hash of it is compared
     CHECK    version counters and addresses are; a change is a finding
@@ -38,6 +40,7 @@ class Do(StrEnum):
     """
 
     COPY = "copy"
+    KEEP = "keep"
     SEND = "send"
     HASH = "hash"
     CHECK = "check"
@@ -72,16 +75,19 @@ def _small(retry: Cell = _BEFORE, compare: Cell = _IN_ROUNDS) -> dict[Moment, Ce
 
 PARTS = {
     "modes": _small(),
-    "buffers": _small(),
+    "buffers": _small(Cell(Do.KEEP, "worker/step/before.py")),
     "unsaved": _small(),
     "attributes": _small(),
     "hooks": _small(),
     "settings": _small(),
-    "gradients": _small(Cell(Do.COPY, "state/gradients.py")),
-    "unsharded": _small(),
+    "gradients": _small(Cell(Do.KEEP, "state/kinds/gradients.py")),
+    "unsharded": _small(Cell(Do.KEEP, "worker/step/before.py")),
 }
 """What lies beside a tracked object, since its state_dict() has it not, or not for each rank.
 Gradients, sharded or not, are bulk state where they are too large for a record."""
+
+IN_BYTES = {Moment.RETRY: Do.COPY, Moment.RECORD: Do.SEND, Moment.COMPARE: Do.HASH}
+"""What is done at these moments with kinds that are taken as bytes."""
 
 TABLE: dict[str, dict[Moment, Cell]] = {
     **PARTS,

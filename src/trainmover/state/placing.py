@@ -9,7 +9,7 @@ first step), the values are received beside it and given to its load_state_dict(
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, NamedTuple, Protocol, runtime_checkable
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -17,15 +17,7 @@ from torch import Tensor, nn
 from trainmover.errors import StateMismatch, UserError
 from trainmover.state import encode
 from trainmover.state.encode import Hole
-
-
-@runtime_checkable
-class HasState(Protocol):
-    """What can be tracked: torch's own convention."""
-
-    def state_dict(self) -> Any: ...
-
-    def load_state_dict(self, state_dict: Any, /) -> Any: ...
+from trainmover.state.items import HasState
 
 
 class Leaves(NamedTuple):

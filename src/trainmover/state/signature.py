@@ -6,7 +6,7 @@ from collections.abc import Iterable
 import xxhash
 
 from trainmover.state import encode
-from trainmover.state.placing import HasState
+from trainmover.state.items import HasState
 
 _NUMBER = re.compile(r"(?<=[.\[_])\d+(?=[.\]_]|$)")
 

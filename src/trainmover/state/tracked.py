@@ -5,28 +5,28 @@ more than 64 KiB of tensors; moved from memory to memory when a rank changes mac
 *Small*: the rest (schedulers, counters, scalers); part of the rank record of every step.
 """
 
-from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
-from typing import Any, cast
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from trainmover.errors import ProtocolError, StateMismatch, UserError
 from trainmover.state import encode
-from trainmover.state.added import AddedGroups
-from trainmover.state.attributes import Attributes, Stored
-from trainmover.state.buffers import Buffers
 from trainmover.state.digest import Digest, digest_of
-from trainmover.state.gradients import Gradients
-from trainmover.state.hooks import Hooks
+from trainmover.state.items import HasState, Item
+from trainmover.state.kinds.added import AddedGroups
+from trainmover.state.kinds.attributes import Stored
+from trainmover.state.kinds.buffers import Buffers
+from trainmover.state.kinds.finding import parts_of
 from trainmover.state.kinds.generators import Generator, KeptGenerator
-from trainmover.state.modes import Modes
-from trainmover.state.moments import PARTS
-from trainmover.state.placing import HasState, Leaves, bulk_leaves, destinations, load_bulk
+from trainmover.state.kinds.gradients import Gradients
+from trainmover.state.kinds.modes import Modes
+from trainmover.state.kinds.unsharded import Unsharded
+from trainmover.state.kinds.zero import Settings, shard_of
+from trainmover.state.moments import IN_BYTES, Moment
+from trainmover.state.placing import Leaves, bulk_leaves, destinations, load_bulk
 from trainmover.state.signature import signature_of
-from trainmover.state.unsaved import Unsaved
-from trainmover.state.unsharded import Unsharded
-from trainmover.state.zero import Settings, shard_of
 
 __all__ = ["HasState", "Leaves", "Tracked", "bulk_leaves", "destinations", "load_bulk"]
 
@@ -44,13 +44,20 @@ class Tracked:
         self._objects: dict[str, HasState] = {}
         self._bulk: set[str] = set()  # Once bulk, always: both ends of a move must agree.
         self._sized: set[str] = set()
-        self._buffers: dict[str, Buffers] = {}
-        self._modes: dict[str, Modes] = {}
-        self._gradients: dict[str, Gradients] = {}
         self._added: dict[str, AddedGroups] = {}
-        self._unsharded: dict[str, Unsharded] = {}
-        self._beside: dict[str, HasState] = {}  # Parts of modules that are small, by name.
-        self._large: dict[str, HasState] = {}  # The same parts, where they are too large for that.
+        self._parts: dict[str, Item] = {}  # What lies beside these objects, by path.
+        self._forget_parts()
+
+    def _forget_parts(self) -> None:
+        """What is known of `_parts`: they have changed."""
+        self._by_kind: dict[str, dict[str, Any]] = {}
+        for item in self._parts.values():
+            self._by_kind.setdefault(item.kind, {})[item.owner] = item.value
+        self._large = {i.path: i.large for i in self._parts.values() if i.large is not None}
+        self._in_bytes = {
+            moment: [item for item in self._parts.values() if item.does(moment, do)]
+            for moment, do in IN_BYTES.items()
+        }
 
     def add(self, name: str, obj: object) -> None:
         """Keep `obj` under `name`; a second add under the same name replaces the first.
@@ -69,46 +76,23 @@ class Tracked:
             )
         self._bulk.discard(name)
         self._sized.discard(name)
-        for part in PARTS:
-            self._beside.pop(f"{name}.{part}", None)
-            self._large.pop(f"{name}.{part}", None)
-        outside = obj
-        if (shard := shard_of(obj)) is not None:
-            self._beside[f"{name}.settings"] = Settings(cast(torch.optim.Optimizer, obj))
-            obj = shard
-        self._objects[name] = obj
-        if isinstance(obj, nn.Module | torch.optim.Optimizer):
+        shard = shard_of(obj)
+        self._objects[name] = inside = obj if shard is None else shard
+        if isinstance(inside, nn.Module | torch.optim.Optimizer):
             self._bulk.add(name)
-        self._buffers.pop(name, None)
-        self._modes.pop(name, None)
-        self._gradients.pop(name, None)
-        self._unsharded.pop(name, None)
         self._added.pop(name, None)
-        if isinstance(outside, torch.optim.Optimizer):
-            self._added[name] = AddedGroups(outside, self._named_parameters)
-        if self._stored is not None and isinstance(outside, nn.Module | torch.optim.Optimizer):
-            attributes = Attributes(outside, self._stored)
-            if attributes:
-                self._beside[f"{name}.attributes"] = attributes
-        if isinstance(obj, nn.Module):
-            self._beside[f"{name}.modes"] = self._modes[name] = Modes(obj)
-            gradients = self._gradients[name] = Gradients(obj, self._consumers)
-            self._beside[f"{name}.gradients"] = gradients
-            self._large[f"{name}.gradients"] = gradients.large
-            self._beside[f"{name}.hooks"] = Hooks(obj)
-            self._beside[f"{name}.unsaved"] = Unsaved(obj)
-            if unsharded := Unsharded(obj):
-                self._unsharded[name] = self._beside[f"{name}.unsharded"] = unsharded
-                self._large[f"{name}.unsharded"] = unsharded.large
-            if (buffers := Buffers(obj)).live():
-                self._buffers[name] = self._beside[f"{name}.buffers"] = buffers
+        if isinstance(obj, torch.optim.Optimizer):
+            self._added[name] = AddedGroups(obj, self._named_parameters)
+        found = parts_of(name, obj, self._stored, self._consumers)
+        others = {path: item for path, item in self._parts.items() if item.owner != name}
+        self._parts = others | {item.path: item for item in found}
+        self._forget_parts()
 
     def clear(self) -> None:
         """Drop every object."""
         self._bulk, self._sized = set(), set()
-        self._objects, self._buffers, self._modes = {}, {}, {}
-        self._gradients, self._added, self._beside = {}, {}, {}
-        self._unsharded, self._large = {}, {}
+        self._objects, self._added, self._parts = {}, {}, {}
+        self._forget_parts()
 
     def __getitem__(self, name: str) -> HasState:
         return self._objects[name]
@@ -128,24 +112,29 @@ class Tracked:
     @property
     def modules(self) -> list[nn.Module]:
         """Every module of every tracked one, as they were when it was added."""
-        return [part for modes in self._modes.values() for part in modes.modules]
+        modes: Iterable[Modes] = self._of("modes").values()
+        return [part for each in modes for part in each.modules]
 
     @property
     def optimizers(self) -> list[torch.optim.Optimizer]:
         """The tracked ones, and those in which a tracked shard lies."""
         tracked = [o for o in self._objects.values() if isinstance(o, torch.optim.Optimizer)]
-        outside = [part for part in self._beside.values() if isinstance(part, Settings)]
+        outside: Iterable[Settings] = self._of("settings").values()
         return tracked + [settings.optimizer for settings in outside]
 
     @property
     def gradients(self) -> list[Gradients]:
         """Those that lie on each tracked module's parameters."""
-        return list(self._gradients.values())
+        return list(self._of("gradients").values())
 
     @property
     def unsharded(self) -> list[Unsharded]:
         """What FSDP2 keeps of gradients beside each tracked module."""
-        return list(self._unsharded.values())
+        return list(self._of("unsharded").values())
+
+    def _of(self, kind: str) -> Mapping[str, Any]:
+        """What lies beside each object that has something of the kind, by name of the object."""
+        return self._by_kind.get(kind, {})
 
     def _named_parameters(self) -> dict[str, Tensor]:
         return {
@@ -186,14 +175,12 @@ class Tracked:
         bulk = set(self.bulk_names())
         return [name for name in self._objects if name not in bulk]
 
-    def small_states(self, but: Container[str] = ()) -> dict[str, bytes]:
-        """Encoded state of every small object, for the rank record.
+    def small_states(self, moment: Moment = Moment.RECORD) -> dict[str, bytes]:
+        """Encoded state of every small object, for the rank record; or what of it a retry puts
+        back as bytes, or a round compares.
 
-        but: parts of modules to leave out, as "buffers"
-
+        What lies beside objects is among it, as the table says: `model.buffers`, `model.modes`.
         An object that grew past the limit since the last call becomes bulk and is left out.
-        What modules hold beside their parameters is among them: `model.buffers`, `model.modes`,
-        `model.gradients`.
         Raises UserError, naming object and path, for state that cannot be sent.
         """
         states = {}
@@ -204,15 +191,16 @@ class Tracked:
                 self._bulk.add(name)
             else:
                 states[name] = data
-        for name, part in self._beside.items():
-            if name.rpartition(".")[2] not in but:
-                states[name] = encode.encode(part.state_dict())
+        for item in self._in_bytes[moment]:
+            states[item.path] = encode.encode(item.value.state_dict())
         return states
 
     def load_small(self, states: Mapping[str, bytes]) -> None:
         """Put back what `small_states` gave. Raises StateMismatch for a name not tracked here."""
         for name, data in states.items():
-            (self._beside.get(name) or self._known(name)).load_state_dict(encode.decode(data))
+            part = self._parts.get(name)
+            value = self._known(name) if part is None else part.value
+            value.load_state_dict(encode.decode(data))
 
     def bulk_header(self) -> tuple[bytes, list[Tensor]]:
         """What replicas share of all bulk objects: one header, live tensors in its order."""
@@ -269,7 +257,8 @@ class Tracked:
 
     def _own_buffers(self, name: str) -> Mapping[str, Tensor]:
         """Those of a module that travel with the rank record, by path in its state."""
-        return self._buffers[name].live() if name in self._buffers else {}
+        buffers: Buffers | None = self._of("buffers").get(name)
+        return {} if buffers is None else buffers.live()
 
     def signature(self) -> str:
         """What kind of state this is, whatever its values: see `signature_of`."""
@@ -279,14 +268,13 @@ class Tracked:
         """What replicas share, by name: bulk state without the buffers of modules."""
         for name in sorted(self.bulk_names()):
             state = self._bulk_object(name).state_dict()
-            if name in self._buffers:
-                own = self._buffers[name].live()
+            if own := self._own_buffers(name):
                 state = {key: value for key, value in state.items() if key not in own}
             yield name, state
 
     def buffer_states(self) -> Iterator[tuple[str, dict[str, Tensor]]]:
         """The buffers that replicas do not share, by name of their module."""
-        for name, buffers in self._buffers.items():
+        for name, buffers in self._of("buffers").items():
             yield name, buffers.live()
 
     def replica_digest(self, known: Mapping[str, bytes] | None = None) -> Digest:

@@ -16,7 +16,7 @@ from typing import Any, ParamSpec, Protocol, TypeVar
 from torch import Tensor
 
 from trainmover.errors import UserError
-from trainmover.state.kinds.attributes import Attributes
+from trainmover.state.kinds.values import Attributes
 from trainmover.state.tracked import Tracked
 from trainmover.worker.data.batches import Batches
 from trainmover.worker.data.samples import Samples

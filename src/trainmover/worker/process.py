@@ -20,9 +20,9 @@ from torch.optim.optimizer import (
 from trainmover.comm import groups, hook_torch
 from trainmover.lifeline import STACK_SIGNAL
 from trainmover.protocol.messages import JobSpec, Warned, WorkerUp
-from trainmover.state.dial import dial_in_tls
-from trainmover.state.hooks import watch_hooks
-from trainmover.state.modes import watch_wrappers
+from trainmover.state.doors.dial import dial_in_tls
+from trainmover.state.kinds.hooks import watch_hooks
+from trainmover.state.kinds.modes import watch_wrappers
 from trainmover.state.transfer import StateServer
 from trainmover.tls.files import TlsFiles
 from trainmover.token_file import read_token

@@ -11,7 +11,7 @@ import torch.distributed as dist
 
 from trainmover.comm import groups
 from trainmover.sandbox.modules import is_own_file
-from trainmover.state.hooks import forget_hooks
+from trainmover.state.kinds.hooks import forget_hooks
 from trainmover.worker.caches import forget_groups
 from trainmover.worker.keep import compiled
 from trainmover.worker.standing import Unwind

@@ -1,74 +1,102 @@
-"""Plain attributes of an object of the script, kept as one small object with a state."""
+"""Plain attributes of modules and optimizers that no state_dict has: `self.calls += 1` in forward.
+
+Those that the script's code stores to after its set-up go with the rank, as its small state does:
+numbers, strings, small tensors, and containers of such. What cannot be sent, or is large, stays;
+it is compared with that of who takes the rank (`script/variables.py`).
+"""
 
 from collections import deque
+from collections.abc import Callable, Collection
 from typing import Any
 
-from trainmover.errors import StateMismatch, UserError
+import torch
+from torch import Tensor, nn
+
+from trainmover.errors import UserError
 from trainmover.state import encode
+
+ATTRIBUTE_BYTES_MAX = 64 * 1024
+Stored = Callable[[object], Collection[str]]
+"""Names of the attributes of an object that code stores to after the set-up."""
+_ABSENT: Any = object()
+_PLAIN = frozenset({type(None), bool, int, float, str, bytes})
 
 
 class Attributes:
-    """Some attributes of `owner`, by name.
+    """Of a tracked module with those inside it, or of an optimizer; an object with the two state
+    methods."""
 
-    Lists, dicts, sets and deques are changed in place, so that whoever else holds them sees it.
-    """
+    def __init__(self, owner: nn.Module | torch.optim.Optimizer, stored: Stored) -> None:
+        parts = list(owner.modules()) if isinstance(owner, nn.Module) else [owner]
+        found = [(part, sorted(set(stored(part)) - _OF_TORCH)) for part in parts]
+        self._parts = [(number, part, names) for number, (part, names) in enumerate(found) if names]
 
-    def __init__(self, owner: object, names: tuple[str, ...]) -> None:
-        """Raises UserError if one is missing, or is no plain value."""
-        self.owner = owner
-        self.names = names
-        for name in names:
-            _check(owner, name)
+    def __bool__(self) -> bool:
+        """Whether there may be any."""
+        return bool(self._parts)
 
     def state_dict(self) -> dict[str, Any]:
-        return {name: _plain(getattr(self.owner, name)) for name in self.names}
+        """By number of the module and name; a deque as what it is made of."""
+        state = {}
+        for number, part, names in self._parts:
+            held = vars(part)
+            for name in names:
+                value = held.get(name, _ABSENT)
+                if type(value) in _PLAIN or (value is not _ABSENT and _can_be_sent(value)):
+                    state[f"{number}.{name}"] = _sent(value)
+        return state
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        if state.keys() != set(self.names):
-            raise StateMismatch(
-                f"The source keeps {sorted(state)} of a {type(self.owner).__name__}, this process "
-                f"{sorted(self.names)}.",
-                means="This process cannot take the rank.",
-                do="Call job.values with the same names wherever the script runs.",
-            )
-        for name, value in state.items():
-            self._put(name, value)
-
-    def _put(self, name: str, value: Any) -> None:
-        now = getattr(self.owner, name)
-        if isinstance(now, deque):
-            now.clear()
-            now.extend(value)
-        elif type(now) is list and type(value) is list:
-            now[:] = value
-        elif isinstance(now, dict | set) and type(now) is type(value):
-            now.clear()
-            now.update(value)
-        else:
-            setattr(self.owner, name, value)
+        """Set them; containers that are there get the content, so who holds them sees it too."""
+        parts = {number: part for number, part, _ in self._parts}
+        for key, value in state.items():
+            number, _, name = key.partition(".")
+            if (part := parts.get(int(number))) is not None:
+                _set(part, name, _taken(value))
 
 
-def _plain(value: Any) -> Any:
-    return list(value) if isinstance(value, deque) else value
+_OF_TORCH = frozenset({"training", "_parameters", "_buffers", "_modules", "state", "param_groups"})
+_DEQUE = "deque"
 
 
-def _check(owner: object, name: str) -> None:
-    of = type(owner).__name__
-    if not hasattr(owner, name):
-        raise UserError(
-            f"job.values cannot keep `{name}`: this {of} has no such attribute.",
-            means="It would be lost when this rank moves to another machine.",
-            do="Set all attributes first, then call job.values(obj, 'name', ...).",
-        )
-    value = getattr(owner, name)
+def _can_be_sent(value: object) -> bool:
+    if isinstance(value, nn.Module | nn.Parameter):
+        return False
+    if isinstance(value, Tensor):
+        fits = value.nbytes <= ATTRIBUTE_BYTES_MAX and not hasattr(value, "to_local")
+        return fits and not value.requires_grad
     try:
-        encode.encode(_plain(value))
-        setattr(owner, name, value)
-    except (UserError, AttributeError, TypeError) as error:
-        why = error.happened if isinstance(error, UserError) else str(error)
-        raise UserError(
-            f"job.values cannot keep `{name}` of a {of}: {why}",
-            means="It would be lost when this rank moves to another machine.",
-            do="Keep numbers, strings, tensors, and lists, dicts or deques of them; an object with "
-            "state_dict() and load_state_dict() is kept by job.track.",
-        ) from error
+        return len(encode.encode(_sent(value))) <= ATTRIBUTE_BYTES_MAX
+    except UserError:
+        return False
+
+
+def _sent(value: Any) -> Any:
+    if type(value) is deque:
+        return (_DEQUE, value.maxlen, list(value))
+    return value
+
+
+def _taken(value: Any) -> Any:
+    if type(value) is tuple and len(value) == 3 and value[0] == _DEQUE:
+        return deque(value[2], value[1])
+    return value
+
+
+def _set(part: object, name: str, value: Any) -> None:
+    held = vars(part).get(name, _ABSENT)
+    if type(held) is type(value) and isinstance(held, dict | set):
+        held.clear()
+        held.update(value)
+    elif type(held) is type(value) and isinstance(held, list | deque):
+        held.clear()
+        held.extend(value)
+    elif isinstance(held, Tensor) and isinstance(value, Tensor) and _fits(held, value):
+        with torch.no_grad():
+            held.copy_(value)
+    else:
+        setattr(part, name, value)
+
+
+def _fits(held: Tensor, value: Tensor) -> bool:
+    return held.shape == value.shape and held.dtype == value.dtype and not held.requires_grad

@@ -16,8 +16,8 @@ from trainmover.errors import ProtocolError, TrainmoverError
 from trainmover.protocol.crowd import QUEUE
 from trainmover.protocol.framing import HEADER, frame_length
 from trainmover.state import chunks
-from trainmover.state.dial import HELLO_TIMEOUT_S, format_address, receive
-from trainmover.state.doorway import Doorway
+from trainmover.state.doors.dial import HELLO_TIMEOUT_S, format_address, receive
+from trainmover.state.doors.doorway import Doorway
 from trainmover.state.transfer import wire
 from trainmover.state.transfer.allowance import Pacer
 

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from trainmover.errors import PeerLost
 from trainmover.protocol.framing import HEADER, frame_length
 from trainmover.state import chunks
-from trainmover.state.dial import HELLO_TIMEOUT_S, dial
+from trainmover.state.doors.dial import HELLO_TIMEOUT_S, dial
 from trainmover.state.transfer import wire
 
 

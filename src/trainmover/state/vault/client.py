@@ -13,7 +13,7 @@ from collections.abc import Callable
 from trainmover.errors import PeerLost, ProtocolError, UserError
 from trainmover.protocol.framing import FrameReader, frame
 from trainmover.protocol.malformed import MALFORMED
-from trainmover.state.dial import dial
+from trainmover.state.doors.dial import dial
 from trainmover.state.vault import wire
 from trainmover.state.vault.store import Record
 

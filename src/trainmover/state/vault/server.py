@@ -13,7 +13,7 @@ from trainmover.errors import ProtocolError
 from trainmover.protocol.crowd import AT_ONCE, PATIENCE_S, QUEUE, Crowd
 from trainmover.protocol.framing import FrameReader, frame
 from trainmover.protocol.hello import CHALLENGE_BYTES, REFUSAL, Greeting
-from trainmover.state.dial import format_address
+from trainmover.state.doors.dial import format_address
 from trainmover.state.vault import wire
 from trainmover.state.vault.requests import Requests
 from trainmover.state.vault.store import Vault

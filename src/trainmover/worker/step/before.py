@@ -13,15 +13,13 @@ from torch import Tensor, nn
 from torch.amp.grad_scaler import GradScaler
 from torch.utils import _pytree
 
-from trainmover.state import rng
+from trainmover.state import moments, rng
+from trainmover.state.kinds.unsharded import Unsharded
 from trainmover.state.script.variables import ABSENT, Variables
 from trainmover.state.tracked import Tracked
-from trainmover.state.unsharded import Unsharded
 from trainmover.worker.step.copies import Copies
 
 _ARGUMENT_BYTES_MAX = 64 * 1024 * 1024
-_COPIED = frozenset({"buffers", "gradients", "unsharded"})
-"""Parts of modules that are copied as tensors, not as bytes."""
 _VARIABLE_BYTES_MAX = 1024 * 1024
 _CONTAINERS = (list, dict, deque, set)
 
@@ -94,7 +92,7 @@ class Before:
             _keep(value, kept, uncopied)
         return Before(
             rng.capture(),
-            tracked.small_states(but=_COPIED),
+            tracked.small_states(moments.Moment.RETRY),
             _settings(tracked),
             Buffers(tracked.modules),
             [(part, part.state_dict(), _clones(part)) for part in tracked.unsharded],

@@ -26,7 +26,8 @@ import xxhash
 from torch import Tensor, nn
 
 from trainmover.state import encode
-from trainmover.state.placing import HasState, load_bulk
+from trainmover.state.items import HasState
+from trainmover.state.placing import load_bulk
 from trainmover.state.tracked import Tracked
 from trainmover.worker.step.copies import Copies
 

@@ -9,7 +9,8 @@ import torch.distributed as dist
 from torch import Tensor, nn
 from torch.distributed.fsdp import MixedPrecisionPolicy, fully_shard
 
-from trainmover.state import encode, gradients
+from trainmover.state import encode
+from trainmover.state.kinds import gradients
 from trainmover.state.tracked import Tracked
 from trainmover.torch_internals.fsdp import groups_of
 

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from trainmover.errors import StateMismatch
-from trainmover.state.kinds.attributes import Attributes
+from trainmover.state.kinds.values import Attributes
 from trainmover.state.rehearsal import rehearse
 from trainmover.state.tracked import Tracked
 

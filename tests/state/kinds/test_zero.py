@@ -12,8 +12,8 @@ from torch.optim.optimizer import register_optimizer_step_pre_hook
 
 from trainmover.errors import StateMismatch, UserError
 from trainmover.state import encode
+from trainmover.state.kinds.zero import shard_of
 from trainmover.state.tracked import Tracked
-from trainmover.state.zero import shard_of
 from trainmover.worker.step.before import Before
 from trainmover.worker.step.undo import Undo
 

@@ -5,9 +5,9 @@ import torch
 from torch import Tensor, nn
 
 from trainmover.errors import UserError
-from trainmover.state import unsaved
+from trainmover.state.kinds import unsaved
+from trainmover.state.kinds.unsaved import Unsaved
 from trainmover.state.tracked import Tracked
-from trainmover.state.unsaved import Unsaved
 
 
 class Net(nn.Module):

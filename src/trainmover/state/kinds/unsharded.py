@@ -12,7 +12,7 @@ from typing import Any
 
 from torch import Tensor, nn
 
-from trainmover.state import gradients
+from trainmover.state.kinds import gradients
 from trainmover.torch_internals import fsdp
 
 FLAGS = ("reduce_grads", "all_reduce_grads")

@@ -7,8 +7,9 @@ import torch
 from torch import Tensor, nn
 
 from trainmover.errors import StateMismatch
-from trainmover.state import encode, gradients
-from trainmover.state.gradients import Gradients
+from trainmover.state import encode
+from trainmover.state.kinds import gradients
+from trainmover.state.kinds.gradients import Gradients
 
 
 def backward(model: nn.Module) -> None:

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from trainmover.errors import ProtocolError
-from trainmover.state.flat import Flat
+from trainmover.state.kinds.flat import Flat
 
 BUFFERS_BYTES_MAX = 4 * 1024 * 1024
 """Above that a module's buffers count as replicated, like its parameters."""

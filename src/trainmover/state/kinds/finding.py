@@ -1,0 +1,51 @@
+"""What lies beside a tracked object: an item for each kind that it has something of."""
+
+from collections.abc import Callable, Iterator
+from typing import cast
+
+from torch import nn
+from torch.optim import Optimizer
+
+from trainmover.state.items import HasState, Item
+from trainmover.state.kinds.attributes import Attributes, Stored
+from trainmover.state.kinds.buffers import Buffers
+from trainmover.state.kinds.gradients import Gradients
+from trainmover.state.kinds.hooks import Hooks
+from trainmover.state.kinds.modes import Modes
+from trainmover.state.kinds.unsaved import Unsaved
+from trainmover.state.kinds.unsharded import Unsharded
+from trainmover.state.kinds.zero import Settings, shard_of
+
+
+def parts_of(
+    name: str, obj: HasState, stored: Stored | None, consumers: Callable[[], set[int]]
+) -> Iterator[Item]:
+    """Of the object that is tracked as `name`.
+
+    stored     which attributes the script changes; None: nobody knows
+    consumers  parameters, by id, that some optimizer will update
+    """
+    if shard_of(obj) is not None:
+        yield _item(name, "settings", Settings(cast(Optimizer, obj)))
+    if stored is not None and isinstance(obj, nn.Module | Optimizer):
+        attributes = Attributes(obj, stored)
+        if attributes:
+            yield _item(name, "attributes", attributes)
+    if isinstance(obj, nn.Module):
+        yield from _of_module(name, obj, consumers)
+
+
+def _of_module(name: str, obj: nn.Module, consumers: Callable[[], set[int]]) -> Iterator[Item]:
+    yield _item(name, "modes", Modes(obj))
+    gradients = Gradients(obj, consumers)
+    yield _item(name, "gradients", gradients, gradients.large)
+    yield _item(name, "hooks", Hooks(obj))
+    yield _item(name, "unsaved", Unsaved(obj))
+    if unsharded := Unsharded(obj):
+        yield _item(name, "unsharded", unsharded, unsharded.large)
+    if (buffers := Buffers(obj)).live():
+        yield _item(name, "buffers", buffers)
+
+
+def _item(name: str, kind: str, value: HasState, large: HasState | None = None) -> Item:
+    return Item(f"{name}.{kind}", name, kind, value, large)
