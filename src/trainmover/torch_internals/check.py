@@ -6,7 +6,7 @@ from pathlib import Path
 import torch
 
 from trainmover.errors import TrainmoverError
-from trainmover.torch_internals import ddp, fsdp, tensors
+from trainmover.torch_internals import ddp, fsdp, loaders, tensors
 
 Needed = dict[str, tuple[str, ...]]
 """Names by the file of torch that they are in."""
@@ -15,6 +15,7 @@ _PARTS: tuple[tuple[str, Needed], ...] = (
     ("tensors", tensors.NEEDED),
     ("ddp", ddp.NEEDED),
     ("fsdp", fsdp.NEEDED),
+    ("loaders", loaders.NEEDED),
 )
 
 
