@@ -166,6 +166,7 @@ HABITS = [
     equal("between/monitored_barrier", moment=True),
     equal("between/gathered_objects", moment=True),
     equal("between/broadcast_objects", moment=True),
+    equal("between/objects_drawn_ahead", moment=True),
     equal("between/evaluated", moment=True),
     equal("between/evaluated_seldom", moment=True, holds=(13, 15)),
     equal("between/new_groups", moment=True),
