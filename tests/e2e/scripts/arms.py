@@ -163,7 +163,7 @@ def disturbed(habit: Habit, *faults: Fault) -> Arm:
             for count, fault in enumerate(faults, 1):
                 await _disturb(live, fault, habit, Path(folder), seen)
                 await live.incidents_done(count)
-            (Path(folder) / "slow").unlink(missing_ok=True)
+                (Path(folder) / "slow").unlink(missing_ok=True)
 
         holds = [str(SEEN)] * habit.refused + [str(fault.hold) for fault in faults]
         argv = ["--pace", str(PACE_S), "--orders", folder, "--holds", *holds]
