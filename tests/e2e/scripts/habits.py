@@ -181,7 +181,7 @@ HABITS = [
 
 NOT_YET = {
     *("before/numpy_views", "before/numpy_views_later", "gradients/large"),
-    *("updates/caught", "layouts/parting"),
+    "layouts/parting",
     *("loops/nested", "data/drifting_iterable"),
 }
 """Those that do not come to what they promise at every place; they are run in `make soak`."""
