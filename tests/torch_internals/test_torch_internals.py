@@ -1,5 +1,7 @@
 """A torch that has renamed what trainmover reads is refused with a sentence, before any job."""
 
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -36,3 +38,38 @@ def test_a_file_that_is_gone_is_named_with_all_it_had(tmp_path: Path) -> None:
     with pytest.raises(TrainmoverError) as caught:
         check(tmp_path)
     assert all(f"{name} in {file}" in str(caught.value) for file, name in NEEDED)
+
+
+COMPILED = """
+import torch
+from trainmover.comm import groups, hook_torch
+from trainmover.comm.calls import describe
+
+{hook}
+traced = []
+
+def backend(graph, inputs):
+    traced.append(graph)
+    return graph
+
+@torch.compile(backend=backend, dynamic=True)
+def step(x):
+    y = x + 1
+    call = describe("world", 0, "allreduce", [y], dict())
+    return y * len(call.outputs)
+
+assert step(torch.ones(3)).sum() == 6
+print(len(traced))
+"""
+
+
+def graphs(hook: str) -> str:
+    program = COMPILED.replace("{hook}", hook)
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    return done.stdout.strip()
+
+
+def test_our_code_is_not_compiled_with_the_script() -> None:
+    assert graphs("hook_torch(groups)") == "2"  # One before our function, one behind it.
+    assert graphs("") == "1"

@@ -90,6 +90,17 @@ class Drawn(Samples):
             yield torch.rand(3) + number + random.random()
 
 
+class Drifting(Samples):
+    """Goes on where it stood when it was begun last; where it began is the class's."""
+
+    at = 0
+
+    def __iter__(self) -> Iterator[torch.Tensor]:
+        for _ in range(5):
+            self.at += 1
+            yield torch.tensor([float(self.at)])
+
+
 class Doubling(DataLoader[torch.Tensor]):
     """Has its own way to iterate."""
 
@@ -162,6 +173,7 @@ LOADERS: dict[str, Callable[[], Any]] = {
     "stream with a state": lambda: DataLoader(StatefulStream(), batch_size=1),
     "a class": Samples,
     "a class that draws": Drawn,
+    "a class that goes on": Drifting,
     "own way": lambda: Doubling(Noisy(), batch_size=4, shuffle=True),
     "own way, generator": lambda: Doubling(Noisy(), 4, shuffle=True, generator=seeded()),
 }

@@ -163,6 +163,19 @@ def test_a_step_that_is_made_again_has_the_same_batches() -> None:
     assert [step for _, step in known] == [1, 2, 3]
 
 
+def test_what_was_drawn_for_a_step_that_was_none_is_no_promise() -> None:
+    script, known = Script(), KnownDraws()
+    batches = script.loop()
+    for _ in range(2):
+        script.fetch(batches)
+        script.draws.check_again(5, Step(1), known)
+        script.draws.begin_step()
+        script.draws.made_none(5, Step(1), known)
+    script.fetch(batches)
+    script.draws.check_again(5, Step(1), known)
+    assert list(known) == [(5, 1)]
+
+
 def test_a_reserve_that_is_too_large_is_refused() -> None:
     script = Script()
     batches = script.loop()

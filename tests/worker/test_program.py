@@ -1,5 +1,6 @@
 """A script is run as python would run it, as often as needed, and its end becomes a value."""
 
+import multiprocessing
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -144,3 +145,31 @@ def test_the_traceback_of_a_module_begins_in_it(run: Run, tmp_path: Path) -> Non
 def test_clean_up_leaves_no_group_and_can_be_repeated() -> None:
     clean_up(), clean_up()
     assert not dist.is_initialized()
+
+
+LEAVES_A_PASS = """
+import torch.utils.data
+from {module} import {loader}
+batches = iter({loader}(list(range(64)), 4, num_workers=1))
+next(batches)
+def keeps_the_globals(): return batches
+"""
+
+
+@pytest.mark.parametrize(
+    ("module", "loader"),
+    [
+        ("torch.utils.data", "DataLoader"),
+        ("torchdata.stateful_dataloader", "StatefulDataLoader"),
+    ],
+)
+def test_processes_of_a_loader_that_is_left_end_at_once(
+    run: Run, module: str, loader: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    killed: list[multiprocessing.Process] = []
+    monkeypatch.setattr(multiprocessing.Process, "terminate", killed.append)
+    assert run(LEAVES_A_PASS.format(module=module, loader=loader)) == Ended()
+    assert multiprocessing.active_children()
+    clean_up()
+    assert not multiprocessing.active_children()
+    assert not killed  # torch does so when it has waited for five seconds.

@@ -1,6 +1,8 @@
 """From the fetch where a joiner parks to the point where its rank stood."""
 
 import math
+import subprocess
+import sys
 from typing import Any
 
 import pytest
@@ -126,3 +128,54 @@ def test_a_step_that_is_passed_over_gives_something_of_its_kind() -> None:
     assert loss.isnan().all()
     assert parts["right"] == 3
     assert math.isnan(parts["share"])
+
+
+PASSES_BY = """
+import torch, torch.distributed as dist
+from trainmover.comm import groups, hook_torch
+from trainmover.errors import StateMismatch
+from trainmover.worker.join.way import Silence
+
+class Answers(Silence):
+    def serve(self, call):  # As a record does: rank 0 has sent both.
+        if call.op == "broadcast" and call.outputs[0].dtype == torch.long:
+            call.outputs[0].copy_(torch.tensor([len(one) for one in SENT]))
+        elif call.op == "broadcast":
+            call.outputs[0].copy_(torch.frombuffer(bytearray(b"".join(SENT)), dtype=torch.uint8))
+        return True
+
+import pickle
+SENT = [pickle.dumps({"a": 1}), pickle.dumps("word")]
+hook_torch(groups)
+groups.rendezvous_store = dist.HashStore
+groups.sandbox()
+groups.tap = Answers()
+dist.init_process_group("gloo", rank=1, world_size=3)
+
+def broadcast():
+    word = [None, None]
+    dist.broadcast_object_list(word)
+    return word
+
+assert broadcast() == [{"a": 1}, "word"]
+groups.tap = Silence()
+groups.roster.travel()
+assert broadcast() == broadcast() == [{"a": 1}, "word"]
+found = [None] * 3
+dist.all_gather_object(found, {"rank": 1})
+assert found == [{"rank": 1}] * 3
+out = [torch.zeros(2) for _ in range(3)]
+dist.all_gather(out, torch.ones(2))
+assert torch.stack(out).sum() == 6
+try:
+    dist.broadcast_object_list([None])
+except StateMismatch as error:
+    assert "Nobody keeps the object" in str(error) and "line" in str(error), error
+else:
+    raise AssertionError("no object is known here")
+"""
+
+
+def test_an_object_that_was_sent_long_ago_is_one_of_its_kind() -> None:
+    done = subprocess.run([sys.executable, "-c", PASSES_BY], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr

@@ -33,6 +33,15 @@ _OUT_THEN_IN = (
     "alltoall_base",
     "all_to_all_single",
 )
+_GATHER = (
+    "allgather",
+    "_allgather_base",
+    "all_gather_single",
+    "allgather_coalesced",
+    "allgather_into_tensor_coalesced",
+    "all_gather_single_coalesced",
+    "gather",
+)
 _SEND = ("send",)
 _RECEIVE = ("recv", "recv_anysource")
 _EMPTY = ("barrier", "monitored_barrier")
@@ -90,6 +99,11 @@ def given_up(op: str, args: Sequence[Any], kwargs: Mapping[str, Any], seat: int)
     if not only_reads(op, args, kwargs, seat):
         blank(outputs)
     return outputs
+
+
+def gathers(op: str) -> bool:
+    """Whether what the call writes is what each seat was given, side by side."""
+    return op in _GATHER
 
 
 def is_in_place(op: str) -> bool:

@@ -31,6 +31,7 @@ from trainmover.comm.failures import CallsDiffer, Drained, ReplayMismatch, means
 from trainmover.comm.gloo import GlooCommunicator
 from trainmover.comm.inside import Inside
 from trainmover.comm.member import Member
+from trainmover.comm.objects import Objects
 from trainmover.comm.places import Roll, line_of_script
 from trainmover.comm.positions import positions, received, waits
 from trainmover.comm.preparation import Preparation
@@ -75,6 +76,7 @@ class Groups:
     on_given_up   called in the main thread, outside of autograd, wherever it is about to go on with
                   what such a call has left; what it raises, the script sees at that call
     on_call       called for every call of the script, before it is made
+    objects       that came in a run in the sandbox
     calls         of the script, begun so far. Two numbers tell whether there were any between;
                   with several threads one may be missed in the sum, never in the comparison
     """
@@ -88,6 +90,7 @@ class Groups:
         self.on_cut_short: Callable[[], None] | None = None
         self.on_given_up: Callable[[], None] | None = None
         self.on_call: Callable[[], None] | None = None
+        self.objects = Objects()
         self.calls = 0
         self.differed: CallsDiffer | None = None  # Seen; no further try of the step mends it.
         self.rendezvous_store: Callable[[], Store] | None = None
@@ -605,6 +608,7 @@ class Groups:
             self.mode, self._store, self.tap = Mode.PLAIN, None, None
             inside, self._inside = self._inside, None
             self.differed, self._rolls = None, []
+            self.objects.forget()
             self.watching = self._drain_on_error = False
         self._coming.forget_all()
         if inside is not None:

@@ -7,7 +7,8 @@ a group (its backend's name, its ranks, its tags) is written by torch itself and
 
 Also replaced: the rendezvous for `env://`, so that the runtime can lend its own store; the barrier
 over the store after init; and what unpickles the objects
-of `all_gather_object` and its kin, so that it never reads what a drained call has left.
+of `all_gather_object` and its kin, so that it never reads what a drained call has left. And Dynamo
+is told to leave our code alone.
 """
 
 import functools
@@ -27,6 +28,7 @@ from trainmover.comm.failures import DrainedObject
 from trainmover.comm.groups import Groups, Mode
 from trainmover.comm.shim import ShimGroup
 from trainmover.errors import TrainmoverError, UserError
+from trainmover.torch_internals import compiling
 
 _HELPER = "_new_process_group_helper"
 _ARGUMENTS = {"backend", "group_name", "global_ranks_in_group"}
@@ -103,6 +105,7 @@ def hook_torch(groups: Groups) -> None:
             do="import trainmover before calling init_process_group",
         )
     _installed.append(groups)
+    compiling.leave_out("trainmover")
     internals: Any = c10d
     internals.ProcessGroupGloo = _Gloo
     setattr(internals, _HELPER, _announcing(getattr(internals, _HELPER)))
@@ -184,12 +187,18 @@ def _only_in_plain(stock: Callable[..., None]) -> Callable[..., None]:
 
 def _refusing_nothing(stock: Callable[..., Any]) -> Callable[..., Any]:
     """A call that was given up leaves sizes and bytes of zero (`calls.given_up`), in any thread and
-    for as long as somebody holds them; a pickle has at least a byte, and never begins with zero."""
+    for as long as somebody holds them; a pickle has at least a byte, and never begins with zero.
+    So does one that a joiner passes by on its way, which gets another object."""
 
     @functools.wraps(stock)
     def tensor_to_object(tensor: Any, tensor_size: Any, group: Any) -> Any:
+        groups = _installed[0]
         if int(tensor_size) == 0 or tensor.numel() == 0 or int(tensor.reshape(-1)[0]) == 0:
-            raise DrainedObject
+            if not groups.roster.on_the_way:
+                raise DrainedObject
+            tensor, tensor_size = groups.objects.once_more()
+        elif groups.mode is Mode.SANDBOX:
+            groups.objects.came(tensor, int(tensor_size))
         return stock(tensor, tensor_size, group)
 
     return tensor_to_object

@@ -6,15 +6,17 @@ from pathlib import Path
 import torch
 
 from trainmover.errors import TrainmoverError
-from trainmover.torch_internals import ddp, fsdp, tensors
+from trainmover.torch_internals import compiling, ddp, fsdp, loaders, tensors
 
 Needed = dict[str, tuple[str, ...]]
 """Names by the file of torch that they are in."""
 
 _PARTS: tuple[tuple[str, Needed], ...] = (
     ("tensors", tensors.NEEDED),
+    ("compiling", compiling.NEEDED),
     ("ddp", ddp.NEEDED),
     ("fsdp", fsdp.NEEDED),
+    ("loaders", loaders.NEEDED),
 )
 
 

@@ -336,6 +336,7 @@ class Member:
             self._after_step(step)
         else:
             self.calls = Step(step - 1)
+            self.draws.made_none(self.rank, step, self._known_draws)
 
     def _soon_tainted(self) -> bool:
         """Whether a lost peer can be behind an exception: its loss may be heard a moment later."""

@@ -12,6 +12,7 @@ import torch.distributed as dist
 from trainmover.comm import groups
 from trainmover.sandbox.modules import is_own_file
 from trainmover.state.kinds.hooks import forget_hooks
+from trainmover.torch_internals import loaders
 from trainmover.worker.caches import forget_groups
 from trainmover.worker.keep import compiled
 from trainmover.worker.standing import Unwind
@@ -103,6 +104,7 @@ def _is_ours(filename: str) -> bool:
 
 def clean_up() -> None:
     """Make the process fit for another run: groups gone, garbage collected, stay warm."""
+    loaders.end_passes()
     if dist.is_initialized():
         dist.destroy_process_group()
     groups.close()

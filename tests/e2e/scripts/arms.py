@@ -43,8 +43,8 @@ from trainmover.controller.state import MachineState
 PLAIN = str(Path(__file__).with_name("plain.py"))
 SAID = "said: "
 PACE_S = 0.004
-READY_S, STUCK_S = 10, 30
-"""For a standby to hold a run, which takes a second on a quiet machine; for anything to happen."""
+STUCK_S = 30
+"""For anything to happen."""
 SEEN, REFUSED_S = 4, 6
 """Step at which a standby sees a rank for the first time, and seconds for it to see it change."""
 Rows = dict[tuple[int, int], dict[str, float]]
@@ -159,11 +159,11 @@ def disturbed(habit: Habit, *faults: Fault) -> Arm:
 
         async def scenario(live: Live) -> None:
             if habit.refused:
-                await _let_it_be_refused(live, Path(folder))
+                await _let_it_be_refused(live, habit, Path(folder))
             for count, fault in enumerate(faults, 1):
                 await _disturb(live, fault, habit, Path(folder), seen)
                 await live.incidents_done(count)
-            (Path(folder) / "slow").unlink(missing_ok=True)
+                (Path(folder) / "slow").unlink(missing_ok=True)
 
         holds = [str(SEEN)] * habit.refused + [str(fault.hold) for fault in faults]
         argv = ["--pace", str(PACE_S), "--orders", folder, "--holds", *holds]
@@ -192,10 +192,10 @@ def _arm(outcome: Outcomes) -> Arm:
     return Arm(outcome.code, outcome.rows, outcome.digests, printed, sentences, incidents=incidents)
 
 
-async def _let_it_be_refused(live: Live, orders: Path) -> None:
+async def _let_it_be_refused(live: Live, habit: Habit, orders: Path) -> None:
     """A standby may have to see the rank at two steps before it knows what it cannot take over."""
     with contextlib.suppress(TimeoutError):
-        await asyncio.wait_for(live.until(lambda: _is_ready(live) or _is_refused(live)), READY_S)
+        await _until_ready(live, habit)
         (orders / f"go-{SEEN}").touch()
         await asyncio.wait_for(live.until(lambda: _is_refused(live)), REFUSED_S)
     (orders / f"go-{SEEN}").touch()
@@ -203,7 +203,7 @@ async def _let_it_be_refused(live: Live, orders: Path) -> None:
 
 async def _disturb(live: Live, fault: Fault, habit: Habit, orders: Path, seen: Arm) -> None:
     with contextlib.suppress(TimeoutError):
-        await asyncio.wait_for(live.until(lambda: _is_ready(live) or _is_refused(live)), READY_S)
+        await _until_ready(live, habit)
     if not seen.disturbed:
         notes = [f"{machine.id}: {machine.note}" for machine in live.job.machines.values()]
         seen.disturbed, seen.ready, seen.told = True, _is_warm(live), notes
@@ -219,6 +219,12 @@ async def _disturb(live: Live, fault: Fault, habit: Habit, orders: Path, seen: A
     if fault.another is not None:
         await live.until(lambda: live.job.change is not None)
         live.signal_worker(live.job.seats[fault.another])
+
+
+async def _until_ready(live: Live, habit: Habit) -> None:
+    """Or refused. Raises TimeoutError."""
+    known = live.until(lambda: _is_ready(live) or _is_refused(live))
+    await asyncio.wait_for(known, habit.ready_s)
 
 
 def _is_ready(live: Live) -> bool:

@@ -22,6 +22,8 @@ import trainmover as tm
 
 WIDTH = 8
 SAID = "said: "
+SLOWEST_S = 0.25
+"""Of a step that was to be held, while a move is under way."""
 
 
 def flags() -> argparse.Namespace:
@@ -46,15 +48,19 @@ def begin() -> tuple[tm.Job, argparse.Namespace]:
 
 def pace(job: tm.Job, args: argparse.Namespace) -> None:
     """A step's time. Behind step --holds all ranks wait in it until there is a file `go-STEP`; as
-    long as there is a file `slow` steps last longer."""
+    long as there is a file `slow` steps last longer, and go on: a move needs their boundaries."""
+    slow = Path(args.orders, "slow")
+    slows = bool(args.orders) and slow.exists()
     for hold in args.holds:
         go = Path(args.orders, f"go-{hold}")
         held = job.steps >= hold and not go.exists()
+        if held and slow.exists():
+            time.sleep(SLOWEST_S)
+            continue
         with job.pause_watch("orders") if held else nullcontext():
             while held and not go.exists():
                 time.sleep(0.005)
-    slow = args.orders and Path(args.orders, "slow").exists()
-    time.sleep(8 * args.pace if slow else args.pace)
+    time.sleep(8 * args.pace if slows else args.pace)
 
 
 def moment(job: tm.Job, args: argparse.Namespace) -> None:

@@ -248,6 +248,20 @@ def test_more_than_a_record_carries_is_bulk_state(monkeypatch: pytest.MonkeyPatc
     there.at_gate()
 
 
+def test_an_update_of_a_joiner_s_shadow_run_has_consumed_nothing_of_what_it_takes(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    source, joiner = nn.Linear(2, 1), nn.Linear(2, 1)
+    state, there = one_of(source), one_of(joiner)
+    monkeypatch.setattr(gradients, "BYTES_MAX", 8)
+    micro_step(source, state)
+    micro_step(source, state)
+    backward(joiner)
+    there.spend(joiner.parameters())  # No gate follows there, and no end of a step.
+    there.large.load_state_dict(state.large.state_dict())
+    assert there.large.state_dict().keys() == state.large.state_dict().keys() == {"0", "1"}
+
+
 def test_an_aborted_update_leaves_what_it_found_though_it_clears_at_its_end() -> None:
     """Its gate is at its return; what it clears there was looked at before."""
     model = nn.Linear(2, 1)

@@ -282,7 +282,9 @@ class Gradients:
         self._found = []
 
     def load_large(self, values: dict[int, Tensor]) -> None:
-        """Make these the gradients of their parameters; of others nothing is said."""
+        """Make these the gradients of their parameters; of others nothing is said. They wait for
+        the next step: an update of this process's own, in the sandbox, has not consumed them."""
+        self._spent, self._updating = set(), False
         for index, value in values.items():
             parameter = self._parameters[index]
             parameter.grad = _like(parameter, value)

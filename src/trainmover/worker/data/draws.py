@@ -170,6 +170,11 @@ class Draws:
         while len(known) > _KNOWN_MAX:
             del known[next(iter(known))]
 
+    def made_none(self, rank: int, step: Step, known: "KnownDraws") -> None:
+        """The script has caught what the step raised before its gate: what was drawn for it counts
+        for none, and the step of that number is made with another batch."""
+        known.pop((rank, step), None)
+
     @property
     def rng_before(self) -> bytes:
         """RNG just before the fetch that was marked last."""

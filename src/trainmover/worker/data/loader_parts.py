@@ -178,16 +178,21 @@ def numbers_of(loader: Any) -> dict[str, dict[str, Any]]:
 
     By part, and in it by name; of what a sampler wraps too.
     """
-    return {
-        path: {name: value for name, value in vars(part).items() if type(value) in _NUMBERS}
-        for path, part in _counting(loader)
-    }
+    return {path: _numbers_in(part) for path, part in _counting(loader)}
 
 
 def set_numbers(loader: Any, numbers: Mapping[str, Mapping[str, Any]]) -> None:
-    """Put them back, where the parts are here."""
+    """Put them back, where the parts are here. One that was still its class's is so again."""
     for path, part in _counting(loader):
-        vars(part).update(numbers.get(path, {}))
+        given = numbers.get(path, {})
+        for name in _numbers_in(part).keys() - given.keys():
+            if hasattr(type(part), name):
+                del vars(part)[name]
+        vars(part).update(given)
+
+
+def _numbers_in(part: Any) -> dict[str, Any]:
+    return {name: value for name, value in vars(part).items() if type(value) in _NUMBERS}
 
 
 def _counting(loader: Any) -> Iterator[tuple[str, Any]]:

@@ -115,6 +115,7 @@ class Joiner(Member):
         self.silence = Silence()
         self.broken_off: Ledger | None = None
         self.own_small: dict[str, bytes] = {}
+        self._updates = False  # The shadow step under way has come to its first update.
         self._result: Any = None  # What a shadow step gave, if it was no tensor.
         self.lookout = Lookout(rank, places or {}, self.token, self.standing.changed)
         self.foresight = Foresight(self.variables, self.loops, self._own_variables)
@@ -155,9 +156,15 @@ class Joiner(Member):
         self.calls = Step(self.shadow_steps)
         self.reported.begin(function)
         self.in_step, self.passed = True, False
+        self._updates = False
         self.replayer.begin_step()
         try:
             result = function(*args, **kwargs)
+        except (Exception, SystemExit):
+            if not self._updates:  # As in a live run: if the script goes on, it was no step.
+                self.shadow_steps -= 1
+                self.calls = Step(self.shadow_steps)
+            raise
         finally:
             self.in_step = False
             self.replayer.end_step()
@@ -182,6 +189,7 @@ class Joiner(Member):
 
     def pass_gate(self) -> None:
         """There is no gate in the sandbox."""
+        self._updates = True
         if not self.is_shadow:
             super().pass_gate()
 

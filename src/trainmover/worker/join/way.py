@@ -15,6 +15,8 @@ import torch
 from torch import Tensor
 from torch.utils import _pytree
 
+from trainmover.comm import objects
+from trainmover.comm.calls import blank, gathers
 from trainmover.comm.tap import Call
 from trainmover.errors import StateMismatch
 from trainmover.ids import Rank, Step
@@ -175,8 +177,14 @@ class Silence:
     def __init__(self) -> None:
         self.values = 0
 
+    @torch.no_grad()
     def serve(self, call: Call) -> bool:
-        """Outputs stay as they are."""
+        """What is gathered is this rank's own, as if all had given the same. Other outputs stay as
+        they are, but for sizes of objects, which torch leaves unset for others to fill."""
+        if gathers(call.op):
+            _give_back(call)
+        elif not _gives(call) and objects.under_way():
+            blank(call.outputs)
         self.values += call.op not in _WITHOUT_VALUE
         return True
 
@@ -199,3 +207,17 @@ class Ended(Silence):
             means="What it gave is gone: scripts of other ranks have ended.",
             do="Make such collectives in the last step, or on each rank before it lets others end.",
         )
+
+
+def _give_back(call: Call) -> None:
+    for place, output in enumerate(call.outputs):
+        own = call.inputs[place % len(call.inputs)]
+        if own.dtype == output.dtype and own.numel() and output.numel() % own.numel() == 0:
+            times = output.numel() // own.numel()
+            output.copy_(own.reshape(-1).repeat(times).view(output.shape))
+
+
+def _gives(call: Call) -> bool:
+    """Whether others have of it what this seat gives them."""
+    root = call.meta[2]
+    return call.op == "send" or (call.op == "broadcast" and root == call.seat)
