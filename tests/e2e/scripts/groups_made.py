@@ -2,9 +2,7 @@
 
 --when  step    in every step: made, used and destroyed, a mesh and subgroups now and then too
         pass    before every pass over the data; destroyed behind it
-        lazy    in the first step that finds none, from step 6 on; then kept
-        once    in step 6 and kept in a variable: a joiner never comes by there, and raises
-        none    so too, but a joiner takes the world instead
+        lazy    in the first step that finds none, once there is the file --go; then kept
 """
 
 import argparse
@@ -23,6 +21,7 @@ parser = argparse.ArgumentParser()
 parser.add_argument("--when", default="step")
 parser.add_argument("--steps", type=int, default=40)
 parser.add_argument("--pace", type=float, default=0.02)
+parser.add_argument("--go", default="")
 parser.add_argument("--hurry", default="", help="file whose existence ends the pace")
 args = parser.parse_args()
 
@@ -80,20 +79,10 @@ def train(batch):
         extra = made_in_step(loss)
     if args.when == "pass":
         extra = summed(loss, kept["pass"])
-    if args.when == "lazy" and job.steps >= 5:
+    if args.when == "lazy" and summed(torch.tensor(float(os.path.exists(args.go))), None):
         if "lazy" not in kept:
             kept["lazy"] = dist.new_group(world)
         extra = summed(loss, kept["lazy"])
-    if args.when == "once":
-        if job.steps == 5:
-            kept["once"] = dist.new_group(world)
-        if job.steps >= 5:
-            extra = summed(loss, kept["once"])
-    if args.when == "none":
-        if job.steps == 5:
-            kept["none"] = dist.new_group(world)
-        if job.steps >= 5:
-            extra = summed(loss, kept.get("none"))
     for parameter in model.parameters():
         parameter.grad.mul_(1 + 0.01 * torch.tanh(extra.sum()))
     job.report(loss=loss, extra=extra.sum())
