@@ -56,9 +56,10 @@ RAISE_GRACE_S = 1.0
 
 
 class Member:
-    """Runtime behind `Job` for a rank that is live or becomes it. Main thread only, but for
-    `standing`, which the control thread writes.
+    """Runtime behind `Job` for a rank that is live; a joiner has one that is to become it. Main
+    thread only, but for `standing`, which the control thread writes.
 
+    is_shadow  its run is in the sandbox: a joiner's, until that is live
     recording  of its first steps, and what is kept of them; `later_steps` are compared with them
     updates    of the step under way
     deposit    what others hold of it
@@ -69,12 +70,11 @@ class Member:
     declared   as in `Runtime`
     """
 
-    is_shadow = False
-    switching = False
     deposit: Deposit
 
-    def __init__(self, rank: Rank, station: Station) -> None:
+    def __init__(self, rank: Rank, station: Station, *, is_shadow: bool = False) -> None:
         self.rank = rank
+        self.is_shadow = is_shadow
         self.world_size = station.spec.world_size
         self.variables = Variables(lambda: self.tracked.items(), is_own_file)
         self.tracked = Tracked(self.variables.stored_on)
@@ -261,7 +261,8 @@ class Member:
 
     def enter_update(self, optimizer: torch.optim.Optimizer) -> None:
         """Called before every `optimizer.step()`."""
-        if self.updates.enter(optimizer, in_step=self.in_step, passed=self.passed):
+        at_gate = self.updates.enter(optimizer, in_step=self.in_step, passed=self.passed)
+        if at_gate and not self.is_shadow:  # There is no gate in the sandbox.
             self.pass_gate()
 
     def leave_update(self) -> None:
