@@ -18,8 +18,10 @@ from trainmover.state.transfer import StateServer
 from trainmover.worker import control as control_module
 from trainmover.worker.control import Control
 from trainmover.worker.join.joiner import Joiner
+from trainmover.worker.join.shadow import Shadow
 from trainmover.worker.keep.snapshots import Snapshots
 from trainmover.worker.link import ControlLink
+from trainmover.worker.member import Member
 from trainmover.worker.standing import Unwind
 from trainmover.worker.station import Station
 from trainmover.worker.step.boundary import Boundary
@@ -30,7 +32,7 @@ def own_groups(monkeypatch: pytest.MonkeyPatch) -> None:
     """An order must not end epochs of the tests that follow in this process."""
     own = Groups()
     own.sandbox()
-    for module in ("control", "step.gate", "join.joiner"):
+    for module in ("control", "step.gate", "join.shadow"):
         monkeypatch.setattr(f"trainmover.worker.{module}.groups", own)
 
 
@@ -111,21 +113,22 @@ RECORD = Record(
 )
 
 
-def held(here: Station, control: Control) -> tuple[Joiner, threading.Thread, list[BaseException]]:
+def held(here: Station, control: Control) -> tuple[Shadow, threading.Thread, list[BaseException]]:
     """A held run that stands at its first step, in a thread of its own."""
-    joiner = Joiner(Rank(1), here, RECORD, holds=True)
-    control.member = joiner
+    shadow = Shadow(Member(Rank(1), here, is_shadow=True), RECORD, here.token, holds=True)
+    joiner = Joiner(shadow, here.token)
+    control.member, control.joiner = joiner.member, joiner
     ended: list[BaseException] = []
 
     def run() -> None:
         try:
-            joiner._park()
+            joiner.takeover.begin(shadow.park())
         except Unwind as unwound:
             ended.append(unwound)
 
     thread = threading.Thread(target=run, daemon=True)
     thread.start()
-    return joiner, thread, ended
+    return shadow, thread, ended
 
 
 def facts(agent: Any, count: int) -> list[m.WorkerFact]:
@@ -138,7 +141,7 @@ def facts(agent: Any, count: int) -> list[m.WorkerFact]:
 
 def test_a_held_run_is_bound_without_running_again(here: Station, agent: Any) -> None:
     control = Control(here)
-    joiner, thread, ended = held(here, control)
+    shadow, thread, ended = held(here, control)
     (said,) = facts(agent, 1)
     assert isinstance(said, m.Held)
     control.obey(m.Bind(epoch=Epoch(4), slot=Slot(1), records={}))
@@ -147,7 +150,7 @@ def test_a_held_run_is_bound_without_running_again(here: Station, agent: Any) ->
     control.obey(m.Leave(epoch=Epoch(4)))
     thread.join(30)
     assert len(ended) == 1
-    assert joiner.bound_for == 4
+    assert shadow.bound_for == 4
 
 
 @pytest.mark.parametrize(
@@ -161,12 +164,12 @@ def test_a_held_run_is_bound_without_running_again(here: Station, agent: Any) ->
 )
 def test_other_work_ends_a_held_run(here: Station, agent: Any, order: Any) -> None:
     control = Control(here)
-    joiner, thread, ended = held(here, control)
+    shadow, thread, ended = held(here, control)
     facts(agent, 1)
     control.obey(order)
     thread.join(30)
     assert len(ended) == 1
-    assert joiner.bound_for is None
+    assert shadow.bound_for is None
     assert control_module.groups.deserted  # Another worker may wait for it, or it for that one.
     assert control.next_work() is order
     assert not here.standing.recalled
@@ -175,14 +178,14 @@ def test_other_work_ends_a_held_run(here: Station, agent: Any, order: Any) -> No
 def test_a_recalled_run_is_not_bound_any_more(here: Station, agent: Any) -> None:
     """It unwinds: the slot needs a new run."""
     control = Control(here)
-    joiner, thread, _ = held(here, control)
+    shadow, thread, _ = held(here, control)
     facts(agent, 1)
     bind = m.Bind(epoch=Epoch(4), slot=Slot(1), records={})
     with here.standing.changed:  # So that the run does not wake in between.
         control.obey(m.WarmUp(slot=Slot(0), records={}))
         control.obey(bind)
     thread.join(30)
-    assert joiner.bound_for is None
+    assert shadow.bound_for is None
     assert control.next_work() is bind
 
 

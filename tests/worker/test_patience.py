@@ -24,15 +24,19 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(patience, "_BUSY", -1.0)  # However little it is let run, it is busy.
 
 
-def joiner(**known: Any) -> Any:
+def joiner(*, run_ms: int = 1, known_ms: int = 0, journey: Any = None, declared: Any = ()) -> Any:
     """What of a joiner is looked at."""
-    its = {
-        "stands": threading.Event(), "is_shadow": True, "shadow_steps": 0, "calls": 0,
-        "known_ms": 0, "run_ms": 1, "declared": [], "replayer": SimpleNamespace(served=0),
-        "loops": SimpleNamespace(fetches=0), "way": None, "travelling": None,
-        "waits_for_others": False, "given_up": False,
-    }  # fmt: skip
-    return SimpleNamespace(**its | known)
+    shadow = SimpleNamespace(
+        stands=threading.Event(), steps=0, known_ms=known_ms, run_ms=run_ms, given_up=False,
+        waits_for_others=False, replayer=SimpleNamespace(served=0),
+    )  # fmt: skip
+    return SimpleNamespace(
+        member=SimpleNamespace(calls=0, loops=SimpleNamespace(fetches=0)),
+        shadow=shadow,
+        takeover=SimpleNamespace(way=None, journey=journey),
+        is_shadow=True,
+        declared=declared,
+    )
 
 
 def circles(its: Any, seconds: float, *, gets_on: bool = False) -> list[str]:
@@ -42,21 +46,21 @@ def circles(its: Any, seconds: float, *, gets_on: bool = False) -> list[str]:
     try:
         with Patience(its, told.append):
             while time.monotonic() < until:
-                its.calls += gets_on
+                its.member.calls += gets_on
     except Unwind:
         pass
     return told
 
 
-@pytest.mark.parametrize("known", [{"known_ms": 5}, {"travelling": "somewhere"}])
+@pytest.mark.parametrize("known", [{"known_ms": 5}, {"journey": "somewhere"}])
 def test_one_that_runs_in_circles_is_given_up(known: dict[str, Any]) -> None:
     its = joiner(**known)
-    its.stands.set() if "travelling" in known else None
+    its.shadow.stands.set() if "journey" in known else None
     (told,) = circles(its, LIMIT_S)
     assert "has got nowhere" in told
     assert "test_patience.py" in told
     assert "it runs in circles" in told
-    assert its.given_up
+    assert its.shadow.given_up
 
 
 @pytest.mark.parametrize(
@@ -67,8 +71,8 @@ def test_one_that_runs_in_circles_is_given_up(known: dict[str, Any]) -> None:
         ({"known_ms": 5}, True, False),
         ({"known_ms": 5, "declared": ["a download"]}, False, False),
         ({"known_ms": 5}, False, True),
-        ({"travelling": "somewhere"}, True, True),
-        ({"travelling": "somewhere", "run_ms": 1000}, False, True),
+        ({"journey": "somewhere"}, True, True),
+        ({"journey": "somewhere", "run_ms": 1000}, False, True),
     ],
     ids=["the first", "slow", "gets on", "declared", "waits", "travels", "travels slowly"],
 )
@@ -77,7 +81,7 @@ def test_one_that_does_not_is_left_alone(
 ) -> None:
     its = joiner(**known)
     if parked:
-        its.stands.set()
+        its.shadow.stands.set()
     assert circles(its, 1.0, gets_on=gets_on) == []
 
 

@@ -19,7 +19,7 @@ from trainmover.sandbox.record import Record
 from trainmover.state.transfer import StateServer
 from trainmover.worker import runs as runs_module
 from trainmover.worker.control import Control
-from trainmover.worker.join.joiner import Joiner
+from trainmover.worker.join.shadow import Shadow
 from trainmover.worker.keep.snapshots import Snapshots
 from trainmover.worker.link import ControlLink
 from trainmover.worker.runs import Runs
@@ -44,8 +44,8 @@ Warmed = Callable[..., list[m.WorkerFact]]
 def own_groups(monkeypatch: pytest.MonkeyPatch) -> None:
     own = Groups()
     for module in (
-        "runs", "program", "control", "step.gate", "join.joiner", "member", "step.boundary",
-        "watch.patience", "keep.first_steps", "step.updates",
+        "runs", "program", "control", "step.gate", "join.shadow", "join.takeover", "join.journey",
+        "member", "step.boundary", "watch.patience", "keep.first_steps", "step.updates",
     ):  # fmt: skip
         monkeypatch.setattr(f"trainmover.worker.{module}.groups", own)
     for name in ("RANK", "ROLE_RANK", "GROUP_RANK"):
@@ -185,7 +185,7 @@ def test_a_run_that_waits_for_another_worker_is_left_to_the_patience_of_that(
 ) -> None:
     monkeypatch.setattr(patience, "STILL_S", 0.2)
     monkeypatch.setattr(patience, "POLL_S", 0.05)
-    monkeypatch.setattr(Joiner, "waits_for_others", True)
+    monkeypatch.setattr(Shadow, "waits_for_others", True)
     [fact] = warmed("import threading; threading.Event().wait(0.6)" + TRAIN)
     assert isinstance(fact, m.Warm)
 

@@ -112,8 +112,8 @@ TABLE: dict[str, dict[Moment, Cell]] = {
     "the script's variables": {
         Moment.RETRY: _BEFORE,
         Moment.RECORD: Cell(Do.HASH, "state/script/variables.py"),
-        Moment.JOINER: Cell(Do.REFUSE, "worker/join/joiner.py"),
-        Moment.CUT: Cell(Do.REFUSE, "worker/join/joiner.py"),
+        Moment.JOINER: Cell(Do.REFUSE, "worker/join/refusal.py"),
+        Moment.CUT: Cell(Do.REFUSE, "worker/join/refusal.py"),
         Moment.COMPARE: Cell(Do.HASH, "state/script/variables.py"),
     },
     "groups": {

@@ -27,7 +27,8 @@ T = TypeVar("T")
 
 
 class Runtime(Protocol):
-    """What stands behind a `Job`: nothing (a job of its own) or a member of a larger one.
+    """What stands behind a `Job`: nothing (a job of its own), a member of a larger one, or a joiner
+    that becomes one.
 
     declared  what the script is about that may take long, by its own word; the innermost last
     """
@@ -42,9 +43,10 @@ class Runtime(Protocol):
     def steps(self) -> int: ...
     @property
     def is_shadow(self) -> bool: ...
-
-    in_step: bool
-    declared: list[str]
+    @property
+    def in_step(self) -> bool: ...
+    @property
+    def declared(self) -> list[str]: ...
 
     def run_step(self, function: Callable[..., Any], args: Any, kwargs: Any) -> Any:
         """Run one step as a transaction."""

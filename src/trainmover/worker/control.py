@@ -40,6 +40,7 @@ from trainmover.protocol.messages import (
     WriteCheckpoint,
 )
 from trainmover.worker.join.joiner import Joiner
+from trainmover.worker.join.shadow import Shadow
 from trainmover.worker.keep.checkpoints import write_part
 from trainmover.worker.keep.first_steps import FirstSteps
 from trainmover.worker.member import Member
@@ -54,11 +55,13 @@ Work = RunRank | WarmUp | Hold | Bind
 class Control:
     """Obeys orders on the link's thread.
 
-    member  runtime of the script's run, put here by the main thread; None between runs
+    member  of the script's run, put here by the main thread; None between runs
+    joiner  whose run that is, if it began in the sandbox; together with `member`
     """
 
     def __init__(self, station: Station) -> None:
         self.member: Member | None = None
+        self.joiner: Joiner | None = None
         self._station = station
         self._standing = station.standing
         self._say = station.link.say
@@ -77,7 +80,7 @@ class Control:
 
     def obey(self, order: Order) -> None:
         """Take one order."""
-        standing = self._standing
+        standing, joiner = self._standing, self.joiner
         assert isinstance(order, WORKER_ORDERS)
         match order:
             case Interrupt():
@@ -97,12 +100,12 @@ class Control:
                 return
             case Discard(epoch=epoch):
                 groups.discard(epoch)
-            case Leave() if isinstance(self.member, Joiner):
-                self.member.early.cancel()
+            case Leave() if joiner is not None:
+                joiner.takeover.early.cancel()
         with standing.changed:
             match order:
-                case Bind(epoch=epoch) if self._holds(order):
-                    self.member.bound_for = epoch  # type: ignore[union-attr]
+                case Bind(epoch=epoch) if (held := self._held_for(order)) is not None:
+                    held.bound_for = epoch
                 case RunRank() | WarmUp() | Hold() | Bind():
                     self._work, standing.recalled = order, True
                 case Verdict():
@@ -147,24 +150,20 @@ class Control:
         """End a run that is only held and was recalled, also where it waits for another worker:
         that one may have been recalled before it began."""
         with self._standing.changed:
-            member = self.member
-            held = isinstance(member, Joiner) and member.holds and member.bound_for is None
+            held = self.joiner is not None and self.joiner.shadow.is_only_held
             ends = held and self._standing.recalled
         if ends:
             groups.desert("other work waits for it")
 
-    def _holds(self, order: Bind) -> bool:
-        """Whether the run under way is the one that is now bound, and waits for that. One that was
+    def _held_for(self, order: Bind) -> Shadow | None:
+        """The run under way, if it is the one that is now bound, and waits for that. One that was
         recalled is unwinding. Called under `changed`."""
-        member = self.member
-        return (
-            isinstance(member, Joiner)
-            and member.holds
-            and member.bound_for is None
-            and not self._standing.recalled
-            and member.run == order.run
-            and member.rank in self._station.spec.ranks(order.slot)
-        )
+        if self.joiner is None or self._standing.recalled:
+            return None
+        shadow = self.joiner.shadow
+        is_meant = shadow.run == order.run
+        is_meant &= shadow.member.rank in self._station.spec.ranks(order.slot)
+        return shadow if is_meant and shadow.is_only_held else None
 
     def _interrupt(self, order: Interrupt) -> None:
         """Fix the position and the newer epoch in one moment; then wake everything that waits."""
@@ -180,11 +179,11 @@ class Control:
                 gate=standing.gate,
                 patience_ms=self._patience_ms(),
             )
-            live, member = standing.live, self.member
-            connected = live or (member is not None and member.switching)
+            live, joiner = standing.live, self.joiner
+            connected = live or (joiner is not None and joiner.takeover.switching)
             standing.changed.notify_all()
-        if isinstance(member, Joiner):
-            member.cancel()
+        if joiner is not None:
+            joiner.takeover.cancel()
         if live:
             self._say(position)
         if connected:  # A shadow run has no peers: it goes on.
@@ -202,7 +201,7 @@ class Control:
 
     def _prepare(self, order: Prepare) -> None:
         """Phase 1, in a thread of the groups'; and what a joiner can have of its state by then."""
-        member = self.member
+        joiner = self.joiner
 
         def done(reason: str) -> None:
             self._say(Prepared(rank=self._rank, epoch=order.epoch, reason=reason))
@@ -211,8 +210,8 @@ class Control:
             try:
                 groups.prepare(order.epoch, self._station.stores.take())
                 preparation = groups.prepared(order.epoch)
-                if isinstance(member, Joiner) and (source := order.early.get(member.rank)):
-                    member.take_early(source.address)
+                if joiner is not None and (source := order.early.get(joiner.rank)):
+                    joiner.takeover.take_early(source.address)
                 preparation.wait()
                 done("" if preparation.error is None else str(preparation.error).split("\n")[0])
             except (TrainmoverError, dist.DistError) as error:

@@ -56,32 +56,62 @@ RAISE_GRACE_S = 1.0
 
 
 class Member:
-    """Runtime behind `Job` for a rank that is live or becomes it. Main thread only, but for
-    `standing`, which the control thread writes.
+    """Runtime behind `Job` for a rank that is live; a joiner has one that is to become it. Main
+    thread only, but for `standing`, which the control thread writes.
 
+    is_shadow  its run is in the sandbox: a joiner's, until that is live
+    updated    the shadow step under way has come to its first update, where a live one has its gate
+    tracked    what the script has named; `variables` it keeps itself
+    loops      over data that it is in; `draws` it has made from them
+    ledger     rows that are committed and not yet told
+    boundary   between two steps: where members are exchanged; `gate`: where steps commit
     recording  of its first steps, and what is kept of them; `later_steps` are compared with them
     updates    of the step under way
     deposit    what others hold of it
     calls      the step under way, or the last one that was
+    begun      the last one that was tried
+    in_step    whether one is under way
     passed     whether that has come through its gate
     reported   the numbers that it reports
     over       the script has ended
     declared   as in `Runtime`
     """
 
-    is_shadow = False
-    switching = False
     deposit: Deposit
 
-    def __init__(self, rank: Rank, station: Station) -> None:
+    def __init__(self, rank: Rank, station: Station, *, is_shadow: bool = False) -> None:
         self.rank = rank
         self.world_size = station.spec.world_size
-        self.variables = Variables(lambda: self.tracked.items(), is_own_file)
-        self.tracked = Tracked(self.variables.stored_on)
+        self.is_shadow = is_shadow
+        self.updated = False
         self.standing = station.standing
         self.say = station.link.say
-        self.ledger = Ledger(rank, self.standing, self.say)
+        self.snapshots = station.snapshots
         self.footing = Footing(station.pulse)
+        self.drills = Drills.from_environment()
+        self.calls = self.begun = Step(0)
+        self.in_step = self.passed = self.over = False
+        self.declared: list[str] = []
+        self._calls_at_fetch: int | None = None
+        self._groups_made: int | None = None  # Mark of the last fetch; None: not to be asked.
+        self._listen_to_script(station)
+        self._meet_others(station)
+        self._make_steps(station)
+        self._keep_for_others(station)
+
+    def _listen_to_script(self, station: Station) -> None:
+        """What it has, draws and reports."""
+        self.variables = Variables(lambda: self.tracked.items(), is_own_file)
+        self.tracked = Tracked(self.variables.stored_on)
+        self.loops = Loops()
+        self.draws = Draws(self.loops)
+        self._known_draws = station.known_draws
+        self.reported = Reported()
+
+    def _meet_others(self, station: Station) -> None:
+        """Where ranks wait for each other, between steps and in them."""
+        rank = self.rank
+        self.ledger = Ledger(rank, self.standing, self.say)
         self.boundary = Boundary(
             rank,
             station,
@@ -89,7 +119,6 @@ class Member:
             follow=lambda buddy, epoch, further: self.deposit.follow(buddy, epoch, further),
             offer=lambda: self.deposit.offered(),
         )
-        self.drills = Drills.from_environment()
         self.gate = Gate(
             rank,
             self.world_size,
@@ -107,11 +136,11 @@ class Member:
             say=self.say,
         )
         self.cut_short = CutShort(rank, self, boundary=self.boundary, gate=self.gate, say=self.say)
-        self.loops = Loops()
-        self.draws = Draws(self.loops)
-        self._known_draws = station.known_draws
+
+    def _make_steps(self, station: Station) -> None:
+        """What is recorded of the first ones, and what each one changes."""
+        rank = self.rank
         self.keeper = Keeper(station.token, rank)
-        self.snapshots = station.snapshots
         self.recording = Recording(
             rank,
             station.spec.nproc,
@@ -129,8 +158,12 @@ class Member:
             drills=self.drills,
             say=self.say,
         )
+        self.weights = Weights(rank, self.say)
+
+    def _keep_for_others(self, station: Station) -> None:
+        """What a buddy holds of the rank, and what a joiner takes."""
         self.deposit = Deposit(
-            rank,
+            self.rank,
             station,
             tracked=self.tracked,
             keeper=self.keeper,
@@ -143,13 +176,6 @@ class Member:
         self.early_source = EarlySource(self.tracked)
         self.server = station.server
         self.server.offer(KEY, self.early_source.offered, anew=True)
-        self.weights = Weights(rank, self.say)
-        self.calls = self.begun = Step(0)
-        self.in_step = self.passed = self.over = False
-        self.declared: list[str] = []
-        self.reported = Reported()
-        self._calls_at_fetch: int | None = None
-        self._groups_made: int | None = None  # Mark of the last fetch; None: not to be asked.
 
     @property
     def steps(self) -> int:
@@ -261,7 +287,10 @@ class Member:
 
     def enter_update(self, optimizer: torch.optim.Optimizer) -> None:
         """Called before every `optimizer.step()`."""
-        if self.updates.enter(optimizer, in_step=self.in_step, passed=self.passed):
+        at_gate = self.updates.enter(optimizer, in_step=self.in_step, passed=self.passed)
+        if at_gate and self.is_shadow:
+            self.updated = True
+        elif at_gate:
             self.pass_gate()
 
     def leave_update(self) -> None:

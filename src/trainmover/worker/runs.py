@@ -39,6 +39,7 @@ from trainmover.state import rng
 from trainmover.worker import api
 from trainmover.worker.control import Control
 from trainmover.worker.join.joiner import Joiner
+from trainmover.worker.join.shadow import Shadow
 from trainmover.worker.join.taken import Shelf, compiled_elsewhere, first_steps
 from trainmover.worker.keep import compiled
 from trainmover.worker.member import Member
@@ -120,19 +121,20 @@ class Runs:
         # The job may have started anew since, or compiled more: a warm-up proves what is true.
         self._shelf.clear()
         self._took_compiled = False
-        joiner = self._shadow(order)
+        joiner = self._joiner(order)
         if joiner is None:
             return
-        ended = self._run(joiner)
-        deserted = self._part(joiner)
-        trace, steps = joiner.replayer.trace(), joiner.shadow_steps
-        self._forget(joiner)
-        if joiner.given_up:
+        shadow = joiner.shadow
+        ended = self._run(joiner.member, joiner)
+        deserted = self._part(shadow)
+        trace = shadow.replayer.trace()
+        self._forget(joiner.member)
+        if shadow.given_up:
             return
         if deserted:
-            self._await_reason(joiner)
+            self._await_reason(shadow)
             return
-        if joiner.refused or not ended.unwound:
+        if shadow.refusal.why or not ended.unwound:
             self._sandbox_failed(joiner, ended)
             return
         self._ran_well = True
@@ -140,10 +142,10 @@ class Runs:
         self._say(
             Warm(
                 rank=joiner.rank,
-                shadow_steps=steps,
+                shadow_steps=shadow.steps,
                 trace=trace,
                 warm_ms=warm_ms,
-                held_bytes=joiner.held_bytes,
+                held_bytes=shadow.held_bytes,
             )
         )
 
@@ -151,72 +153,74 @@ class Runs:
         self, order: Hold | Bind, *, bound_for: Epoch | None = None, holds: bool = False
     ) -> None:
         """A joiner: in the sandbox until the switchover, then live until the script's end."""
-        joiner = self._shadow(order, bound_for=bound_for, holds=holds)
+        joiner = self._joiner(order, bound_for=bound_for, holds=holds)
         if joiner is None:
             return
-        joiner.broken_off, self._broken_off = self._broken_off, None
-        self._control.member = joiner
+        member, shadow = joiner.member, joiner.shadow
+        joiner.takeover.broken_off, self._broken_off = self._broken_off, None
+        with self._standing.changed:
+            self._control.member, self._control.joiner = member, joiner
         self._control.part_if_recalled()
-        ended = self._run(joiner)
-        if self._part(joiner):
-            self._forget(joiner)
-            self._await_reason(joiner)
-        elif joiner.bound_for is None or joiner.refused:
-            self._forget(joiner)
-            if joiner.refused or not ended.unwound:
+        ended = self._run(member, joiner)
+        if self._part(shadow):
+            self._forget(member)
+            self._await_reason(shadow)
+        elif shadow.bound_for is None or shadow.refusal.why:
+            self._forget(member)
+            if shadow.refusal.why or not ended.unwound:
                 self._sandbox_failed(joiner, ended)
-        elif self._told_to_leave(ended, joiner.bound_for):
-            self._leave(joiner)
-        elif joiner.is_shadow:
+        elif self._told_to_leave(ended, shadow.bound_for):
+            self._leave(member)
+        elif member.is_shadow:
             self._end_on_the_way(joiner, ended)
         else:
-            self._report(joiner, ended)
+            self._report(member, ended)
 
     def _end_on_the_way(self, joiner: Joiner, ended: Ended) -> None:
         """The run is over and the rank's place not taken: well if the rank was lost at its end."""
         try:
-            arrived = not ended.error and joiner.arrive_at_the_end()
+            arrived = not ended.error and joiner.takeover.arrive_at_the_end()
         except Unwind:
-            self._leave(joiner)
+            self._leave(joiner.member)
             return
         except TrainmoverError as error:
             ended, arrived = Ended(code=1, error=str(error).split("\n")[0]), False
         if arrived:
-            self._report(joiner, ended)
+            self._report(joiner.member, ended)
             return
-        self._forget(joiner)
+        self._forget(joiner.member)
         self._sandbox_failed(joiner, ended)
 
-    def _part(self, joiner: Joiner) -> bool:
+    def _part(self, shadow: Shadow) -> bool:
         """The machine's other workers may wait in the sandbox for one whose run has ended too soon:
         let them go. True if it was the other way round, and nothing of this run counts."""
-        if joiner.complete:
+        if shadow.complete:
             return False
-        deserted = groups.deserted and not joiner.given_up
+        deserted = groups.deserted and not shadow.given_up
         groups.desert("its run in the sandbox has ended")
         return deserted
 
-    def _await_reason(self, joiner: Joiner) -> None:
+    def _await_reason(self, shadow: Shadow) -> None:
         """The worker that left the run first says why, or has died, or all are called elsewhere. If
         nothing of that is heard of, the machine must not wait for ever."""
-        if not self._control.told_within(REASON_GRACE_S, joiner.bound_for):
-            self._say(SandboxFailed(rank=joiner.rank, reason=_DESERTED))
-        elif joiner.bound_for is not None and self._standing.leave >= joiner.bound_for:
+        if not self._control.told_within(REASON_GRACE_S, shadow.bound_for):
+            self._say(SandboxFailed(rank=shadow.member.rank, reason=_DESERTED))
+        elif shadow.bound_for is not None and self._standing.leave >= shadow.bound_for:
             self._say(Left())
 
     def _sandbox_failed(self, joiner: Joiner, ended: Ended) -> None:
-        if joiner.refused:  # It ran well: any other process would be refused too.
-            self._say(SandboxFailed(rank=joiner.rank, reason=joiner.refused))
+        if refused := joiner.shadow.refusal.why:  # Any other process would be refused too.
+            self._say(SandboxFailed(rank=joiner.rank, reason=refused))
             return
-        arrives = joiner.way is not None  # Its run went well, and taking the rank's place did not.
-        again = self._ran_well and not arrives and not joiner.opened.newer
+        arrives = joiner.takeover.way is not None  # Its run went well, and what followed did not.
+        again = self._ran_well and not arrives and not joiner.shadow.opened.newer
         reason = _shadow_end(ended, joiner, again=again)
         self._say(SandboxFailed(rank=joiner.rank, reason=reason, again=again))
 
-    def _shadow(self, order: WarmUp | Hold | Bind, **purpose: Any) -> Joiner | None:
+    def _joiner(self, order: WarmUp | Hold | Bind, **purpose: Any) -> Joiner | None:
         """The runtime of a run in the sandbox; None if there is no record to serve it from.
 
-        purpose: see `Joiner`
+        purpose: see `Shadow`
         """
         rank, records = self._take_slot(order.slot), order.records
         try:
@@ -232,16 +236,17 @@ class Runs:
         groups.rendezvous_store = HashStore
         groups.sandbox(order.run, lambda: self._station.stores.take())
         self._opened.begin(record.begun_ns)
-        return Joiner(
-            rank,
-            self._station,
+        shadow = Shadow(
+            Member(rank, self._station, is_shadow=True),
             record,
+            token,
             opened=self._opened,
             run=order.run,
             known_ms=order.known_ms,
             places=records,
             **purpose,
         )
+        return Joiner(shadow, token)
 
     def _take_compiled(self, rank: Rank, records: Records) -> None:
         """Before this process compiles, take what others have compiled."""
@@ -279,11 +284,11 @@ class Runs:
         groups.place(rank, self._spec.ranks(slot))
         return rank
 
-    def _run(self, member: Member) -> Ended:
-        api.serve(member)
+    def _run(self, member: Member, joiner: Joiner | None = None) -> Ended:
+        api.serve(joiner or member)
         self._isolation.snapshot()
         rng.seed_as(self._spec.seed, member.rank)
-        with self._sandbox(member) if isinstance(member, Joiner) else nullcontext():
+        with self._sandbox(joiner) if joiner is not None else nullcontext():
             ended = run_script(self._spec.argv, module=self._spec.module)
         member.over = True
         member.early_source.end()
@@ -294,21 +299,21 @@ class Runs:
         """For a shadow run: it may stand still only for so long."""
 
         def tell(reason: str) -> None:
-            self._say(SandboxFailed(rank=joiner.rank, reason=joiner.opened.newer or reason))
+            self._say(SandboxFailed(rank=joiner.rank, reason=joiner.shadow.opened.newer or reason))
 
         try:
             with Patience(joiner, tell):
                 yield
         finally:
-            joiner.opened.end()
-            self._tell_of_files(joiner)
+            joiner.shadow.end()
+            self._tell_of_files(joiner.rank)
 
-    def _tell_of_files(self, joiner: Joiner) -> None:
+    def _tell_of_files(self, rank: Rank) -> None:
         """Once for each place in the script."""
-        written = joiner.opened.written
+        written = self._opened.written
         if written and written not in self._told:
             self._told.add(written)
-            self._say(Warned(rank=joiner.rank, text=written))
+            self._say(Warned(rank=rank, text=written))
 
     # --- how a run ends ---------------------------------------------------------------------------
 
@@ -334,7 +339,7 @@ class Runs:
         with self._standing.changed:  # Together: a position said from here on is that of no rank.
             self._standing.live = False
             self._standing.committed = self._standing.gate = Step(0)
-            self._control.member = None
+            self._control.member = self._control.joiner = None
         api.serve(None)
         if not self._standing.goes_back:
             self._station.snapshots.spare_room()
@@ -409,16 +414,18 @@ class Runs:
 
 
 def _shadow_end(ended: Ended, joiner: Joiner, *, again: bool) -> str:
-    if joiner.opened.newer:  # Whatever came of it.
-        return joiner.opened.newer
+    shadow = joiner.shadow
+    if shadow.opened.newer:  # Whatever came of it.
+        return shadow.opened.newer
     if ended.error:
         return reasons.why(ended.error, ended.where, again=again)
-    if joiner.at_the_end:
+    if joiner.takeover.at_the_end:
+        step = joiner.member.calls
         return (
-            f"rank {joiner.rank} was lost behind its last step {joiner.calls}, where the script "
-            "makes collectives: what they gave is gone with it"
+            f"rank {joiner.rank} was lost behind its last step {step}, where the script makes "
+            "collectives: what they gave is gone with it"
         )
     return (
-        f"the script ended in the sandbox after {joiner.shadow_steps} steps, where rank "
-        f"{joiner.rank} went on to a fetch behind step {joiner.steps_recorded}"
+        f"the script ended in the sandbox after {shadow.steps} steps, where rank "
+        f"{joiner.rank} went on to a fetch behind step {shadow.recorded}"
     )

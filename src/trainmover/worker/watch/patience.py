@@ -60,14 +60,15 @@ class Patience:
         where: TracebackType | None,
     ) -> None:
         self._over.set()
-        self._joiner.stands.set()
+        self._joiner.shadow.stands.set()
         self._thread.join()
 
     def _watch(self) -> None:
+        joiner = self._joiner
         last, looks = self._progress(), 0
         since, used_s = time.monotonic(), _processor_s()
         while not self._over.wait(POLL_S):
-            if not self._joiner.is_shadow:
+            if not joiner.is_shadow:
                 return
             progress, still_s = self._progress(), time.monotonic() - since
             if progress != last or self._waits():
@@ -79,42 +80,41 @@ class Patience:
                 return
             if _processor_s() - used_s > _BUSY * max(still_s, STILL_S):
                 since, used_s = time.monotonic(), _processor_s()
-            elif still_s > STILL_S * (_FOR_OTHERS if self._joiner.waits_for_others else 1):
+            elif still_s > STILL_S * (_FOR_OTHERS if joiner.shadow.waits_for_others else 1):
                 why = "it waits for something that is not there"
                 self._give_up(f"has stood still for {still_s:.0f} s", why)
                 return
 
     def _progress(self) -> tuple[int, ...]:
-        joiner = self._joiner
-        way = joiner.way.reached if joiner.way is not None else 0
-        served = joiner.replayer.served
+        member, shadow, way = self._joiner.member, self._joiner.shadow, self._joiner.takeover.way
         return (
-            joiner.shadow_steps,
-            served,
+            shadow.steps,
+            shadow.replayer.served,
             len(sys.modules),
-            joiner.calls,
-            joiner.loops.fetches,
-            way,
+            member.calls,
+            member.loops.fetches,
+            way.reached if way is not None else 0,
         )
 
     def _waits(self) -> bool:
         """Whether it has come to where others come to it, or the script has said it takes long."""
         joiner = self._joiner
-        return bool(joiner.declared) or (joiner.stands.is_set() and joiner.travelling is None)
+        stands = joiner.shadow.stands.is_set() and joiner.takeover.journey is None
+        return bool(joiner.declared) or stands
 
     def _circles_s(self) -> float:
         """How long it may be at work on one thing."""
-        joiner = self._joiner
-        if joiner.travelling is not None:
-            return max(STILL_S, TIMES * joiner.run_ms / 1000.0)
-        if not joiner.known_ms or joiner.waits_for_others:
+        shadow = self._joiner.shadow
+        if self._joiner.takeover.journey is not None:
+            return max(STILL_S, TIMES * shadow.run_ms / 1000.0)
+        if not shadow.known_ms or shadow.waits_for_others:
             return math.inf
-        return max(CIRCLES_S, TIMES * joiner.known_ms / 1000.0)
+        return max(CIRCLES_S, TIMES * shadow.known_ms / 1000.0)
 
     def _give_up(self, how: str, why: str) -> None:
         frame = sys._current_frames().get(self._main)
         where = place_of(traceback.extract_stack(frame)) if frame is not None else ""
-        self._joiner.given_up = True
+        self._joiner.shadow.given_up = True
         self._tell(f"in the sandbox the script {how}{f' at {where}' if where else ''}: {why}")
         unwind = ctypes.py_object(Unwind)
         ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(self._main), unwind)

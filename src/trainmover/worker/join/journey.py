@@ -1,0 +1,145 @@
+"""A joiner goes the way to where its rank stood, as a traveller in the sandbox: see `way`.
+
+Nothing of what the script calls there reaches anybody: steps are passed over, loops that are over
+end at once, collectives were made by the job long ago.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from trainmover.comm import groups
+from trainmover.ids import Step
+from trainmover.state import rng
+from trainmover.worker.data.batches import Batches
+from trainmover.worker.join.refusal import Refusal
+from trainmover.worker.join.way import Silence, Way
+from trainmover.worker.member import Member
+from trainmover.worker.step.keeper import Moment, RankRecord
+
+
+class Journey:
+    """Of one joiner, from the fetch where it parked to its arrival. Main thread only.
+
+    way      that it goes
+    closing  the switchover it takes part in is the last: some script has ended
+    arrive   takes the rank's state and place: called where the rank stood, and live on return
+    refusal  where the rank fetched last, the script's variables must be the rank's
+    silence  what answers its collectives
+    """
+
+    def __init__(
+        self,
+        member: Member,
+        way: Way,
+        *,
+        closing: bool,
+        arrive: Callable[[], None],
+        refusal: Refusal,
+    ) -> None:
+        self.way = way
+        self.silence = Silence()
+        self._member = member
+        self._closing = closing
+        self._arrive = arrive
+        self._refusal = refusal
+
+    def begin(self) -> None:
+        """From here on the script's collectives are answered here."""
+        groups.tap = self.silence
+        groups.roster.travel()
+
+    # --- steps ------------------------------------------------------------------------------------
+
+    @property
+    def passes_over(self) -> bool:
+        """Whether the step to come is no live one."""
+        return self.way.in_loops or self._member.calls < self.way.committed
+
+    def pass_over(self) -> Tensor:
+        """A step that the rank has committed, or never made where this comes by: the number that
+        it reported, as far as it is known.
+
+        No step follows the last one if the script of another rank has ended: what does is live.
+        """
+        member, way = self._member, self.way
+        if way.in_loops:
+            member.calls = Step(member.calls + (way.reached > 0))
+            return torch.tensor(float("nan"))
+        member.calls, self.silence.values = Step(member.calls + 1), 0
+        way.passes_over()
+        member.draws.begin_step()
+        member.draws.end_step()
+        now = way.record.now
+        if member.calls == way.committed and now is not None:
+            member.tracked.load_small(now.small)
+            rng.restore(now.rng)
+            if not way.record.complete:
+                member.deposit.gate_small = now.small
+        if member.calls == way.committed and self._closing:
+            self._arrive()
+        return way.result_of(member.calls)
+
+    # --- fetches ----------------------------------------------------------------------------------
+
+    def fetch(self, batches: Batches) -> Any:
+        """The next batch of the loop just entered; raises StopIteration if the rank had left it."""
+        member, way = self._member, self.way
+        loops = member.loops
+        if not way.in_loops:
+            if member.calls < way.committed:
+                return self._take_next(batches)  # Several fetches make a step.
+            self._stand_at_last_fetch(way.record)
+            self._arrive()
+            return member.fetch(batches)
+        if way.resumes(loops.ordinals):
+            if not way.fetched_elsewhere(loops.member):
+                return self._resume_loop(batches)
+            if loops.is_main_or(way.draws_from):
+                return self._take_next(batches)  # For a step that is passed over.
+        loops.fetching.ended = True
+        raise StopIteration
+
+    def _resume_loop(self, batches: Batches) -> Any:
+        member, way = self._member, self.way
+        _, position, state, calls = way.record.positions[way.reached]
+        member.calls = Step(calls)
+        way.reached += 1
+        if way.in_loops:
+            member.loops.resume(position, [])
+            rng.restore(state)
+            return self._take_next(batches)
+        member.loops.resume(position, way.record.beside)
+        member.draws.stand_at(way.record)
+        top = way.record.top
+        member.tracked.load_small(top.small)
+        rng.restore(top.rng)
+        if way.record.now is None:
+            self._arrive()
+            return member.take_next(batches)
+        if not way.record.reserve:  # Large state is that of now already.
+            self._refusal.check(way.record, at_boundary=False)
+        return self._take_next(batches)
+
+    def _take_next(self, batches: Batches) -> Any:
+        """As the rank has drawn it: the same batch, with the same random numbers."""
+        member, way = self._member, self.way
+        to_place = not way.in_loops
+        if to_place and (state := way.rng_at_fetch()) is not None:
+            rng.restore(state)
+            moment = Moment(state, way.record.top.small)  # Small state: until `now` is loaded.
+            member.draws.pass_by(member.place(moment))
+        batch = member.loops.take(batches, rng.capture(), member.calls)
+        if to_place:
+            way.check(batches, Step(member.calls + 1))
+            member.draws.note(batches)
+        member.variables.gave(batch)
+        return batch
+
+    def _stand_at_last_fetch(self, record: RankRecord) -> None:
+        """Of a rank with batches in reserve: this is the fetch that it stood at."""
+        if record.complete and record.now is not None:
+            self._member.tracked.load_small(record.now.small)
+            rng.restore(record.now.rng)

@@ -1,0 +1,217 @@
+"""A run of the script in the sandbox: shadow steps, and the fetch where it stands behind them.
+
+Collectives are served from the record. After as many steps as are recorded the run stands at a
+fetch, and stays there, in case its rank is lost, until it is bound or the process has other work.
+A warm-up is unwound there.
+"""
+
+import threading
+import time
+from collections.abc import Callable
+from typing import Any
+
+from torch import Tensor
+
+from trainmover.comm import groups
+from trainmover.errors import StateMismatch
+from trainmover.ids import Epoch, Rank, Step
+from trainmover.protocol.messages import Held, Parked, Records
+from trainmover.sandbox.memory import private_bytes
+from trainmover.sandbox.opened import Opened
+from trainmover.sandbox.record import Record
+from trainmover.sandbox.replayer import Replayer
+from trainmover.state import rng
+from trainmover.state.rehearsal import rehearse
+from trainmover.worker.data.batches import Batches
+from trainmover.worker.join.lookout import Lookout
+from trainmover.worker.join.refusal import Refusal
+from trainmover.worker.keep.first_steps import STEPS_MAX, FirstSteps
+from trainmover.worker.member import Member
+from trainmover.worker.standing import Unwind
+
+
+class Shadow:
+    """One run in the sandbox, up to the fetch where it stands. Main thread only, but for what the
+    control thread and `Patience` read.
+
+    member      as which it runs
+    opened      files, by the script so far
+    run         its number: the machine's other workers have the same, no other run has
+    bound_for   guarded by the standing's lock: the epoch that needs it; None while none does
+    holds       whether it stays at its first step until it is bound; else, unbound, it is a warm-up
+    replayer    serves its collectives
+    recorded    steps in the record
+    steps       made so far, with the one under way
+    result      what the last one gave, if it was no tensor
+    complete    it has made all its shadow steps: the other workers need nothing more of it
+    stands      set once it has come to where it waits; nobody loses patience with one that waits
+    known_ms    longest run that this machine has proven; 0: none
+    run_ms      until it came to where it waits
+    given_up    somebody has: what it still does counts for nothing
+    held_bytes  by how much the process has grown in this run, once it stands at its first step
+    lookout     sees what becomes of the rank while the run stands
+    refusal     why it must not become the rank, if that is so
+    """
+
+    def __init__(
+        self,
+        member: Member,
+        record: Record,
+        token: bytes,
+        *,
+        opened: Opened | None = None,
+        run: int = 0,
+        bound_for: Epoch | None = None,
+        holds: bool = False,
+        known_ms: int = 0,
+        places: Records | None = None,
+    ) -> None:
+        self.member = member
+        self.opened = opened or Opened()
+        self.run = run
+        self.bound_for = bound_for
+        self.holds = holds
+        self.replayer = Replayer(record)
+        self.recorded = record.steps
+        self.steps = 0
+        self.result: Any = None
+        self.complete = False
+        self.stands = threading.Event()
+        self.known_ms, self.run_ms = known_ms, 0
+        self.given_up = False
+        self.held_bytes = 0
+        self._standing, self._say = member.standing, member.say
+        self.lookout = Lookout(member.rank, places or {}, token, self._standing.changed)
+        self.refusal = Refusal(member.rank, member.variables, member.loops)
+        self._bytes_before = private_bytes()
+        self._begun_ns = time.monotonic_ns()
+        member.recording.kept = FirstSteps(record.blob)
+        groups.tap = self.replayer
+
+    # --- its steps --------------------------------------------------------------------------------
+
+    def run_step(self, function: Callable[..., Any], args: Any, kwargs: Any) -> Any:
+        """One shadow step. Raises StateMismatch behind the last that is recorded."""
+        if self.is_done:
+            raise _no_fetch(self.member.rank, self.recorded)
+        self.unwind_if_over()
+        self.steps += 1
+        member = self.member
+        member.calls = Step(self.steps)
+        member.reported.begin(function)
+        member.in_step, member.passed, member.updated = True, False, False
+        self.replayer.begin_step()
+        try:
+            result = function(*args, **kwargs)
+        except (Exception, SystemExit):
+            if not member.updated:  # As in a live run: if the script goes on, it was no step.
+                self.steps -= 1
+                member.calls = Step(self.steps)
+            raise
+        finally:
+            member.in_step = False
+            self.replayer.end_step()
+        self.result = None if isinstance(result, Tensor) else result
+        return result
+
+    def take_next(self, batches: Batches) -> Any:
+        """The next batch of the loop just entered. No record says where that stands: ask it."""
+        member = self.member
+        batch = member.loops.take(batches, rng.capture(), member.calls)
+        member.variables.gave(batch)
+        return batch
+
+    @property
+    def is_done(self) -> bool:
+        """Whether all shadow steps are made: at the next fetch it parks."""
+        return self.steps >= self.recorded
+
+    # --- where it stands --------------------------------------------------------------------------
+
+    def park(self) -> Epoch:
+        """The epoch that it is bound for, once it is and stands where it waits for the switchover.
+
+        Raises Unwind if none needs it, StateMismatch if it must not become the rank.
+        """
+        self.run_ms = (time.monotonic_ns() - self._begun_ns) // 1_000_000
+        self.complete = True
+        self.stands.set()
+        self.held_bytes = max(0, private_bytes() - self._bytes_before)
+        self.opened.end()
+        self.opened.check()
+        self.replayer.check()
+        rehearse(self.member.tracked)
+        trace, recording = self.replayer.trace(), self.member.recording
+        recording.keep(recording.kept.record, self.replayer.step_trace())
+        bound_for, bind_ms = self.bound_for, self.run_ms
+        if bound_for is None:
+            bound_for, bind_ms = self._hold(trace), 0
+        rank = self.member.rank
+        self._say(Parked(rank=rank, epoch=bound_for, trace=trace, bind_ms=bind_ms))
+        return bound_for
+
+    def _hold(self, trace: str) -> Epoch:
+        """Wait until somebody needs it; a warm-up does not."""
+        self.lookout.begin()
+        self.refusal.foresee(self.lookout.take())
+        if not self.holds:
+            raise Unwind
+        rank, held_bytes = self.member.rank, self.held_bytes
+        self._say(Held(rank=rank, trace=trace, run_ms=self.run_ms, held_bytes=held_bytes))
+        return self._await_need()
+
+    def _await_need(self) -> Epoch:
+        """The epoch it is bound for at last. Raises StateMismatch if it must not be: better now."""
+        standing = self._standing
+        while True:
+            with standing.changed:
+                while self.bound_for is None and not self.lookout.has_seen:
+                    if standing.recalled or standing.exit:
+                        raise Unwind
+                    standing.changed.wait()
+                if self.bound_for is not None:
+                    self.lookout.end()
+                    return self.bound_for
+            self.refusal.foresee(self.lookout.take())
+
+    # --- when it is over --------------------------------------------------------------------------
+
+    @property
+    def is_only_held(self) -> bool:
+        """Whether it is held, and no epoch needs it so far. Called under `changed`."""
+        return self.holds and self.bound_for is None
+
+    @property
+    def waits_for_others(self) -> bool:
+        """Whether the machine's other workers may have to do their part before it goes on."""
+        return groups.meeting_inside or self.replayer.under_way > 0
+
+    def unwind_if_over(self) -> None:
+        """Because other work waits, or one of the machine's other workers has left the run."""
+        with self._standing.changed:
+            if self.is_only_held and self._standing.recalled:
+                raise Unwind
+        if groups.deserted:
+            raise Unwind
+
+    def end(self) -> None:
+        """The script has ended: what it opens is no affair of the sandbox any more, and nobody
+        looks for the rank's records."""
+        self.opened.end()
+        self.lookout.end()
+
+
+def _no_fetch(rank: Rank, steps: int) -> StateMismatch:
+    if steps >= STEPS_MAX:
+        happened = f"The script makes {steps} steps and more without a fetch from job.batches()"
+        return StateMismatch(
+            f"{happened}: a standby cannot take over where it does not fetch.",
+            means="No standby can be warmed; the job trains on.",
+            do="Draw the data of every step from job.batches().",
+        )
+    return StateMismatch(
+        f"Rank {rank} fetched a batch after step {steps}; here the script goes on to "
+        "another step without.",
+        means="No standby can be warmed; the job trains on.",
+        do="Where a script fetches must not depend on time, chance, or what it finds on disk.",
+    )

@@ -1,0 +1,275 @@
+"""A run in the sandbox takes the state and the place of its rank.
+
+When the switchover comes it takes bulk state from its source, its record from the buddy of the lost
+rank (or from the leaver itself), and its place in the groups. If the rank stood elsewhere, the
+script goes there first, and state is taken once more where it arrives.
+"""
+
+import threading
+from concurrent.futures import ThreadPoolExecutor
+
+from trainmover.comm import Drained, groups
+from trainmover.errors import PeerLost, TrainmoverError
+from trainmover.ids import Epoch, Step
+from trainmover.protocol.messages import Loaded, Switch, Unproven, Warned
+from trainmover.state import rng
+from trainmover.worker.join.early import Early
+from trainmover.worker.join.going_back import NoneWhole, take_back
+from trainmover.worker.join.journey import Journey
+from trainmover.worker.join.shadow import Shadow
+from trainmover.worker.join.taken import Taken, Unlike, take
+from trainmover.worker.join.way import Ended, Silence, Way
+from trainmover.worker.standing import NONE, Unwind
+from trainmover.worker.step.ledger import Ledger
+
+
+class Takeover:
+    """Of one joiner, from where its run stands in the sandbox until it is live. Main thread only,
+    but for `cancel` and `take_early`.
+
+    shadow      the run
+    switching   guarded by the standing's lock: its groups are being connected to peers
+    way         to where the rank stood, once its record is known
+    journey     on that way, until it arrives; None: it does not go there, or is not on it yet
+    broken_off  of the run before in this process, if all ranks go back: time has passed since
+    early       what it takes of its rank's state before the pause of a move
+    """
+
+    def __init__(self, shadow: Shadow, token: bytes) -> None:
+        self.shadow = shadow
+        self.switching = False
+        self.way: Way | None = None
+        self.journey: Journey | None = None
+        self.broken_off: Ledger | None = None
+        self._member = member = shadow.member
+        self._rank = member.rank
+        self._standing = member.standing
+        self._say = member.say
+        self._token = token
+        self.early = Early(member.tracked, token)
+        self._cancelled = threading.Event()
+        self._bound_for = NONE
+        self._order: Switch | None = None  # The switchover that it takes part in.
+        self._before: Taken | None = None  # What it took of the state before its journey.
+        self._own_small: dict[str, bytes] = {}  # Of the run's own objects, where it takes state.
+
+    # --- from the sandbox to the job --------------------------------------------------------------
+
+    def begin(self, bound_for: Epoch) -> None:
+        """The run stands in the sandbox. Returns when it is live, or about to set out for where the
+        rank stood.
+
+        Raises Unwind if it is not needed any more; StateMismatch if it cannot take the rank.
+        """
+        self._bound_for = bound_for
+        self._join_until(NONE)
+
+    def arrive(self) -> None:
+        """At the end of its journey: here the rank stood. Take its state once more and its place.
+
+        Returns when it is live; raises as `begin` does.
+        """
+        self.journey = None
+        self._own_small = self._member.tracked.small_states()
+        order = self._order
+        assert order is not None
+        self._join(order, self._before)
+        self._join_until(order.epoch)
+
+    def arrive_at_the_end(self) -> bool:
+        """The script has ended on the way: its rank, the only one, was lost behind its last step.
+        Take its place, to say so. False if the rank did not stand there, or a value is missing.
+
+        Raises what `arrive` does.
+        """
+        journey = self.journey
+        if not self.at_the_end or journey is None or journey.silence.values:
+            return False
+        self.arrive()
+        return True
+
+    @property
+    def at_the_end(self) -> bool:
+        """Whether it has passed over the rank's last step, once the script has ended."""
+        way = self.way
+        return way is not None and not way.in_loops and self._member.calls == way.committed
+
+    def _join_until(self, done: Epoch) -> None:
+        """A newer epoch while loading means: load again. Until live, or on the way."""
+        while self._member.is_shadow and self.journey is None:
+            order = self._order = self._await_order(done)
+            done = order.epoch
+            self._join(order)
+
+    def _await_order(self, done: Epoch) -> Switch:
+        standing, bound_for = self._standing, self._bound_for
+        with standing.changed:
+            while True:
+                if standing.leave >= bound_for:
+                    raise Unwind
+                order = standing.switch
+                oldest = max(bound_for, done + 1, standing.ordered)  # An earlier life had others.
+                if order is not None and order.epoch >= oldest:
+                    self._cancelled, self.switching = threading.Event(), True
+                    return order
+                standing.changed.wait()
+
+    def _join(self, order: Switch, before: Taken | None = None) -> None:
+        """Take state and place; but first go where the rank stood, if that is elsewhere.
+
+        before  what was taken for the same order, if it went there
+        """
+        taken = self._take_and_connect(order)
+        if taken is None:
+            return
+        if before is not None:
+            taken = taken.after(before)
+        member = self._member
+        member.gate.undo_wanted = bool(taken.header["undo"])
+        member.updates.changes.early |= bool(taken.header["early"])
+        if self.way is None:
+            self.way = self._way_to(taken, order.committed)
+            if self.way.leads_on_from(member.loops.ordinals, member.loops.member):
+                self._before = taken
+                self._set_out(self.way, order)
+                return
+            self._stand_at_fetch(self.way)
+        self._become(self.way, order, taken)
+        certificate = taken.certificate(order, self._rank, self.shadow.replayer.trace())
+        self._say(Loaded(rank=self._rank, epoch=order.epoch, certificate=certificate))
+        self._take_place(order)
+
+    def _become(self, way: Way, order: Switch, taken: Taken) -> None:
+        """The rank, as its last step has left it. Raises StateMismatch if variables differ."""
+        member = self._member
+        # Bulk has the source's buffers.
+        member.tracked.load_small(way.small_on_arrival(self._own_small, taken.header))
+        ends = order.closing or member.over
+        if not ends and (way.record.now is None or way.record.complete):
+            self.shadow.refusal.check(way.record, at_boundary=True)
+        groups.tap = Ended() if ends else None
+        groups.roster.arrive()
+        with self._standing.changed:
+            self._standing.committed, self._standing.gate = order.committed, Step(0)
+
+    def _take_place(self, order: Switch) -> None:
+        """Live on return, unless the order is not the newest any more, or the buddy is gone."""
+        member = self._member
+        try:
+            further = order.further.get(self._rank, "")
+            member.deposit.follow(order.buddies[self._rank], order.epoch, further)
+        except PeerLost as lost:
+            self._give_up(order, lost)
+            return
+        member.boundary.say_switched(order.epoch)
+        member.boundary.await_go(order.epoch)
+        if self._standing.epoch == order.epoch:
+            member.is_shadow = False
+
+    # --- state, and where it belongs --------------------------------------------------------------
+
+    def _take_and_connect(self, order: Switch) -> Taken | None:
+        """State and groups at the same time: they share nothing but the processor.
+
+        None if either could not be had.
+        """
+        snapshots = self._member.snapshots
+        snapshots.changed(order.snapshot_every)
+        if order.back:
+            snapshots.back_to(order.committed)
+        with ThreadPoolExecutor(1, "tm-fetch") as pool:
+            taking = pool.submit(self._take_back if order.back else self._take, order)
+            try:
+                self._member.boundary.connect(order)
+                return taking.result()
+            except (Drained, PeerLost) as lost:
+                self._give_up(order, lost)  # Ends the fetch too: the pool waits for it.
+                return None
+
+    def _take(self, order: Switch) -> Taken:
+        member = self._member
+        return take(
+            order,
+            self._rank,
+            member.tracked,
+            token=self._token,
+            known=member.deposit.latest,  # The way led by it, and committed steps are never undone.
+            early=self.early,
+            cancelled=self._cancelled,
+            say=self._say,
+        )
+
+    def _take_back(self, order: Switch) -> Taken:
+        member = self._member
+        if self.broken_off is not None:
+            member.ledger.go_on_from(self.broken_off)
+        return take_back(
+            order,
+            self._rank,
+            member.tracked,
+            member.snapshots,
+            token=self._token,
+            cancelled=self._cancelled,
+            say=self._say,
+        )
+
+    def _give_up(self, order: Switch, lost: Exception) -> None:
+        self._cancelled.set()
+        if isinstance(lost, Unlike):
+            holders, unlike = lost.holders, lost.unlike
+            fact = Unproven(rank=self._rank, epoch=order.epoch, holders=holders, unlike=unlike)
+            self._say(fact)
+        elif self._standing.ordered <= order.epoch:
+            unusable = order.committed if isinstance(lost, NoneWhole) else Step(0)
+            reason = str(lost).split("\n")[0]
+            self._member.boundary.broken(reason, epoch=order.epoch, unusable=unusable)
+
+    def _way_to(self, taken: Taken, committed: Step) -> Way:
+        """Back to the last fetch of the rank; see `keeper` for what is passed over."""
+        member = self._member
+        record = member.deposit.latest = taken.record
+        member.deposit.samples.go_on_from(taken.samples)
+        member.calls = Step(record.top_step - 1)
+        member.ledger.rows = [row for row in record.rows if row.step <= committed]
+        return Way(self._rank, record, committed)
+
+    def _set_out(self, way: Way, order: Switch) -> None:
+        self.journey = Journey(
+            self._member,
+            way,
+            closing=order.closing,
+            arrive=self.arrive,
+            refusal=self.shadow.refusal,
+        )
+        self.journey.begin()
+
+    def _stand_at_fetch(self, way: Way) -> None:
+        """The rank stood at this very fetch: nothing lies between.
+
+        A loader that makes collectives as a pass begins made them long ago.
+        """
+        member, top = self._member, way.record.top
+        groups.tap = Silence()
+        member.loops.resume(way.record.positions[0][1], way.record.beside)
+        member.draws.stand_at(way.record)
+        self._own_small = top.small
+        rng.restore(top.rng)
+        way.reached = 1
+
+    # --- called by the control thread -------------------------------------------------------------
+
+    def cancel(self) -> None:
+        """Whatever is being fetched is of no use any more."""
+        self._cancelled.set()
+        self.early.cancel()
+
+    def take_early(self, source: str) -> None:
+        """What of the rank's state does not change, while the job trains; in a thread of its own.
+        Without it the pause is longer, and nothing else."""
+        try:
+            self.early.take(source)
+        except PeerLost:
+            pass  # The controller knows best who is gone.
+        except TrainmoverError as error:
+            text = f"{error.happened} (before the pause of a move)"
+            self._say(Warned(rank=self._rank, text=text))

@@ -1,0 +1,130 @@
+"""Whom the script's calls reach: the run in the sandbox, the way to where the rank stood, or the
+member."""
+
+from collections.abc import Callable
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+import torch
+
+from trainmover.ids import Rank, Step
+from trainmover.protocol.messages import Row
+from trainmover.worker.join.joiner import Joiner
+from trainmover.worker.join.journey import Journey
+from trainmover.worker.join.way import Way
+from trainmover.worker.step.keeper import Moment, RankRecord
+
+
+class Run:
+    """A joiner whose parts only say what they are asked for."""
+
+    def __init__(self) -> None:
+        self.asked: list[str] = []
+        unused = {"tracked": None, "standing": None, "say": None}
+        entered = SimpleNamespace(enter=lambda batches: None)
+        known = {"is_shadow": True, "in_step": False, "steps": 9, "rank": 1, "loops": entered}
+        self.member = self._part("member run_step fetch take_next", **known, **unused)
+        known = {"member": self.member, "steps": 2, "is_done": False, "result": None}
+        self.shadow = self._part("shadow run_step take_next park unwind_if_over", **known)
+        self.joiner = Joiner(self.shadow, b"")
+        self.takeover: Any = SimpleNamespace(journey=None, arrive=self._arrive)
+        self.joiner.takeover = self.takeover
+
+    def _part(self, words: str, **known: Any) -> Any:
+        """Of these words the first is its name, the others are what it may be asked for."""
+        name, *verbs = words.split()
+
+        def answer(verb: str) -> Callable[..., torch.Tensor]:
+            def asked(*_: Any) -> torch.Tensor:
+                self.asked.append(f"{name} {verb}")
+                return torch.tensor(0.5)
+
+            return asked
+
+        return SimpleNamespace(**{verb: answer(verb) for verb in verbs}, **known)
+
+    def travel(self, *, passes_over: bool) -> None:
+        self.takeover.journey = self._part("journey pass_over fetch", passes_over=passes_over)
+
+    def step(self) -> list[str]:
+        before = len(self.asked)
+        self.joiner.run_step(lambda: None, (), {})
+        return self.asked[before:]
+
+    def fetch(self) -> list[str]:
+        before, batches = len(self.asked), SimpleNamespace()
+        self.joiner.fetch(batches)  # type: ignore[arg-type]
+        return self.asked[before:]
+
+    def _arrive(self) -> None:
+        self.asked.append("takeover arrive")
+        self.takeover.journey, self.member.is_shadow = None, False
+
+
+def test_steps_go_to_the_sandbox_then_the_way_then_the_member() -> None:
+    run = Run()
+    assert run.step() == ["shadow run_step"]
+    run.travel(passes_over=True)
+    assert run.step() == ["journey pass_over"]
+    run.travel(passes_over=False)
+    assert run.step() == ["takeover arrive", "member run_step"]
+    assert run.step() == ["member run_step"]
+
+
+def test_a_step_within_a_step_is_part_of_it() -> None:
+    run = Run()
+    run.member.in_step = True
+    assert run.step() == ["member run_step"]
+
+
+def test_a_run_parks_at_the_fetch_behind_its_last_shadow_step() -> None:
+    run = Run()
+    assert run.fetch() == ["shadow unwind_if_over", "shadow take_next"]
+    run.shadow.is_done = True
+    run.takeover.begin = lambda bound_for: run.travel(passes_over=True)
+    assert run.fetch() == ["shadow unwind_if_over", "shadow park", "journey fetch"]
+    assert run.fetch() == ["journey fetch"]
+
+
+def test_who_stands_where_the_rank_stood_draws_as_the_member_at_once() -> None:
+    run = Run()
+    run.shadow.is_done = True
+    run.takeover.begin = lambda bound_for: run._arrive()
+    asked = ["shadow unwind_if_over", "shadow park", "takeover arrive", "member take_next"]
+    assert run.fetch() == asked
+    assert run.fetch() == ["member fetch"]
+
+
+def test_shadow_steps_are_counted_until_it_is_live() -> None:
+    run = Run()
+    assert run.joiner.steps == 2
+    run.member.in_step = True
+    assert run.joiner.steps == 1
+    run.member.is_shadow = False
+    assert run.joiner.steps == 9
+
+
+@pytest.mark.parametrize("closing", [False, True])
+def test_committed_steps_are_passed_over_and_the_last_one_arrives_if_none_follows(
+    closing: bool,
+) -> None:
+    arrived: list[int] = []
+    draws = SimpleNamespace(begin_step=lambda: None, end_step=lambda: None)
+    member: Any = SimpleNamespace(calls=Step(3), draws=draws)
+    rows = [Row(step=Step(4), at_us=1, values={"loss": 0.25})]
+    record = RankRecord(Step(6), True, Step(4), [], Moment(b"", {}), None, rows)
+    journey = Journey(
+        member,
+        Way(Rank(1), record, Step(5)),
+        closing=closing,
+        arrive=lambda: arrived.append(member.calls),
+        refusal=SimpleNamespace(),  # type: ignore[arg-type]
+    )
+    journey.silence.values = 3
+    assert journey.passes_over
+    assert journey.pass_over().item() == 0.25
+    assert (member.calls, journey.silence.values, arrived) == (4, 0, [])
+    assert journey.pass_over().isnan()
+    assert arrived == ([5] if closing else [])
+    assert not journey.passes_over
