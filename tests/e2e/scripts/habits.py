@@ -180,7 +180,7 @@ HABITS = [
 ]
 
 NOT_YET = {
-    *("before/numpy_views", "before/numpy_views_later", "gradients/large"),
+    "gradients/large",
     "layouts/parting",
     "loops/nested",
 }
