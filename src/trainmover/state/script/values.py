@@ -27,6 +27,7 @@ from torch import Tensor, nn
 
 from trainmover.state import tensor_bytes
 from trainmover.state.encode import as_local
+from trainmover.state.script.views import Views
 
 ITEMS_MAX = 256
 """Of a container: of a longer one that many are looked at."""
@@ -50,6 +51,7 @@ Entry = Any
 TRIES = 3
 _CANNOT_BE_READ = (RuntimeError, ValueError, TypeError, AttributeError, LookupError)
 
+NO_VIEWS = Views()
 NO_VALUE: Any = object()
 """Of what is no plain value, nor made of such."""
 HIDDEN = "(hidden)"
@@ -63,15 +65,18 @@ def is_secret(path: str, value: object) -> bool:
     return any(map(_SECRETS.search, words)) and type(value) not in _NUMBERS
 
 
-def entry_of(value: object, *, secret: bool = False, before: Entry = None) -> Entry:
+def entry_of(
+    value: object, *, secret: bool = False, before: Entry = None, views: Views = NO_VIEWS
+) -> Entry:
     """What goes into the record; NO_VALUE for what is none.
 
+    views: what a tensor or array may show of tracked state
     before: entry of what it was, whose text is used again if nothing has changed
     """
     kind = type(value)
     if not secret and (kind is float or (kind in _NATIVE and _is_small(value))):
         return value
-    folded = _folded(value)
+    folded = _folded(value, views)
     if folded is NO_VALUE:
         return NO_VALUE
     try:
@@ -83,12 +88,12 @@ def entry_of(value: object, *, secret: bool = False, before: Entry = None) -> En
     return [digest, HIDDEN if secret else _text(value)]
 
 
-def _folded(value: object) -> Any:
+def _folded(value: object, views: Views) -> Any:
     """NO_VALUE also for what cannot be looked at: its own code raises as it is asked, or other
     threads change it meanwhile. To read a variable never harms a script."""
     for _ in range(TRIES):
         try:
-            return Fold().of(value)
+            return Fold(views).of(value)
         except _CANNOT_BE_READ:
             continue
     return NO_VALUE
@@ -123,7 +128,8 @@ def _shortened(text: str) -> str:
 class Fold:
     """Turns a value into what msgpack has. It looks at so many bytes and at so many containers."""
 
-    def __init__(self) -> None:
+    def __init__(self, views: Views = NO_VIEWS) -> None:
+        self._views = views
         self._left = TOTAL_BYTES_MAX
         self._values_left = TOTAL_VALUES_MAX
 
@@ -189,6 +195,8 @@ class Fold:
         if not tensor_bytes.is_plain(local):
             return NO_VALUE
         head = [tensor_bytes.dtype_name(local.dtype), list(local.shape)]
+        if (shown := self._views.shown_by(local)) is not None:
+            return [*head, *shown]
         if local.nbytes > TENSOR_BYTES_MAX:
             local = _sampled(local)
         if not self._may_read(local.nbytes):
@@ -199,6 +207,8 @@ class Fold:
         if value.dtype.hasobject:
             return NO_VALUE
         head: list[Any] = [value.dtype.str, list(value.shape)]
+        if isinstance(value, numpy.ndarray) and (shown := self._views.shown_by(value)) is not None:
+            return [*head, *shown]
         if value.nbytes > TENSOR_BYTES_MAX:
             value = value.reshape(-1)[:: -(-value.size // _SAMPLE)]
         return [*head, value.tobytes()] if self._may_read(value.nbytes) else head

@@ -38,6 +38,7 @@ from trainmover.state.script.values import (
     same,
     shown,
 )
+from trainmover.state.script.views import Views
 
 SLOTS_MAX = 512
 OBJECTS_MAX = 256
@@ -149,6 +150,7 @@ class Variables:
         self._no_values: set[type] = set()  # Of which no object is a plain value.
         self._counting: set[str] = set()  # Keys of loops' targets that have been no part of one.
         self._newest: _Layout | None = None
+        self._views = Views()
         self._given: tuple[object, ...] = ()  # Plain values in the batch that came last.
 
     # --- capture ----------------------------------------------------------------------------------
@@ -228,7 +230,7 @@ class Variables:
         elif slot.count or kind in self._no_values:
             slot.silent = frozenset({kind})
         else:
-            slot.entry = entry_of(value, secret=slot.secret, before=slot.before)
+            slot.entry = entry_of(value, secret=slot.secret, before=slot.before, views=self._views)
             slot.before = slot.entry
             if slot.entry is NO_VALUE and not issubclass(kind, Tensor):
                 self._no_values.add(kind)
@@ -270,6 +272,7 @@ class Variables:
                 self._layouts.clear()
             self._learn_modules()
             search = _Search(self._source, self._is_own_file, self._own_modules)
+            self._views = Views(self._tracked())
             layout = self._layouts[at] = search.layout(frames, locals_of, self._tracked())
         layout.uses += 1
         self._newest = layout
@@ -314,7 +317,7 @@ class Variables:
 
     def forget(self) -> None:
         """Drop every reference to what the script made."""
-        self._given, self._newest = (), None
+        self._given, self._newest, self._views = (), None, Views()
         self._layouts.clear()
         self._own_modules.clear()
         self._own_codes.clear()
