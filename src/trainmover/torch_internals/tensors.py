@@ -5,11 +5,6 @@ from typing import Any
 
 from torch import Tensor, nn
 
-NEEDED: dict[str, tuple[str, ...]] = {
-    "_C/__init__.pyi": ("_version: _int",),
-    "distributed/tensor/_api.py": ("_local_tensor",),
-}
-
 _PLAIN = {Tensor, nn.Parameter}
 
 Mark = tuple[int, int]
