@@ -64,7 +64,7 @@ def test_a_rename_in_a_file_is_named(file: str, name: str, copied: Path) -> None
 def test_a_rename_in_what_is_loaded_is_named(path: str, name: str) -> None:
     with pytest.raises(TrainmoverError, match="no job is started with it") as caught:
         check(top=Without(torch, path.split(".")[1:], name))
-    assert str(caught.value).startswith(f"torch {torch.__version__} has no {name} in {path}.")
+    assert str(caught.value).startswith(f"torch {torch.__version__} has no {name} in {path}")
 
 
 def test_a_file_that_is_gone_is_named_with_all_it_had(tmp_path: Path) -> None:

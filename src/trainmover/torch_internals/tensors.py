@@ -1,9 +1,23 @@
-"""Tensors: whether somebody has written to one, and the part of a sharded one that is here."""
+"""Tensors: whether somebody has written to one, the part of a sharded one that is here, and copies.
 
-from collections.abc import Iterable
+Every step asks these for each parameter: so they are torch's own, or written in C.
+"""
+
+import operator
+from collections.abc import Callable, Iterable
 from typing import Any
 
+import torch
 from torch import Tensor, nn
+
+version_of: Callable[[Tensor], int] = operator.attrgetter("_version")
+"""How often torch has written to it. One made in inference mode has no version: RuntimeError."""
+
+copy_all: Callable[..., None] = torch._foreach_copy_
+"""Into each tensor of one list what is in that of another."""
+
+entries_in: Callable[[Tensor], int] = operator.methodcaller("_nnz")
+"""How many entries a sparse tensor has."""
 
 _PLAIN = {Tensor, nn.Parameter}
 
@@ -16,6 +30,12 @@ def local_of(tensor: Any) -> Tensor:
     """The part in this process, as the tensor that its optimizer writes to; without autograd."""
     local: Tensor = tensor._local_tensor if hasattr(tensor, "device_mesh") else tensor
     return local
+
+
+def arrived(tensor: Any) -> Tensor:
+    """The tensor, once no collective writes it any more: one of another class may have to wait."""
+    here: Tensor = tensor.wait() if hasattr(tensor, "wait") else tensor
+    return here
 
 
 def marks(tensors: Iterable[Tensor]) -> list[Mark]:
