@@ -1,9 +1,10 @@
 """Tensors: whether somebody has written to one, the part of a sharded one that is here, and copies.
 
-Every step asks these for each parameter: so they are torch's own, or written in C.
+Steps ask these for many: what is asked for one tensor is torch's own, or written in C.
 """
 
 import operator
+import weakref
 from collections.abc import Callable, Iterable
 from typing import Any
 
@@ -12,6 +13,9 @@ from torch import Tensor, nn
 
 version_of: Callable[[Tensor], int] = operator.attrgetter("_version")
 """How often torch has written to it. One made in inference mode has no version: RuntimeError."""
+
+Noted = tuple["weakref.ref[Tensor]", int]
+"""A tensor, without keeping it, and its version."""
 
 copy_all: Callable[..., None] = torch._foreach_copy_
 """Into each tensor of one list what is in that of another."""
@@ -30,6 +34,11 @@ def local_of(tensor: Any) -> Tensor:
     """The part in this process, as the tensor that its optimizer writes to; without autograd."""
     local: Tensor = tensor._local_tensor if hasattr(tensor, "device_mesh") else tensor
     return local
+
+
+def note_all(tensors: Iterable[Tensor | None]) -> list[Noted | None]:
+    """As they are now. Every step asks for all gradients: so no call for each."""
+    return [None if t is None else (weakref.ref(t), t._version) for t in tensors]
 
 
 def arrived(tensor: Any) -> Tensor:
