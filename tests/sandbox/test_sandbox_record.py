@@ -150,7 +150,7 @@ def test_the_seat_that_a_message_came_from_is_served_too() -> None:
     recorder, asked = Recorder(0, BINDING), call(torch.ones(1), op="recv_anysource")
     recorder.serve(asked)
     recorder.done(asked)
-    asked.handle = SimpleNamespace(_source_rank=lambda: 2)
+    asked.handle = SimpleNamespace(source_rank=lambda: 2)
     record = closed(recorder, "").finish()
     served = call(torch.zeros(1), op="recv_anysource")
     Replayer(travelled(record)).serve(served)

@@ -10,14 +10,15 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch.distributed import ProcessGroup, ReduceOp
+from torch.distributed import ReduceOp
 
 from trainmover.comm.tap import Call
+from trainmover.torch_internals.c10d import ALL_GATHER_BASE, REDUCE_SCATTER_BASE, served
 
 _IN_PLACE = ("allreduce", "allreduce_coalesced", "broadcast", "reduce")
 _OUT_THEN_IN = (
     "allgather",
-    "_allgather_base",
+    ALL_GATHER_BASE,
     "all_gather_single",
     "allgather_coalesced",
     "allgather_into_tensor_coalesced",
@@ -25,7 +26,7 @@ _OUT_THEN_IN = (
     "gather",
     "scatter",
     "reduce_scatter",
-    "_reduce_scatter_base",
+    REDUCE_SCATTER_BASE,
     "reduce_scatter_single",
     "reduce_scatter_tensor_coalesced",
     "reduce_scatter_single_coalesced",
@@ -46,11 +47,7 @@ _SEND = ("send",)
 _RECEIVE = ("recv", "recv_anysource")
 _EMPTY = ("barrier", "monitored_barrier")
 
-ALL_OPS = tuple(
-    name
-    for name in (*_IN_PLACE, *_OUT_THEN_IN, *_SEND, *_RECEIVE, *_EMPTY)
-    if hasattr(ProcessGroup, name)
-)
+ALL_OPS = served((*_IN_PLACE, *_OUT_THEN_IN, *_SEND, *_RECEIVE, *_EMPTY))
 """Every operation of the installed torch that a group must carry."""
 
 

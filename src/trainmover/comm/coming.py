@@ -4,12 +4,11 @@ import functools
 import threading
 from collections.abc import Callable, Mapping
 
-from torch._C._distributed_c10d import Store
-
 from trainmover.comm.failures import Drained
 from trainmover.comm.member import Member
 from trainmover.comm.preparation import Preparation
 from trainmover.errors import PeerLost, UserError
+from trainmover.torch_internals.c10d import Store
 
 _ANY_KEY = "-"
 

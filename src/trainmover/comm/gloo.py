@@ -17,14 +17,6 @@ from typing import Any
 
 import torch
 import torch.distributed as dist
-from torch._C._distributed_c10d import (
-    DebugLevel,
-    HashStore,
-    PrefixStore,
-    ProcessGroupGloo,
-    _ProcessGroupWrapper,
-    get_debug_level,
-)
 
 from trainmover.comm.communicator import LinkStats, View
 from trainmover.comm.failures import Drained
@@ -32,6 +24,14 @@ from trainmover.comm.meeting import Meeting
 from trainmover.comm.sockets import OwnSocket, connections_between, cut, with_new_listeners
 from trainmover.comm.threads import in_background
 from trainmover.errors import PeerLost, UserError
+from trainmover.torch_internals import c10d, gloo
+from trainmover.torch_internals.c10d import (
+    DebugLevel,
+    HashStore,
+    PrefixStore,
+    ProcessGroupGloo,
+    get_debug_level,
+)
 
 _GLOO = dist.ProcessGroup.BackendType.GLOO
 _STOCK: Any = ProcessGroupGloo  # torch's stubs lag behind.
@@ -52,9 +52,9 @@ class GlooSession:
         self.sockets = sockets
         self.aborted = False
         group = dist.ProcessGroup(view.store, view.seat, view.size)
-        group._set_default_backend(_GLOO)
+        c10d.prefer(group, _GLOO)
         for device in _devices():
-            group._register_backend(device, _GLOO, backend)
+            c10d.add_backend(group, device, _GLOO, backend)
         self._group: Any = group
         self._sliced: dict[str, bool] = {}
 
@@ -82,14 +82,14 @@ class GlooSession:
         group, kinds = self._group, [known.type for known in _devices()]
         if group is None or torch.device(device).type not in kinds:
             return None
-        return group._get_backend(device)
+        return c10d.backend_of(group, device)
 
     def set_timeout(self, timeout: timedelta) -> None:
         for device in _devices():
-            self._alive()._get_backend(device).set_timeout(timeout)
+            c10d.backend_of(self._alive(), device).set_timeout(timeout)
 
     def sequence_number(self) -> int:
-        return int(self._alive()._get_sequence_number_for_group())
+        return c10d.sequence_number(self._alive())
 
     def take_group(self) -> list[Any]:
         """Leave the session hollow; whoever drops what is in the list pays for gloo's end."""
@@ -123,18 +123,13 @@ class _Build:
         backend, sockets = self._connected("gloo")
         if get_debug_level() == DebugLevel.DETAIL:
             checker, more = self._connected("check")
-            backend, sockets = _ProcessGroupWrapper(backend, checker), sockets + more
+            backend, sockets = gloo.checked(backend, checker), sockets + more
         return GlooSession(self.view, backend, sockets)
 
     def _connected(self, name: str) -> tuple[Any, list[OwnSocket]]:
         view = self.view
-        options: Any = _STOCK._Options()
         devices, here = with_new_listeners(_create_devices)
-        options._devices, options._threads, options._timeout = (
-            devices,
-            2 * len(devices),
-            view.timeout,
-        )
+        options = gloo.options(devices, view.timeout)
         everybody = self.meeting.exchange(f"{name}/at", "\n".join(here))
         there = {
             address
@@ -151,7 +146,7 @@ class _Build:
             raise PeerLost(f"group {view.group} could not connect: {error}") from error
         finally:
             self.inside_gloo = False
-        backend._set_sequence_number_for_group()
+        c10d.begin_sequence(backend)
         return backend, connections_between(set(here), there)
 
 
@@ -169,10 +164,8 @@ def lone_backend(process: int) -> Any:
 
     process  the caller's process id: a forked child must not share its parent's
     """
-    options: Any = _STOCK._Options()
-    options._devices, _ = with_new_listeners(_create_devices)
-    options._threads, options._timeout = 2 * len(options._devices), timedelta(seconds=1)
-    return ProcessGroupGloo(HashStore(), 0, 1, options)
+    devices, _ = with_new_listeners(_create_devices)
+    return ProcessGroupGloo(HashStore(), 0, 1, gloo.options(devices, timedelta(seconds=1)))
 
 
 class GlooCommunicator:

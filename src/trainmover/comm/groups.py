@@ -20,9 +20,6 @@ from datetime import timedelta
 from enum import Enum
 from typing import Any
 
-import torch
-from torch._C._distributed_c10d import Store
-
 from trainmover.comm.calls import describe
 from trainmover.comm.choice import communicator_named
 from trainmover.comm.coming import Coming
@@ -44,10 +41,11 @@ from trainmover.comm.tap import Call, Tap
 from trainmover.comm.threads import in_background
 from trainmover.comm.watch import Watch, wait_for_stranded
 from trainmover.errors import PeerLost, TrainmoverError, UserError
+from trainmover.torch_internals.autograd import in_backward
+from trainmover.torch_internals.c10d import Store
 
 _STRANDED_NS = 50_000_000
 _PLAIN_EPOCH = 0
-_NO_GRAPH = -1
 APART_S = 60.0
 """So long a call waits for a group to be made by those who lack it: they have to come to that line,
 which others have passed in an earlier step."""
@@ -61,11 +59,7 @@ class Mode(Enum):
 
 def _in_the_script() -> bool:
     """Whether this is the main thread, outside of autograd."""
-    here: Any = torch._C  # torch's stubs lag behind.
-    return (
-        threading.get_ident() == threading.main_thread().ident
-        and here._current_graph_task_id() == _NO_GRAPH
-    )
+    return threading.get_ident() == threading.main_thread().ident and not in_backward()
 
 
 class Groups:

@@ -1,6 +1,6 @@
 """Where torch makes a gloo group, it gets one of ours; a script can not tell the difference.
 
-torch's `_new_process_group_helper` constructs `ProcessGroupGloo`, and if what it gets is a whole
+torch's helper that makes groups constructs `ProcessGroupGloo`, and if what it gets is a whole
 ProcessGroup, uses that as the group. So the one name it constructs is replaced, and the helper
 around it tells the replacement which group is being made. Everything else that torch keeps about
 a group (its backend's name, its ranks, its tags) is written by torch itself and stays as it is.
@@ -19,28 +19,21 @@ from collections.abc import Callable, Iterator
 from datetime import timedelta
 from typing import Any
 
-import torch
 import torch.distributed as dist
-from torch._C._distributed_c10d import Store
 from torch.distributed import distributed_c10d as c10d
 
 from trainmover.comm.failures import DrainedObject
 from trainmover.comm.groups import Groups, Mode
 from trainmover.comm.shim import ShimGroup
-from trainmover.errors import TrainmoverError, UserError
+from trainmover.errors import UserError
 from trainmover.torch_internals import compiling
-
-_HELPER = "_new_process_group_helper"
-_ARGUMENTS = {"backend", "group_name", "global_ranks_in_group"}
-_NEEDED = (
-    _HELPER,
-    "ProcessGroupGloo",
-    "rendezvous",
-    "_store_based_barrier",
-    "_tensor_to_object",
-    "_world",
+from trainmover.torch_internals.c10d import Store
+from trainmover.torch_internals.making import (
+    check_making,
+    replace_barrier,
+    replace_making,
+    replace_unpickling,
 )
-_NEEDED_INSIDE = ("_current_graph_task_id",)
 
 
 class _Making(threading.local):
@@ -97,7 +90,7 @@ def hook_torch(groups: Groups) -> None:
     if _installed:
         _installed[0] = groups
         return
-    _check_torch()
+    check_making()
     if dist.is_initialized():
         raise UserError(
             "torch.distributed is initialised already",
@@ -108,26 +101,10 @@ def hook_torch(groups: Groups) -> None:
     compiling.leave_out("trainmover")
     internals: Any = c10d
     internals.ProcessGroupGloo = _Gloo
-    setattr(internals, _HELPER, _announcing(getattr(internals, _HELPER)))
     internals.rendezvous = _lending(internals.rendezvous)
-    internals._store_based_barrier = _only_in_plain(internals._store_based_barrier)
-    internals._tensor_to_object = _refusing_nothing(internals._tensor_to_object)
-
-
-def _check_torch() -> None:
-    missing = [name for name in _NEEDED if not hasattr(c10d, name)]
-    missing += [name for name in _NEEDED_INSIDE if not hasattr(torch._C, name)]
-    helper: Any = getattr(c10d, _HELPER, None)
-    if not missing and not _ARGUMENTS.issubset(inspect.signature(helper).parameters):
-        missing = [f"parameters of {_HELPER}"]
-    if not missing and "ProcessGroupGloo" not in helper.__code__.co_names:
-        missing = [f"ProcessGroupGloo inside {_HELPER}"]
-    if missing:
-        raise TrainmoverError(
-            f"torch {torch.__version__} has no {', '.join(missing)}",
-            means="this build of torch makes its groups in a way trainmover does not know",
-            do="use torch 2.11 to 2.13, or report the version",
-        )
+    replace_making(_announcing)
+    replace_barrier(_only_in_plain)
+    replace_unpickling(_refusing_nothing)
 
 
 def _announcing(stock: Callable[..., Any]) -> Callable[..., Any]:

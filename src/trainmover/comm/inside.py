@@ -10,14 +10,13 @@ import threading
 from collections.abc import Callable
 from datetime import timedelta
 
-from torch._C._distributed_c10d import Store
-
 from trainmover.comm.communicator import Communicator, Session
 from trainmover.comm.failures import Drained
 from trainmover.comm.member import Member
 from trainmover.comm.places import Meetings
 from trainmover.comm.preparation import Preparation
 from trainmover.comm.solo import SoloCommunicator
+from trainmover.torch_internals.c10d import Store
 
 _PATIENCE = timedelta(days=1)
 """Nothing in a sandbox is decided by a group's timeout: workers begin their runs at different

@@ -10,11 +10,10 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 
-from torch._C._distributed_c10d import PrefixStore, Store
-
 from trainmover.comm.communicator import View
 from trainmover.comm.failures import Drained
 from trainmover.errors import PeerLost, UserError
+from trainmover.torch_internals.c10d import PrefixStore, Store
 
 _ASK_AGAIN_S = 0.01
 

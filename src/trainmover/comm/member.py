@@ -4,10 +4,9 @@ import itertools
 from dataclasses import dataclass, field
 from datetime import timedelta
 
-from torch._C._distributed_c10d import Store
-
 from trainmover.comm.communicator import Communicator, View
 from trainmover.comm.watch import Watch
+from trainmover.torch_internals.c10d import Store
 
 _order = itertools.count()
 

@@ -28,12 +28,12 @@ from dataclasses import dataclass
 from datetime import timedelta
 
 import torch
-from torch._C._distributed_c10d import Store
 
 from trainmover.comm.communicator import View
 from trainmover.comm.meeting import Meeting
 from trainmover.comm.member import Member
 from trainmover.errors import ProtocolError, UserError
+from trainmover.torch_internals.c10d import Store
 
 _TIMEOUT = timedelta(minutes=30)
 _LIST = "list of groups"

@@ -4,11 +4,10 @@ import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 
-from torch._C._distributed_c10d import Store
-
 from trainmover.comm.failures import Drained
 from trainmover.comm.member import Member
 from trainmover.comm.threads import in_background
+from trainmover.torch_internals.c10d import Store
 
 
 class Preparation:

@@ -6,10 +6,10 @@ from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
-from torch._C._distributed_c10d import Work
 
 from trainmover.comm.calls import given_up, outputs_of
 from trainmover.comm.tap import Call
+from trainmover.torch_internals.c10d import Work, answers_as_work
 
 FOREVER = timedelta(0)
 
@@ -30,6 +30,7 @@ class Request(NamedTuple):
         return given_up(self.op, self.args, self.kwargs, seat)
 
 
+@answers_as_work
 class SettledWork(Work):
     """Work that is over: `outputs` are whatever the buffers hold.
 
@@ -61,8 +62,6 @@ class SettledWork(Work):
 
     def source_rank(self) -> int:
         return self._source
-
-    _source_rank = source_rank
 
     def get_future(self) -> "torch.futures.Future[Any]":
         future: torch.futures.Future[Any] = torch.futures.Future()

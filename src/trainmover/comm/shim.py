@@ -13,8 +13,6 @@ from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import torch
-from torch._C._autograd import _profiler_enabled
-from torch._C._distributed_c10d import FakeProcessGroup, PrefixStore, ProcessGroup, Store
 from torch.distributed.distributed_c10d import GroupName
 
 from trainmover.comm.calls import ALL_OPS, given_up, outputs_of
@@ -22,6 +20,9 @@ from trainmover.comm.gloo import lone_backend
 from trainmover.comm.member import Member
 from trainmover.comm.settled import Request, SettledWork
 from trainmover.comm.watch import Watch
+from trainmover.torch_internals import c10d
+from trainmover.torch_internals.autograd import profiling
+from trainmover.torch_internals.c10d import PrefixStore, ProcessGroup, Store
 
 if TYPE_CHECKING:
     from trainmover.comm.groups import Groups
@@ -29,18 +30,7 @@ if TYPE_CHECKING:
 _BLOCKING = frozenset({"monitored_barrier"})
 
 
-def _anchor(rank: int, size: int) -> Any:
-    """A backend that refuses every call.
-
-    torch reads names, devices and options from a group's registered backend, and it must never
-    change, so it is not the one that works. A call that reaches it has found a way around us.
-    """
-    fake: Any = FakeProcessGroup  # torch's stubs lag behind.
-    options = fake.Options()
-    options.error_on_collective = True
-    return fake._create_internal(rank, size, options)
-
-
+@c10d.answers_as_group
 class ShimGroup(ProcessGroup):
     """A c10d process group whose connections are exchanged underneath.
 
@@ -55,9 +45,11 @@ class ShimGroup(ProcessGroup):
         self._name = member.name
         self.options = SimpleNamespace()
         kinds = ProcessGroup.BackendType
-        anchor = _anchor(member.seat, member.size)
-        self._register_backend(torch.device("cpu"), kinds.CUSTOM, anchor)
-        self._register_backend(torch.device("cuda"), kinds.GLOO, lone_backend(os.getpid()))
+        # torch reads names, devices and options from a group's registered backend, and that must
+        # never change: it is not the one that works. A call that reaches it has found a way around.
+        anchor = c10d.anchor(member.seat, member.size)
+        c10d.add_backend(self, torch.device("cpu"), kinds.CUSTOM, anchor)
+        c10d.add_backend(self, torch.device("cuda"), kinds.GLOO, lone_backend(os.getpid()))
 
     def getBackendName(self) -> str:
         return "gloo"
@@ -67,24 +59,24 @@ class ShimGroup(ProcessGroup):
         """torch keeps it in a backend, and one of ours serves all groups."""
         return GroupName(self._name)
 
-    def _set_group_name(self, name: GroupName) -> None:
+    def set_name(self, name: str) -> None:
         self._name = name
-        super()._set_group_name(name)
+        c10d.name_group(self, name)
 
     def get_group_store(self) -> Store:
         return self._store
 
-    def _get_backend(self, device: torch.device) -> Any:
+    def backend_for(self, device: torch.device) -> Any:
         """The backend that works now: for reading options. Do not keep it over an epoch."""
         session = self._member.communicator.session
         working = session.backend(device) if session is not None else None
-        return working if working is not None else super()._get_backend(device)
+        return working if working is not None else c10d.backend_of(self, device)
 
-    def _get_sequence_number_for_group(self) -> int:
+    def sequence_number(self) -> int:
         session = self._member.communicator.session
         return session.sequence_number() if session is not None else 0
 
-    def _set_sequence_number_for_group(self) -> None:
+    def begin_sequence(self) -> None:
         """Every session sets its own when it connects."""
 
     def set_timeout(self, timeout: timedelta) -> None:
@@ -117,8 +109,8 @@ class ShimGroup(ProcessGroup):
             store,
             tuple(self._member.ranks[seat] for seat in seats) if self._member.ranks else (),
         )
-        part._set_group_name(GroupName(name))
-        part._set_group_desc(group_desc or f"{self.group_desc}:split")
+        part.set_name(name)
+        c10d.describe_group(part, group_desc or f"{self.group_desc}:split")
         return part
 
     def shutdown(self) -> None:
@@ -200,7 +192,7 @@ def _method(op: str) -> Callable[..., Any]:
             or watch.prompt is None
             or groups.draining
             or groups.tap is not None
-            or _profiler_enabled()
+            or profiling()
         ):
             return _carry(self, op, args, kwargs)
         try:

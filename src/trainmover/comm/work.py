@@ -14,12 +14,12 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 import torch
-from torch._C._distributed_c10d import Work
 
 from trainmover.comm.communicator import Session
 from trainmover.comm.settled import FOREVER, Request
 from trainmover.comm.tap import Call
 from trainmover.comm.threads import waiters
+from trainmover.torch_internals.c10d import Work, answers_as_work, duration_of, kind_of
 
 if TYPE_CHECKING:
     from trainmover.comm.watch import Watch
@@ -41,6 +41,7 @@ class BlockingCall:
         return False
 
 
+@answers_as_work
 class WatchedWork(Work):
     """A handle of a running call that also ends with its session."""
 
@@ -231,11 +232,8 @@ class WatchedWork(Work):
     def source_rank(self) -> int:
         return 0 if self._drained else int(self._inner.source_rank())
 
-    def _source_rank(self) -> int:
-        return 0 if self._drained else int(self._inner._source_rank())
+    def duration(self) -> float:
+        return duration_of(self._inner)
 
-    def _get_duration(self) -> float:
-        return float(self._inner._get_duration())
-
-    def _get_op_type(self) -> Any:
-        return self._inner._get_op_type()
+    def kind(self) -> Any:
+        return kind_of(self._inner)

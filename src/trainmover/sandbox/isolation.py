@@ -15,7 +15,6 @@ import sys
 from typing import Any
 
 import torch
-from torch.utils._python_dispatch import _disable_current_modes
 
 from trainmover.sandbox import modules
 from trainmover.sandbox.exit_calls import ExitCalls
@@ -24,6 +23,7 @@ from trainmover.sandbox.loggers import of_loggers
 from trainmover.sandbox.remains import Remains
 from trainmover.sandbox.settings import Setting, of_python
 from trainmover.sandbox.torch_settings import of_torch
+from trainmover.torch_internals.modes import without_modes
 
 _OUTPUTS = (0, 1, 2)
 
@@ -65,7 +65,7 @@ class Isolation:
         return [*lasting, *remains.put_back()]
 
     def _read(self) -> list[Any]:
-        with _disable_current_modes():  # A compiler imports parts of itself while tensors are fake.
+        with without_modes():  # A compiler imports parts of itself while tensors are fake.
             return [setting.read() for setting in self._settings]
 
     def _write(self) -> list[str]:

@@ -20,10 +20,10 @@ from typing import Any
 
 from trainmover.errors import StateMismatch
 from trainmover.sandbox.modules import is_installed, is_own_file
+from trainmover.torch_internals.compiling import is_kept
 
 _PACKAGE = os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "")
 _SYSTEM = ("/proc/", "/sys/", "/dev/")
-_CACHES = "torch._inductor.runtime.cache_dir_utils"
 
 
 class Opened:
@@ -117,10 +117,7 @@ def _is_passing(file: str) -> bool:
 
 def _is_cache(file: str) -> bool:
     """Of what Python or torch has compiled."""
-    if file.startswith(_SYSTEM) or "__pycache__" in file:
-        return True
-    caches = sys.modules.get(_CACHES)
-    return caches is not None and file.startswith(os.path.join(caches.cache_dir(), ""))
+    return file.startswith(_SYSTEM) or "__pycache__" in file or is_kept(file)
 
 
 def place_of_script(frame: FrameType | None, *, through: bool = False) -> str:

@@ -149,7 +149,7 @@ class Recorder:
                 if id_of(call) in self._open:
                     continue
                 known = self._entries[id_of(call)]
-                source = int(call.handle._source_rank())
+                source = int(call.handle.source_rank())
                 self._entries[id_of(call)] = Entry(known.what, known.outputs, source)
             self._from_anybody = []
             return Record(

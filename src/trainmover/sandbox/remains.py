@@ -13,13 +13,14 @@ from collections.abc import Iterable
 import psutil  # type: ignore[import-untyped]
 
 from trainmover.sandbox.modules import top_of
+from trainmover.torch_internals.compiling import WORKER
 
 GRACE_S = 2.0
 """For processes and threads that end by themselves once the run's objects are gone: loaders'
 workers, pools."""
 
 _WARM_COMMANDS = (
-    "torch._inductor",
+    WORKER,
     "multiprocessing.resource_tracker",
     "multiprocessing.forkserver",
 )

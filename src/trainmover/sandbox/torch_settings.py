@@ -4,13 +4,12 @@ from collections.abc import Callable
 from typing import Any
 
 import torch
-from torch.nn.modules import module as modules
-from torch.optim import optimizer as optimizers
-from torch.utils import _device as _device_modes
 from torch.utils import deterministic
 
 from trainmover.sandbox.settings import Setting, attribute, mapping
 from trainmover.state import rng
+from trainmover.torch_internals.modes import chosen_device
+from trainmover.torch_internals.modules import global_hooks
 
 _AUTOCAST = ("cpu", "cuda")
 _SWITCHES: list[tuple[Any, str]] = [
@@ -28,7 +27,7 @@ def of_torch() -> list[Setting]:
     return [
         Setting("the random generators", rng.capture, rng.restore),
         Setting("the default dtype", torch.get_default_dtype, torch.set_default_dtype),
-        Setting("the default device", _device, torch.set_default_device),
+        Setting("the default device", chosen_device, torch.set_default_device),
         Setting("the number of threads", torch.get_num_threads, torch.set_num_threads),
         Setting("the grad mode", torch.is_grad_enabled, _call(torch.set_grad_enabled)),
         Setting("the anomaly mode", _anomaly, lambda value: _write_anomaly(*value)),
@@ -36,17 +35,8 @@ def of_torch() -> list[Setting]:
         Setting("the precision of products", *precision),
         Setting("autocast", _autocast, _write_autocast),
         *(attribute(owner, name) for owner, name in _SWITCHES),
-        *_hooks(),
-    ]
-
-
-def _hooks() -> list[Setting]:
-    """Hooks for all modules and all optimizers: a second run would add them a second time."""
-    return [
-        mapping(name, hooks)
-        for owner in (modules, optimizers)
-        for name, hooks in vars(owner).items()
-        if name.startswith("_global_") and isinstance(hooks, dict)
+        # A second run would add the hooks for all modules and optimizers a second time.
+        *(mapping(name, hooks) for name, hooks in global_hooks().items()),
     ]
 
 
@@ -55,12 +45,6 @@ def _call(setter: Callable[[Any], Any]) -> Callable[[Any], None]:
         setter(value)
 
     return write
-
-
-def _device() -> torch.device | None:
-    """None: nobody has chosen one."""
-    chosen: torch.device | None = _device_modes.CURRENT_DEVICE
-    return chosen
 
 
 def _anomaly() -> tuple[bool, bool]:

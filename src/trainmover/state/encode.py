@@ -22,6 +22,8 @@ from torch import Tensor
 
 from trainmover.errors import ProtocolError, UserError
 from trainmover.state import tensor_bytes
+from trainmover.torch_internals.modules import VERSIONS, set_versions, versions_of
+from trainmover.torch_internals.tensors import arrived
 
 # Extension codes are part of the wire format: never renumber, only append.
 _INT, _COMPLEX, _TUPLE, _SET, _FROZENSET, _DICT, _ORDERED, _DEFAULT, _COUNTER = range(9)
@@ -36,7 +38,6 @@ _DEFAULT_FACTORIES: dict[str, Callable[[], Any] | None] = {
     "": None,
 }
 _ARRAY_DTYPE = re.compile(r"[<>|=]([biufcmMSU]\d*(\[\w+\])?|\?)")
-_METADATA = "_metadata"  # nn.Module.state_dict() hangs versions of its modules on the dict
 
 _AS_THEY_ARE = frozenset({type(None), bool, float, str, bytes})
 _ONLY_STR = frozenset({str})
@@ -119,10 +120,7 @@ def as_local(tensor: Tensor) -> Tensor:
     local = tensor.detach()
     if hasattr(local, "to_local"):
         local = local.to_local()
-    wait = getattr(local, "wait", None)
-    if wait is not None:  # A collective is still writing it.
-        local = wait()
-    return local
+    return local if type(local) is Tensor else arrived(local)
 
 
 # ---- writing
@@ -196,8 +194,8 @@ class _Writer:
 
     def ordered(self, value: "OrderedDict[Any, object]", path: Path) -> object:
         pairs = self.pairs(self._ordered(value), path)
-        metadata = getattr(value, _METADATA, None)
-        return self.ext(_ORDERED, [pairs, self.native(metadata, (path, _METADATA, "entry"))])
+        versions = versions_of(value)
+        return self.ext(_ORDERED, [pairs, self.native(versions, (path, VERSIONS, "entry"))])
 
     def default(self, value: "defaultdict[Any, object]", path: Path) -> object:
         factory = value.default_factory
@@ -337,7 +335,7 @@ def _read_ordered(body: Any) -> "OrderedDict[Any, Any]":
     pairs, metadata = body
     value = OrderedDict(_expect(list, pairs))
     if metadata is not None:
-        setattr(value, _METADATA, metadata)
+        set_versions(value, metadata)
     return value
 
 

@@ -1,11 +1,11 @@
 """All that trainmover knows of torch's private names, in one room.
 
-Each part says in `NEEDED` what it takes from which of torch's files; `check` looks for all of it as
-a worker starts, in the sources of the torch that is installed, so that a torch that has renamed
-something is refused with a sentence, whatever the script will use of it. No name is read with a
-default: a rename must never pass in silence.
+`names` says what is taken from where. `check` looks for all of it, in the torch that is installed,
+as this room is first imported, which is when a worker starts: so a torch that has renamed something
+is refused with a sentence, whatever the script will use of it, and before another file of the room
+takes a name that is not there. No name is read with a default: no rename may pass in silence.
 """
 
 from trainmover.torch_internals.check import check
 
-__all__ = ["check"]
+check()

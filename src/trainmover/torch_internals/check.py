@@ -4,43 +4,53 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 import torch
+import torch.distributed
 
 from trainmover.errors import TrainmoverError
-from trainmover.torch_internals import compiling, ddp, fsdp, loaders, tensors
-
-Needed = dict[str, tuple[str, ...]]
-"""Names by the file of torch that they are in."""
-
-_PARTS: tuple[tuple[str, Needed], ...] = (
-    ("tensors", tensors.NEEDED),
-    ("compiling", compiling.NEEDED),
-    ("ddp", ddp.NEEDED),
-    ("fsdp", fsdp.NEEDED),
-    ("loaders", loaders.NEEDED),
-)
+from trainmover.torch_internals.names import IN_FILES, IN_MEMORY
 
 
-def check(root: Path | None = None) -> None:
+def check(root: Path | None = None, top: object = torch) -> None:
     """Raises TrainmoverError if the installed torch lacks a name, or is none of 2.11 to 2.13.
 
-    root: where torch's sources are
+    root: where torch's sources are. top: torch, as it is loaded
     """
-    root = root or Path(torch.__file__).parent
-    missing = [name for _, needed in _PARTS for name in _missing(root, needed)]
+    missing = [*_missing_in_files(root or Path(torch.__file__).parent), *_missing_in(top)]
     if missing:
-        raise TrainmoverError(
-            f"torch {torch.__version__} has no {', '.join(missing)}.",
-            means="What trainmover must read there to keep the numbers is gone or has another "
-            "name; no job is started with it.",
-            do="Use torch 2.11 to 2.13, or report the version.",
-        )
+        raise unknown(missing)
 
 
-def _missing(root: Path, needed: Needed) -> Iterator[str]:
+def unknown(missing: Iterable[str]) -> TrainmoverError:
+    """This torch is not one that trainmover was written for."""
+    return TrainmoverError(
+        f"torch {torch.__version__} has no {', '.join(missing)}.",
+        means="What trainmover must read there to keep the numbers is gone or has another "
+        "name; no job is started with it.",
+        do="Use torch 2.11 to 2.13, or report the version.",
+    )
+
+
+def _missing_in_files(root: Path) -> Iterator[str]:
     """Names that their file does not have. "one|other": either will do."""
-    for file, names in needed.items():
+    for file, names in IN_FILES.items():
         text = _text(root / file)
         yield from (f"{name} in {file}" for name in names if not _has(text, name.split("|")))
+
+
+def _missing_in(top: object) -> Iterator[str]:
+    """Names that their owner does not have, or whose owner is not there."""
+    for path, names in IN_MEMORY.items():
+        owner = _owner(top, path.split(".")[1:])
+        yield from (f"{name} in {path}" for name in names if not hasattr(owner, name))
+
+
+def _owner(top: object, path: Iterable[str]) -> object:
+    owner = top
+    for name in path:
+        if not hasattr(owner, name):
+            return None
+        owner = getattr(owner, name)
+    return owner
 
 
 def _has(text: str, names: Iterable[str]) -> bool:

@@ -3,7 +3,6 @@
 from torch.nn.parallel import DistributedDataParallel
 
 SYNC_FLAGS = ("require_forward_param_sync", "require_backward_grad_sync")
-NEEDED: dict[str, tuple[str, ...]] = {"nn/parallel/distributed.py": SYNC_FLAGS}
 
 
 def flags_of(wrapper: DistributedDataParallel) -> list[bool]:

@@ -6,21 +6,6 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-NEEDED: dict[str, tuple[str, ...]] = {
-    "distributed/fsdp/_fully_shard/_fully_shard.py": ("def _get_fsdp_state",),
-    "distributed/fsdp/_fully_shard/_fsdp_state.py": ("_fsdp_param_groups|_fsdp_param_group",),
-    "distributed/fsdp/_fully_shard/_fsdp_param_group.py": (
-        "self.fsdp_params",
-        "self._partial_reduce_output",
-        "self.reduce_grads",
-        "self.all_reduce_grads",
-    ),
-    "distributed/fsdp/_fully_shard/_fsdp_param.py": (
-        "_unsharded_param",
-        "self.unsharded_accumulated_grad",
-    ),
-}
-
 
 def groups_of(module: nn.Module) -> Iterator[Any]:
     """Groups of parameters that FSDP2 gathers together."""

@@ -4,13 +4,6 @@ import gc
 import multiprocessing
 from typing import Any
 
-NEEDED: dict[str, tuple[str, ...]] = {
-    "utils/data/dataloader.py": (
-        "class _MultiProcessingDataLoaderIter",
-        "def _shutdown_workers",
-    ),
-}
-
 
 def end_passes() -> None:
     """End the processes of all loaders, as a pass does at its end. Of torchdata's too.

@@ -26,7 +26,6 @@ from trainmover.state.kinds.modes import watch_wrappers
 from trainmover.state.transfer import StateServer
 from trainmover.tls.files import TlsFiles
 from trainmover.token_file import read_token
-from trainmover.torch_internals import check as check_torch
 from trainmover.version import VERSION
 from trainmover.worker import api
 from trainmover.worker.control import Control
@@ -45,7 +44,6 @@ _PR_SET_PDEATHSIG = 1
 def main() -> None:
     """Run one worker process; ends with the exit status of the script's last run."""
     _die_with_agent()
-    check_torch()
     hook_torch(groups)
     watch_wrappers()
     watch_hooks()

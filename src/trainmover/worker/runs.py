@@ -10,8 +10,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
 from typing import Any
 
-from torch._C._distributed_c10d import HashStore, PrefixStore
-
 from trainmover.comm import groups
 from trainmover.errors import ProtocolError, TrainmoverError
 from trainmover.ids import Epoch, Rank, Slot, Step
@@ -36,6 +34,7 @@ from trainmover.sandbox.opened import Opened
 from trainmover.sandbox.record import Record
 from trainmover.sandbox.recorder import Recorder
 from trainmover.state import rng
+from trainmover.torch_internals.c10d import HashStore, PrefixStore
 from trainmover.worker import api
 from trainmover.worker.control import Control
 from trainmover.worker.join.joiner import Joiner

@@ -13,10 +13,9 @@ import time
 from collections import deque
 from datetime import timedelta
 
-from torch._C._distributed_c10d import Store, TCPStore
-
 from trainmover.errors import PeerLost
 from trainmover.names import ask_once
+from trainmover.torch_internals.c10d import Store, TCPStore
 
 IN_STOCK = 3
 WAIT_S = 60.0

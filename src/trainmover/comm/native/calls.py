@@ -18,6 +18,7 @@ from trainmover.comm.native.singles import gather_into, scatter_from
 from trainmover.comm.native.sparse import all_reduce_sparse
 from trainmover.comm.native.staging import Staging
 from trainmover.comm.native.types import moved_code, operator_code, reduced_code
+from trainmover.torch_internals.c10d import ALL_GATHER_BASE, REDUCE_SCATTER_BASE
 
 Args = Sequence[Any]
 Named = Mapping[str, Any]
@@ -142,9 +143,9 @@ _ALL: dict[str, Callable[[Staging, Args, Named], Any]] = {
     "allreduce": _allreduce,
     "broadcast": _broadcast,
     "reduce": _reduce,
-    "_allgather_base": _all_gather_single,
+    ALL_GATHER_BASE: _all_gather_single,
     "all_gather_single": _all_gather_single,
-    "_reduce_scatter_base": _reduce_scatter_single,
+    REDUCE_SCATTER_BASE: _reduce_scatter_single,
     "reduce_scatter_single": _reduce_scatter_single,
     "barrier": _barrier,
     "monitored_barrier": _monitored_barrier,

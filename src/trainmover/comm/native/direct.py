@@ -9,12 +9,19 @@ call.
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
-from torch._C import _distributed_c10d as c10d
-
 from trainmover.comm.native.calls import CALLS
 from trainmover.comm.native.types import OPERATORS, UNSET, plain_code
 from trainmover.comm.native.work import NativeWork
 from trainmover.comm.settled import Request, SettledWork
+from trainmover.torch_internals.c10d import (
+    ALL_GATHER_BASE,
+    REDUCE_SCATTER_BASE,
+    AllgatherOptions,
+    AllreduceOptions,
+    BarrierOptions,
+    BroadcastOptions,
+    ReduceScatterOptions,
+)
 
 if TYPE_CHECKING:
     from trainmover.comm.native.session import NativeSession
@@ -25,9 +32,9 @@ def direct_calls(session: "NativeSession") -> Mapping[str, Callable[..., Any]]:
     short = {
         "allreduce": _allreduce,
         "broadcast": _broadcast,
-        "_allgather_base": _all_gather_single,
+        ALL_GATHER_BASE: _all_gather_single,
         "all_gather_single": _all_gather_single,
-        "_reduce_scatter_base": _reduce_scatter_single,
+        REDUCE_SCATTER_BASE: _reduce_scatter_single,
         "reduce_scatter_single": _reduce_scatter_single,
         "barrier": _barrier,
         "send": _send,
@@ -49,7 +56,7 @@ def _long_way(session: "NativeSession", op: str) -> Callable[..., Any]:
 
 def _allreduce(session: "NativeSession", otherwise: Callable[..., Any]) -> Callable[..., Any]:
     native, epoch = session.group.all_reduce, session.epoch
-    options_type = c10d.AllreduceOptions
+    options_type = AllreduceOptions
 
     def allreduce(*args: Any, **named: Any) -> Any:
         if len(args) == 2 and not named and type(args[1]) is options_type and len(args[0]) == 1:
@@ -59,7 +66,7 @@ def _allreduce(session: "NativeSession", otherwise: Callable[..., Any]) -> Calla
             operator = OPERATORS[int(opts.reduceOp.op)]
             if code is not None and operator is not None:
                 at, count = tensor.data_ptr(), tensor.numel()
-                if getattr(opts, "asyncOp", True):
+                if opts.asyncOp:
                     ticket = native(at, count, code, operator, True, epoch)
                     return NativeWork(session, ticket, tensors, None)
                 native(at, count, code, operator, False, epoch)
@@ -71,7 +78,7 @@ def _allreduce(session: "NativeSession", otherwise: Callable[..., Any]) -> Calla
 
 def _broadcast(session: "NativeSession", otherwise: Callable[..., Any]) -> Callable[..., Any]:
     native, epoch = session.group.broadcast, session.epoch
-    options_type = c10d.BroadcastOptions
+    options_type = BroadcastOptions
     size, seat = session.size, session.seat
 
     def broadcast(*args: Any, **named: Any) -> Any:
@@ -82,7 +89,7 @@ def _broadcast(session: "NativeSession", otherwise: Callable[..., Any]) -> Calla
             root = opts.rootRank
             if code is not None and 0 <= root < size and opts.rootTensor == 0:
                 at, count = tensor.data_ptr(), tensor.numel()
-                if getattr(opts, "asyncOp", True):
+                if opts.asyncOp:
                     ticket = native(at, count, code, root, True, epoch)
                     return NativeWork(session, ticket, tensors, None, reads=root == seat)
                 native(at, count, code, root, False, epoch)
@@ -96,7 +103,7 @@ def _all_gather_single(
     session: "NativeSession", otherwise: Callable[..., Any]
 ) -> Callable[..., Any]:
     native, epoch = session.group.all_gather, session.epoch
-    options_type = c10d.AllgatherOptions
+    options_type = AllgatherOptions
     size = session.size
 
     def all_gather_single(*args: Any, **named: Any) -> Any:
@@ -106,7 +113,7 @@ def _all_gather_single(
             if code is not None and plain_code(output) == code and output.numel() == count * size:
                 step, at = count * given.element_size(), output.data_ptr()
                 outputs = [at + seat * step for seat in range(size)]
-                if getattr(opts, "asyncOp", True):
+                if opts.asyncOp:
                     ticket = native(given.data_ptr(), outputs, count, code, True, epoch)
                     return NativeWork(session, ticket, output, given)
                 native(given.data_ptr(), outputs, count, code, False, epoch)
@@ -120,7 +127,7 @@ def _reduce_scatter_single(
     session: "NativeSession", otherwise: Callable[..., Any]
 ) -> Callable[..., Any]:
     native, epoch = session.group.reduce_scatter, session.epoch
-    options_type = c10d.ReduceScatterOptions
+    options_type = ReduceScatterOptions
     size = session.size
 
     def reduce_scatter_single(*args: Any, **named: Any) -> Any:
@@ -132,7 +139,7 @@ def _reduce_scatter_single(
             if code is not None and operator is not None and fits:
                 step, at = count * output.element_size(), given.data_ptr()
                 inputs = [at + seat * step for seat in range(size)]
-                if getattr(opts, "asyncOp", True):
+                if opts.asyncOp:
                     ticket = native(inputs, output.data_ptr(), count, code, operator, True, epoch)
                     return NativeWork(session, ticket, output, given)
                 native(inputs, output.data_ptr(), count, code, operator, False, epoch)
@@ -144,12 +151,12 @@ def _reduce_scatter_single(
 
 def _barrier(session: "NativeSession", otherwise: Callable[..., Any]) -> Callable[..., Any]:
     native, epoch = session.group.barrier, session.epoch
-    options_type = c10d.BarrierOptions
+    options_type = BarrierOptions
 
     def barrier(*args: Any, **named: Any) -> Any:
         opts = args[0] if args else named.get("opts")
         if type(opts) is options_type and opts.timeout == UNSET:
-            if getattr(opts, "asyncOp", True):
+            if opts.asyncOp:
                 return NativeWork(session, native(True, epoch), [], None)
             native(False, epoch)
             return SettledWork([])

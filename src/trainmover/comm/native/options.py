@@ -36,7 +36,7 @@ def options_of(args: Sequence[Any], kwargs: Mapping[str, Any]) -> Options:
 
 
 def _read(options: Options, given: Any) -> None:
-    options.background = getattr(given, "asyncOp", True)
+    options.background = given.asyncOp
     options.timeout = None if given.timeout == UNSET else given.timeout
     options.root = getattr(given, "rootRank", 0)
     options.reduction = getattr(given, "reduceOp", options.reduction)

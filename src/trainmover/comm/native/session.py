@@ -13,9 +13,9 @@ from trainmover.comm.failures import CallsDiffer, ConnectionEnded
 from trainmover.comm.native.calls import CALLS
 from trainmover.comm.native.direct import direct_calls
 from trainmover.comm.native.staging import Staging
-from trainmover.comm.native.types import profiling
 from trainmover.comm.native.work import NativeWork, Step
 from trainmover.comm.settled import Request
+from trainmover.torch_internals.autograd import profiling
 
 if TYPE_CHECKING:
     from trainmover.comm.communicator import View

@@ -9,6 +9,7 @@ from trainmover.comm.native.checks import Checks
 from trainmover.comm.native.options import Options
 from trainmover.comm.native.staging import Staging, copy_into
 from trainmover.comm.native.types import moved_code, operator_code
+from trainmover.torch_internals.tensors import entries_in
 
 
 def all_reduce_sparse(stage: Staging, checks: Checks, tensor: Tensor, options: Options) -> Any:
@@ -36,7 +37,7 @@ def all_reduce_sparse(stage: Staging, checks: Checks, tensor: Tensor, options: O
 def _counts(stage: Staging, checks: Checks, mine: Tensor) -> list[int]:
     """Entries of every seat."""
     shape = [mine.sparse_dim(), mine.dense_dim(), *mine.shape]
-    about = torch.tensor([mine._nnz(), *shape], dtype=torch.int64)
+    about = torch.tensor([entries_in(mine), *shape], dtype=torch.int64)
     everybody = _gather(stage, about)
     if any(row[1:].tolist() != shape for row in everybody):
         checks.refuse("Sparse dimensions do not match")

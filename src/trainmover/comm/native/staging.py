@@ -16,6 +16,8 @@ from trainmover.comm.native.options import Options
 from trainmover.comm.native.work import Behind, NativeWork, Step
 from trainmover.comm.settled import SettledWork
 from trainmover.comm.threads import waiters
+from trainmover.torch_internals.autograd import begin_record, end_record
+from trainmover.torch_internals.c10d import ALL_GATHER_BASE, REDUCE_SCATTER_BASE
 
 if TYPE_CHECKING:
     from trainmover.comm.native.session import NativeSession
@@ -24,12 +26,12 @@ _TITLES = {
     "allreduce": "all_reduce",
     "allreduce_coalesced": "all_reduce",
     "allgather": "all_gather",
-    "_allgather_base": "all_gather",
+    ALL_GATHER_BASE: "all_gather",
     "all_gather_single": "all_gather",
     "allgather_coalesced": "all_gather",
     "allgather_into_tensor_coalesced": "all_gather",
     "all_gather_single_coalesced": "all_gather",
-    "_reduce_scatter_base": "reduce_scatter",
+    REDUCE_SCATTER_BASE: "reduce_scatter",
     "reduce_scatter_single": "reduce_scatter",
     "reduce_scatter_tensor_coalesced": "reduce_scatter",
     "reduce_scatter_single_coalesced": "reduce_scatter",
@@ -101,14 +103,9 @@ class Staging:
 
     def record(self, op: str, inputs: list[Tensor]) -> None:
         """Have the profiler show the call as it shows gloo's, from now to its end."""
-        autograd: Any = torch.autograd
         title = f"gloo:{_TITLES.get(op, op)}"
-        handle = autograd._record_function_with_args_enter(title, *inputs)
-
-        def end() -> None:
-            autograd._record_function_with_args_exit(handle)
-
-        self._always = lambda: _in_another_thread(end)
+        record = begin_record(title, inputs)
+        self._always = lambda: _in_another_thread(lambda: end_record(record))
 
     def give_up(self) -> None:
         """The call was not made."""

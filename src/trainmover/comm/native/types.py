@@ -1,13 +1,11 @@
 """torch's types and operators in the codes of the native communicator."""
 
-from collections.abc import Callable
 from datetime import timedelta
 from typing import Any
 
 import torch
 import torch.distributed as dist
 from torch import Tensor
-from torch._C._autograd import _profiler_enabled
 
 from trainmover import _native
 
@@ -64,9 +62,6 @@ OPERATORS = _operators()
 
 UNSET: timedelta = dist.BarrierOptions().timeout
 """What an option says where the group's own timeout holds."""
-
-profiling: Callable[[], bool] = _profiler_enabled
-"""Whether somebody wants to see this thread's calls in a profile."""
 
 
 def plain_code(tensor: Tensor) -> int | None:

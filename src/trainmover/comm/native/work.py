@@ -12,10 +12,10 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 import torch
-from torch._C._distributed_c10d import Work
 
 from trainmover.comm.calls import blank, flat
 from trainmover.comm.settled import FOREVER
+from trainmover.torch_internals.c10d import Work, answers_as_work
 
 if TYPE_CHECKING:
     from trainmover.comm.native.session import NativeSession
@@ -57,6 +57,7 @@ class Behind:
             return self._error
 
 
+@answers_as_work
 class NativeWork(Work):
     """A call that may still run.
 
@@ -166,5 +167,3 @@ class NativeWork(Work):
     def source_rank(self) -> int:
         """Seat that a tensor came from; 0 when none came."""
         return 0 if self._drained else int(self._ticket.source)
-
-    _source_rank = source_rank

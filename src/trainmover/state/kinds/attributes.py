@@ -14,6 +14,7 @@ from torch import Tensor, nn
 
 from trainmover.errors import UserError
 from trainmover.state import encode
+from trainmover.torch_internals import modules
 
 ATTRIBUTE_BYTES_MAX = 64 * 1024
 Stored = Callable[[object], Collection[str]]
@@ -55,7 +56,7 @@ class Attributes:
                 _set(part, name, _taken(value))
 
 
-_OF_TORCH = frozenset({"training", "_parameters", "_buffers", "_modules", "state", "param_groups"})
+_OF_TORCH = modules.TABLES | {"training", "state", "param_groups"}
 _DEQUE = "deque"
 
 

@@ -13,6 +13,7 @@ from torch import Tensor, nn
 
 from trainmover.errors import ProtocolError
 from trainmover.state.kinds.flat import Flat
+from trainmover.torch_internals.modules import buffers_of
 
 BUFFERS_BYTES_MAX = 4 * 1024 * 1024
 """Above that a module's buffers count as replicated, like its parameters."""
@@ -28,7 +29,7 @@ class Buffers:
         few = sum(buffer.nbytes for buffer in found.values()) <= BUFFERS_BYTES_MAX
         owners = dict(module.named_modules())
         self._slots = [
-            (name, owners[name.rpartition(".")[0]]._buffers, name.rpartition(".")[2])
+            (name, buffers_of(owners[name.rpartition(".")[0]]), name.rpartition(".")[2])
             for name in (found if few else ())
         ]
         self._flat = Flat()

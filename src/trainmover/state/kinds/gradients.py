@@ -27,12 +27,10 @@ from torch import Tensor, nn
 
 from trainmover.errors import StateMismatch
 from trainmover.state.encode import as_local
+from trainmover.torch_internals.tensors import Noted, note_all, version_of
 
 BYTES_MAX = 4 * 1024 * 1024
 """Values up to this size go with every step's record, twice; more are bulk state."""
-
-_Noted = tuple[weakref.ref[Tensor], int]
-"""A gradient, and its version then."""
 
 
 class Gradients:
@@ -52,12 +50,12 @@ class Gradients:
         self._updating = False
         # Whether those that are consumed still lie there as the step ends, and if so as zeros.
         self._stay = self._stay_zero = False
-        self._found: list[_Noted | None] = []
+        self._found: list[Noted | None] = []
         self._copies: dict[int, Tensor] = {}
         self._held: dict[int, Tensor] = {}  # Found ones of which nothing is known yet.
-        self._noted: list[_Noted | None] = []  # The same, until the end.
+        self._noted: list[Noted | None] = []  # The same, until the end.
         self._made_up: set[int] = set()
-        self._zeros: dict[int, _Noted] = {}  # Seen to be nothing but zeros.
+        self._zeros: dict[int, Noted] = {}  # Seen to be nothing but zeros.
         self._lost = False
 
     @property
@@ -91,7 +89,7 @@ class Gradients:
     def _note(self) -> None:
         self._spent, self._lost = set(), False
         grads = [parameter.grad for parameter in self._parameters]
-        self._found = [None if g is None else (weakref.ref(g), g._version) for g in grads]
+        self._found = note_all(grads)
         self._noted = self._found
         known = self._added_to | self._cleared
         self._held = (
@@ -129,9 +127,9 @@ class Gradients:
         """Whether this gradient was written to, and not just replaced."""
         now = self._parameters[index].grad
         if now is not None and reference() is now:
-            return now._version != version
+            return version_of(now) != version
         held = self._held.get(index)
-        if held is not None and held._version != version:
+        if held is not None and version_of(held) != version:
             return True  # And then replaced: DDP puts a view of a bucket in its place.
         if now is not None and now.grad_fn is not None:
             return True  # backward(create_graph=True) adds without writing in place.
@@ -171,14 +169,14 @@ class Gradients:
                 self._put_one_back(index, noted)
         return ""
 
-    def _put_one_back(self, index: int, noted: _Noted | None) -> None:
+    def _put_one_back(self, index: int, noted: Noted | None) -> None:
         parameter, copy = self._parameters[index], self._copies.get(index)
         now = parameter.grad
         if copy is not None:
             parameter.grad = _like(parameter, copy.clone())
         elif noted is None:
             parameter.grad = None
-        elif now is None or noted[0]() is not now or now._version != noted[1]:
+        elif now is None or noted[0]() is not now or version_of(now) != noted[1]:
             parameter.grad = torch.zeros_like(parameter)
             self._made_up.add(index)
 
@@ -248,9 +246,9 @@ class Gradients:
         gradient = self._parameters[index].grad
         assert gradient is not None
         seen = self._zeros.pop(index, None)
-        same = seen is not None and seen[0]() is gradient and seen[1] == gradient._version
+        same = seen is not None and seen[0]() is gradient and seen[1] == version_of(gradient)
         if same or not as_local(gradient).any():
-            self._zeros[index] = weakref.ref(gradient), gradient._version
+            self._zeros[index] = weakref.ref(gradient), version_of(gradient)
             return True
         return False
 

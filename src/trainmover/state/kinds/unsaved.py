@@ -10,6 +10,8 @@ import torch
 from torch import Tensor, nn
 
 from trainmover.errors import UserError
+from trainmover.torch_internals.modules import buffers_of, unsaved_of
+from trainmover.torch_internals.tensors import version_of
 
 BYTES_MAX = 4 * 1024 * 1024
 """Of those that change: they go with every step's record, twice."""
@@ -35,12 +37,12 @@ class _Buffer:
 
     @property
     def live(self) -> Tensor | None:
-        return self._module._buffers[self._name]
+        return buffers_of(self._module)[self._name]
 
     def _seen(self) -> _Seen:
         """The tensor and its version; of one made in inference mode none is counted."""
         live = self.live
-        return live, -1 if live is None or live.is_inference() else live._version
+        return live, -1 if live is None or live.is_inference() else version_of(live)
 
     def look(self) -> None:
         """Among the first steps: by version and bytes."""
@@ -61,9 +63,9 @@ class _Buffer:
         if value is not None and live is not None and live.shape == value.shape:
             live.copy_(value)
         elif value is not None and live is not None:
-            self._module._buffers[self._name] = value.to(live.device)
+            buffers_of(self._module)[self._name] = value.to(live.device)
         else:
-            self._module._buffers[self._name] = value
+            buffers_of(self._module)[self._name] = value
 
 
 class Unsaved:
@@ -79,8 +81,7 @@ class Unsaved:
         self._buffers = {
             f"{path}.{name}" if path else name: _Buffer(part, name)
             for path, part in module.named_modules()
-            for name in part._non_persistent_buffers_set
-            if name in part._buffers
+            for name in unsaved_of(part)
         }
 
     def state_dict(self) -> dict[str, Tensor | None]:

@@ -10,6 +10,7 @@ from typing import Any
 import torch
 
 from trainmover.errors import StateMismatch, UserError
+from trainmover.torch_internals.optimizers import inside_of, is_zero, updates_in_backward
 
 
 class Settings:
@@ -47,13 +48,12 @@ def shard_of(obj: object) -> torch.optim.Optimizer | None:
 
     Raises UserError for one that updates while gradients are still on their way.
     """
-    if not hasattr(obj, "consolidate_state_dict") or not hasattr(obj, "_partition_parameters"):
+    if not is_zero(obj):
         return None
-    if getattr(obj, "_overlap_with_ddp", False):
+    if updates_in_backward(obj):
         raise UserError(
             "A ZeroRedundancyOptimizer with overlap_with_ddp=True cannot be tracked.",
             means="It updates parameters inside of backward(): such a step cannot be undone.",
             do="Build it without overlap_with_ddp and call its step() behind backward().",
         )
-    inside = getattr(obj, "optim", None)
-    return inside if isinstance(inside, torch.optim.Optimizer) else None
+    return inside_of(obj)

@@ -1,0 +1,40 @@
+"""How torch makes a process group: the functions of distributed_c10d that are replaced by ours."""
+
+import inspect
+from collections.abc import Callable
+from typing import Any
+
+from torch.distributed import distributed_c10d
+
+from trainmover.torch_internals.check import unknown
+
+_ARGUMENTS = {"backend", "group_name", "global_ranks_in_group"}
+_MADE = "ProcessGroupGloo"
+_c10d: Any = distributed_c10d
+
+Stock = Callable[..., Any]
+
+
+def check_making() -> None:
+    """Raises TrainmoverError if the function that makes groups does it in another way."""
+    helper = _c10d._new_process_group_helper
+    missing = _ARGUMENTS - inspect.signature(helper).parameters.keys()
+    if missing:
+        raise unknown(f"{name} among the arguments that make a group" for name in sorted(missing))
+    if _MADE not in helper.__code__.co_names:
+        raise unknown([f"{_MADE} in the function that makes a group"])
+
+
+def replace_making(around: Callable[[Stock], Stock]) -> None:
+    """Of any group, with its backends."""
+    _c10d._new_process_group_helper = around(_c10d._new_process_group_helper)
+
+
+def replace_barrier(around: Callable[[Stock], Stock]) -> None:
+    """Over the store, behind init_process_group."""
+    _c10d._store_based_barrier = around(_c10d._store_based_barrier)
+
+
+def replace_unpickling(around: Callable[[Stock], Stock]) -> None:
+    """Of what all_gather_object and its kin have received."""
+    _c10d._tensor_to_object = around(_c10d._tensor_to_object)

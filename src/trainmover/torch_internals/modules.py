@@ -1,0 +1,57 @@
+"""Modules: where their buffers stand, and hooks for all of them."""
+
+import operator
+from collections.abc import Callable
+from typing import Any
+
+from torch import Tensor, nn
+from torch.nn.modules import module
+from torch.optim import optimizer
+
+buffers_of: Callable[[nn.Module], dict[str, Tensor | None]] = operator.attrgetter("_buffers")
+"""Live: whoever writes there replaces a buffer."""
+
+TABLES = frozenset({"_buffers", "_modules", "_parameters"})
+"""Attributes of a module in which torch keeps what it has."""
+
+VERSIONS = "_metadata"
+"""Attribute of what state_dict() gives: versions of its modules, for load_state_dict()."""
+
+_HOOKS: list[tuple[Any, tuple[str, ...]]] = [
+    (
+        module,
+        (
+            "_global_buffer_registration_hooks",
+            "_global_module_registration_hooks",
+            "_global_parameter_registration_hooks",
+            "_global_backward_pre_hooks",
+            "_global_backward_hooks",
+            "_global_forward_pre_hooks",
+            "_global_forward_hooks",
+            "_global_forward_hooks_always_called",
+            "_global_forward_hooks_with_kwargs",
+        ),
+    ),
+    (optimizer, ("_global_optimizer_pre_hooks", "_global_optimizer_post_hooks")),
+]
+
+
+def unsaved_of(part: nn.Module) -> list[str]:
+    """Names of its buffers that are in no state_dict()."""
+    own = part._buffers
+    return [name for name in part._non_persistent_buffers_set if name in own]
+
+
+def global_hooks() -> dict[str, dict[int, Any]]:
+    """By name, those that are called for every module, and for every optimizer. Live."""
+    return {name: getattr(owner, name) for owner, names in _HOOKS for name in names}
+
+
+def versions_of(state: Any) -> Any:
+    """What state_dict() has hung on the dict it gave; None: it gave another dict."""
+    return state._metadata if hasattr(state, VERSIONS) else None
+
+
+def set_versions(state: Any, versions: Any) -> None:
+    """As state_dict() would."""
+    state._metadata = versions
