@@ -9,7 +9,8 @@ from trainmover.comm.tap import Call
 from trainmover.errors import PeerLost
 from trainmover.ids import Rank, Step
 from trainmover.sandbox.trace import group_of, trace_of, what_of
-from trainmover.worker.keep import compiled, later_steps
+from trainmover.torch_internals import compiling
+from trainmover.worker.keep import later_steps
 from trainmover.worker.keep.first_steps import FirstSteps
 from trainmover.worker.keep.later_steps import LaterSteps
 
@@ -38,7 +39,7 @@ class Kept:
 def groups(monkeypatch: pytest.MonkeyPatch) -> Groups:
     own = Groups()
     monkeypatch.setattr(later_steps, "groups", own)
-    monkeypatch.setattr(compiled, "graphs", lambda: 1)
+    monkeypatch.setattr(compiling, "graphs", lambda: 1)
     return own
 
 
@@ -73,7 +74,7 @@ def test_a_new_graph_is_told_with_what_it_was_packed_as(
     groups: Groups, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     later = watching(kept := Kept())
-    monkeypatch.setattr(compiled, "graphs", lambda: 2)
+    monkeypatch.setattr(compiling, "graphs", lambda: 2)
     fact = after(later, groups, 10, SUM)
     assert (fact.trace, fact.compiled) == (kept.trace, "second")
 
@@ -83,7 +84,7 @@ def test_if_the_buddy_is_gone_the_next_look_tells_it(
 ) -> None:
     later = watching(kept := Kept())
     kept.buddy_is_gone = True
-    monkeypatch.setattr(compiled, "graphs", lambda: 2)
+    monkeypatch.setattr(compiling, "graphs", lambda: 2)
     with pytest.raises(PeerLost):
         after(later, groups, 10, SUM)
     assert after(later, groups, 30, SUM).compiled == "second"

@@ -36,7 +36,7 @@ _OUT_THEN_IN = (
 )
 _GATHER = (
     "allgather",
-    "_allgather_base",
+    ALL_GATHER_BASE,
     "all_gather_single",
     "allgather_coalesced",
     "allgather_into_tensor_coalesced",

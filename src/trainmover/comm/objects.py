@@ -52,7 +52,7 @@ def under_way() -> bool:
     frame = sys._getframe(1)
     while frame.f_back is not None:
         code = frame.f_code
-        if code.co_filename == c10d.__file__ and code.co_name.endswith("_object_list"):
+        if code.co_filename == c10d.__file__ and code.co_name.endswith("object_list"):
             return True
         frame = frame.f_back
     return False

@@ -10,6 +10,8 @@ import sys
 from collections.abc import Iterator
 from typing import Any
 
+from trainmover.torch_internals.sharding import forget_plans
+
 _CACHE = type(functools.lru_cache(lambda: None))
 _OF = "torch.distributed"
 
@@ -18,17 +20,9 @@ def forget_groups() -> None:
     """Empty the caches of torch.distributed. Call it when the groups are destroyed; tens of ms."""
     if f"{_OF}.tensor" not in sys.modules:
         return
-    import torch
-    from torch.distributed.tensor import DTensor, _random
-
     for cache in _caches():
         cache.cache_clear()
-    internals: Any = DTensor
-    internals._op_dispatcher.sharding_propagator.propagate_op_sharding.cache_clear()
-    clear_fast_path = getattr(torch._C, "_clear_DTensor_sharding_propagator_cache", None)
-    if clear_fast_path is not None:
-        clear_fast_path()
-    _random._rng_tracker = None  # Making it is a broadcast, in every run.
+    forget_plans()
 
 
 def _caches() -> Iterator[Any]:

@@ -38,6 +38,7 @@ from torch.utils.data import DataLoader
 from trainmover.errors import StateMismatch, UserError
 from trainmover.state import rng
 from trainmover.state.encode import decode, encode
+from trainmover.torch_internals.loaders import UNBEGUN, fetches_here, pass_over
 from trainmover.worker.data import worker_state
 from trainmover.worker.data.batch_hash import BatchHash
 from trainmover.worker.data.epochs import Epochs
@@ -308,14 +309,14 @@ class Batches:
         iterator: Any = self._iterator
         count = self.batches_taken
         try:
-            if self._kind is Kind.INDEXED and iterator._num_workers == 0:
+            if self._kind is Kind.INDEXED and fetches_here(iterator):
                 # A dataset may make a generator with its first sample: then one is loaded.
                 loads = position.get("held", {}).keys() > loading_generators(self._loader).keys()
                 for number in range(count):
                     if loads and number == 0:
                         next(iterator)
                     else:
-                        iterator._next_index()
+                        pass_over(iterator)
                 return
             self._chain, last = 0, position.get("last")
             for number in range(count):
@@ -348,7 +349,7 @@ def _traced(loader: "DataLoader[Any]", *, keeps: bool) -> "tuple[DataLoader[Any]
 def _copied(loader: "DataLoader[Any]", **changes: Any) -> "DataLoader[Any]":
     # A loader refuses to have these attributes set, rightly: it is being iterated. The copy is not.
     twin = copy.copy(loader)
-    vars(twin).update(changes, _iterator=None)
+    vars(twin).update(changes, **UNBEGUN)
     return twin
 
 

@@ -13,13 +13,13 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch.utils import _pytree
 
 from trainmover.comm import objects
 from trainmover.comm.calls import blank, gathers
 from trainmover.comm.tap import Call
 from trainmover.errors import StateMismatch
 from trainmover.ids import Rank, Step
+from trainmover.torch_internals.trees import tree_map
 from trainmover.worker.data.batches import Batches
 from trainmover.worker.step.keeper import RankRecord
 
@@ -162,7 +162,7 @@ def like(result: Any, known: Tensor) -> Any:
             return torch.full_like(leaf.detach(), float("nan"))
         return float("nan") if isinstance(leaf, float) else leaf
 
-    return _pytree.tree_map(unknown, result)
+    return tree_map(unknown, result)
 
 
 _WITHOUT_VALUE = {"barrier", "monitored_barrier", "send"}

@@ -9,7 +9,6 @@ and instruction set, so a machine of another kind finds nothing in it and compil
 """
 
 import os
-import sys
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -21,6 +20,7 @@ import xxhash
 from trainmover.errors import ProtocolError
 from trainmover.ids import Rank
 from trainmover.state.encode import decode, encode
+from trainmover.torch_internals import compiling
 
 
 def blob_name(rank: Rank) -> str:
@@ -37,22 +37,14 @@ class Packed(NamedTuple):
 
 def packed() -> Packed | None:
     """Everything this process has compiled or taken from its cache; None if it was nothing."""
-    if "torch._dynamo" not in sys.modules:
-        return None
     saved = torch.compiler.save_cache_artifacts()
     if saved is None:
         return None
     artifacts, info = saved
-    folder = _folder()
+    folder = compiling.folder()
     libraries = {str(p.relative_to(folder)): p.read_bytes() for p in _loaded_from(folder)}
     names = " ".join(sorted(set(info.inductor_artifacts)))
     return Packed(encode([artifacts, libraries]), xxhash.xxh3_64_hexdigest(names.encode()))
-
-
-def graphs() -> int:
-    """How many graphs this process has compiled, as torch counts them."""
-    dynamo = sys.modules.get("torch._dynamo.utils")
-    return 0 if dynamo is None else int(dynamo.counters["stats"]["unique_graphs"])
 
 
 def unpack(data: bytes | bytearray) -> None:
@@ -64,7 +56,9 @@ def unpack(data: bytes | bytearray) -> None:
         artifacts, libraries = decode(bytes(data))
         if type(artifacts) is not bytes or type(libraries) is not dict:
             raise ValueError("other parts than expected")
-        files = [(_inside(_folder(), name), content) for name, content in libraries.items()]
+        files = [
+            (_inside(compiling.folder(), name), content) for name, content in libraries.items()
+        ]
     except (TypeError, ValueError) as error:
         raise ProtocolError(
             f"What another rank has compiled cannot be read: {error}.",
@@ -82,14 +76,7 @@ def forget() -> None:
     Without this, code of an installed module would be compiled once more in every run, up to
     torch's limit, and run uncompiled from then on: with other bits.
     """
-    if "torch._dynamo" in sys.modules:
-        torch._dynamo.reset()
-
-
-def _folder() -> Path:
-    from torch._inductor.runtime.cache_dir_utils import cache_dir
-
-    return Path(cache_dir()).resolve()
+    compiling.forget()
 
 
 def _loaded_from(folder: Path) -> Iterator[Path]:

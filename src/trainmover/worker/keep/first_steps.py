@@ -23,6 +23,7 @@ from trainmover.sandbox.recorder import Recorder
 from trainmover.sandbox.sharing import Share, Stores, share_of
 from trainmover.sandbox.step_trace import StepTrace
 from trainmover.state.tracked import Tracked
+from trainmover.torch_internals import compiling
 from trainmover.worker.keep import compiled
 from trainmover.worker.step.gate import Gate
 from trainmover.worker.step.keeper import Keeper
@@ -169,7 +170,7 @@ class Recording:
         self._put_compiled()
 
     def _pack(self) -> None:
-        self.graphs = compiled.graphs()
+        self.graphs = compiling.graphs()
         packed = compiled.packed()
         if packed is not None:
             self.kept = replace(self.kept, compiled=packed.data, made=packed.made)

@@ -10,7 +10,7 @@ from trainmover.comm import groups
 from trainmover.ids import Rank, Step
 from trainmover.protocol.messages import StepsChanged
 from trainmover.sandbox.step_trace import StepTrace
-from trainmover.worker.keep import compiled
+from trainmover.torch_internals import compiling
 from trainmover.worker.keep.first_steps import Recording
 from trainmover.worker.keep.rounds import is_due
 
@@ -50,7 +50,7 @@ class LaterSteps:
             return None
         if not self._known:
             self._known.add((recording.trace, recording.kept.made))
-        if compiled.graphs() != recording.graphs:
+        if compiling.graphs() != recording.graphs:
             recording.pack_again()
         now = (heard.trace(), recording.kept.made)
         if now in self._known:

@@ -11,12 +11,15 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 from torch.amp.grad_scaler import GradScaler
-from torch.utils import _pytree
 
 from trainmover.state import moments, rng
 from trainmover.state.kinds.unsharded import Unsharded
 from trainmover.state.script.variables import ABSENT, Variables
 from trainmover.state.tracked import Tracked
+from trainmover.torch_internals.modules import buffers_of
+from trainmover.torch_internals.optimizers import stages_of
+from trainmover.torch_internals.tensors import version_of
+from trainmover.torch_internals.trees import tree_map
 from trainmover.worker.step.copies import Copies
 
 _ARGUMENT_BYTES_MAX = 64 * 1024 * 1024
@@ -28,7 +31,7 @@ class Buffers:
     """Of every module: the tensors that stand there, and a copy of what they hold."""
 
     def __init__(self, modules: Iterable[nn.Module]) -> None:
-        self._slots = [(part._buffers, name) for part in modules for name in part._buffers]
+        self._slots = [(own, name) for own in map(buffers_of, modules) for name in own]
         self._live = [owner[name] for owner, name in self._slots]
         groups: dict[tuple[torch.dtype, torch.device], list[Tensor]] = {}
         for live in self._live:
@@ -107,7 +110,7 @@ class Before:
         """Why the step cannot be run again; "" if it can: an argument that could not be copied was
         changed."""
         for tensor, version in self.uncopied:
-            if tensor._version != version:
+            if version_of(tensor) != version:
                 shape = "x".join(map(str, tensor.shape))
                 return (
                     f"it has changed a tensor of shape {shape} in place; arguments that need a "
@@ -129,8 +132,8 @@ class Before:
             part.load_state_dict(state)
             part.set_values({name: value.clone() for name, value in values.items()})
         for scaler, states in self.scalers:
-            scaler._per_optimizer_states.clear()
-            scaler._per_optimizer_states.update(_copied(states))
+            stages_of(scaler).clear()
+            stages_of(scaler).update(_copied(states))
         args, kwargs = _cloned(self.arguments, [], Copies())
         return args, kwargs
 
@@ -139,7 +142,7 @@ def _keep(value: Any, kept: Copies, uncopied: list[tuple[Tensor, int]]) -> None:
     """What may change in place."""
     if isinstance(value, Tensor):
         if value.requires_grad or value.nbytes > _VARIABLE_BYTES_MAX:
-            uncopied.append((value, value._version))
+            uncopied.append((value, version_of(value)))
         else:
             kept.add(value)
     elif isinstance(value, _CONTAINERS) and kept.add_container(value):
@@ -181,7 +184,7 @@ def _clones(part: Unsharded) -> dict[str, Tensor]:
 
 def _scalers(tracked: Tracked) -> list[tuple[GradScaler, dict[int, dict[str, Any]]]]:
     return [
-        (scaler, _copied(scaler._per_optimizer_states))
+        (scaler, _copied(stages_of(scaler)))
         for _, scaler in tracked.items()
         if isinstance(scaler, GradScaler)
     ]
@@ -205,14 +208,14 @@ def _cloned(
         if not isinstance(value, Tensor):
             return value
         if value.requires_grad or value.nbytes > _ARGUMENT_BYTES_MAX:
-            uncopied.append((value, value._version))
+            uncopied.append((value, version_of(value)))
             return value
         return value.clone()
 
     args, kwargs = arguments
     if not kwargs and all(type(value) is Tensor for value in args):
         return tuple(map(clone, args)), {}  # The usual case needs no walk.
-    cloned: tuple[Any, Any] = _pytree.tree_map(clone, arguments, is_leaf=_is_the_callers)
+    cloned: tuple[Any, Any] = tree_map(clone, arguments, is_leaf=_is_the_callers)
     return cloned
 
 

@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 
 from trainmover.state.encode import as_local
+from trainmover.torch_internals.tensors import copy_all
 
 _PLAIN = frozenset({float, int, bool, str, type(None)})
 _Kind = tuple[torch.Size, tuple[int, ...], torch.dtype]
@@ -107,7 +108,7 @@ def _copy(into: list[Tensor], values: list[Tensor]) -> None:
     """On an accelerator in the order of its stream, so that nobody need wait."""
     if into:
         with torch.no_grad():
-            torch._foreach_copy_(into, values, non_blocking=True)
+            copy_all(into, values, non_blocking=True)
 
 
 def _refill(container: Any, entries: Any) -> None:

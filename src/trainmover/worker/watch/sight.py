@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from types import FrameType
 
 import trainmover
+from trainmover.torch_internals.compiling import COMPILES
 from trainmover.worker.program import place_of
 
 CALL, SCRIPT, FETCH, RUNTIME, COMPILE = "call", "script", "fetch", "runtime", "compile"
@@ -19,7 +20,6 @@ _COMM = os.path.join(_PACKAGE, "comm", "")
 _WORKER = os.path.join(_PACKAGE, "worker", "")
 _FETCHES = os.path.join(_WORKER, "data", "")
 _CALLS_SCRIPT = frozenset(_WORKER + name for name in ("member.py", "api.py", "program.py"))
-_COMPILES = os.path.join("torch", "_dynamo", "convert_frame.py")
 
 
 @dataclass(frozen=True)
@@ -38,7 +38,7 @@ def look(thread: int) -> Sight:
         return Sight(RUNTIME)
     frames = _outwards(innermost)
     place = place_of(traceback.extract_stack(innermost))
-    if any(frame.f_code.co_filename.endswith(_COMPILES) for frame in frames):
+    if any(frame.f_code.co_filename.endswith(COMPILES) for frame in frames):
         return Sight(COMPILE, place=place)
     ours = next((f for f in frames if f.f_code.co_filename.startswith(_PACKAGE)), None)
     where = SCRIPT if ours is None else _where(ours.f_code.co_filename)
