@@ -135,7 +135,7 @@ class Samples:
                 yield _elements(tensors[turn % len(tensors)], step)
 
     def _places_now(self) -> _Places:
-        of = tuple(id(obj) for _, obj in self._tracked.items())
+        of = self._tracked.ids()
         if of != self._places.of:
             self._places = self._look(of)
         return self._places

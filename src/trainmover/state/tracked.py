@@ -31,12 +31,17 @@ from trainmover.state.zero import Settings, shard_of
 __all__ = ["HasState", "Leaves", "Tracked", "bulk_leaves", "destinations", "load_bulk"]
 
 SMALL_BYTES_MAX = 64 * 1024
+_NOTHING = encode.encode({})
 
 
 class Tracked:
     """The tracked objects of one rank, in the order they were added.
 
-    stored  which attributes of modules and optimizers the script changes; None: nobody knows
+    stored      which attributes of modules and optimizers the script changes; None: nobody knows
+    modules     every module of every tracked one, as they were when it was added
+    optimizers  the tracked ones, and those in which a tracked shard lies
+    gradients   those that lie on each tracked module's parameters
+    unsharded   what FSDP2 keeps of gradients beside each tracked module
     """
 
     def __init__(self, stored: Stored | None = None) -> None:
@@ -51,6 +56,17 @@ class Tracked:
         self._unsharded: dict[str, Unsharded] = {}
         self._beside: dict[str, HasState] = {}  # Parts of modules that are small, by name.
         self._large: dict[str, HasState] = {}  # The same parts, where they are too large for that.
+        self._look()
+
+    def _look(self) -> None:
+        """What every step asks for, found once, whenever something is added."""
+        self.modules = [part for modes in self._modes.values() for part in modes.modules]
+        tracked = [o for o in self._objects.values() if isinstance(o, torch.optim.Optimizer)]
+        outside = [part for part in self._beside.values() if isinstance(part, Settings)]
+        self.optimizers = tracked + [settings.optimizer for settings in outside]
+        self.gradients = list(self._gradients.values())
+        self.unsharded = list(self._unsharded.values())
+        self._kinds = {name: name.rpartition(".")[2] for name in self._beside}
 
     def add(self, name: str, obj: object) -> None:
         """Keep `obj` under `name`; a second add under the same name replaces the first.
@@ -102,6 +118,7 @@ class Tracked:
                 self._large[f"{name}.unsharded"] = unsharded.large
             if (buffers := Buffers(obj)).live():
                 self._buffers[name] = self._beside[f"{name}.buffers"] = buffers
+        self._look()
 
     def clear(self) -> None:
         """Drop every object."""
@@ -109,6 +126,7 @@ class Tracked:
         self._objects, self._buffers, self._modes = {}, {}, {}
         self._gradients, self._added, self._beside = {}, {}, {}
         self._unsharded, self._large = {}, {}
+        self._look()
 
     def __getitem__(self, name: str) -> HasState:
         return self._objects[name]
@@ -125,27 +143,9 @@ class Tracked:
     def items(self) -> Iterable[tuple[str, HasState]]:
         return self._objects.items()
 
-    @property
-    def modules(self) -> list[nn.Module]:
-        """Every module of every tracked one, as they were when it was added."""
-        return [part for modes in self._modes.values() for part in modes.modules]
-
-    @property
-    def optimizers(self) -> list[torch.optim.Optimizer]:
-        """The tracked ones, and those in which a tracked shard lies."""
-        tracked = [o for o in self._objects.values() if isinstance(o, torch.optim.Optimizer)]
-        outside = [part for part in self._beside.values() if isinstance(part, Settings)]
-        return tracked + [settings.optimizer for settings in outside]
-
-    @property
-    def gradients(self) -> list[Gradients]:
-        """Those that lie on each tracked module's parameters."""
-        return list(self._gradients.values())
-
-    @property
-    def unsharded(self) -> list[Unsharded]:
-        """What FSDP2 keeps of gradients beside each tracked module."""
-        return list(self._unsharded.values())
+    def ids(self) -> tuple[int, ...]:
+        """Of the objects, in their order."""
+        return tuple(map(id, self._objects.values()))
 
     def _named_parameters(self) -> dict[str, Tensor]:
         return {
@@ -171,20 +171,23 @@ class Tracked:
     def bulk_names(self) -> list[str]:
         """In the order of `add`, then what is too large for a record at this moment. Looks into
         each object once."""
+        self._size()
+        large = [name for name, part in self._large.items() if part.state_dict()]
+        return [name for name in self._objects if name in self._bulk] + large
+
+    def _size(self) -> None:
         for name, obj in self._objects.items():
             if name not in self._bulk and name not in self._sized:
                 self._sized.add(name)
                 if _is_large(obj.state_dict()):
                     self._bulk.add(name)
-        large = [name for name, part in self._large.items() if part.state_dict()]
-        return [name for name in self._objects if name in self._bulk] + large
 
     def _bulk_object(self, name: str) -> HasState:
         return self._large[name] if name in self._large else self._known(name)
 
     def small_names(self) -> list[str]:
-        bulk = set(self.bulk_names())
-        return [name for name in self._objects if name not in bulk]
+        self._size()
+        return [name for name in self._objects if name not in self._bulk]
 
     def small_states(self, but: Container[str] = ()) -> dict[str, bytes]:
         """Encoded state of every small object, for the rank record.
@@ -197,16 +200,24 @@ class Tracked:
         Raises UserError, naming object and path, for state that cannot be sent.
         """
         states = {}
-        for name in self.small_names():
-            state = self._objects[name].state_dict()
+        self._size()
+        for name, obj in list(self._objects.items()):
+            if name in self._bulk:
+                continue
+            state = obj.state_dict()
             data = _encode_named(name, state)
             if len(data) > SMALL_BYTES_MAX and _is_large(state):
                 self._bulk.add(name)
             else:
                 states[name] = data
         for name, part in self._beside.items():
-            if name.rpartition(".")[2] not in but:
-                states[name] = encode.encode(part.state_dict())
+            if self._kinds[name] in but:
+                continue
+            if isinstance(part, Modes):
+                states[name] = part.encoded()
+            else:
+                state = part.state_dict()
+                states[name] = encode.encode(state) if state else _NOTHING
         return states
 
     def load_small(self, states: Mapping[str, bytes]) -> None:

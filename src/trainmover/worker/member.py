@@ -41,7 +41,7 @@ from trainmover.worker.keep.rounds import Rounds
 from trainmover.worker.keep.weights import Weights
 from trainmover.worker.program import place_of
 from trainmover.worker.station import Station
-from trainmover.worker.step.before import Before
+from trainmover.worker.step.before import Before, Buffers
 from trainmover.worker.step.boundary import Boundary
 from trainmover.worker.step.cut_short import CutShort
 from trainmover.worker.step.deposit import Deposit
@@ -78,6 +78,7 @@ class Member:
         self.world_size = station.spec.world_size
         self.variables = Variables(lambda: self.tracked.items(), is_own_file)
         self.tracked = Tracked(self.variables.stored_on)
+        self._buffers = Buffers(self.tracked)
         self.standing = station.standing
         self.say = station.link.say
         self.ledger = Ledger(rank, self.standing, self.say)
@@ -172,7 +173,7 @@ class Member:
         self.draws.look_ahead()
         self.draws.check_again(self.rank, step, self._known_draws)
         self._settle_mode()
-        before = Before.take(self.tracked, args, kwargs, self.variables)
+        before = Before.take(self.tracked, args, kwargs, self.variables, self._buffers)
         groups_made = groups.roster.begin_step()
         called_early = self._called_early()
         self.updates.begin_step()
@@ -441,6 +442,7 @@ class Member:
         self.cut_short.forget()
         self.tracked.clear()
         self.variables.forget()
+        self._buffers = Buffers(self.tracked)
         self.loops = Loops()
         self.draws = Draws(self.loops)
         self.reported = Reported()

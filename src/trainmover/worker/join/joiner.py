@@ -46,7 +46,7 @@ from trainmover.worker.keep.first_steps import STEPS_MAX, FirstSteps
 from trainmover.worker.member import Member
 from trainmover.worker.standing import Unwind
 from trainmover.worker.station import Station
-from trainmover.worker.step.keeper import Moment, RankRecord
+from trainmover.worker.step.keeper import Moment, RankRecord, row_of
 from trainmover.worker.step.ledger import Ledger
 
 
@@ -526,7 +526,8 @@ class Joiner(Member):
         record = self.deposit.latest = taken.record
         self.deposit.samples.go_on_from(taken.samples)
         self.calls = Step(record.top_step - 1)
-        self.ledger.rows = [row for row in record.rows if row.step <= committed]
+        rows = map(row_of, record.rows)
+        self.ledger.take_over(row for row in rows if row.step <= committed)
         return Way(self.rank, record, committed)
 
     def _stand_at_fetch(self, way: Way) -> None:

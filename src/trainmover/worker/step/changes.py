@@ -16,7 +16,7 @@ cannot be run again.
 """
 
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from torch import Tensor, nn
 from torch.optim import Optimizer
@@ -29,6 +29,38 @@ from trainmover.torch_internals.tensors import Mark, marks
 
 SHARE = 0.003
 """Of the time, that looks at bytes may take after the first steps."""
+
+
+Marks = tuple[list[int], list[int], list[Mark]]
+_PLAIN = {Tensor, nn.Parameter}
+_address = Tensor.data_ptr
+
+
+class Watch:
+    """Version counters and addresses of many tensors, asked for one kind after the other: a step
+    does so twice, of all parameters and optimizers' state."""
+
+    def __init__(self, tensors: Iterable[Tensor]) -> None:
+        every = list(tensors)
+        plain = [at for at, tensor in enumerate(every) if type(tensor) in _PLAIN]
+        others = [at for at, tensor in enumerate(every) if type(tensor) not in _PLAIN]
+        self._plain, self._others = [every[at] for at in plain], [every[at] for at in others]
+        self._order = plain + others
+
+    def now(self) -> Marks:
+        """Of the plain ones, and of the others."""
+        plain = self._plain
+        return [one._version for one in plain], list(map(_address, plain)), marks(self._others)
+
+    def changed(self, before: Marks, now: Marks) -> list[int]:
+        """Which of the tensors, by number, have another mark."""
+        both = zip(_each(before), _each(now), self._order, strict=True)
+        return sorted(at for one, other, at in both if one != other)
+
+
+def _each(marked: Marks) -> list[Mark]:
+    versions, addresses, others = marked
+    return [*zip(versions, addresses, strict=True), *others]
 
 
 class Changes:
@@ -44,7 +76,8 @@ class Changes:
         self._tracked: Tracked | None = None
         self._tensors: dict[str, Tensor] = {}
         self._fit: list[int] = []
-        self._marks: list[Mark] = []
+        self._watch: Watch = Watch(())
+        self._marks: Marks = [], [], []
         self._hashes: dict[str, bytes] = {}
         self._made = self._look_ns = self._credit_ns = self._last_ns = 0
 
@@ -58,8 +91,9 @@ class Changes:
         self._made += 1
         looks = self._looks_at_bytes()
         if looks or self._fit != _fit(tracked):
-            self._fit, self._tensors = _fit(tracked), dict(_watched(tracked))
-        self._marks = marks(self._tensors.values())
+            self._fit = _fit(tracked)
+            self._know(tracked)
+        self._marks = self._watch.now()
         self._hashes = self._read() if looks else {}
 
     def look(self) -> bool:
@@ -68,17 +102,20 @@ class Changes:
         tracked, self._tracked = self._tracked, None
         if tracked is None:
             return False
-        now = marks(self._tensors.values())
+        now = self._watch.now()
         if now != self._marks:
-            both = zip(self._tensors, self._marks, now, strict=True)
-            self.names = [path for path, before, after in both if before != after]
+            self.names = [list(self._tensors)[i] for i in self._watch.changed(self._marks, now)]
         elif self._hashes:
-            self._tensors = dict(_watched(tracked))
+            self._know(tracked)
             found = self._read()
             self.names = [path for path in found if self._hashes.get(path) != found[path]]
         self._hashes = {}
         first, self.early = bool(self.names) and not self.early, self.early or bool(self.names)
         return first
+
+    def _know(self, tracked: Tracked) -> None:
+        self._tensors = dict(_watched(tracked))
+        self._watch = Watch(self._tensors.values())
 
     def _looks_at_bytes(self) -> bool:
         """In this process's first steps, and whenever it has been paid for."""

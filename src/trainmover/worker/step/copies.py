@@ -47,7 +47,10 @@ class Copies:
         """Tensors, and containers of them at any depth; each object counts once."""
         fresh: list[Tensor] = []
         for value in values:
-            self._walk(value, fresh)
+            if type(value) not in _PLAIN:
+                self._walk(value, fresh)
+        if not fresh:
+            return
         lives = [as_local(tensor) for tensor in fresh]
         copies = [self._room_for(live) for live in lives]
         _copy(copies, lives)

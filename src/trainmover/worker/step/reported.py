@@ -36,6 +36,7 @@ class Reported:
     def __init__(self) -> None:
         self.values: dict[str, float | Tensor] = {}
         self.late = False
+        self._function: Callable[..., Any] | None = None
         self._code: CodeType | None = None
         self._place: Place | None = None
         self._looks = 0
@@ -45,7 +46,9 @@ class Reported:
     def begin(self, function: Callable[..., Any]) -> None:
         """A step is tried."""
         self.values, self.late, self._seen, self._found = {}, False, {}, False
-        self._code = getattr(inspect.unwrap(function), "__code__", None)
+        if function is not self._function:
+            self._function = function
+            self._code = getattr(inspect.unwrap(function), "__code__", None)
 
     def at_gate(self) -> dict[str, float]:
         """The step commits now: its numbers, for good. Raises UserError for one that is none."""
