@@ -93,8 +93,12 @@ def watch(clock: Clock) -> None:
         setattr(Member, name, clock.around(getattr(Member, name), ours=True))
     run_step, begin_pass = Member.run_step, Batches._begin_pass
 
+    known: dict[Callable[..., Any], Callable[..., Any]] = {}
+
     def run(member: Member, function: Callable[..., Any], args: Any, kwargs: Any) -> Any:
-        return run_step(member, clock.around(function, ours=False), args, kwargs)
+        if function not in known:
+            known[function] = clock.around(function, ours=False)
+        return run_step(member, known[function], args, kwargs)
 
     def begin(batches: Batches) -> None:
         begin_pass(batches)

@@ -152,7 +152,10 @@ def _is_native(value: object, depth: int = 0) -> bool:
     if not kinds <= _NESTED or depth == _DEPTH_MAX:
         return False
     for one in entries if kinds else ():
-        if type(one) in _NESTED and not _is_native(one, depth + 1):
+        kind = type(one)
+        if kind in _PLAIN or (kind is list and _PLAIN.issuperset(map(type, one))):  # type: ignore[call-overload]
+            continue
+        if not _is_native(one, depth + 1):
             return False
     return True
 

@@ -19,6 +19,7 @@ from trainmover.state import encode
 from trainmover.torch_internals import ddp
 
 _TRAINING, _TRAINED = attrgetter("training"), attrgetter("requires_grad")
+_FLAGS = attrgetter(*ddp.SYNC_FLAGS)
 _wrappers: list["weakref.ref[DistributedDataParallel]"] = []
 
 
@@ -35,10 +36,8 @@ def watch_wrappers() -> None:
 
 
 def _alive() -> list[DistributedDataParallel]:
-    alive = [wrapper for reference in _wrappers if (wrapper := reference()) is not None]
-    if len(alive) != len(_wrappers):
-        _wrappers[:] = map(weakref.ref, alive)
-    return alive
+    _wrappers[:] = [reference for reference in _wrappers if reference() is not None]
+    return [wrapper for reference in _wrappers if (wrapper := reference()) is not None]
 
 
 class Modes:
@@ -47,25 +46,27 @@ class Modes:
     def __init__(self, module: nn.Module) -> None:
         self.modules = list(module.modules())
         self._parameters = list(module.parameters())
-        self._seen: tuple[bytes, bytes, list[list[bool]]] | None = None
+        self._seen: tuple[bytes, bytes, list[tuple[Any, ...]]] | None = None
         self._encoded = b""
 
     def encoded(self) -> bytes:
         """Its state in bytes; the same ones for as long as no flag is another."""
-        if (now := self._now()) != self._seen:
+        now = (
+            bytes(map(_TRAINING, self.modules)),
+            bytes(map(_TRAINED, self._parameters)),
+            [_FLAGS(one) for reference in _wrappers if (one := reference()) is not None],
+        )
+        if now != self._seen:
             self._seen, self._encoded = now, encode.encode(self.state_dict())
         return self._encoded
 
     def state_dict(self) -> dict[str, Any]:
         """training: a byte per module; trained: per parameter. sync: the flags of each wrapper."""
-        return dict(zip(("training", "trained", "sync"), self._now(), strict=True))
-
-    def _now(self) -> tuple[bytes, bytes, list[list[bool]]]:
-        return (
-            bytes(map(_TRAINING, self.modules)),
-            bytes(map(_TRAINED, self._parameters)),
-            list(map(ddp.flags_of, _alive())),
-        )
+        return {
+            "training": bytes(map(_TRAINING, self.modules)),
+            "trained": bytes(map(_TRAINED, self._parameters)),
+            "sync": [ddp.flags_of(wrapper) for wrapper in _alive()],
+        }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Set the flags; a process that lacks a module or wrapper leaves it."""

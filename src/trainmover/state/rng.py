@@ -38,16 +38,15 @@ _decoder = msgspec.msgpack.Decoder(_Generators)
 
 def capture() -> bytes:
     """State of all generators of this process, about 10 KB. Equal state gives equal bytes."""
-    python, gauss = _capture_python()
-    return _encoder.encode(
-        _Generators(
-            torch_cpu=torch.default_generator.get_state().numpy().tobytes(),
-            cuda=_capture_cuda(),
-            python=python,
-            python_gauss=gauss,
-            numpy=_capture_numpy(),
-        )
-    )
+    if _python_memory is None:
+        _, words, gauss = random.getstate()
+        python = _WORDS.pack(*words)
+    else:
+        memory, gauss = _python_memory.raw, _python.gauss_next
+        python = memory[_INT.size :] + memory[: _INT.size]
+    torch_cpu = torch.default_generator.get_state().numpy().tobytes()
+    cuda = _capture_cuda() if torch.cuda.is_initialized() else []  # type: ignore[no-untyped-call]
+    return _encoder.encode(_Generators(torch_cpu, cuda, python, gauss, _capture_numpy()))
 
 
 def seed_as(job_seed: int, rank: int) -> None:
@@ -115,19 +114,8 @@ def _tensor(data: bytes) -> torch.Tensor:
 
 
 def _capture_cuda() -> list[bytes]:
-    if not torch.cuda.is_initialized():  # type: ignore[no-untyped-call]
-        return []
     devices = range(torch.cuda.device_count())
     return [torch.cuda.get_rng_state(index).numpy().tobytes() for index in devices]
-
-
-def _capture_python() -> tuple[bytes, float | None]:
-    if _python_memory is None:
-        _, words, gauss = random.getstate()
-        return _WORDS.pack(*words), gauss
-    memory = _python_memory.raw
-    kept_back: float | None = _python.gauss_next
-    return memory[_INT.size :] + memory[: _INT.size], kept_back
 
 
 _INT = struct.Struct("<I")
@@ -155,7 +143,7 @@ def _capture_numpy() -> tuple[bytes, int, float] | None:
     numpy: Any = sys.modules.get("numpy")
     if numpy is None:
         return None
-    memory = _numpy_memory(numpy)
+    memory = _numpy_memory(numpy.random.mtrand._rand)
     if memory is not None and _numpy_seen is not None and memory == _numpy_seen[0]:
         return _numpy_seen[1]
     state = numpy.random.get_state(legacy=False)
@@ -168,7 +156,7 @@ def _capture_numpy() -> tuple[bytes, int, float] | None:
     return captured
 
 
-def _numpy_memory(numpy: Any) -> bytes | None:
+def _numpy_memory(state: Any) -> bytes | None:
     """All that its state is made of, as it lies in memory: a tenth of the cost of asking for it.
 
     The words alone do not do: a normal number that is kept back lies in the object itself, and
@@ -176,7 +164,6 @@ def _numpy_memory(numpy: Any) -> bytes | None:
     counts, but for its head, in which references are counted.
     """
     global _numpy_views
-    state: Any = numpy.random.mtrand._rand
     generator = state._bit_generator
     if _numpy_views is None or _numpy_views[0] is not state or _numpy_views[1] is not generator:
         if type(generator).__name__ != _MT19937:

@@ -66,6 +66,8 @@ class Tracked:
         self.optimizers = tracked + [settings.optimizer for settings in outside]
         self.gradients = list(self._gradients.values())
         self.unsharded = list(self._unsharded.values())
+        unsaved = [(name, part) for name, part in self._beside.items() if isinstance(part, Unsaved)]
+        self._never = {name for name, part in unsaved if part.is_empty}
         self._kinds = {name: name.rpartition(".")[2] for name in self._beside}
 
     def add(self, name: str, obj: object) -> None:
@@ -200,12 +202,16 @@ class Tracked:
         Raises UserError, naming object and path, for state that cannot be sent.
         """
         states = {}
-        self._size()
         for name, obj in list(self._objects.items()):
+            if name not in self._bulk and name not in self._sized:
+                self._size()
             if name in self._bulk:
                 continue
             state = obj.state_dict()
-            data = _encode_named(name, state)
+            try:
+                data = encode.encode(state)
+            except UserError as error:
+                raise _named(name, error) from None
             if len(data) > SMALL_BYTES_MAX and _is_large(state):
                 self._bulk.add(name)
             else:
@@ -215,6 +221,8 @@ class Tracked:
                 continue
             if isinstance(part, Modes):
                 states[name] = part.encoded()
+            elif name in self._never:
+                states[name] = _NOTHING
             else:
                 state = part.state_dict()
                 states[name] = encode.encode(state) if state else _NOTHING
@@ -327,11 +335,8 @@ def _is_large(state: object) -> bool:
     )
 
 
-def _encode_named(name: str, state: object) -> bytes:
-    try:
-        return encode.encode(state)
-    except UserError as error:
-        raise UserError(f"{name}: {error.happened}", means=error.means, do=error.do) from None
+def _named(name: str, error: UserError) -> UserError:
+    return UserError(f"{name}: {error.happened}", means=error.means, do=error.do)
 
 
 def _structures(header: bytes) -> dict[str, bytes]:

@@ -16,7 +16,6 @@ ordered and no group is draining.
 
 import traceback
 from collections.abc import Callable
-from dataclasses import replace
 from typing import Any, NoReturn
 
 import torch
@@ -426,7 +425,8 @@ class Member:
         variables = self.variables.capture()
         self.draws.end_step()
         record = self.draws.mark(place, self.ledger.in_doubt)
-        self.deposit.tell(replace(record, variables=variables))
+        record.variables = variables
+        self.deposit.tell(record)
 
     def place(self, moment: Moment) -> Place:
         """Of the fetch under way."""

@@ -104,7 +104,7 @@ class Loops:
     def main(self) -> Loop:
         """See the module's text."""
         for loop in reversed(self._in):
-            if not loop.beside and loop.open:
+            if not loop.beside and not loop.ended and loop.batches() is not None:
                 return loop
         return self._fetching or self._in[-1]
 
@@ -224,6 +224,8 @@ class Loops:
 
     def _chain(self) -> list[Loop]:
         main = self.main
+        if main.around is None:
+            return [main]
         around = [loop for loop in main.surroundings() if not loop.beside]
         return [*reversed(around), main]
 

@@ -42,6 +42,8 @@ class Buffers:
     def copy(self) -> "BuffersCopy":
         """Of what they hold now."""
         live = self._find()
+        if not live:
+            return BuffersCopy([], [], b"")
         tensors = [one for one in live if one is not None]
         if self._memory.holds(tensors):
             return BuffersCopy(self._slots, live, self._memory.read())
@@ -231,7 +233,7 @@ def _settings(tracked: Tracked) -> Copies:
         for group in optimizer.param_groups:
             settings.add_container(group)
             settings.add_container(group["params"])
-            settings.add([value for key, value in group.items() if key != "params"])
+            settings.add(*[value for key, value in group.items() if key != "params"])
     return settings
 
 
@@ -270,7 +272,7 @@ def _cloned(
         return value.clone()
 
     args, kwargs = arguments
-    if not kwargs and all(type(value) is Tensor for value in args):
+    if not kwargs and {*map(type, args)} <= {Tensor}:
         return tuple(map(clone, args)), {}  # The usual case needs no walk.
     cloned: tuple[Any, Any] = _pytree.tree_map(clone, arguments, is_leaf=_is_the_callers)
     return cloned

@@ -17,6 +17,7 @@ cannot be run again.
 
 import time
 from collections.abc import Iterable, Iterator
+from operator import attrgetter
 
 from torch import Tensor, nn
 from torch.optim import Optimizer
@@ -33,7 +34,7 @@ SHARE = 0.003
 
 Marks = tuple[list[int], list[int], list[Mark]]
 _PLAIN = {Tensor, nn.Parameter}
-_address = Tensor.data_ptr
+_address, _version = Tensor.data_ptr, attrgetter("_version")
 
 
 class Watch:
@@ -50,7 +51,8 @@ class Watch:
     def now(self) -> Marks:
         """Of the plain ones, and of the others."""
         plain = self._plain
-        return [one._version for one in plain], list(map(_address, plain)), marks(self._others)
+        others = marks(self._others) if self._others else []
+        return list(map(_version, plain)), list(map(_address, plain)), others
 
     def changed(self, before: Marks, now: Marks) -> list[int]:
         """Which of the tensors, by number, have another mark."""

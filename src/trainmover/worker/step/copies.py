@@ -85,7 +85,8 @@ class Copies:
                     self._walk(entry, found)
         elif isinstance(value, tuple):
             for entry in value:
-                self._walk(entry, found)
+                if type(entry) not in _PLAIN:
+                    self._walk(entry, found)
 
     def _is_new(self, value: object) -> bool:
         if id(value) in self._added:

@@ -83,7 +83,7 @@ class Deposit:
 
     def tell(self, record: RankRecord) -> None:
         """The rank stands at a fetch: tell the buddy without waiting."""
-        self.latest = replace(record, sample=self.samples.newest)
+        record.sample, self.latest = self.samples.newest, record
         if self._buddy and not self._boundary.tainted():
             try:
                 self._keeper.put(self.latest)

@@ -49,7 +49,8 @@ class Moment:
 
 @dataclass
 class RankRecord:
-    """See the module's text."""
+    """See the module's text. places: positions, beside and member as bytes, once they were asked
+    for: they go with the record of the fetch and with that of the gate."""
 
     step: Step
     complete: bool
@@ -65,18 +66,19 @@ class RankRecord:
     between: list[bytes] = field(default_factory=list)
     sample: Sample | None = None
     variables: bytes = b""
+    places: bytes = field(default=b"", compare=False)
 
     def to_bytes(self) -> bytes:
         """For the vault and the wire."""
         now = None if self.now is None else [self.now.rng, self.now.small]
         top = [self.top.rng, self.top.small]
-        places = [self.positions, self.beside, self.member]
+        if not self.places:
+            self.places = encode([self.positions, self.beside, self.member])
         drawn = [self.drawn, self.reserve, self.between]
         sample = None if self.sample is None else list(self.sample)
         further = [drawn, sample, self.variables]
-        return encode(
-            [self.step, self.complete, self.top_step, places, top, now, self.rows, further]
-        )
+        head = [self.step, self.complete, self.top_step, msgspec.Raw(self.places)]
+        return _encoder.encode([*head, top, now, self.rows, further])  # What msgpack has.
 
     @staticmethod
     def from_bytes(data: bytes) -> "RankRecord":

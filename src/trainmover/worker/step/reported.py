@@ -60,7 +60,10 @@ class Reported:
 
     def numbers(self) -> dict[str, float]:
         """As a row has them."""
-        return {name: number(name, value) for name, value in self.values.items()}
+        return {
+            name: value if type(value) is float else number(name, value)
+            for name, value in self.values.items()
+        }
 
     def returned(self, result: Any, *, passed: bool) -> None:
         """The function has. passed: behind the gate."""
