@@ -13,6 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from trainmover.errors import ProtocolError, UserError
+from trainmover.state import encode as encode_module
 from trainmover.state.encode import Hole, decode, encode, holes, join, split
 from trainmover.state.tensor_bytes import DTYPES, view_bytes
 
@@ -53,6 +54,14 @@ def same(a: Any, b: Any) -> bool:
         case dict():
             return same(list(a.items()), list(b.items()))
     return bool(a == b)
+
+
+@given(values)
+def test_what_msgpack_has_is_written_as_by_a_walk(value: Any) -> None:
+    """In one go, to the same bytes."""
+    assert encode(value) == encode_module._run(
+        encode_module._Writer(tensors=None, canonical=False), value
+    )
 
 
 @given(values)

@@ -3,6 +3,7 @@
 from trainmover.ids import Epoch, Rank, Step
 from trainmover.protocol.messages import Committed, WorkerFact
 from trainmover.worker.standing import Standing
+from trainmover.worker.step.keeper import row_of
 from trainmover.worker.step.ledger import UNHEARD_KEPT, Ledger
 
 
@@ -57,7 +58,7 @@ def test_what_an_agent_may_have_died_with_is_in_doubt_for_two_batches() -> None:
         book.commit(Step(step), {})
         book.close()
     book.commit(Step(5), {})
-    assert [row.step for row in book.in_doubt] == [3, 4, 5]
+    assert [row_of(row).step for row in book.in_doubt] == [3, 4, 5]
 
 
 def test_while_no_controller_hears_all_that_is_told_stays_in_doubt_within_bounds() -> None:

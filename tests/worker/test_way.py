@@ -14,13 +14,13 @@ from trainmover.protocol.messages import Row
 from trainmover.worker.data.batch_hash import BatchHash
 from trainmover.worker.data.batches import Batches
 from trainmover.worker.join.way import Way, like
-from trainmover.worker.step.keeper import Moment, RankRecord
+from trainmover.worker.step.keeper import Moment, RankRecord, row_bytes
 
 
 def way(*ordinals: int, now: dict[str, bytes] | None = None) -> Way:
     positions: list[list[Any]] = [[ordinal, {}, b"", 0] for ordinal in ordinals]
     gate = None if now is None else Moment(b"", now)
-    rows = [Row(step=Step(5), at_us=1, values={"loss": 0.5})]
+    rows = [row_bytes(Row(step=Step(5), at_us=1, values={"loss": 0.5}))]
     record = RankRecord(Step(6), False, Step(5), positions, Moment(b"", {}), gate, rows)
     return Way(Rank(1), record, Step(5))
 

@@ -15,14 +15,16 @@ FRAME_BYTES_MAX = 16 * 1024 * 1024
 
 def frame(payload: bytes, *, bytes_max: int = FRAME_BYTES_MAX) -> bytes:
     """One frame around `payload`. Raises ProtocolError if it is longer than `bytes_max`."""
-    _check(len(payload), bytes_max)
+    if len(payload) > bytes_max:
+        raise _too_long(len(payload), bytes_max)
     return HEADER.pack(len(payload)) + payload
 
 
 def frame_length(header: bytes, *, bytes_max: int = FRAME_BYTES_MAX) -> int:
     """Length announced by a four byte header. Raises ProtocolError if it exceeds `bytes_max`."""
     (length,) = HEADER.unpack(header)
-    _check(length, bytes_max)
+    if length > bytes_max:
+        raise _too_long(length, bytes_max)
     return int(length)
 
 
@@ -55,10 +57,9 @@ class FrameReader:
         return frames
 
 
-def _check(length: int, bytes_max: int) -> None:
-    if length > bytes_max:
-        raise ProtocolError(
-            f"A frame of {length} bytes was announced; at most {bytes_max} are allowed.",
-            means="The connection was closed; nothing else was touched.",
-            do="Something that is not trainmover, or another version of it, uses this port.",
-        )
+def _too_long(length: int, bytes_max: int) -> ProtocolError:
+    return ProtocolError(
+        f"A frame of {length} bytes was announced; at most {bytes_max} are allowed.",
+        means="The connection was closed; nothing else was touched.",
+        do="Something that is not trainmover, or another version of it, uses this port.",
+    )

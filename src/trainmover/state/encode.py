@@ -11,7 +11,7 @@ in their own type: a tuple stays a tuple, -0.0 stays -0.0, a dict keeps its orde
 
 import re
 from collections import Counter, OrderedDict, defaultdict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -41,6 +41,9 @@ _ARRAY_DTYPE = re.compile(r"[<>|=]([biufcmMSU]\d*(\[\w+\])?|\?)")
 
 _AS_THEY_ARE = frozenset({type(None), bool, float, str, bytes})
 _ONLY_STR = frozenset({str})
+_PLAIN = _AS_THEY_ARE | {int}
+_NESTED = frozenset({dict, list})
+_DEPTH_MAX = 16
 _LEAST, _MOST = -(2**63), 2**64 - 1  # Of msgpack's integers.
 
 Path = tuple[Any, object, str] | None
@@ -74,6 +77,11 @@ def encode(value: object) -> bytes:
     A tensor or array of any strides becomes a contiguous one on the CPU. Raises UserError for a
     type that is not in the table, naming its path inside the value ("scheduler.lambdas[0]").
     """
+    if _is_native(value):
+        try:
+            return _encoder.encode(value)
+        except OverflowError:  # An integer that msgpack has not.
+            pass
     return _run(_Writer(tensors=None, canonical=False), value)
 
 
@@ -124,6 +132,30 @@ def as_local(tensor: Tensor) -> Tensor:
 
 
 # ---- writing
+
+
+def _is_native(value: object, depth: int = 0) -> bool:
+    """Whether msgpack has it as it is, whatever the size of its integers; True means the very bytes
+    that a `_Writer` would make. Most states are so, and are written at every step."""
+    kind = type(value)
+    if kind is dict:
+        if not _ONLY_STR.issuperset(map(type, value)):  # type: ignore[call-overload]
+            return False
+        entries: Collection[object] = value.values()  # type: ignore[attr-defined]
+    elif kind is list:
+        entries = value  # type: ignore[assignment]
+    else:
+        return kind in _PLAIN
+    kinds = {*map(type, entries)} - _PLAIN
+    if not kinds <= _NESTED or depth == _DEPTH_MAX:
+        return False
+    for one in entries if kinds else ():
+        kind = type(one)
+        if kind in _PLAIN or (kind is list and _PLAIN.issuperset(map(type, one))):  # type: ignore[call-overload]
+            continue
+        if not _is_native(one, depth + 1):
+            return False
+    return True
 
 
 def _run(writer: "_Writer", value: object) -> bytes:

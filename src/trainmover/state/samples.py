@@ -117,25 +117,27 @@ class Samples:
         """Nothing is held here any more."""
         self.newest, self._taken, self._places = None, {}, _Places((), [], [], [])
 
-    def _bytes(self, step: Step) -> Iterator[bytes]:
+    def _bytes(self, step: Step) -> list[bytes]:
+        found: list[bytes] = []
         places = self._places_now()
         count = len(places.parameters)
         if count:
             parameter = places.parameters[step % count]
-            yield _elements(parameter, step)
+            found.append(_elements(parameter, step))
             for optimizer in places.optimizers:
                 kept = optimizer.state.get(parameter, {})
                 for name in sorted(kept):
                     if isinstance(kept[name], Tensor):
-                        yield _elements(kept[name], step)
+                        found.append(_elements(kept[name], step))
         if places.objects and step % OBJECTS_EVERY == 0:
             turn = step // OBJECTS_EVERY
             tensors = _tensors(places.objects[turn % len(places.objects)])
             if tensors:
-                yield _elements(tensors[turn % len(tensors)], step)
+                found.append(_elements(tensors[turn % len(tensors)], step))
+        return found
 
     def _places_now(self) -> _Places:
-        of = tuple(id(obj) for _, obj in self._tracked.items())
+        of = self._tracked.ids()
         if of != self._places.of:
             self._places = self._look(of)
         return self._places
@@ -186,5 +188,6 @@ def _elements(tensor: Tensor, step: Step) -> bytes:
         return b""
     if local.is_cpu and local.is_contiguous() and not local.is_neg():
         begin = local.data_ptr()  # 0: somebody has freed it for now, as sharded modules do.
-        return ctypes.string_at(begin + first * size, length * size) if begin else b""
+        part = (ctypes.c_char * (length * size)).from_address(begin + first * size)
+        return part.raw if begin else b""
     return bytes(tensor_bytes.read_range(local, first * size, (first + length) * size))

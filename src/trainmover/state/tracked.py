@@ -5,7 +5,7 @@ more than 64 KiB of tensors; moved from memory to memory when a rank changes mac
 *Small*: the rest (schedulers, counters, scalers); part of the rank record of every step.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -22,6 +22,7 @@ from trainmover.state.kinds.finding import parts_of
 from trainmover.state.kinds.generators import Generator, KeptGenerator
 from trainmover.state.kinds.gradients import Gradients
 from trainmover.state.kinds.modes import Modes
+from trainmover.state.kinds.unsaved import Unsaved
 from trainmover.state.kinds.unsharded import Unsharded
 from trainmover.state.kinds.zero import Settings, shard_of
 from trainmover.state.moments import IN_BYTES, Moment
@@ -31,12 +32,17 @@ from trainmover.state.signature import signature_of
 __all__ = ["HasState", "Leaves", "Tracked", "bulk_leaves", "destinations", "load_bulk"]
 
 SMALL_BYTES_MAX = 64 * 1024
+_NOTHING = encode.encode({})
 
 
 class Tracked:
     """The tracked objects of one rank, in the order they were added.
 
-    stored  which attributes of modules and optimizers the script changes; None: nobody knows
+    stored      which attributes of modules and optimizers the script changes; None: nobody knows
+    modules     every module of every tracked one, as they were when it was added
+    optimizers  the tracked ones, and those in which a tracked shard lies
+    gradients   those that lie on each tracked module's parameters
+    unsharded   what FSDP2 keeps of gradients beside each tracked module
     """
 
     def __init__(self, stored: Stored | None = None) -> None:
@@ -46,18 +52,27 @@ class Tracked:
         self._sized: set[str] = set()
         self._added: dict[str, AddedGroups] = {}
         self._parts: dict[str, Item] = {}  # What lies beside these objects, by path.
-        self._forget_parts()
+        self._look()
 
-    def _forget_parts(self) -> None:
-        """What is known of `_parts`: they have changed."""
+    def _look(self) -> None:
+        """What every step asks for, found once, whenever something is added."""
         self._by_kind: dict[str, dict[str, Any]] = {}
         for item in self._parts.values():
             self._by_kind.setdefault(item.kind, {})[item.owner] = item.value
         self._large = {i.path: i.large for i in self._parts.values() if i.large is not None}
         self._in_bytes = {
-            moment: [item for item in self._parts.values() if item.does(moment, do)]
+            moment: [
+                (i.path, _encoder(i.value)) for i in self._parts.values() if i.does(moment, do)
+            ]
             for moment, do in IN_BYTES.items()
         }
+        modes: Iterable[Modes] = self._of("modes").values()
+        self.modules = [part for each in modes for part in each.modules]
+        tracked = [o for o in self._objects.values() if isinstance(o, torch.optim.Optimizer)]
+        outside: Iterable[Settings] = self._of("settings").values()
+        self.optimizers = tracked + [settings.optimizer for settings in outside]
+        self.gradients: list[Gradients] = list(self._of("gradients").values())
+        self.unsharded: list[Unsharded] = list(self._of("unsharded").values())
 
     def add(self, name: str, obj: object) -> None:
         """Keep `obj` under `name`; a second add under the same name replaces the first.
@@ -86,13 +101,13 @@ class Tracked:
         found = parts_of(name, obj, self._stored, self._consumers)
         others = {path: item for path, item in self._parts.items() if item.owner != name}
         self._parts = others | {item.path: item for item in found}
-        self._forget_parts()
+        self._look()
 
     def clear(self) -> None:
         """Drop every object."""
         self._bulk, self._sized = set(), set()
         self._objects, self._added, self._parts = {}, {}, {}
-        self._forget_parts()
+        self._look()
 
     def __getitem__(self, name: str) -> HasState:
         return self._objects[name]
@@ -109,28 +124,9 @@ class Tracked:
     def items(self) -> Iterable[tuple[str, HasState]]:
         return self._objects.items()
 
-    @property
-    def modules(self) -> list[nn.Module]:
-        """Every module of every tracked one, as they were when it was added."""
-        modes: Iterable[Modes] = self._of("modes").values()
-        return [part for each in modes for part in each.modules]
-
-    @property
-    def optimizers(self) -> list[torch.optim.Optimizer]:
-        """The tracked ones, and those in which a tracked shard lies."""
-        tracked = [o for o in self._objects.values() if isinstance(o, torch.optim.Optimizer)]
-        outside: Iterable[Settings] = self._of("settings").values()
-        return tracked + [settings.optimizer for settings in outside]
-
-    @property
-    def gradients(self) -> list[Gradients]:
-        """Those that lie on each tracked module's parameters."""
-        return list(self._of("gradients").values())
-
-    @property
-    def unsharded(self) -> list[Unsharded]:
-        """What FSDP2 keeps of gradients beside each tracked module."""
-        return list(self._of("unsharded").values())
+    def ids(self) -> tuple[int, ...]:
+        """Of the objects, in their order."""
+        return tuple(map(id, self._objects.values()))
 
     def _of(self, kind: str) -> Mapping[str, Any]:
         """What lies beside each object that has something of the kind, by name of the object."""
@@ -160,20 +156,23 @@ class Tracked:
     def bulk_names(self) -> list[str]:
         """In the order of `add`, then what is too large for a record at this moment. Looks into
         each object once."""
+        self._size()
+        large = [name for name, part in self._large.items() if part.state_dict()]
+        return [name for name in self._objects if name in self._bulk] + large
+
+    def _size(self) -> None:
         for name, obj in self._objects.items():
             if name not in self._bulk and name not in self._sized:
                 self._sized.add(name)
                 if _is_large(obj.state_dict()):
                     self._bulk.add(name)
-        large = [name for name, part in self._large.items() if part.state_dict()]
-        return [name for name in self._objects if name in self._bulk] + large
 
     def _bulk_object(self, name: str) -> HasState:
         return self._large[name] if name in self._large else self._known(name)
 
     def small_names(self) -> list[str]:
-        bulk = set(self.bulk_names())
-        return [name for name in self._objects if name not in bulk]
+        self._size()
+        return [name for name in self._objects if name not in self._bulk]
 
     def small_states(self, moment: Moment = Moment.RECORD) -> dict[str, bytes]:
         """Encoded state of every small object, for the rank record; or what of it a retry puts
@@ -184,15 +183,22 @@ class Tracked:
         Raises UserError, naming object and path, for state that cannot be sent.
         """
         states = {}
-        for name in self.small_names():
-            state = self._objects[name].state_dict()
-            data = _encode_named(name, state)
+        for name, obj in list(self._objects.items()):
+            if name not in self._bulk and name not in self._sized:
+                self._size()
+            if name in self._bulk:
+                continue
+            state = obj.state_dict()
+            try:
+                data = encode.encode(state)
+            except UserError as error:
+                raise _named(name, error) from None
             if len(data) > SMALL_BYTES_MAX and _is_large(state):
                 self._bulk.add(name)
             else:
                 states[name] = data
-        for item in self._in_bytes[moment]:
-            states[item.path] = encode.encode(item.value.state_dict())
+        for path, encoded in self._in_bytes[moment]:
+            states[path] = encoded()
         return states
 
     def load_small(self, states: Mapping[str, bytes]) -> None:
@@ -304,11 +310,17 @@ def _is_large(state: object) -> bool:
     )
 
 
-def _encode_named(name: str, state: object) -> bytes:
-    try:
-        return encode.encode(state)
-    except UserError as error:
-        raise UserError(f"{name}: {error.happened}", means=error.means, do=error.do) from None
+def _encoder(value: HasState) -> Callable[[], bytes]:
+    """What gives its state in bytes, at each step."""
+    if isinstance(value, Modes):
+        return value.encoded
+    if isinstance(value, Unsaved) and value.is_empty:
+        return lambda: _NOTHING
+    return lambda: encode.encode(state) if (state := value.state_dict()) else _NOTHING
+
+
+def _named(name: str, error: UserError) -> UserError:
+    return UserError(f"{name}: {error.happened}", means=error.means, do=error.do)
 
 
 def _structures(header: bytes) -> dict[str, bytes]:

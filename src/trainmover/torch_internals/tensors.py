@@ -56,3 +56,35 @@ def marks(tensors: Iterable[Tensor]) -> list[Mark]:
         else (tensor._version + (part := local_of(tensor))._version, part.data_ptr())
         for tensor in tensors
     ]
+
+
+Marks = tuple[list[int], list[int], list[Mark]]
+_address = Tensor.data_ptr
+
+
+class Watched:
+    """Version counters and addresses of many tensors, asked for one kind after the other: a step
+    does so twice, of all parameters and optimizers' state."""
+
+    def __init__(self, tensors: Iterable[Tensor]) -> None:
+        every = list(tensors)
+        plain = [at for at, tensor in enumerate(every) if type(tensor) in _PLAIN]
+        others = [at for at, tensor in enumerate(every) if type(tensor) not in _PLAIN]
+        self._plain, self._others = [every[at] for at in plain], [every[at] for at in others]
+        self._order = plain + others
+
+    def now(self) -> Marks:
+        """Of the plain ones, and of the others."""
+        plain = self._plain
+        others = marks(self._others) if self._others else []
+        return list(map(version_of, plain)), list(map(_address, plain)), others
+
+    def changed(self, before: Marks, now: Marks) -> list[int]:
+        """Which of the tensors, by number, have another mark."""
+        both = zip(_each(before), _each(now), self._order, strict=True)
+        return sorted(at for one, other, at in both if one != other)
+
+
+def _each(marked: Marks) -> list[Mark]:
+    versions, addresses, others = marked
+    return [*zip(versions, addresses, strict=True), *others]

@@ -70,6 +70,8 @@ class Drills:
 
     def at(self, point: str, step: int) -> None:
         """Fail here if that is planned. Each drill happens once, in the order of the list."""
+        if not self._drills:
+            return
         due = [drill for drill in self._drills if (drill.point, drill.step) == (point, step)]
         for drill in due:
             self._drills.remove(drill)

@@ -16,7 +16,6 @@ ordered and no group is draining.
 
 import traceback
 from collections.abc import Callable
-from dataclasses import replace
 from typing import Any, NoReturn
 
 import torch
@@ -41,7 +40,7 @@ from trainmover.worker.keep.rounds import Rounds
 from trainmover.worker.keep.weights import Weights
 from trainmover.worker.program import place_of
 from trainmover.worker.station import Station
-from trainmover.worker.step.before import Before
+from trainmover.worker.step.before import Before, Buffers
 from trainmover.worker.step.boundary import Boundary
 from trainmover.worker.step.cut_short import CutShort
 from trainmover.worker.step.deposit import Deposit
@@ -103,6 +102,7 @@ class Member:
         """What it has, draws and reports."""
         self.variables = Variables(lambda: self.tracked.items(), is_own_file)
         self.tracked = Tracked(self.variables.stored_on)
+        self._buffers = Buffers(self.tracked)
         self.loops = Loops()
         self.draws = Draws(self.loops)
         self._known_draws = station.known_draws
@@ -198,7 +198,7 @@ class Member:
         self.draws.look_ahead()
         self.draws.check_again(self.rank, step, self._known_draws)
         self._settle_mode()
-        before = Before.take(self.tracked, args, kwargs, self.variables)
+        before = Before.take(self.tracked, args, kwargs, self.variables, self._buffers)
         groups_made = groups.roster.begin_step()
         called_early = self._called_early()
         self.updates.begin_step()
@@ -455,7 +455,8 @@ class Member:
         variables = self.variables.capture()
         self.draws.end_step()
         record = self.draws.mark(place, self.ledger.in_doubt)
-        self.deposit.tell(replace(record, variables=variables))
+        record.variables = variables
+        self.deposit.tell(record)
 
     def place(self, moment: Moment) -> Place:
         """Of the fetch under way."""
@@ -471,6 +472,7 @@ class Member:
         self.cut_short.forget()
         self.tracked.clear()
         self.variables.forget()
+        self._buffers = Buffers(self.tracked)
         self.loops = Loops()
         self.draws = Draws(self.loops)
         self.reported = Reported()

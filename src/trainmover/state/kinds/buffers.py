@@ -6,6 +6,7 @@ one by one.
 """
 
 from collections.abc import Mapping
+from types import NoneType
 from typing import Any
 
 import torch
@@ -32,6 +33,7 @@ class Buffers:
             (name, buffers_of(owners[name.rpartition(".")[0]]), name.rpartition(".")[2])
             for name in (found if few else ())
         ]
+        self._names = [name for name, _, _ in self._slots]
         self._flat = Flat()
 
     def live(self) -> dict[str, Tensor]:
@@ -41,10 +43,15 @@ class Buffers:
 
     def state_dict(self) -> dict[str, Any]:
         """fit: name, dtype and shape of each; data: their bytes."""
-        live = self.live()
-        if not live:
+        values: list[Any] = [owner[key] for _, owner, key in self._slots]
+        names = self._names
+        if NoneType in {*map(type, values)}:
+            live = self.live()
+            names, values = list(live), list(live.values())
+        if not values:
             return {}
-        return {"fit": self._flat.fit(live), "data": self._flat.read(live)}
+        fit, data = self._flat.state(names, values)
+        return {"fit": fit, "data": data}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Copy into the live tensors. Raises ProtocolError if they are others."""

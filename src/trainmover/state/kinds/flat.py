@@ -1,7 +1,10 @@
-"""Many small tensors as one run of bytes, in a few calls of torch instead of some for each."""
+"""Many small tensors as one run of bytes, in a few calls of torch instead of some for each; and in
+one of Python's, as long as they lie in memory where they lay."""
 
+import ctypes
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from operator import attrgetter, is_
 
 import msgspec
 import torch
@@ -12,6 +15,55 @@ from trainmover.state import tensor_bytes
 _Kind = tuple[torch.dtype, torch.device]
 _Fit = tuple[str, torch.dtype, torch.device, torch.Size]
 _Place = tuple[str, str, list[int]]
+_ASKED: tuple[Callable[[Tensor], object], ...] = (
+    *(Tensor.data_ptr, Tensor.is_contiguous),
+    *(attrgetter("shape"), attrgetter("dtype")),
+)
+"""What a tensor's memory depends on: it may be given other memory, of another form (`.data = ...`),
+and stay the same object. Not its version: the bytes are read, whoever has written them."""
+
+
+class Memory:
+    """Tensors that were seen, and where their bytes lie."""
+
+    def __init__(self) -> None:
+        self._values: list[Tensor] = []
+        self._asked: list[list[object]] = []
+        self._parts: list[ctypes.Array[ctypes.c_char]] | None = None
+
+    def holds(self, values: Sequence[Tensor]) -> bool:
+        """Whether they are the tensors that were noted, which lie where they lay, in one form.
+        False if their bytes cannot be read so."""
+        return (
+            self._parts is not None
+            and len(values) == len(self._values)
+            and all(map(is_, values, self._values))
+            and [list(map(ask, values)) for ask in _ASKED] == self._asked
+        )
+
+    def note(self, values: Sequence[Tensor], order: Sequence[int]) -> None:
+        """order: of their bytes"""
+        self._values, self._parts, self._asked = list(values), None, []
+        if all(map(_is_readable, values)):
+            self._asked = [list(map(ask, values)) for ask in _ASKED]
+            parts = [values[index] for index in order]
+            self._parts = [_memory_of(part.data_ptr(), part.nbytes) for part in parts]
+
+    def read(self) -> bytes:
+        """The bytes of all. To be called only where `holds` has said so."""
+        assert self._parts is not None
+        return b"".join(self._parts)
+
+
+def _memory_of(address: int, size: int) -> "ctypes.Array[ctypes.c_char]":
+    return (ctypes.c_char * size).from_address(address)
+
+
+def _is_readable(tensor: Tensor) -> bool:
+    """As one run of bytes."""
+    if type(tensor) is not Tensor or not tensor_bytes.is_plain(tensor):
+        return False
+    return tensor_bytes.shares_bytes(tensor) and bool(tensor.data_ptr() or not tensor.nbytes)
 
 
 class Flat:
@@ -21,21 +73,25 @@ class Flat:
         self._of: list[_Fit] = []
         self._groups: list[list[int]] = []
         self._fit = b""
+        self._memory = Memory()
 
-    def fit(self, tensors: Mapping[str, Tensor]) -> bytes:
+    def state(self, names: Sequence[str], values: Sequence[Tensor]) -> tuple[bytes, bytes]:
         """Name, dtype and shape of each, in the order of the bytes, as msgpack: it is the same for
-        as long as their forms are."""
-        self._lay_out(tensors)
-        return self._fit
-
-    def read(self, tensors: Mapping[str, Tensor]) -> bytes:
-        """The bytes of all, in the order of `fit`: by dtype and device."""
-        self._lay_out(tensors)
-        values = list(tensors.values())
-        return b"".join(
+        as long as their forms are. And the bytes of all, in that order: by dtype and device."""
+        if self._memory.holds(values):
+            return self._fit, self._memory.read()
+        self._lay_out(dict(zip(names, values, strict=True)))
+        self._memory.note(values, [index for group in self._groups for index in group])
+        data = b"".join(
             tensor_bytes.view_bytes(torch.cat([values[i].detach().reshape(-1) for i in group]))
             for group in self._groups
         )
+        return self._fit, data
+
+    def fit(self, tensors: Mapping[str, Tensor]) -> bytes:
+        """The first part of that."""
+        self._lay_out(tensors)
+        return self._fit
 
     def write(self, tensors: Mapping[str, Tensor], data: bytes) -> None:
         """Put them back, into the same tensors."""

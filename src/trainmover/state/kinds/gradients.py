@@ -20,6 +20,7 @@ to them.
 
 import weakref
 from collections.abc import Callable, Iterable
+from types import NoneType
 from typing import Any
 
 import torch
@@ -43,6 +44,7 @@ class Gradients:
     def __init__(self, module: nn.Module, consumers: Callable[[], set[int]]) -> None:
         self.large = LargeGradients(self)
         self._parameters = list(module.parameters())
+        self._ids = frozenset(map(id, self._parameters))
         self._consumers = consumers
         self._added_to: set[int] = set()
         self._cleared: set[int] = set()
@@ -78,6 +80,9 @@ class Gradients:
     def begin_step(self) -> None:
         """A step starts: note what it finds, and copy what it may add to."""
         self._note()
+        if not any(self._found):
+            self._copies = {}
+            return
         settled = self._cleared - self._added_to
         wanted = [i for i, found in enumerate(self._found) if found and i not in settled]
         self._copies = {index: _copy_of(self._parameters[index]) for index in wanted}
@@ -89,6 +94,10 @@ class Gradients:
     def _note(self) -> None:
         self._spent, self._lost = set(), False
         grads = [parameter.grad for parameter in self._parameters]
+        if _are_none(grads):
+            self._found = self._noted = [None] * len(grads)
+            self._held = {}
+            return
         self._found = note_all(grads)
         self._noted = self._found
         known = self._added_to | self._cleared
@@ -190,8 +199,8 @@ class Gradients:
         self._copies = {}
         if self._updating:
             self._updating = False
-            left = [i for i, p in enumerate(self._parameters) if id(p) in self._spent]
-            left = [index for index in left if self._parameters[index].grad is not None]
+            lie = enumerate([parameter.grad is not None for parameter in self._parameters])
+            left = [i for i, lies in lie if lies and id(self._parameters[i]) in self._spent]
             self._stay = bool(left)
             self._stay_zero = self._stay and all(map(self._is_zero, left))
 
@@ -227,6 +236,8 @@ class Gradients:
         if not self._updating or self._stay:
             return bytes([p.grad is not None for p in self._parameters])
         going = self._spent
+        if going >= self._ids:
+            return bytes(len(self._parameters))
         return bytes([p.grad is not None and id(p) not in going for p in self._parameters])
 
     def _values(self, lies: bytes) -> dict[int, Tensor]:
@@ -297,11 +308,17 @@ class LargeGradients:
 
     def state_dict(self) -> dict[str, Any]:
         """{} while a record can carry them."""
+        if not self._gradients.accumulate:
+            return {}
         return {str(i): value for i, value in self._gradients.large_values().items()}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """As they were given."""
         self._gradients.load_large({int(index): value for index, value in state.items()})
+
+
+def _are_none(values: list[Tensor | None]) -> bool:
+    return {*map(type, values)} <= {NoneType}
 
 
 def _size(values: dict[int, Tensor]) -> int:

@@ -86,7 +86,7 @@ class Hooks:
 
         Raises UserError for one that holds what cannot be sent, or more than a record can carry.
         """
-        own = list(self._own())
+        own = list(self._own()) if _hooks else []
         if not own:
             return {}
         return {"hooks": [_Taking(hook).whole() for hook in own]}

@@ -9,13 +9,17 @@ broadcast where its peers do not, and wait for ever.
 
 import functools
 import weakref
+from operator import attrgetter
 from typing import Any
 
 from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 
+from trainmover.state import encode
 from trainmover.torch_internals import ddp
 
+_TRAINING, _TRAINED = attrgetter("training"), attrgetter("requires_grad")
+_FLAGS = attrgetter(*ddp.SYNC_FLAGS)
 _wrappers: list["weakref.ref[DistributedDataParallel]"] = []
 
 
@@ -42,12 +46,25 @@ class Modes:
     def __init__(self, module: nn.Module) -> None:
         self.modules = list(module.modules())
         self._parameters = list(module.parameters())
+        self._seen: tuple[bytes, bytes, list[tuple[Any, ...]]] | None = None
+        self._encoded = b""
+
+    def encoded(self) -> bytes:
+        """Its state in bytes; the same ones for as long as no flag is another."""
+        now = (
+            bytes(map(_TRAINING, self.modules)),
+            bytes(map(_TRAINED, self._parameters)),
+            [_FLAGS(one) for reference in _wrappers if (one := reference()) is not None],
+        )
+        if now != self._seen:
+            self._seen, self._encoded = now, encode.encode(self.state_dict())
+        return self._encoded
 
     def state_dict(self) -> dict[str, Any]:
         """training: a byte per module; trained: per parameter. sync: the flags of each wrapper."""
         return {
-            "training": bytes([module.training for module in self.modules]),
-            "trained": bytes([parameter.requires_grad for parameter in self._parameters]),
+            "training": bytes(map(_TRAINING, self.modules)),
+            "trained": bytes(map(_TRAINED, self._parameters)),
             "sync": [ddp.flags_of(wrapper) for wrapper in _alive()],
         }
 

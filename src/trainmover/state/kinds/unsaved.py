@@ -84,6 +84,11 @@ class Unsaved:
             for name in unsaved_of(part)
         }
 
+    @property
+    def is_empty(self) -> bool:
+        """Whether the module had none as it was tracked: then it never has a state here."""
+        return not self._buffers
+
     def state_dict(self) -> dict[str, Tensor | None]:
         """Live tensors by name. Raises UserError for more than a step's record can carry."""
         if not self._buffers:

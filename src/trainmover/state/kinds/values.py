@@ -21,7 +21,11 @@ class Attributes:
             _check(owner, name)
 
     def state_dict(self) -> dict[str, Any]:
-        return {name: _plain(getattr(self.owner, name)) for name in self.names}
+        state = {}
+        for name in self.names:
+            value = getattr(self.owner, name)
+            state[name] = list(value) if isinstance(value, deque) else value
+        return state
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         if state.keys() != set(self.names):

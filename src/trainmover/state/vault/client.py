@@ -70,7 +70,8 @@ class VaultClient:
     def wait_acks(self, cancelled: Callable[[], bool]) -> bool:
         """Wait for every put that did not wait. False if `cancelled()` became true first."""
         with self._lock:
-            self._check_alive()
+            if self._gone:
+                raise self._lost(self._gone)
             while self._acks_due:
                 if not self._replies and not self._readable():
                     if cancelled():
@@ -144,7 +145,8 @@ class VaultClient:
             return reply
 
     def _send(self, request: wire.Request) -> None:
-        self._check_alive()
+        if self._gone:
+            raise self._lost(self._gone)
         try:
             self._link.sendall(frame(wire.encoder.encode(request)))
         except OSError as error:
@@ -190,12 +192,9 @@ class VaultClient:
             raise self._broken() from error
 
     def _readable(self) -> bool:
-        self._check_alive()
-        return bool(self._poll.poll(_POLL_MS))
-
-    def _check_alive(self) -> None:
         if self._gone:
             raise self._lost(self._gone)
+        return bool(self._poll.poll(_POLL_MS))
 
     def _lost(self, why: str) -> PeerLost:
         self._gone = self._gone or why

@@ -10,6 +10,7 @@ import queue
 import threading
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import Future
+from itertools import compress
 from typing import Any
 
 import numpy
@@ -32,12 +33,13 @@ class BatchHash:
     """
 
     def __init__(self, batch: Any, *, whole: bool = True) -> None:
-        leaves = list(_leaves(batch, 0))
+        leaves = [batch] if type(batch) is Tensor else list(_leaves(batch, 0))
         tensors = [leaf for leaf in leaves if isinstance(leaf, Tensor)]
         self.quick = _quick(leaves)
         self._whole: Future[int] | None = None
-        if whole and sum(tensor.nbytes for tensor in tensors) > QUICK_BYTES_MAX:
-            self._whole = _hasher.begin(tensors)
+        if whole and sum([tensor.nbytes for tensor in tensors]) > QUICK_BYTES_MAX:
+            quick = self.quick if len(tensors) == len(leaves) else _quick(tensors)
+            self._whole = _hasher.begin(tensors, quick)
 
     @property
     def pair(self) -> list[int]:
@@ -58,13 +60,13 @@ class _Hasher:
         self._asked: queue.SimpleQueue[tuple[list[Tensor], int, Future[int]]] = queue.SimpleQueue()
         self._pid = 0
 
-    def begin(self, tensors: list[Tensor]) -> "Future[int]":
-        """0 if they were written to meanwhile."""
+    def begin(self, tensors: list[Tensor], quick: int) -> "Future[int]":
+        """0 if they were written to meanwhile: if `quick` is not theirs any more."""
         if self._pid != os.getpid():  # Threads do not come along into a fork.
             self._pid = os.getpid()
             threading.Thread(target=self._run, name="tm-batch", daemon=True).start()
         hashed: Future[int] = Future()
-        self._asked.put((tensors, _quick(tensors), hashed))
+        self._asked.put((tensors, quick, hashed))
         return hashed
 
     def _run(self) -> None:
@@ -113,14 +115,14 @@ def _spread(values: Any) -> Any:
 
 def _quick(leaves: Sequence[Tensor | bytes]) -> int:
     digest = xxhash.xxh3_64()
-    tensors = [leaf for leaf in leaves if isinstance(leaf, Tensor) and _is_readable(leaf)]
-    size = sum(tensor.nbytes for tensor in tensors)
-    for leaf in leaves:
+    readable = [isinstance(leaf, Tensor) and _is_readable(leaf) for leaf in leaves]
+    size = sum([leaf.nbytes for leaf in compress(leaves, readable) if isinstance(leaf, Tensor)])
+    for leaf, is_readable in zip(leaves, readable, strict=True):
         if not isinstance(leaf, Tensor):
             digest.update(leaf)
             continue
         digest.update(_kind(leaf))
-        if not _is_readable(leaf):
+        if not is_readable:
             continue
         if size <= QUICK_BYTES_MAX:
             digest.update(tensor_bytes.view_bytes(leaf.detach()))

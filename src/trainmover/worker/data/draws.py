@@ -12,7 +12,7 @@ from typing import Any
 
 from trainmover.errors import StateMismatch, UserError
 from trainmover.ids import Step
-from trainmover.protocol.messages import Draw, Row
+from trainmover.protocol.messages import Draw
 from trainmover.worker.data.batch_hash import BatchHash
 from trainmover.worker.data.batches import Batches
 from trainmover.worker.data.loops import Loop, Loops
@@ -102,7 +102,7 @@ class Draws:
 
     # --- where the rank is taken up again ---------------------------------------------------------
 
-    def mark(self, place: Place, rows: list[Row]) -> RankRecord:
+    def mark(self, place: Place, rows: list[bytes]) -> RankRecord:
         """The first fetch for a step is about to be made: what a joiner needs now."""
         if self._places and self._places[-1].number == place.number:
             self._places.pop()  # A fetch that waits for others may be marked again.

@@ -103,8 +103,10 @@ class Loops:
     @property
     def main(self) -> Loop:
         """See the module's text."""
-        lasting = (loop for loop in reversed(self._in) if loop.open and not loop.beside)
-        return next(lasting, self.fetching if self._fetching else self._in[-1])
+        for loop in reversed(self._in):
+            if not loop.beside and not loop.ended and loop.batches() is not None:
+                return loop
+        return self._fetching or self._in[-1]
 
     @property
     def fetches(self) -> int:
@@ -146,19 +148,25 @@ class Loops:
 
     def enter(self, batches: Batches) -> None:
         """A batch is fetched: loops inside of this one are over."""
-        loop = next(one for one in [*self._in, *self._over] if one.batches() is batches)
-        if loop in self._over:
-            self._take_back(loop)
+        loop = self._loop_of(batches)
         self._moment += 1
         for older in self._in:
             if older.number < loop.number and older.fetched_at > loop.begun_at:
                 older.beside = True
-        if not loop.beside:
+        if not loop.beside and self._in[-1] is not loop:
             inner = [one for one in self._in if loop in one.surroundings()]
             self._in = [one for one in self._in if one not in inner]
             self._over += inner
         loop.begun, loop.fetched_at, loop.ended = 0, self._moment, False
         self._fetching = loop
+
+    def _loop_of(self, batches: Batches) -> Loop:
+        for loop in self._in:
+            if loop.batches() is batches:
+                return loop
+        loop = next(one for one in self._over if one.batches() is batches)
+        self._take_back(loop)
+        return loop
 
     def take(self, batches: Batches, rng: bytes, calls: Step) -> Any:
         """The next batch of the loop just entered.
@@ -216,6 +224,8 @@ class Loops:
 
     def _chain(self) -> list[Loop]:
         main = self.main
+        if main.around is None:
+            return [main]
         around = [loop for loop in main.surroundings() if not loop.beside]
         return [*reversed(around), main]
 

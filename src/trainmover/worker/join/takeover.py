@@ -20,6 +20,7 @@ from trainmover.worker.join.shadow import Shadow
 from trainmover.worker.join.taken import Taken, Unlike, take
 from trainmover.worker.join.way import Ended, Silence, Way
 from trainmover.worker.standing import NONE, Unwind
+from trainmover.worker.step.keeper import row_of
 from trainmover.worker.step.ledger import Ledger
 
 
@@ -230,7 +231,8 @@ class Takeover:
         record = member.deposit.latest = taken.record
         member.deposit.samples.go_on_from(taken.samples)
         member.calls = Step(record.top_step - 1)
-        member.ledger.rows = [row for row in record.rows if row.step <= committed]
+        rows = map(row_of, record.rows)
+        member.ledger.take_over(row for row in rows if row.step <= committed)
         return Way(self._rank, record, committed)
 
     def _set_out(self, way: Way, order: Switch) -> None:

@@ -21,7 +21,7 @@ from trainmover.errors import StateMismatch
 from trainmover.ids import Rank, Step
 from trainmover.torch_internals.trees import tree_map
 from trainmover.worker.data.batches import Batches
-from trainmover.worker.step.keeper import RankRecord
+from trainmover.worker.step.keeper import RankRecord, row_of
 
 
 class Way:
@@ -39,7 +39,7 @@ class Way:
         self._drawn = deque(record.drawn)
         self._between = deque(record.between)
         self._stepped = False
-        self._values = {row.step: row.values for row in record.rows}
+        self._values = {row.step: row.values for row in map(row_of, record.rows)}
 
     @property
     def in_loops(self) -> bool:

@@ -3,16 +3,18 @@ optimizers are set to, their parameter groups; and variables of the script that 
 can store to: globals, closure cells, attributes, and what containers hold."""
 
 from collections import deque
-from collections.abc import Iterable
 from dataclasses import dataclass
+from itertools import repeat
+from operator import is_
 from types import CellType
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 from torch.amp.grad_scaler import GradScaler
 
-from trainmover.state import moments, rng
+from trainmover.state import moments, rng, tensor_bytes
+from trainmover.state.kinds.flat import Memory
 from trainmover.state.kinds.unsharded import Unsharded
 from trainmover.state.script.variables import ABSENT, Variables
 from trainmover.state.tracked import Tracked
@@ -28,29 +30,83 @@ _CONTAINERS = (list, dict, deque, set)
 
 
 class Buffers:
-    """Of every module: the tensors that stand there, and a copy of what they hold."""
+    """Of every module: the tensors that stand there, and what they hold. One for all steps: where
+    they are is looked for again when there are others."""
 
-    def __init__(self, modules: Iterable[nn.Module]) -> None:
-        self._slots = [(own, name) for own in map(buffers_of, modules) for name in own]
-        self._live = [owner[name] for owner, name in self._slots]
-        groups: dict[tuple[torch.dtype, torch.device], list[Tensor]] = {}
-        for live in self._live:
-            if live is not None:
-                groups.setdefault((live.dtype, live.device), []).append(live)
-        self._groups = list(groups.values())
-        self._copies = [
-            torch.cat([live.detach().reshape(-1) for live in group]) for group in self._groups
-        ]
+    def __init__(self, tracked: Tracked) -> None:
+        self._tracked = tracked
+        self._owners: list[dict[str, Tensor | None]] = []
+        self._counts: list[int] = []
+        self._slots: list[tuple[dict[str, Tensor | None], str]] = []
+        self._memory = Memory()
+
+    def copy(self) -> "BuffersCopy":
+        """Of what they hold now."""
+        live = self._find()
+        if not live:
+            return BuffersCopy([], [], b"")
+        tensors = [one for one in live if one is not None]
+        if self._memory.holds(tensors):
+            return BuffersCopy(self._slots, live, self._memory.read())
+        self._memory.note(tensors, range(len(tensors)))
+        return BuffersCopy(self._slots, live, _joined(tensors))
+
+    def _find(self) -> list[Tensor | None]:
+        owners = [buffers_of(part) for part in self._tracked.modules]
+        counts = list(map(len, owners))
+        if counts == self._counts and all(map(is_, owners, self._owners)):
+            live = [owner.get(name, ABSENT) for owner, name in self._slots]
+            if not any(map(is_, live, repeat(ABSENT))):
+                return live
+        self._owners, self._counts = owners, counts
+        self._slots = [(owner, name) for owner in owners for name in owner]
+        return [owner[name] for owner, name in self._slots]
+
+
+@dataclass
+class BuffersCopy:
+    """What they were. held: bytes of all, one after the other; or copies by dtype and device."""
+
+    slots: list[tuple[dict[str, Tensor | None], str]]
+    live: list[Tensor | None]
+    held: bytes | list[Tensor]
 
     def put_back(self) -> None:
         """The same tensors in their places, with the same content."""
+        tensors = [one for one in self.live if one is not None]
         with torch.no_grad():
-            for group, copy in zip(self._groups, self._copies, strict=True):
-                parts = torch.split(copy, [tensor.numel() for tensor in group])
-                for tensor, part in zip(group, parts, strict=True):
-                    tensor.copy_(part.view(tensor.shape))
-        for (owner, name), live in zip(self._slots, self._live, strict=True):
+            if isinstance(self.held, bytes):
+                _fill(tensors, self.held)
+            else:
+                for group, copy in zip(_groups(tensors), self.held, strict=True):
+                    parts = torch.split(copy, [tensor.numel() for tensor in group])
+                    for tensor, part in zip(group, parts, strict=True):
+                        tensor.copy_(part.view(tensor.shape))
+        for (owner, name), live in zip(self.slots, self.live, strict=True):
             owner[name] = live
+
+
+def _groups(tensors: list[Tensor]) -> list[list[Tensor]]:
+    """By dtype and device."""
+    groups: dict[tuple[torch.dtype, torch.device], list[Tensor]] = {}
+    for tensor in tensors:
+        groups.setdefault((tensor.dtype, tensor.device), []).append(tensor)
+    return list(groups.values())
+
+
+def _joined(tensors: list[Tensor]) -> list[Tensor]:
+    """Where they are: on an accelerator nobody waits for it."""
+    return [
+        torch.cat([tensor.detach().reshape(-1) for tensor in group]) for group in _groups(tensors)
+    ]
+
+
+def _fill(tensors: list[Tensor], data: bytes) -> None:
+    view, offset = memoryview(data), 0
+    for tensor in tensors:
+        part = view[offset : offset + tensor.nbytes]
+        tensor.copy_(tensor_bytes.from_bytes(part, tensor.dtype, tuple(tensor.shape)))
+        offset += tensor.nbytes
 
 
 @dataclass
@@ -75,7 +131,7 @@ class Before:
     rng_state: bytes
     small: dict[str, bytes]
     settings: Copies
-    buffers: Buffers
+    buffers: BuffersCopy
     unsharded: list[tuple[Unsharded, dict[str, Any], dict[str, Tensor]]]
     scalers: list[tuple[GradScaler, dict[int, dict[str, Any]]]]
     arguments: tuple[Any, Any]
@@ -85,7 +141,11 @@ class Before:
 
     @staticmethod
     def take(
-        tracked: Tracked, args: Any, kwargs: Any, variables: Variables | None = None
+        tracked: Tracked,
+        args: Any,
+        kwargs: Any,
+        variables: Variables | None = None,
+        buffers: Buffers | None = None,
     ) -> "Before":
         """Cost: one RNG capture, the small states, a copy of buffers, batch and variables."""
         uncopied: list[tuple[Tensor, int]] = []
@@ -97,7 +157,7 @@ class Before:
             rng.capture(),
             tracked.small_states(moments.Moment.RETRY),
             _settings(tracked),
-            Buffers(tracked.modules),
+            (buffers or Buffers(tracked)).copy(),
             [(part, part.state_dict(), _clones(part)) for part in tracked.unsharded],
             _scalers(tracked),
             _cloned((args, kwargs), uncopied, kept),
@@ -174,7 +234,7 @@ def _settings(tracked: Tracked) -> Copies:
         for group in optimizer.param_groups:
             settings.add_container(group)
             settings.add_container(group["params"])
-            settings.add([value for key, value in group.items() if key != "params"])
+            settings.add(*[value for key, value in group.items() if key != "params"])
     return settings
 
 
@@ -213,7 +273,7 @@ def _cloned(
         return value.clone()
 
     args, kwargs = arguments
-    if not kwargs and all(type(value) is Tensor for value in args):
+    if not kwargs and {*map(type, args)} <= {Tensor}:
         return tuple(map(clone, args)), {}  # The usual case needs no walk.
     cloned: tuple[Any, Any] = tree_map(clone, arguments, is_leaf=_is_the_callers)
     return cloned

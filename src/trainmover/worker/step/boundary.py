@@ -54,7 +54,8 @@ class Boundary:
 
         After a closing switchover groups drain for good: no step follows, only the script's end.
         """
-        return self._standing.pending or (groups.draining and not self.closing)
+        standing = self._standing  # As `pending` has it: this is asked many times a step.
+        return standing.ordered > standing.epoch or (groups.draining and not self.closing)
 
     def settle(self, at_fetch: Callable[[], None] | None = None) -> None:
         """Return when nothing is pending and this rank may train in the epoch in force.

@@ -25,7 +25,7 @@ from trainmover.sandbox.record import STEPS
 from trainmover.state.digest import hash_of
 from trainmover.state.encode import as_local
 from trainmover.state.tracked import Tracked
-from trainmover.torch_internals.tensors import Mark, marks
+from trainmover.torch_internals.tensors import Marks, Watched
 
 SHARE = 0.003
 """Of the time, that looks at bytes may take after the first steps."""
@@ -44,7 +44,8 @@ class Changes:
         self._tracked: Tracked | None = None
         self._tensors: dict[str, Tensor] = {}
         self._fit: list[int] = []
-        self._marks: list[Mark] = []
+        self._watch: Watched = Watched(())
+        self._marks: Marks = [], [], []
         self._hashes: dict[str, bytes] = {}
         self._made = self._look_ns = self._credit_ns = self._last_ns = 0
 
@@ -58,8 +59,9 @@ class Changes:
         self._made += 1
         looks = self._looks_at_bytes()
         if looks or self._fit != _fit(tracked):
-            self._fit, self._tensors = _fit(tracked), dict(_watched(tracked))
-        self._marks = marks(self._tensors.values())
+            self._fit = _fit(tracked)
+            self._know(tracked)
+        self._marks = self._watch.now()
         self._hashes = self._read() if looks else {}
 
     def look(self) -> bool:
@@ -68,17 +70,20 @@ class Changes:
         tracked, self._tracked = self._tracked, None
         if tracked is None:
             return False
-        now = marks(self._tensors.values())
+        now = self._watch.now()
         if now != self._marks:
-            both = zip(self._tensors, self._marks, now, strict=True)
-            self.names = [path for path, before, after in both if before != after]
+            self.names = [list(self._tensors)[i] for i in self._watch.changed(self._marks, now)]
         elif self._hashes:
-            self._tensors = dict(_watched(tracked))
+            self._know(tracked)
             found = self._read()
             self.names = [path for path in found if self._hashes.get(path) != found[path]]
         self._hashes = {}
         first, self.early = bool(self.names) and not self.early, self.early or bool(self.names)
         return first
+
+    def _know(self, tracked: Tracked) -> None:
+        self._tensors = dict(_watched(tracked))
+        self._watch = Watched(self._tensors.values())
 
     def _looks_at_bytes(self) -> bool:
         """In this process's first steps, and whenever it has been paid for."""

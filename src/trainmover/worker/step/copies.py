@@ -48,7 +48,10 @@ class Copies:
         """Tensors, and containers of them at any depth; each object counts once."""
         fresh: list[Tensor] = []
         for value in values:
-            self._walk(value, fresh)
+            if type(value) not in _PLAIN:
+                self._walk(value, fresh)
+        if not fresh:
+            return
         lives = [as_local(tensor) for tensor in fresh]
         copies = [self._room_for(live) for live in lives]
         _copy(copies, lives)
@@ -83,7 +86,8 @@ class Copies:
                     self._walk(entry, found)
         elif isinstance(value, tuple):
             for entry in value:
-                self._walk(entry, found)
+                if type(entry) not in _PLAIN:
+                    self._walk(entry, found)
 
     def _is_new(self, value: object) -> bool:
         if id(value) in self._added:

@@ -23,7 +23,7 @@ from trainmover.worker.keep.rounds import is_compared
 from trainmover.worker.station import Station
 from trainmover.worker.step.boundary import Boundary
 from trainmover.worker.step.gate import Gate
-from trainmover.worker.step.keeper import Keeper, Moment, RankRecord
+from trainmover.worker.step.keeper import Keeper, Moment, RankRecord, row_bytes
 from trainmover.worker.step.ledger import Ledger
 from trainmover.worker.step.undo import behind_gate
 from trainmover.worker.step.updates import Updates
@@ -83,7 +83,7 @@ class Deposit:
 
     def tell(self, record: RankRecord) -> None:
         """The rank stands at a fetch: tell the buddy without waiting."""
-        self.latest = replace(record, sample=self.samples.newest)
+        record.sample, self.latest = self.samples.newest, record
         if self._buddy and not self._boundary.tainted():
             try:
                 self._keeper.put(self.latest)
@@ -96,7 +96,7 @@ class Deposit:
         drawn: hashes of the batches since the record's place
         """
         self.at_gate = self._tracked.small_states()
-        rows = [*self._ledger.in_doubt, committing]
+        rows = [*self._ledger.in_doubt, row_bytes(committing)]
         now = Moment(rng.capture(), self.at_gate)
         if self.latest is None:
             raise _no_fetch(self._rank)

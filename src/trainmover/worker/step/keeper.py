@@ -9,7 +9,8 @@ Record of a rank, "how to run step s on another machine":
     top       RNG and small state just before that fetch
     now       RNG and small state at the gate of step s - 1, if a step was made since the fetch; in
               a complete record at the fetch that followed it
-    rows      committed rows not yet told to the controller, so that none is lost with the rank
+    rows      committed rows not yet told to the controller, so that none is lost with the rank;
+              each encoded once, however many records it goes with
     drawn     hashes of the batches drawn since `top`: who goes back there draws the same
     reserve   how many fetches before the last one `top` lies, each the first for its step
     between   RNG at these fetches and the last one
@@ -48,7 +49,8 @@ class Moment:
 
 @dataclass
 class RankRecord:
-    """See the module's text."""
+    """See the module's text. places: positions, beside and member as bytes, once they were asked
+    for: they go with the record of the fetch and with that of the gate."""
 
     step: Step
     complete: bool
@@ -56,7 +58,7 @@ class RankRecord:
     positions: list[list[Any]]
     top: Moment
     now: Moment | None
-    rows: list[Row] = field(default_factory=list)
+    rows: list[bytes] = field(default_factory=list)
     beside: list[list[Any]] = field(default_factory=list)
     member: list[int] = field(default_factory=list)
     drawn: list[list[int]] = field(default_factory=list)
@@ -64,17 +66,19 @@ class RankRecord:
     between: list[bytes] = field(default_factory=list)
     sample: Sample | None = None
     variables: bytes = b""
+    places: bytes = field(default=b"", compare=False)
 
     def to_bytes(self) -> bytes:
         """For the vault and the wire."""
         now = None if self.now is None else [self.now.rng, self.now.small]
-        rows = msgspec.msgpack.encode(self.rows)
         top = [self.top.rng, self.top.small]
-        places = [self.positions, self.beside, self.member]
+        if not self.places:
+            self.places = encode([self.positions, self.beside, self.member])
         drawn = [self.drawn, self.reserve, self.between]
         sample = None if self.sample is None else list(self.sample)
         further = [drawn, sample, self.variables]
-        return encode([self.step, self.complete, self.top_step, places, top, now, rows, further])
+        head = [self.step, self.complete, self.top_step, msgspec.Raw(self.places)]
+        return _encoder.encode([*head, top, now, self.rows, further])  # What msgpack has.
 
     @staticmethod
     def from_bytes(data: bytes) -> "RankRecord":
@@ -83,6 +87,8 @@ class RankRecord:
             step, complete, top_step, places, top, now, rows, further = decode(data)
             positions, beside, member = places
             (hashes, reserve, between), sample, variables = further
+            for row in rows:
+                row_of(row)
             return RankRecord(
                 step,
                 complete,
@@ -90,7 +96,7 @@ class RankRecord:
                 positions,
                 Moment(*top),
                 None if now is None else Moment(*now),
-                msgspec.msgpack.decode(rows, type=list[Row]),
+                rows,
                 beside,
                 member,
                 hashes,
@@ -101,6 +107,19 @@ class RankRecord:
             )
         except (TypeError, ValueError, *MALFORMED) as error:
             raise ProtocolError(f"These bytes are no rank record: {error}.") from error
+
+
+def row_bytes(row: Row) -> bytes:
+    """A row as records have it."""
+    return _encoder.encode(row)
+
+
+def row_of(data: bytes) -> Row:
+    """The row again."""
+    return _decoder.decode(data)
+
+
+_encoder, _decoder = msgspec.msgpack.Encoder(), msgspec.msgpack.Decoder(Row)
 
 
 class Keeper:

@@ -3,11 +3,13 @@
 import statistics
 import time
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from itertools import chain
 
 from trainmover.ids import Epoch, Rank, Step
 from trainmover.protocol.messages import Committed, Draw, Row, WorkerFact
 from trainmover.worker.standing import Standing
+from trainmover.worker.step.keeper import row_bytes
 
 FLUSH_NS = 250_000_000
 """Committed rows are told in batches this far apart: less work for everybody on the step's path."""
@@ -29,7 +31,8 @@ class Ledger:
 
     def __init__(self, rank: Rank, standing: Standing, say: Callable[[WorkerFact], None]) -> None:
         self.rows: list[Row] = []
-        self._told: deque[list[Row]] = deque()
+        self._encoded: list[bytes] = []
+        self._told: deque[list[bytes]] = deque()
         self.first_of: Epoch | None = None
         self._rank = rank
         self._standing = standing
@@ -43,7 +46,7 @@ class Ledger:
         now_ns = time.monotonic_ns()
         gap_ns = None if self._commit_ns is None else now_ns - self._commit_ns
         self._commit_ns = now_ns
-        self.rows.append(row(step, values, samples))
+        self._add(row(step, values, samples))
         if self.first_of is not None:
             self._tell(now_ns, gap_ns)
             return
@@ -52,11 +55,21 @@ class Ledger:
         if now_ns - self._told_ns > FLUSH_NS:
             self._tell(now_ns)
 
+    def take_over(self, rows: Iterable[Row]) -> None:
+        """Those of the rank whose place is taken, which may not be told."""
+        self.rows, self._encoded = [], []
+        for one in rows:
+            self._add(one)
+
+    def _add(self, row: Row) -> None:
+        self.rows.append(row)
+        self._encoded.append(row_bytes(row))
+
     @property
-    def in_doubt(self) -> list[Row]:
+    def in_doubt(self) -> list[bytes]:
         """Rows that may not have reached the controller: not told yet, or lately to an agent that
         may have died with them. They travel with the rank's record; rows told twice are no news."""
-        return [row for told in self._told for row in told] + self.rows
+        return [*chain.from_iterable(self._told), *self._encoded]
 
     @property
     def median_us(self) -> int | None:
@@ -84,10 +97,10 @@ class Ledger:
                 median_us=self.median_us,
             )
         )
-        self._told.append(self.rows)
+        self._told.append(self._encoded)
         while len(self._told) > TOLD_KEPT and not self._keeps_told():
             self._told.popleft()
-        self.rows, self._told_ns, self.first_of = [], now_ns, None
+        self.rows, self._encoded, self._told_ns, self.first_of = [], [], now_ns, None
 
     def _keeps_told(self) -> bool:
         return self._standing.unheard and sum(map(len, self._told)) <= UNHEARD_KEPT

@@ -36,6 +36,7 @@ class Reported:
     def __init__(self) -> None:
         self.values: dict[str, float | Tensor] = {}
         self.late = False
+        self._function: Callable[..., Any] | None = None
         self._code: CodeType | None = None
         self._place: Place | None = None
         self._looks = 0
@@ -45,7 +46,9 @@ class Reported:
     def begin(self, function: Callable[..., Any]) -> None:
         """A step is tried."""
         self.values, self.late, self._seen, self._found = {}, False, {}, False
-        self._code = getattr(inspect.unwrap(function), "__code__", None)
+        if function is not self._function:
+            self._function = function
+            self._code = getattr(inspect.unwrap(function), "__code__", None)
 
     def at_gate(self) -> dict[str, float]:
         """The step commits now: its numbers, for good. Raises UserError for one that is none."""
@@ -57,7 +60,10 @@ class Reported:
 
     def numbers(self) -> dict[str, float]:
         """As a row has them."""
-        return {name: number(name, value) for name, value in self.values.items()}
+        return {
+            name: value if type(value) is float else number(name, value)
+            for name, value in self.values.items()
+        }
 
     def returned(self, result: Any, *, passed: bool) -> None:
         """The function has. passed: behind the gate."""

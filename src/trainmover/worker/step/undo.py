@@ -39,6 +39,8 @@ def behind_gate(at_gate: Mapping[str, bytes], now: Mapping[str, bytes]) -> tuple
     Where ranks hold the same, a joiner takes it from another rank. Where they do not, as in the
     buffers of an average of weights that is updated in the step, the gate must come later.
     """
+    if at_gate == now:
+        return [], 0
     names = [name for name, state in now.items() if at_gate.get(name, state) != state]
     if not names:
         return names, 0

@@ -219,8 +219,10 @@ class Updates:
 
     def _warn_of_gradients(self) -> None:
         """Once, when some are first kept."""
-        size = sum(gradients.kept_bytes for gradients in self._tracked.gradients)
-        if self._told_gradients or not size:
+        if self._told_gradients:
+            return
+        size = sum([gradients.kept_bytes for gradients in self._tracked.gradients])
+        if not size:
             return
         self._told_gradients = True
         self._warn(

@@ -1,0 +1,131 @@
+"""What trainmover takes of each rank's processor, measured inside: see `own_time`.
+
+Of every script three runs: our time on the main thread a step, our Python calls, and, beside a run
+under torchrun, what the threads of the whole process take more.
+"""
+
+import itertools
+import json
+import os
+import shutil
+import statistics
+import subprocess
+import sys
+import tempfile
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+
+from bench import own_time
+from bench.result import Claim
+from trainmover.lifeline import die_with
+
+ROOT = Path(__file__).resolve().parents[1]
+BATCH = 4
+
+
+@dataclass(frozen=True)
+class Most:
+    """What a step may take. calls: None: no claim."""
+
+    ms: float
+    calls: int | None
+
+
+SCRIPTS = {"gpt": Most(0.5, 450), "modules": Most(1.0, None)}
+SAID = {"gpt": "examples/gpt.py", "modules": "160 modules with 159 buffers"}
+
+
+@dataclass(frozen=True)
+class Spent:
+    """Medians of a step: our milliseconds and calls on the main thread, and those of all threads,
+    the script's own included. functions: our calls a step, by function."""
+
+    own_ms: float
+    calls: float
+    all_ms: float
+    functions: dict[str, float]
+
+
+@dataclass(frozen=True)
+class Cost:
+    """Of one script. more_ms: what all threads take more than under torchrun."""
+
+    own_ms: float
+    calls: float
+    more_ms: float
+    functions: dict[str, float]
+
+
+def measured(script: str, ours: Sequence[str], bare: Sequence[str], steps: int) -> Cost:
+    """ours, bare: module and flags that start a script on some ranks."""
+    timed, counted = spent(ours, script, steps), spent(ours, script, steps, calls=True)
+    more_ms = timed.all_ms - spent(bare, script, steps).all_ms
+    return Cost(timed.own_ms, counted.calls, more_ms, counted.functions)
+
+
+def spent(started_by: Sequence[str], script: str, steps: int, *, calls: bool = False) -> Spent:
+    """Of one run, over all ranks. Raises CalledProcessError if it fails."""
+    with tempfile.TemporaryDirectory(prefix="bench-own-") as here:
+        installed = Path(here) / "site-packages"
+        installed.mkdir()
+        copy = shutil.copy(own_time.__file__, installed)
+        environment = os.environ | {
+            "BENCH_DIR": here,
+            "OMP_NUM_THREADS": "1",
+            "PYTHONWARNINGS": "ignore",
+            "PYTHONPATH": os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")]),
+        }
+        if calls:
+            environment["BENCH_CALLS"] = "yes"
+        command = [sys.executable, "-m", *started_by, str(copy), script]
+        command += ["--steps", str(own_time.FIRST_STEPS + steps), "--batch", str(BATCH)]
+        subprocess.run(
+            command,
+            env=environment,
+            cwd=ROOT,
+            check=True,
+            timeout=600,
+            stdout=subprocess.DEVNULL,
+            preexec_fn=partial(die_with, os.getpid()),
+        )
+        lines = [_numbers(path) for path in Path(here).glob("own.*.steps")]
+        named = next(Path(here).glob("own.*.functions")).read_text()
+    each = [step for rank in lines for step in _each_step(rank)]
+    own, made, every = (statistics.median(column) for column in zip(*each, strict=True))
+    functions = {name: count / steps for name, count in json.loads(named)}
+    return Spent(own / 1e6, made, every / 1e6, functions)
+
+
+def _numbers(path: Path) -> list[list[int]]:
+    return [[int(word) for word in line.split()] for line in path.read_text().splitlines()]
+
+
+def _each_step(lines: list[list[int]]) -> list[list[int]]:
+    """What each step took: our nanoseconds and calls, and those of all threads."""
+    later = [line[2:] for line in lines if line[1] >= own_time.FIRST_STEPS]
+    pairs = itertools.pairwise(later)
+    return [[b - a for a, b in zip(*pair, strict=True)] for pair in pairs]
+
+
+def judge(costs: dict[str, Cost]) -> list[Claim]:
+    """Of every script."""
+    claims = []
+    for script, cost in costs.items():
+        most = SCRIPTS[script]
+        said = f"of the main thread a step, {SAID[script]}"
+        claims.append(Claim(f"our time {said}", cost.own_ms, "ms", most.ms))
+        if most.calls is not None:
+            claims.append(Claim(f"our Python calls {said}", cost.calls, "calls", most.calls))
+    return claims
+
+
+def tabulated(costs: dict[str, Cost]) -> list[str]:
+    """What it takes, and which of our functions are called most."""
+    lines = ["| a step and rank | ours, main thread | Python calls | more, all threads |"]
+    lines += ["|---|---|---|---|"]
+    for script, cost in costs.items():
+        numbers = f"{cost.own_ms:.2f} ms | {cost.calls:.0f} | {cost.more_ms:.1f} ms"
+        lines.append(f"| {SAID[script]} | {numbers} |")
+    return lines
