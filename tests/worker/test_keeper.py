@@ -3,6 +3,7 @@
 import socket
 import threading
 from collections.abc import Iterator
+from dataclasses import replace
 
 import pytest
 from vaults import TOKEN, Buddies
@@ -44,6 +45,18 @@ def test_a_record_comes_back_equal(now: bool) -> None:
     assert back == taken
     assert repr(row_of(back.rows[0]).values) == "{'loss': 0.3333333333333333, 'zero': -0.0}"
     assert back.to_bytes() == taken.to_bytes()
+
+
+def test_the_places_of_a_fetch_go_with_the_record_of_the_gate() -> None:
+    """Encoded once, and never those of another fetch."""
+    fetch = record(8)
+    fetch.to_bytes()
+    gate = RankRecord.from_bytes(replace(fetch, step=9, complete=False).to_bytes())
+    assert (gate.positions, gate.step) == (fetch.positions, 9)
+    assert gate.places == b""
+    other = record(9)
+    other.positions[0][1]["taken"] = 5
+    assert RankRecord.from_bytes(other.to_bytes()).positions == other.positions
 
 
 @pytest.mark.parametrize("damage", [slice(0, -1), slice(1, None), slice(0, 0)])
