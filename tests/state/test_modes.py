@@ -1,0 +1,54 @@
+"""The flags of modules are asked at every step, and encoded when one is another."""
+
+import socket
+from collections.abc import Callable, Iterator
+from datetime import timedelta
+
+import pytest
+import torch.distributed as dist
+from torch import nn
+from torch.nn.parallel import DistributedDataParallel
+
+from trainmover.state import encode, modes
+from trainmover.state.modes import Modes
+
+
+@pytest.fixture
+def wrapper(monkeypatch: pytest.MonkeyPatch) -> Iterator[DistributedDataParallel]:
+    """One that is known, around a model of two layers."""
+    monkeypatch.setattr(DistributedDataParallel, "__init__", DistributedDataParallel.__init__)
+    monkeypatch.setattr(modes, "_wrappers", [])
+    modes.watch_wrappers()
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    store = dist.TCPStore("127.0.0.1", port, 1, is_master=True, timeout=timedelta(seconds=30))
+    dist.init_process_group("gloo", store=store, rank=0, world_size=1)
+    try:
+        yield DistributedDataParallel(nn.Sequential(nn.Linear(2, 2), nn.Dropout()))
+    finally:
+        dist.destroy_process_group()
+
+
+CHANGES: list[Callable[[DistributedDataParallel], object]] = [
+    lambda wrapper: wrapper.eval(),
+    lambda wrapper: wrapper.module[1].eval(),
+    lambda wrapper: setattr(wrapper.module[1], "training", False),
+    lambda wrapper: wrapper.module[0].bias.requires_grad_(False),
+    lambda wrapper: setattr(wrapper, "require_forward_param_sync", False),
+    lambda wrapper: setattr(wrapper, "require_backward_grad_sync", False),
+    lambda wrapper: DistributedDataParallel(nn.Linear(1, 1)),
+]
+
+
+@pytest.mark.parametrize("change", CHANGES)
+def test_every_flag_that_is_set_shows_at_once(
+    wrapper: DistributedDataParallel, change: Callable[[DistributedDataParallel], object]
+) -> None:
+    known = Modes(wrapper)
+    first = known.encoded()
+    assert known.encoded() is first
+    kept = change(wrapper)
+    assert known.encoded() != first
+    assert known.encoded() == encode.encode(known.state_dict())
+    del kept
