@@ -89,26 +89,3 @@ def test_a_rank_begins_with_numbers_of_its_own_and_the_same_in_every_process() -
 def test_other_bytes_are_refused(damage: bytes) -> None:
     with pytest.raises(ProtocolError):
         rng.restore(damage)
-
-
-@pytest.mark.parametrize("drawn", range(4))
-def test_the_words_of_python_are_those_it_gives(drawn: int) -> None:
-    random.seed(drawn)
-    for _ in range(drawn):
-        random.gauss(0, 1)
-    state = rng._decoder.decode(rng.capture())
-    _, words, kept_back = random.getstate()
-    assert rng._WORDS.unpack(state.python) == words
-    assert state.python_gauss == kept_back
-
-
-def test_another_generator_behind_numpys_functions_is_seen() -> None:
-    before = rng.capture()
-    old = numpy.random.get_bit_generator()
-    try:
-        numpy.random.set_bit_generator(numpy.random.MT19937(5))
-        assert rng.capture() != before
-        numpy.random.set_bit_generator(numpy.random.PCG64(5))
-        assert rng._decoder.decode(rng.capture()).numpy is None
-    finally:
-        numpy.random.set_bit_generator(old)

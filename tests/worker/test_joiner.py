@@ -13,7 +13,7 @@ from trainmover.protocol.messages import Row
 from trainmover.worker.join.joiner import Joiner
 from trainmover.worker.join.journey import Journey
 from trainmover.worker.join.way import Way
-from trainmover.worker.step.keeper import Moment, RankRecord
+from trainmover.worker.step.keeper import Moment, RankRecord, row_bytes
 
 
 class Run:
@@ -112,7 +112,7 @@ def test_committed_steps_are_passed_over_and_the_last_one_arrives_if_none_follow
     arrived: list[int] = []
     draws = SimpleNamespace(begin_step=lambda: None, end_step=lambda: None)
     member: Any = SimpleNamespace(calls=Step(3), draws=draws)
-    rows = [Row(step=Step(4), at_us=1, values={"loss": 0.25})]
+    rows = [row_bytes(Row(step=Step(4), at_us=1, values={"loss": 0.25}))]
     record = RankRecord(Step(6), True, Step(4), [], Moment(b"", {}), None, rows)
     journey = Journey(
         member,

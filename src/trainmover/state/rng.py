@@ -5,7 +5,6 @@ numpy's global generator once numpy is imported. Generators a script makes for i
 `job.track` takes them, and those of a loader are looked for (`data/loader_parts.py`).
 """
 
-import _random
 import ctypes
 import random
 import struct
@@ -38,15 +37,16 @@ _decoder = msgspec.msgpack.Decoder(_Generators)
 
 def capture() -> bytes:
     """State of all generators of this process, about 10 KB. Equal state gives equal bytes."""
-    if _python_memory is None:
-        _, words, gauss = random.getstate()
-        python = _WORDS.pack(*words)
-    else:
-        memory, gauss = _python_memory.raw, _python.gauss_next
-        python = memory[_INT.size :] + memory[: _INT.size]
-    torch_cpu = torch.default_generator.get_state().numpy().tobytes()
-    cuda = _capture_cuda() if torch.cuda.is_initialized() else []  # type: ignore[no-untyped-call]
-    return _encoder.encode(_Generators(torch_cpu, cuda, python, gauss, _capture_numpy()))
+    _, words, gauss = random.getstate()
+    return _encoder.encode(
+        _Generators(
+            torch_cpu=torch.get_rng_state().numpy().tobytes(),
+            cuda=_capture_cuda(),
+            python=_WORDS.pack(*words),
+            python_gauss=gauss,
+            numpy=_capture_numpy(),
+        )
+    )
 
 
 def seed_as(job_seed: int, rank: int) -> None:
@@ -114,27 +114,12 @@ def _tensor(data: bytes) -> torch.Tensor:
 
 
 def _capture_cuda() -> list[bytes]:
+    if not torch.cuda.is_initialized():  # type: ignore[no-untyped-call]
+        return []
     devices = range(torch.cuda.device_count())
     return [torch.cuda.get_rng_state(index).numpy().tobytes() for index in devices]
 
 
-_INT = struct.Struct("<I")
-_python: Any = random._inst
-
-
-def _memory_of_python() -> Any:
-    """The words of `random`, as they lie in memory: a place, then the state. None where that is
-    found not to be so. To ask for it makes 625 objects."""
-    size, head = _WORDS.size, object.__basicsize__
-    if _random.Random.__basicsize__ < head + size:
-        return None
-    memory = (ctypes.c_char * size).from_address(id(_python) + head)
-    words = _WORDS.pack(*random.getstate()[1])
-    raw = memory.raw
-    return memory if raw[_INT.size :] + raw[: _INT.size] == words else None
-
-
-_python_memory = _memory_of_python()
 _numpy_seen: tuple[bytes, tuple[bytes, int, float]] | None = None
 
 
@@ -143,7 +128,7 @@ def _capture_numpy() -> tuple[bytes, int, float] | None:
     numpy: Any = sys.modules.get("numpy")
     if numpy is None:
         return None
-    memory = _numpy_memory(numpy.random.mtrand._rand)
+    memory = _numpy_memory(numpy)
     if memory is not None and _numpy_seen is not None and memory == _numpy_seen[0]:
         return _numpy_seen[1]
     state = numpy.random.get_state(legacy=False)
@@ -156,29 +141,20 @@ def _capture_numpy() -> tuple[bytes, int, float] | None:
     return captured
 
 
-def _numpy_memory(state: Any) -> bytes | None:
+def _numpy_memory(numpy: Any) -> bytes | None:
     """All that its state is made of, as it lies in memory: a tenth of the cost of asking for it.
 
     The words alone do not do: a normal number that is kept back lies in the object itself, and
     comes and goes without them (it is taken, or `set_state` puts one there). So the whole object
     counts, but for its head, in which references are counted.
     """
-    global _numpy_views
+    state: Any = numpy.random.mtrand._rand
     generator = state._bit_generator
-    if _numpy_views is None or _numpy_views[0] is not state or _numpy_views[1] is not generator:
-        if type(generator).__name__ != _MT19937:
-            return None
-        head = object.__basicsize__
-        own = (ctypes.c_char * (type(state).__basicsize__ - head)).from_address(id(state) + head)
-        words = (ctypes.c_char * _WORDS.size).from_address(generator.ctypes.state_address)
-        _numpy_views = state, generator, own, words
-    _, _, own, words = _numpy_views
-    memory: bytes = own.raw + words.raw
-    return memory
-
-
-_numpy_views: tuple[Any, Any, Any, Any] | None = None
-"""The global generator, what it draws from, and the memory of both; held, so that it stays."""
+    if type(generator).__name__ != _MT19937:
+        return None
+    head = object.__basicsize__
+    own = ctypes.string_at(id(state) + head, type(state).__basicsize__ - head)
+    return own + ctypes.string_at(generator.ctypes.state_address, _WORDS.size)
 
 
 def _restore_numpy(state: tuple[bytes, int, float] | None) -> None:

@@ -5,8 +5,8 @@ from collections.abc import Callable
 import pytest
 import torch
 from torch import Tensor, nn
-from trainmover.state.buffers import Buffers
 
+from trainmover.state.kinds.buffers import Buffers
 from trainmover.state.kinds.flat import Memory, unflatten
 from trainmover.state.tracked import Tracked
 from trainmover.worker.step import before

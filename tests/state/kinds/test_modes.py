@@ -9,7 +9,8 @@ import torch.distributed as dist
 from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 
-from trainmover.state import encode, modes
+from trainmover.state import encode
+from trainmover.state.kinds import modes
 from trainmover.state.kinds.modes import Modes
 
 
