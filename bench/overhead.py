@@ -16,17 +16,14 @@ main thread, so it is in the last number alone.
 
 import os
 import statistics
-import subprocess
 import sys
 import tempfile
 from collections.abc import Sequence
 from dataclasses import asdict
-from functools import partial
 from pathlib import Path
 
 from bench import own_cost, result
 from bench.gaps import Mark, median_step_ms
-from trainmover.lifeline import die_with
 
 OVERHEAD_MOST = 1.03
 STEP_MS_LEAST = 50.0
@@ -80,23 +77,8 @@ def own_costs(ranks: int, steps: int) -> dict[str, own_cost.Cost]:
 def timed(started_by: Sequence[str], size: Sequence[str]) -> float:
     """Median milliseconds of a step of one run. Raises CalledProcessError if it fails."""
     with tempfile.TemporaryDirectory(prefix="bench-overhead-") as here:
-        environment = os.environ | {
-            "BENCH_DIR": here,
-            "OMP_NUM_THREADS": "1",
-            "PYTHONWARNINGS": "ignore",
-            "PYTHONPATH": os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")]),
-        }
-        command = [sys.executable, "-m", *started_by, str(ROOT / "bench" / "timed_gpt.py")]
-        command += [*size, "--log-every", "1000"]
-        subprocess.run(
-            command,
-            env=environment,
-            cwd=ROOT,
-            check=True,
-            timeout=600,
-            stdout=subprocess.DEVNULL,
-            preexec_fn=partial(die_with, os.getpid()),
-        )
+        script = str(ROOT / "bench" / "timed_gpt.py")
+        own_cost.launch([*started_by, script, *size, "--log-every", "1000"], here)
         lines = [
             line for path in Path(here).glob("steps.*") for line in path.read_text().splitlines()
         ]

@@ -65,31 +65,39 @@ def measured(script: str, ours: Sequence[str], bare: Sequence[str], steps: int) 
     return Cost(timed.own_ms, counted.calls, more_ms, counted.functions)
 
 
+def launch(arguments: Sequence[str], here: str, **more: str) -> None:
+    """Run a module of Python to its end; what it measures it leaves in `here`.
+
+    arguments: the module and what it gets. more: of its environment
+    Raises CalledProcessError if it fails.
+    """
+    environment = os.environ | {
+        "BENCH_DIR": here,
+        "OMP_NUM_THREADS": "1",
+        "PYTHONWARNINGS": "ignore",
+        "PYTHONPATH": os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")]),
+        **more,
+    }
+    subprocess.run(
+        [sys.executable, "-m", *arguments],
+        env=environment,
+        cwd=ROOT,
+        check=True,
+        timeout=600,
+        stdout=subprocess.DEVNULL,
+        preexec_fn=partial(die_with, os.getpid()),
+    )
+
+
 def spent(started_by: Sequence[str], script: str, steps: int, *, calls: bool = False) -> Spent:
     """Of one run, over all ranks. Raises CalledProcessError if it fails."""
     with tempfile.TemporaryDirectory(prefix="bench-own-") as here:
         installed = Path(here) / "site-packages"
         installed.mkdir()
         copy = shutil.copy(own_time.__file__, installed)
-        environment = os.environ | {
-            "BENCH_DIR": here,
-            "OMP_NUM_THREADS": "1",
-            "PYTHONWARNINGS": "ignore",
-            "PYTHONPATH": os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")]),
-        }
-        if calls:
-            environment["BENCH_CALLS"] = "yes"
-        command = [sys.executable, "-m", *started_by, str(copy), script]
-        command += ["--steps", str(own_time.FIRST_STEPS + steps), "--batch", str(BATCH)]
-        subprocess.run(
-            command,
-            env=environment,
-            cwd=ROOT,
-            check=True,
-            timeout=600,
-            stdout=subprocess.DEVNULL,
-            preexec_fn=partial(die_with, os.getpid()),
-        )
+        size = ["--steps", str(own_time.FIRST_STEPS + steps), "--batch", str(BATCH)]
+        more = {"BENCH_CALLS": "yes"} if calls else {}
+        launch([*started_by, str(copy), script, *size], here, **more)
         lines = [_numbers(path) for path in Path(here).glob("own.*.steps")]
         named = next(Path(here).glob("own.*.functions")).read_text()
     each = [step for rank in lines for step in _each_step(rank)]

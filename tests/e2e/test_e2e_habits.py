@@ -1,6 +1,6 @@
 """What ordinary training scripts do, under faults: the numbers of a plain run, or a refusal.
 
-`scripts/habits.py` is the table, `scripts/arms.py` how each is run. Here every third habit meets
+`scripts/habits.py` is the table, `scripts/arms.py` how each is run. Here every sixth habit meets
 one fault, the others do in `make soak`; which, and where, follows from a seed. A failure prints how
 to have it again. `make soak` goes through all places.
 """

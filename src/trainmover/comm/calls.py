@@ -16,7 +16,7 @@ from trainmover.comm.tap import Call
 from trainmover.torch_internals.c10d import ALL_GATHER_BASE, REDUCE_SCATTER_BASE, served
 
 _IN_PLACE = ("allreduce", "allreduce_coalesced", "broadcast", "reduce")
-_OUT_THEN_IN = (
+_GATHER = (
     "allgather",
     ALL_GATHER_BASE,
     "all_gather_single",
@@ -24,6 +24,9 @@ _OUT_THEN_IN = (
     "allgather_into_tensor_coalesced",
     "all_gather_single_coalesced",
     "gather",
+)
+_OUT_THEN_IN = (
+    *_GATHER,
     "scatter",
     "reduce_scatter",
     REDUCE_SCATTER_BASE,
@@ -33,15 +36,6 @@ _OUT_THEN_IN = (
     "alltoall",
     "alltoall_base",
     "all_to_all_single",
-)
-_GATHER = (
-    "allgather",
-    ALL_GATHER_BASE,
-    "all_gather_single",
-    "allgather_coalesced",
-    "allgather_into_tensor_coalesced",
-    "all_gather_single_coalesced",
-    "gather",
 )
 _SEND = ("send",)
 _RECEIVE = ("recv", "recv_anysource")
@@ -101,6 +95,11 @@ def given_up(op: str, args: Sequence[Any], kwargs: Mapping[str, Any], seat: int)
 def gathers(op: str) -> bool:
     """Whether what the call writes is what each seat was given, side by side."""
     return op in _GATHER
+
+
+def gives_a_value(op: str) -> bool:
+    """Whether the call writes anything, on some seat."""
+    return op not in (*_SEND, *_EMPTY)
 
 
 def is_in_place(op: str) -> bool:

@@ -47,24 +47,14 @@ def arrived(tensor: Any) -> Tensor:
     return here
 
 
-def marks(tensors: Iterable[Tensor]) -> list[Mark]:
-    """Of each. What writes past torch (`.data`, numpy) leaves no mark. A DTensor counts what is
-    written to it, its local part what is written to that."""
-    return [
-        (tensor._version, tensor.data_ptr())
-        if type(tensor) in _PLAIN or not hasattr(tensor, "device_mesh")
-        else (tensor._version + (part := local_of(tensor))._version, part.data_ptr())
-        for tensor in tensors
-    ]
-
-
 Marks = tuple[list[int], list[int], list[Mark]]
 _address = Tensor.data_ptr
 
 
 class Watched:
     """Version counters and addresses of many tensors, asked for one kind after the other: a step
-    does so twice, of all parameters and optimizers' state."""
+    does so twice, of all parameters and optimizers' state. What writes past torch (`.data`, numpy)
+    leaves no mark."""
 
     def __init__(self, tensors: Iterable[Tensor]) -> None:
         every = list(tensors)
@@ -76,13 +66,21 @@ class Watched:
     def now(self) -> Marks:
         """Of the plain ones, and of the others."""
         plain = self._plain
-        others = marks(self._others) if self._others else []
+        others = list(map(_mark, self._others))
         return list(map(version_of, plain)), list(map(_address, plain)), others
 
     def changed(self, before: Marks, now: Marks) -> list[int]:
         """Which of the tensors, by number, have another mark."""
         both = zip(_each(before), _each(now), self._order, strict=True)
         return sorted(at for one, other, at in both if one != other)
+
+
+def _mark(tensor: Tensor) -> Mark:
+    """A DTensor counts what is written to it, its local part what is written to that."""
+    if not hasattr(tensor, "device_mesh"):
+        return version_of(tensor), tensor.data_ptr()
+    part = local_of(tensor)
+    return version_of(tensor) + version_of(part), part.data_ptr()
 
 
 def _each(marked: Marks) -> list[Mark]:

@@ -104,11 +104,8 @@ class Flat:
         of = [(name, each.dtype, each.device, each.shape) for name, each in tensors.items()]
         if of == self._of:
             return
-        groups: dict[_Kind, list[int]] = {}
-        for index, tensor in enumerate(tensors.values()):
-            groups.setdefault((tensor.dtype, tensor.device), []).append(index)
-        self._groups = list(groups.values())
         names, values = list(tensors), list(tensors.values())
+        self._groups = grouped(values)
         places = [
             [names[i], tensor_bytes.dtype_name(values[i].dtype), list(values[i].shape)]
             for group in self._groups
@@ -116,6 +113,14 @@ class Flat:
         ]
         self._fit = msgspec.msgpack.encode(places)
         self._of = of
+
+
+def grouped(tensors: Sequence[Tensor]) -> list[list[int]]:
+    """Their numbers, by dtype and device."""
+    groups: dict[_Kind, list[int]] = {}
+    for index, tensor in enumerate(tensors):
+        groups.setdefault((tensor.dtype, tensor.device), []).append(index)
+    return list(groups.values())
 
 
 def unflatten(fit: bytes, data: bytes) -> Iterator[tuple[str, Tensor]]:

@@ -36,9 +36,8 @@ class Views:
         tensor = reference()
         if tensor is None:
             return None
-        its_start, its_bytes = _storage(
-            as_local(tensor)
-        )  # The script may have given it other memory.
+        # The script may have given it other memory.
+        its_start, its_bytes = _storage(as_local(tensor))
         if its_start != start or not start <= address < start + its_bytes:
             return None
         return [path, address - start]

@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from trainmover.comm import objects
-from trainmover.comm.calls import blank, gathers
+from trainmover.comm.calls import blank, gathers, gives_a_value
 from trainmover.comm.tap import Call
 from trainmover.errors import StateMismatch
 from trainmover.ids import Rank, Step
@@ -165,9 +165,6 @@ def like(result: Any, known: Tensor) -> Any:
     return tree_map(unknown, result)
 
 
-_WITHOUT_VALUE = {"barrier", "monitored_barrier", "send"}
-
-
 class Silence:
     """The tap of a joiner on its way: what it calls, the job has called long ago.
 
@@ -185,7 +182,7 @@ class Silence:
             _give_back(call)
         elif not _gives(call) and objects.under_way():
             blank(call.outputs)
-        self.values += call.op not in _WITHOUT_VALUE
+        self.values += gives_a_value(call.op)
         return True
 
     def done(self, call: Call) -> None:

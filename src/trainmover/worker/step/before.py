@@ -14,7 +14,7 @@ from torch import Tensor
 from torch.amp.grad_scaler import GradScaler
 
 from trainmover.state import moments, rng, tensor_bytes
-from trainmover.state.kinds.flat import Memory
+from trainmover.state.kinds.flat import Memory, grouped
 from trainmover.state.kinds.unsharded import Unsharded
 from trainmover.state.script.variables import ABSENT, Variables
 from trainmover.state.tracked import Tracked
@@ -88,10 +88,7 @@ class BuffersCopy:
 
 def _groups(tensors: list[Tensor]) -> list[list[Tensor]]:
     """By dtype and device."""
-    groups: dict[tuple[torch.dtype, torch.device], list[Tensor]] = {}
-    for tensor in tensors:
-        groups.setdefault((tensor.dtype, tensor.device), []).append(tensor)
-    return list(groups.values())
+    return [[tensors[index] for index in group] for group in grouped(tensors)]
 
 
 def _joined(tensors: list[Tensor]) -> list[Tensor]:
