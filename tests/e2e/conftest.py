@@ -4,7 +4,7 @@ import os
 from collections.abc import Iterator
 
 import pytest
-from harness import COMM, Outcomes, run
+from harness import COMM, LIMIT, Outcomes, run
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -15,6 +15,13 @@ def _communicator(request: pytest.FixtureRequest) -> Iterator[None]:
         os.environ[COMM] = chosen
     yield
     os.environ.pop(COMM, None)
+
+
+@pytest.fixture(autouse=True)
+def _limit(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A job is ended, and described, before its test is."""
+    timeout = request.config.getoption("timeout") or request.config.getini("timeout")
+    monkeypatch.setenv(LIMIT, str(0.8 * float(timeout)))
 
 
 @pytest.fixture(scope="session")

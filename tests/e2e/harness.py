@@ -22,6 +22,7 @@ from trainmover.server.notices import Happened, Printed
 
 COMM = "TRAINMOVER_TEST_COMM"
 QUIET_S = 60
+LIMIT = "TRAINMOVER_TEST_LIMIT"
 TRAIN = str(Path(__file__).with_name("train.py"))
 Scenario = Callable[["Live"], Awaitable[None]]
 
@@ -194,6 +195,11 @@ def _nursery() -> NurseryProcess:
     return NurseryProcess()
 
 
+def _limit_s() -> float:
+    """Below the limit of a test, which ends the process and says nothing of the job."""
+    return float(os.environ.get(LIMIT, "150"))
+
+
 class _Hosting:
     def __init__(self, scenario: Scenario | None) -> None:
         self._scenario = scenario
@@ -205,6 +211,7 @@ class _Hosting:
     def ready(self, handle: RunHandle) -> None:
         self._live = Live(handle, self.sentences)
         self._watching = asyncio.ensure_future(self._watch(Live(handle, changed=self._live.quiet)))
+        asyncio.get_running_loop().call_later(_limit_s(), self._too_long, self._live)
         if self._scenario is not None:
             self._task = asyncio.ensure_future(self._scenario(self._live))
             self._task.add_done_callback(lambda task: self._over(task, handle))
@@ -216,9 +223,15 @@ class _Hosting:
             try:
                 await asyncio.wait_for(live.changed.wait(), QUIET_S)
             except TimeoutError:
-                print("\n".join(self.sentences[-30:]), live.job, sep="\n")
-                live.handle.stop(98, f"nothing happened for {QUIET_S} s")
+                self._stop(live, f"nothing happened for {QUIET_S} s")
                 return
+
+    def _too_long(self, live: Live) -> None:
+        self._stop(live, f"it was not over after {_limit_s()} s, at step {live.step()}")
+
+    def _stop(self, live: Live, text: str) -> None:
+        print(live.job)
+        live.handle.stop(98, text)
 
     def _over(self, task: "asyncio.Task[None]", handle: RunHandle) -> None:
         if not task.cancelled() and task.exception() is not None:
