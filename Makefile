@@ -77,7 +77,7 @@ soak: $(EXTENSION)
 	native/test.sh thread
 	$(BIN)/python -m pytest tests/e2e --comm gloo -m 'not soak'
 	$(BIN)/python -m pytest -m soak --timeout 3600
-	$(BIN)/python tests/e2e/scripts/combinations.py --seeds 0..500
+	$(BIN)/python tests/e2e/scripts/campaign.py
 
 bench: $(EXTENSION)
 	$(BIN)/python -m bench.downtime

@@ -42,6 +42,7 @@ from trainmover.controller.state import MachineState
 
 PLAIN = str(Path(__file__).with_name("plain.py"))
 SAID = "said: "
+ENDS, AS_PLAIN = "ends with", "as plain"
 PACE_S = 0.004
 STUCK_S = 30
 """For anything to happen."""
@@ -352,8 +353,8 @@ def differs_calm(habit: Habit) -> str:
     """Whether a run by trainmover without any fault is another than the plain one, and how."""
     arm = calm(habit)
     if arm.code:
-        return f"ends with {arm.code}"
-    return (differs(arm, expected_of(habit)) if habit.alike else parts(arm)) or "as plain"
+        return f"{ENDS} {arm.code}"
+    return (differs(arm, expected_of(habit)) if habit.alike else parts(arm)) or AS_PLAIN
 
 
 def as_promised(habit: Habit, found: Verdict) -> bool:
