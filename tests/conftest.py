@@ -1,12 +1,32 @@
 """Shared by all tests. Modules here and in each folder are importable by their plain names."""
 
+import hashlib
+from collections import defaultdict
 from pathlib import Path
 
 import pytest
+from commit_seed import SEED, seed
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--comm", help="communicator of the end-to-end tests: native or gloo")
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    terminalreporter.write_line(f"{SEED}={seed()}")
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Of tests marked `turns(n)` in one file, one in n runs at each commit; the others are soak."""
+    files = defaultdict[tuple[Path, int], list[pytest.Item]](list)
+    for item in items:
+        for marker in item.iter_markers("turns"):
+            files[item.path, marker.args[0]].append(item)
+    for (_, turns), among in files.items():
+        among.sort(key=lambda item: hashlib.sha256(f"{seed()} {item.nodeid}".encode()).digest())
+        for item in among[-(-len(among) // turns) :]:
+            item.add_marker(pytest.mark.soak)
 
 
 @pytest.fixture

@@ -7,6 +7,8 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
+import psutil
+
 from trainmover.launch.run_job import RunHandle, RunOptions, RunResult, run_job
 from trainmover.launch.runs import process_started
 from trainmover.server.notices import Happened, Notice, Printed, Stepped
@@ -27,6 +29,14 @@ def until(true: Callable[[], object], what: str | Callable[[], str]) -> None:
     while not true():
         assert time.monotonic() < deadline, f"never happened: {what() if callable(what) else what}"
         time.sleep(0.005)
+
+
+def words_of(process: psutil.Process) -> set[str]:
+    """Of its command line; none if it has died since it was listed."""
+    try:
+        return set(" ".join(process.cmdline()).split())
+    except psutil.NoSuchProcess:  # A zombie too.
+        return set()
 
 
 def alive(pid: int) -> bool:

@@ -229,7 +229,7 @@ def _agent(machine: str) -> int:
     """The process of a machine's agent, a child of ours."""
     for process in psutil.Process().children(recursive=True):
         with contextlib.suppress(psutil.Error):
-            line = process.cmdline()
+            line = " ".join(process.cmdline()).split()
             if "trainmover.agent" in line and machine in line:
                 return process.pid
     raise ProcessLookupError(f"{machine} has no agent")

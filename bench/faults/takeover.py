@@ -94,6 +94,6 @@ def _until(true: Callable[[], bool], what: str) -> None:
 def _controller(supervisor: int) -> int:
     for process in psutil.Process(supervisor).children():
         with contextlib.suppress(psutil.Error):
-            if "controller" in process.cmdline():
+            if "controller" in " ".join(process.cmdline()).split():
                 return process.pid
     raise RuntimeError("there is no controller")

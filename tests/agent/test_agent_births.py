@@ -16,6 +16,7 @@ from trainmover.errors import UserError
 from trainmover.nursery import Nursery
 from trainmover.nursery.wire import PACKET_BYTES_MAX, Born
 
+NAMED = {"TRAINMOVER_MACHINE": "m1", "LOCAL_RANK": "0"}
 HELLO = [sys.executable, "-S", "-c", "print('hello')"]
 WAITS = [sys.executable, "-S", "-c", "import signal; signal.pause()"]
 Play = Callable[[socket.socket], None]
@@ -32,7 +33,7 @@ async def started(
     with ours, theirs:
         births = Births(Nursery(ours))
         to = Listener(lambda _: None, lambda _, data: lines.append(data), ended.set_result)
-        worker = start_worker(command, cwd, lambda _: os.environ, to, births)
+        worker = start_worker(command, cwd, lambda _: os.environ | NAMED, to, births)
         assert worker.pid == 0
         then(worker)
         play(theirs)

@@ -124,8 +124,7 @@ class Running:
     def _with(self, *words: str) -> int | None:
         for process in self.family():
             with contextlib.suppress(psutil.Error):
-                line = process.cmdline()
-                if all(word in line for word in words):
+                if set(words) <= set(" ".join(process.cmdline()).split()):
                     return process.pid
         return None
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import psutil
 import pytest
-from host_tools import alive, until
+from host_tools import alive, until, words_of
 from runs_of_trainmover import Running, events, nothing_left, until_said
 
 from trainmover.cli.client import Client
@@ -22,7 +22,7 @@ pytestmark = pytest.mark.usefixtures("own_home")
 def controller(running: Running) -> psutil.Process:
     """The one that lives."""
     children = psutil.Process(running.process.pid).children()
-    (found,) = [child for child in children if "controller" in child.cmdline()]
+    (found,) = [child for child in children if "controller" in words_of(child)]
     return found
 
 
@@ -70,7 +70,7 @@ def test_a_machine_that_dies_with_the_controller_is_replaced_by_the_next(
     (agent,) = [
         child
         for child in psutil.Process(running.process.pid).children()
-        if {"trainmover.agent", "m2"} <= set(child.cmdline())
+        if {"trainmover.agent", "m2"} <= words_of(child)
     ]
     dead = controller(running)
     dead.suspend()

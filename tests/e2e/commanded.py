@@ -11,6 +11,7 @@ from typing import Any
 
 import psutil
 from harness import TRAIN, Outcomes
+from host_tools import words_of
 
 from trainmover.cli.client import Client
 from trainmover.errors import PeerLost, UserError
@@ -87,7 +88,7 @@ class Commanded:
 
     def kill_store(self) -> None:
         children = psutil.Process(self.process.pid).children()  # Workers are the agents'.
-        forked = [child for child in children if "trainmover.nursery" in words_of(child)]
+        forked = [child for child in children if "trainmover.server.store" in words_of(child)]
         (store,) = [child for child in forked if listens_at(child)]
         store.kill()
 
@@ -109,14 +110,6 @@ class Commanded:
         """Processes and files of it that are still there."""
         alive = [process for process in self.family if words_of(process)]
         return [*alive, *self.folder.glob("run*")]
-
-
-def words_of(process: psutil.Process) -> set[str]:
-    """Of its command line; none if it has died since it was listed."""
-    try:
-        return set(process.cmdline())
-    except psutil.NoSuchProcess:  # A zombie too.
-        return set()
 
 
 def listens_at(process: psutil.Process) -> set[int]:

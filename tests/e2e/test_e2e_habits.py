@@ -1,16 +1,13 @@
-"""What ordinary training scripts do, under faults: the numbers of a plain run, or a refusal.
+"""What ordinary training scripts do, under faults: the numbers of a calm run, or a refusal.
 
-`scripts/habits.py` is the table, `scripts/arms.py` how each is run. Here every sixth habit meets
-one fault, the others do in `make soak`; which, and where, follows from a seed. A failure prints how
-to have it again. `make soak` goes through all places.
+`scripts/habits.py` is the table, `scripts/arms.py` how each is run. Here each runs calm and with
+one fault, which follows from the commit; `scripts/campaign.py`, which `make soak` runs, goes
+through all places, and compares with plain runs. A failure prints how to have it again.
 """
 
 import collections
 import dataclasses
-import os
-import random
 import sys
-from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -19,29 +16,10 @@ import pytest
 sys.path.insert(0, str(Path(__file__).with_name("scripts")))
 
 import arms
-import combinations
 import compose
-from arms import Arm, Fault, Place, Verdict, fault_of
-from habits import FOLDER, HABITS, Habit
-
-SEED = "TRAINMOVER_HABITS_SEED"
-FIRST = "d712c3720caf"
-"""Until every habit was seen at every place (`make soak`), each commit has this one's faults."""
-
-
-@cache
-def seed() -> str:
-    """What the environment says."""
-    return os.environ.get(SEED) or FIRST
-
-
-def check(habit: Habit, fault: Fault) -> None:
-    found, why = arms.judge(habit, fault)
-    if arms.as_promised(habit, found):
-        return
-    again = f"{SEED}={seed()} python {arms.__file__} {habit} --place {fault.place}"
-    calm = "" if found is not Verdict.SILENT else f"; calm: {arms.differs_calm(habit)}"
-    pytest.fail(f"{habit}, {fault}: {found}{calm}\n{why}\n{habit.shows}\nagain: {again}")
+from arms import Arm, Verdict, fault_of
+from commit_seed import seed
+from habits import FOLDER, HABITS, NOT_YET, Habit
 
 
 def test_the_table_has_every_script() -> None:
@@ -96,42 +74,19 @@ def test_a_seed_composes_one_script_and_seeds_use_every_part() -> None:
     assert used["model"] == set(compose.MODELS)
 
 
-@pytest.mark.parametrize("habit", [habit for habit in HABITS if habit.quick], ids=str)
-def test_one_fault(habit: Habit) -> None:
-    print(f"{SEED}={seed()}")
-    check(habit, fault_of(habit, seed()))
+HELD = [
+    pytest.param(habit, marks=pytest.mark.soak) if habit.name in NOT_YET else habit
+    for habit in HABITS
+]
 
 
-@pytest.mark.soak
-@pytest.mark.parametrize("number", range(4))
-def test_a_script_made_by_chance(number: int) -> None:
-    """The campaign of hundreds of them is `combinations.py`, which `make soak` runs."""
-    one = random.Random(f"{seed()} {number}").randrange(10**6)
-    line = combinations.run_seed(one)
-    again = f"again: python {combinations.__file__} --seeds {one}"
-    assert line["verdict"] == Verdict.EQUAL.name, f"{line}\n{again}"
-
-
-@pytest.mark.soak
-@pytest.mark.parametrize("habit", [habit for habit in HABITS if not habit.quick], ids=str)
-def test_one_fault_of_the_others(habit: Habit) -> None:
-    check(habit, fault_of(habit, seed()))
-
-
-@pytest.mark.soak
-@pytest.mark.parametrize("habit", HABITS, ids=str)
-def test_no_fault(habit: Habit) -> None:
-    """Nothing of the job is in the numbers of a run that nothing disturbs."""
+@pytest.mark.parametrize("habit", HELD, ids=str)
+def test_calm_and_with_one_fault(habit: Habit) -> None:
+    """Where the fault comes follows from the commit."""
+    fault = fault_of(habit, seed())
     calm = arms.calm(habit)
-    if habit.refused and calm.code:
-        return
     assert calm.code == 0, calm.sentences
-    difference = arms.differs(calm, arms.expected_of(habit)) if habit.alike else arms.parts(calm)
-    assert not difference
-
-
-@pytest.mark.soak
-@pytest.mark.parametrize("place", Place)
-@pytest.mark.parametrize("habit", HABITS, ids=str)
-def test_every_place(habit: Habit, place: Place) -> None:
-    check(habit, fault_of(habit, seed(), place))
+    found, why = arms.judge(habit, fault, expected=calm)
+    if not arms.as_promised(habit, found):
+        again = f"python {arms.__file__} {habit} --place {fault.place} --seed {seed()}"
+        pytest.fail(f"{habit}, {fault}: {found}\n{why}\n{habit.shows}\nagain: {again}")

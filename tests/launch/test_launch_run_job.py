@@ -6,7 +6,7 @@ from pathlib import Path
 
 import psutil
 import pytest
-from host_tools import Story, alive
+from host_tools import Story, alive, words_of
 
 from trainmover.controller.state import Kind, Outcome
 from trainmover.errors import UserError
@@ -23,9 +23,9 @@ def processes_of_run() -> list[psutil.Process]:
 
 
 def the_process(*words: str) -> psutil.Process:
-    """The one whose command line has all of these words; not a nursery, which names them too."""
-    lines = {process: set(process.cmdline()) for process in processes_of_run()}
-    (found,) = [p for p in lines if set(words) <= lines[p] and "trainmover.nursery" not in lines[p]]
+    """The one whose command line has all of these words."""
+    lines = {process: words_of(process) for process in processes_of_run()}
+    (found,) = [p for p in lines if set(words) <= lines[p]]
     return found
 
 
@@ -151,7 +151,7 @@ def test_a_callback_that_raises_ends_the_job_and_leaves_nothing(tmp_path: Path) 
     story = Story(tmp_path).when("m3 is warm", fail)
     with pytest.raises(ZeroDivisionError):
         story.run()
-    assert [p for p in processes_of_run() if "trainmover.agent" in p.cmdline()] == []
+    assert [p for p in processes_of_run() if "trainmover.agent" in words_of(p)] == []
     assert not (tmp_path / "run").exists()
 
 

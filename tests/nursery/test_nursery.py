@@ -8,15 +8,15 @@ import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+import psutil
 import pytest
-from host_tools import environment
+from host_tools import environment, until, words_of
 
 from trainmover.lifeline import adopt_orphans
 from trainmover.nursery import Birth, Child, Nursery
 from trainmover.nursery.fitness import unfit
 
 FOLDER = Path(__file__).parent
-PROGRAM = [sys.executable, str(FOLDER / "nursery_program.py")]
 Started = tuple[Nursery, "subprocess.Popen[bytes]"]
 Start = Callable[..., Started]
 
@@ -50,7 +50,7 @@ def bear(nursery: Nursery, **birth: object) -> tuple[list[int], int]:
     read, write = os.pipe()
     with open(os.devnull, "rb") as stdin:
         words = {"PATH": os.environ["PATH"], "WHO": "me"} | birth.pop("words", {})  # type: ignore[operator]
-        asked = Birth(environment=words, **birth)  # type: ignore[arg-type]
+        asked = Birth(environment=words, title="born in a test", **birth)  # type: ignore[arg-type]
         try:
             return nursery.bear(asked, [stdin.fileno(), write, write, write]), read
         finally:
@@ -80,6 +80,17 @@ def test_what_is_born_is_our_child_and_what_was_asked_for(start: Start, tmp_path
         "arguments ['tell']", f"parent {os.getpid()}", f"session {child.pid}", "WHO=me home=False",
         f"cwd {tmp_path / 'here'}", "by the pipe", "at the end",
     ]  # fmt: skip
+
+
+def test_it_has_its_own_title_and_the_mark_of_the_nursery(start: Start) -> None:
+    nursery, process = start("nursery_module")
+    assert nursery.said_ready()
+    child, _ = born(nursery, "wait")
+    seen = psutil.Process(child.pid)
+    assert words_of(seen) == {"born", "in", "a", "test"}
+    assert seen.environ() == psutil.Process(process.pid).environ()
+    child.send_signal(signal.SIGKILL)
+    child.wait()
 
 
 def test_children_draw_other_random_numbers(start: Start) -> None:
@@ -117,10 +128,11 @@ def test_a_folder_that_is_not_there_is_an_error_and_the_nursery_goes_on(start: S
     child.wait()
 
 
-def test_a_program_gets_a_nursery_of_its_own_that_dies_with_it(start: Start) -> None:
-    nursery, _ = start("nursery_module")
+def test_who_asks_itself_gets_a_nursery_that_dies_with_it(start: Start) -> None:
+    nursery, _ = start("nursery_module", "nursery_program")
     assert nursery.said_ready()
-    (pid, its_own), pipe = bear(nursery, program=PROGRAM, words=environment(), variables=["PIPE"])
+    (pid, its_own), pipe = bear(nursery, module="nursery_program", asks=True, variables=["PIPE"])
+    until(lambda: words_of(psutil.Process(its_own)) == {"trainmover.nursery"}, "its title")
     program = Child(pid)
     with os.fdopen(pipe) as text:
         assert text.readline() == f"parent {os.getpid()}\n"

@@ -244,6 +244,7 @@ def _pipe(theirs: ExitStack) -> tuple[int, int]:
 def _birth(cwd: str, environment: Mapping[str, str]) -> Birth:
     return Birth(
         module=WORKER_MODULE,
+        title=f"trainmover.worker {environment['TRAINMOVER_MACHINE']} {environment['LOCAL_RANK']}",
         cwd=cwd,
         environment=dict(environment),
         variables=["TRAINMOVER_CONTROL_FD"],

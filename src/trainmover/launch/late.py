@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from trainmover.errors import UserError
-from trainmover.launch.local import TAIL_BYTES, agent_command, spawn
+from trainmover.launch.local import AGENT, TAIL_BYTES, agent_arguments, spawn
 from trainmover.launch.runs import Run
 
 
@@ -65,7 +65,7 @@ def start_late(
 def _start(run: Run, name: str, rack: str) -> LateMachine:
     directory = Path(run.directory)
     stderr = directory / f"{name}.err"
-    command = agent_command(
+    arguments = agent_arguments(
         run.controller,
         name,
         nproc=run.nproc,
@@ -80,7 +80,9 @@ def _start(run: Run, name: str, rack: str) -> LateMachine:
         run=run.pid,
     )
     with stderr.open("wb") as file:
-        process = spawn(command, run.run_id, stdout=file.fileno(), stderr=file.fileno())
+        process = spawn(
+            [*AGENT, *arguments], run.run_id, stdout=file.fileno(), stderr=file.fileno()
+        )
     return LateMachine(name, stderr, process)
 
 

@@ -19,6 +19,7 @@ from trainmover.lifeline import when_ended
 from trainmover.nursery import Child
 from trainmover.tls.files import TlsFiles
 
+AGENT = (sys.executable, "-P", "-m", "trainmover.agent")
 TAIL_BYTES = 4096
 END_S = 3.0
 Process: TypeAlias = "subprocess.Popen[bytes] | Child"
@@ -91,7 +92,7 @@ class LocalMachines:
         plan = self._plan
         directory = plan.directory / machine
         directory.mkdir()
-        command = agent_command(
+        arguments = agent_arguments(
             controller,
             machine,
             nproc=plan.nproc,
@@ -103,18 +104,18 @@ class LocalMachines:
             standby=standby,
             tls=plan.tls,
         )
-        command += ["--parent", str(os.getpid())]
+        arguments += ["--parent", str(os.getpid())]
         with self._stderr(machine).open("wb") as stderr:
-            agent = self._spawn(command, stderr.fileno())
+            agent = self._spawn(arguments, stderr.fileno())
         self._agents[machine] = agent
         loop, ended = asyncio.get_running_loop(), partial(self._agent_ended, machine)
         self._unwatch[machine] = when_ended(loop, agent.pid, ended)
 
-    def _spawn(self, command: Sequence[str], output: int) -> Process:
+    def _spawn(self, arguments: Sequence[str], output: int) -> Process:
         if self._nursery is not None:
             with suppress(OSError):
-                return self._nursery.bear_program(command, self._plan.run_id, output)
-        return spawn(command, self._plan.run_id, stdout=output, stderr=output)
+                return self._nursery.bear_agent(arguments, self._plan.run_id, output)
+        return spawn([*AGENT, *arguments], self._plan.run_id, stdout=output, stderr=output)
 
     def _agent_ended(self, machine: MachineId) -> None:
         code = self._agents[machine].wait()
@@ -125,7 +126,7 @@ class LocalMachines:
         return self._plan.directory / f"{machine}.err"
 
 
-def agent_command(
+def agent_arguments(
     controller: str,
     machine: str,
     *,
@@ -140,16 +141,15 @@ def agent_command(
     tls: TlsFiles | None = None,
     run: int | None = None,
 ) -> list[str]:
-    """The command line of an agent on this machine. run: pid of the run's process, if that is not
-    to be its parent."""
-    command = [sys.executable, "-P", "-m", "trainmover.agent"]
-    command += ["--controller", controller, "--machine", machine, "--nproc", str(nproc)]
-    command += ["--token-file", token_file, "--dir", str(directory)]
-    command += ["--role", role, "--shutdown-timeout", str(shutdown_s)] + ["--standby"] * standby
-    command += ["--rack", rack] if rack else []
-    command += ["--run", str(run)] if run is not None else []
-    command += tls.flags() if tls is not None else []
-    return command + (["--worker", json.dumps(worker)] if worker else [])
+    """Of an agent on this machine. run: pid of the run's process, if that is not to be its
+    parent."""
+    flags = ["--machine", machine, "--controller", controller, "--nproc", str(nproc)]
+    flags += ["--token-file", token_file, "--dir", str(directory)]
+    flags += ["--role", role, "--shutdown-timeout", str(shutdown_s)] + ["--standby"] * standby
+    flags += ["--rack", rack] if rack else []
+    flags += ["--run", str(run)] if run is not None else []
+    flags += tls.flags() if tls is not None else []
+    return flags + (["--worker", json.dumps(worker)] if worker else [])
 
 
 def spawn(

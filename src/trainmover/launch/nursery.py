@@ -1,7 +1,7 @@
 """The nursery of this process: what it starts on this machine shares one import of torch.
 
-The store is forked from it, and each machine's agent gets one of its own, a fork of it, for its
-workers. Where that is not possible (an import starts threads or opens a device) everything is
+The store is forked from it, and each machine's agent, which gets one of its own, another fork, for
+its workers. Where that is not possible (an import starts threads or opens a device) everything is
 started by executing it, as on a host that an agent has for itself.
 """
 
@@ -19,7 +19,8 @@ from types import TracebackType
 from trainmover.lifeline import adopt_orphans, reap
 from trainmover.nursery import Birth, Child, Nursery
 
-MODULES = ("trainmover.worker.process", "trainmover.server.store")
+AGENT = "trainmover.agent.__main__"
+MODULES = ("trainmover.worker.process", "trainmover.server.store", AGENT)
 
 
 def hash_seed_of(nursery: "NurseryProcess | None") -> str:
@@ -77,13 +78,22 @@ class NurseryProcess:
     def bear(self, module: str, arguments: Sequence[str], output: int) -> Child:
         """A process that runs a module's main; errors go where ours go. Raises OSError."""
         environment = os.environ | {"TRAINMOVER_RUN_ID": ""}
-        birth = Birth(module=module, arguments=list(arguments), environment=environment)
+        birth = Birth(
+            module=module, arguments=list(arguments), environment=environment, title=module
+        )
         return Child(self._bear(birth, output, 2)[0])
 
-    def bear_program(self, command: Sequence[str], run_id: str, output: int) -> Child:
-        """A process that executes a command, with a nursery as its child. Raises OSError."""
+    def bear_agent(self, arguments: Sequence[str], run_id: str, output: int) -> Child:
+        """A machine's agent, with a nursery as its child. Raises OSError."""
         words = {"TRAINMOVER_RUN_ID": run_id, "TRAINMOVER_NURSERY": self.mark}
-        birth = Birth(program=list(command), environment=os.environ | words, cwd=os.getcwd())
+        birth = Birth(
+            module=AGENT,
+            arguments=list(arguments),
+            environment=os.environ | words,
+            title=" ".join(["trainmover.agent", *arguments]),
+            cwd=os.getcwd(),
+            asks=True,
+        )
         pid, nursery = self._bear(birth, output, output)
         self._nurseries.append(nursery)
         return Child(pid)

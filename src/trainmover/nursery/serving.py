@@ -7,6 +7,7 @@ import sys
 from collections.abc import Sequence
 
 import msgspec
+from setproctitle import setproctitle
 
 from trainmover.lifeline import die_with
 from trainmover.nursery.forking import fork, hear, tell
@@ -36,10 +37,14 @@ def serve(sock: socket.socket) -> Birth | None:
             continue
         sock.close()
         _settle(birth, descriptors, pipe)
-        if not birth.program:
+        if not birth.asks:
             tell(pipe, Born([os.getpid()]))
             return birth
-        sock = _part(birth, pipe)
+        in_its_nursery, end = _part(pipe)
+        if not in_its_nursery:
+            flag = ["--nursery", str(end.detach())]
+            return msgspec.structs.replace(birth, arguments=[*birth.arguments, *flag])
+        sock = end
 
 
 def _receive(sock: socket.socket) -> tuple[Birth, list[int]] | None:
@@ -70,6 +75,8 @@ def _settle(birth: Birth, descriptors: Sequence[int], pipe: int) -> None:
     for number, descriptor in enumerate(descriptors[:3]):
         os.dup2(descriptor, number)
         os.close(descriptor)
+    os.environ["SPT_NOENV"] = "1"  # The kernel's copy of the environment says whose it is.
+    setproctitle(birth.title)
     os.environ.clear()
     os.environ.update(birth.environment)
     for name, descriptor in zip(birth.variables, descriptors[3:], strict=True):
@@ -83,22 +90,18 @@ def _settle(birth: Birth, descriptors: Sequence[int], pipe: int) -> None:
         sys.modules["numpy.random"].seed()
 
 
-def _part(birth: Birth, pipe: int) -> socket.socket:
-    """Execute the program; returns in its nursery, which is its child and dies with it."""
-    program = os.getpid()
+def _part(pipe: int) -> tuple[bool, socket.socket]:
+    """Fork its own nursery, which is its child and dies with it: (whether we are that one, the end
+    of the socket between both that is ours)."""
+    parent = os.getpid()
     theirs, ours = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     nursery = os.fork()
     if nursery == 0:
         os.close(pipe)
         theirs.close()
-        die_with(program)
-        return ours
+        die_with(parent)
+        setproctitle("trainmover.nursery")
+        return True, ours
     ours.close()
-    theirs.set_inheritable(True)
-    tell(pipe, Born([program, nursery]))
-    arguments = [*birth.program, "--nursery", str(theirs.fileno())]
-    try:
-        os.execvp(arguments[0], arguments)
-    except OSError as error:
-        print(f"{arguments[0]}: {error}", file=sys.stderr)
-        os._exit(127)
+    tell(pipe, Born([parent, nursery]))
+    return False, theirs

@@ -15,15 +15,17 @@ class Birth(msgspec.Struct, frozen=True, kw_only=True):
 
     cwd       "": that of the nursery
     module    its `main` is called, with sys.argv[1:] = arguments
-    program   a command line to execute instead. `--nursery FD` is put behind it: a nursery of its
-              own, its child, so that what it forks there are its descendants and not ours
+    title     what the kernel shows as its command line, as far as there is room
+    asks      it gets a nursery of its own, its child, so that what is forked there are its
+              descendants and not ours: `--nursery FD` is put behind its arguments
     """
 
     environment: dict[str, str]
     cwd: str = ""
-    module: str = ""
+    module: str
+    title: str
     arguments: list[str] = []
-    program: list[str] = []
+    asks: bool = False
     variables: list[str] = []
 
 

@@ -11,7 +11,7 @@ import site
 import sys
 import sysconfig
 from collections.abc import Iterable
-from functools import cache
+from functools import cache, lru_cache
 from types import ModuleType
 
 _SITES = frozenset({"site-packages", "dist-packages"})
@@ -24,9 +24,18 @@ def _installed_at() -> tuple[str, ...]:
     return tuple(os.path.join(os.path.realpath(place), "") for place in places)
 
 
+@lru_cache(maxsize=4096)
+def _real_folder(path: str) -> str:
+    """Thousands of modules lie in some hundred folders."""
+    return os.path.realpath(path)
+
+
 def is_installed(path: str) -> bool:
     """Whether a module's file came with Python or by a package installer."""
-    real = os.path.realpath(path)
+    folder, name = os.path.split(path)
+    real = os.path.join(_real_folder(folder), name)
+    if os.path.islink(real):
+        real = os.path.realpath(real)
     return real.startswith(_installed_at()) or not _SITES.isdisjoint(real.split(os.sep))
 
 

@@ -333,10 +333,13 @@ def _end(arm: Arm) -> str:
     return " | ".join(text for text in arm.sentences[-3:] if text)
 
 
-def judge(habit: Habit, *faults: Fault) -> tuple[Verdict, str]:
-    """Of this habit under these faults, beside its plain run where it came to its end."""
+def judge(habit: Habit, *faults: Fault, expected: Arm | None = None) -> tuple[Verdict, str]:
+    """Of this habit under these faults, beside an undisturbed run: its plain one, if none is given
+    and it came to its end."""
     arm = disturbed(habit, *faults)
-    found, why = verdict(habit, arm, expected_of(habit) if arm.code == 0 else arm)
+    if expected is None:
+        expected = expected_of(habit) if arm.code == 0 else arm
+    found, why = verdict(habit, arm, expected)
     if found in (Verdict.LATE, Verdict.ENDED) and plain(habit).code:
         return Verdict.ENDED, f"by itself, plainly too: {why}"
     return found, why

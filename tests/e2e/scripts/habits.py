@@ -5,7 +5,7 @@
 """
 
 import ast
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +21,6 @@ class Habit:
              must see, are made
     alike    two runs of it have the same numbers; else a rank's row of each step must be its first
     ready_s  for a standby to hold a run: about a second on a quiet machine, if nothing is compiled
-    quick    it is run by `make test` too
     """
 
     name: str
@@ -31,8 +30,7 @@ class Habit:
     moment: bool = False
     holds: tuple[int, int] = (5, 25)
     alike: bool = True
-    ready_s: int = 10
-    quick: bool = False
+    ready_s: int = 30
 
     def __str__(self) -> str:
         return self.name
@@ -184,8 +182,4 @@ NOT_YET = {
     "layouts/parting",
     "loops/nested",
 }
-"""Those that do not come to what they promise at every place; they are run in `make soak`."""
-HABITS = [
-    replace(habit, quick=number % 6 == 0 and habit.name not in NOT_YET)
-    for number, habit in enumerate(HABITS)
-]
+"""Those that do not come to what they promise at every place; they are run in `make soak` only."""
