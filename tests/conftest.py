@@ -18,12 +18,12 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Of tests marked `turns(n)` in one file, one in n runs at each commit; the others are soak."""
-    files = defaultdict[tuple[Path, int], list[pytest.Item]](list)
+    """Of a folder's tests marked `turns(n)` one in n runs at each commit; the others are soak."""
+    folders = defaultdict[tuple[Path, int], list[pytest.Item]](list)
     for item in items:
         for marker in item.iter_markers("turns"):
-            files[item.path, marker.args[0]].append(item)
-    for (_, turns), among in files.items():
+            folders[item.path.parent, marker.args[0]].append(item)
+    for (_, turns), among in folders.items():
         among.sort(key=lambda item: hashlib.sha256(f"{seed()} {item.nodeid}".encode()).digest())
         for item in among[-(-len(among) // turns) :]:
             item.add_marker(pytest.mark.soak)

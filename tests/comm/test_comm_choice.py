@@ -50,6 +50,7 @@ def test_a_name_that_is_none_is_refused() -> None:
         Groups().choose("nccl")
 
 
+@pytest.mark.turns(4)
 @pytest.mark.parametrize("name", ["gloo", "native"])
 def test_a_plain_process_chooses_by_its_environment(name: str) -> None:
     ask = (
@@ -63,6 +64,7 @@ def test_a_plain_process_chooses_by_its_environment(name: str) -> None:
     assert said.stdout.strip().lower() == f"{name}communicator"
 
 
+@pytest.mark.turns(4)
 def test_gloo_needs_no_extension() -> None:
     ask = "import sys, trainmover.comm; sys.exit('trainmover._native' in sys.modules)"
     subprocess.run([sys.executable, "-c", ask], check=True, timeout=60)

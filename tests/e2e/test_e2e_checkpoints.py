@@ -2,12 +2,15 @@
 
 from pathlib import Path
 
+import pytest
 from harness import Live, Outcomes, assert_equal_runs, run
 
 from trainmover.ids import Epoch, Step
 from trainmover.launch.checkpoints import CheckpointOptions
 from trainmover.protocol.checkpoint import writing_name
 from trainmover.server.checkpoint_check import manifests
+
+pytestmark = pytest.mark.turns(5)
 
 SHARDED = str(Path(__file__).parent / "parallel" / "sharded.py")
 

@@ -2,7 +2,10 @@
 
 from pathlib import Path
 
+import pytest
 from harness import Live, run
+
+pytestmark = pytest.mark.turns(5)
 
 CONTINUES = str(Path(__file__).with_name("scripts") / "continues.py")
 

@@ -8,6 +8,8 @@ import pytest
 from commanded import Commanded, commanded
 from harness import assert_equal_runs
 
+pytestmark = pytest.mark.turns(5)
+
 
 def kill_controller(run: Commanded) -> None:
     """Returns when another one answers, and all machines are back or replaced."""

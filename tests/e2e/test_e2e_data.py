@@ -8,6 +8,8 @@ from harness import Live, Outcomes, assert_equal_runs, run
 
 from trainmover.journal.samples import data_passes
 
+pytestmark = pytest.mark.turns(5)
+
 DATA = str(Path(__file__).with_name("data.py"))
 SHARDED = str(Path(__file__).parent / "parallel" / "sharded.py")
 

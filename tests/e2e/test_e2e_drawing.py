@@ -5,6 +5,8 @@ from pathlib import Path
 import pytest
 from harness import Live, assert_equal_runs, run
 
+pytestmark = pytest.mark.turns(5)
+
 SCRIPT = str(Path(__file__).parent / "scripts" / "drawing.py")
 HABITS = [
     "own_generators",

@@ -1,6 +1,9 @@
 """How jobs end that cannot go well: a clear message, a defined status, nothing left behind."""
 
+import pytest
 from harness import Live, run
+
+pytestmark = pytest.mark.turns(5)
 
 
 def test_a_script_that_raises_ends_the_job_with_its_traceback() -> None:

@@ -1,6 +1,9 @@
 """Death at exact points of a step, in both outcomes of the gate: the bits never change."""
 
+import pytest
 from harness import assert_equal_runs, run
+
+pytestmark = pytest.mark.turns(5)
 
 STEPS = ["--steps", "150", "--evaluate-every", "10"]
 

@@ -1,6 +1,9 @@
 """The reference communicator keeps the promise too. `--comm gloo` runs all the others on it."""
 
+import pytest
 from harness import Live, assert_equal_runs, run
+
+pytestmark = pytest.mark.turns(5)
 
 STEPS = ["--steps", "160"]
 

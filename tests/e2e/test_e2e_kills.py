@@ -6,6 +6,8 @@ import random
 import pytest
 from harness import Live, assert_equal_runs, run
 
+pytestmark = pytest.mark.turns(5)
+
 
 @pytest.mark.timeout(480)
 @pytest.mark.parametrize("trials", [6, pytest.param(30, marks=pytest.mark.soak)])

@@ -18,6 +18,8 @@ from trainmover.controller import Job
 from trainmover.controller.state import Outcome
 from trainmover.ids import Rank
 
+pytestmark = pytest.mark.turns(7)
+
 FOLDER = Path(__file__).with_name("parallel")
 STEPS, PACE, EVERY = 60, 0.1, 4
 Undisturbed = Callable[..., Outcomes]

@@ -2,11 +2,14 @@
 
 from pathlib import Path
 
+import pytest
 from harness import Live, run
 
 from trainmover.protocol.messages import Weighed
 from trainmover.state.chunks import CHUNK_BYTES
 from trainmover.state.transfer.fetching import SOURCES_MAX
+
+pytestmark = pytest.mark.turns(5)
 
 MIB = 1024 * 1024
 STATE = 200 * MIB

@@ -1,10 +1,13 @@
 """Planned moves while stepping, and everything that may go wrong during one."""
 
 import psutil
+import pytest
 from harness import Live, assert_equal_runs, run
 
 from trainmover.controller.effects import Answer
 from trainmover.controller.state import Kind, Outcome, Stage
+
+pytestmark = pytest.mark.turns(5)
 
 PACED = ["--pace", "0.03"]
 

@@ -9,6 +9,8 @@ from pathlib import Path
 import pytest
 from harness import Live, Outcomes, Scenario, assert_equal_runs, run
 
+pytestmark = pytest.mark.turns(5)
+
 FOLDER = Path(__file__).with_name("parallel")
 STEPS, PACE = 80, 0.2
 ROUNDS, SOAK_STEPS = 12, 1500

@@ -7,6 +7,8 @@ from harness import Live, assert_equal_runs, run
 
 from trainmover.controller.state import Outcome
 
+pytestmark = pytest.mark.turns(5)
+
 STEPS = ["--steps", "200"]
 
 

@@ -12,6 +12,8 @@ from harness import Live, Outcomes, assert_equal_runs, run
 
 from trainmover.controller.state import Kind
 
+pytestmark = pytest.mark.turns(5)
+
 SCRIPT = str(Path(__file__).parent / "bad" / "script.py")
 Wait = Callable[[Live], Awaitable[None]]
 

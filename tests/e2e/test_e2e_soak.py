@@ -8,6 +8,8 @@ import psutil
 import pytest
 from harness import Live, assert_equal_runs, run
 
+pytestmark = pytest.mark.turns(5)
+
 EXAMPLES = Path(__file__).parents[2] / "examples"
 LENGTH = {"gpt.py": ["--steps", "600"], "classifier.py": ["--passes", "60"]}
 ROUNDS = 12

@@ -9,6 +9,8 @@ from harness import Live, assert_equal_runs, run
 
 from trainmover.controller.state import Stage
 
+pytestmark = pytest.mark.turns(5)
+
 
 def kill_store(live: Live) -> str:
     """Its address."""

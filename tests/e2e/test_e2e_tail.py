@@ -7,6 +7,8 @@ from typing import Any
 import pytest
 from harness import Live, Outcomes, assert_equal_runs, run
 
+pytestmark = pytest.mark.turns(5)
+
 SCRIPT = str(Path(__file__).with_name("scripts") / "ending.py")
 STEPS = 40
 

@@ -5,6 +5,8 @@ from pathlib import Path
 import pytest
 from harness import assert_equal_runs, run
 
+pytestmark = pytest.mark.turns(5)
+
 UPDATES = str(Path(__file__).with_name("updates.py"))
 
 

@@ -8,6 +8,8 @@ from harness import Live, Outcomes, assert_equal_runs, run
 
 from trainmover.controller.state import MachineState, Outcome
 
+pytestmark = pytest.mark.turns(5)
+
 SCRIPT = str(Path(__file__).with_name("variables.py"))
 
 

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
+import pytest
 import torch
 import torch.distributed as dist
 from sandbox_calls import BINDING, closed
@@ -194,6 +195,7 @@ def many_runs(rank: int, ranks: Ranks) -> Any:
     return held(), during[0]
 
 
+@pytest.mark.turns(4)
 def test_runs_leave_nothing_behind(ranks: Ranks) -> None:
     for after, during in ranks.run(many_runs):
         assert all(map(int.__le__, after, during)), (after, during)
