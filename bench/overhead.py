@@ -29,6 +29,7 @@ OVERHEAD_MOST = 1.03
 STEP_MS_LEAST = 50.0
 RANKS = max(2, min(4, os.cpu_count() or 2))
 ROOT = Path(__file__).resolve().parents[1]
+QUICK_STEPS = 80
 ARMS = ("torchrun", "trainmover")
 
 
@@ -42,15 +43,17 @@ def starter(arm: str, ranks: int) -> list[str]:
 def main() -> int:
     """Exit status 0 if the claim holds."""
     parser = result.parser("overhead", __doc__)
-    parser.add_argument("--quick", action="store_true", help="one run of each")
+    parser.add_argument("--quick", action="store_true", help="one short run of each")
     parser.add_argument("--runs", type=int, default=3, help="of each (3)")
     parser.add_argument("--steps", type=int, default=150, help="of each run (150)")
     parser.add_argument("--ranks", type=int, default=RANKS, help=f"ranks ({RANKS})")
     parser.add_argument("--batch", type=int, default=16, help="of each rank (16)")
     options = parser.parse_args()
+    if options.quick:
+        options.runs, options.steps = 1, QUICK_STEPS
     step_ms: dict[str, list[float]] = {arm: [] for arm in ARMS}
     loads = []
-    for turn in range(1 if options.quick else options.runs):
+    for turn in range(options.runs):
         # The other goes first in every second turn: neither always meets a machine that is warm.
         for arm in ARMS[:: -1 if turn % 2 else 1]:
             size = ["--steps", str(options.steps), "--batch", str(options.batch)]
@@ -58,7 +61,7 @@ def main() -> int:
             loads.append(os.getloadavg()[0])
             said = f"{arm:<11}{step_ms[arm][-1]:7.2f} ms a step, load {loads[-1]:.1f}"
             print(said, file=sys.stderr, flush=True)
-    costs = own_costs(options.ranks, 50 if options.quick else options.steps)
+    costs = own_costs(options.ranks, options.steps // 2 if options.quick else options.steps)
     loads.append(os.getloadavg()[0])
     claims = [*judge(step_ms), *own_cost.judge(costs)]
     table = [*tabulated(step_ms), "", *own_cost.tabulated(costs)]

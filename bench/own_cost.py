@@ -1,7 +1,8 @@
 """What trainmover takes of each rank's processor, measured inside: see `own_time`.
 
-Of every script three runs: our time on the main thread a step, our Python calls, and, beside a run
-under torchrun, what the threads of the whole process take more.
+Of every script two runs. Ours: first steps in which our time on the main thread is taken, and that
+of all threads of the process, then steps in which our Python calls are counted, which takes time of
+its own. And one under torchrun, for what all threads take more.
 """
 
 import itertools
@@ -23,6 +24,8 @@ from trainmover.lifeline import die_with
 
 ROOT = Path(__file__).resolve().parents[1]
 BATCH = 4
+COUNTED_STEPS = 24
+"""Behind those that are timed: what a step calls hardly changes from one to the next."""
 
 
 @dataclass(frozen=True)
@@ -60,9 +63,9 @@ class Cost:
 
 def measured(script: str, ours: Sequence[str], bare: Sequence[str], steps: int) -> Cost:
     """ours, bare: module and flags that start a script on some ranks."""
-    timed, counted = spent(ours, script, steps), spent(ours, script, steps, calls=True)
-    more_ms = timed.all_ms - spent(bare, script, steps).all_ms
-    return Cost(timed.own_ms, counted.calls, more_ms, counted.functions)
+    under_ours, under_bare = spent(ours, script, steps), spent(bare, script, steps)
+    more_ms = under_ours.all_ms - under_bare.all_ms
+    return Cost(under_ours.own_ms, under_ours.calls, more_ms, under_ours.functions)
 
 
 def launch(arguments: Sequence[str], here: str, **more: str) -> None:
@@ -89,20 +92,22 @@ def launch(arguments: Sequence[str], here: str, **more: str) -> None:
     )
 
 
-def spent(started_by: Sequence[str], script: str, steps: int, *, calls: bool = False) -> Spent:
+def spent(started_by: Sequence[str], script: str, steps: int) -> Spent:
     """Of one run, over all ranks. Raises CalledProcessError if it fails."""
+    until = own_time.FIRST_STEPS + steps
     with tempfile.TemporaryDirectory(prefix="bench-own-") as here:
         installed = Path(here) / "site-packages"
         installed.mkdir()
         copy = shutil.copy(own_time.__file__, installed)
-        size = ["--steps", str(own_time.FIRST_STEPS + steps), "--batch", str(BATCH)]
-        more = {"BENCH_CALLS": "yes"} if calls else {}
-        launch([*started_by, str(copy), script, *size], here, **more)
+        size = ["--steps", str(until + COUNTED_STEPS), "--batch", str(BATCH)]
+        launch([*started_by, str(copy), script, *size], here, BENCH_CALLS_FROM=str(until))
         lines = [_numbers(path) for path in Path(here).glob("own.*.steps")]
         named = next(Path(here).glob("own.*.functions")).read_text()
-    each = [step for rank in lines for step in _each_step(rank)]
-    own, made, every = (statistics.median(column) for column in zip(*each, strict=True))
-    functions = {name: count / steps for name, count in json.loads(named)}
+    timed = [step for rank in lines for step in _each_step(rank, own_time.FIRST_STEPS, until)]
+    counted = [step for rank in lines for step in _each_step(rank, until)]
+    own, _, every = (statistics.median(column) for column in zip(*timed, strict=True))
+    made = statistics.median(calls for _, calls, _ in counted)
+    functions = {name: count / COUNTED_STEPS for name, count in json.loads(named)}
     return Spent(own / 1e6, made, every / 1e6, functions)
 
 
@@ -110,9 +115,10 @@ def _numbers(path: Path) -> list[list[int]]:
     return [[int(word) for word in line.split()] for line in path.read_text().splitlines()]
 
 
-def _each_step(lines: list[list[int]]) -> list[list[int]]:
-    """What each step took: our nanoseconds and calls, and those of all threads."""
-    later = [line[2:] for line in lines if line[1] >= own_time.FIRST_STEPS]
+def _each_step(lines: list[list[int]], first: int, until: int | None = None) -> list[list[int]]:
+    """What each step took from the fetch behind step `first` to that behind `until`: our
+    nanoseconds and calls, and those of all threads."""
+    later = [line[2:] for line in lines if first <= line[1] and (until is None or line[1] <= until)]
     pairs = itertools.pairwise(later)
     return [[b - a for a, b in zip(*pair, strict=True)] for pair in pairs]
 

@@ -6,10 +6,10 @@
 A line a step: rank, step, our nanoseconds on the main thread by its own clock, our Python calls,
 and nanoseconds of all threads of the process, the script's own included. Ours is what lies inside
 of a fetch, a step, an update and a report, without the script's function and the loader's `next`.
-With BENCH_CALLS calls are counted, and the times mean nothing; which functions they were lies
-beside. Under torchrun there is nothing of ours, and only the last number counts. This file is run
-from a copy in a folder `site-packages`, as what is installed: or its own variables would be taken
-for the script's.
+Calls are counted from the step BENCH_CALLS_FROM on, and there the times mean nothing; which
+functions they were lies beside. Under torchrun there is nothing of ours, and only the last number
+counts. This file is run from a copy in a folder `site-packages`, as what is installed: or its own
+variables would be taken for the script's.
 """
 
 import functools
@@ -40,12 +40,16 @@ OURS = ("run_step", "enter_update", "leave_update", "report", "fetch")
 class Clock:
     """Of the main thread. is_ours: what runs now."""
 
-    def __init__(self, *, counts: bool) -> None:
+    def __init__(self) -> None:
         self.ns = self.calls = 0
         self.functions: Counter[str] = Counter()
-        self._counts = counts
+        self._counts = False
         self._is_ours = False
         self._since = 0
+
+    def count(self) -> None:
+        """From here on calls."""
+        self._counts = True
 
     def turn(self, *, ours: bool) -> bool:
         """From here on it is ours, or not. What it was before."""
@@ -113,7 +117,7 @@ def main() -> None:
     """A line is written where the script comes back for its next batch."""
     if "TORCHELASTIC_RUN_ID" in os.environ:
         die_with(os.getppid())  # torchrun's agent leaves its workers behind if it is killed.
-    clock = Clock(counts="BENCH_CALLS" in os.environ)
+    clock, counted = Clock(), int(os.environ.get("BENCH_CALLS_FROM", "-1"))
     watch(clock)
     fetch = JobBatches.__next__
     path = Path(os.environ["BENCH_DIR"]) / f"own.{os.getpid()}.steps"
@@ -122,8 +126,8 @@ def main() -> None:
 
         def marked_fetch(batches: JobBatches) -> Any:
             job = tm.attach()
-            if job.steps == FIRST_STEPS:
-                clock.functions.clear()
+            if job.steps == counted:
+                clock.count()
             spent = f"{clock.ns} {clock.calls} {time.process_time_ns()}"
             lines.write(f"{job.rank} {job.steps} {spent}\n")
             return fetch(batches)
