@@ -89,3 +89,75 @@ def test_a_rank_begins_with_numbers_of_its_own_and_the_same_in_every_process() -
 def test_other_bytes_are_refused(damage: bytes) -> None:
     with pytest.raises(ProtocolError):
         rng.restore(damage)
+
+
+@pytest.mark.parametrize("drawn", range(4))
+def test_the_words_of_python_are_those_it_gives(drawn: int) -> None:
+    random.seed(drawn)
+    for _ in range(drawn):
+        random.gauss(0, 1)
+    for _ in range(2):  # The second time it is not asked.
+        state = rng._decoder.decode(rng.capture())
+        _, words, kept_back = random.getstate()
+        assert rng._WORDS.unpack(state.python) == words
+        assert state.python_gauss == kept_back
+
+
+def test_python_is_not_asked_again_while_nobody_draws() -> None:
+    before = rng.capture()
+    known = rng._python
+    assert known is not None
+    assert known.memory is not None
+    known.words, words = b"as known", known.words
+    assert rng._decoder.decode(rng.capture()).python == b"as known"
+    known.words = words
+    assert rng.capture() == before
+
+
+PYTHONS = [
+    lambda: random.random(),
+    lambda: random.seed(3),
+    lambda: random.gauss(0, 1),
+    lambda: random.gauss(0, 1),  # Half of them only take what was kept back.
+    lambda: random.getrandbits(7),
+    lambda: random.shuffle([1, 2, 3]),
+    lambda: random.setstate(random.Random(8).getstate()),
+]
+
+
+def test_whatever_python_draws_shows_at_once() -> None:
+    random.seed(5)
+    known = rng.capture()
+    for draw in PYTHONS:
+        draw()
+        before, known = known, rng.capture()
+        assert known != before
+        state = rng._decoder.decode(known)
+        assert rng._WORDS.unpack(state.python) == random.getstate()[1]
+        assert state.python_gauss == random.getstate()[2]
+
+
+def test_another_generator_behind_pythons_functions_is_seen(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    class Own(random.Random):
+        pass
+
+    for other in (random.Random(9), Own(10)):
+        monkeypatch.setattr(random, "getstate", other.getstate)
+        for _ in range(2):
+            other.random()
+            state = rng._decoder.decode(rng.capture())
+            assert rng._WORDS.unpack(state.python) == other.getstate()[1]
+
+
+def test_another_generator_behind_numpys_functions_is_seen() -> None:
+    before = rng.capture()
+    old = numpy.random.get_bit_generator()
+    try:
+        numpy.random.set_bit_generator(numpy.random.MT19937(5))
+        assert rng.capture() != before
+        numpy.random.set_bit_generator(numpy.random.PCG64(5))
+        assert rng._decoder.decode(rng.capture()).numpy is None
+    finally:
+        numpy.random.set_bit_generator(old)

@@ -3,6 +3,11 @@
 Covers torch's CPU generator, CUDA's default generators once CUDA is initialised, `random`, and
 numpy's global generator once numpy is imported. Generators a script makes for itself are its own:
 `job.track` takes them, and those of a loader are looked for (`data/loader_parts.py`).
+
+Python and numpy give their words as hundreds of objects. A step asks three times and mostly nobody
+has drawn from them meanwhile: then all the memory that such a generator is made of is what it was,
+and so is the answer. Memory never is the answer itself, and where it may not be all they are made
+of, they are asked.
 """
 
 import ctypes
@@ -37,16 +42,10 @@ _decoder = msgspec.msgpack.Decoder(_Generators)
 
 def capture() -> bytes:
     """State of all generators of this process, about 10 KB. Equal state gives equal bytes."""
-    _, words, gauss = random.getstate()
-    return _encoder.encode(
-        _Generators(
-            torch_cpu=torch.get_rng_state().numpy().tobytes(),
-            cuda=_capture_cuda(),
-            python=_WORDS.pack(*words),
-            python_gauss=gauss,
-            numpy=_capture_numpy(),
-        )
-    )
+    words, gauss = _capture_python()
+    torch_cpu = torch.default_generator.get_state().numpy().tobytes()
+    cuda = _capture_cuda() if torch.cuda.is_initialized() else []  # type: ignore[no-untyped-call]
+    return _encoder.encode(_Generators(torch_cpu, cuda, words, gauss, _capture_numpy()))
 
 
 def seed_as(job_seed: int, rank: int) -> None:
@@ -114,47 +113,99 @@ def _tensor(data: bytes) -> torch.Tensor:
 
 
 def _capture_cuda() -> list[bytes]:
-    if not torch.cuda.is_initialized():  # type: ignore[no-untyped-call]
-        return []
     devices = range(torch.cuda.device_count())
     return [torch.cuda.get_rng_state(index).numpy().tobytes() for index in devices]
 
 
-_numpy_seen: tuple[bytes, tuple[bytes, int, float]] | None = None
+_Memory = ctypes.Array[ctypes.c_char]
 
 
-def _capture_numpy() -> tuple[bytes, int, float] | None:
-    global _numpy_seen
-    numpy: Any = sys.modules.get("numpy")
-    if numpy is None:
+class _Python:
+    """The generator behind `random`'s functions: where its words lie, what lay there as they were
+    asked for, and the answer."""
+
+    def __init__(self, generator: random.Random) -> None:
+        self.generator = generator
+        self.memory = _words_of(generator)
+        self.seen: bytes | None = None
+        self.words = b""
+
+
+_python: _Python | None = None
+
+
+def _capture_python() -> tuple[bytes, float | None]:
+    """Words and place; the normal number that is kept back is an attribute, and always read."""
+    global _python
+    generator: Any = getattr(random.getstate, "__self__", None)
+    if _python is None or _python.generator is not generator:
+        _python = _Python(generator)
+    known = _python
+    now = None if known.memory is None else known.memory.raw
+    if now is None or now != known.seen:
+        _, words, gauss = random.getstate()
+        known.seen, known.words = now, _WORDS.pack(*words)
+        return known.words, gauss
+    return known.words, generator.gauss_next
+
+
+def _words_of(generator: random.Random) -> _Memory | None:
+    """The words and the place in them, whole: CPython's object is its head and nothing else. None
+    for another generator, or another Python."""
+    head = object.__basicsize__
+    in_c: Any = random.Random.__base__
+    size: int = in_c.__basicsize__ - head
+    fits = _WORDS.size <= size < _WORDS.size + ctypes.sizeof(ctypes.c_void_p)
+    if type(generator) is not random.Random or sys.implementation.name != "cpython" or not fits:
         return None
-    memory = _numpy_memory(numpy)
-    if memory is not None and _numpy_seen is not None and memory == _numpy_seen[0]:
-        return _numpy_seen[1]
-    state = numpy.random.get_state(legacy=False)
-    if state["bit_generator"] != _MT19937:
-        return None  # Replaced by the script with a generator of its own choice: its to track.
-    words = state["state"]["key"].astype("<u4", copy=False).tobytes()
-    place = struct.pack("<I", state["state"]["pos"])
-    captured = words + place, int(state["has_gauss"]), float(state["gauss"])
-    _numpy_seen = (memory, captured) if memory is not None else None
-    return captured
+    return (ctypes.c_char * size).from_address(id(generator) + head)
 
 
-def _numpy_memory(numpy: Any) -> bytes | None:
-    """All that its state is made of, as it lies in memory: a tenth of the cost of asking for it.
+class _Numpy:
+    """The same of numpy's functions.
 
     The words alone do not do: a normal number that is kept back lies in the object itself, and
     comes and goes without them (it is taken, or `set_state` puts one there). So the whole object
     counts, but for its head, in which references are counted.
     """
-    state: Any = numpy.random.mtrand._rand
-    generator = state._bit_generator
-    if type(generator).__name__ != _MT19937:
+
+    def __init__(self, state: Any, generator: Any) -> None:
+        self.state, self.generator = state, generator
+        self.memory: list[_Memory] = []
+        if type(generator).__name__ == _MT19937:
+            head = object.__basicsize__
+            own = (ctypes.c_char * (type(state).__basicsize__ - head)).from_address(
+                id(state) + head
+            )
+            words = (ctypes.c_char * _WORDS.size).from_address(generator.ctypes.state_address)
+            self.memory = [own, words]
+        self.seen: list[bytes] | None = None
+        self.captured: tuple[bytes, int, float] = b"", 0, 0.0
+
+
+_numpy_known: _Numpy | None = None
+
+
+def _capture_numpy() -> tuple[bytes, int, float] | None:
+    global _numpy_known
+    numpy: Any = sys.modules.get("numpy")
+    if numpy is None:
         return None
-    head = object.__basicsize__
-    own = ctypes.string_at(id(state) + head, type(state).__basicsize__ - head)
-    return own + ctypes.string_at(generator.ctypes.state_address, _WORDS.size)
+    functions = numpy.random.mtrand._rand
+    known, generator = _numpy_known, functions._bit_generator
+    if known is None or known.state is not functions or known.generator is not generator:
+        known = _numpy_known = _Numpy(functions, generator)
+    now = [memory.raw for memory in known.memory]
+    if now and now == known.seen:
+        return known.captured
+    state = numpy.random.get_state(legacy=False)
+    if state["bit_generator"] != _MT19937:
+        return None  # Replaced by the script with a generator of its own choice: its to track.
+    words = state["state"]["key"].astype("<u4", copy=False).tobytes()
+    place = struct.pack("<I", state["state"]["pos"])
+    known.seen = now
+    known.captured = words + place, int(state["has_gauss"]), float(state["gauss"])
+    return known.captured
 
 
 def _restore_numpy(state: tuple[bytes, int, float] | None) -> None:
