@@ -4,6 +4,7 @@ All bytes are in logical order (as `contiguous()` would lay them out), so that t
 equal values have equal bytes whatever their strides, storage or device are.
 """
 
+import ctypes
 import re
 from collections.abc import Iterator
 from typing import Any
@@ -61,6 +62,23 @@ def view_bytes(tensor: Tensor) -> memoryview:
     """Bytes in logical order; no copy for a contiguous CPU tensor, which must then outlive it."""
     array: Any = flat_bytes(tensor).cpu().numpy()  # Any: not a Buffer to mypy on 3.11
     return memoryview(array)
+
+
+def memory_of(tensor: Tensor) -> "ctypes.Array[ctypes.c_char] | None":
+    """The same bytes where they lie, in a few calls; None where they do not, in one piece and in
+    order, or there are none. Unlike a view it does not keep them: the tensor must outlive it."""
+    if (
+        type(tensor) is not Tensor
+        or not tensor.is_cpu
+        or tensor.layout is not torch.strided
+        or tensor.dtype not in _NAMES
+        or not tensor.is_contiguous()
+        or tensor.is_conj()
+        or tensor.is_neg()
+    ):
+        return None
+    address = tensor.data_ptr()
+    return (ctypes.c_char * tensor.nbytes).from_address(address) if address else None
 
 
 def from_bytes(data: memoryview, dtype: torch.dtype, shape: tuple[int, ...]) -> Tensor:

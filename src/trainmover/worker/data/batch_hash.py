@@ -14,6 +14,7 @@ from itertools import compress
 from typing import Any
 
 import numpy
+import torch
 import xxhash
 from torch import Tensor
 
@@ -24,6 +25,7 @@ _BLOCKS = 16
 _ENTRIES_MAX = 256
 """Of one list or dict: what is longer is hashed in places spread over it."""
 _DEPTH_MAX = 6
+_FORMS_MAX = 256
 
 
 class BatchHash:
@@ -125,7 +127,7 @@ def _quick(leaves: Sequence[Tensor | bytes]) -> int:
         if not is_readable:
             continue
         if size <= QUICK_BYTES_MAX:
-            digest.update(tensor_bytes.view_bytes(leaf.detach()))
+            digest.update(tensor_bytes.memory_of(leaf) or tensor_bytes.view_bytes(leaf.detach()))
         else:
             for block in _blocks(leaf.detach(), leaf.nbytes * QUICK_BYTES_MAX // size):
                 digest.update(block)
@@ -140,13 +142,24 @@ def _whole(tensors: list[Tensor], quick: int) -> int:
     return digest.intdigest() if _quick(tensors) == quick else 0
 
 
+_Form = tuple[torch.dtype, torch.Size]
+_written: dict[_Form, bytes] = {}
+
+
 def _kind(tensor: Tensor) -> bytes:
-    return f"{tensor.dtype} {tuple(tensor.shape)}".encode()
+    """Written once for each form: batches of a loader mostly have the same."""
+    form = tensor.dtype, tensor.shape
+    known = _written.get(form)
+    if known is None:
+        if len(_written) >= _FORMS_MAX:
+            _written.clear()
+        known = _written[form] = f"{tensor.dtype} {tuple(tensor.shape)}".encode()
+    return known
 
 
 def _is_readable(tensor: Tensor) -> bool:
     """Without waiting for a device, and as bytes."""
-    return tensor.device.type == "cpu" and tensor_bytes.is_plain(tensor)
+    return tensor.is_cpu and tensor_bytes.is_plain(tensor)
 
 
 def _blocks(tensor: Tensor, allowed: int) -> Iterator[Any]:
