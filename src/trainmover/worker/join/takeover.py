@@ -242,6 +242,7 @@ class Takeover:
             closing=order.closing,
             arrive=self.arrive,
             refusal=self.shadow.refusal,
+            number=self.shadow.number,
         )
         self.journey.begin()
 
@@ -252,7 +253,8 @@ class Takeover:
         """
         member, top = self._member, way.record.top
         groups.tap = Silence()
-        member.loops.resume(way.record.positions[0][1], way.record.beside)
+        _, position, *_, before = way.record.positions[0]
+        member.loops.resume(position, way.record.beside, before)
         member.draws.stand_at(way.record)
         self._own_small = top.small
         rng.restore(top.rng)
