@@ -61,3 +61,12 @@ def test_what_a_collective_gave_to_a_lost_rank_is_not_made_up(tmp_path: Path) ->
     outcome = lost_at_the_end("summed", tmp_path)
     assert outcome.code == 1
     assert "What it gave is gone" in outcome.text
+
+
+def test_what_others_have_changed_behind_their_last_step_is_not_changed_twice(
+    tmp_path: Path,
+) -> None:
+    outcome = lost_at_the_end("halved", tmp_path)
+    assert outcome.code == 1
+    assert "behind its last step 40" in outcome.text
+    assert "made it twice" in outcome.text

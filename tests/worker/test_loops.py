@@ -59,8 +59,8 @@ def test_positions_are_before_the_last_fetch_of_each_and_before_the_next_of_the_
     inner = loop(loops)
     fetch(loops, inner, calls=5)
     around, innermost = loops.positions(Step(6))
-    assert (around[0], around[1]["taken"], *around[2:]) == (0, 0, b"rng", 4)
-    assert (innermost[0], innermost[1]["taken"], *innermost[2:]) == (0, 1, b"", 6)
+    assert (around[0], around[1]["taken"], *around[2:]) == (0, 0, b"rng", 4, [])
+    assert (innermost[0], innermost[1]["taken"], *innermost[2:]) == (0, 1, b"", 6, [])
 
 
 def zipped(loops: Loops, steps: int) -> tuple[Batches, Batches]:
@@ -87,7 +87,8 @@ def test_a_place_beside_is_resumed_with_the_main_one() -> None:
     again = zipped(other, steps=3)
     loops.enter(first)
     other.enter(again[0])
-    other.resume(loops.positions(Step(5))[-1][1], loops.beside())
+    place = loops.positions(Step(5))[-1]
+    other.resume(place[1], loops.beside(), place[4])
     assert [one.batches_taken for one in again] == [5, 5]
     assert [fetch(other, one) for one in again] == [next(first), next(second)]
 
@@ -132,4 +133,4 @@ def test_a_loop_beside_that_was_never_begun_is_missed() -> None:
     loops = Loops()
     fetch(loops, one := loop(loops))
     with pytest.raises(StateMismatch, match="has not begun a loop"):
-        loops.resume(one.position(), [[[7], {}]])
+        loops.resume(one.position(), [[[7], {}]], [])

@@ -18,7 +18,7 @@ from trainmover.worker.step.keeper import Moment, RankRecord, row_bytes
 
 
 def way(*ordinals: int, now: dict[str, bytes] | None = None) -> Way:
-    positions: list[list[Any]] = [[ordinal, {}, b"", 0] for ordinal in ordinals]
+    positions: list[list[Any]] = [[ordinal, {}, b"", 0, []] for ordinal in ordinals]
     gate = None if now is None else Moment(b"", now)
     rows = [row_bytes(Row(step=Step(5), at_us=1, values={"loss": 0.5}))]
     record = RankRecord(Step(6), False, Step(5), positions, Moment(b"", {}), gate, rows)

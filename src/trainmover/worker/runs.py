@@ -173,7 +173,7 @@ class Runs:
         elif member.is_shadow:
             self._end_on_the_way(joiner, ended)
         else:
-            self._report(member, ended)
+            self._report(member, _ended_well(joiner, ended))
 
     def _end_on_the_way(self, joiner: Joiner, ended: Ended) -> None:
         """The run is over and the rank's place not taken: well if the rank was lost at its end."""
@@ -410,6 +410,18 @@ class Runs:
                     return
                 break
         self._forget(member, last=True)
+
+
+def _ended_well(joiner: Joiner, ended: Ended) -> Ended:
+    """Unless the lines behind its rank's last step have changed what they must not: see `Tail`."""
+    tail = joiner.takeover.tail
+    if tail is None or ended.error or ended.code:
+        return ended
+    try:
+        tail.check()
+    except TrainmoverError as error:
+        return Ended(code=1, error=str(error).replace("\n", " "))
+    return ended
 
 
 def _shadow_end(ended: Ended, joiner: Joiner, *, again: bool) -> str:

@@ -5,6 +5,7 @@
         average  prints a sum over all ranks
         wait     rank 0 prints once there is the file --go
         held     rank 0 waits for that file, all others in a collective for rank 0
+        halved   all halve the parameters, then rank 0 waits
         summed   all make a collective, then rank 0 waits
 """
 
@@ -61,6 +62,10 @@ if args.tail == "barrier":
     dist.barrier()
 if args.tail in ("average", "summed"):
     dist.all_reduce(loss)
+if args.tail == "halved":
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.mul_(0.5)
 if args.go and job.rank == 0:
     open(args.go + ".awaited", "w").close()
     while not os.path.exists(args.go):

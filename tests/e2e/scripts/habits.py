@@ -139,6 +139,7 @@ HABITS = [
     equal("loops/nanogpt_range"),
     equal("loops/zipped"),
     equal("loops/nested"),
+    equal("loops/nested_plainly"),
     equal("loops/evaluated_inside", moment=True),
     equal("loops/set_epoch"),
     equal("loops/several_batches"),
@@ -180,6 +181,5 @@ HABITS = [
 
 NOT_YET = {
     "layouts/parting",
-    "loops/nested",
 }
 """Those that do not come to what they promise at every place; they are run in `make soak` only."""

@@ -9,6 +9,7 @@ the loop ends here.
 """
 
 import dis
+from bisect import bisect_right
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import lru_cache
@@ -50,10 +51,11 @@ class Live:
 
 @lru_cache(maxsize=1024)
 def live_at(code: CodeType, lasti: int) -> Live:
-    """lasti: byte offset of the instruction that is under way, as frames have it."""
+    """lasti: byte offset of the instruction that is under way, as frames have it; of one that calls
+    a function of Python's, 3.11 has that of its last cache."""
     flow = _flow(code)
-    here = flow.at.get(lasti)
-    if here is None:
+    here = bisect_right(flow.offsets, lasti) - 1
+    if here < 0:
         every = frozenset(flow.names)
         return Live(every, frozenset(), frozenset())
     ways = [flow.live_in[way] for way in flow.successors[here]]
@@ -71,6 +73,7 @@ class _Flow:
     def __init__(self, code: CodeType) -> None:
         self._instructions = list(dis.get_instructions(code))
         self.ops = [one.opname for one in self._instructions]
+        self.offsets = [one.offset for one in self._instructions]
         self.at = {one.offset: number for number, one in enumerate(self._instructions)}
         self.names: list[str] = []
         self._bits: dict[str, int] = {}

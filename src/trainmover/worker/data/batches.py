@@ -105,6 +105,7 @@ class Batches:
         self.hash: BatchHash | None = None
         self._chain = 0  # Of the hashes of this pass.
         self._last: list[Any] | None = None  # A batch that drew: the generators before, its hash.
+        self._stand_in: list[Any] = []
         self.pass_index = 0
         self.batches_taken = self.drawn = 0
         self.finished = passes is not None and passes <= 0
@@ -150,6 +151,28 @@ class Batches:
     def _taken_last(self) -> Any:
         place = self.batches_taken - 1
         return place if self._trail is None else self._trail.indices_of(place)
+
+    def stand_in(self) -> Any:
+        """A batch such as its loader gives, for a round that is passed by: all rounds get the same
+        one. A sequence gives the very item. Raises StopIteration if there is none."""
+        place, self.drawn = self.drawn, self.drawn + 1
+        if type(self._loader) in _NEVER_DRAW:
+            if not self._loader:
+                raise StopIteration
+            return self._loader[place % len(self._loader)]
+        if not self._stand_in:
+            outside = rng.capture()
+            try:
+                self._stand_in = [next(iter(_loading_here(self._loader)))]
+            finally:
+                rng.restore(outside)
+        return self._stand_in[0]
+
+    @property
+    def rounds(self) -> int | None:
+        """That a loop over it has, if it is not left early; None: not known, or endless."""
+        length = _length(self._loader)
+        return None if length is None or self._passes is None else length * self._passes
 
     def position(self) -> dict[str, Any]:
         """The place before the next batch; the same until that is fetched. Encodable.
@@ -302,7 +325,7 @@ class Batches:
         """The iterator of the pass; with every batch taken, one that never loads data."""
         loader = self._loader
         if self._kind is Kind.INDEXED and self.batches_taken == _length(loader):
-            loader = _copied(loader, **_LOADS_HERE)
+            loader = _loading_here(loader)
         return iter(loader)
 
     def _pass_over(self, position: dict[str, Any]) -> None:
@@ -351,6 +374,11 @@ def _copied(loader: "DataLoader[Any]", **changes: Any) -> "DataLoader[Any]":
     twin = copy.copy(loader)
     vars(twin).update(changes, **UNBEGUN)
     return twin
+
+
+def _loading_here(loader: Any) -> Any:
+    """Itself, or a copy without processes of its own."""
+    return loader if loads_here(loader) or has_state(loader) else _copied(loader, **_LOADS_HERE)
 
 
 def _stateful_parts(loader: Any) -> dict[str, Any]:

@@ -12,13 +12,14 @@ nobody's surroundings any more, and its place is kept next to that of the loops.
 
 import weakref
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from trainmover.errors import StateMismatch
 from trainmover.ids import Step
 from trainmover.protocol.messages import Draw
 from trainmover.worker.data.batches import Batches
+from trainmover.worker.data.rounds import Rounds
 
 
 @dataclass(eq=False)
@@ -32,7 +33,8 @@ class Loop:
     fetched_at  the same at its last fetch; 0: it has not fetched
     here        its place before the next fetch, if that is known already
     position    just before its last fetch, as `rng` and `calls`, the steps made until then
-    begun       loops that began inside since its last fetch
+    among       those that began beside each other in one round of the loop around, itself with them
+    inside      those that began in its body since its last fetch
     """
 
     batches: "weakref.ref[Batches]"
@@ -40,13 +42,14 @@ class Loop:
     around: "Loop | None"
     number: int
     begun_at: int
+    among: Rounds
     fetched_at: int = 0
     beside: bool = False
     here: Any = None
     position: Any = None
     rng: bytes = b""
     calls: int = 0
-    begun: int = 0
+    inside: Rounds = field(default_factory=Rounds)
     ended: bool = False
 
     @property
@@ -90,7 +93,7 @@ class Loops:
         self._in: list[Loop] = []  # By when they began.
         self._over: list[Loop] = []  # Unless they fetch again.
         self._begun = 0
-        self._begun_outermost = 0
+        self._outermost = Rounds()
         self._moment = 0
         self._fetching: Loop | None = None
 
@@ -139,11 +142,9 @@ class Loops:
         self._in = [loop for loop in self._in if loop.open]
         bodies = (loop for loop in reversed(self._in) if loop.fetched_at and not loop.beside)
         around = next(bodies, None)
-        if around is not None:
-            ordinal, around.begun = around.begun, around.begun + 1
-        else:
-            ordinal, self._begun_outermost = self._begun_outermost, self._begun_outermost + 1
-        self._in.append(Loop(weakref.ref(batches), ordinal, around, self._begun, self._moment))
+        among = self._outermost if around is None else around.inside
+        number, ordinal = self._begun, among.begin()
+        self._in.append(Loop(weakref.ref(batches), ordinal, around, number, self._moment, among))
         self._begun += 1
 
     def enter(self, batches: Batches) -> None:
@@ -157,7 +158,9 @@ class Loops:
             inner = [one for one in self._in if loop in one.surroundings()]
             self._in = [one for one in self._in if one not in inner]
             self._over += inner
-        loop.begun, loop.fetched_at, loop.ended = 0, self._moment, False
+        loop.fetched_at, loop.ended = self._moment, False
+        if loop.inside.begun:
+            loop.inside = Rounds()
         self._fetching = loop
 
     def _loop_of(self, batches: Batches) -> Loop:
@@ -177,10 +180,12 @@ class Loops:
         loop.position, loop.rng, loop.calls = loop.before_next(), rng, calls
         loop.here = None
         try:
-            return next(batches)
+            batch = next(batches)
         except StopIteration:
             loop.ended = True
             raise
+        loop.among.had_one(loop.ordinal)
+        return batch
 
     def draw(self, batches: Batches, batch: Any) -> Draw:
         """What the loop that fetches has just taken."""
@@ -192,14 +197,18 @@ class Loops:
 
     def positions(self, calls: Step) -> list[list[Any]]:
         """Of the main loop and those around it: ordinal; position, RNG and steps just before the
-        last fetch.
+        last fetch; rounds of the loops that it came after.
 
         The main one is about to fetch, after `calls` steps; its RNG is kept beside.
         """
         *outer, main = self._chain()
         main.here = None
-        places = [[loop.ordinal, loop.position, loop.rng, loop.calls] for loop in outer]
-        return [*places, [main.ordinal, main.before_next(), b"", calls]]
+        places = [
+            [one.ordinal, one.position, one.rng, one.calls, one.among.before(one.ordinal)]
+            for one in outer
+        ]
+        before = main.among.before(main.ordinal)
+        return [*places, [main.ordinal, main.before_next(), b"", calls, before]]
 
     def beside(self) -> list[list[Any]]:
         """Of all others that are drawn from: path, and the place before the next fetch."""
@@ -209,9 +218,14 @@ class Loops:
             loop.here = None
         return [[loop.path, loop.before_next()] for loop in others]
 
-    def resume(self, position: Any, beside: list[list[Any]]) -> None:
-        """Stand with the main loop at this place, and with those beside it at theirs."""
-        _stand(self.main, position)
+    def resume(self, position: Any, beside: list[list[Any]], before: list[int]) -> None:
+        """Stand with the main loop at this place, and with those beside it at theirs.
+
+        before: rounds of the loops before it
+        """
+        main = self.main
+        _stand(main, position)
+        main.among.resume(main.ordinal, before, position["drawn"])
         for path, place in beside:
             loop = next((one for one in self._in if one.path == path and one.open), None)
             if loop is None:

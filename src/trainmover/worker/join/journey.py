@@ -1,11 +1,13 @@
 """A joiner goes the way to where its rank stood, as a traveller in the sandbox: see `way`.
 
 Nothing of what the script calls there reaches anybody: steps are passed over, loops that are over
-end at once, collectives were made by the job long ago.
+passed by, collectives were made by the job long ago.
 """
 
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any
+from weakref import WeakKeyDictionary
 
 import torch
 from torch import Tensor
@@ -19,6 +21,9 @@ from trainmover.worker.join.way import Silence, Way
 from trainmover.worker.member import Member
 from trainmover.worker.step.keeper import Moment, RankRecord
 
+ROUNDS_MAX = 256
+"""Of a loop that is passed by: of a longer one the newest."""
+
 
 class Journey:
     """Of one joiner, from the fetch where it parked to its arrival. Main thread only.
@@ -27,6 +32,7 @@ class Journey:
     closing  the switchover it takes part in is the last: some script has ended
     arrive   takes the rank's state and place: called where the rank stood, and live on return
     refusal  where the rank fetched last, the script's variables must be the rank's
+    number   that a step gives in a loop that is passed by; NaN: no step has given one here
     silence  what answers its collectives
     """
 
@@ -38,6 +44,7 @@ class Journey:
         closing: bool,
         arrive: Callable[[], None],
         refusal: Refusal,
+        number: float = float("nan"),
     ) -> None:
         self.way = way
         self.silence = Silence()
@@ -45,6 +52,8 @@ class Journey:
         self._closing = closing
         self._arrive = arrive
         self._refusal = refusal
+        self._number = number
+        self._rounds: WeakKeyDictionary[Batches, int] = WeakKeyDictionary()  # Of loops passed by.
 
     def begin(self) -> None:
         """From here on the script's collectives are answered here."""
@@ -67,7 +76,7 @@ class Journey:
         member, way = self._member, self.way
         if way.in_loops:
             member.calls = Step(member.calls + (way.reached > 0))
-            return torch.tensor(float("nan"))
+            return torch.tensor(self._number)
         member.calls, self.silence.values = Step(member.calls + 1), 0
         way.passes_over()
         member.draws.begin_step()
@@ -99,19 +108,33 @@ class Journey:
                 return self._resume_loop(batches)
             if loops.is_main_or(way.draws_from):
                 return self._take_next(batches)  # For a step that is passed over.
-        loops.fetching.ended = True
+        return self._pass_by(batches)
+
+    def _pass_by(self, batches: Batches) -> Any:
+        """A round of a loop that the rank had left; raises StopIteration behind the last."""
+        member, loop = self._member, self._member.loops.fetching
+        if batches not in self._rounds:
+            rounds = self.way.rounds_of(loop.path, batches.drawn, batches.rounds)
+            self._rounds[batches] = rounds
+            batches.drawn = max(batches.drawn, rounds - ROUNDS_MAX)
+        if batches.drawn < self._rounds[batches]:
+            with suppress(StopIteration):  # An empty loader: no round.
+                batch = batches.stand_in()
+                member.variables.gave(batch)
+                return batch
+        loop.ended = True
         raise StopIteration
 
     def _resume_loop(self, batches: Batches) -> Any:
         member, way = self._member, self.way
-        _, position, state, calls = way.record.positions[way.reached]
+        _, position, state, calls, before = way.record.positions[way.reached]
         member.calls = Step(calls)
         way.reached += 1
         if way.in_loops:
-            member.loops.resume(position, [])
+            member.loops.resume(position, [], before)
             rng.restore(state)
             return self._take_next(batches)
-        member.loops.resume(position, way.record.beside)
+        member.loops.resume(position, way.record.beside, before)
         member.draws.stand_at(way.record)
         top = way.record.top
         member.tracked.load_small(top.small)

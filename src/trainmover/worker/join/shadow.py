@@ -43,6 +43,7 @@ class Shadow:
     recorded    steps in the record
     steps       made so far, with the one under way
     result      what the last one gave, if it was no tensor
+    number      what the last one gave, if it was a number; else NaN
     complete    it has made all its shadow steps: the other workers need nothing more of it
     stands      set once it has come to where it waits; nobody loses patience with one that waits
     known_ms    longest run that this machine has proven; 0: none
@@ -75,6 +76,7 @@ class Shadow:
         self.recorded = record.steps
         self.steps = 0
         self.result: Any = None
+        self.number = float("nan")
         self.complete = False
         self.stands = threading.Event()
         self.known_ms, self.run_ms = known_ms, 0
@@ -112,6 +114,7 @@ class Shadow:
             member.in_step = False
             self.replayer.end_step()
         self.result = None if isinstance(result, Tensor) else result
+        self.number = _number_of(result)
         return result
 
     def take_next(self, batches: Batches) -> Any:
@@ -199,6 +202,12 @@ class Shadow:
         looks for the rank's records."""
         self.opened.end()
         self.lookout.end()
+
+
+def _number_of(result: Any) -> float:
+    if isinstance(result, Tensor) and result.numel() == 1 and result.is_floating_point():
+        return float(result.detach())
+    return result if isinstance(result, float) else float("nan")
 
 
 def _no_fetch(rank: Rank, steps: int) -> StateMismatch:

@@ -17,6 +17,7 @@ from trainmover.worker.join.early import Early
 from trainmover.worker.join.going_back import NoneWhole, take_back
 from trainmover.worker.join.journey import Journey
 from trainmover.worker.join.shadow import Shadow
+from trainmover.worker.join.tail import Tail
 from trainmover.worker.join.taken import Taken, Unlike, take
 from trainmover.worker.join.way import Ended, Silence, Way
 from trainmover.worker.standing import NONE, Unwind
@@ -32,6 +33,7 @@ class Takeover:
     switching   guarded by the standing's lock: its groups are being connected to peers
     way         to where the rank stood, once its record is known
     journey     on that way, until it arrives; None: it does not go there, or is not on it yet
+    tail        the lines behind the rank's last step, if it arrives there
     broken_off  of the run before in this process, if all ranks go back: time has passed since
     early       what it takes of its rank's state before the pause of a move
     """
@@ -41,6 +43,7 @@ class Takeover:
         self.switching = False
         self.way: Way | None = None
         self.journey: Journey | None = None
+        self.tail: Tail | None = None
         self.broken_off: Ledger | None = None
         self._member = member = shadow.member
         self._rank = member.rank
@@ -148,6 +151,9 @@ class Takeover:
         ends = order.closing or member.over
         if not ends and (way.record.now is None or way.record.complete):
             self.shadow.refusal.check(way.record, at_boundary=True)
+        if order.closing and not member.over:
+            gate = way.record.now or way.record.top
+            self.tail = Tail(order.committed, member.tracked, gate.small)
         groups.tap = Ended() if ends else None
         groups.roster.arrive()
         with self._standing.changed:
@@ -242,6 +248,7 @@ class Takeover:
             closing=order.closing,
             arrive=self.arrive,
             refusal=self.shadow.refusal,
+            number=self.shadow.number,
         )
         self.journey.begin()
 
@@ -252,7 +259,8 @@ class Takeover:
         """
         member, top = self._member, way.record.top
         groups.tap = Silence()
-        member.loops.resume(way.record.positions[0][1], way.record.beside)
+        _, position, *_, before = way.record.positions[0]
+        member.loops.resume(position, way.record.beside, before)
         member.draws.stand_at(way.record)
         self._own_small = top.small
         rng.restore(top.rng)

@@ -1,10 +1,16 @@
 """The way from the fetch where a joiner parks to the point where its rank stood.
 
 The joiner parks at some fetch; the rank may have stood in another loop, or behind committed steps.
-Then the script runs on, still in the sandbox: loops that are over end at once, those the rank was
+Then the script runs on, still in the sandbox: loops that are over are passed by, those the rank was
 in go on where it fetched last, committed steps are passed over. What the script does between its
 steps changes bulk state too (a scheduler's step, an average of weights), so state is taken when the
 joiner has arrived.
+
+A loop that is passed by has as many rounds as the rank had, since the lines behind it count on what
+rounds leave: a list of results, a divisor, a name that is bound in its body. Nothing is loaded or
+computed for them: the batch is the same in all, the number that a step gives is the last that was
+made here. Both are made up, and so is what the script makes of them: where it is still read when
+the joiner arrives, it is compared like any other variable.
 """
 
 from collections import deque
@@ -20,6 +26,7 @@ from trainmover.comm.tap import Call
 from trainmover.errors import StateMismatch
 from trainmover.ids import Rank, Step
 from trainmover.torch_internals.trees import tree_map
+from trainmover.worker.data import rounds
 from trainmover.worker.data.batches import Batches
 from trainmover.worker.step.keeper import RankRecord, row_of
 
@@ -70,6 +77,20 @@ class Way:
             means="This machine cannot take the rank.",
             do="Which loops a script runs must depend on tracked state, or on nothing.",
         )
+
+    def rounds_of(self, path: list[int], drawn: int, whole: int | None) -> int:
+        """How many rounds a loop is to have that the rank had left.
+
+        drawn  batches that it has given here
+        whole  rounds of one that is not left early; None: not known
+        """
+        depth = len(path) - 1
+        reached = [place[0] for place in self.record.positions[: self.reached]]
+        if self.in_loops and path[:depth] == reached:
+            target, *_, before = self.record.positions[depth]
+            if (known := rounds.of(path[depth], before, target)) != rounds.UNKNOWN:
+                return known
+        return drawn or (1 if whole is None else whole)
 
     def fetched_elsewhere(self, member: list[int]) -> bool:
         """Whether the rank, in the loops that have been reached, fetched from another one.

@@ -1,0 +1,31 @@
+"""Which names of a frame may still be read, asked of frames that are under way."""
+
+import sys
+
+from trainmover.state.script.liveness import live_at
+
+
+def read_later() -> frozenset[str]:
+    """Of the frame that has called this."""
+    frame = sys._getframe(1)
+    return live_at(frame.f_code, frame.f_lasti).names
+
+
+def of_the_caller() -> frozenset[str]:
+    frame = sys._getframe(2)
+    return live_at(frame.f_code, frame.f_lasti).names
+
+
+def test_a_name_that_is_stored_before_it_is_read_is_dead_while_a_function_is_called() -> None:
+    kept, lost = 1, 2
+    live = read_later()
+    lost = 3
+    assert live == {"kept"}, (kept, lost)
+
+
+def test_so_it_is_while_a_comprehension_runs() -> None:
+    kept, errors = 1, [2]
+    lives = [of_the_caller() if sys.version_info < (3, 12) else read_later() for _ in range(1)]
+    errors = [3]
+    assert "kept" in lives[0]
+    assert "errors" not in lives[0], (kept, errors)
