@@ -97,7 +97,7 @@ def test_a_demo_that_cannot_work_is_refused(argv: list[str]) -> None:
 def test_the_demo_holds_what_it_promises(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], own_home: Path
 ) -> None:
-    code = demo.main(["--json", "--steps", "60", "--out", str(tmp_path / "out")])
+    code = demo.main(["--json", "--steps", "80", "--out", str(tmp_path / "out")])
     captured = capsys.readouterr()
     result = json.loads(captured.out)
     assert (code, result["faults"]) == (0, []), captured.err
