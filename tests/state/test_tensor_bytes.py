@@ -24,7 +24,7 @@ OTHERS = [
 ]
 
 
-@pytest.mark.parametrize("tensor", PLAIN, ids=str)
+@pytest.mark.parametrize("tensor", PLAIN, ids=lambda one: f"{one.dtype} {tuple(one.shape)}")
 def test_the_memory_holds_what_torch_gives(tensor: Tensor) -> None:
     memory = memory_of(tensor)
     assert memory is not None
