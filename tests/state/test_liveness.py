@@ -29,3 +29,21 @@ def test_so_it_is_while_a_comprehension_runs() -> None:
     errors = [3]
     assert "kept" in lives[0]
     assert "errors" not in lives[0], (kept, errors)
+
+
+def test_a_call_of_next_holds_nothing_and_others_may() -> None:
+    calls: list[bool] = []
+
+    def note(_: int) -> int:
+        frame = sys._getframe(1)
+        calls.append(live_at(frame.f_code, frame.f_lasti).calls)
+        return 0
+
+    def by_hand() -> None:
+        next(map(note, [1]))
+
+    sum(map(note, [1]))
+    by_hand()
+    for _ in map(note, [1]):
+        pass
+    assert calls == [True, False, False]

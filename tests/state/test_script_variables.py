@@ -310,7 +310,56 @@ KEPT = {
         """,
 }
 
+COLLECTING = {
+    "comprehension": """
+        losses = [step(x) for x, y in job.batches(DATA)]
+        """,
+    "comprehension in a function, over a generator": """
+        def some(batches):
+            for batch in batches:
+                yield batch
+        def main():
+            return {step(x) for x, y in some(job.batches(DATA))}
+        main()
+        """,
+    "loop in what a comprehension calls": """
+        def train(x, y):
+            return step(x)
+        table = {i: train(*batch) for i, batch in enumerate(job.batches(DATA))}
+        """,
+    "sum of a generator expression": """
+        def main():
+            return sum(step(x) for x, y in job.batches(DATA))
+        main()
+        """,
+    "list of a generator": """
+        def losses():
+            for x, y in job.batches(DATA):
+                yield step(x)
+        print(list(losses()))
+        """,
+}
+
 INNOCENT = {
+    "comprehension beside the loop": """
+        def main():
+            for x, y in job.batches(DATA):
+                parts = [step(one) for one in x]
+        main()
+        """,
+    "loop over a generator expression": """
+        def main():
+            for loss in (step(x) for x, y in job.batches(DATA)):
+                pass
+        main()
+        """,
+    "generator that is asked by hand": """
+        def main():
+            losses = (step(x) for x, y in job.batches(DATA))
+            while next(losses, None) is not None:
+                pass
+        main()
+        """,
     "left over": """
         def main():
             for x, y in job.batches(DATA):
@@ -614,3 +663,13 @@ def test_many_captures_see_what_changes_late(run: Callable[[str], Job]) -> None:
         """)
     [found] = job.variables.changes(job.theirs[145], job.theirs[199])
     assert found.name == "stages[140].number"
+
+
+@pytest.mark.parametrize("name", COLLECTING)
+def test_values_that_no_variable_holds_yet_are_named(run: Callable[[str], Job], name: str) -> None:
+    job = run(COLLECTING[name])
+    [found] = job.differences()
+    assert found.name == "what is collected"
+    assert found.file == "train.py"
+    assert found.line > 0
+    assert job.variables.changes(job.theirs[JOINER], job.theirs[RANK]) == [found]

@@ -134,6 +134,8 @@ HABITS = [
     equal("loops/while_next"),
     equal("loops/infinite"),
     refused("loops/cycled"),
+    refused("loops/collected"),
+    refused("loops/summed"),
     equal("loops/drawn_ahead"),
     refused("loops/nanogpt"),
     equal("loops/nanogpt_range"),

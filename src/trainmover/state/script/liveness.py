@@ -29,6 +29,8 @@ _GOES_ON_ELSEWHERE = {
     "JUMP_BACKWARD",
     "JUMP_BACKWARD_NO_INTERRUPT",
 }
+_COLLECTS = {"LIST_APPEND", "SET_ADD", "MAP_ADD"}
+_NEXT = frozenset({"next", "__next__"})
 _ENDS = {"RETURN_VALUE", "RETURN_CONST", "RAISE_VARARGS", "RERAISE"}
 _JUMPS = frozenset(dis.hasjrel) | frozenset(dis.hasjabs)
 
@@ -41,12 +43,16 @@ class Live:
     at_end   those that are read only if the loop that fetches here has no further round
     targets  of the `for` loops around: they show how far an iterator is that has no name
     own_targets  of them, those of the loop that fetches with this instruction
+    collects  a comprehension around holds what it has so far, where nobody sees it
+    calls     a function is being called, and it is not `next`: it may hold something too
     """
 
     names: frozenset[str]
     at_end: frozenset[str]
     targets: frozenset[str]
     own_targets: frozenset[str] = frozenset()
+    collects: bool = False
+    calls: bool = False
 
 
 @lru_cache(maxsize=1024)
@@ -64,7 +70,9 @@ def live_at(code: CodeType, lasti: int) -> Live:
     rest = flow.named(ways[1]) if len(ways) > 1 else frozenset()
     names, at_end = (first, rest - first) if is_for else (first | rest, frozenset[str]())
     own = frozenset(flow.targets(here + 1)) if is_for else frozenset[str]()
-    return Live(names, at_end, flow.targets_around(lasti), own)
+    calls = flow.ops[here].startswith("CALL") and _NEXT.isdisjoint(code.co_names)
+    targets, collects = flow.targets_around(lasti), flow.collects_around(lasti)
+    return Live(names, at_end, targets, own, collects, calls)
 
 
 class _Flow:
@@ -90,6 +98,19 @@ class _Flow:
             if one.opname == "FOR_ITER" and one.offset <= lasti < one.argval:
                 found.update(self.targets(number + 1))
         return frozenset(found)
+
+    def collects_around(self, lasti: int) -> bool:
+        """Whether some `for` around puts values in a container below its iterator: only those of
+        comprehensions do."""
+        loops = [one for one in self._instructions if one.opname == "FOR_ITER"]
+        around = [one for one in loops if one.offset <= lasti < one.argval]
+        return any(
+            put.opname in _COLLECTS
+            and (put.arg or 0) >= 2
+            and loop.offset < put.offset < loop.argval
+            for loop in around
+            for put in self._instructions
+        )
 
     def targets(self, number: int) -> Iterator[str]:
         """Names that the instructions from `number` on store one item in, as far as they do."""

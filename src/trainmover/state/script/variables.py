@@ -59,7 +59,8 @@ _encoder = msgspec.msgpack.Encoder()
 _decoder = msgspec.msgpack.Decoder()
 _UNKNOWN = Scope()
 Place = list[Any]
-"""File, function and line of each of the script's frames, outermost first."""
+"""File, function and line of each of the script's frames, outermost first, and whether something is
+being collected there that no variable holds yet: by a comprehension, or as in `sum(map(...))`."""
 
 
 @dataclass(frozen=True)
@@ -337,6 +338,8 @@ class Variables:
         if not theirs:
             return []
         their_place, their, their_end, _, _ = _decoded(theirs)
+        if collecting := _collecting(their_place):
+            return collecting
         own_place, mine, mine_end, tracked, others = _decoded(own)
         if [one[:2] for one in their_place] != [one[:2] for one in own_place]:
             return [_elsewhere(their_place, own_place)]
@@ -357,7 +360,9 @@ class Variables:
         it lasts from one to the next, and follows from nothing that others have."""
         if not same_place(before, now):
             return []
-        _, then, _, tracked, _ = _decoded(before)
+        place, then, _, tracked, _ = _decoded(before)
+        if collecting := _collecting(place):
+            return collecting
         _, later, _, _, _ = _decoded(now)
         common = {key: entry for key, entry in later.items() if key in then and key not in tracked}
         return [self._difference(*one) for one in _different(common, then)]
@@ -427,6 +432,25 @@ def _elsewhere(theirs: Place, own: Place) -> Difference:
 
     file = os.path.basename(theirs[-1][0]) if theirs else "the script"
     return Difference("the fetch", file, 0, f"in {said(theirs)}", f"in {said(own)}")
+
+
+def _fed(frames: list[FrameType]) -> set[FrameType]:
+    """Of the script's frames those right above the fetch, or above a generator of the script's:
+    what runs between both was not written in Python."""
+    frame = sys._getframe(1)
+    while frame.f_back is not None and frame.f_code.co_filename.startswith(_PACKAGE):
+        frame = frame.f_back
+    above = [one.f_back for one in frames if one.f_code.co_flags & inspect.CO_GENERATOR]
+    return {one for one in [frame, *above] if one in frames and one is not None}
+
+
+def _collecting(place: Place) -> list[Difference]:
+    """The first values lie where nobody can read them, so nobody else can have them."""
+    return [
+        Difference("what is collected", os.path.basename(file), line, "partly made", "not known")
+        for file, _, line, collects in place
+        if collects
+    ]
 
 
 def _plain_parts(value: object, depth: int) -> Iterator[object]:
@@ -500,8 +524,9 @@ class _Search:
             if not self._is_own(type(obj)) and not isinstance(obj, nn.Module):
                 self._go_into(dict(getattr(obj, "__dict__", {})), name, 1)
         self._layout.tracked = [slot.key for slot in self._layout.outside]
+        fed = _fed(frames)
         for frame, values in zip(frames, locals_of, strict=True):
-            self._frame(frame, values, fetches=frame is frames[-1])
+            self._frame(frame, values, fetches=frame is frames[-1], feeds=frame in fed)
         self._locals_of = locals_of
         for module in self._modules:
             self._at = (_short(module.__file__ or ""), "<module>", 0)
@@ -517,11 +542,17 @@ class _Search:
             if self._is_own(type(value)):
                 self._seen_before(value)
 
-    def _frame(self, frame: FrameType, values: Mapping[str, Any], *, fetches: bool) -> None:
+    def _frame(
+        self, frame: FrameType, values: Mapping[str, Any], *, fetches: bool, feeds: bool
+    ) -> None:
         """fetches: no other frame of the script's lies between it and the fetch. A loop over a
-        generator of the script's shows how far that is in the generator's own frame."""
+        generator of the script's shows how far that is in the generator's own frame.
+
+        feeds: whatever it calls gets the batches themselves, or what a generator makes of them
+        """
         code, slots = frame.f_code, list[_Slot]()
         live, scope, number = live_at(code, frame.f_lasti), _scope(code), len(self._layout.frames)
+        collects = live.collects or (live.calls and feeds)
         self._at = _at(code)
         held, shared = None, {*code.co_cellvars, *code.co_freevars}
         if values is frame.f_globals:
@@ -548,7 +579,8 @@ class _Search:
         for value in list(values.values()):
             self._cells(value)
         self._layout.frames.append(slots)
-        self._layout.place.append([_short(code.co_filename), code.co_name, frame.f_lineno])
+        at = [_short(code.co_filename), code.co_name, frame.f_lineno, collects]
+        self._layout.place.append(at)
 
     def _may_hold_objects(self, value: object, depth: int = 0) -> bool:
         if isinstance(value, list | tuple | deque | dict):
