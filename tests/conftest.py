@@ -10,6 +10,7 @@ from commit_seed import SEED, seed
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--comm", help="communicator of the end-to-end tests: native or gloo")
+    parser.addoption("--all-turns", action="store_true", help="those of other commits too")
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
@@ -17,8 +18,10 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
 
 
 @pytest.hookimpl(tryfirst=True)
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Of a folder's tests marked `turns(n)` one in n runs at each commit; the others are soak."""
+    if config.getoption("--all-turns"):
+        return
     folders = defaultdict[tuple[Path, int], list[pytest.Item]](list)
     for item in items:
         for marker in item.iter_markers("turns"):
