@@ -33,7 +33,8 @@ class Job:
 
     def __init__(self, is_own: Callable[[str], bool]) -> None:
         self.tracked: dict[str, object] = {}
-        self.variables = Variables(self.tracked.items, is_own)
+        self.of_loops: dict[str, object] = {}
+        self.variables = Variables(self.tracked.items, is_own, self.of_loops.values)
         self.theirs: list[bytes] = []
         self.own: list[bytes] = []
 
@@ -306,6 +307,45 @@ KEPT = {
         def main():
             for number, (x, y) in numbered(job.batches(DATA)):
                 step(x * number)
+        main()
+        """,
+}
+
+GENERATORS = {
+    "of numpy, at the top": """
+        chance = numpy.random.default_rng(7)
+        def train(x):
+            return step(x) + chance.normal()
+        for x, y in job.batches(DATA):
+            train(x)
+        """,
+    "of torch, in a function": """
+        def main():
+            noise = torch.Generator().manual_seed(3)
+            for x, y in job.batches(DATA):
+                step(x + torch.rand((2,), generator=noise))
+        main()
+        """,
+    "of Python, closed over": """
+        import random
+        def main():
+            dice = random.Random(3)
+            def train(x):
+                return step(x) * dice.random()
+            for x, y in job.batches(DATA):
+                train(x)
+        main()
+        """,
+    "of an object of the script": """
+        class Augment:
+            def __init__(self):
+                self.chance = numpy.random.RandomState(5)
+            def __call__(self, x):
+                return x + self.chance.rand()
+        def main():
+            augment = Augment()
+            for x, y in job.batches(DATA):
+                step(augment(x))
         main()
         """,
 }
@@ -673,3 +713,23 @@ def test_values_that_no_variable_holds_yet_are_named(run: Callable[[str], Job], 
     assert found.file == "train.py"
     assert found.line > 0
     assert job.variables.changes(job.theirs[JOINER], job.theirs[RANK]) == [found]
+
+
+@pytest.mark.parametrize("name", GENERATORS)
+def test_a_generator_that_nobody_tracks_is_named(run: Callable[[str], Job], name: str) -> None:
+    [found] = run(GENERATORS[name]).differences()
+    assert found.theirs == found.own
+    assert found.theirs.startswith("a ")
+
+
+@pytest.mark.parametrize("where", ["tracked", "of_loops"])
+def test_one_that_goes_with_the_rank_is_not(run: Callable[[str], Job], where: str) -> None:
+    job = run(
+        f"""
+        noise = torch.Generator().manual_seed(3)
+        job.{where}["noise"] = noise
+        for x, y in job.batches(DATA):
+            step(x + torch.rand((2,), generator=noise))
+        """
+    )
+    assert job.differences() == []

@@ -100,7 +100,9 @@ class Member:
 
     def _listen_to_script(self, station: Station) -> None:
         """What it has, draws and reports."""
-        self.variables = Variables(lambda: self.tracked.items(), is_own_file)
+        self.variables = Variables(
+            lambda: self.tracked.items(), is_own_file, lambda: self.loops.generators()
+        )
         self.tracked = Tracked(self.variables.stored_on)
         self._buffers = Buffers(self.tracked)
         self.loops = Loops()

@@ -30,7 +30,7 @@ class Habit:
     moment: bool = False
     holds: tuple[int, int] = (5, 25)
     alike: bool = True
-    ready_s: int = 30
+    ready_s: int = 10
 
     def __str__(self) -> str:
         return self.name

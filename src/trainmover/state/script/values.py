@@ -26,7 +26,8 @@ import xxhash
 from torch import Tensor, nn
 
 from trainmover.state import tensor_bytes
-from trainmover.state.encode import as_local
+from trainmover.state.encode import as_local, encode
+from trainmover.state.kinds.generators import Generator, state_of
 from trainmover.state.script.views import Views
 
 ITEMS_MAX = 256
@@ -86,6 +87,12 @@ def entry_of(
     if type(before) is list and before[0] == digest:
         return before
     return [digest, HIDDEN if secret else _text(value)]
+
+
+def generator_entry(generator: Generator) -> Entry:
+    """Of a generator of random numbers: what it will draw from."""
+    digest = xxhash.xxh3_64_digest(encode(state_of(generator)))
+    return [digest, f"a {type(generator).__name__}"]
 
 
 def _folded(value: object, views: Views) -> Any:

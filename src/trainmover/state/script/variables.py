@@ -8,6 +8,8 @@ What counts, in the frames of the script's own files, from its top to the fetch:
     cells       of the script's functions
     attributes  of objects of the script's own classes that are reached from there, and that are
                 stored to after the set-up, unless each step writes them before it reads them
+    generators  of random numbers, wherever one of these is one: what they will draw from, but for
+                those that go with the rank: tracked ones, and those of the loops under way
 
 Not what tells the time or the machine (`source`), nor what is no plain value (`values`). Where all
 that lies is found once for a place in the script, and looked for again when something is another
@@ -27,6 +29,7 @@ import msgspec
 from torch import Tensor, nn
 
 from trainmover.errors import ProtocolError
+from trainmover.state.kinds.generators import KeptGenerator, is_generator
 from trainmover.state.script.liveness import live_at
 from trainmover.state.script.source import MODULE, Scope, Source, source_of, together
 from trainmover.state.script.values import (
@@ -34,6 +37,7 @@ from trainmover.state.script.values import (
     PLAIN,
     Entry,
     entry_of,
+    generator_entry,
     is_secret,
     same,
     shown,
@@ -134,13 +138,18 @@ class Variables:
 
     tracked  the objects that it tracks, by name
     is_own   whether a file is the script's own, and not installed
+    of_loops generators that draw for the loops under way
     """
 
     def __init__(
-        self, tracked: Callable[[], Iterable[tuple[str, object]]], is_own: Callable[[str], bool]
+        self,
+        tracked: Callable[[], Iterable[tuple[str, object]]],
+        is_own: Callable[[str], bool],
+        of_loops: Callable[[], Iterable[object]] = tuple,
     ) -> None:
         self._tracked = tracked
         self._is_own = is_own
+        self._of_loops = of_loops
         self._own_codes: dict[CodeType, bool] = {}
         self._own_files: dict[str, bool] = {}
         self._layouts: dict[tuple[Any, ...], _Layout] = {}
@@ -223,6 +232,10 @@ class Variables:
                 slot.last = value
                 slot.entry = entry_of(value, secret=slot.secret)
             return
+        if is_generator(value):
+            goes_along = any(value is one for one in self._going_along())
+            slot.last, slot.entry = _NEVER, NO_VALUE if goes_along else generator_entry(value)
+            return
         was_plain, slot.last = type(slot.last) in PLAIN, _NEVER
         self._outgrown |= was_plain and not slot.missing and not isinstance(value, Tensor)
         slot.entry = NO_VALUE
@@ -235,6 +248,12 @@ class Variables:
             slot.before = slot.entry
             if slot.entry is NO_VALUE and not issubclass(kind, Tensor):
                 self._no_values.add(kind)
+
+    def _going_along(self) -> Iterator[object]:
+        """Generators that a rank takes with it."""
+        for _, obj in self._tracked():
+            yield obj.generator if isinstance(obj, KeptGenerator) else obj
+        yield from self._of_loops()
 
     def _counts(self, slot: _Slot, value: object, full: bool) -> bool:
         """Whether a loop's target shows how far its iterator is: not if it is the batch, or a part
@@ -599,7 +618,8 @@ class _Search:
             value = values[name]
             if name.startswith("__"):
                 continue
-            if name in changed and self._is_variable(value) and not self._is_local(values, name):
+            counts = name in changed or is_generator(value)
+            if counts and self._is_variable(value) and not self._is_local(values, name):
                 self._outside(self._slot(name, values, name, value))
             if self._is_own(type(value)):
                 self._layout.children.append((values, name, value))
@@ -686,7 +706,8 @@ class _Search:
             below = f"{path}.{name}"
             if self._is_clock(below):
                 continue
-            if name in self._stored and self._is_variable(value):
+            counts = name in self._stored or is_generator(value)
+            if counts and self._is_variable(value):
                 self._outside(self._slot(below, held, name, value))
             if self._may_hold_objects(value):
                 self._layout.children.append((held, name, value))
@@ -720,7 +741,8 @@ class _Search:
             self._layout.outside.append(slot)
 
     def _is_variable(self, value: object) -> bool:
-        return type(value) in PLAIN or entry_of(value) is not NO_VALUE
+        plain = type(value) in PLAIN or is_generator(value)
+        return plain or entry_of(value) is not NO_VALUE
 
     def _is_clock(self, path: str) -> bool:
         last = path[path.rfind(".") :] if "." in path else path

@@ -38,6 +38,7 @@ from torch.utils.data import DataLoader
 from trainmover.errors import StateMismatch, UserError
 from trainmover.state import rng
 from trainmover.state.encode import decode, encode
+from trainmover.state.kinds.generators import Generator
 from trainmover.torch_internals.loaders import UNBEGUN, fetches_here, pass_over
 from trainmover.worker.data import worker_state
 from trainmover.worker.data.batch_hash import BatchHash
@@ -272,6 +273,10 @@ class Batches:
                 "to the loader.",
             )
         self._look_for_generators()
+
+    def generators(self) -> list[Generator]:
+        """That its loader draws from."""
+        return [*all_generators(self._loader).values(), *self._loading.values()]
 
     def _look_for_generators(self) -> None:
         """Again after the first batch: a dataset may make its own only when it is first asked."""

@@ -18,6 +18,7 @@ from typing import Any
 from trainmover.errors import StateMismatch
 from trainmover.ids import Step
 from trainmover.protocol.messages import Draw
+from trainmover.state.kinds.generators import Generator
 from trainmover.worker.data.batches import Batches
 from trainmover.worker.data.rounds import Rounds
 
@@ -125,6 +126,13 @@ class Loops:
     def member(self) -> list[int]:
         """Path of the loop that fetches, if that is not the main one."""
         return [] if self.fetching is self.main else self.fetching.path
+
+    def generators(self) -> Iterator[Generator]:
+        """Those that draw for loops under way: their states go with the places."""
+        for loop in self._in:
+            batches = loop.batches()
+            if batches is not None and not loop.ended:
+                yield from batches.generators()
 
     def is_main_or(self, drawn: Callable[[list[int]], bool]) -> bool:
         """Whether the loop that fetches is the main one, or its path is one that is `drawn`."""
