@@ -76,6 +76,7 @@ def test_replicas_take_what_became_of_the_source_s_since_the_gate() -> None:
     own = {"scheduler": b"old", "sampler": b"own", "new": b"own"}
     source = {
         "behind": ["scheduler"],
+        "drew_behind": False,
         "gate_small": {"scheduler": b"at gate", "sampler": b"other"},
         "small": {"scheduler": b"after", "sampler": b"other"},
     }
@@ -85,8 +86,32 @@ def test_replicas_take_what_became_of_the_source_s_since_the_gate() -> None:
     assert arrived == {"scheduler": b"after", "sampler": b"own", "new": b"own"}
 
 
+def test_what_was_made_with_random_numbers_between_the_steps_is_the_rank_s_own() -> None:
+    gate = {"gradients": b"none", "scheduler": b"at gate"}
+    source = {
+        "behind": ["scheduler"],
+        "drew_behind": False,
+        "gate_small": gate,
+        "small": {"gradients": b"the source's", "scheduler": b"after"},
+    }
+    own = {"gradients": b"made here", "scheduler": b"old"}
+    arrived = way(0, now=gate).small_on_arrival(own, source, drew=True)
+    assert arrived == {"gradients": b"made here", "scheduler": b"after"}
+
+
+def test_random_numbers_that_were_drawn_behind_the_gate_are_gone_with_the_rank() -> None:
+    source = {"behind": [], "drew_behind": True, "gate_small": {}, "small": {}}
+    with pytest.raises(StateMismatch, match="random numbers"):
+        way(0, now={}).small_on_arrival({}, source)
+
+
 def test_what_each_rank_has_changed_behind_the_gate_for_itself_is_refused() -> None:
-    source = {"behind": ["sampler"], "gate_small": {"sampler": b"other"}, "small": {}}
+    source = {
+        "behind": ["sampler"],
+        "drew_behind": False,
+        "gate_small": {"sampler": b"other"},
+        "small": {},
+    }
     with pytest.raises(StateMismatch, match="`sampler`"):
         way(0, now={"sampler": b"mine"}).small_on_arrival({"sampler": b"own"}, source)
 

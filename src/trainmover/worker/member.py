@@ -318,6 +318,8 @@ class Member:
         self.gate.behind = self.deposit.step_is_over()
         if self.gate.private:
             self.updates.private_small_state()
+        if self.deposit.drew_behind:
+            self.updates.draws_late()
         self.updates.end_step()
         self.weights.due |= self.ledger.first_of is not None
         if self.ledger.first_of is None:

@@ -67,6 +67,13 @@ class Journey:
         """Whether the step to come is no live one."""
         return self.way.in_loops or self._member.calls < self.way.committed
 
+    @property
+    def drew(self) -> bool:
+        """Whether lines behind the last step that it passed over have drawn random numbers, and
+        made no collective that gives a value."""
+        now = self.way.record.now
+        return not self.silence.values and now is not None and rng.capture() != now.rng
+
     def pass_over(self) -> Tensor:
         """A step that the rank has committed, or never made where this comes by: the number that
         it reported, as far as it is known.

@@ -56,6 +56,7 @@ class Takeover:
         self._order: Switch | None = None  # The switchover that it takes part in.
         self._before: Taken | None = None  # What it took of the state before its journey.
         self._own_small: dict[str, bytes] = {}  # Of the run's own objects, where it takes state.
+        self._drew = False  # See `Journey`.
 
     # --- from the sandbox to the job --------------------------------------------------------------
 
@@ -73,8 +74,9 @@ class Takeover:
 
         Returns when it is live; raises as `begin` does.
         """
-        self.journey = None
+        journey, self.journey = self.journey, None
         self._own_small = self._member.tracked.small_states()
+        self._drew = journey is not None and journey.drew
         order = self._order
         assert order is not None
         self._join(order, self._before)
@@ -147,7 +149,8 @@ class Takeover:
         """The rank, as its last step has left it. Raises StateMismatch if variables differ."""
         member = self._member
         # Bulk has the source's buffers.
-        member.tracked.load_small(way.small_on_arrival(self._own_small, taken.header))
+        small = way.small_on_arrival(self._own_small, taken.header, drew=self._drew)
+        member.tracked.load_small(small)
         ends = order.closing or member.over
         if not ends and (way.record.now is None or way.record.complete):
             self.shadow.refusal.check(way.record, at_boundary=True)

@@ -134,26 +134,35 @@ class Way:
         return torch.tensor(next(iter(values.values()), float("nan")))
 
     def small_on_arrival(
-        self, own: dict[str, bytes], source: Mapping[str, Any]
+        self, own: dict[str, bytes], source: Mapping[str, Any], *, drew: bool = False
     ) -> dict[str, bytes]:
         """Small state where the joiner has arrived.
 
         What comes after the gate in a step (a scheduler's step) is missing in a record from the
         gate. Where the lost rank's object was equal to the source's at that gate, it is a replica:
-        take what the source's has become by now.
+        take what the source's has become by now. But not if lines between the steps have drawn
+        random numbers on the way here, and asked nobody: what they made of an object, as gradients
+        of a probe with dropout, is each rank's own, and was made here as the rank made it.
 
         own     what the joiner's objects have come to
         source  of the source: `gate_small` and, now, `small`
+        drew    such lines have drawn
         """
         gate = self.record.now
         if gate is None or self.record.complete:
             return own
+        if source["drew_behind"]:
+            raise StateMismatch(
+                f"Step {self.committed} has drawn random numbers behind its first update, for the "
+                "first time.",
+                means=f"Where rank {self.rank} stood in its random numbers is gone with it.",
+                do="Draw before optimizer.step(), or behind the function marked @job.step.",
+            )
         at_gate, now = source["gate_small"], source["small"]
         self._check_behind(source["behind"], at_gate, gate.small)
-        return {
-            name: now.get(name, mine) if at_gate.get(name) == gate.small.get(name) else mine
-            for name, mine in own.items()
-        }
+        alike = {name for name in own if at_gate.get(name) == gate.small.get(name)}
+        theirs = alike & {*source["behind"]} if drew else alike
+        return {name: now.get(name, mine) if name in theirs else mine for name, mine in own.items()}
 
     def _check_behind(
         self, behind: Iterable[str], source: Mapping[str, bytes], own: Mapping[str, bytes]

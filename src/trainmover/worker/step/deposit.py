@@ -36,6 +36,7 @@ class Deposit:
     at_gate     small states at the gate of the step under way
     gate_small  those of the last committed step
     behind      names of small states that it has changed behind its gate
+    drew_behind  a step has drawn random numbers there, or set their generators
     samples     of the shared state, at the newest gates
     """
 
@@ -56,6 +57,7 @@ class Deposit:
         self.at_gate: dict[str, bytes] = {}
         self.gate_small: dict[str, bytes] = {}
         self.behind: list[str] = []
+        self.drew_behind = False
         self.samples = Samples(tracked)
         self._rounds_every = station.spec.fingerprint_every
         self._rank = rank
@@ -123,6 +125,9 @@ class Deposit:
         """The step that went through the gate has returned. Hash of what it has changed since."""
         self.gate_small = self.at_gate
         self.behind, changed = behind_gate(self.at_gate, self._tracked.small_states())
+        record = self.latest
+        at_gate = record.now.rng if record is not None and record.now is not None else b""
+        self.drew_behind = rng.capture() != at_gate
         return changed
 
     def buddy_is_gone(self, lost: PeerLost) -> None:
@@ -157,6 +162,7 @@ class Deposit:
             "undo": self._gate.undo,
             "early": self._updates.changes.early,
             "behind": self.behind,
+            "drew_behind": self.drew_behind,
             "small": self._small_at_boundary(),
         }
         alike = f"{digest} {xxhash.xxh3_128_hexdigest(bulk)}"  # and their order

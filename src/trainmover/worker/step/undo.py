@@ -8,7 +8,8 @@ and still go into the state:
     LBFGS                                 in the closure, which optimizer.step() calls
     a GAN in one function                 between the steps of two optimizers
 
-Nor does it hold if a step, behind its gate, changes small state that each rank has for itself.
+Nor does it hold if a step, behind its gate, changes small state that each rank has for itself, or
+draws random numbers: a second forward with dropout, an update that rounds by chance.
 Such a job goes over to *undo*: whatever an update may touch is copied just before, the gate is at
 the function's return, and an aborted step puts the copy back.
 

@@ -23,6 +23,7 @@ _LATE = (
     "a step returns a number that is made behind its update (call job.report(loss=loss) before "
     "optimizer.step())"
 )
+_DRAWN = "random numbers are drawn behind the first update of a step"
 _SMALL_STATE = (
     "small tracked state that each rank has for itself was changed behind the gate, as "
     "buffers of an average of weights are (update it behind the step, not in it)"
@@ -141,6 +142,12 @@ class Updates:
         """The step has given a number that its gate did not have."""
         if not self._gate.undo_wanted:
             self._gate.undo_wanted, self._because = True, _LATE
+
+    def draws_late(self) -> None:
+        """The step has drawn random numbers behind its gate: what comes next from them is each
+        rank's own, and in no record."""
+        if not self._gate.undo_wanted:
+            self._gate.undo_wanted, self._because = True, _DRAWN
 
     def end_step(self) -> None:
         """The step is committed and has returned."""
