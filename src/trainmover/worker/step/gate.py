@@ -1,11 +1,12 @@
 """The gate of a step: whoever comes through knows that the step is committed everywhere.
 
-One all-reduce of seven integers over all ranks, on a group of its own. Two say that all ranks are
+One all-reduce of eight integers over all ranks, on a group of its own. Two say that all ranks are
 in the same step, the third carries the pause flag of a planned move, so all stop at one boundary.
 The fourth says that a rank cannot commit before its update (`undo`), the fifth that all are to take
-a snapshot at the boundary, the last two whether all ranks have changed the same small state behind
-their last gate. An all-reduce that is interrupted decides nothing: ranks may disagree on whether it
-came through.
+a snapshot at the boundary, two whether all ranks have changed the same small state behind their
+last gate, the last that some rank has found bulk state changed before a gate (`Changes`): all copy
+it then, since not all look at the bytes of every step. An all-reduce that is interrupted decides
+nothing: ranks may disagree on whether it came through.
 """
 
 from collections.abc import Callable
@@ -36,6 +37,7 @@ class Gate:
     undo     all ranks know that steps commit at their return, and are undone if they do not
     behind   hash of the small state that the last step has changed behind its gate; 0: none
     private  ranks have changed there what is not the same on all of them
+    early    steps of some rank change bulk state before their gate
     """
 
     def __init__(
@@ -56,7 +58,7 @@ class Gate:
         self.undo = False
         self.undo_wanted = False
         self.behind = 0
-        self.private = False
+        self.private = self.early = False
         self._mode_of = Epoch(0)
         self._group = groups.private(GATE, rank, world_size)
 
@@ -74,12 +76,12 @@ class Gate:
         cut = self._snapshots.flag(self._rank, step)
         behind, self.behind = self.behind, 0
         asked = [step, -step, standing.pause_flag, self.undo_wanted, cut, behind, -behind]
-        flags = torch.tensor(asked, dtype=torch.int64)
+        flags = torch.tensor([*asked, self.early], dtype=torch.int64)
         try:
             self._group.all_reduce(flags, dist.ReduceOp.MAX)
         except Drained:
             return False
-        newest, minus_oldest, pause, undo, cut, most, minus_least = flags.tolist()
+        newest, minus_oldest, pause, undo, cut, most, minus_least, early = flags.tolist()
         oldest = -minus_oldest
         with standing.changed:
             if standing.pending:
@@ -97,6 +99,7 @@ class Gate:
                 standing.cut_at = step
         self.private = most != -minus_least
         self.undo = self.undo_wanted = bool(undo) or self.private
+        self.early = bool(early)
         return True
 
     @property
@@ -107,13 +110,15 @@ class Gate:
     def settles_mode(self) -> bool:
         """Have all ranks know it, before the first step in an epoch: who joins has not heard, nor
         who was told the last step's verdict. False if the epoch ends first."""
-        wanted = torch.tensor([self.undo_wanted], dtype=torch.int64)
+        wanted = torch.tensor([self.undo_wanted, self.early], dtype=torch.int64)
         epoch = self._standing.epoch
         try:
             self._group.all_reduce(wanted, dist.ReduceOp.MAX)
         except Drained:
             return False
-        self.undo = self.undo_wanted = bool(wanted)
+        undo, early = wanted.tolist()
+        self.undo = self.undo_wanted = bool(undo)
+        self.early = bool(early)
         self._mode_of = epoch
         return True
 

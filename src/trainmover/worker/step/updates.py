@@ -90,6 +90,7 @@ class Updates:
         self._step, self._depth, self._count_before = step, 0, self.count
         self._undoes, self._calls_at_gate = self._gate.undo, -1
         self.undo.begin()
+        self.changes.early |= self._gate.early
         if self.changes.early:
             self.changes.copied()
             self.undo.copy_all(self._tracked)
@@ -120,7 +121,9 @@ class Updates:
             gradients.at_gate()
 
     def _look_for_changes(self) -> None:
-        if self.changes.look() and self._rank == 0:
+        found = self.changes.look()
+        self._gate.early |= found
+        if found and self._rank == 0:
             self._say(
                 Warned(
                     rank=self._rank,
