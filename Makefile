@@ -19,7 +19,7 @@
 
 PYTHON ?= python3
 TORCH_INDEX ?=
-WORKERS ?= 2
+WORKERS ?= 3
 
 VENV := .venv
 BIN := $(VENV)/bin

@@ -367,6 +367,10 @@ COLLECTING = {
             return step(x)
         table = {i: train(*batch) for i, batch in enumerate(job.batches(DATA))}
         """,
+    "steps drawn by hand": """
+        batches = job.batches(DATA)
+        losses = [step(next(batches)[0]) for _ in range(14)]
+        """,
     "sum of a generator expression": """
         def main():
             return sum(step(x) for x, y in job.batches(DATA))
@@ -381,6 +385,15 @@ COLLECTING = {
 }
 
 INNOCENT = {
+    "batches drawn for one step": """
+        def main():
+            batches = job.batches(DATA + DATA)
+            while True:
+                step([next(batches) for _ in range(2)][0][0])
+                if len(job.theirs) > 13:
+                    break
+        main()
+        """,
     "comprehension beside the loop": """
         def main():
             for x, y in job.batches(DATA):

@@ -40,9 +40,9 @@ def in_first_loop() -> tuple[Loops, Batches]:
 
 def moments(variables: Variables) -> Iterator[bytes]:
     """Captures of a loop that keeps a count."""
-    count = 0
-    for captured in iter(variables.capture, None):
-        yield captured
+    count, batches = 0, iter(variables.capture, None)
+    while True:
+        yield next(batches)
         count += 1
 
 

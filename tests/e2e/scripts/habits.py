@@ -184,6 +184,8 @@ HABITS = [
 NOT_YET = {
     "before/numpy_views_later",
     "between/new_groups",
+    "data/stream",
     "layouts/parting",
+    "loops/cycled",
 }
 """Those that do not come to what they promise at every place; they are run in `make soak` only."""

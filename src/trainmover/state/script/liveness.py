@@ -83,6 +83,7 @@ class _Flow:
         self.ops = [one.opname for one in self._instructions]
         self.offsets = [one.offset for one in self._instructions]
         self.at = {one.offset: number for number, one in enumerate(self._instructions)}
+        self._draws_by_hand = not _NEXT.isdisjoint(code.co_names)
         self.names: list[str] = []
         self._bits: dict[str, int] = {}
         self._effects = [self._effect(one) for one in self._instructions]
@@ -101,16 +102,16 @@ class _Flow:
 
     def collects_around(self, lasti: int) -> bool:
         """Whether some `for` around puts values in a container below its iterator: only those of
-        comprehensions do."""
+        comprehensions do. Not `[next(batches) for _ in range(3)]`: a joiner draws them too."""
         loops = [one for one in self._instructions if one.opname == "FOR_ITER"]
         around = [one for one in loops if one.offset <= lasti < one.argval]
-        return any(
-            put.opname in _COLLECTS
-            and (put.arg or 0) >= 2
-            and loop.offset < put.offset < loop.argval
-            for loop in around
-            for put in self._instructions
-        )
+        return any(map(self._collects, around))
+
+    def _collects(self, loop: dis.Instruction) -> bool:
+        body = [one for one in self._instructions if loop.offset < one.offset < loop.argval]
+        collects = any(one.opname in _COLLECTS and (one.arg or 0) >= 2 for one in body)
+        calls = [one for one in body if one.opname.startswith("CALL")]
+        return collects and not (len(calls) == 1 and self._draws_by_hand)
 
     def targets(self, number: int) -> Iterator[str]:
         """Names that the instructions from `number` on store one item in, as far as they do."""
