@@ -1,16 +1,30 @@
 """Shared by all tests. Modules here and in each folder are importable by their plain names."""
 
 import hashlib
+import os
+import subprocess
 from collections import defaultdict
+from functools import cache
 from pathlib import Path
 
 import pytest
-from commit_seed import SEED, seed
+
+SEED = "TRAINMOVER_TEST_SEED"
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--comm", help="communicator of the end-to-end tests: native or gloo")
     parser.addoption("--all-turns", action="store_true", help="those of other commits too")
+
+
+@cache
+def seed() -> str:
+    """Of what changes from commit to commit: the environment's, so that a run can be had again;
+    else the commit."""
+    command = ["git", "rev-parse", "--short=12", "HEAD"]
+    folder = Path(__file__).parent
+    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
+    return os.environ.get(SEED) or done.stdout.strip() or "no commit"
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:

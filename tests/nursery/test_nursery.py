@@ -1,5 +1,6 @@
 """Processes forked from a nursery: as if they had been started, and as if by us."""
 
+import contextlib
 import os
 import signal
 import socket
@@ -19,6 +20,7 @@ from trainmover.nursery.fitness import unfit
 FOLDER = Path(__file__).parent
 Started = tuple[Nursery, "subprocess.Popen[bytes]"]
 Start = Callable[..., Started]
+_born: list[int] = []
 
 
 @pytest.fixture
@@ -43,6 +45,12 @@ def start(tmp_path: Path) -> Iterator[Start]:
     for process in left:
         process.kill()
         process.wait()
+    for pid in _born:
+        with contextlib.suppress(ChildProcessError):  # The test has collected it.
+            if os.waitpid(pid, os.WNOHANG) == (0, 0):
+                os.kill(pid, signal.SIGKILL)
+                os.waitpid(pid, 0)
+    _born.clear()
 
 
 def bear(nursery: Nursery, **birth: object) -> tuple[list[int], int]:
@@ -52,7 +60,9 @@ def bear(nursery: Nursery, **birth: object) -> tuple[list[int], int]:
         words = {"PATH": os.environ["PATH"], "WHO": "me"} | birth.pop("words", {})  # type: ignore[operator]
         asked = Birth(environment=words, title="born in a test", **birth)  # type: ignore[arg-type]
         try:
-            return nursery.bear(asked, [stdin.fileno(), write, write, write]), read
+            pids = nursery.bear(asked, [stdin.fileno(), write, write, write])
+            _born.extend(pids)
+            return pids, read
         finally:
             os.close(write)
 

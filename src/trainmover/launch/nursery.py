@@ -19,8 +19,8 @@ from types import TracebackType
 from trainmover.lifeline import adopt_orphans, reap
 from trainmover.nursery import Birth, Child, Nursery
 
-AGENT = "trainmover.agent.__main__"
-MODULES = ("trainmover.worker.process", "trainmover.server.store", AGENT)
+AGENT_MODULE = "trainmover.agent.__main__"
+MODULES = ("trainmover.worker.process", "trainmover.server.store", AGENT_MODULE)
 
 
 def hash_seed_of(nursery: "NurseryProcess | None") -> str:
@@ -87,7 +87,7 @@ class NurseryProcess:
         """A machine's agent, with a nursery as its child. Raises OSError."""
         words = {"TRAINMOVER_RUN_ID": run_id, "TRAINMOVER_NURSERY": self.mark}
         birth = Birth(
-            module=AGENT,
+            module=AGENT_MODULE,
             arguments=list(arguments),
             environment=os.environ | words,
             title=" ".join(["trainmover.agent", *arguments]),

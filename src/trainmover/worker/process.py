@@ -1,13 +1,11 @@
 """A worker process from its first breath to its last: control thread, state server, runs."""
 
-import atexit
 import ctypes
 import faulthandler
 import gc
 import os
 import signal
 import sys
-import threading
 from pathlib import Path
 
 import msgspec
@@ -18,7 +16,7 @@ from torch.optim.optimizer import (
 )
 
 from trainmover.comm import groups, hook_torch
-from trainmover.lifeline import STACK_SIGNAL
+from trainmover.lifeline import STACK_SIGNAL, end_quickly
 from trainmover.protocol.messages import JobSpec, Warned, WorkerUp
 from trainmover.state.doors.dial import dial_in_tls
 from trainmover.state.kinds.hooks import watch_hooks
@@ -31,7 +29,6 @@ from trainmover.worker import api
 from trainmover.worker.control import Control
 from trainmover.worker.keep.snapshots import Snapshots
 from trainmover.worker.link import ControlLink
-from trainmover.worker.program import flush_output
 from trainmover.worker.runs import Runs
 from trainmover.worker.station import Station
 from trainmover.worker.stores import Stores
@@ -67,7 +64,7 @@ def main() -> None:
     gc.freeze()  # What is here lives as long as the process: collections between runs pass it by.
     runs.go_on()
     station.server.close()
-    _end()
+    end_quickly()
 
 
 def _station() -> Station:
@@ -156,13 +153,3 @@ def _hook_optimizers(station: Station, control: Control) -> None:
 
     register_optimizer_step_pre_hook(before)
     register_optimizer_step_post_hook(after)
-
-
-def _end() -> None:
-    """End as python ends, but for C++ destructors: gloo's threads do not survive those."""
-    for thread in threading.enumerate():
-        if not thread.daemon and thread is not threading.current_thread():
-            thread.join()
-    atexit._run_exitfuncs()
-    flush_output()
-    os._exit(0)

@@ -70,7 +70,7 @@ def live_at(code: CodeType, lasti: int) -> Live:
     rest = flow.named(ways[1]) if len(ways) > 1 else frozenset()
     names, at_end = (first, rest - first) if is_for else (first | rest, frozenset[str]())
     own = frozenset(flow.targets(here + 1)) if is_for else frozenset[str]()
-    calls = flow.ops[here].startswith("CALL") and _NEXT.isdisjoint(code.co_names)
+    calls = flow.ops[here].startswith("CALL") and not flow.draws_by_hand
     targets, collects = flow.targets_around(lasti), flow.collects_around(lasti)
     return Live(names, at_end, targets, own, collects, calls)
 
@@ -83,7 +83,7 @@ class _Flow:
         self.ops = [one.opname for one in self._instructions]
         self.offsets = [one.offset for one in self._instructions]
         self.at = {one.offset: number for number, one in enumerate(self._instructions)}
-        self._draws_by_hand = not _NEXT.isdisjoint(code.co_names)
+        self.draws_by_hand = not _NEXT.isdisjoint(code.co_names)
         self.names: list[str] = []
         self._bits: dict[str, int] = {}
         self._effects = [self._effect(one) for one in self._instructions]
@@ -95,23 +95,25 @@ class _Flow:
 
     def targets_around(self, lasti: int) -> frozenset[str]:
         found: set[str] = set()
-        for number, one in enumerate(self._instructions):
-            if one.opname == "FOR_ITER" and one.offset <= lasti < one.argval:
-                found.update(self.targets(number + 1))
+        for loop in self._loops_around(lasti):
+            found.update(self.targets(self.at[loop.offset] + 1))
         return frozenset(found)
 
     def collects_around(self, lasti: int) -> bool:
         """Whether some `for` around puts values in a container below its iterator: only those of
         comprehensions do. Not `[next(batches) for _ in range(3)]`: a joiner draws them too."""
-        loops = [one for one in self._instructions if one.opname == "FOR_ITER"]
-        around = [one for one in loops if one.offset <= lasti < one.argval]
-        return any(map(self._collects, around))
+        return any(map(self._collects, self._loops_around(lasti)))
+
+    def _loops_around(self, lasti: int) -> Iterator[dis.Instruction]:
+        for one in self._instructions:
+            if one.opname == "FOR_ITER" and one.offset <= lasti < one.argval:
+                yield one
 
     def _collects(self, loop: dis.Instruction) -> bool:
         body = [one for one in self._instructions if loop.offset < one.offset < loop.argval]
         collects = any(one.opname in _COLLECTS and (one.arg or 0) >= 2 for one in body)
         calls = [one for one in body if one.opname.startswith("CALL")]
-        return collects and not (len(calls) == 1 and self._draws_by_hand)
+        return collects and not (len(calls) == 1 and self.draws_by_hand)
 
     def targets(self, number: int) -> Iterator[str]:
         """Names that the instructions from `number` on store one item in, as far as they do."""

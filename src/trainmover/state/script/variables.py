@@ -232,10 +232,6 @@ class Variables:
                 slot.last = value
                 slot.entry = entry_of(value, secret=slot.secret)
             return
-        if is_generator(value):
-            goes_along = any(value is one for one in self._going_along())
-            slot.last, slot.entry = _NEVER, NO_VALUE if goes_along else generator_entry(value)
-            return
         was_plain, slot.last = type(slot.last) in PLAIN, _NEVER
         self._outgrown |= was_plain and not slot.missing and not isinstance(value, Tensor)
         slot.entry = NO_VALUE
@@ -243,6 +239,9 @@ class Variables:
             slot.last = ABSENT
         elif slot.count or kind in self._no_values:
             slot.silent = frozenset({kind})
+        elif is_generator(value):
+            if not any(value is one for one in self._going_along()):
+                slot.entry = generator_entry(value)
         else:
             slot.entry = entry_of(value, secret=slot.secret, before=slot.before, views=self._views)
             slot.before = slot.entry
