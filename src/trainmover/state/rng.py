@@ -23,6 +23,7 @@ import xxhash
 
 from trainmover.errors import ProtocolError
 from trainmover.protocol.malformed import MALFORMED
+from trainmover.torch_internals.tensors import numpy_of
 
 _WORDS = struct.Struct("<625I")  # 624 words of Mersenne Twister state and the place in them
 _MT19937 = "MT19937"
@@ -43,7 +44,7 @@ _decoder = msgspec.msgpack.Decoder(_Generators)
 def capture() -> bytes:
     """State of all generators of this process, about 10 KB. Equal state gives equal bytes."""
     words, gauss = _capture_python()
-    torch_cpu = torch.default_generator.get_state().numpy().tobytes()
+    torch_cpu = numpy_of(torch.default_generator.get_state()).tobytes()
     cuda = _capture_cuda() if torch.cuda.is_initialized() else []  # type: ignore[no-untyped-call]
     return _encoder.encode(_Generators(torch_cpu, cuda, words, gauss, _capture_numpy()))
 

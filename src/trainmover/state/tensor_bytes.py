@@ -7,10 +7,11 @@ equal values have equal bytes whatever their strides, storage or device are.
 import ctypes
 import re
 from collections.abc import Iterator
-from typing import Any
 
 import torch
 from torch import Tensor
+
+from trainmover.torch_internals.tensors import numpy_of
 
 DTYPES = {
     str(dtype).removeprefix("torch."): dtype
@@ -60,8 +61,7 @@ def shares_bytes(tensor: Tensor) -> bool:
 
 def view_bytes(tensor: Tensor) -> memoryview:
     """Bytes in logical order; no copy for a contiguous CPU tensor, which must then outlive it."""
-    array: Any = flat_bytes(tensor).cpu().numpy()  # Any: not a Buffer to mypy on 3.11
-    return memoryview(array)
+    return memoryview(numpy_of(flat_bytes(tensor).cpu()))
 
 
 def memory_of(tensor: Tensor) -> "ctypes.Array[ctypes.c_char] | None":

@@ -20,6 +20,9 @@ Noted = tuple["weakref.ref[Tensor]", int]
 copy_all: Callable[..., None] = torch._foreach_copy_
 """Into each tensor of one list what is in that of another."""
 
+numpy_of: Callable[[Tensor], Any] = Tensor.numpy
+"""For our own use: scripts' calls are noted, see `aliases`."""
+
 entries_in: Callable[[Tensor], int] = operator.methodcaller("_nnz")
 """How many entries a sparse tensor has."""
 

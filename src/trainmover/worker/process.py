@@ -24,6 +24,7 @@ from trainmover.state.kinds.modes import watch_wrappers
 from trainmover.state.transfer import StateServer
 from trainmover.tls.files import TlsFiles
 from trainmover.token_file import read_token
+from trainmover.torch_internals.aliases import aliases
 from trainmover.version import VERSION
 from trainmover.worker import api
 from trainmover.worker.control import Control
@@ -44,6 +45,7 @@ def main() -> None:
     hook_torch(groups)
     watch_wrappers()
     watch_hooks()
+    aliases.watch()
     station = _station()
     groups.choose(station.spec.comm, station.token)
     control = Control(station)

@@ -74,7 +74,8 @@ HABITS = [
     equal("before/manual_sgd"),
     equal("before/data_updates"),
     equal("before/numpy_views"),
-    equal("before/numpy_views_later", holds=(16, 30)),
+    equal("before/numpy_views_later", holds=(12, 20)),
+    equal("before/data_updates_later", holds=(12, 20)),
     equal("before/exchanged_storage"),
     equal("before/centre"),
     equal("before/queue"),
@@ -182,7 +183,6 @@ HABITS = [
 ]
 
 NOT_YET = {
-    "before/numpy_views_later",
     "between/new_groups",
     "data/stream",
     "layouts/parting",

@@ -13,6 +13,10 @@ in every step:
 From the first finding on, the rank copies all that is tracked as each step begins
 (`Undo.copy_all`). The step in which it was found has no such copy: if that one is aborted, it
 cannot be run again.
+
+What leaves no mark may begin in any later step, and be lost sight of between two looks. So what an
+alias reaches that is made past torch's counters is copied before it is used, see `unseen`; looks at
+bytes are for what nobody sees made.
 """
 
 import time
@@ -34,13 +38,15 @@ SHARE = 0.003
 class Changes:
     """Of one rank, for all its steps.
 
-    early  steps were seen to change bulk state before their gate
-    names  of what the step under way has changed there, though nobody had copied it
+    early    steps were seen to change bulk state before their gate
+    names    of what the step under way has changed there, though nobody had copied it
+    covered  paths that were copied in this attempt, before anything unseen could change them
     """
 
     def __init__(self) -> None:
         self.early = False
         self.names: list[str] = []
+        self.covered: set[str] = set()
         self._tracked: Tracked | None = None
         self._tensors: dict[str, Tensor] = {}
         self._fit: list[int] = []
@@ -56,6 +62,8 @@ class Changes:
     def begin(self, tracked: Tracked) -> None:
         """A step starts, or starts again: nothing is changed yet."""
         self.names, self._tracked = [], tracked
+        if self.covered:
+            self.covered.clear()
         self._made += 1
         looks = self._looks_at_bytes()
         if looks or self._fit != _fit(tracked):
@@ -76,13 +84,18 @@ class Changes:
         elif self._hashes:
             self._know(tracked)
             found = self._read()
-            self.names = [path for path in found if self._hashes.get(path) != found[path]]
+            other = [path for path in found if self._hashes.get(path) != found[path]]
+            self.names = [path for path in other if path not in self.covered]
         self._hashes = {}
         first, self.early = bool(self.names) and not self.early, self.early or bool(self.names)
         return first
 
+    def addresses(self) -> object:
+        """Of all that is watched, as the step began: equal as long as each lies where it lay."""
+        return self._marks[1:], self._fit
+
     def _know(self, tracked: Tracked) -> None:
-        self._tensors = dict(_watched(tracked))
+        self._tensors = dict(watched(tracked))
         self._watch = Watched(self._tensors.values())
 
     def _looks_at_bytes(self) -> bool:
@@ -113,7 +126,7 @@ def _sizes(optimizer: Optimizer) -> list[int]:
     return [len(optimizer.state), len(optimizer.param_groups)]
 
 
-def _watched(tracked: Tracked) -> Iterator[tuple[str, Tensor]]:
+def watched(tracked: Tracked) -> Iterator[tuple[str, Tensor]]:
     """Bulk state by path: the memory that is trained with. Buffers are copied for every retry."""
     bulk = set(tracked.bulk_names())
     for name, obj in tracked.items():

@@ -60,7 +60,7 @@ class Undo:
         self._copies = Copies()
         self._others: list[tuple[HasState, bytes, list[Tensor]]] = []
         self._stepped: list[torch.optim.Optimizer] = []
-        self._copied = False
+        self._copied = self._copied_some = False
         self._ns = 0
 
     @property
@@ -78,9 +78,15 @@ class Undo:
 
     def begin(self) -> None:
         """A step starts, or starts again: nothing is changed yet."""
-        if self._copied:
+        if self._copied or self._copied_some:
             self._copies.begin()
-            self._others, self._stepped, self._ns, self._copied = [], [], 0, False
+            self._others, self._stepped, self._ns = [], [], 0
+            self._copied = self._copied_some = False
+
+    def copy(self, tensors: list[Tensor]) -> None:
+        """These, now, unless they were copied in this step."""
+        self._copied_some = True
+        self._copies.add(*tensors)
 
     def copy_all(self, tracked: Tracked) -> None:
         """All that is tracked, before a step that may change it at any time."""
@@ -106,7 +112,7 @@ class Undo:
 
     def put_back(self) -> None:
         """Undo the updates of this step, if it made any."""
-        if not self._copied:
+        if not self._copied and not self._copied_some:
             return
         self._copies.put_back()
         for obj, structure, tensors in self._others:

@@ -17,6 +17,7 @@ from trainmover.worker.keep.first_steps import Recording
 from trainmover.worker.step.changes import Changes
 from trainmover.worker.step.gate import Gate
 from trainmover.worker.step.undo import Undo
+from trainmover.worker.step.unseen import Unseen
 
 _COLLECTIVES = "collectives are made behind the first update of a step"
 _LATE = (
@@ -60,13 +61,14 @@ class Updates:
         self._drills = drills
         self._say = say
         self.changes = Changes()
+        self._unseen = Unseen(self.undo, self.changes)
         self._calls_at_gate = -1
         self._because = ""
         self._step = Step(0)
         self._count_before = 0
         self._depth = 0
         self._undoes = False  # The step under way commits at its return.
-        self._told_undo = self._told_gradients = False
+        self._told_undo = self._told_gradients = self._told_aliases = False
 
     # --- the step they are made in ----------------------------------------------------------------
 
@@ -96,14 +98,16 @@ class Updates:
             self.undo.copy_all(self._tracked)
         else:
             self.changes.begin(self._tracked)
+            self._unseen.begin(self._tracked)
 
     def put_back(self) -> str:
         """The step is aborted: undo what it has changed. Why that cannot be; "" if it is done."""
+        self._unseen.end()
         self._look_for_changes()
         if self.changes.names:
             return (
-                f"a step was aborted that, for the first time, had changed {_listed(self.changes)} "
-                "before its gate"
+                "a step was aborted that, for the first time, had changed "
+                f"{_listed(self.changes.names)} before its gate"
             )
         self.undo.put_back()
         reasons = [gradients.put_back() for gradients in self._tracked.gradients]
@@ -116,6 +120,7 @@ class Updates:
 
     def at_gate(self) -> None:
         """The gate is about to be entered."""
+        self._unseen.end()
         self._look_for_changes()
         for gradients in self._tracked.gradients:
             gradients.at_gate()
@@ -127,9 +132,9 @@ class Updates:
             self._say(
                 Warned(
                     rank=self._rank,
-                    text=f"steps change {_listed(self.changes)} before their first update: from "
-                    "now on all that is tracked is copied as each step begins, to be put back if "
-                    "it is run again",
+                    text=f"steps change {_listed(self.changes.names)} before their first update: "
+                    "from now on all that is tracked is copied as each step begins, to be put back "
+                    "if it is run again",
                 )
             )
 
@@ -139,6 +144,7 @@ class Updates:
 
     def end_try(self) -> None:
         """The function has returned, or raised."""
+        self._unseen.end()
         self._check_local()
 
     def late_value(self) -> None:
@@ -158,6 +164,8 @@ class Updates:
             gradients.end_step()
         self._warn_of_undo()
         self._warn_of_gradients()
+        if self._unseen.names:
+            self._warn_of_aliases()
 
     @property
     def any_in_step(self) -> bool:
@@ -166,7 +174,9 @@ class Updates:
 
     def forget(self) -> None:
         """Drop the copies."""
+        self._unseen.forget()
         self.undo = Undo()
+        self._unseen = Unseen(self.undo, self.changes)
 
     # --- one update -------------------------------------------------------------------------------
 
@@ -227,6 +237,19 @@ class Updates:
         )
         self._told_undo = True
 
+    def _warn_of_aliases(self) -> None:
+        """Once, when the first are copied for it."""
+        names, self._unseen.names = self._unseen.names, []
+        if self._told_aliases:
+            return
+        self._told_aliases = True
+        self._warn(
+            f"the script has `.data` or a numpy array of {_listed(names)} before the first update "
+            "of a step, through which it could change them unseen: they are copied first, to be "
+            "put back if the step is run again (copy(), or no_grad() and torch's own functions, "
+            "cost nothing)"
+        )
+
     def _warn_of_gradients(self) -> None:
         """Once, when some are first kept."""
         if self._told_gradients:
@@ -251,6 +274,6 @@ class Updates:
             self._say(Warned(rank=self._rank, text=text))
 
 
-def _listed(changes: Changes) -> str:
-    first, *more = changes.names or ["what is tracked"]
+def _listed(names: list[str]) -> str:
+    first, *more = names or ["what is tracked"]
     return f"`{first}`" + (f" and {len(more)} more" if more else "")
