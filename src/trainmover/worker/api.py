@@ -9,6 +9,7 @@ import functools
 import os
 import threading
 import traceback
+import weakref
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any, ParamSpec, Protocol, TypeVar
@@ -213,6 +214,7 @@ class JobBatches:
         self._runtime = runtime
         self._batches = batches
         self._thread = threading.get_ident()
+        batches.shown = weakref.ref(self)
         runtime.begin_loop(batches)
 
     def __iter__(self) -> "JobBatches":

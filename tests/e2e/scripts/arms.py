@@ -229,8 +229,10 @@ async def _until_ready(live: Live, habit: Habit) -> None:
 
 
 def _is_ready(live: Live) -> bool:
-    states = [machine.state for machine in live.job.machines.values()]
-    return live.job.change is None and MachineState.HOLDING in states
+    """A standby makes the run that it is to hold, or holds it already."""
+    machines = live.job.machines.values()
+    holds = any(one.state is MachineState.HOLDING or one.held is not None for one in machines)
+    return live.job.change is None and holds
 
 
 def _is_warm(live: Live) -> bool:

@@ -135,6 +135,7 @@ HABITS = [
     equal("loops/while_next"),
     equal("loops/infinite"),
     refused("loops/cycled"),
+    refused("loops/sliced"),
     refused("loops/collected"),
     refused("loops/summed"),
     equal("loops/drawn_ahead"),
@@ -186,7 +187,6 @@ NOT_YET = {
     "between/new_groups",
     "data/stream",
     "layouts/parting",
-    "loops/cycled",
 }
 """Those that do not come to what they promise at every place; they are run in `make soak` only."""
 ALONE = {"data/augmented_workers", "data/stateful_augmented", "layouts/compiled"}

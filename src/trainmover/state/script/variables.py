@@ -170,7 +170,7 @@ class Variables:
 
         full: with the names of those that have no plain value, to compare with another's
         """
-        frames = self._frames(sys._getframe(1))
+        frames = self.frames(sys._getframe(1))
         captured = self._read_all(frames, full)
         if self._outgrown:  # Where a plain value was there is an object now: look what it holds.
             self._layouts.clear()
@@ -262,7 +262,7 @@ class Variables:
             self._counting.add(slot.key)
         return full or slot.key in self._counting
 
-    def _frames(self, innermost: FrameType | None) -> list[FrameType]:
+    def frames(self, innermost: FrameType | None) -> list[FrameType]:
         """Those of the script's own code, outermost first."""
         found = []
         frame, own = innermost, self._own_codes

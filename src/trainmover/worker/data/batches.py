@@ -77,6 +77,7 @@ class Batches:
     """Iterator over the batches of `passes` data passes; endless with None.
 
     samples  how to tell which samples a batch is made of; None: nobody asks
+    shown    what the script has in its place, and iterates over
     hash     of the batch taken last, if there is one: see `watch`
     drawn    batches taken in all passes
     """
@@ -85,6 +86,7 @@ class Batches:
         """Raises UserError for a loader whose batches could not be resumed elsewhere."""
         self._kind = kind_of(loader)
         self.samples = samples or None
+        self.shown: Callable[[], object] = lambda: None
         if samples is True and (reason := why_unknown(loader)):
             raise _unknown_samples(reason)
         self._loader = loader

@@ -1,11 +1,19 @@
 """Why a run in the sandbox must not become the rank that it stands for.
 
 What the script keeps in its own variables no other machine has: where the run stands as the rank
-stood they must be the same, or its steps would give other numbers.
+stood they must be the same, or its steps would give other numbers. Nor has any other what an
+iterator around job.batches keeps of the batches before.
 """
+
+import inspect
+import os
+import sys
+from types import FrameType
+from typing import NoReturn
 
 from trainmover.errors import StateMismatch
 from trainmover.ids import Rank
+from trainmover.state.script.between import keeping
 from trainmover.state.script.variables import ADVICE, Difference, Variables, sentence
 from trainmover.worker.data.loops import Loops
 from trainmover.worker.join.lookout import Foresight
@@ -21,6 +29,7 @@ class Refusal:
 
     def __init__(self, rank: Rank, variables: Variables, loops: Loops) -> None:
         self.why = ""
+        self._looked = -1  # Number of a loop.
         self._rank = rank
         self._variables = variables
         self._loops = loops
@@ -29,12 +38,14 @@ class Refusal:
     def foresee(self, record: RankRecord | None) -> None:
         """Raises StateMismatch if this, the rank's newest record, shows that the run could never
         stand where the rank does: better now than when somebody depends on it."""
+        self._look_between()
         if record is not None:
             self._refuse(self._foresight.differences(record))
 
     def check(self, record: RankRecord, *, at_boundary: bool) -> None:
         """At the fetch where the rank stood. Raises StateMismatch if a variable of the script is
         another here than there: no step must count that is made with it."""
+        self._look_between()
         batches = self._loops.main.batches()
         ended = batches is not None and batches.at_end
         found = self._variables.differences(
@@ -45,15 +56,40 @@ class Refusal:
     def _own(self) -> bytes:
         return self._variables.capture(full=True)
 
-    def _refuse(self, differences: list[Difference]) -> None:
-        if not differences:
+    def _look_between(self) -> None:
+        """Once for each loop over data: what lies between it and the script stays."""
+        main = self._loops.main
+        batches = main.batches()
+        if batches is None or main.number == self._looked:
             return
+        self._looked = main.number
+        frames = self._variables.frames(sys._getframe(1))
+        if kept := keeping(batches.shown(), frames):
+            self._raise(
+                f"{' and '.join(kept)} around job.batches ({_iterating(frames)}) would give other "
+                f"batches on a machine that takes rank {self._rank}",
+                "It keeps batches, or counts them, and no other machine has what it keeps.",
+                "iterate over job.batches(...) itself, with passes=None for passes without end, "
+                "and leave the loop with `break`",
+            )
+
+    def _refuse(self, differences: list[Difference]) -> None:
+        if differences:
+            self._raise(
+                sentence(self._rank, differences),
+                "The script keeps them itself, so no other machine has them.",
+                ADVICE,
+            )
+
+    def _raise(self, happened: str, means: str, advice: str) -> NoReturn:
         if self.why:  # The script has caught it, and goes on.
             raise Unwind
-        happened = sentence(self._rank, differences)
-        self.why = f"{happened}: {ADVICE}"
-        raise StateMismatch(
-            happened,
-            means="The script keeps them itself, so no other machine has them.",
-            do=f"{ADVICE[0].upper()}{ADVICE[1:]}.",
-        )
+        self.why = f"{happened}: {advice}"
+        raise StateMismatch(happened, means=means, do=f"{advice[0].upper()}{advice[1:]}.")
+
+
+def _iterating(frames: list[FrameType]) -> str:
+    """The line with the loop: of the innermost frame that is no generator's, which is fed by it."""
+    plain = [one for one in frames if not one.f_code.co_flags & inspect.CO_GENERATOR]
+    frame = (plain or frames)[-1]
+    return f"{os.path.basename(frame.f_code.co_filename)} line {frame.f_lineno}"

@@ -1,0 +1,59 @@
+"""Iterators between the script and its data that keep something of what went through them.
+
+`itertools.cycle` has the batches of the first pass and gives them again, `islice` a count,
+`pairwise` the last one. That lies in no variable and in no frame, and who takes a rank begins with
+an empty one: it goes on with other batches. Iterators written in Python are generators of the
+script's own, whose frames are looked at like all others.
+"""
+
+import gc
+import inspect
+import itertools
+from collections.abc import Iterable, Iterator
+from types import FrameType, GeneratorType
+
+_NAMES = "accumulate batched cycle dropwhile groupby islice pairwise _tee _tee_dataobject"
+_KEEPING = tuple(vars(itertools)[name] for name in _NAMES.split() if hasattr(itertools, name))
+_PASSING = (
+    enumerate,
+    filter,
+    map,
+    zip,
+    itertools.chain,
+    itertools.compress,
+    itertools.filterfalse,
+    itertools.starmap,
+    itertools.takewhile,
+    itertools.zip_longest,
+    tuple,  # In which zip and map have theirs.
+)
+_DEPTH_MAX = 8
+
+
+def keeping(source: object, frames: Iterable[FrameType]) -> list[str]:
+    """Names of those that `source` feeds, also by way of others, or of generators among the frames.
+
+    It goes through all objects of the process: for a run in the sandbox, not for a rank's steps.
+    """
+    fed: list[object] = [source, *_generators_of(frames)]
+    found: list[str] = []
+    for _ in range(_DEPTH_MAX):
+        known = {*map(id, fed)}
+        fed = [one for one in gc.get_referrers(*fed) if isinstance(one, _KEEPING + _PASSING)]
+        fed = [one for one in fed if id(one) not in known]
+        found += [_name(one) for one in fed if isinstance(one, _KEEPING)]
+        if not fed:
+            break
+    return sorted(set(found))
+
+
+def _generators_of(frames: Iterable[FrameType]) -> Iterator[object]:
+    """That run in these frames: what iterates over one refers to it, and not to what it has."""
+    own = [frame for frame in frames if frame.f_code.co_flags & inspect.CO_GENERATOR]
+    for one in gc.get_objects() if own else ():
+        if type(one) is GeneratorType and any(one.gi_frame is frame for frame in own):
+            yield one
+
+
+def _name(iterator: object) -> str:
+    return f"itertools.{type(iterator).__name__.removeprefix('_').removesuffix('_dataobject')}"
