@@ -3,6 +3,7 @@
 import os
 import signal
 import sys
+import threading
 from datetime import timedelta
 from typing import Any
 
@@ -12,8 +13,10 @@ import torch.distributed as dist
 from comm_ranks import Ranks, join_live, meet
 
 from trainmover.comm import groups
+from trainmover.comm.listed import Listed, listed_in, make_missing
 from trainmover.comm.member import Member
-from trainmover.comm.places import Meetings, _ranks_in, place_of
+from trainmover.comm.places import Meetings, _ranks_in, place_of, places_in_order
+from trainmover.comm.roster import Roster
 from trainmover.comm.solo import SoloCommunicator
 from trainmover.errors import ProtocolError
 
@@ -256,15 +259,93 @@ def test_kept_groups_are_named_by_their_first_rank(ranks: Ranks) -> None:
 def keep_some(rank: int, ranks: Ranks) -> list[str]:
     join_live(rank, ranks)
     mark = groups.roster.mark()
-    assert groups.roster.kept(mark) == []
+    assert groups.roster.kept(mark, set()) == []
     dist.new_group([0, 1, 2])
+    in_a_variable = dist.new_group([0, 1, 2])
     dist.new_group([1, 2])
     if rank < 2:
         dist.destroy_process_group(dist.new_group([0, 1]))
     else:
         dist.new_group([0, 1])
     dist.new_group([rank], use_local_synchronization=True)
-    return groups.roster.kept(mark)
+    return groups.roster.kept(mark, {in_a_variable.member})  # type: ignore[union-attr]
+
+
+@three
+def test_a_joiner_is_given_groups_that_it_has_not_made(ranks: Ranks) -> None:
+    """In the rank's order; of two with the same members the second is in use."""
+
+    def before(rank: int) -> Any:
+        dist.destroy_process_group(dist.new_group([0, 1, 2]))
+        made = [dist.new_group([0, 1, 2]), dist.new_group([0, 2]), dist.new_group([0, 1, 2])]
+        if rank == 2:
+            ranks.connect().set("listed", groups.roster.listed())
+        return made[-1]
+
+    def after(rank: int, kept: Any) -> Any:
+        if kept is None:
+            groups.roster.travel()
+            make_missing(groups, listed_in(ranks.connect().get("listed")))
+            groups.roster.arrive()
+            kept = groups.roster.shown()["0-2#2"]
+        made_at = kept.member.made_at
+        later = dist.new_group([0, 1, 2])
+        return summed(rank, kept), made_at, kept.told()[0], later.told()[0], summed(rank, later)
+
+    answers = disturbed(ranks, before, after)
+    line = answers[0][1]
+    assert line.startswith("test_comm_groups.py line")
+    assert answers == [(6, line, "0-2#2", "0-2#3", 6)] * 3
+
+
+def listed(*groups: tuple[int, ...]) -> list[Listed]:
+    return [Listed(ranks, 60.0, "train.py line 7") for ranks in groups]
+
+
+def roster_of(*groups: tuple[int, ...]) -> Roster:
+    roster = Roster(threading.RLock())
+    for number, ranks in enumerate(groups):
+        carrier: Any = SoloCommunicator()
+        roster.add(Member(str(number), 0, len(ranks), timedelta(1), carrier, ranks=ranks))
+    return roster
+
+
+def test_what_a_rank_had_and_a_joiner_lacks_is_told_in_order() -> None:
+    roster = roster_of((0, 1, 2), (0, 1))
+    had = listed((0, 1, 2), (1, 2), (0, 1), (0, 1), (1, 2))
+    missing = [one.ranks for one in roster.stands_with(had)]
+    assert missing == [(1, 2), (0, 1), (1, 2)]
+
+
+def test_what_a_rank_has_destroyed_counts_for_nothing_in_its_joiner() -> None:
+    roster = roster_of((0, 1), (0, 1), (0, 2))
+    assert roster.stands_with(listed((0, 1), (0, 2))) == []
+    world, extra, pair = roster
+    assert [one.orphan for one in (world, extra, pair)] == [False, True, False]
+    assert [roster.told(one)[0] for one in (world, extra, pair)] == ["0,1#0", "", "0,2#0"]
+    roster.adopt(extra)
+    assert roster.told(extra)[0] == "0,1#1"
+
+
+def test_groups_go_with_a_record() -> None:
+    roster = roster_of((0, 1), (1, 2))
+    before = roster.listed()
+    assert [one.ranks for one in listed_in(before)] == [(0, 1), (1, 2)]
+    roster.remove(next(iter(roster)))
+    assert [one.ranks for one in listed_in(roster.listed())] == [(1, 2)]
+    assert listed_in(b"") == []
+
+
+@pytest.mark.parametrize("kept", [b"{", b"[3]", b'[[["a"], 1, ""]]', b"[[[0]]]"])
+def test_groups_that_are_damaged_in_a_record_are_told(kept: bytes) -> None:
+    with pytest.raises(ProtocolError, match="damaged"):
+        listed_in(kept)
+
+
+def test_places_follow_from_the_order() -> None:
+    members = [(0, 1, 2), (0, 1), (0, 1, 2), (0, 1)]
+    roster = roster_of(*members)
+    assert [roster.told(one)[0] for one in roster] == places_in_order(members)
 
 
 @three

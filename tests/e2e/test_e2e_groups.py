@@ -4,9 +4,15 @@ A joiner has made other groups than the ranks that stayed: those of its shadow r
 steps it passes over.
 """
 
+import sys
 from pathlib import Path
 
 import pytest
+
+sys.path.insert(0, str(Path(__file__).with_name("scripts")))
+
+import arms
+from habits import HABITS
 from harness import Live, Outcomes, assert_equal_runs, run
 
 from trainmover.controller.state import Outcome
@@ -72,3 +78,12 @@ def test_a_kept_group_is_named_at_once_and_so_is_the_variable_that_keeps_it(tmp_
     assert "is no standby: variables of the script would be wrong" in refused
     assert "(groups_made.py line " in refused
     assert_equal_runs(outcome, calm("lazy", "--rows", "800", steps=400))
+
+
+@pytest.mark.parametrize("name", ["between/new_groups", "between/new_pairs"])
+def test_a_group_that_a_variable_holds_survives_one_incident_after_another(name: str) -> None:
+    """The second takes the machine that took the rank before; both are given groups."""
+    [habit] = [habit for habit in HABITS if habit.name == name]
+    slot = habit.machines - 1
+    faults = arms.Fault(arms.Place.GATE, slot, 9), arms.Fault(None, slot, 20, delay_s=0.05)
+    assert arms.judge(habit, *faults) == (arms.Verdict.EQUAL, "")

@@ -9,6 +9,8 @@ from typing import Any
 
 import pytest
 
+from trainmover.state.script import handles
+from trainmover.state.script.values import NO_VALUE, entry_of, handle_entry, known_as
 from trainmover.state.script.variables import Difference, Variables, sentence
 
 JOINER, RANK = 3, 11  # Fetches before those that are compared.
@@ -746,3 +748,75 @@ def test_one_that_goes_with_the_rank_is_not(run: Callable[[str], Job], where: st
         """
     )
     assert job.differences() == []
+
+
+class Peers:
+    """A handle, known in all processes by its name."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+
+
+HOLDS_PEERS = """
+class Holder:
+    def __init__(self):
+        self.peers = None
+    def hold(self, peers):
+        self.peers = peers
+holder, of_all = Holder(), None
+def train(given):
+    global of_all
+    mine = in_cell = None
+    outside = None
+    def uses():
+        return in_cell
+    for x, y in job.batches(DATA):
+        step(x)
+        print(mine, uses(), of_all, holder.peers, outside)
+        if {when}:
+            mine = in_cell = of_all = peers("b")
+            holder.hold(peers("a"))
+            outside = -100
+train(None)
+"""
+
+
+class Taking(Job):
+    """One that is given what the rank had, at one of its fetches."""
+
+    rank = b""
+
+    def fetch(self, batches: Iterator[Any]) -> Any:
+        if len(self.own) == JOINER:
+            own = {known_as(handle_entry(name)): Peers(name) for name in "abc"}
+            self.variables.give(self.rank, own | {-100: -100})
+            self.held = self.variables.held()
+        return super().fetch(batches)
+
+
+def test_handles_are_stored_where_the_rank_has_its_own(tmp_path: Path) -> None:
+    """In locals, cells, globals and attributes."""
+    handles.learn(Peers, lambda peers: (peers.name, f"peers {peers.name}"))
+
+    def run(job: Job, when: str) -> None:
+        path = tmp_path / "train.py"
+        path.write_text(PRELUDE + HOLDS_PEERS.format(when=when))
+        runpy.run_path(str(path), {"job": job, "peers": Peers, "print": lambda *_: None})
+
+    rank = Job(lambda file: file.startswith(str(tmp_path)))
+    run(rank, "x[0] == 1")
+    joiner = Taking(lambda file: file.startswith(str(tmp_path)))
+    joiner.rank = rank.theirs[RANK]
+    run(joiner, "False")
+    names = {one.name for one in rank.variables.differences(rank.theirs[RANK], joiner.own[0])}
+    assert names == {"mine", "in_cell", "of_all", "holder.peers", "outside"}
+    found = rank.variables.differences(rank.theirs[RANK], joiner.own[JOINER])
+    assert found == []
+    assert {one.name for one in joiner.held} == {"a", "b"}  # type: ignore[attr-defined]
+
+
+def test_a_handle_that_is_gone_is_no_value() -> None:
+    handles.learn(Peers, lambda peers: ("" if peers.name == "gone" else peers.name, "peers"))
+    assert entry_of(Peers("gone")) is NO_VALUE
+    assert entry_of(Peers("a")) == [known_as(handle_entry("a")), "peers"]
+    assert entry_of({"x": Peers("a")}) != entry_of({"x": Peers("b")})

@@ -34,7 +34,7 @@ class Script:
         if not goes_on:
             number = self.loops.fetches
             moment = Moment(b"rng %d" % number, {})
-            place = Place(number, Step(self.steps + 1), moment, [[number]], [], [])
+            place = Place(number, Step(self.steps + 1), moment, [[number]], [], [], b"")
             self.record = self.draws.mark(place, [])
         self.draws.take(batches, b"", Step(0))
         return goes_on
@@ -130,7 +130,9 @@ def test_who_takes_such_a_rank_has_the_same_records() -> None:
     joiner.steps += 1
     joiner.loops.enter(again)
     moment = Moment(script.record.between[0], {})
-    joiner.draws.pass_by(Place(joiner.loops.fetches, Step(joiner.steps), moment, [[7]], [], []))
+    joiner.draws.pass_by(
+        Place(joiner.loops.fetches, Step(joiner.steps), moment, [[7]], [], [], b"")
+    )
     joiner.loops.take(again, b"", Step(0))
     joiner.draws.note(again)
     joiner.draws.begin_step()

@@ -2,13 +2,16 @@
 
 import threading
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 import pytest
 from vaults import TOKEN, Buddies
 
+from trainmover.comm.listed import Listed, listed_as_bytes
 from trainmover.ids import Rank, Step
 from trainmover.protocol.messages import Stored
+from trainmover.state.script import handles
 from trainmover.state.script.variables import Variables
 from trainmover.state.vault import VaultClient
 from trainmover.worker.data.batches import Batches
@@ -44,6 +47,42 @@ def moments(variables: Variables) -> Iterator[bytes]:
     while True:
         yield next(batches)
         count += 1
+
+
+class Peers:
+    """A handle."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+
+
+def makes_peers(variables: Variables) -> Iterator[bytes]:
+    """Captures of a loop that keeps what it has made."""
+    peers: Peers | None = None
+    batches = iter(variables.capture, None)
+    while True:
+        yield next(batches)
+        peers = Peers("0,1#1" if peers is None else "0,1#2")
+
+
+@pytest.mark.parametrize("ordinal", [0, 2])
+def test_groups_that_a_joiner_is_given_are_no_reason_to_refuse(
+    variables: Variables, ordinal: int
+) -> None:
+    """Neither where it stands in the rank's loop, nor if it sees the rank in another one."""
+    handles.learn(Peers, lambda peers: (peers.name, "some peers"))
+    loops, batches = in_first_loop()
+    loop = makes_peers(variables)
+    own, later, newest = next(loop), next(loop), next(loop)
+    had = listed_as_bytes([Listed((0, 1), 60.0, "train.py line 7")] * 3)
+    seen = replace(record(3, [place(ordinal, 3)], later), groups=had)
+    foresight = Foresight(variables, loops, lambda: own)
+    assert foresight.differences(seen) == []
+    assert foresight.differences(replace(seen, variables=newest)) == []
+    unlisted = replace(seen, variables=later, groups=b"")
+    [found] = foresight.differences(unlisted)
+    assert (found.name, found.theirs) == ("peers", "some peers")
+    assert batches is not None
 
 
 def test_a_record_of_the_loop_where_the_run_stands_is_compared_with_it(

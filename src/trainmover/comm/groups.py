@@ -15,6 +15,7 @@ places (`places`). That is the same in every process, so ranks never wait in a c
 
 import threading
 import time
+import weakref
 from collections.abc import Callable, Mapping, Sequence
 from datetime import timedelta
 from enum import Enum
@@ -195,7 +196,9 @@ class Groups:
             member.made_at = line_of_script()
         if not self.roster.comes_late(member):
             self._connect(member, store)
-        return ShimGroup(self, member, store)
+        group = ShimGroup(self, member, store)
+        member.shown = weakref.ref(group)
+        return group
 
     def private(
         self, name: str, rank: int, size: int, timeout: timedelta = timedelta(minutes=30)
@@ -577,7 +580,7 @@ class Groups:
         if self.mode is Mode.LIVE and member in self.roster and not self.roster.on_the_way:
             with self._meets_apart:
                 if member.watch is None:
-                    member.orphan = False
+                    self.roster.adopt(member)
                     self._connect_live(member, APART_S)
             return
         if self.mode is Mode.SANDBOX:

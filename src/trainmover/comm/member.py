@@ -1,8 +1,10 @@
 """This process's seat in one group."""
 
 import itertools
+import weakref
 from dataclasses import dataclass, field
 from datetime import timedelta
+from typing import Any
 
 from trainmover.comm.communicator import Communicator, View
 from trainmover.comm.watch import Watch
@@ -28,8 +30,10 @@ class Member:
     orphan made by an attempt at a step that was broken off: others may not have made it. Until the
            script calls it, it counts for nothing
     gone   the script has destroyed it
-    kept   made in a step, or between two of a loop, and kept: a joiner does not make it
+    kept   made in a step, or between two of a loop, and kept, but in no variable that a joiner is
+           given its own group for
     made_at  file and line of the script that made it
+    shown    what torch and the script hold of it; None: nothing, or not yet
     """
 
     name: str
@@ -51,6 +55,7 @@ class Member:
     gone: bool = False
     kept: bool = False
     made_at: str = ""
+    shown: "weakref.ref[Any] | None" = None
     order: int = field(default_factory=_order.__next__)
 
     def view(self, epoch: int, store: Store, at: str = "", *, fenced: bool = True) -> View:

@@ -23,6 +23,7 @@ has that place now meets once more.
 import json
 import os
 import sys
+from collections import Counter
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from datetime import timedelta
@@ -55,6 +56,20 @@ def place_of(member: Member, members: Iterable[Member]) -> str:
         if not other.private
     )
     return f"{_in_words(member.ranks)}#{older}"
+
+
+def places_in_order(groups: Iterable[tuple[int, ...]]) -> list[str]:
+    """Of groups that are told by their ranks, in the order in which they were made.
+
+    >>> places_in_order([(0, 1), (0, 1, 2), (0, 1)])
+    ['0,1#0', '0-2#0', '0,1#1']
+    """
+    older: Counter[tuple[int, ...]] = Counter()
+    places = []
+    for ranks in groups:
+        places.append(f"{_in_words(ranks)}#{older[ranks]}")
+        older[ranks] += 1
+    return places
 
 
 def _in_words(ranks: tuple[int, ...]) -> str:

@@ -6,8 +6,10 @@ run on some ranks further than on others. See `places` for how groups meet never
 
 import threading
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
+from typing import Any
 
+from trainmover.comm.listed import Listed, listed_as_bytes
 from trainmover.comm.member import Member
 from trainmover.comm.places import Meetings, place_of
 from trainmover.errors import UserError
@@ -24,6 +26,8 @@ class Roster:
         self._lock = lock
         self._members: list[Member] = []
         self._meetings = Meetings()
+        self._listed: bytes | None = None
+        self._told: dict[Member, tuple[str, str]] = {}
         self.forget_all()
 
     def forget_all(self) -> None:
@@ -35,6 +39,7 @@ class Roster:
         self._numbers: dict[int, int] = {}  # Of groups that are gone: calls that they had.
         self._ended_on_the_way: dict[str, Member] | None = None
         self.lacking: set[str] = set()
+        self._changed()
 
     def __iter__(self) -> Iterator[Member]:
         return iter(list(self._members))
@@ -60,6 +65,7 @@ class Roster:
                 member.sequence = self._numbers.pop(member.number, 0)
             self._members.append(member)
             self._members.sort(key=lambda m: (not m.private, m.order))
+            self._changed()
             member.place = place_of(member, self._members)
 
     def remove(self, member: Member) -> bool:
@@ -67,6 +73,7 @@ class Roster:
         with self._lock:
             member.place, member.gone = place_of(member, self._members), True
             self._members.remove(member)
+            self._changed()
             if not member.private:
                 self._numbers[member.number] = member.sequence
             if self._ended_on_the_way is None:
@@ -126,22 +133,90 @@ class Roster:
         """The step that began with `mark` is broken off, to be made again: groups made since may be
         missing on other ranks. They count for nothing until the script uses them."""
         with self._lock:
+            self._changed()
             for member in self._of_the_script():
                 member.orphan = member.orphan or member.born >= mark
 
-    def kept(self, mark: int) -> list[str]:
+    def adopt(self, member: Member) -> None:
+        """The script calls it: it counts, whoever made it."""
+        with self._lock:
+            self._changed()
+            member.orphan = False
+
+    def kept(self, mark: int, held: Collection[Member]) -> list[str]:
         """Groups made since `mark` that are still there: line of the script, and who is in them.
-        Their first rank tells of them; all refuse to move to a machine that lacks them."""
-        if mark == self._made:
-            return []
+        Their first rank tells of them; all refuse to move to a machine that lacks them.
+
+        held: by variables of the script, which are given to who takes the rank
+        """
         told = []
         with self._lock:
             for member in self._of_the_script():
                 if member.born >= mark and not member.orphan and member.size > 1:
-                    member.kept = True
+                    member.kept = member not in held
+                    if not member.kept:
+                        continue
                     if member.seat == 0:
                         told.append(f"{member.made_at} ({in_words(member)})")
         return told
+
+    # What goes with a rank.
+
+    def listed(self) -> bytes:
+        """The script's groups, for the rank's record. Asked for at each fetch."""
+        listed = self._listed
+        if listed is None:
+            with self._lock:
+                known = filter(_is_known, self._of_the_script())
+                listed = self._listed = listed_as_bytes(map(_listed, known))
+        return listed
+
+    def stands_with(self, listed: Iterable[Listed]) -> list[Listed]:
+        """This process stands where a rank stood that had these groups. Which of them are missing,
+        in the rank's order. What it has beyond them counts for nothing until it is called: the rank
+        has destroyed it."""
+        theirs = list(listed)
+        left = Counter(one.ranks for one in theirs)
+        with self._lock:
+            self._changed()
+            for member in filter(_is_known, self._of_the_script()):
+                member.orphan = left[member.ranks] == 0
+                left[member.ranks] -= not member.orphan
+        missing = []
+        for one in reversed(theirs):
+            if left[one.ranks] > 0:
+                left[one.ranks] -= 1
+                missing.append(one)
+        return missing[::-1]
+
+    def is_made(self, mark: int, listed: Listed) -> None:
+        """What was made since `mark` is what the rank had when the epoch began."""
+        with self._lock:
+            for member in self._of_the_script():
+                if member.born >= mark:
+                    member.turn, member.made_at = 0, listed.made_at
+
+    def told(self, member: Member) -> tuple[str, str]:
+        """Its place, "" if it has none any more; and the group in words."""
+        with self._lock:
+            told = self._told.get(member)
+            if told is None:
+                here = member in self._members and _is_known(member)
+                place = place_of(member, self._members) if here else ""
+                words = f"the group of {in_words(member)} made at {member.made_at}"
+                told = self._told[member] = place, words
+            return told
+
+    def shown(self) -> dict[str, Any]:
+        """By its place, what the script holds of each group."""
+        with self._lock:
+            known = {self.told(m)[0]: m.shown for m in self._of_the_script() if _is_known(m)}
+        held = {place: shown() for place, shown in known.items() if shown is not None}
+        return {place: group for place, group in held.items() if group is not None}
+
+    def _changed(self) -> None:
+        """Groups came or went: places may be others."""
+        self._listed, self._told = None, {}
 
     def lasting(self) -> list[Member]:
         """Private ones, and those that were there when the step under way began: a younger one may
@@ -179,6 +254,15 @@ class Roster:
         """This process's, in torch's numbers; None if no group knows them."""
         known = next((member for member in self._members if member.ranks), None)
         return None if known is None else known.ranks[known.seat]
+
+
+def _is_known(member: Member) -> bool:
+    """Whether other processes can know it: by its ranks, and because they have made it too."""
+    return bool(member.ranks) and not member.orphan
+
+
+def _listed(member: Member) -> Listed:
+    return Listed(member.ranks, member.timeout.total_seconds(), member.made_at)
 
 
 def in_words(member: Member) -> str:

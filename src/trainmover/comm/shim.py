@@ -63,6 +63,16 @@ class ShimGroup(ProcessGroup):
         self._name = name
         c10d.name_group(self, name)
 
+    @property
+    def member(self) -> Member:
+        """What the registry knows of it."""
+        return self._member
+
+    def told(self) -> tuple[str, str]:
+        """The name by which every process knows this group, and who is in it, in words; the name is
+        "" if it was destroyed. See `places`."""
+        return self._groups.roster.told(self._member)
+
     def get_group_store(self) -> Store:
         return self._store
 

@@ -22,6 +22,7 @@ import torch
 from torch import Tensor
 
 from trainmover.comm import groups
+from trainmover.comm.shim import ShimGroup
 from trainmover.errors import PeerLost, StateMismatch, UserError
 from trainmover.ids import Rank, Step
 from trainmover.protocol.messages import StepsChanged, Warned, WentOn
@@ -432,16 +433,24 @@ class Member:
         return batch
 
     def _warn_of_kept_groups(self) -> None:
-        """A joiner that stands here at once has not run what was run since the last fetch."""
-        if self._groups_made is not None and (kept := groups.roster.kept(self._groups_made)):
+        """A joiner that stands here at once has not run what was run since the last fetch. It has
+        the groups themselves (see `join/regroup.py`), and they are given to variables of the
+        script; what else may hold them nobody can find."""
+        mark, self._groups_made = self._groups_made, groups.roster.mark()
+        if self.recording.recorder is not None:
+            self._groups_made = None
+        if mark is None or mark == groups.roster.mark():
+            return
+        held = {group.member for group in self.variables.held() if isinstance(group, ShimGroup)}
+        if kept := groups.roster.kept(mark, held):
             text = (
                 f"the group that {' and '.join(kept)} has made is kept for later steps: a machine "
                 "that takes over a rank does not run that line, and the job ends where the group "
                 "is used then, unless the script makes it where it is missing. Make groups before "
-                "the first step, or in each step that uses them"
+                "the first step, or in each step that uses them, or keep them in variables of "
+                "their own"
             )
             self.say(Warned(rank=self.rank, text=text))
-        self._groups_made = groups.roster.mark() if self.recording.recorder is None else None
 
     def take_next(self, batches: Batches) -> Any:
         """The next batch of the loop just entered, from the place it has."""
@@ -466,7 +475,8 @@ class Member:
         """Of the fetch under way."""
         loops, step = self.loops, Step(self.calls + 1)
         positions = loops.positions(self.calls)
-        return Place(loops.fetches, step, moment, positions, loops.beside(), loops.member)
+        beside, listed = loops.beside(), groups.roster.listed()
+        return Place(loops.fetches, step, moment, positions, beside, loops.member, listed)
 
     # --- how it ends ------------------------------------------------------------------------------
 

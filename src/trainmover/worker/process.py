@@ -28,6 +28,7 @@ from trainmover.torch_internals.aliases import aliases
 from trainmover.version import VERSION
 from trainmover.worker import api
 from trainmover.worker.control import Control
+from trainmover.worker.join.regroup import know_groups
 from trainmover.worker.keep.snapshots import Snapshots
 from trainmover.worker.link import ControlLink
 from trainmover.worker.runs import Runs
@@ -46,6 +47,7 @@ def main() -> None:
     watch_wrappers()
     watch_hooks()
     aliases.watch()
+    know_groups()
     station = _station()
     groups.choose(station.spec.comm, station.token)
     control = Control(station)

@@ -176,6 +176,7 @@ HABITS = [
     equal("between/evaluated", moment=True),
     equal("between/evaluated_seldom", moment=True, holds=(13, 15)),
     equal("between/new_groups", moment=True),
+    equal("between/new_pairs", moment=True, machines=3),
     equal("between/group_for_a_moment", moment=True),
     refused("between/running_total", moment=True),
     equal("between/running_module", moment=True),
@@ -184,7 +185,6 @@ HABITS = [
 ]
 
 NOT_YET = {
-    "between/new_groups",
     "layouts/parting",
 }
 """Those that do not come to what they promise at every place; they are run in `make soak` only."""

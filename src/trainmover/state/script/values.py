@@ -28,6 +28,7 @@ from torch import Tensor, nn
 from trainmover.state import tensor_bytes
 from trainmover.state.encode import as_local, encode
 from trainmover.state.kinds.generators import Generator, state_of
+from trainmover.state.script import handles
 from trainmover.state.script.views import Views
 
 ITEMS_MAX = 256
@@ -95,6 +96,16 @@ def generator_entry(generator: Generator) -> Entry:
     return [digest, f"a {type(generator).__name__}"]
 
 
+def handle_entry(name: str) -> Entry:
+    """Of whatever is known by that name."""
+    return [xxhash.xxh3_64_digest(_encoder.encode(handles.fold_of(name))), name]
+
+
+def known_as(entry: Entry) -> Any:
+    """What entries of one handle have in common; None: it is the entry of none."""
+    return entry[0] if type(entry) is list else None
+
+
 def _folded(value: object, views: Views) -> Any:
     """NO_VALUE also for what cannot be looked at: its own code raises as it is asked, or other
     threads change it meanwhile. To read a variable never harms a script."""
@@ -151,6 +162,8 @@ class Fold:
         fold = _FOLDS.get(kind)
         if fold is not None:
             return fold(self, value, depth)
+        if handles.is_one(kind):
+            return handles.folded(value) or NO_VALUE
         if issubclass(kind, Tensor):
             return NO_VALUE if issubclass(kind, nn.Parameter) else self._tensor(value)
         if isinstance(value, numpy.ndarray | numpy.generic):
@@ -245,6 +258,8 @@ def _text(value: Any) -> str:
     kind = type(value)
     if kind in PLAIN:
         return _shortened(repr(value))
+    if handles.is_one(kind):
+        return handles.in_words(value)
     if isinstance(value, Tensor):
         shape = "x".join(map(str, value.shape)) or "scalar"
         if value.numel() == 1 and value.device.type == "cpu":

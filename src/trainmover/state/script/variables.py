@@ -20,7 +20,7 @@ import inspect
 import os
 import sys
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from types import CellType, CodeType, FrameType, FunctionType, ModuleType, NoneType
 from typing import Any
@@ -30,6 +30,7 @@ from torch import Tensor, nn
 
 from trainmover.errors import ProtocolError
 from trainmover.state.kinds.generators import KeptGenerator, is_generator
+from trainmover.state.script import handles
 from trainmover.state.script.liveness import live_at
 from trainmover.state.script.source import MODULE, Scope, Source, source_of, together
 from trainmover.state.script.values import (
@@ -39,6 +40,7 @@ from trainmover.state.script.values import (
     entry_of,
     generator_entry,
     is_secret,
+    known_as,
     same,
     shown,
 )
@@ -62,6 +64,8 @@ _NO_TYPES: frozenset[type] = frozenset()
 _encoder = msgspec.msgpack.Encoder()
 _decoder = msgspec.msgpack.Decoder()
 _UNKNOWN = Scope()
+Known = bytes | int | None
+"""What the entries of one handle have in common, in all processes."""
 Place = list[Any]
 """File, function and line of each of the script's frames, outermost first, and whether something is
 being collected there that no variable holds yet: by a comprehension, or as in `sum(map(...))`."""
@@ -245,7 +249,7 @@ class Variables:
         else:
             slot.entry = entry_of(value, secret=slot.secret, before=slot.before, views=self._views)
             slot.before = slot.entry
-            if slot.entry is NO_VALUE and not issubclass(kind, Tensor):
+            if slot.entry is NO_VALUE and not issubclass(kind, Tensor) and not handles.is_one(kind):
                 self._no_values.add(kind)
 
     def _going_along(self) -> Iterator[object]:
@@ -334,6 +338,41 @@ class Variables:
             if one.owner is not None
         ]
 
+    # --- handles ----------------------------------------------------------------------------------
+
+    def held(self) -> list[object]:
+        """The handles that variables are, to be called below the script's frames."""
+        found = [value for _, value, _ in self._values_at(self._frames(sys._getframe(1)))]
+        return [value for value in found if handles.is_one(type(value))]
+
+    def give(self, theirs: bytes, own: Mapping[Known, object]) -> None:
+        """Where the rank had a handle, store this process's own. To be called below the script's
+        frames, where the rank's variables were captured.
+
+        own: what this process has, by what the entries of each have in common
+        Raises ProtocolError on malformed bytes.
+        """
+        if not theirs:
+            return
+        _, found, at_end, _, _ = _decoded(theirs)
+        their = at_end | found
+        for slot, value, frame in self._values_at(self._frames(sys._getframe(1))):
+            entry = their.get(slot.key, NO_VALUE)
+            if _is_given(entry, value, own) and value is not own[_known(entry)]:
+                owner = frame if slot.owner is None else slot.owner
+                handles.store(owner, slot.name, own[_known(entry)])
+
+    def _values_at(self, frames: list[FrameType]) -> Iterator[tuple[_Slot, Any, FrameType | None]]:
+        """Every variable, and the frame that has it, if one of a function has."""
+        locals_of = [frame.f_locals for frame in frames]
+        layout = self._layout_for(frames, locals_of)
+        for frame, values, slots in zip(frames, locals_of, layout.frames, strict=True):
+            for slot in slots:
+                yield slot, values.get(slot.name, ABSENT), frame
+        for slot in layout.outside:
+            yield slot, _value(slot) if slot.is_asked else slot.owner.get(slot.name, ABSENT), None
+        _let_go(frames, locals_of)
+
     def forget(self) -> None:
         """Drop every reference to what the script made."""
         self._given, self._newest, self._views = (), None, Views()
@@ -344,7 +383,13 @@ class Variables:
     # --- compare ----------------------------------------------------------------------------------
 
     def differences(
-        self, theirs: bytes, own: bytes, *, ended: bool = False, at_boundary: bool = True
+        self,
+        theirs: bytes,
+        own: bytes,
+        *,
+        ended: bool = False,
+        at_boundary: bool = True,
+        given: Container[Known] = (),
     ) -> list[Difference]:
         """What is another here than on the rank. Raises ProtocolError on malformed bytes.
 
@@ -352,6 +397,7 @@ class Variables:
         ended        the loop has no further round: what is read after it counts too
         at_boundary  False: tracked state is of another moment here; what hangs on it is left out,
                      and a step follows that is passed over, with the tensors that it is given
+        given        handles that this process is given where it takes the rank: see `give`
         """
         if not theirs:
             return []
@@ -363,19 +409,22 @@ class Variables:
             return [_elsewhere(their_place, own_place)]
         if their_place != own_place:  # As where a new iterator's first batch has a line of its own.
             their = {key: entry for key, entry in their.items() if key in mine}
-        found = list(_different(their, mine))
+        found = list(_different(their, mine, given))
         if ended:
             numbers = {key: one for key, one in their_end.items() if not isinstance(one, list)}
-            found += _different(their_end if at_boundary else numbers, mine_end)
+            found += _different(their_end if at_boundary else numbers, mine_end, given)
         unknown = {*others, *([] if at_boundary else tracked)}
         named = [self._difference(*one) for one in found if one[0] not in unknown]
         return list({(one.name, one.theirs, one.own): one for one in reversed(named)}.values())[
             ::-1
         ]
 
-    def changes(self, before: bytes, now: bytes) -> list[Difference]:
+    def changes(self, before: bytes, now: bytes, given: Container[Known] = ()) -> list[Difference]:
         """What has changed on a rank between two fetches at the same place, but for tracked state:
-        it lasts from one to the next, and follows from nothing that others have."""
+        it lasts from one to the next, and follows from nothing that others have.
+
+        given: as in `differences`
+        """
         if not same_place(before, now):
             return []
         place, then, _, tracked, _ = _decoded(before)
@@ -383,7 +432,7 @@ class Variables:
             return collecting
         _, later, _, _, _ = _decoded(now)
         common = {key: entry for key, entry in later.items() if key in then and key not in tracked}
-        return [self._difference(*one) for one in _different(common, then)]
+        return [self._difference(*one) for one in _different(common, then, given)]
 
     def _difference(self, key: str, theirs: str, own: str) -> Difference:
         file, function, first, path = key.split("\x1f")
@@ -433,11 +482,26 @@ def _decoded(
     raise ProtocolError("These bytes are no variables of a script.")
 
 
+def _known(entry: Entry) -> Known:
+    """By what the handle is known whose entry this is; else nothing that is known."""
+    return entry if type(entry) is int else known_as(entry)
+
+
+def _is_given(theirs: Entry, own: object, given: Container[Known]) -> bool:
+    """Whether a variable is a handle on the rank, and can become this process's own. A number that
+    stands for a handle, as torch has it for a group without this rank, is taken for one only where
+    there is nothing else."""
+    known = None if theirs is NO_VALUE else _known(theirs)
+    return known is not None and known in given and (type(theirs) is list or own is None)
+
+
 def _different(
-    theirs: Mapping[str, Entry], mine: Mapping[str, Entry]
+    theirs: Mapping[str, Entry], mine: Mapping[str, Entry], given: Container[Known] = ()
 ) -> Iterator[tuple[str, str, str]]:
-    """What the rank has and this process has not, or has otherwise."""
+    """What the rank has and this process has not, or has otherwise; but for what it is given."""
     for key, entry in theirs.items():
+        if _is_given(entry, mine.get(key, NO_VALUE), given) and key in mine:
+            continue
         if key not in mine:
             yield key, shown(entry), "not set"
         elif not same(entry, mine[key]):

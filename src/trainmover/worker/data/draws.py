@@ -35,6 +35,7 @@ class Place:
     number  of the fetch
     step    the one that is to follow
     moment  RNG and small state
+    groups  of the script, by then
     the rest  as in `RankRecord`
     """
 
@@ -44,6 +45,7 @@ class Place:
     positions: list[list[Any]]
     beside: list[list[Any]]
     member: list[int]
+    groups: bytes
 
 
 class Ahead:
@@ -124,6 +126,7 @@ class Draws:
             self.drawn,
             self.reserve,
             later,
+            groups=oldest.groups,
         )
 
     def stand_at(self, record: RankRecord) -> None:
@@ -140,6 +143,7 @@ class Draws:
                 record.positions,
                 record.beside,
                 record.member,
+                record.groups,
             )
         )
 

@@ -17,6 +17,7 @@ from trainmover.ids import Step
 from trainmover.state import rng
 from trainmover.worker.data.batches import Batches
 from trainmover.worker.join.refusal import Refusal
+from trainmover.worker.join.regroup import stand_with_groups
 from trainmover.worker.join.way import Silence, Way
 from trainmover.worker.member import Member
 from trainmover.worker.step.keeper import Moment, RankRecord
@@ -143,13 +144,16 @@ class Journey:
             return self._take_next(batches)
         member.loops.resume(position, way.record.beside, before)
         member.draws.stand_at(way.record)
+        stand_with_groups(way.record)
         top = way.record.top
         member.tracked.load_small(top.small)
         rng.restore(top.rng)
         if way.record.now is None:
             self._arrive()
             return member.take_next(batches)
-        if not way.record.reserve:  # Large state is that of now already.
+        if way.record.reserve:  # Its variables are those of a later fetch.
+            self._refusal.give_groups(way.record)
+        else:  # Large state is that of now already.
             self._refusal.check(way.record, at_boundary=False)
         return self._take_next(batches)
 

@@ -22,6 +22,7 @@ from trainmover.protocol.messages import Records
 from trainmover.state.script.variables import Difference, Variables, same_place
 from trainmover.state.vault import VaultClient
 from trainmover.worker.data.loops import Loops
+from trainmover.worker.join.regroup import groups_of
 from trainmover.worker.step.keeper import RankRecord
 
 FIRST_LOOK_S = 2.0
@@ -120,10 +121,12 @@ class Foresight:
         if self._stands_in_loop_of(record):
             own = self._capture()
             if same_place(record.variables, own):
-                return self._variables.differences(record.variables, own, at_boundary=False)
+                return self._variables.differences(
+                    record.variables, own, at_boundary=False, given=groups_of(record)
+                )
         if before is None or _pass_of(before) != _pass_of(record):
             return []
-        return self._variables.changes(before.variables, record.variables)
+        return self._variables.changes(before.variables, record.variables, groups_of(record))
 
     def _stands_in_loop_of(self, record: RankRecord) -> bool:
         """Whether a joiner would stand where this run does, without going on in the script."""

@@ -17,6 +17,7 @@ from trainmover.state.script.between import keeping
 from trainmover.state.script.variables import ADVICE, Difference, Variables, sentence
 from trainmover.worker.data.loops import Loops
 from trainmover.worker.join.lookout import Foresight
+from trainmover.worker.join.regroup import own_groups
 from trainmover.worker.standing import Unwind
 from trainmover.worker.step.keeper import RankRecord
 
@@ -42,10 +43,15 @@ class Refusal:
         if record is not None:
             self._refuse(self._foresight.differences(record))
 
+    def give_groups(self, record: RankRecord) -> None:
+        """To variables that held such on the rank: this process's own."""
+        self._variables.give(record.variables, own_groups())
+
     def check(self, record: RankRecord, *, at_boundary: bool) -> None:
         """At the fetch where the rank stood. Raises StateMismatch if a variable of the script is
         another here than there: no step must count that is made with it."""
         self._look_between()
+        self.give_groups(record)
         batches = self._loops.main.batches()
         ended = batches is not None and batches.at_end
         found = self._variables.differences(

@@ -16,6 +16,7 @@ from trainmover.state import rng
 from trainmover.worker.join.early import Early
 from trainmover.worker.join.going_back import NoneWhole, take_back
 from trainmover.worker.join.journey import Journey
+from trainmover.worker.join.regroup import stand_with_groups
 from trainmover.worker.join.shadow import Shadow
 from trainmover.worker.join.tail import Tail
 from trainmover.worker.join.taken import Taken, Unlike, take
@@ -262,6 +263,8 @@ class Takeover:
         """
         member, top = self._member, way.record.top
         groups.tap = Silence()
+        groups.roster.travel()
+        stand_with_groups(way.record)
         _, position, *_, before = way.record.positions[0]
         member.loops.resume(position, way.record.beside, before)
         member.draws.stand_at(way.record)

@@ -16,7 +16,8 @@ Record of a rank, "how to run step s on another machine":
     reserve   how many fetches before the last one `top` lies, each the first for its step
     between   RNG at these fetches and the last one
     sample    of its shared state, as of the newest gate; see `state.samples`
-    variables those of the script at that fetch, hashed: see `state/script/variables.py`
+    variables those of the script at the last fetch, hashed: see `state/script/variables.py`
+    groups    that the rank had at the fetch to go back to: see `comm/listed.py`
 
 A joiner goes back to the fetch, draws the same batch, passes over the steps already committed since
 (`top_step` to s - 1), takes `now`, and goes on with step s. Mostly the fetch is the last thing that
@@ -50,8 +51,8 @@ class Moment:
 
 @dataclass
 class RankRecord:
-    """See the module's text. places: positions, beside and member as bytes, once they were asked
-    for: they go with the record of the fetch and with that of the gate."""
+    """See the module's text. places: positions, beside, member and groups as bytes, once they were
+    asked for: they go with the record of the fetch and with that of the gate."""
 
     step: Step
     complete: bool
@@ -67,6 +68,7 @@ class RankRecord:
     between: list[bytes] = field(default_factory=list)
     sample: Sample | None = None
     variables: bytes = b""
+    groups: bytes = b""
     places: bytes = field(default=b"", compare=False)
 
     def to_bytes(self) -> bytes:
@@ -74,7 +76,7 @@ class RankRecord:
         now = None if self.now is None else [self.now.rng, self.now.small]
         top = [self.top.rng, self.top.small]
         if not self.places:
-            self.places = encode([self.positions, self.beside, self.member])
+            self.places = encode([self.positions, self.beside, self.member, self.groups])
         drawn = [self.drawn, self.reserve, self.between]
         sample = None if self.sample is None else list(self.sample)
         further = [drawn, sample, self.variables]
@@ -86,7 +88,7 @@ class RankRecord:
         """Raises ProtocolError on malformed bytes."""
         try:
             step, complete, top_step, places, top, now, rows, further = decode(data)
-            positions, beside, member = places
+            positions, beside, member, groups = places
             (hashes, reserve, between), sample, variables = further
             for row in rows:
                 row_of(row)
@@ -105,6 +107,7 @@ class RankRecord:
                 between,
                 None if sample is None else Sample(*sample),
                 variables,
+                groups,
             )
         except (TypeError, ValueError, *MALFORMED) as error:
             raise ProtocolError(f"These bytes are no rank record: {error}.") from error
