@@ -35,10 +35,25 @@ def said(outcome: Outcomes, words: str) -> bool:
     return any(words in sentence for sentence in outcome.sentences)
 
 
-def test_between_two_rounds_nobody_is_believed_and_the_job_says_why(tmp_path: Path) -> None:
-    outcome = lost_at(20, tmp_path)
+@pytest.mark.parametrize(("habit", "seat"), [("local", 1), ("average", 0)])
+def test_a_gate_sees_it_between_two_rounds_and_snapshots_begin_at_once(
+    habit: str, seat: int, tmp_path: Path, undisturbed
+) -> None:
+    """Of rounds that come by themselves the next one would be behind step 30."""
+    outcome = lost_at(20, tmp_path, seat=seat, habit=habit)
+    assert outcome.code == 0, (outcome.text, outcome.sentences)
+    assert outcome.job.incidents[-1].rung == 2
+    assert said(outcome, "No alarm if the script trains ranks apart") or said(outcome, "no alarm")
+    assert not said(outcome, "orruption")
+    arguments = [*ARGUMENTS, "--habit", habit]
+    assert_equal_runs(outcome, undisturbed(arguments, machines=3, script=PARTING))
+
+
+def test_without_snapshots_nobody_is_believed_and_the_job_says_why(tmp_path: Path) -> None:
+    outcome = lost_at(20, tmp_path, snapshot_every=0)
     assert outcome.code == 1
-    assert "ranks that held the state of rank 1 after step 10 have parted since" in outcome.text
+    assert "no other rank holds the state of rank 1" in outcome.text
+    assert "snapshots were turned off (--snapshots)" in outcome.text
     assert not said(outcome, "orruption")
 
 
@@ -62,7 +77,8 @@ def test_a_round_that_sees_it_tells_so_once_and_snapshots_begin(
 
 
 def test_what_one_rank_alone_does_shows_in_its_last_sample(tmp_path: Path) -> None:
-    """The others agree with each other: only the lost rank's own word tells."""
-    outcome = lost_at(26, tmp_path, seat=0, habit="average", standbys=1)
+    """The others agree with each other: only the lost rank's own word tells if no round does."""
+    outcome = lost_at(26, tmp_path, seat=0, habit="average", fingerprint_every=0)
     assert outcome.code == 1
-    assert "ranks that held the state of rank 0 after step 10 have parted since" in outcome.text
+    assert "ranks that held the state of rank 0" in outcome.text
+    assert "have parted since" in outcome.text

@@ -129,3 +129,29 @@ def test_other_layouts_give_the_same_elements() -> None:
     one.samples.take(Step(1), anew=False)
     other.samples.take(Step(1), anew=False)
     assert one.samples.newest == other.samples.newest
+
+
+def test_gradients_show_one_gate_before_the_state_does() -> None:
+    """Rank 1 applies what no other does; nothing differs yet."""
+    ranks = Rank(), Rank()
+    hashes = []
+    for number, rank in enumerate(ranks):
+        rank.step(1)
+        for parameter in rank.model.parameters():
+            assert parameter.grad is not None
+            parameter.grad += number
+        rank.samples.take(Step(2), anew=False)
+        unaware = rank.samples.hash
+        rank.samples.take(Step(2), anew=False, applies=rank.optimizer)
+        hashes.append((unaware, rank.samples.hash))
+    assert hashes[0][0] == hashes[1][0]
+    assert hashes[0][1] != hashes[1][1]
+    assert all(0 <= hash_ < 2**63 for pair in hashes for hash_ in pair)
+
+
+def test_an_optimizer_without_gradients_adds_nothing() -> None:
+    rank = Rank()
+    rank.samples.take(Step(1), anew=True)
+    without = rank.samples.hash
+    rank.samples.take(Step(1), anew=True, applies=rank.optimizer)
+    assert rank.samples.hash == without

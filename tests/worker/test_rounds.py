@@ -13,6 +13,7 @@ from trainmover.state.tracked import Tracked
 from trainmover.worker.keep.rounds import Rounds, is_due
 from trainmover.worker.standing import Standing
 from trainmover.worker.step.gate import Gate
+from trainmover.worker.step.likeness import Likeness
 
 DUE = Step(3)
 
@@ -25,6 +26,9 @@ class Together:
 
     def of(self, rank: int) -> Gate:
         class OneGate:
+            likeness = Likeness()
+            cut = 0
+
             def gather(_, mine: Tensor) -> Tensor:
                 self.rows[rank] = mine
                 return self.rows
@@ -34,6 +38,8 @@ class Together:
 
 class Broken:
     """The gate of a rank that is interrupted."""
+
+    likeness = Likeness()
 
     def gather(self, mine: Tensor) -> Tensor:
         raise Drained
@@ -96,3 +102,51 @@ def test_otherwise_nothing_is_said(gate: Any, tainted: bool, step: int) -> None:
     said: list[WorkerFact] = []
     rounds(0, gate, said, tainted=tainted).after(Step(step), tracked(1.0))
     assert said == []
+
+
+def two_ranks(other: float) -> Gate:
+    """The gate of rank 0, whose neighbour holds `other`."""
+    together = Together(2)
+    rounds(1, together.of(1), []).after(DUE, tracked(other))
+    return together.of(0)
+
+
+def keeping(gate: Gate, kept: list[Step], *, committed: int) -> Standing:
+    """The standing of rank 0 behind a round, at a boundary after that many steps."""
+    standing = Standing(epoch=Epoch(4), committed=Step(committed))
+    each = Rounds(
+        Rank(0),
+        1000,
+        gate=gate,
+        standing=standing,
+        tainted=lambda: False,
+        say=lambda fact: None,
+        keep_own=lambda: kept.append(DUE),
+    )
+    each.after(Step(committed), tracked(1.0))
+    return standing
+
+
+def test_what_a_gate_has_shown_is_looked_at_in_a_round_at_once() -> None:
+    gate, kept = two_ranks(2.0), list[Step]()
+    assert keeping(gate, kept, committed=17).cut_at == 0, "no gate has shown anything"
+    gate.likeness.known = gate.likeness.parted = True
+    assert keeping(gate, kept, committed=18).cut_at == 18
+    assert kept == [DUE]
+    assert not gate.likeness.known
+    assert keeping(gate, kept, committed=19).cut_at == 0, "once"
+
+
+def test_a_snapshot_on_its_way_is_waited_for() -> None:
+    gate, kept = two_ranks(2.0), list[Step]()
+    gate.likeness.known = gate.likeness.parted = True
+    gate.cut = 2
+    assert keeping(gate, kept, committed=18).cut_at == 0
+    assert kept == [DUE]
+
+
+def test_ranks_that_are_alike_behind_it_have_gradients_that_tell_nothing() -> None:
+    gate, kept = two_ranks(1.0), list[Step]()
+    gate.likeness.known = gate.likeness.parted = True
+    assert keeping(gate, kept, committed=18).cut_at == 0
+    assert (gate.likeness.known, gate.likeness.vain, kept) == (True, True, [])

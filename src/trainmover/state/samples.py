@@ -7,6 +7,10 @@ that of another rank as long as all their samples since it began were. It begins
 round, in which all of the state is compared. One of a machine that is lost is in the rank's record,
 so whoever is to give its state can be told from a replica though the rank itself is gone.
 
+A gate that is followed by an update in which no other rank has a part also tells of gradients that
+are about to be applied: ranks that hold the same, and apply something else, hold the same no more.
+So that shows one gate before the state itself does.
+
 Only what lies where it always lies is sampled: parameters, what optimizers keep for them, and now
 and then other objects that hand out the memory they work with.
 """
@@ -25,6 +29,8 @@ from trainmover.ids import Step
 from trainmover.state import encode, tensor_bytes
 from trainmover.state.tracked import HasState, Tracked
 
+GRADIENTS = 4
+"""Parameters of the optimizer whose gradients are in each sample."""
 OBJECTS_EVERY = 8
 """Steps from one sample of other objects to the next: their state has to be asked for."""
 BYTES = 32
@@ -85,20 +91,31 @@ class Samples:
     """Of one rank, of its newest gates.
 
     newest  None before the first gate
+    hash    of that alone, without those before it in its chain; 63 bits
     """
 
     def __init__(self, tracked: Tracked) -> None:
         self.newest: Sample | None = None
+        self.hash = 0
         self._tracked = tracked
         self._taken: dict[int, Sample] = {}
         self._places = _Places((), [], [], [])
 
-    def take(self, step: Step, *, anew: bool) -> None:
-        """At the gate of `step`, again if it is run again. anew: begin the chain here."""
+    def take(self, step: Step, *, anew: bool, applies: torch.optim.Optimizer | None = None) -> None:
+        """At the gate of `step`, again if it is run again.
+
+        anew     begin the chain here
+        applies  what is to apply its gradients behind the gate
+        """
         before = None if anew else self._taken.get(step - 1)
-        chain = xxhash.xxh3_64(before.chain if before is not None else b"")
+        own = xxhash.xxh3_64()
         for part in self._bytes(step):
-            chain.update(part)
+            own.update(part)
+        for part in _gradients(applies, step) if applies is not None else ():
+            own.update(part)
+        self.hash = own.intdigest() >> 1
+        chain = xxhash.xxh3_64(before.chain if before is not None else b"")
+        chain.update(own.digest())
         since = before.since if before is not None else int(step)
         self.newest = self._taken[step] = Sample(int(step), since, chain.digest())
         for old in [gate for gate in self._taken if gate <= step - KEPT]:
@@ -154,6 +171,16 @@ class Samples:
         ]
         objects = [obj for obj in others if _hands_out_memory(obj)]
         return _Places(of, list(parameters.values()), optimizers, objects)
+
+
+def _gradients(optimizer: torch.optim.Optimizer, step: Step) -> list[bytes]:
+    groups = [group["params"] for group in optimizer.param_groups if group["params"]]
+    if not groups:
+        return []
+    parameters = groups[step % len(groups)]
+    turns = range(min(GRADIENTS, len(parameters)))
+    chosen = [parameters[(step * GRADIENTS + turn) % len(parameters)].grad for turn in turns]
+    return [_elements(one, step) for one in chosen if one is not None and not one.is_sparse]
 
 
 def _hands_out_memory(obj: HasState) -> bool:

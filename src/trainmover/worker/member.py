@@ -137,6 +137,7 @@ class Member:
             standing=self.standing,
             tainted=self.boundary.tainted,
             say=self.say,
+            keep_own=station.snapshots.keep_own if station.spec.snapshot_every != 0 else None,
         )
         self.cut_short = CutShort(rank, self, boundary=self.boundary, gate=self.gate, say=self.say)
 
@@ -294,25 +295,28 @@ class Member:
         if at_gate and self.is_shadow:
             self.updated = True
         elif at_gate:
-            self.pass_gate()
+            self.pass_gate(optimizer)
 
     def leave_update(self) -> None:
         """Called after every `optimizer.step()`."""
         self.updates.leave(in_step=self.in_step)
 
-    def pass_gate(self) -> None:
-        """Returns when step `calls` is committed everywhere. Raises Retry if it is aborted."""
+    def pass_gate(self, applies: torch.optim.Optimizer | None = None) -> None:
+        """Returns when step `calls` is committed everywhere. Raises Retry if it is aborted.
+
+        applies: what makes its update behind this gate; None: none does, or it is made already
+        """
         step = self.calls
         self.updates.at_gate()
-        if not self._record_is_safe(step) or not self.gate.passes(step):
+        if not self._record_is_safe(step, applies) or not self.gate.passes(step):
             self.gate.await_verdict(step)
         self.passed = True
         self.updates.passed()
         self.drills.at("passed", step)
 
-    def _record_is_safe(self, step: Step) -> bool:
+    def _record_is_safe(self, step: Step, applies: torch.optim.Optimizer | None) -> bool:
         committing = row(step, self.reported.at_gate(), self.draws.samples)
-        return self.deposit.is_safe(step, committing, self.draws.drawn)
+        return self.deposit.is_safe(step, committing, self.draws.drawn, applies)
 
     def _after_step(self, step: Step) -> None:
         values = self.reported.numbers()

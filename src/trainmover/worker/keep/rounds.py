@@ -1,9 +1,12 @@
 """Rounds: from time to time all ranks hash what they track, and the controller compares.
 
 A round is made after the commit of a step that every rank knows without asking: of the first steps
-a few, further and further apart, then every so many. Ranks tell each other the hash of their whole
-shared state, so that of many replicas one says the hashes of all tensors and the others say whose
-they have. A round that is interrupted is none.
+a few, further and further apart, then every so many; and of one whose gate has shown that ranks are
+alike no more (`likeness`). Where a round shows that, all ranks take a snapshot at the boundary,
+before anybody has asked for one: what is their own is in no other memory.
+
+Ranks tell each other the hash of their whole shared state, so that of many replicas one says the
+hashes of all tensors and the others say whose they have. A round that is interrupted is none.
 """
 
 import time
@@ -41,6 +44,7 @@ class Rounds:
     """One rank's part in all of them.
 
     tainted  whether what was computed since the last boundary may be garbage
+    keep_own called where ranks that were alike have parted; None: snapshots are off
     """
 
     def __init__(
@@ -52,7 +56,9 @@ class Rounds:
         standing: Standing,
         tainted: Callable[[], bool],
         say: Callable[[WorkerFact], None],
+        keep_own: Callable[[], None] | None = None,
     ) -> None:
+        self._keep_own = keep_own
         self._rank = rank
         self._every = every
         self._gate = gate
@@ -63,7 +69,8 @@ class Rounds:
 
     def after(self, step: Step, tracked: Tracked) -> None:
         """To be called by every rank after every commit, in the same place."""
-        if not is_due(step, self._every) or self._tainted():
+        parted = self._gate.likeness.parted
+        if not (is_due(step, self._every) or parted) or self._tainted():
             return
         epoch = self._standing.epoch
         began_ns = time.monotonic_ns()
@@ -74,6 +81,8 @@ class Rounds:
             layouts, replicas = self._of_all(layout, mine.replica)
         except Drained:
             return
+        if self._gate.likeness.round_shows(alike=len(set(replicas)) == 1):
+            self._keep_what_is_own(step)
         alike = Rank(replicas.index(replicas[self._rank]))
         tells = layouts.index(layouts[self._rank]) == self._rank and layout not in self._told
         self._told |= {layout} if tells else set()
@@ -92,6 +101,18 @@ class Rounds:
                 took_us=took_us,
             )
         )
+
+    def _keep_what_is_own(self, step: Step) -> None:
+        """From this boundary on; all ranks have seen it in the same round. One snapshot that is on
+        its way is waited for: the next follows when the controller asks for it."""
+        if self._keep_own is None:
+            return
+        self._keep_own()
+        if self._gate.cut:
+            return
+        with self._standing.changed:
+            if self._standing.committed == step:
+                self._standing.cut_at = step
 
     def _of_all(self, layout: int, replica: int) -> tuple[list[int], list[int]]:
         """The two hashes of every rank, in their order. Raises Drained."""

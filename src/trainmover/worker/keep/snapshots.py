@@ -74,6 +74,7 @@ class Snapshots:
         self._room: bytearray | None = None
         self._needs_room = False
         self._lent: list[Snapshot] = []
+        self._own_is_kept = False
         self._puts: queue.SimpleQueue[_Put] = queue.SimpleQueue()
         self._thread: threading.Thread | None = None
 
@@ -125,7 +126,11 @@ class Snapshots:
     @property
     def _only_written(self) -> bool:
         """Whether they are taken for checkpoints alone."""
-        return not self.every and self._checkpoint_every > 0
+        return not self.every and not self._own_is_kept and self._checkpoint_every > 0
+
+    def keep_own(self) -> None:
+        """Ranks hold what no other does: vaults are to have their snapshots."""
+        self._own_is_kept = True
 
     @contextmanager
     def lent(self, rank: Rank, step: Step) -> Iterator[Snapshot | None]:
@@ -209,7 +214,7 @@ class Snapshots:
         """The job starts anew."""
         self.completed(Step(0))
         self.changed(0)
-        self._vaults, self._asked_since = {}, None
+        self._vaults, self._asked_since, self._own_is_kept = {}, None, False
         self.spare_room()
 
     def spare_room(self) -> None:

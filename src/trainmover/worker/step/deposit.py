@@ -8,6 +8,7 @@ snapshots   the same state, from time to time, for when all ranks go back
 import time
 from dataclasses import replace
 
+import torch
 import xxhash
 
 from trainmover.errors import PeerLost, UserError
@@ -92,17 +93,29 @@ class Deposit:
             except PeerLost as lost:
                 self.buddy_is_gone(lost)
 
-    def is_safe(self, step: Step, committing: Row, drawn: list[list[int]]) -> bool:
+    def is_safe(
+        self,
+        step: Step,
+        committing: Row,
+        drawn: list[list[int]],
+        applies: torch.optim.Optimizer | None = None,
+    ) -> bool:
         """Put the record for the step after this one, wait for the buddy's acknowledgement.
 
         drawn: hashes of the batches since the record's place
+        applies: what is to apply its gradients behind the gate; nobody else has a part in that
         """
         self.at_gate = self._tracked.small_states()
         rows = [*self._ledger.in_doubt, row_bytes(committing)]
         now = Moment(rng.capture(), self.at_gate)
         if self.latest is None:
             raise _no_fetch(self._rank)
-        self.samples.take(step, anew=is_compared(Step(step - 1), self._rounds_every))
+        self.samples.take(
+            step,
+            anew=is_compared(Step(step - 1), self._rounds_every),
+            applies=None if self._gate.likeness.vain else applies,
+        )
+        self._gate.likeness.sample = self.samples.hash
         self.latest = replace(
             self.latest,
             step=Step(step + 1),

@@ -1,11 +1,12 @@
 """The gate of a step: whoever comes through knows that the step is committed everywhere.
 
-One all-reduce of eight integers over all ranks, on a group of its own. Two say that all ranks are
+One all-reduce of ten integers over all ranks, on a group of its own. Two say that all ranks are
 in the same step, the third carries the pause flag of a planned move, so all stop at one boundary.
 The fourth says that a rank cannot commit before its update (`undo`), the fifth that all are to take
 a snapshot at the boundary, two whether all ranks have changed the same small state behind their
-last gate, the last that some rank has found bulk state changed before a gate (`Changes`): all copy
-it then, since not all look at the bytes of every step. An all-reduce that is interrupted decides
+last gate, one that some rank has found bulk state changed before a gate (`Changes`): all copy it
+then, since not all look at the bytes of every step. The last two say whether ranks that were all
+alike still are, as far as a sample shows (`likeness`). An all-reduce that is interrupted decides
 nothing: ranks may disagree on whether it came through.
 """
 
@@ -21,6 +22,7 @@ from trainmover.ids import Epoch, Rank, Step
 from trainmover.worker.drill import Drills
 from trainmover.worker.keep.snapshots import WANTED, Snapshots
 from trainmover.worker.standing import Standing
+from trainmover.worker.step.likeness import Likeness
 
 GATE = "gate"
 
@@ -38,6 +40,8 @@ class Gate:
     behind   hash of the small state that the last step has changed behind its gate; 0: none
     private  ranks have changed there what is not the same on all of them
     early    steps of some rank change bulk state before their gate
+    cut      whether a snapshot is due at this boundary, or one on its way on some rank
+    likeness  whether all ranks hold the same
     """
 
     def __init__(
@@ -59,6 +63,8 @@ class Gate:
         self.undo_wanted = False
         self.behind = 0
         self.private = self.early = False
+        self.cut = 0
+        self.likeness = Likeness()
         self._mode_of = Epoch(0)
         self._group = groups.private(GATE, rank, world_size)
 
@@ -76,12 +82,12 @@ class Gate:
         cut = self._snapshots.flag(self._rank, step)
         behind, self.behind = self.behind, 0
         asked = [step, -step, standing.pause_flag, self.undo_wanted, cut, behind, -behind]
-        flags = torch.tensor([*asked, self.early], dtype=torch.int64)
+        flags = torch.tensor([*asked, self.early, *self.likeness.asks()], dtype=torch.int64)
         try:
             self._group.all_reduce(flags, dist.ReduceOp.MAX)
         except Drained:
             return False
-        newest, minus_oldest, pause, undo, cut, most, minus_least, early = flags.tolist()
+        newest, minus_oldest, pause, undo, cut, most, minus_least, early, *alike = flags.tolist()
         oldest = -minus_oldest
         with standing.changed:
             if standing.pending:
@@ -99,7 +105,8 @@ class Gate:
                 standing.cut_at = step
         self.private = most != -minus_least
         self.undo = self.undo_wanted = bool(undo) or self.private
-        self.early = bool(early)
+        self.early, self.cut = bool(early), cut
+        self.likeness.hears(*alike)
         return True
 
     @property
@@ -110,15 +117,18 @@ class Gate:
     def settles_mode(self) -> bool:
         """Have all ranks know it, before the first step in an epoch: who joins has not heard, nor
         who was told the last step's verdict. False if the epoch ends first."""
-        wanted = torch.tensor([self.undo_wanted, self.early], dtype=torch.int64)
+        likeness = self.likeness
+        asked = [self.undo_wanted, self.early, likeness.known, likeness.vain]
+        wanted = torch.tensor(asked, dtype=torch.int64)
         epoch = self._standing.epoch
         try:
             self._group.all_reduce(wanted, dist.ReduceOp.MAX)
         except Drained:
             return False
-        undo, early = wanted.tolist()
+        undo, early, known, vain = wanted.tolist()
         self.undo = self.undo_wanted = bool(undo)
         self.early = bool(early)
+        likeness.begin_epoch(known=bool(known), vain=bool(vain))
         self._mode_of = epoch
         return True
 
