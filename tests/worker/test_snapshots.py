@@ -92,6 +92,32 @@ def test_a_second_one_waits_until_the_first_is_complete(
     assert process.snapshots.flag(RANK, Step(20)) == WANTED
 
 
+def test_the_first_of_what_is_each_rank_s_own_is_waited_for_once(
+    process: Process, buddies: Buddies, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    snapshots, asked = process.snapshots, list[int]()
+
+    def given_up() -> bool:
+        asked.append(len(asked))
+        if len(asked) == 3:
+            snapshots.completed(Step(16))
+        return False
+
+    snapshots.await_own(Step(15), given_up)
+    assert asked == [], "none is each rank's own"
+    snapshots.keep_own()
+    process.take(16, buddies.make()[1].address)
+    snapshots.await_own(Step(16), given_up)
+    assert len(asked) == 3
+    snapshots.await_own(Step(17), given_up)
+    assert len(asked) == 3, "once"
+    monkeypatch.setattr(snapshots_module, "OWN_WAIT_S", 0.01)
+    snapshots.keep_own()
+    snapshots.await_own(Step(18), lambda: False)
+    snapshots.keep_own()
+    snapshots.await_own(Step(18), lambda: True)
+
+
 def test_the_vault_has_the_very_block(process: Process, buddies: Buddies) -> None:
     vault, server = buddies.make()
     fact = process.take(10, server.address)

@@ -27,6 +27,7 @@ from trainmover.state.vault import VaultClient, snapshot_name
 WANTED, BUSY = 1, 2
 """What a rank raises at its gate: of all ranks' flags the highest counts."""
 TRY_AGAIN_S = 0.5
+OWN_WAIT_S, ASK_AGAIN_S = 2.0, 0.002
 
 
 @dataclass
@@ -74,7 +75,7 @@ class Snapshots:
         self._room: bytearray | None = None
         self._needs_room = False
         self._lent: list[Snapshot] = []
-        self._own_is_kept = False
+        self._own_is_kept = self._waits_for_own = False
         self._puts: queue.SimpleQueue[_Put] = queue.SimpleQueue()
         self._thread: threading.Thread | None = None
 
@@ -129,8 +130,17 @@ class Snapshots:
         return not self.every and not self._own_is_kept and self._checkpoint_every > 0
 
     def keep_own(self) -> None:
-        """Ranks hold what no other does: vaults are to have their snapshots."""
-        self._own_is_kept = True
+        """Ranks hold what no other does: vaults are to have their snapshots, and no step is made
+        before they have the first one."""
+        self._own_is_kept = self._waits_for_own = True
+
+    def await_own(self, step: Step, given_up: Callable[[], bool]) -> None:
+        """If that of `step` is the first since ranks hold what is their own: wait until all ranks
+        have theirs. Not for long: of large state it comes later, beside the steps."""
+        waits, self._waits_for_own = self._waits_for_own, False
+        until_s = time.monotonic() + OWN_WAIT_S
+        while waits and self._complete < step and not given_up() and time.monotonic() < until_s:
+            time.sleep(ASK_AGAIN_S)
 
     @contextmanager
     def lent(self, rank: Rank, step: Step) -> Iterator[Snapshot | None]:
@@ -214,7 +224,8 @@ class Snapshots:
         """The job starts anew."""
         self.completed(Step(0))
         self.changed(0)
-        self._vaults, self._asked_since, self._own_is_kept = {}, None, False
+        self._vaults, self._asked_since = {}, None
+        self._own_is_kept = self._waits_for_own = False
         self.spare_room()
 
     def spare_room(self) -> None:

@@ -161,6 +161,7 @@ class Deposit:
                 begun_ns=begun_ns,
                 step_us=self._ledger.median_us or 0,
             )
+            self._snapshots.await_own(step, self._boundary.tainted)
 
     def offered(self) -> Offered:
         """This rank's state at the boundary, where it waits for `Go`."""
