@@ -3,8 +3,9 @@
 import os
 import pickle
 import tempfile
+import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -12,6 +13,7 @@ import torch
 
 from trainmover.errors import StateMismatch
 from trainmover.sandbox.opened import Opened
+from trainmover.torch_internals import compiling
 
 
 @pytest.fixture
@@ -99,3 +101,57 @@ def test_temporary_files_are_nobodys(opened: Opened) -> None:
     with tempfile.NamedTemporaryFile() as file:
         file.write(b"x")
     assert not opened.written
+
+
+@pytest.fixture
+def unasked(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nobody in this process has asked yet where temporary files go."""
+    monkeypatch.setattr(tempfile, "tempdir", None)
+    monkeypatch.setattr(tempfile, "_once_lock", threading.Lock())
+    monkeypatch.setenv("TORCHINDUCTOR_CACHE_DIR", "")  # torch sets it anew: put back whatever it is
+    monkeypatch.delenv("TORCHINDUCTOR_CACHE_DIR")
+
+
+@pytest.mark.parametrize("asks", [tempfile.gettempdir, compiling.folder])
+@pytest.mark.usefixtures("unasked")
+def test_who_opens_a_file_while_it_holds_a_lock_is_not_waited_for(
+    opened: Opened, asks: Callable[[], object]
+) -> None:
+    """To find the folder, Python tries some out, and lets nobody else ask meanwhile."""
+    asking = threading.Thread(target=lambda: asks(), daemon=True)  # As a line of a script would.
+    asking.start()
+    asking.join(10)
+    assert not asking.is_alive()
+    assert not opened.written
+
+
+@pytest.mark.usefixtures("unasked")
+def test_whether_a_file_is_temporary_is_known_before_anybody_has_asked(
+    opened: Opened, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("trainmover.sandbox.opened._TEMPORARY", ())
+    monkeypatch.setenv("TMPDIR", str(tmp_path / "passing"))
+    (tmp_path / "passing").mkdir()
+    (tmp_path / "passing" / "x").write_text("x")
+    assert not opened.written
+    (tmp_path / "log.txt").write_text("x")
+    assert f"writes to {tmp_path}/log.txt" in opened.written
+    assert tempfile.tempdir is None
+
+
+@pytest.mark.parametrize("named", [True, False])
+@pytest.mark.usefixtures("unasked")
+def test_what_torch_has_compiled_may_be_read_whoever_chose_the_folder(
+    opened: Opened, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, named: bool
+) -> None:
+    if named:
+        monkeypatch.setenv("TORCHINDUCTOR_CACHE_DIR", str(tmp_path / "compiled"))
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    compiled = compiling.folder() / "graph"
+    compiled.touch()
+    if not named:
+        monkeypatch.delenv("TORCHINDUCTOR_CACHE_DIR")  # As between two runs of a script.
+    opened.begin(time.time_ns() - 60_000_000_000)
+    compiled.read_bytes()
+    assert not opened.newer
+    assert ("TORCHINDUCTOR_CACHE_DIR" in os.environ) is named

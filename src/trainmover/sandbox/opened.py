@@ -8,7 +8,9 @@ read as well; what this run itself has written is its own affair, but is told, o
 `job.is_shadow` first writes nothing.
 
 Python tells of every file that is opened (`sys.addaudithook`). The hook stays for good and is idle
-but for runs in the sandbox.
+but for runs in the sandbox. It runs in the middle of whoever opens the file, who may hold any lock,
+so it must not ask what takes one: `tempfile.gettempdir()`, when first called, opens files to find a
+folder that it can use, and holds a lock meanwhile; asked by the hook, it would wait for itself.
 """
 
 import os
@@ -24,6 +26,9 @@ from trainmover.torch_internals.compiling import is_kept
 
 _PACKAGE = os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "")
 _SYSTEM = ("/proc/", "/sys/", "/dev/")
+_TEMPORARY = ("/tmp", "/var/tmp", "/usr/tmp")
+_TEMPORARY_NAMED = ("TMPDIR", "TEMP", "TMP")
+"""Where Python looks for a folder for temporary files, and variables that may name another."""
 
 
 class Opened:
@@ -110,9 +115,17 @@ def _is_newer(file: str, since_ns: int) -> bool:
 
 def _is_passing(file: str) -> bool:
     """Whether it is not there to stay."""
-    folders = (*_SYSTEM, os.path.join(tempfile.gettempdir(), ""))
     nameless = os.path.isdir(file)  # Opened to write, it is for a file without a name.
-    return nameless or file.startswith(folders) or _is_cache(file)
+    return nameless or file.startswith((*_SYSTEM, *_temporary())) or _is_cache(file)
+
+
+def _temporary() -> list[str]:
+    """The folder for temporary files; as long as nobody has asked for it, all that it may be."""
+    chosen = tempfile.tempdir
+    if chosen is not None:
+        return [os.path.join(os.fsdecode(chosen), "")]
+    named = [os.environ[name] for name in _TEMPORARY_NAMED if os.environ.get(name)]
+    return [os.path.join(os.path.abspath(folder), "") for folder in (*named, *_TEMPORARY)]
 
 
 def _is_cache(file: str) -> bool:

@@ -6,6 +6,7 @@ it is loaded here, once for all workers that a machine's nursery forks.
 
 import os
 import sys
+import tempfile
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +21,8 @@ WORKER = "torch._inductor"
 """In the command of its processes, which serve this process and not one run of the script."""
 
 _CACHE = "torch._inductor.runtime.cache_dir_utils"
+_FOLDER = "TORCHINDUCTOR_CACHE_DIR"
+"""Names its folder: in the user's environment, or put there when torch first needs it."""
 
 
 def leave_out(package: str) -> None:
@@ -44,9 +47,12 @@ def folder() -> Path:
 
 
 def is_kept(file: str) -> bool:
-    """Whether a file lies in that folder. Asked for every file that a script opens."""
-    cache = sys.modules.get(_CACHE)
-    return cache is not None and file.startswith(os.path.join(cache.cache_dir(), ""))
+    """Whether a file lies in that folder. Asked for every file that a script opens, in the middle
+    of whoever opens it: takes no lock and, unlike `folder`, changes nothing."""
+    cache, named = sys.modules.get(_CACHE), os.environ.get(_FOLDER)
+    if named is None and cache is not None and tempfile.tempdir is not None:
+        named = cache.default_cache_dir()  # Without `tempdir` it would look for one, under a lock.
+    return named is not None and file.startswith(os.path.join(os.path.abspath(named), ""))
 
 
 def forget() -> None:

@@ -12,7 +12,7 @@ IN_FILES: Names = {
     "_dynamo/trace_rules.py": ("def add",),
     "_dynamo/utils.py": ("counters",),
     "_inductor/compile_worker/__main__.py": ("def main",),
-    "_inductor/runtime/cache_dir_utils.py": ("def cache_dir",),
+    "_inductor/runtime/cache_dir_utils.py": ("def cache_dir", "def default_cache_dir"),
     "amp/grad_scaler.py": ("self._per_optimizer_states",),
     "distributed/_functional_collectives.py": ("class AsyncCollectiveTensor", "def wait"),
     "distributed/distributed_c10d.py": (
