@@ -186,6 +186,3 @@ HABITS = [
 
 NOT_YET: set[str] = set()
 """Those that do not come to what they promise at every place; they are run in `make soak` only."""
-ALONE = {"data/augmented_workers", "data/stateful_augmented", "layouts/compiled"}
-"""They have processes of their own, and hold where nothing else runs; beside other tests, in a
-process that has run many, they were seen to stand still, and nobody knows why yet."""
