@@ -48,18 +48,6 @@ void in_chunks(std::uint64_t count, std::size_t most, Body body) {
     } while (at < count);
 }
 
-/// For as long as it lives, the calling thread reads the wires itself.
-class Driving {
-public:
-    explicit Driving(Wires& wires) : wires_(wires) { wires_.drive(true); }
-    ~Driving() { wires_.drive(false); }
-    Driving(const Driving&) = delete;
-    Driving& operator=(const Driving&) = delete;
-
-private:
-    Wires& wires_;
-};
-
 // all_reduce and reduce.
 
 struct Reduction {
@@ -172,7 +160,6 @@ void reduce_pieces(Session& s, const Reduction& r, Bytes data, std::size_t count
 /// Nobody is near: slices are cut into pieces, so that a piece is reduced, and its result on its way,
 /// while the next ones come.
 void reduce_apart(Session& s, const Reduction& r, Bytes data, std::uint64_t count) {
-    const Driving driving(s.wires);
     auto* come = s.scratch.take(kWireChunk);
     in_chunks(count, kWireChunk / r.width, [&](std::uint64_t at, std::size_t step) {
         reduce_pieces(s, r, data + at * r.width, step, come);

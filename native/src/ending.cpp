@@ -12,16 +12,14 @@ constexpr std::int64_t kWakeNs = 2'000'000;
 
 }  // namespace
 
-Ending::Ending(std::string group, std::uint32_t epoch, std::uint32_t seat, std::size_t seats)
-    : group_(std::move(group)),
+Ending::Ending(std::string group, std::uint32_t epoch, std::uint32_t seat, std::size_t seats,
+               Engine& engine_)
+    : engine(engine_),
+      group_(std::move(group)),
       epoch_(epoch),
       seat_(seat),
       gone_(std::make_unique<std::atomic<bool>[]>(seats)),
       losses_(seats) {}
-
-Ending::~Ending() {
-    if (birthplace_.here()) close_fd(event_fd_.load());
-}
 
 bool Ending::stop(Trouble trouble) noexcept {
     {
@@ -74,12 +72,7 @@ void Ending::wake() noexcept {
 }
 
 void Ending::nudge() noexcept {
-    if (polling_.load()) ring(event_fd_.load());
-}
-
-int Ending::event_fd() {
-    if (event_fd_.load() < 0) event_fd_.store(new_event_fd());
-    return event_fd_.load();
+    if (awaiting_.load()) engine.wake(waiter);
 }
 
 std::string Ending::place() const {

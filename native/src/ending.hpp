@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "call.hpp"
+#include "engine.hpp"
 #include "sockets.hpp"
 #include "trouble.hpp"
 
@@ -20,8 +21,8 @@ namespace tmc {
 
 class Ending {
 public:
-    Ending(std::string group, std::uint32_t epoch, std::uint32_t seat, std::size_t seats);
-    ~Ending();
+    Ending(std::string group, std::uint32_t epoch, std::uint32_t seat, std::size_t seats,
+           Engine& engine);
     Ending(const Ending&) = delete;
     Ending& operator=(const Ending&) = delete;
 
@@ -53,12 +54,14 @@ public:
         naps_.fetch_add(1);
         asleep_.store(nullptr);
     }
-    /// The running thread polls, `event_fd` among others.
-    void polls(bool now) noexcept { polling_.store(now); }
-    int event_fd();
+    /// The running thread waits for links, as `waiter` of the `engine`, and looks no more.
+    void awaits_links(bool now) noexcept { awaiting_.store(now); }
     void wake() noexcept;
-    /// Wake it only if it polls.
+    /// Wake it only if it waits for links.
     void nudge() noexcept;
+
+    Engine& engine;
+    Waiter waiter;
 
     /// Operations that were started; for messages.
     std::atomic<std::uint64_t> calls{0};
@@ -66,7 +69,6 @@ public:
 private:
     std::string place() const;
 
-    const Birthplace birthplace_;
     const std::string group_;
     const std::uint32_t epoch_;
     const std::uint32_t seat_;
@@ -75,8 +77,7 @@ private:
     std::atomic<std::int64_t> timeout_ns_{0};
     std::atomic<const std::atomic<std::uint64_t>*> asleep_{nullptr};
     std::atomic<std::uint64_t> naps_{0};
-    std::atomic<bool> polling_{false};
-    std::atomic<int> event_fd_{-1};
+    std::atomic<bool> awaiting_{false};
     mutable std::mutex mutex_;
     Trouble trouble_;
     std::atomic<bool> outdated_{false};

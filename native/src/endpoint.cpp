@@ -25,6 +25,7 @@ constexpr int kDials = 3;
 constexpr std::uint64_t kTcpListener = 1;
 constexpr std::uint64_t kLocalListener = 2;
 constexpr std::uint64_t kBell = 3;
+constexpr std::uint64_t kLinks = 4;
 
 /// Words of a peer, which may be anything, as text.
 std::string readable(const Landing& landing, std::size_t length) {
@@ -65,8 +66,9 @@ Endpoint::Endpoint(Token token, std::string host_, const std::string& address)
     address_ = (address.find(':') == std::string::npos ? address : "[" + address + "]") + ":" +
                std::to_string(port);
     local_listener_ = listen_local(local_name(incarnation));
-    epoll_ = epoll_create1(EPOLL_CLOEXEC);
-    fork_closes(epoll_);
+    doors_ = epoll_create1(EPOLL_CLOEXEC);
+    fork_closes(doors_);
+    engine_ = std::make_unique<Engine>(doors_, kLinks, [this](std::uint64_t id) { serve_link(id); });
     bell_ = new_event_fd();
     watch(tcp_listener_, kTcpListener);
     watch(local_listener_, kLocalListener);
@@ -115,7 +117,7 @@ void Endpoint::close() {
     if (progress_ != nullptr) progress_->join();
     progress_.reset();
     done->close();
-    for (const int fd : {tcp_listener_, local_listener_, epoll_, bell_}) close_fd(fd);
+    for (const int fd : {tcp_listener_, local_listener_, doors_, bell_}) close_fd(fd);
     hellos_.clear();
 }
 
@@ -229,7 +231,7 @@ std::shared_ptr<Link> Endpoint::admit(const Peer& peer, std::uint64_t from) {
         ++facts_.links_opened;
     }
     if (older != nullptr) older->kill("the same process connected again", false);
-    link->attach(epoll_, id);
+    link->attach(engine_->links(), id);
     changed_.notify_all();
     return link;
 }
@@ -325,7 +327,7 @@ int Endpoint::exchange(const std::shared_ptr<Session>& past, const std::shared_p
         }
     }
     if (past == nullptr) return 0;
-    // What costs time is left to the progress thread: the switchover is on the step's path.
+    // What costs time is left to the endpoint's thread: the switchover is on the step's path.
     later([past, replaced] {
         for (const auto& link : replaced) link->push();
     });
@@ -547,13 +549,13 @@ void Endpoint::landed(Link& link, const Header& header, Landing landing) {
     });
 }
 
-// The progress thread.
+// The endpoint's thread.
 
 void Endpoint::watch(int fd, std::uint64_t id) {
     epoll_event event{};
     event.events = EPOLLIN;
     event.data.u64 = id;
-    epoll_ctl(epoll_, EPOLL_CTL_ADD, fd, &event);
+    epoll_ctl(doors_, EPOLL_CTL_ADD, fd, &event);
 }
 
 void Endpoint::later(std::function<void()> task) {
@@ -569,7 +571,7 @@ void Endpoint::run() {
     arena_.life().hold();
     epoll_event events[64];
     while (!stopping_.load()) {
-        const int n = epoll_wait(epoll_, events, 64, hellos_.empty() ? -1 : kTickMs);
+        const int n = epoll_wait(doors_, events, 64, hellos_.empty() ? -1 : kTickMs);
         for (int i = 0; i < n; ++i) serve(events[i].data.u64);
         tick();
     }
@@ -580,7 +582,11 @@ void Endpoint::serve(std::uint64_t id) {
     if (id == kTcpListener) return accept_all(tcp_listener_, false);
     if (id == kLocalListener) return accept_all(local_listener_, true);
     if (id == kBell) return drain_event(bell_);
-    if (hellos_.contains(id)) return advance(id);
+    if (id == kLinks) return engine_->serve_unwaited();
+    if (hellos_.contains(id)) advance(id);
+}
+
+void Endpoint::serve_link(std::uint64_t id) {
     std::shared_ptr<Link> link;
     {
         const std::lock_guard lock(mutex_);
@@ -588,7 +594,7 @@ void Endpoint::serve(std::uint64_t id) {
         if (found == watched_.end()) return;
         link = found->second;
     }
-    link->pump(true);
+    link->pump();
     link->push();
 }
 
@@ -617,7 +623,7 @@ void Endpoint::make_room() {
         const bool older = it->first < oldest->first;
         if (quieter || (older && it->second->greeted() == oldest->second->greeted())) oldest = it;
     }
-    epoll_ctl(epoll_, EPOLL_CTL_DEL, oldest->second->fd(), nullptr);
+    epoll_ctl(doors_, EPOLL_CTL_DEL, oldest->second->fd(), nullptr);
     hellos_.erase(oldest);
     const std::lock_guard lock(mutex_);
     ++facts_.links_refused;
@@ -628,7 +634,7 @@ void Endpoint::advance(std::uint64_t id) {
     auto& hello = *hellos_.at(id);
     const auto state = hello.advance(token_, incarnation, arena_.fd());
     if (state == Hello::State::waiting) return;
-    epoll_ctl(epoll_, EPOLL_CTL_DEL, hello.fd(), nullptr);
+    epoll_ctl(doors_, EPOLL_CTL_DEL, hello.fd(), nullptr);
     std::string reason = hello.reason();
     if (state == Hello::State::accepted && !closing_.load()) {
         try {
@@ -658,7 +664,7 @@ void Endpoint::tick() {
             ++it;
             continue;
         }
-        epoll_ctl(epoll_, EPOLL_CTL_DEL, it->second->fd(), nullptr);
+        epoll_ctl(doors_, EPOLL_CTL_DEL, it->second->fd(), nullptr);
         it = hellos_.erase(it);
         const std::lock_guard lock(mutex_);
         ++facts_.links_refused;

@@ -1,5 +1,5 @@
 // What a process has once, for all its groups: its links, its listeners, its memory for neighbours,
-// and the thread that reads what nobody else is reading.
+// and a thread for what nobody waits for.
 #pragma once
 
 #include <atomic>
@@ -20,6 +20,7 @@
 #include <vector>
 
 #include "arena.hpp"
+#include "engine.hpp"
 #include "hello.hpp"
 #include "link.hpp"
 #include "session.hpp"
@@ -90,6 +91,7 @@ public:
     bool inherited() const noexcept { return !birthplace_.here(); }
     Arena& arena() noexcept { return arena_; }
     std::mutex& mutex() noexcept { return mutex_; }
+    Engine& engine() noexcept { return *engine_; }
     /// The link to a process, made if there is none. Blocks.
     std::shared_ptr<Link> connect(const Card& card, Cancel& cancel, std::int64_t deadline_ns);
     void interrupt(Cancel& cancel);
@@ -124,9 +126,10 @@ private:
 
     Endpoint(Token token, std::string host, const std::string& address);
 
-    // The progress thread.
+    // The endpoint's thread.
     void run();
     void serve(std::uint64_t id);
+    void serve_link(std::uint64_t id);
     void accept_all(int listener, bool local);
     void make_room();
     void advance(std::uint64_t id);
@@ -150,7 +153,8 @@ private:
     std::string address_;
     int tcp_listener_ = -1;
     int local_listener_ = -1;
-    int epoll_ = -1;
+    int doors_ = -1;  // epoll: what the endpoint's thread waits for
+    std::unique_ptr<Engine> engine_;
     int bell_ = -1;
     std::unique_ptr<std::thread> progress_;
     std::atomic<bool> closing_{false};
@@ -161,7 +165,7 @@ private:
     std::uint64_t next_id_ = 16;
     std::unordered_map<std::uint64_t, std::shared_ptr<Link>> links_;      // by incarnation
     std::unordered_map<std::uint64_t, std::shared_ptr<Link>> watched_;    // by id
-    std::unordered_map<std::uint64_t, std::unique_ptr<Hello>> hellos_;    // progress thread only
+    std::unordered_map<std::uint64_t, std::unique_ptr<Hello>> hellos_;    // the endpoint's thread only
     std::set<std::uint64_t> dialling_;
     std::map<std::uint64_t, std::shared_ptr<Session>> sessions_;          // by life
     std::map<EarlyKey, Early> early_;

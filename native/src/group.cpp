@@ -87,7 +87,8 @@ void Group::prepare(std::uint32_t epoch, const std::vector<std::vector<std::byte
     std::shared_ptr<Session> next;
     try {
         next = std::make_shared<Session>(name, view_of(epoch, cards, *cancel, timeout_ns),
-                                         endpoint_->arena().at(region_), slot_, endpoint_->mutex());
+                                         endpoint_->arena().at(region_), slot_, endpoint_->mutex(),
+                                         endpoint_->engine());
     } catch (const Failure& caught) {
         failure = caught;
     }

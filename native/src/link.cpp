@@ -47,9 +47,13 @@ bool Link::enqueue(Outgoing frame) {
     return true;
 }
 
-bool Link::flush() {
+void Link::push() {
     const std::lock_guard lock(write_);
-    bool wrote = false;
+    write_some();
+    arm();
+}
+
+void Link::write_some() {
     while (!queue_.empty() && !write_failed_) {
         iovec parts[2 * kPartsAtOnce];
         std::size_t count = 0;
@@ -74,7 +78,6 @@ bool Link::flush() {
             shutdown(fd_, SHUT_WR);
             break;
         }
-        wrote = true;
         sent_.fetch_add(static_cast<std::uint64_t>(n), std::memory_order_relaxed);
         auto left = static_cast<std::size_t>(n);
         while (left > 0) {
@@ -89,7 +92,17 @@ bool Link::flush() {
         }
     }
     if (retiring_ && queue_.empty()) shutdown(fd_, SHUT_WR);
-    return wrote;
+}
+
+/// Hear of room for writing for as long as something waits to be written.
+void Link::arm() noexcept {
+    const std::uint32_t wanted = EPOLLIN | (queue_.empty() ? 0U : EPOLLOUT);
+    if (epoll_fd_ < 0 || wanted == armed_) return;
+    armed_ = wanted;
+    epoll_event event{};
+    event.events = wanted;
+    event.data.u64 = id_;
+    epoll_ctl(epoll_fd_, EPOLL_CTL_MOD, fd_, &event);
 }
 
 bool Link::wants_to_write() {
@@ -99,23 +112,17 @@ bool Link::wants_to_write() {
 
 // Reading.
 
-bool Link::pump(bool wait_for_turn) {
-    std::unique_lock lock(read_, std::defer_lock);
-    if (wait_for_turn)
-        lock.lock();
-    else if (!lock.try_lock())
-        return false;
-    bool progress = false;
+void Link::pump() {
+    const std::lock_guard lock(read_);
     bool more = true;
-    for (int i = 0; more && alive() && i < kReadsAtOnce; ++i) progress |= read_once(more);
-    return progress;
+    for (int i = 0; more && alive() && i < kReadsAtOnce; ++i) more = read_once();
 }
 
-/// One read. `more`: another one may find something.
+/// One read. True: another one may find something.
 ///
 /// The rest of a large payload goes to where it belongs, and what follows it into the buffer; that
 /// is kept short, because what of the next payload is in it must be copied.
-bool Link::read_once(bool& more) {
+bool Link::read_once() {
     std::size_t direct = 0;
     if (arriving_ && arriving_->landing.at != nullptr) {
         const auto missing = arriving_->header.length - arriving_->got;
@@ -134,21 +141,16 @@ bool Link::read_once(bool& more) {
     message.msg_iov = parts;
     message.msg_iovlen = count;
     const auto n = recvmsg(fd_, &message, MSG_DONTWAIT);
-    if (n < 0 && errno == EINTR) return false;
-    if (n < 0 && (errno == EAGAIN || errno == EWOULDBLOCK)) {
-        more = false;
-        return false;
-    }
+    if (n < 0 && errno == EINTR) return true;
+    if (n < 0 && (errno == EAGAIN || errno == EWOULDBLOCK)) return false;
     if (n <= 0) {
-        more = false;
         die(n == 0 ? "the connection was closed by the peer"
                    : std::string("the connection broke: ") + std::strerror(errno),
             leaving_);
-        return true;
+        return false;
     }
     const auto bytes = static_cast<std::size_t>(n);
     received_.fetch_add(bytes, std::memory_order_relaxed);
-    more = bytes == direct + room;
     try {
         const auto straight = std::min(bytes, direct);
         if (straight > 0) {
@@ -157,10 +159,11 @@ bool Link::read_once(bool& more) {
         }
         consume(bytes - straight);
     } catch (const Failure& failure) {
-        more = false;
         die(std::string("the peer broke the rules: ") + failure.what(), false);
+    } catch (const std::bad_alloc&) {
+        die("there is no memory for what the peer sends", false);
     }
-    return true;
+    return bytes == direct + room;
 }
 
 /// Take apart what was read into the buffer.
@@ -203,7 +206,7 @@ void Link::finish() {
 // Who reads it.
 
 void Link::attach(int epoll_fd, std::uint64_t id) {
-    const std::lock_guard lock(arming_);
+    const std::lock_guard lock(write_);
     epoll_fd_ = epoll_fd;
     id_ = id;
     armed_ = EPOLLIN;
@@ -211,45 +214,13 @@ void Link::attach(int epoll_fd, std::uint64_t id) {
     event.events = armed_;
     event.data.u64 = id_;
     epoll_ctl(epoll_fd, EPOLL_CTL_ADD, fd_, &event);
+    arm();
 }
 
 void Link::detach() {
-    const std::lock_guard lock(arming_);
+    const std::lock_guard lock(write_);
     if (epoll_fd_ >= 0) epoll_ctl(epoll_fd_, EPOLL_CTL_DEL, fd_, nullptr);
     epoll_fd_ = -1;
-}
-
-void Link::drive() {
-    {
-        const std::lock_guard lock(arming_);
-        ++drivers_;
-    }
-    rearm();
-}
-
-void Link::release() {
-    {
-        const std::lock_guard lock(arming_);
-        --drivers_;
-    }
-    rearm();
-}
-
-void Link::push() {
-    flush();
-    rearm();
-}
-
-void Link::rearm() {
-    const bool writes = wants_to_write();
-    const std::lock_guard lock(arming_);
-    const unsigned wanted = drivers_ > 0 ? 0U : EPOLLIN | (writes ? EPOLLOUT : 0U);
-    if (epoll_fd_ < 0 || wanted == armed_) return;
-    armed_ = wanted;
-    epoll_event event{};
-    event.events = wanted;
-    event.data.u64 = id_;
-    epoll_ctl(epoll_fd_, EPOLL_CTL_MOD, fd_, &event);
 }
 
 void Link::forget(const void* owner) {

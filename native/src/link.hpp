@@ -75,12 +75,11 @@ public:
 
     /// Queue a frame. False: the link is dead and the frame was dropped.
     bool enqueue(Outgoing frame);
-    /// Write what the system takes. True: something was written.
-    bool flush();
+    /// Write what the system takes; the rest goes when it takes more.
+    void push();
     bool wants_to_write();
-    /// Read what is there and hand it on. True: something was read. False also when another thread
-    /// is at it.
-    bool pump(bool wait_for_turn);
+    /// Read what is there and hand it on. Only the leader does: see `Engine`.
+    void pump();
 
     /// Leave the buffers of `owner` alone from the moment this returns.
     ///
@@ -96,14 +95,9 @@ public:
     int references = 0;      // Views that hold this link. Guarded by the endpoint.
     bool accounted = false;  // A view has counted it as opened for it. Likewise.
 
-    /// Have the progress thread read it whenever nobody else does; it knows the link by `id`.
+    /// From now on whoever takes events from there reads and writes it; it knows the link by `id`.
     void attach(int epoll_fd, std::uint64_t id);
     void detach();
-    /// Between these two the calling thread reads and writes the link itself.
-    void drive();
-    void release();
-    /// Flush, and let the progress thread write the rest.
-    void push();
 
 private:
     struct Queued {
@@ -117,12 +111,13 @@ private:
         std::size_t got = 0;
     };
 
-    bool read_once(bool& more);
+    bool read_once();
     void consume(std::size_t bytes);
     void begin();
     void finish();
     void die(const std::string& why, bool orderly);
-    void rearm();
+    void write_some();
+    void arm() noexcept;
 
     const Birthplace birthplace_;
     int fd_;
@@ -136,6 +131,10 @@ private:
     std::deque<Queued> queue_;
     bool retiring_ = false;
     bool write_failed_ = false;
+    // What epoll reports depends on the queue, and changes with it, under the same lock.
+    int epoll_fd_ = -1;
+    std::uint64_t id_ = 0;
+    std::uint32_t armed_ = 0;
 
     std::mutex read_;
     std::vector<std::byte> buffer_;
@@ -143,12 +142,6 @@ private:
     std::size_t end_ = 0;
     std::optional<Arriving> arriving_;
     bool leaving_ = false;  // The peer said goodbye.
-
-    std::mutex arming_;
-    int epoll_fd_ = -1;
-    std::uint64_t id_ = 0;
-    int drivers_ = 0;
-    unsigned armed_ = 0;
 };
 
 }  // namespace tmc

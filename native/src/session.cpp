@@ -14,10 +14,10 @@ std::byte* Scratch::take(std::size_t bytes) {
 }
 
 Session::Session(std::string group, View view_, std::byte* own, std::uint32_t slot,
-                 std::mutex& mutex)
+                 std::mutex& mutex, Engine& engine)
     : view(std::move(view_)),
       topology(view),
-      ending(std::move(group), view.epoch, view.seat, view.size()),
+      ending(std::move(group), view.epoch, view.seat, view.size(), engine),
       board(view, topology, topology.neighbours.empty() ? nullptr : own, slot, ending),
       wires(view, topology, ending, mutex, this),
       mail(view, ending, mutex, this),

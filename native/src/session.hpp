@@ -40,8 +40,9 @@ private:
 class Session {
 public:
     /// own    this seat's board; null when it shares the host with nobody
-    /// mutex  the endpoint's
-    Session(std::string group, View view, std::byte* own, std::uint32_t slot, std::mutex& mutex);
+    /// mutex, engine  the endpoint's
+    Session(std::string group, View view, std::byte* own, std::uint32_t slot, std::mutex& mutex,
+            Engine& engine);
 
     View view;
     const Topology topology;

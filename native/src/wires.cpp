@@ -1,6 +1,5 @@
 #include "wires.hpp"
 
-#include <poll.h>
 #include <sched.h>
 
 #include <algorithm>
@@ -13,7 +12,8 @@ namespace tmc {
 namespace {
 
 constexpr int kIdleTurns = 30;
-constexpr int kPollMs = 100;
+constexpr int kSleepMs = 100;
+constexpr std::int64_t kSilenceNs = 100'000'000;
 
 }  // namespace
 
@@ -30,7 +30,6 @@ Wires::Wires(const View& view, const Topology& topology, Ending& ending, std::mu
         streams_[seat]->wires = this;
         streams_[seat]->link = view.links[seat];
     }
-    if (!topology.distant.empty()) ending.event_fd();
 }
 
 void Wires::Stream::written(std::size_t) noexcept {
@@ -193,26 +192,6 @@ bool Wires::settled(std::size_t missing, bool written) const noexcept {
     });
 }
 
-/// The links of a collective are read by the thread that waits for them: a hand-over to and from
-/// the progress thread would cost more than the message.
-void Wires::drive(bool on) {
-    if (driving_ == on) return;
-    driving_ = on;
-    for (const auto seat : topology_.distant)
-        on ? streams_[seat]->link->drive() : streams_[seat]->link->release();
-}
-
-bool Wires::advance() {
-    bool progress = false;
-    for (const auto seat : topology_.distant) {
-        auto& stream = *streams_[seat];
-        if (stream.unwritten.load() > 0) progress |= stream.link->flush();
-        if (stream.missing.load() > 0 || stream.unwritten.load() > 0)
-            progress |= stream.link->pump(false);
-    }
-    return progress;
-}
-
 void Wires::check() const {
     if (ending_.stopped()) throw Failure(ending_.trouble());
     for (const auto seat : topology_.distant) {
@@ -234,26 +213,25 @@ void Wires::turn(std::size_t missing, bool written) {
         if (ending_.stopped()) throw Failure(ending_.trouble());
         return;
     }
-    const bool for_now = !driving_;
-    drive(true);
-    try {
-        const auto deadline = now_ns() + ending_.timeout_ns();
-        for (int idle = 0; !settled(missing, written);) {
-            if (advance()) idle = 0;
-            if (settled(missing, written)) break;
-            check();
-            if (++idle < kIdleTurns) {
-                sched_yield();
-                continue;
-            }
-            if (now_ns() > deadline) throw Failure(too_late());
-            wait(missing, written);
+    const Waiting waiting(ending_.engine, ending_.waiter);
+    const auto deadline = now_ns() + ending_.timeout_ns();
+    auto say_at = now_ns() + kSilenceNs;
+    for (int idle = 0; !settled(missing, written);) {
+        const bool served = ending_.engine.turn(ending_.waiter, 0);
+        if (settled(missing, written)) break;
+        check();
+        if (served) idle = 0;
+        const auto now = now_ns();
+        if (now > deadline) throw Failure(too_late());
+        if (now > say_at) {
+            say_where();
+            say_at = now + kSilenceNs;
         }
-    } catch (const Failure&) {
-        drive(false);
-        throw;
+        if (++idle < kIdleTurns)
+            sched_yield();
+        else
+            sleep(missing, written);
     }
-    if (for_now) drive(false);
     point();
 }
 
@@ -264,26 +242,15 @@ Trouble Wires::too_late() const {
     return ending_.too_late(slow == topology_.distant.end() ? view_.seat : *slow, tag_);
 }
 
-void Wires::wait(std::size_t missing, bool written) {
-    std::vector<pollfd> fds{{ending_.event_fd(), POLLIN, 0}};
-    for (const auto seat : topology_.distant) {
-        auto& stream = *streams_[seat];
-        if (!stream.link->alive()) continue;
-        const bool reads = stream.missing.load() > 0 || stream.unwritten.load() > 0;
-        const bool writes = stream.link->wants_to_write();
-        if (reads || writes)
-            fds.push_back({stream.link->fd(),
-                           static_cast<short>((reads ? POLLIN : 0) | (writes ? POLLOUT : 0)), 0});
-    }
-    ending_.polls(true);
+/// Until there is something to serve, or to look at.
+void Wires::sleep(std::size_t missing, bool written) {
+    ending_.awaits_links(true);
     const bool lost = std::any_of(topology_.distant.begin(), topology_.distant.end(), [&](auto seat) {
         return ending_.gone(seat) && streams_[seat]->missing.load() + streams_[seat]->unwritten.load() > 0;
     });
-    const bool sleeps = !settled(missing, written) && !ending_.stopped() && !lost;
-    const bool long_wait = sleeps && poll(fds.data(), fds.size(), kPollMs) == 0;
-    ending_.polls(false);
-    drain_event(ending_.event_fd());
-    if (long_wait) say_where();
+    if (!settled(missing, written) && !ending_.stopped() && !lost)
+        ending_.engine.turn(ending_.waiter, kSleepMs);
+    ending_.awaits_links(false);
 }
 
 /// See `Session::compare`.

@@ -54,9 +54,6 @@ public:
     void settle();
     /// Wait until of every seat at most so many pieces are missing, the latest expected.
     void await(std::size_t missing);
-    /// Whether the calling thread reads the links itself until further notice, and not only while
-    /// it waits. Only where it waits for nothing else: meanwhile nobody else reads or writes them.
-    void drive(bool on);
 
     // For readers of links, with the mutex held. Throw Failure for a peer that breaks the rules;
     // a Trouble that is returned ends the session.
@@ -97,9 +94,8 @@ private:
     static bool fits(const Expected& wanted, Tag tag, std::size_t length) noexcept;
     bool settled(std::size_t missing, bool written) const noexcept;
     void turn(std::size_t missing, bool written);
-    bool advance();
     void check() const;
-    void wait(std::size_t missing, bool written);
+    void sleep(std::size_t missing, bool written);
     void say_where();
     Trouble too_late() const;
     std::optional<Trouble> match(std::size_t seat);
@@ -112,7 +108,6 @@ private:
     const void* owner_;
     std::vector<std::unique_ptr<Stream>> streams_;  // by seat; null for neighbours
     Tag tag_;
-    bool driving_ = false;
     std::uint64_t number_ = 0;
 };
 

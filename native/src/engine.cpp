@@ -1,0 +1,125 @@
+#include "engine.hpp"
+
+#include <sys/epoll.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <chrono>
+#include <cstring>
+
+#include "trouble.hpp"
+
+namespace tmc {
+namespace {
+
+constexpr std::uint64_t kBell = 0;
+/// Few at a time: the leader looks in between whether what it waits for is there.
+constexpr int kEventsAtOnce = 8;
+
+int new_epoll() {
+    const int fd = epoll_create1(EPOLL_CLOEXEC);
+    if (fd < 0) throw Failure(Why::refused, std::string("no epoll descriptor: ") + std::strerror(errno));
+    fork_closes(fd);
+    return fd;
+}
+
+void hang(int on, int fd, std::uint64_t id, std::uint32_t events) {
+    epoll_event event{};
+    event.events = events;
+    event.data.u64 = id;
+    if (epoll_ctl(on, EPOLL_CTL_ADD, fd, &event) != 0)
+        throw Failure(Why::refused, std::string("cannot watch a descriptor: ") + std::strerror(errno));
+}
+
+}  // namespace
+
+Engine::Engine(int doors, std::uint64_t id, Serve serve)
+    : doors_(doors), id_(id), serve_(std::move(serve)), links_(new_epoll()), bell_(new_event_fd()) {
+    hang(links_, bell_, kBell, EPOLLIN);
+    hang(doors_, links_, id_, EPOLLIN);
+    armed_ = true;
+}
+
+Engine::~Engine() {
+    if (!birthplace_.here()) return;
+    close_fd(links_);
+    close_fd(bell_);
+}
+
+void Engine::arm(bool on) noexcept {
+    if (armed_ == on) return;
+    armed_ = on;
+    epoll_event event{};
+    event.events = on ? EPOLLIN : 0U;
+    event.data.u64 = id_;
+    epoll_ctl(doors_, EPOLL_CTL_MOD, links_, &event);
+}
+
+void Engine::enter(Waiter& waiter) noexcept {
+    const std::lock_guard lock(mutex_);
+    waiter.called_ = false;
+    if (leader_.load() != nullptr) {
+        followers_.push_back(&waiter);
+        return;
+    }
+    leader_.store(&waiter);
+    arm(false);
+}
+
+void Engine::leave(Waiter& waiter) noexcept {
+    const std::lock_guard lock(mutex_);
+    if (leader_.load() != &waiter) {
+        std::erase(followers_, &waiter);
+        return;
+    }
+    if (followers_.empty()) {
+        leader_.store(nullptr);
+        arm(true);
+        return;
+    }
+    auto* next = followers_.front();
+    followers_.pop_front();
+    leader_.store(next);
+    arm(false);
+    next->woken_.notify_one();
+}
+
+bool Engine::turn(Waiter& waiter, int wait_ms) {
+    if (leader_.load(std::memory_order_acquire) == &waiter) return serve_events(wait_ms) > 0;
+    if (wait_ms == 0) return false;
+    std::unique_lock lock(mutex_);
+    const auto called = [&] { return waiter.called_ || leader_.load() == &waiter; };
+    const bool come = waiter.woken_.wait_for(lock, std::chrono::milliseconds(wait_ms), called);
+    waiter.called_ = false;
+    return come;
+}
+
+void Engine::wake(Waiter& waiter) noexcept {
+    const std::lock_guard lock(mutex_);
+    waiter.called_ = true;
+    if (leader_.load() == &waiter)
+        ring(bell_);
+    else
+        waiter.woken_.notify_one();
+}
+
+void Engine::serve_unwaited() {
+    {
+        const std::lock_guard lock(mutex_);
+        if (leader_.load() != nullptr) return;
+        leader_.store(&unwaited_);
+    }
+    serve_events(0);
+    leave(unwaited_);
+}
+
+/// How many there were.
+int Engine::serve_events(int wait_ms) {
+    epoll_event events[kEventsAtOnce];
+    const int n = epoll_wait(links_, events, kEventsAtOnce, wait_ms);
+    for (int i = 0; i < n; ++i)
+        events[i].data.u64 == kBell ? drain_event(bell_) : serve_(events[i].data.u64);
+    return n;
+}
+
+}  // namespace tmc

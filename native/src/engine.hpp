@@ -1,0 +1,94 @@
+// Who reads and writes the links.
+//
+// All links of a process hang on one epoll descriptor, and at any moment at most one thread, the
+// *leader*, takes events from it. Whoever waits for something that links bring leads, or follows a
+// leader and is called when it is served; what the leader serves is never only its own, so a call
+// that waits moves every other call forward too. Where nobody waits, the endpoint's thread leads.
+//
+//     No event of any link is without somebody who will take it: there is a leader, or the
+//     endpoint's thread is told of it.
+//
+// It holds because both are changed under one mutex: a leader that leaves makes another waiting
+// thread the leader, or arms the endpoint's thread, before it lets go. The endpoint's thread is
+// armed by hanging the descriptor on that thread's own one. That costs one system call for all
+// links, and readiness is a level: what came in between is reported at once.
+#pragma once
+
+#include <atomic>
+#include <condition_variable>
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <mutex>
+
+#include "sockets.hpp"
+
+namespace tmc {
+
+/// A place for one thread at a time that waits for links.
+class Waiter {
+    friend class Engine;
+    std::condition_variable woken_;
+    bool called_ = false;
+};
+
+class Engine {
+public:
+    /// What one event asks for is done by `serve`: in the leader's thread, one at a time. It may
+    /// take any lock but this class's own.
+    using Serve = std::function<void(std::uint64_t id)>;
+
+    /// doors  the epoll descriptor of the endpoint's thread, which gets the events of links as `id`
+    Engine(int doors, std::uint64_t id, Serve serve);
+    ~Engine();
+    Engine(const Engine&) = delete;
+    Engine& operator=(const Engine&) = delete;
+
+    /// The descriptor that links hang on.
+    int links() const noexcept { return links_; }
+
+    /// From `enter` to `leave` the calling thread leads or follows.
+    void enter(Waiter& waiter) noexcept;
+    void leave(Waiter& waiter) noexcept;
+    /// Serve what is there, or follow; at most that long. True: something may have changed.
+    bool turn(Waiter& waiter, int wait_ms);
+    /// Its turn ends, or the next one ends at once. From any thread.
+    void wake(Waiter& waiter) noexcept;
+
+    /// The endpoint's thread was told of events.
+    void serve_unwaited();
+
+private:
+    int serve_events(int wait_ms);
+    void arm(bool on) noexcept;
+
+    const Birthplace birthplace_;
+    const int doors_;
+    const std::uint64_t id_;
+    const Serve serve_;
+    int links_ = -1;
+    int bell_ = -1;  // Ends the leader's sleep.
+
+    std::mutex mutex_;
+    std::atomic<Waiter*> leader_{nullptr};
+    std::deque<Waiter*> followers_;
+    bool armed_ = false;
+    Waiter unwaited_;  // The endpoint's thread, while it leads.
+};
+
+/// For as long as it lives, the calling thread leads or follows.
+class Waiting {
+public:
+    Waiting(Engine& engine, Waiter& waiter) noexcept : engine_(engine), waiter_(waiter) {
+        engine_.enter(waiter_);
+    }
+    ~Waiting() { engine_.leave(waiter_); }
+    Waiting(const Waiting&) = delete;
+    Waiting& operator=(const Waiting&) = delete;
+
+private:
+    Engine& engine_;
+    Waiter& waiter_;
+};
+
+}  // namespace tmc
