@@ -35,14 +35,21 @@ std::size_t rounded(std::size_t bytes) { return (bytes + kGrain - 1) / kGrain * 
 Arena::Arena(std::size_t bytes) : size_(rounded(bytes)) {
     fd_ = memfd_create("trainmover", MFD_CLOEXEC | MFD_ALLOW_SEALING);
     if (fd_ < 0) refuse("no shared memory");
-    if (ftruncate(fd_, static_cast<off_t>(size_)) != 0 ||
-        fcntl(fd_, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) != 0) {
+    const bool sealed = ftruncate(fd_, static_cast<off_t>(size_)) == 0 &&
+                        fcntl(fd_, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) == 0;
+    // Not the seal against future writing: no page could be given back any more.
+    const auto self = "/proc/self/fd/" + std::to_string(fd_);
+    shown_fd_ = sealed ? open(self.c_str(), O_RDONLY | O_CLOEXEC) : -1;
+    if (shown_fd_ < 0) {
+        const int error = errno;
         close(fd_);
+        errno = error;
         refuse("cannot seal shared memory");
     }
     void* at = mmap(nullptr, size_, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE, fd_, 0);
     if (at == MAP_FAILED) {
         close(fd_);
+        close(shown_fd_);
         refuse("cannot map shared memory");
     }
     madvise(at, size_, MADV_DONTFORK);
@@ -50,12 +57,14 @@ Arena::Arena(std::size_t bytes) : size_(rounded(bytes)) {
     new (base_) LifeWord;
     free_[kLifeBytes] = size_ - kLifeBytes;
     fork_closes(fd_);
+    fork_closes(shown_fd_);
 }
 
 Arena::~Arena() {
     if (!birthplace_.here()) return;
     munmap(base_, size_);
     close_fd(fd_);
+    close_fd(shown_fd_);
 }
 
 std::uint64_t Arena::take(std::size_t bytes) {

@@ -14,7 +14,8 @@ namespace tmc {
 
 /// This process's own shared memory: one sealed memfd, without a name, gone with its last user.
 ///
-/// Peers map it read-only, so every word in it has one writer by construction. It is large and
+/// Peers get a descriptor that can only be read and mapped for reading, so every word in it has one
+/// writer. It is large and
 /// sparse: pages exist from the first write until their region is given back. Its first page tells
 /// whether the process lives.
 class Arena {
@@ -25,7 +26,8 @@ public:
     Arena(const Arena&) = delete;
     Arena& operator=(const Arena&) = delete;
 
-    int fd() const noexcept { return fd_; }
+    /// What peers get.
+    int fd() const noexcept { return shown_fd_; }
     LifeWord& life() const noexcept { return *reinterpret_cast<LifeWord*>(base_); }
     std::byte* at(std::uint64_t offset) const noexcept { return base_ + offset; }
 
@@ -38,6 +40,7 @@ public:
 private:
     const Birthplace birthplace_;
     int fd_ = -1;
+    int shown_fd_ = -1;
     std::byte* base_ = nullptr;
     std::size_t size_;
     std::size_t taken_ = 0;

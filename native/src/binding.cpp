@@ -270,7 +270,7 @@ nb::dict stats_of(Endpoint& endpoint) {
     return result;
 }
 
-nb::dict switch_over(Group& group, std::uint32_t epoch) {
+nb::dict switch_over(Group& group, std::uint64_t epoch) {
     Switched done;
     {
         const Inside inside;
@@ -286,7 +286,7 @@ nb::dict switch_over(Group& group, std::uint32_t epoch) {
     return result;
 }
 
-void prepare(Group& group, std::uint32_t epoch, const nb::list& cards, double timeout_s) {
+void prepare(Group& group, std::uint64_t epoch, const nb::list& cards, double timeout_s) {
     std::vector<std::vector<std::byte>> all;
     for (const auto card : cards) all.push_back(from_bytes(nb::cast<nb::bytes>(card)));
     const Inside inside;
@@ -300,6 +300,7 @@ void define_errors(nb::module_& m) {
                                                                 {Why::peer_lost, "PeerLost"},
                                                                 {Why::timed_out, "TimedOut"},
                                                                 {Why::order, "OrderMismatch"},
+                                                                {Why::failed, "Failed"},
                                                                 {Why::refused, "Refused"}};
     for (const auto& [why, name] : names) {
         const auto full = std::string("trainmover._native.") + name;
@@ -443,6 +444,7 @@ NB_MODULE(_native, m) {
     define_endpoint(m);
     m.def("points", &points_passed);
     m.def("arm_point", &arm_point, nb::arg("countdown"), nb::arg("signal"));
+    m.def("delay_points", &delay_points, nb::arg("seed"), nb::arg("most_us"));
     m.def("features", [] {
         nb::dict result;
         result["isa"] = isa();

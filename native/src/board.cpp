@@ -56,6 +56,12 @@ std::byte* slot_at(const BoardWords* words, std::uint64_t beat, std::uint32_t sl
     return at + kBoardHead + (beat % kSlots) * slot;
 }
 
+void set(Place& place, std::uint64_t epoch, std::uint64_t beat) noexcept {
+    place.epoch.store(kNoEpoch, std::memory_order_relaxed);
+    place.beat.store(beat, std::memory_order_release);
+    place.epoch.store(epoch, std::memory_order_release);
+}
+
 }  // namespace
 
 Board::Board(const View& view, const Topology& topology, std::byte* own, std::uint32_t slot,
@@ -63,6 +69,7 @@ Board::Board(const View& view, const Topology& topology, std::byte* own, std::ui
     : topology_(topology),
       ending_(ending),
       epoch_(view.epoch),
+      life_(view.life),
       seat_(view.seat),
       slot_(slot),
       own_(reinterpret_cast<BoardWords*>(own)),
@@ -75,47 +82,86 @@ Board::Board(const View& view, const Topology& topology, std::byte* own, std::ui
         words_[seat] = reinterpret_cast<const BoardWords*>(at);
         lives_[seat] = &view.links[seat]->mapping->life();
     }
+    seen_.reserve(topology.neighbours.size());
 }
 
 void Board::publish() noexcept {
     if (own_ == nullptr) return;
-    own_->ended.store(own_->posted.load(std::memory_order_relaxed), std::memory_order_release);
-    own_->posted.store(position(beat_), std::memory_order_release);
-    shake(own_->posted);
+    own_->life.store(life_, std::memory_order_relaxed);
+    set(own_->ended, own_->posted.epoch.load(std::memory_order_relaxed),
+        own_->posted.beat.load(std::memory_order_relaxed));
+    set(own_->posted, epoch_, beat_);
+    shake(own_->posted.beat);
+}
+
+void Board::disown(std::byte* own) noexcept {
+    auto& words = *reinterpret_cast<BoardWords*>(own);
+    words.life.store(0, std::memory_order_release);
+    // Whoever reads the slots while they are given to others finds that out afterwards.
+    std::atomic_thread_fence(std::memory_order_seq_cst);
+}
+
+/// Whether it is that beat of this epoch, or a later one.
+bool Board::passed(const Place& place, std::uint64_t beat) const noexcept {
+    if (place.epoch.load(std::memory_order_acquire) != epoch_) return false;
+    const auto there = place.beat.load(std::memory_order_acquire);
+    return place.epoch.load(std::memory_order_relaxed) == epoch_ && there >= beat;
 }
 
 /// True when a peer has posted the beat, be it that it has gone on to the next epoch since.
-bool Board::posted(const BoardWords& words, std::uint64_t beat) const noexcept {
-    const auto now = words.posted.load(std::memory_order_acquire);
-    if (now < position(beat)) return false;
-    if (now >> 40 == epoch_) return true;
-    const auto ended = words.ended.load(std::memory_order_acquire);
-    return ended >> 40 == epoch_ && ended >= position(beat);
+bool Board::reached(std::size_t seat, std::uint64_t beat) const noexcept {
+    const auto& words = *words_[seat];
+    if (!passed(words.posted, beat) && !passed(words.ended, beat)) return false;
+    return words.life.load(std::memory_order_relaxed) == life_;
 }
 
-bool Board::reached(std::size_t seat, std::uint64_t beat) const noexcept {
-    return posted(*words_[seat], beat);
+/// Whether the slot of this beat is still that.
+bool Board::holds(std::size_t seat) const noexcept {
+    const auto& slot = words_[seat]->slots[beat_ % kSlots];
+    return slot.beat.load(std::memory_order_acquire) == beat_ &&
+           slot.epoch.load(std::memory_order_relaxed) == epoch_ &&
+           words_[seat]->life.load(std::memory_order_relaxed) == life_;
+}
+
+void Board::verify() {
+    if (seen_.empty()) return;
+    point();
+    std::atomic_thread_fence(std::memory_order_acquire);
+    for (const auto seat : seen_) {
+        if (holds(seat)) continue;
+        ending_.lose(seat, "it has gone on to another epoch, and uses its memory for that");
+        throw Failure(ending_.loss(seat, tag_));
+    }
+    seen_.clear();
 }
 
 std::byte* Board::open() {
     if (ending_.stopped()) throw Failure(ending_.trouble());
+    verify();
     for (const auto seat : topology_.neighbours)
         if (!reached(seat, beat_)) wait(seat, beat_);
     ++beat_;
-    return own_ == nullptr ? nullptr : slot_at(own_, beat_, slot_);
+    if (own_ == nullptr) return nullptr;
+    own_->slots[beat_ % kSlots].beat.store(0, std::memory_order_relaxed);
+    std::atomic_thread_fence(std::memory_order_release);
+    return slot_at(own_, beat_, slot_);
 }
 
-void Board::post() noexcept {
+void Board::post() {
     if (own_ == nullptr) return;
+    verify();
     point();
-    own_->tags[beat_ % kSlots] = tag_;
+    auto& slot = own_->slots[beat_ % kSlots];
+    slot.tag = tag_;
+    slot.epoch.store(epoch_, std::memory_order_relaxed);
+    slot.beat.store(beat_, std::memory_order_release);
     own_->cpu.store(sched_getcpu(), std::memory_order_relaxed);
-    own_->posted.store(position(beat_), std::memory_order_release);
+    own_->posted.beat.store(beat_, std::memory_order_release);
     // Either this seat sees who sleeps, or who is about to sleep sees the post.
     std::atomic_thread_fence(std::memory_order_seq_cst);
     for (const auto seat : topology_.neighbours) {
         if (words_[seat]->asleep_on.load(std::memory_order_relaxed) != seat_ + 1) continue;
-        shake(own_->posted);
+        shake(own_->posted.beat);
         break;
     }
     point();
@@ -124,8 +170,13 @@ void Board::post() noexcept {
 const std::byte* Board::see(std::size_t seat) {
     const auto* words = words_[seat];
     if (!reached(seat, beat_)) wait(seat, beat_);
-    const auto theirs = words->tags[beat_ % kSlots];
-    if (theirs != tag_) throw Failure(ending_.mismatch(seat, theirs, tag_));
+    seen_.push_back(static_cast<std::uint32_t>(seat));
+    const auto theirs = words->slots[beat_ % kSlots].tag;
+    if (theirs != tag_) {
+        verify();
+        throw Failure(ending_.mismatch(seat, theirs, tag_));
+    }
+    point();
     return slot_at(words, beat_, slot_);
 }
 
@@ -169,12 +220,16 @@ void Board::check(std::size_t seat) {
         ending_.lose(seat, blamed == 0 ? "it gave up"
                                        : "it gave up on seat " + std::to_string(blamed - 1));
     }
-    if (words.posted.load(std::memory_order_acquire) >> 40 > epoch_)
-        ending_.lose(seat, "it has gone on to another epoch");
+    const auto epoch = words.posted.epoch.load(std::memory_order_acquire);
+    if (epoch != kNoEpoch && epoch > epoch_) ending_.lose(seat, "it has gone on to another epoch");
+    const auto life = words.life.load(std::memory_order_relaxed);
+    const bool published = words.posted.beat.load(std::memory_order_relaxed) >= kFirstBeat;
+    if (life != life_ && (life != 0 || (published && epoch == epoch_)))
+        ending_.lose(seat, "it has closed the group, and uses its memory for another");
 }
 
 void Board::sleep(std::size_t seat, std::uint64_t beat) {
-    const auto& word = words_[seat]->posted;
+    const auto& word = words_[seat]->posted.beat;
     const auto seen = word.load(std::memory_order_relaxed);
     own_->asleep_on.store(static_cast<std::uint32_t>(seat) + 1, std::memory_order_relaxed);
     ending_.falls_asleep(&word);
@@ -187,8 +242,8 @@ void Board::sleep(std::size_t seat, std::uint64_t beat) {
 void Board::give_up(int blamed) noexcept {
     if (own_ == nullptr) return;
     own_->blamed.store(static_cast<std::uint32_t>(blamed + 1), std::memory_order_relaxed);
-    own_->broken.store(static_cast<std::uint32_t>(epoch_) + 1, std::memory_order_release);
-    shake(own_->posted);
+    own_->broken.store(epoch_ + 1, std::memory_order_release);
+    shake(own_->posted.beat);
 }
 
 // The word may lie in memory that this process can only read; the kernel needs no more for either.

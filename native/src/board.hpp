@@ -8,6 +8,12 @@
 //
 // Every word has one writer. Nothing here is locked, and a writer that dies leaves nothing half
 // said: what was not posted was never there.
+//
+// A seat may be late: stopped while the others go on without it. Its neighbours' memory is then used
+// for other things, a later epoch or another group. So a board says whose it is (`life`), and a slot
+// which beat of which epoch it holds; a reader compares both before it reads, and again afterwards,
+// before anything made of what it has read leaves it (`verify`). The owner takes a slot's name away
+// before it writes into it.
 #pragma once
 
 #include <array>
@@ -27,22 +33,38 @@ namespace tmc {
 
 inline constexpr std::size_t kSlots = 2;
 
+/// What is in a slot. beat: 0 while it is being filled
+struct SlotWords {
+    std::atomic<std::uint64_t> epoch;
+    std::atomic<std::uint64_t> beat;
+    Tag tag;
+};
+
+/// A beat of an epoch, in two words that are not written at once. epoch: kNoEpoch in between
+struct Place {
+    std::atomic<std::uint64_t> beat;
+    std::atomic<std::uint64_t> epoch;
+};
+
+inline constexpr std::uint64_t kNoEpoch = ~std::uint64_t{0};
+
 /// The words of one seat; only their owner writes them.
 ///
-/// posted     epoch << 40 | beat
-/// ended      the last beat posted in the epoch before, in the same form
-/// tags       the call that the beat in each slot belongs to
+/// posted     the last beat posted
+/// life       of the group that the board belongs to; 0: of none
 /// cpu        where the owner ran when it posted
+/// ended      the last beat posted in the epoch before
 /// broken     epoch + 1 in which the owner gave up; blamed: seat + 1 whose fault that was, or 0
 /// asleep_on  seat + 1 whose words the owner sleeps on, so that only then a post costs a system call
 struct BoardWords {
-    alignas(64) std::atomic<std::uint64_t> posted;
-    std::array<Tag, kSlots> tags;
+    alignas(64) Place posted;
+    std::atomic<std::uint64_t> life;
     std::atomic<int> cpu;
+    alignas(64) std::array<SlotWords, kSlots> slots;
     alignas(64) std::atomic<std::uint32_t> asleep_on;
-    alignas(64) std::atomic<std::uint32_t> broken;
+    alignas(64) std::atomic<std::uint64_t> broken;
     std::atomic<std::uint32_t> blamed;
-    std::atomic<std::uint64_t> ended;
+    Place ended;
 };
 
 inline constexpr std::size_t kBoardHead = 4096;
@@ -67,18 +89,24 @@ public:
     std::byte* open();
     /// From now on neighbours see this seat in the epoch.
     void publish() noexcept;
-    /// Show the slot.
-    void post() noexcept;
-    /// That neighbour's slot, once it is posted. Throws Failure: it is gone, or calls another thing.
+    /// Show the slot. Throws Failure.
+    void post();
+    /// That neighbour's slot, once it is posted; what is read there counts once it was verified.
+    /// Throws Failure: it is gone, or calls another thing.
     const std::byte* see(std::size_t seat);
+    /// All slots that were seen still hold what they held. To be called before what was read there
+    /// is shown, sent or returned; `open` and `post` do so themselves. Throws Failure.
+    void verify();
     /// Nothing more comes from this seat in this epoch.
     void give_up(int blamed) noexcept;
+    /// The board belongs to no group any more.
+    static void disown(std::byte* own) noexcept;
 
     std::uint32_t slot_bytes() const noexcept { return slot_; }
 
 private:
-    std::uint64_t position(std::uint64_t beat) const noexcept { return epoch_ << 40 | beat; }
-    bool posted(const BoardWords& words, std::uint64_t beat) const noexcept;
+    bool passed(const Place& place, std::uint64_t beat) const noexcept;
+    bool holds(std::size_t seat) const noexcept;
     bool reached(std::size_t seat, std::uint64_t beat) const noexcept;
     void wait(std::size_t seat, std::uint64_t beat);
     bool linger(std::size_t seat, std::uint64_t beat);
@@ -88,6 +116,7 @@ private:
     const Topology& topology_;
     Ending& ending_;
     const std::uint64_t epoch_;
+    const std::uint64_t life_;
     const std::uint32_t seat_;
     const std::uint32_t slot_;
     BoardWords* own_ = nullptr;
@@ -95,6 +124,7 @@ private:
     std::vector<const LifeWord*> lives_;    // likewise
     const int spins_;
     std::uint64_t beat_;
+    std::vector<std::uint32_t> seen_;  // seats whose slots of this beat were read and not verified
     std::uint64_t stalls_ = 0;
     Tag tag_;
 };

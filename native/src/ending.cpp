@@ -12,7 +12,7 @@ constexpr std::int64_t kWakeNs = 2'000'000;
 
 }  // namespace
 
-Ending::Ending(std::string group, std::uint32_t epoch, std::uint32_t seat, std::size_t seats,
+Ending::Ending(std::string group, std::uint64_t epoch, std::uint32_t seat, std::size_t seats,
                Engine& engine_)
     : engine(engine_),
       group_(std::move(group)),

@@ -21,7 +21,7 @@ namespace tmc {
 
 class Ending {
 public:
-    Ending(std::string group, std::uint32_t epoch, std::uint32_t seat, std::size_t seats,
+    Ending(std::string group, std::uint64_t epoch, std::uint32_t seat, std::size_t seats,
            Engine& engine);
     Ending(const Ending&) = delete;
     Ending& operator=(const Ending&) = delete;
@@ -70,7 +70,7 @@ private:
     std::string place() const;
 
     const std::string group_;
-    const std::uint32_t epoch_;
+    const std::uint64_t epoch_;
     const std::uint32_t seat_;
     std::atomic<bool> stopped_{false};
     std::unique_ptr<std::atomic<bool>[]> gone_;

@@ -21,6 +21,7 @@ constexpr std::size_t kEarlyMax = 4096;
 constexpr std::size_t kBuriedMax = 65536;
 constexpr int kTickMs = 50;
 constexpr int kDials = 3;
+constexpr int kAcceptsAtOnce = 4;
 
 constexpr std::uint64_t kTcpListener = 1;
 constexpr std::uint64_t kLocalListener = 2;
@@ -83,9 +84,13 @@ Endpoint::~Endpoint() {
     close();
 }
 
-void Endpoint::check() const {
+void Endpoint::not_in_child() const {
     if (inherited())
         throw Failure(Why::refused, "this process was forked from the one that holds the groups");
+}
+
+void Endpoint::check() const {
+    not_in_child();
     if (closing_.load()) throw Failure(Why::aborted, "the endpoint was closed");
 }
 
@@ -136,6 +141,7 @@ void Endpoint::forget(Group* group) {
 }
 
 std::vector<LinkFacts> Endpoint::links() {
+    not_in_child();
     const std::lock_guard lock(mutex_);
     std::vector<LinkFacts> result;
     for (const auto& [peer, link] : links_)
@@ -145,6 +151,7 @@ std::vector<LinkFacts> Endpoint::links() {
 }
 
 EndpointFacts Endpoint::facts() {
+    not_in_child();
     const std::lock_guard lock(mutex_);
     auto facts = facts_;
     facts.arena_bytes = arena_.taken();
@@ -366,7 +373,13 @@ void Endpoint::bury(const Session* last, std::uint64_t region, std::size_t bytes
         }
     }
     for (const auto& link : told) link->push();
-    if (free) arena_.give(region, bytes);
+    if (free) free_board(region, bytes);
+}
+
+/// Nobody should read it any more. Who does so all the same sees that it is nobody's.
+void Endpoint::free_board(std::uint64_t region, std::size_t bytes) noexcept {
+    Board::disown(arena_.at(region));
+    arena_.give(region, bytes);
 }
 
 /// A neighbour reads nothing of that life any more.
@@ -375,23 +388,28 @@ void Endpoint::farewell(std::uint64_t life, std::uint64_t peer) {
         if (it->life != life) continue;
         it->readers.erase(peer);
         if (!it->readers.empty()) return;
-        arena_.give(it->region, it->bytes);
+        free_board(it->region, it->bytes);
         graves_.erase(it);
         return;
     }
-    if (sessions_.contains(life)) farewells_.insert({life, peer});
+    // It may be early: this process has yet to switch over to what the other has left again.
+    if (buried_.contains(life)) return;
+    // Of those that never come the oldest make room: at worst some memory is freed later.
+    if (farewells_.size() >= kEarlyMax) farewells_.erase(farewells_.begin());
+    farewells_.insert({life, peer});
 }
 
 /// A process reads nothing at all any more, unless it is this one that closes the link.
 void Endpoint::mourn(std::uint64_t peer) {
     if (closing_.load()) return;
+    std::erase_if(farewells_, [&](const auto& entry) { return entry.second == peer; });
     for (auto it = graves_.begin(); it != graves_.end();) {
         it->readers.erase(peer);
         if (!it->readers.empty()) {
             ++it;
             continue;
         }
-        arena_.give(it->region, it->bytes);
+        free_board(it->region, it->bytes);
         it = graves_.erase(it);
     }
 }
@@ -488,7 +506,7 @@ std::optional<Trouble> Endpoint::take(const Header& header, Landing& landing, co
         case Frame::waiting: return session.compare(seat, header.a, header.tag);
         case Frame::broken: {
             session.ending.lose(seat, "it gave up: " + readable(landing, header.length));
-            session.mail.lose(seat, false, true);
+            session.mail.lose(seat, header.a == 1, true);
             return std::nullopt;
         }
         default: return std::nullopt;
@@ -498,7 +516,7 @@ std::optional<Trouble> Endpoint::take(const Header& header, Landing& landing, co
 /// The others have gone on without this process. What they said before still counts, so a call that
 /// runs may end well; none can begin. Each of them says so: what is on its way from another than the
 /// `speaker` may be landing just now, and ends when that one says it.
-void Endpoint::outdate(Session& session, std::uint32_t epoch, std::size_t speaker) {
+void Endpoint::outdate(Session& session, std::uint64_t epoch, std::size_t speaker) {
     const auto text =
         "this process's seat was given to another one in epoch " + std::to_string(epoch);
     session.ending.outdate({Why::refused, text});
@@ -544,7 +562,7 @@ void Endpoint::landed(Link& link, const Header& header, Landing landing) {
     if (!trouble) return;
     // This thread reads the link, so it cannot also have it forget the session's buffers.
     later([session, reason = *trouble] {
-        session->stop(reason, true);
+        session->stop(reason, Tell::broken);
         session->clean();
     });
 }
@@ -599,7 +617,8 @@ void Endpoint::serve_link(std::uint64_t id) {
 }
 
 void Endpoint::accept_all(int listener, bool local) {
-    for (;;) {
+    // A few at a time: a crowd at the door must not hold up those who are inside.
+    for (int i = 0; i < kAcceptsAtOnce; ++i) {
         const int fd = accept_from(listener);
         if (fd < 0) return;
         if (!local) tune_tcp(fd);

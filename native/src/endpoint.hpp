@@ -89,6 +89,8 @@ public:
 
     // For groups.
     bool inherited() const noexcept { return !birthplace_.here(); }
+    /// Throws Failure in a forked child: before any lock, since who held one does not exist there.
+    void not_in_child() const;
     Arena& arena() noexcept { return arena_; }
     std::mutex& mutex() noexcept { return mutex_; }
     Engine& engine() noexcept { return *engine_; }
@@ -111,7 +113,7 @@ public:
     void lost(Link& link, const std::string& why, bool orderly) override;
 
 private:
-    using EarlyKey = std::tuple<std::uint64_t, std::uint32_t, std::uint64_t>;  // life, epoch, peer
+    using EarlyKey = std::tuple<std::uint64_t, std::uint64_t, std::uint64_t>;  // life, epoch, peer
     struct Addressee {
         std::shared_ptr<Session> session;
         int seat = -1;
@@ -142,10 +144,11 @@ private:
     Addressee addressee(const Link& link, const Header& header);
     Early* early(const EarlyKey& key);
     std::optional<Trouble> take(const Header& header, Landing& landing, const Addressee& to);
-    void outdate(Session& session, std::uint32_t epoch, std::size_t speaker);
+    void outdate(Session& session, std::uint64_t epoch, std::size_t speaker);
     void take_early(const Header& header, Landing& landing, Early& early);
     void farewell(std::uint64_t life, std::uint64_t peer);
     void mourn(std::uint64_t peer);
+    void free_board(std::uint64_t region, std::size_t bytes) noexcept;
 
     const Birthplace birthplace_;
     const Token token_;

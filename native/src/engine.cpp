@@ -7,6 +7,7 @@
 #include <chrono>
 #include <cstring>
 
+#include "points.hpp"
 #include "trouble.hpp"
 
 namespace tmc {
@@ -67,6 +68,7 @@ void Engine::enter(Waiter& waiter) noexcept {
 }
 
 void Engine::leave(Waiter& waiter) noexcept {
+    point();
     const std::lock_guard lock(mutex_);
     if (leader_.load() != &waiter) {
         std::erase(followers_, &waiter);
@@ -95,6 +97,7 @@ bool Engine::turn(Waiter& waiter, int wait_ms) {
 }
 
 void Engine::wake(Waiter& waiter) noexcept {
+    point();
     const std::lock_guard lock(mutex_);
     waiter.called_ = true;
     if (leader_.load() == &waiter)
@@ -117,6 +120,7 @@ void Engine::serve_unwaited() {
 int Engine::serve_events(int wait_ms) {
     epoll_event events[kEventsAtOnce];
     const int n = epoll_wait(links_, events, kEventsAtOnce, wait_ms);
+    point();
     for (int i = 0; i < n; ++i)
         events[i].data.u64 == kBell ? drain_event(bell_) : serve_(events[i].data.u64);
     return n;

@@ -8,7 +8,7 @@ namespace {
 
 static_assert(std::endian::native == std::endian::little, "frames are little endian");
 
-constexpr std::uint32_t kMagic = 0x31434d54;  // "TMC1"
+constexpr std::uint32_t kMagic = 0x32434d54;  // "TMC2"
 constexpr std::size_t kSumAt = 60;
 
 template <class T>
@@ -53,17 +53,17 @@ HeaderBytes encoded(const Header& header) noexcept {
     put(bytes, 4, static_cast<std::uint32_t>(header.kind));
     put(bytes, 8, header.group);
     put(bytes, 16, header.epoch);
-    put(bytes, 20, header.length);
-    put(bytes, 24, header.a);
+        put(bytes, 24, header.a);
     put(bytes, 32, header.b);
     put(bytes, 40, header.tag.low);
     put(bytes, 48, header.tag.high);
+    put(bytes, 56, header.length);
     put(bytes, kSumAt, checksum(bytes));
     return bytes;
 }
 
 std::string decode(std::span<const std::byte, kHeaderBytes> bytes, Header& out) {
-    if (get<std::uint32_t>(bytes, 0) != kMagic) return "a frame does not begin with TMC1";
+    if (get<std::uint32_t>(bytes, 0) != kMagic) return "a frame does not begin with TMC2";
     if (get<std::uint32_t>(bytes, kSumAt) != checksum(bytes)) return "a frame's checksum is wrong";
     const auto kind = get<std::uint32_t>(bytes, 4);
     if (kind < static_cast<std::uint32_t>(Frame::data) ||
@@ -71,8 +71,8 @@ std::string decode(std::span<const std::byte, kHeaderBytes> bytes, Header& out) 
         return "a frame is of unknown kind " + std::to_string(kind);
     out.kind = static_cast<Frame>(kind);
     out.group = get<std::uint64_t>(bytes, 8);
-    out.epoch = get<std::uint32_t>(bytes, 16);
-    out.length = get<std::uint32_t>(bytes, 20);
+    out.epoch = get<std::uint64_t>(bytes, 16);
+    out.length = get<std::uint32_t>(bytes, 56);
     out.a = get<std::uint64_t>(bytes, 24);
     out.b = get<std::uint64_t>(bytes, 32);
     out.tag = {get<std::uint64_t>(bytes, 40), get<std::uint64_t>(bytes, 48)};

@@ -23,7 +23,7 @@ enum class Frame : std::uint8_t {
     body,       // a = number of a message, b = offset of this piece in it
     read,       // a = bytes of small messages read so far
     waiting,    // a = number of the call that the sender has long been waiting in, tag = the call
-    broken,     // the sender has given up on this group's epoch; payload: why
+    broken,     // the sender has ended this group's epoch; a = 1: in good order; payload: why
     replaced,   // the receiver's seat in this group belongs to another process; payload: since when
     farewell,   // the sender has closed this group and reads nothing of it any more
     leaving,    // the sender closes this link in an orderly way
@@ -34,7 +34,7 @@ struct Header {
     Frame kind = Frame::data;
     std::uint32_t length = 0;
     std::uint64_t group = 0;
-    std::uint32_t epoch = 0;
+    std::uint64_t epoch = 0;
     std::uint64_t a = 0;
     std::uint64_t b = 0;
     Tag tag;

@@ -47,7 +47,7 @@ std::shared_ptr<Session> Group::session_for(std::int64_t epoch) {
     if (closed_) throw Failure(Why::aborted, "group " + name + " was closed");
     if (session_ == nullptr)
         throw Failure(Why::refused, "group " + name + " has no epoch yet: switch over to one");
-    if (epoch != kAnyEpoch && epoch != std::int64_t{session_->epoch()})
+    if (epoch != kAnyEpoch && epoch != static_cast<std::int64_t>(session_->epoch()))
         throw Failure(Why::aborted, "epoch " + std::to_string(epoch) + " of group " + name + " has ended");
     return session_;
 }
@@ -55,6 +55,7 @@ std::shared_ptr<Session> Group::session_for(std::int64_t epoch) {
 // Phase 1.
 
 std::vector<std::byte> Group::card() {
+    endpoint_->not_in_child();
     Card card;
     card.incarnation = endpoint_->incarnation;
     card.nonce = nonce_;
@@ -67,8 +68,9 @@ std::vector<std::byte> Group::card() {
     return card.encoded();
 }
 
-void Group::prepare(std::uint32_t epoch, const std::vector<std::vector<std::byte>>& cards,
+void Group::prepare(std::uint64_t epoch, const std::vector<std::vector<std::byte>>& cards,
                     std::int64_t timeout_ns) {
+    endpoint_->not_in_child();
     const auto started = now_ns();
     const auto place = "epoch " + std::to_string(epoch) + " of group " + name;
     auto cancel = std::make_shared<Cancel>();
@@ -101,7 +103,7 @@ void Group::prepare(std::uint32_t epoch, const std::vector<std::vector<std::byte
     prepared_.emplace(epoch, std::move(next));
 }
 
-View Group::view_of(std::uint32_t epoch, const std::vector<std::vector<std::byte>>& cards,
+View Group::view_of(std::uint64_t epoch, const std::vector<std::vector<std::byte>>& cards,
                     Cancel& cancel, std::int64_t timeout_ns) {
     if (cards.size() != size)
         throw Failure(Why::refused, "group " + name + " has " + std::to_string(size) +
@@ -170,7 +172,8 @@ void Group::check_board(const View& view, std::size_t other) const {
     populate(board, board_bytes(slot_), false);
 }
 
-void Group::discard(std::uint32_t epoch) {
+void Group::discard(std::uint64_t epoch) {
+    endpoint_->not_in_child();
     std::shared_ptr<Cancel> cancel;
     {
         const std::lock_guard lock(mutex_);
@@ -188,7 +191,9 @@ void Group::discard(std::uint32_t epoch) {
 
 // Phase 2.
 
-Switched Group::switchover(std::uint32_t epoch) {
+Switched Group::switchover(std::uint64_t epoch) {
+    endpoint_->not_in_child();
+    const std::lock_guard passing(passing_);
     const auto started = now_ns();
     std::shared_ptr<Session> past;
     std::shared_ptr<Session> next;
@@ -196,6 +201,7 @@ Switched Group::switchover(std::uint32_t epoch) {
     {
         std::unique_lock lock(mutex_);
         endpoint_->check();
+        if (closed_) throw Failure(Why::aborted, "group " + name + " was closed");
         const auto ready = prepared_.find(epoch);
         if (ready == prepared_.end())
             throw Failure(Why::refused,
@@ -203,11 +209,11 @@ Switched Group::switchover(std::uint32_t epoch) {
         next = std::move(ready->second);
         prepared_.erase(ready);
         patience_ns = timeout_ns_;
-        std::erase_if(discarded_, [&](std::uint32_t old) { return old <= epoch; });
+        std::erase_if(discarded_, [&](std::uint64_t old) { return old <= epoch; });
         past = session_;
         if (past != nullptr) {
             lock.unlock();
-            past->stop({Why::aborted, "epoch " + std::to_string(past->epoch()) + " has ended"}, false);
+            past->stop({Why::aborted, "epoch " + std::to_string(past->epoch()) + " has ended"}, Tell::nobody);
             lock.lock();
             see_out(lock, *past);
         }
@@ -229,9 +235,10 @@ Switched Group::switchover(std::uint32_t epoch) {
 }
 
 void Group::abort(const std::string& why) {
+    endpoint_->not_in_child();
     const auto current = session();
     if (current == nullptr) return;
-    current->stop({Why::aborted, "the group was aborted: " + why}, true);
+    current->stop({Why::aborted, "the group was aborted: " + why}, Tell::broken);
     {
         std::unique_lock lock(mutex_);
         see_out(lock, *current);
@@ -241,7 +248,7 @@ void Group::abort(const std::string& why) {
 
 void Group::close() {
     if (endpoint_->inherited()) return;
-    std::vector<std::uint32_t> epochs;
+    std::vector<std::uint64_t> epochs;
     {
         const std::lock_guard lock(mutex_);
         if (closed_) return;
@@ -250,9 +257,10 @@ void Group::close() {
         for (const auto& [epoch, next] : prepared_) epochs.push_back(epoch);
     }
     for (const auto epoch : epochs) discard(epoch);
+    const std::lock_guard passing(passing_);
     const auto last = session();
     if (last != nullptr) {
-        last->stop({Why::aborted, "group " + name + " was closed"}, false);
+        last->stop({Why::aborted, "group " + name + " was closed"}, Tell::leaving);
         std::unique_lock lock(mutex_);
         see_out(lock, *last);
     }
@@ -273,37 +281,50 @@ void Group::close() {
 // Collectives, one after the other.
 
 std::shared_ptr<Ticket> Group::submit(Body body, bool background, std::int64_t epoch) {
+    endpoint_->not_in_child();
     std::unique_lock lock(mutex_);
     const auto session = session_for(epoch);
     if (!background && !running_ && queue_.empty()) {
         running_ = true;
         lock.unlock();
-        const auto trouble = execute(session, body);
+        const auto failure = execute(session, body);
         lock.lock();
         running_ = false;
-        if (trouble) drop_queue(lock, trouble);
+        if (failure) drop_queue(lock, session->ending.trouble());
         const bool tell = waiting_ > 0 || !queue_.empty();
         lock.unlock();
         if (tell) changed_.notify_all();
-        if (trouble) throw Failure(trouble);
+        if (failure) std::rethrow_exception(failure);
         return nullptr;
     }
     if (session->ending.stopped()) throw Failure(session->ending.trouble());
+    // What can fail comes before the call is queued: one that was refused is never made.
+    if (background) start_worker();
     auto ticket = std::make_shared<Ticket>(endpoint_->done);
     queue_.push_back({std::move(body), ticket, session});
+    lock.unlock();
     if (background) {
-        if (worker_ == nullptr) worker_ = std::make_unique<std::thread>([this] { work(); });
-        lock.unlock();
         changed_.notify_all();
         return ticket;
     }
-    lock.unlock();
     wait(ticket, kForeverNs);
     if (const auto trouble = ticket->trouble()) throw Failure(trouble);
     return nullptr;
 }
 
+/// The thread for calls in the background. With the lock held. Throws Failure.
+void Group::start_worker() {
+    if (worker_ != nullptr) return;
+    try {
+        worker_ = std::make_unique<std::thread>([this] { work(); });
+    } catch (const std::exception& error) {
+        throw Failure(Why::failed, "no thread can be made for a call in the background of group " +
+                                       name + ": " + error.what());
+    }
+}
+
 bool Group::wait(const std::shared_ptr<Ticket>& ticket, std::int64_t timeout_ns) {
+    endpoint_->not_in_child();
     if (ticket->done()) return true;
     const auto deadline = moment(now_ns() + std::min(timeout_ns, kForeverNs));
     std::unique_lock lock(mutex_);
@@ -328,24 +349,34 @@ void Group::run_front(std::unique_lock<std::mutex>& lock) {
     queue_.pop_front();
     running_ = true;
     lock.unlock();
-    auto trouble = execute(job.session, job.body);
+    const auto failure = execute(job.session, job.body);
     job.body = nullptr;
-    job.ticket->finish(trouble);
+    job.ticket->finish(failure ? job.session->ending.trouble() : Trouble{});
     lock.lock();
     running_ = false;
-    if (trouble) drop_queue(lock, trouble);
+    if (failure) drop_queue(lock, job.session->ending.trouble());
     changed_.notify_all();
 }
 
-Trouble Group::execute(const std::shared_ptr<Session>& session, const Body& body) {
+/// What it threw, if it did; the session has then ended, and no link touches the caller's buffers.
+std::exception_ptr Group::execute(const std::shared_ptr<Session>& session,
+                                  const Body& body) noexcept {
+    std::exception_ptr failure;
+    Trouble trouble;
     try {
         body(*session);
-        return {};
-    } catch (const Failure& failure) {
-        session->stop(failure.trouble(), true);
-        session->clean();
-        return failure.trouble();
+        session->board.verify();
+        return nullptr;
+    } catch (const Failure& caught) {
+        failure = std::current_exception();
+        trouble = caught.trouble();
+    } catch (const std::exception& caught) {
+        failure = std::current_exception();
+        trouble = {Why::failed, std::string("a call could not be carried out: ") + caught.what()};
     }
+    session->stop(std::move(trouble), Tell::broken);
+    session->clean();
+    return failure;
 }
 
 /// What has not begun never will.
@@ -380,6 +411,7 @@ void Group::work() {
 
 std::shared_ptr<Ticket> Group::send(const std::byte* at, std::uint64_t count, DType dtype,
                                     std::uint32_t to, std::uint32_t tag, std::int64_t epoch) {
+    endpoint_->not_in_child();
     auto ticket = std::make_shared<Ticket>(endpoint_->done);
     std::shared_ptr<Session> current;
     {
@@ -393,6 +425,7 @@ std::shared_ptr<Ticket> Group::send(const std::byte* at, std::uint64_t count, DT
 
 std::shared_ptr<Ticket> Group::receive(std::byte* at, std::uint64_t count, DType dtype, int from,
                                        std::uint32_t tag, std::int64_t epoch) {
+    endpoint_->not_in_child();
     auto ticket = std::make_shared<Ticket>(endpoint_->done);
     std::shared_ptr<Session> current;
     {
@@ -402,29 +435,33 @@ std::shared_ptr<Ticket> Group::receive(std::byte* at, std::uint64_t count, DType
     const auto call = packed({Kind::message, dtype, Op::sum, tag, count});
     current->mail.receive(ticket, from, at, count * size_of(dtype), call);
     if (ticket->done() && ticket->trouble().why == Why::order) {
-        current->stop(ticket->trouble(), true);
+        current->stop(ticket->trouble(), Tell::broken);
         current->clean();
     }
     return ticket;
 }
 
 void Group::set_timeout(std::int64_t ns) {
+    endpoint_->not_in_child();
     const std::lock_guard lock(mutex_);
     timeout_ns_ = ns;
     if (session_ != nullptr) session_->ending.set_timeout(ns);
 }
 
 std::int64_t Group::epoch() {
+    endpoint_->not_in_child();
     const auto current = session();
-    return current == nullptr ? -1 : std::int64_t{current->epoch()};
+    return current == nullptr ? -1 : static_cast<std::int64_t>(current->epoch());
 }
 
 Trouble Group::broken() {
+    endpoint_->not_in_child();
     const auto current = session();
     return current == nullptr ? Trouble{} : current->ending.trouble();
 }
 
 std::uint64_t Group::calls() {
+    endpoint_->not_in_child();
     const std::lock_guard lock(mutex_);
     return calls_before_ + (session_ == nullptr ? 0 : session_->ending.calls.load());
 }

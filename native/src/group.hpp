@@ -4,6 +4,7 @@
 #include <condition_variable>
 #include <cstdint>
 #include <deque>
+#include <exception>
 #include <functional>
 #include <map>
 #include <memory>
@@ -52,12 +53,12 @@ public:
 
     /// Phase 1: have a link to every seat of the coming epoch. The current one keeps working.
     /// cards  by seat. Idempotent per epoch. Throws Failure.
-    void prepare(std::uint32_t epoch, const std::vector<std::vector<std::byte>>& cards,
+    void prepare(std::uint64_t epoch, const std::vector<std::vector<std::byte>>& cards,
                  std::int64_t timeout_ns);
     /// The epoch will not come.
-    void discard(std::uint32_t epoch);
+    void discard(std::uint64_t epoch);
     /// Phase 2: the prepared epoch begins. Local; touches only links to seats that were replaced.
-    Switched switchover(std::uint32_t epoch);
+    Switched switchover(std::uint64_t epoch);
     /// End the current epoch. When this returns, no thread touches a caller's buffer any more.
     void abort(const std::string& why);
     void close();
@@ -91,15 +92,16 @@ private:
         std::shared_ptr<Session> session;
     };
 
-    View view_of(std::uint32_t epoch, const std::vector<std::vector<std::byte>>& cards,
+    View view_of(std::uint64_t epoch, const std::vector<std::vector<std::byte>>& cards,
                  Cancel& cancel, std::int64_t timeout_ns);
     void connect(View& view, Cancel& cancel, std::int64_t deadline_ns);
     void check_board(const View& view, std::size_t other) const;
     std::uint64_t life_of(const View& view) const;
-    Trouble execute(const std::shared_ptr<Session>& session, const Body& body);
+    std::exception_ptr execute(const std::shared_ptr<Session>& session, const Body& body) noexcept;
     void run_front(std::unique_lock<std::mutex>& lock);
     void drop_queue(std::unique_lock<std::mutex>& lock, const Trouble& trouble);
     void see_out(std::unique_lock<std::mutex>& lock, const Session& stopped);
+    void start_worker();
     void work();
     std::shared_ptr<Session> session();
     std::shared_ptr<Session> session_for(std::int64_t epoch);
@@ -110,6 +112,7 @@ private:
     const std::uint64_t region_;
     std::int64_t timeout_ns_;
 
+    std::mutex passing_;  // Held over a switchover, and where the group ends: one or the other.
     std::mutex mutex_;
     std::condition_variable changed_;
     std::deque<Job> queue_;
@@ -120,9 +123,9 @@ private:
     std::unique_ptr<std::thread> worker_;
     std::shared_ptr<Session> session_;
     std::uint64_t calls_before_ = 0;  // Of earlier epochs.
-    std::map<std::uint32_t, std::shared_ptr<Cancel>> preparing_;
-    std::map<std::uint32_t, std::shared_ptr<Session>> prepared_;
-    std::set<std::uint32_t> discarded_;
+    std::map<std::uint64_t, std::shared_ptr<Cancel>> preparing_;
+    std::map<std::uint64_t, std::shared_ptr<Session>> prepared_;
+    std::set<std::uint64_t> discarded_;
 };
 
 }  // namespace tmc

@@ -17,7 +17,7 @@ using Nonce = std::array<std::byte, 16>;
 using Proof = std::array<std::byte, 32>;
 
 inline constexpr std::uint32_t kHelloMagic = 0x48434d54;  // "TMCH"
-inline constexpr std::uint32_t kVersion = 1;
+inline constexpr std::uint32_t kVersion = 2;
 
 //   dialler -> listener   Greeting
 //   listener -> dialler   Answer      proves the listener's knowledge

@@ -48,6 +48,7 @@ bool Link::enqueue(Outgoing frame) {
 }
 
 void Link::push() {
+    point();
     const std::lock_guard lock(write_);
     write_some();
     arm();

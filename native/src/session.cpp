@@ -65,7 +65,7 @@ std::optional<Trouble> Session::disagreement(std::size_t seat) const {
     return ending.mismatch(seat, claim.tag, ours.tag);
 }
 
-void Session::stop(Trouble trouble, bool tell) {
+void Session::stop(Trouble trouble, Tell tell) {
     const auto text = trouble.text.substr(0, kReasonMax);
     const auto blamed = trouble.seat;
     if (!ending.stop(std::move(trouble))) return;
@@ -73,13 +73,14 @@ void Session::stop(Trouble trouble, bool tell) {
         const std::lock_guard lock(mutex_);
         wires.clear();
         mail.stop();
-        for (std::size_t seat = 0; tell && seat < view.size(); ++seat) {
-            if (seat == view.seat) continue;
+        for (std::size_t seat = 0; seat < view.size(); ++seat) {
+            if (seat == view.seat || tell == Tell::nobody) continue;
             Outgoing frame;
             frame.header.kind = Frame::broken;
             frame.header.length = static_cast<std::uint32_t>(text.size());
             frame.header.group = view.life;
             frame.header.epoch = view.epoch;
+            frame.header.a = tell == Tell::leaving ? 1 : 0;
             frame.own = std::make_unique<std::byte[]>(text.size() + 1);
             std::memcpy(frame.own.get(), text.data(), text.size());
             frame.at = frame.own.get();
@@ -87,7 +88,7 @@ void Session::stop(Trouble trouble, bool tell) {
         }
     }
     board.give_up(blamed);
-    if (!tell) return;
+    if (tell == Tell::nobody) return;
     for (std::size_t seat = 0; seat < view.size(); ++seat)
         if (seat != view.seat) view.links[seat]->push();
 }

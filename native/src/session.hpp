@@ -37,6 +37,13 @@ private:
     std::size_t size_ = 0;
 };
 
+/// What the other seats hear when a session ends here.
+enum class Tell : std::uint8_t {
+    nobody,
+    leaving,  // in good order: what others wait for from this seat will not come
+    broken,   // and why
+};
+
 class Session {
 public:
     /// own    this seat's board; null when it shares the host with nobody
@@ -54,7 +61,7 @@ public:
 
     /// Its epoch begins.
     void open(std::int64_t timeout_ns) noexcept;
-    std::uint32_t epoch() const noexcept { return view.epoch; }
+    std::uint64_t epoch() const noexcept { return view.epoch; }
     /// The seat of a process, or -1.
     int seat_of(std::uint64_t incarnation) const noexcept;
     /// Begin a collective: all beats and pieces from now on belong to it.
@@ -63,9 +70,8 @@ public:
     /// A seat says what it is in. With the mutex held. A Trouble that is returned ends the session.
     std::optional<Trouble> compare(std::size_t seat, std::uint64_t number, Tag tag);
 
-    /// End the session: everybody who waits is woken, nothing lands any more. With `tell`, the
-    /// other seats learn that this one will say nothing more. Not under the mutex.
-    void stop(Trouble trouble, bool tell);
+    /// End the session: everybody who waits is woken, nothing lands any more. Not under the mutex.
+    void stop(Trouble trouble, Tell tell);
     /// Have all links leave the callers' buffers alone, then tell who waits for messages.
     /// After `stop`; not from a thread that is reading a link.
     void clean();

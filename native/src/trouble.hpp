@@ -14,6 +14,7 @@ enum class Why : std::uint8_t {
     peer_lost,  // a seat is gone, or has given up
     timed_out,  // nobody told us anything for too long
     order,      // two seats called different operations in the same place
+    failed,     // it could not be carried out here: no memory, no thread
     refused,    // this process has no right to what it asked for, or asked too early
 };
 

@@ -34,7 +34,7 @@ struct Card {
 /// links  by seat; null for the own one
 /// local  by seat: shares the host, and with it memory, with this one
 struct View {
-    std::uint32_t epoch = 0;
+    std::uint64_t epoch = 0;
     std::uint64_t life = 0;
     std::uint32_t seat = 0;
     std::vector<Card> cards;

@@ -25,6 +25,9 @@ class TimedOut(NativeError):
 class OrderMismatch(NativeError):
     """Two seats made different calls in the same place; names both."""
 
+class Failed(NativeError):
+    """It could not be carried out in this process: no memory, no thread."""
+
 class Refused(NativeError):
     """No right to it (token, a seat that was given to another process), or not yet."""
 
@@ -228,6 +231,9 @@ def points() -> int:
 
 def arm_point(countdown: int, signal: int) -> None:
     """Raise the signal in the thread that passes the `countdown`-th point from now. For tests."""
+
+def delay_points(seed: int, most_us: int) -> None:
+    """Hold threads up at points, chosen by the seed, for up to that long; 0: no more. For tests."""
 
 def features() -> dict[str, Any]:
     """`isa` in use, `version` of the wire, `sanitizer` it was built with."""

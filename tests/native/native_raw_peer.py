@@ -9,12 +9,12 @@ from typing import Any
 from trainmover import _native
 
 HELLO_MAGIC = 0x48434D54
-FRAME_MAGIC = 0x31434D54
-VERSION = 1
+FRAME_MAGIC = 0x32434D54
+VERSION = 2
 GREETING = struct.Struct("<IIQQ16s")
 ANSWER = struct.Struct("<II16s32s")
 VERDICT = struct.Struct("<I60s")
-HEADER = struct.Struct("<IIQIIQQQQ")  # magic, kind, group, epoch, length, a, b, tag low, tag high
+HEADER = struct.Struct("<IIQQQQQQI")  # magic, kind, group, epoch, a, b, tag low, tag high, length
 KINDS = ["data", "credit", "letter", "clear", "body", "read", "waiting", "broken", "replaced"]
 KINDS += ["farewell", "leaving"]
 PAYLOAD_MAX = 256 << 10
@@ -50,8 +50,8 @@ def header(kind: str | int, group: int = 0, epoch: int = 0, length: int = 0, **m
     """A header whose checksum is right, whatever it says. `more`: a, b, low, high, magic."""
     number = KINDS.index(kind) + 1 if isinstance(kind, str) else kind
     words = [more.get(word, 0) for word in ("a", "b", "low", "high")]
-    head = HEADER.pack(more.get("magic", FRAME_MAGIC), number, group, epoch, length, *words)
-    return sealed(head + bytes(4))
+    head = HEADER.pack(more.get("magic", FRAME_MAGIC), number, group, epoch, *words, length)
+    return sealed(head)
 
 
 def dial(address: str) -> socket.socket:
@@ -122,6 +122,6 @@ def next_frame(link: socket.socket) -> tuple[dict[str, int], bytes]:
     """The words of the next header, and its payload."""
     head = read_exactly(link, 64)
     assert len(head) == 64, "the link was closed"
-    words = ("magic", "kind", "group", "epoch", "length", "a", "b", "low", "high")
+    words = ("magic", "kind", "group", "epoch", "a", "b", "low", "high", "length")
     said = dict(zip(words, HEADER.unpack_from(head), strict=True))
     return said, read_exactly(link, said["length"])

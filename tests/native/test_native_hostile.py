@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from native_calls import PROPERTY, Call, perform
 from native_outcomes import try_prepare
 from native_raw_peer import (
+    FRAME_MAGIC,
     GREETING,
     HELLO_MAGIC,
     KINDS,
@@ -226,8 +227,8 @@ def test_no_bytes_harm_the_parser(said: bytes) -> None:
 @settings(PROPERTY, max_examples=500)
 def test_headers_with_a_right_checksum(body: bytes, kind: int, length: int) -> None:
     head = bytearray(body)
-    struct.pack_into("<II", head, 0, 0x31434D54, kind)
-    struct.pack_into("<I", head, 20, length)
+    struct.pack_into("<II", head, 0, FRAME_MAGIC, kind)
+    struct.pack_into("<I", head, 56, length)
     reason = _native.parse_header(sealed(bytes(head)))
     known = 1 <= kind <= len(KINDS)
     assert (reason == "") == (known and length <= LONGEST.get(KINDS[kind - 1], 0)), reason

@@ -88,6 +88,8 @@ class NativeSession:
             known = CallsDiffer(f"Mismatch between the calls of ranks: {error}")
         elif isinstance(error, _native.TimedOut):
             known = ConnectionEnded(f"Group {self.name}: Timed out waiting for a rank: {error}")
+        elif isinstance(error, _native.Failed):
+            known = RuntimeError(f"Group {self.name}: {error}")
         elif isinstance(error, _native.NativeError):
             known = ConnectionEnded(f"Group {self.name}: Connection closed by peer: {error}")
         else:
