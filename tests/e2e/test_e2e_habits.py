@@ -18,7 +18,7 @@ sys.path.insert(0, str(Path(__file__).with_name("scripts")))
 import arms
 import compose
 from arms import Arm, Verdict, fault_of
-from habits import FOLDER, HABITS, NOT_YET, Habit
+from habits import FOLDER, HABITS, Habit
 
 
 def test_the_table_has_every_script() -> None:
@@ -75,13 +75,9 @@ def test_a_seed_composes_one_script_and_seeds_use_every_part() -> None:
 
 SEED = "9def39d6dfb5"
 """Says where each is disturbed. Until a whole campaign holds, every commit has the same."""
-HELD = [
-    pytest.param(habit, marks=pytest.mark.soak) if habit.name in NOT_YET else habit
-    for habit in HABITS
-]
 
 
-@pytest.mark.parametrize("habit", HELD, ids=str)
+@pytest.mark.parametrize("habit", HABITS, ids=str)
 def test_calm_and_with_one_fault(habit: Habit) -> None:
     fault = fault_of(habit, SEED)
     calm = arms.calm(habit)

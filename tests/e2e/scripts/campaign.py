@@ -26,7 +26,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent))
 import arms
 import combinations
 from arms import Place, Verdict
-from habits import HABITS, NOT_YET, Habit
+from habits import HABITS, Habit
 
 from bench.result import RESULTS, Claim, say, setting, write
 from trainmover.lifeline import die_with
@@ -128,7 +128,6 @@ def _read(results: Path, commit: str) -> dict[str, Any]:
 
 
 def claims(done: dict[str, Any], asked: int) -> list[Claim]:
-    """A habit of which it is known that it does not hold everywhere is no surprise, but counts."""
     silent = [line for line in done.values() if line["verdict"] == Verdict.SILENT.name]
     broken = [line for line in done.values() if not line["as_promised"]]
     return [
@@ -152,9 +151,8 @@ def table(done: dict[str, Any]) -> list[str]:
             lines.append(f"| {verdict} | {habits} | {composed} |")
     for line in done.values():
         if not line["as_promised"]:
-            known = " (known)" if line["item"].split()[0] in NOT_YET else ""
             where = f"{line['shape']}; {', '.join(line['faults'])}. " if "seed" in line else ""
-            lines += ["", f"`{line['item']}`{known}: {Verdict[line['verdict']]}. {where}"]
+            lines += ["", f"`{line['item']}`: {Verdict[line['verdict']]}. {where}"]
             lines[-1] += " ".join(line["why"].split())[:600]
     return lines
 

@@ -183,6 +183,3 @@ HABITS = [
     equal("between/saved", moment=True),
     refused("between/continued"),
 ]
-
-NOT_YET: set[str] = set()
-"""Those that do not come to what they promise at every place; they are run in `make soak` only."""

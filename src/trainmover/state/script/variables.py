@@ -342,7 +342,7 @@ class Variables:
 
     def held(self) -> list[object]:
         """The handles that variables are, to be called below the script's frames."""
-        found = [value for _, value, _ in self._values_at(self._frames(sys._getframe(1)))]
+        found = [value for _, value, _ in self._values_at(self.frames(sys._getframe(1)))]
         return [value for value in found if handles.is_one(type(value))]
 
     def give(self, theirs: bytes, own: Mapping[Known, object]) -> None:
@@ -356,7 +356,7 @@ class Variables:
             return
         _, found, at_end, _, _ = _decoded(theirs)
         their = at_end | found
-        for slot, value, frame in self._values_at(self._frames(sys._getframe(1))):
+        for slot, value, frame in self._values_at(self.frames(sys._getframe(1))):
             entry = their.get(slot.key, NO_VALUE)
             if _is_given(entry, value, own) and value is not own[_known(entry)]:
                 owner = frame if slot.owner is None else slot.owner
