@@ -56,4 +56,5 @@ def _generators_of(frames: Iterable[FrameType]) -> Iterator[object]:
 
 
 def _name(iterator: object) -> str:
-    return f"itertools.{type(iterator).__name__.removeprefix('_').removesuffix('_dataobject')}"
+    """Without what marks the parts of `tee` that are not called so."""
+    return f"itertools.{type(iterator).__name__.strip('_').partition('_')[0]}"

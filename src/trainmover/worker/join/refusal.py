@@ -64,6 +64,8 @@ class Refusal:
 
     def _look_between(self) -> None:
         """Once for each loop over data: what lies between it and the script stays."""
+        if not self._loops.begun:
+            return
         main = self._loops.main
         batches = main.batches()
         if batches is None or main.number == self._looked:
