@@ -1,10 +1,13 @@
 """A seat is known by epoch and life: what was said in one is never taken for the other."""
 
+import ctypes
 import os
 import resource
 import signal
 import threading
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext, suppress
 from pathlib import Path
 from typing import Any
 
@@ -174,35 +177,69 @@ def test_a_group_closed_beside_its_switchover_leaves_nothing(world: Formation) -
         assert group.all(close_beside_switch, 1, cards) == [1, 1]
 
 
-def short_of_memory(rank: Rank, name: str, seat_short: int, background: bool) -> list[str]:
+@contextmanager
+def no_more_memory() -> Iterator[None]:
+    """No room for anything new that is large, nor in what this process has got and does not use."""
+    pages = int(Path("/proc/self/statm").read_text().split()[0])
+    most = pages * resource.getpagesize() + (4 << 20)
+    libc = ctypes.CDLL(None)
+    libc.malloc.restype, libc.malloc.argtypes = ctypes.c_void_p, [ctypes.c_size_t]
+    libc.free.argtypes = [ctypes.c_void_p]
+    resource.setrlimit(resource.RLIMIT_AS, (most, resource.RLIM_INFINITY))
+    taken = []
+    while block := libc.malloc(4 << 20):
+        taken.append(block)
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_AS, (resource.RLIM_INFINITY,) * 2)
+        for block in taken:
+            libc.free(block)
+
+
+@contextmanager
+def no_more_threads() -> Iterator[None]:
+    """No room for the stack of another thread, nor a stack that an ended one has left."""
+    over, threads = threading.Event(), list[threading.Thread]()
+    with no_more_memory():
+        with suppress(RuntimeError):
+            while True:
+                thread = threading.Thread(target=over.wait)
+                thread.start()
+                threads.append(thread)
+        try:
+            yield
+        finally:
+            over.set()
+    for thread in threads:
+        thread.join()
+
+
+def short_of(rank: Rank, name: str, seat_short: int, background: bool) -> list[str]:
     """A large call, for which one seat has no memory or no thread, and one more: their ends."""
     group, (seat, size) = rank.groups[name], rank.seats[name]
     group.set_timeout(15.0)
     large = staged(Call("all_reduce", "f32", 8_000_000, seed=1, background=background), seat, size)
     small = staged(Call("all_reduce", "f32", 8, seed=2), seat, size)
-    if seat == seat_short:
-        pages = int(Path("/proc/self/statm").read_text().split()[0])
-        most = pages * resource.getpagesize() + (4 << 20)
-        resource.setrlimit(resource.RLIMIT_AS, (most, resource.RLIM_INFINITY))
-    ends = []
-    for one in (large, small):
-        try:
-            ends.append(outcome(lambda one=one: carry_out(one, group)).kind)  # type: ignore[misc]
-        except MemoryError:
-            ends.append("MemoryError")
-        resource.setrlimit(resource.RLIMIT_AS, (resource.RLIM_INFINITY,) * 2)
-    return ends
+    lacking = no_more_threads if background else no_more_memory
+    with lacking() if seat == seat_short else nullcontext():
+        first = end_of(large, group)
+    return [first, end_of(small, group)]
 
 
-def carry_out(call: Staged, group: Any) -> None:
+def end_of(call: Staged, group: Any) -> str:
     """Without a look at the result, which takes memory too."""
-    ticket = call.start(group)
-    assert ticket is None or ticket.wait(60)
+    try:
+        ticket = call.start(group)
+        assert ticket is None or ticket.wait(60)
+    except (MemoryError, _native.NativeError) as error:
+        return type(error).__name__
+    return "ok"
 
 
 @pytest.mark.parametrize("team", on("2-tcp"), indirect=True)
 def test_no_memory_fails_one_call_and_is_told(world: Formation) -> None:
-    short, other = world.all(short_of_memory, 0, False)
+    short, other = world.all(short_of, 0, False)
     assert short == ["MemoryError", "Failed"]
     assert other == ["PeerLost", "PeerLost"]
     world.advance()
@@ -211,7 +248,7 @@ def test_no_memory_fails_one_call_and_is_told(world: Formation) -> None:
 
 @pytest.mark.parametrize("team", on("2-tcp"), indirect=True)
 def test_a_call_that_gets_no_thread_is_never_made(world: Formation) -> None:
-    short, other = world.all(short_of_memory, 0, True)
+    short, other = world.all(short_of, 0, True)
     assert short[0] == "Failed"
     assert {short[1], *other} <= {"OrderMismatch", "PeerLost"}
     world.advance()
