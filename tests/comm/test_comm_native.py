@@ -4,7 +4,9 @@ import gc
 import os
 import signal
 import threading
+from contextlib import suppress
 from datetime import timedelta
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -294,3 +296,36 @@ def test_processes_of_one_host_have_one_name(comm: str, monkeypatch: pytest.Monk
     assert host_id() == host_id()
     monkeypatch.setenv("TRAINMOVER_HOST_ID", "elsewhere")
     assert host_id() == "elsewhere"
+
+
+def listening(rank: int, ranks: Ranks) -> Any:
+    """How many doors this process has beside the endpoint's own."""
+    before = _listening_ports()
+    start(rank, ranks)
+    dist.all_reduce(torch.ones(2))
+    dist.new_group([0, 1])
+    own = endpoint(ranks.token).native.address.rpartition(":")[2]
+    return len(_listening_ports() - before - {int(own)})
+
+
+def _listening_ports() -> set[int]:
+    own = set()
+    for number in os.listdir("/proc/self/fd"):
+        with suppress(OSError):
+            own.add(os.readlink(f"/proc/self/fd/{number}"))
+    rows = [
+        line.split()
+        for table in ("tcp", "tcp6")
+        for line in Path(f"/proc/self/net/{table}").read_text().splitlines()[1:]
+    ]
+    is_listening = "0A"
+    return {
+        int(row[1].rpartition(":")[2], 16)
+        for row in rows
+        if row[3] == is_listening and f"socket:[{row[9]}]" in own
+    }
+
+
+@two
+def test_nobody_listens_but_the_endpoint(ranks: Ranks) -> None:
+    assert ranks.run(listening) == [0, 0]

@@ -21,7 +21,13 @@ import torch.distributed as dist
 from trainmover.comm.communicator import LinkStats, View
 from trainmover.comm.failures import Drained
 from trainmover.comm.meeting import Meeting
-from trainmover.comm.sockets import OwnSocket, connections_between, cut, with_new_listeners
+from trainmover.comm.sockets import (
+    OwnSocket,
+    connections_between,
+    cut,
+    with_new_listeners,
+    without_listeners,
+)
 from trainmover.comm.threads import in_background
 from trainmover.errors import PeerLost, UserError
 from trainmover.torch_internals import c10d, gloo
@@ -36,6 +42,7 @@ from trainmover.torch_internals.c10d import (
 _GLOO = dist.ProcessGroup.BackendType.GLOO
 _STOCK: Any = ProcessGroupGloo  # torch's stubs lag behind.
 _LINGER_S = 1.0
+_LOOPBACK = "127.0.0.1"
 
 
 class GlooSession:
@@ -160,12 +167,12 @@ def _create_devices() -> list[Any]:
 
 @functools.cache
 def lone_backend(process: int) -> Any:
-    """A gloo backend without peers: DDP asks a group named gloo for the interface gloo uses.
+    """A gloo backend without peers, and without an ear for any; torch reads options there.
 
     process  the caller's process id: a forked child must not share its parent's
     """
-    devices, _ = with_new_listeners(_create_devices)
-    return ProcessGroupGloo(HashStore(), 0, 1, gloo.options(devices, timedelta(seconds=1)))
+    device = without_listeners(lambda: _STOCK.create_device(hostname=_LOOPBACK, lazy_init=True))
+    return ProcessGroupGloo(HashStore(), 0, 1, gloo.options([device], timedelta(seconds=1)))
 
 
 class GlooCommunicator:

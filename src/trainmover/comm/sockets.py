@@ -6,7 +6,9 @@ or the peer's (we connected to it). The listener of a new device is found by com
 sockets before and after, under one lock for the process; the peers publish theirs in the store. A
 socket that the script or the runtime opens meanwhile can not be taken for one of gloo's.
 
-A listener is never shut down: gloo's loop thread ends the process when that happens.
+A listener is never shut down: gloo's loop thread ends the process when that happens. One that
+nobody is to reach is closed behind its back: another descriptor, which never has anything to say,
+takes its number.
 """
 
 import os
@@ -73,6 +75,23 @@ def with_new_listeners(create: Callable[[], _T]) -> tuple[_T, list[str]]:
         before = _listeners()
         created = create()
         return created, sorted(at for own, at in _listeners().items() if own not in before and at)
+
+
+def without_listeners(create: Callable[[], _T]) -> _T:
+    """Run `create`, and let nobody reach what it has made to listen."""
+    with _ONE_DEVICE_AT_A_TIME:
+        before = _listeners()
+        created = create()
+        for own in _listeners():
+            if own not in before:
+                _silence(own)
+        return created
+
+
+def _silence(own: OwnSocket) -> None:
+    silent = os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)
+    os.dup2(silent, own.fd, inheritable=False)
+    os.close(silent)
 
 
 def connections_between(ours: set[str], theirs: set[str]) -> list[OwnSocket]:
