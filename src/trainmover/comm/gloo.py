@@ -120,9 +120,9 @@ def _has_future(work: Any) -> bool:
 class _Build:
     """One attempt to meet the other seats of one view."""
 
-    def __init__(self, view: View) -> None:
+    def __init__(self, view: View, token: bytes | None) -> None:
         self.view = view
-        self.meeting = Meeting(view)
+        self.meeting = Meeting(view, token)
         self.inside_gloo = False
 
     def run(self) -> GlooSession:
@@ -176,9 +176,13 @@ def lone_backend(process: int) -> Any:
 
 
 class GlooCommunicator:
-    """Carries one group; see `Communicator` for the protocol."""
+    """Carries one group; see `Communicator` for the protocol.
 
-    def __init__(self) -> None:
+    token  the job's; None in a process without a runtime
+    """
+
+    def __init__(self, token: bytes | None = None) -> None:
+        self._token = token
         self._lock = threading.Lock()
         self._session: GlooSession | None = None
         self._links = 0
@@ -194,7 +198,7 @@ class GlooCommunicator:
 
     def prepare(self, view: View) -> None:
         started = time.perf_counter_ns()
-        build = _Build(view)
+        build = _Build(view, self._token)
         with self._lock:
             if view.epoch in self._ready:
                 return

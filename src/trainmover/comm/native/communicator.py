@@ -16,7 +16,7 @@ from trainmover.comm.failures import Drained
 from trainmover.comm.meeting import Meeting
 from trainmover.comm.native.endpoint import OpenEndpoint, endpoint, token_to_offer
 from trainmover.comm.native.session import NativeSession
-from trainmover.errors import PeerLost, ProtocolError, UserError
+from trainmover.errors import PeerLost, UserError
 
 
 @dataclass(frozen=True)
@@ -57,7 +57,7 @@ class NativeCommunicator:
 
     def prepare(self, view: View) -> None:
         started = time.perf_counter_ns()
-        meeting = Meeting(view)
+        meeting = Meeting(view, self._token)
         with self._lock:
             if view.epoch in self._ready:
                 return
@@ -95,7 +95,7 @@ class NativeCommunicator:
         except (_native.PeerLost, _native.TimedOut) as error:
             raise PeerLost(f"group {view.group} could not connect: {error}") from error
         except _native.Refused as error:
-            raise ProtocolError(f"group {view.group} may not connect: {error}") from error
+            raise PeerLost(f"group {view.group} may not connect: {error}") from error
         return NativeSession(view, group, opened.completer, self._abort_session)
 
     def _enter(self, view: View, token: bytes) -> _Place:
@@ -162,8 +162,8 @@ class NativeCommunicator:
 
 
 def _read(left: str) -> bytes:
-    """What a seat has left in the store, to which anybody on its host can write."""
+    """What a seat has left in the store."""
     try:
         return bytes.fromhex(left)
     except ValueError as error:
-        raise ProtocolError(f"What a seat left in the store is damaged: {error}.") from error
+        raise PeerLost(f"what a seat left in the store is damaged: {error}") from error
