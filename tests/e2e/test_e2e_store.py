@@ -1,11 +1,15 @@
 """The store where groups meet is killed: training goes on, and machines are replaced as before."""
 
 import random
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 import psutil
 import pytest
 from commanded import listens_at
 from harness import Live, assert_equal_runs, run
+from torch.distributed import TCPStore
 
 from trainmover.controller.state import Stage
 
@@ -39,6 +43,58 @@ def test_a_machine_is_replaced_after_the_store_was_lost(undisturbed) -> None:
 
     outcome = run(["--pace", "0.02"], scenario, until_done=True, machines=3)
     assert [i.rung for i in outcome.job.incidents] == [1]
+    assert_equal_runs(outcome, undisturbed(["--steps", outcome.steps], machines=3))
+
+
+@contextmanager
+def stranger(live: Live) -> Iterator[set[str]]:
+    """Somebody who writes over what ranks leave for each other in the next epoch, at once; what."""
+    host, _, port = (live.job.store or live.job.spec.store).rpartition(":")
+    store = TCPStore(host, int(port), is_master=False, wait_for_workers=False)
+    known, spoilt, over = (
+        {epoch_of(key) for key in store.list_keys()},
+        set[str](),
+        threading.Event(),
+    )
+
+    def write() -> None:
+        while not over.wait(0.0005):
+            keys = [key for key in store.list_keys() if epoch_of(key) not in known]
+            first = min(map(epoch_of, keys), default=0)
+            for key in keys:
+                if epoch_of(key) == first and key not in spoilt and "/seat/" not in key:
+                    store.set(key, "00" * 60)
+                    spoilt.add(key)
+
+    thread = threading.Thread(target=write)
+    thread.start()
+    try:
+        yield spoilt
+    finally:
+        over.set()
+        thread.join()
+
+
+def epoch_of(key: str) -> int:
+    epoch = key.partition("/")[0]
+    return int(epoch) if epoch.isdigit() else 0
+
+
+@pytest.mark.parametrize("loss", [True, False])
+def test_a_stranger_in_the_store_costs_an_epoch_and_no_more(undisturbed, loss: bool) -> None:
+    async def scenario(live: Live) -> None:
+        await live.warm(1)
+        await live.at_step(5)
+        with stranger(live) as spoilt:
+            if loss:
+                live.signal_worker("m2")
+            else:
+                live.handle.move("m2")
+            await live.incidents_done(1)
+        assert spoilt
+        await live.at_step(live.step() + 3)
+
+    outcome = run(["--pace", "0.1"], scenario, until_done=True, machines=3)
     assert_equal_runs(outcome, undisturbed(["--steps", outcome.steps], machines=3))
 
 
