@@ -220,7 +220,10 @@ void Wires::turn(std::size_t missing, bool written) {
         const bool served = ending_.engine.turn(ending_.waiter, 0);
         if (settled(missing, written)) break;
         check();
-        if (served) idle = 0;
+        if (served) {
+            idle = 0;
+            continue;
+        }
         const auto now = now_ns();
         if (now > deadline) throw Failure(too_late());
         if (now > say_at) {
