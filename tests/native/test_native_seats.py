@@ -7,7 +7,7 @@ import signal
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager, nullcontext, suppress
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -197,32 +197,13 @@ def no_more_memory() -> Iterator[None]:
             libc.free(block)
 
 
-@contextmanager
-def no_more_threads() -> Iterator[None]:
-    """No room for the stack of another thread, nor a stack that an ended one has left."""
-    over, threads = threading.Event(), list[threading.Thread]()
-    with no_more_memory():
-        with suppress(RuntimeError):
-            while True:
-                thread = threading.Thread(target=over.wait)
-                thread.start()
-                threads.append(thread)
-        try:
-            yield
-        finally:
-            over.set()
-    for thread in threads:
-        thread.join()
-
-
-def short_of(rank: Rank, name: str, seat_short: int, background: bool) -> list[str]:
-    """A large call, for which one seat has no memory or no thread, and one more: their ends."""
+def short_of(rank: Rank, name: str, seat_short: int) -> list[str]:
+    """A large call, for which one seat has no memory, and one more: their ends."""
     group, (seat, size) = rank.groups[name], rank.seats[name]
     group.set_timeout(15.0)
-    large = staged(Call("all_reduce", "f32", 8_000_000, seed=1, background=background), seat, size)
+    large = staged(Call("all_reduce", "f32", 8_000_000, seed=1), seat, size)
     small = staged(Call("all_reduce", "f32", 8, seed=2), seat, size)
-    lacking = no_more_threads if background else no_more_memory
-    with lacking() if seat == seat_short else nullcontext():
+    with no_more_memory() if seat == seat_short else nullcontext():
         first = end_of(large, group)
     return [first, end_of(small, group)]
 
@@ -239,18 +220,9 @@ def end_of(call: Staged, group: Any) -> str:
 
 @pytest.mark.parametrize("team", on("2-tcp"), indirect=True)
 def test_no_memory_fails_one_call_and_is_told(world: Formation) -> None:
-    short, other = world.all(short_of, 0, False)
+    short, other = world.all(short_of, 0)
     assert short == ["MemoryError", "Failed"]
     assert other == ["PeerLost", "PeerLost"]
-    world.advance()
-    world.all(perform, CHECK)
-
-
-@pytest.mark.parametrize("team", on("2-tcp"), indirect=True)
-def test_a_call_that_gets_no_thread_is_never_made(world: Formation) -> None:
-    short, other = world.all(short_of, 0, True)
-    assert short[0] == "Failed"
-    assert {short[1], *other} <= {"OrderMismatch", "PeerLost"}
     world.advance()
     world.all(perform, CHECK)
 

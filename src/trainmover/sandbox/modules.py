@@ -14,6 +14,8 @@ from collections.abc import Iterable
 from functools import cache, lru_cache
 from types import ModuleType
 
+from trainmover.torch_internals.compiling import is_kept
+
 _SITES = frozenset({"site-packages", "dist-packages"})
 
 
@@ -61,9 +63,9 @@ def forget(names: Iterable[str]) -> None:
 
 
 def is_own_file(path: str) -> bool:
-    """Whether a file may be one of the script's own modules."""
+    """Whether a file may be one of the script's own modules; what torch has compiled is none."""
     compiled = path.endswith(tuple(importlib.machinery.EXTENSION_SUFFIXES))
-    return not compiled and not is_installed(path)
+    return not compiled and not is_installed(path) and not is_kept(path)
 
 
 def _all_own(names: list[str]) -> bool:
