@@ -1,6 +1,7 @@
 """Real ranks record what they do; then each does it again alone, from its record or a twin's."""
 
 import os
+import time
 from collections.abc import Callable
 from typing import Any
 
@@ -26,11 +27,20 @@ def record(rank: int, ranks: Ranks, script: Script, *, full: bool = True) -> tup
     recorder = Recorder(rank, BINDING, full=full)
     groups.tap = recorder
     result = script(rank)
-    recorded = closed(recorder, "").finish()
-    assert not recorder.waits, recorder._open
+    closed(recorder, "")
+    await_end(recorder)
+    recorded = recorder.finish()
     groups.close()
     dist.destroy_process_group()
     return result, layout.to_bytes(recorded)
+
+
+def await_end(recorder: Recorder) -> None:
+    """A call's end may be heard in another thread, a moment after the script has its result."""
+    until = time.monotonic() + 10
+    while recorder.waits and time.monotonic() < until:
+        time.sleep(0.001)
+    assert not recorder.waits, recorder._open
 
 
 def replay(rank: int, size: int, script: Script, data: bytes) -> tuple[Any, str]:
