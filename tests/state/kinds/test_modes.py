@@ -38,7 +38,6 @@ CHANGES: list[Callable[[DistributedDataParallel], object]] = [
     lambda wrapper: wrapper.module[0].bias.requires_grad_(False),
     lambda wrapper: setattr(wrapper, "require_forward_param_sync", False),
     lambda wrapper: setattr(wrapper, "require_backward_grad_sync", False),
-    lambda wrapper: DistributedDataParallel(nn.Linear(1, 1)),
 ]
 
 
@@ -53,3 +52,32 @@ def test_every_flag_that_is_set_shows_at_once(
     assert known.encoded() != first
     assert known.encoded() == encode.encode(known.state_dict())
     del kept
+
+
+def test_only_the_newest_wrapper_of_what_is_tracked_counts(
+    wrapper: DistributedDataParallel,
+) -> None:
+    """One of an earlier run is there until it is collected, and so is one that was replaced."""
+    of_another = DistributedDataParallel(nn.Linear(1, 1))
+    modes_of = Modes(wrapper.module)
+    alone = modes_of.state_dict()
+    assert len(alone["sync"]) == 1
+    again = DistributedDataParallel(wrapper.module)
+    assert len(modes_of.state_dict()["sync"]) == 1
+    modes_of.load_state_dict(alone | {"sync": [[False, True]]})
+    assert not again.require_forward_param_sync
+    assert wrapper.require_forward_param_sync
+    assert of_another.require_forward_param_sync
+
+
+def test_wrappers_of_parts_are_told_apart_by_the_order_they_were_made_in(
+    wrapper: DistributedDataParallel,
+) -> None:
+    whole = nn.ModuleList([nn.Linear(2, 2), nn.Linear(3, 3)])
+    second = DistributedDataParallel(whole[1])
+    first = DistributedDataParallel(whole[0])
+    modes_of = Modes(whole)
+    modes_of.load_state_dict(modes_of.state_dict() | {"sync": [[False, True], [True, True]]})
+    assert not second.require_forward_param_sync
+    assert first.require_forward_param_sync
+    assert wrapper.require_forward_param_sync

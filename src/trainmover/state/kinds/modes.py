@@ -2,9 +2,9 @@
 
 *training*, of every module of a tracked one: a script may switch between train and eval in one
 step and rely on it in the next. *trained*, of every parameter: whether it is, or is frozen. *sync*,
-of every DistributedDataParallel: whether its next forward begins with a broadcast of buffers. An
-evaluation without gradients turns that off for one forward; a joiner that knew nothing of it would
-broadcast where its peers do not, and wait for ever.
+of the DistributedDataParallel around them: whether its next forward begins with a broadcast of
+buffers. An evaluation without gradients turns that off for one forward; a joiner that knew nothing
+of it would broadcast where its peers do not, and wait for ever.
 """
 
 import functools
@@ -20,7 +20,9 @@ from trainmover.torch_internals import ddp
 
 _TRAINING, _TRAINED = attrgetter("training"), attrgetter("requires_grad")
 _FLAGS = attrgetter(*ddp.SYNC_FLAGS)
-_wrappers: list["weakref.ref[DistributedDataParallel]"] = []
+_Wrapper = weakref.ref[DistributedDataParallel]
+_wrappers: list[_Wrapper] = []
+_made = 0
 
 
 def watch_wrappers() -> None:
@@ -29,32 +31,53 @@ def watch_wrappers() -> None:
 
     @functools.wraps(make)
     def init(self: DistributedDataParallel, *args: Any, **kwargs: Any) -> None:
+        global _made
         make(self, *args, **kwargs)
+        _wrappers[:] = [reference for reference in _wrappers if reference() is not None]
         _wrappers.append(weakref.ref(self))
+        _made += 1
 
     DistributedDataParallel.__init__ = init  # type: ignore[method-assign]
 
 
-def _alive() -> list[DistributedDataParallel]:
-    _wrappers[:] = [reference for reference in _wrappers if reference() is not None]
-    return [wrapper for reference in _wrappers if (wrapper := reference()) is not None]
+def _wrappers_of(parameters: list[nn.Parameter]) -> list[_Wrapper]:
+    """Of what they are wrapped in, the newest of each module, in the order they were made.
+
+    No other: one of an earlier run of the script, or one that another has replaced, is gone on one
+    rank and not yet collected on the next.
+    """
+    mine = set(map(id, parameters))
+    newest: dict[int, _Wrapper] = {}
+    for reference in _wrappers:
+        wrapper = reference()
+        if wrapper is not None and not mine.isdisjoint(map(id, wrapper.parameters())):
+            newest.pop(id(wrapper.module), None)
+            newest[id(wrapper.module)] = reference
+    return list(newest.values())
 
 
 class Modes:
-    """Of one tracked module and of all wrappers, as an object with the two state methods."""
+    """Of one tracked module and of its wrappers, as an object with the two state methods."""
 
     def __init__(self, module: nn.Module) -> None:
         self.modules = list(module.modules())
         self._parameters = list(module.parameters())
         self._seen: tuple[bytes, bytes, list[tuple[Any, ...]]] | None = None
         self._encoded = b""
+        self._made = -1
+        self._found: list[_Wrapper] = []
+
+    def _wrapped_in(self) -> list[DistributedDataParallel]:
+        if self._made != _made:
+            self._made, self._found = _made, _wrappers_of(self._parameters)
+        return [one for reference in self._found if (one := reference()) is not None]
 
     def encoded(self) -> bytes:
         """Its state in bytes; the same ones for as long as no flag is another."""
         now = (
             bytes(map(_TRAINING, self.modules)),
             bytes(map(_TRAINED, self._parameters)),
-            [_FLAGS(one) for reference in _wrappers if (one := reference()) is not None],
+            list(map(_FLAGS, self._wrapped_in())),
         )
         if now != self._seen:
             self._seen, self._encoded = now, encode.encode(self.state_dict())
@@ -65,7 +88,7 @@ class Modes:
         return {
             "training": bytes(map(_TRAINING, self.modules)),
             "trained": bytes(map(_TRAINED, self._parameters)),
-            "sync": [ddp.flags_of(wrapper) for wrapper in _alive()],
+            "sync": [ddp.flags_of(wrapper) for wrapper in self._wrapped_in()],
         }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
@@ -75,5 +98,5 @@ class Modes:
         for parameter, trained in zip(self._parameters, state["trained"], strict=False):
             if parameter.requires_grad != bool(trained):
                 parameter.requires_grad_(bool(trained))
-        for wrapper, values in zip(_alive(), state["sync"], strict=False):
+        for wrapper, values in zip(self._wrapped_in(), state["sync"], strict=False):
             ddp.set_flags(wrapper, values)
