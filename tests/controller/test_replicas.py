@@ -9,7 +9,7 @@ from jobs import RUNNING, after, certificate, recorded, running, said
 
 from trainmover.controller import Job
 from trainmover.controller.comparison import Comparison, gone_back, healed, with_fact
-from trainmover.controller.parting import Divergence
+from trainmover.controller.parting import Divergence, Parted
 from trainmover.controller.replicas import held_once, replicas, taken_over
 from trainmover.protocol.messages import Fingerprinted
 
@@ -217,6 +217,21 @@ def test_buffers_are_an_alarm_and_small_state_is_named_beside_one() -> None:
     assert table.astray == frozenset(), "its record has the buffers, so it may still be a source"
     both = round_of(equal, 10, {"progress": 2, "w": 2})
     assert both.divergences[0].paths == (("w",), (), ("progress",))
+
+
+def test_buffers_that_steps_change_are_no_sign_of_flipped_bits() -> None:
+    """A running mean of each rank's own batches, of which two rounds came out equal."""
+    def round_of(comparison: Comparison, step: int, own: State) -> Comparison:
+        for rank in range(3):
+            buffers = {"mean": step} | (own if rank == 1 else {})
+            comparison = with_fact(
+                comparison, fact(rank, step, {"w": step}, buffers), epoch=1, world_size=3
+            )
+        return comparison
+
+    equal = round_of(round_of(Comparison(), 3, {}), 10, {})
+    (parted,) = round_of(equal, 30, {"mean": 31}).divergences
+    assert (parted.kind, parted.astray) == (Parted.APART, ())
 
 
 def test_state_that_appears_later_is_compared_from_then_on() -> None:

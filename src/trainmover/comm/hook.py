@@ -24,6 +24,7 @@ from torch.distributed import distributed_c10d as c10d
 
 from trainmover.comm.failures import DrainedObject
 from trainmover.comm.groups import Groups, Mode
+from trainmover.comm.objects import sent_by_one
 from trainmover.comm.shim import ShimGroup
 from trainmover.errors import UserError
 from trainmover.torch_internals import compiling
@@ -174,7 +175,7 @@ def _refusing_nothing(stock: Callable[..., Any]) -> Callable[..., Any]:
             if not groups.roster.on_the_way:
                 raise DrainedObject
             tensor, tensor_size = groups.objects.once_more()
-        elif groups.mode is Mode.SANDBOX:
+        elif groups.mode is Mode.SANDBOX or (groups.mode is Mode.LIVE and sent_by_one()):
             groups.objects.came(tensor, int(tensor_size))
         return stock(tensor, tensor_size, group)
 

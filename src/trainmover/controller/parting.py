@@ -119,9 +119,14 @@ def _divergence(
 
 def _is_little(shared: Votes, holders: tuple[Rank, ...], found: _Found) -> bool:
     """Whether bits may have changed by themselves: in few tensors of those that are held alike, and
-    in such as the others keep changing; of what nobody else changes, in one alone."""
+    in such as the others keep changing; of what nobody else changes, in one alone.
+
+    Buffers that are changed are each rank's own (a running mean of its own batches), also where
+    they came out equal before."""
     differ = len(found.paths[SHARED])
     count = differ + len(found.paths[BUFFERS])
+    if not differ and found.alike:
+        return False
     if count == 1:
         return True
     held = [parties for parties in shared.values() if _is_of(parties, holders)]

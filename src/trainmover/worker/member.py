@@ -472,7 +472,7 @@ class Member:
         variables = self.variables.capture()
         self.draws.end_step()
         record = self.draws.mark(place, self.ledger.in_doubt)
-        record.variables = variables
+        record.variables, record.objects = variables, groups.objects.kept()
         self.deposit.tell(record)
 
     def place(self, moment: Moment) -> Place:

@@ -283,3 +283,47 @@ def test_an_aborted_update_leaves_what_it_found_though_it_clears_at_its_end() ->
     model.zero_grad()
     assert state.put_back() == ""
     assert [grad.tolist() for grad in grads(model)] == [[[0.0, 0.0]], [0.0]]  # type: ignore[union-attr]
+
+
+@pytest.mark.parametrize("clears", [True, False])
+def test_who_has_just_taken_a_rank_says_what_an_update_leaves_as_the_rank_did(
+    clears: bool,
+) -> None:
+    """At the gate of its very first update here: a record from there may be all that is left."""
+    model, other = nn.Linear(2, 1), nn.Linear(2, 1)
+    state, taken = one_of(model), one_of(other)
+
+    def update(model: nn.Module, state: Gradients) -> dict[str, Any]:
+        state.begin_step()
+        backward(model)
+        state.at_gate()
+        state.spend(model.parameters())
+        at_gate = moved(state.state_dict())
+        if clears:
+            model.zero_grad(set_to_none=False)
+        state.end_step()
+        return at_gate
+
+    for _ in range(2):
+        update(model, state)
+    taken.load_state_dict(moved(state.state_dict()))
+    theirs, here = update(model, state), update(other, taken)
+    assert encode.encode(here) == encode.encode(theirs)
+    assert any(here["lies"])
+    assert bool(here["values"]) is not clears
+
+
+def test_what_lies_when_a_step_has_returned_is_no_guess() -> None:
+    """Where steps commit at their return nothing comes behind the gate."""
+    model = nn.Linear(2, 1)
+    state = one_of(model)
+    for cleared in (True, False, True, False):
+        state.begin_step()
+        backward(model)
+        state.spend(model.parameters())
+        if cleared:
+            model.zero_grad()
+        state.at_gate()
+        state.returned()
+        assert any(state.state_dict().get("lies", b"")) is not cleared
+        state.end_step()

@@ -195,8 +195,12 @@ class Gradients:
         self._spent.update(map(id, parameters))
 
     def end_step(self) -> None:
-        """A step has returned: what is left of those that it has consumed?"""
+        """A step has returned, and is committed."""
         self._copies = {}
+        self.returned()
+
+    def returned(self) -> None:
+        """A step has returned: what is left of those that it has consumed?"""
         if self._updating:
             self._updating = False
             lie = enumerate([parameter.grad is not None for parameter in self._parameters])
@@ -215,6 +219,7 @@ class Gradients:
         zeros     of which values are known to be zeros, by index
         added_to  which were, by index
         large     whether there are more values than a record carries: they are bulk state
+        stay      whether what an update has consumed stays, and if so as zeros
         """
         lies = self._lies()
         if not self._added_to and not any(lies):
@@ -230,6 +235,7 @@ class Gradients:
             "zeros": sorted(index for index in zeros - values.keys() if lies[index]),
             "added_to": sorted(self._added_to),
             "large": large,
+            "stay": [self._stay, self._stay_zero],
         }
 
     def _lies(self) -> bytes:
@@ -279,6 +285,7 @@ class Gradients:
         large, zeros = bool(state.get("large")), set(state.get("zeros", []))
         self._added_to |= set(state.get("added_to", []))
         self._spent, self._updating, self._made_up = set(), False, set()
+        self._stay, self._stay_zero = state.get("stay", [False, False])
         for index, parameter in enumerate(self._parameters):
             lie = index < len(lies) and bool(lies[index])
             if index in values:

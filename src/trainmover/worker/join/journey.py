@@ -60,6 +60,7 @@ class Journey:
         """From here on the script's collectives are answered here."""
         groups.tap = self.silence
         groups.roster.travel()
+        groups.objects.stand_with(self.way.record.objects)
 
     # --- steps ------------------------------------------------------------------------------------
 

@@ -18,6 +18,7 @@ Record of a rank, "how to run step s on another machine":
     sample    of its shared state, as of the newest gate; see `state.samples`
     variables those of the script at the last fetch, hashed: see `state/script/variables.py`
     groups    that the rank had at the fetch to go back to: see `comm/listed.py`
+    objects   that other ranks have sent: see `comm/objects.py`
 
 A joiner goes back to the fetch, draws the same batch, passes over the steps already committed since
 (`top_step` to s - 1), takes `now`, and goes on with step s. Mostly the fetch is the last thing that
@@ -69,6 +70,7 @@ class RankRecord:
     sample: Sample | None = None
     variables: bytes = b""
     groups: bytes = b""
+    objects: list[list[Any]] = field(default_factory=list)
     places: bytes = field(default=b"", compare=False)
 
     def to_bytes(self) -> bytes:
@@ -79,7 +81,7 @@ class RankRecord:
             self.places = encode([self.positions, self.beside, self.member, self.groups])
         drawn = [self.drawn, self.reserve, self.between]
         sample = None if self.sample is None else list(self.sample)
-        further = [drawn, sample, self.variables]
+        further = [drawn, sample, self.variables, self.objects]
         head = [self.step, self.complete, self.top_step, msgspec.Raw(self.places)]
         return _encoder.encode([*head, top, now, self.rows, further])  # What msgpack has.
 
@@ -89,7 +91,7 @@ class RankRecord:
         try:
             step, complete, top_step, places, top, now, rows, further = decode(data)
             positions, beside, member, groups = places
-            (hashes, reserve, between), sample, variables = further
+            (hashes, reserve, between), sample, variables, objects = further
             for row in rows:
                 row_of(row)
             return RankRecord(
@@ -108,6 +110,7 @@ class RankRecord:
                 None if sample is None else Sample(*sample),
                 variables,
                 groups,
+                [[str(line), bytes(pickled)] for line, pickled in objects],
             )
         except (TypeError, ValueError, *MALFORMED) as error:
             raise ProtocolError(f"These bytes are no rank record: {error}.") from error

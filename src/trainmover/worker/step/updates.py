@@ -124,6 +124,8 @@ class Updates:
         self._look_for_changes()
         for gradients in self._tracked.gradients:
             gradients.at_gate()
+            if self._undoes:  # Nothing comes behind it.
+                gradients.returned()
 
     def _look_for_changes(self) -> None:
         found = self.changes.look()
