@@ -23,7 +23,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from functools import cache
@@ -163,6 +163,7 @@ def disturbed(habit: Habit, *faults: Fault) -> Arm:
                 await _let_it_be_refused(live, habit, Path(folder))
             for count, fault in enumerate(faults, 1):
                 await _disturb(live, fault, habit, Path(folder), seen)
+                _let_go_on(live, faults, Path(folder))
                 await live.incidents_done(count)
                 (Path(folder) / "slow").unlink(missing_ok=True)
 
@@ -220,6 +221,14 @@ async def _disturb(live: Live, fault: Fault, habit: Habit, orders: Path, seen: A
     if fault.another is not None:
         await live.until(lambda: live.job.change is not None)
         live.signal_worker(live.job.seats[fault.another])
+
+
+def _let_go_on(live: Live, faults: Sequence[Fault], orders: Path) -> None:
+    """Ranks may stand behind the step of a later fault by now, where a slow move has brought them:
+    nothing that this one began would end there."""
+    for later in faults:
+        if later.hold <= live.step():
+            (orders / f"go-{later.hold}").touch()
 
 
 async def _until_ready(live: Live, habit: Habit) -> None:
