@@ -218,3 +218,22 @@ def test_calls_of_the_script_are_counted_also_those_of_ddp(ranks: Ranks) -> None
         ours, one, barrier, backward, drained = counts
         assert (ours, one, barrier, drained) == (0, 1, 1, 1)
         assert backward >= 1
+
+
+def call_of_a_group_that_never_meets() -> list[str]:
+    """It is apart, as one that others have made in the past, and its first call waits for them."""
+    groups.roster.comes_late = lambda member: True  # type: ignore[method-assign]
+    apart = dist.new_group([0, 1])
+    told: list[str] = []
+    groups.on_cut_short = lambda: told.append("cut short")
+    groups.on_given_up = lambda: told.append("given up")
+    drain_soon()
+    dist.all_reduce(torch.ones(1), group=apart)
+    return told
+
+
+@two
+def test_a_call_that_waits_for_its_group_is_cut_short_by_the_end_of_the_epoch(ranks: Ranks) -> None:
+    """What it leaves is no value, so whoever must not go on with it has to know first."""
+    told = with_one_that_waits(ranks, call_of_a_group_that_never_meets)
+    assert told == ["cut short", "given up"]

@@ -159,7 +159,8 @@ def _carry_specially(
     if watch is None:
         groups.connect_apart(member, op)
         watch = member.watch
-        if watch is None:
+        if watch is None:  # The epoch has ended meanwhile.
+            groups.cut_short()
             return _given_up(group, op, args, kwargs)
     request = Request(op, args, kwargs, call)
     if call is None:

@@ -46,6 +46,8 @@ ENDS, AS_PLAIN = "ends with", "as plain"
 PACE_S = 0.004
 STUCK_S = 30
 """For anything to happen."""
+COMES_S = 3
+"""For ranks to come to the step of a fault: else all faults might hit one step."""
 SEEN, REFUSED_S = 4, 6
 """Step at which a standby sees a rank for the first time, and seconds for it to see it change."""
 Rows = dict[tuple[int, int], dict[str, float]]
@@ -206,6 +208,8 @@ async def _let_it_be_refused(live: Live, habit: Habit, orders: Path) -> None:
 async def _disturb(live: Live, fault: Fault, habit: Habit, orders: Path, seen: Arm) -> None:
     with contextlib.suppress(TimeoutError):
         await _until_ready(live, habit)
+    with contextlib.suppress(TimeoutError):  # Rows are told in lots, the last ones later.
+        await asyncio.wait_for(live.until(lambda: live.step() >= fault.hold), COMES_S)
     if not seen.disturbed:
         notes = [f"{machine.id}: {machine.note}" for machine in live.job.machines.values()]
         seen.disturbed, seen.ready, seen.told = True, _is_warm(live), notes
