@@ -221,6 +221,7 @@ def test_buffers_are_an_alarm_and_small_state_is_named_beside_one() -> None:
 
 def test_buffers_that_steps_change_are_no_sign_of_flipped_bits() -> None:
     """A running mean of each rank's own batches, of which two rounds came out equal."""
+
     def round_of(comparison: Comparison, step: int, own: State) -> Comparison:
         for rank in range(3):
             buffers = {"mean": step} | (own if rank == 1 else {})

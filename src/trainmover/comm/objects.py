@@ -11,7 +11,6 @@ import sys
 import threading
 from collections import defaultdict, deque
 from collections.abc import Iterable
-from typing import Any
 
 import torch
 from torch import Tensor
@@ -34,7 +33,7 @@ class Objects:
 
     def __init__(self) -> None:
         self._came: dict[str, deque[Pickled]] = defaultdict(lambda: deque(maxlen=KEPT_MAX))
-        self._kept: list[list[Any]] | None = []
+        self._kept: list[tuple[str, bytes]] | None = []
 
     def came(self, pickled: Tensor, size: int) -> None:
         """One more, at this line."""
@@ -57,11 +56,11 @@ class Objects:
         came.rotate(-1)
         return came[-1]
 
-    def kept(self) -> list[list[Any]]:
+    def kept(self) -> list[tuple[str, bytes]]:
         """For the rank's record: line and pickled bytes of the small ones, oldest first."""
         if self._kept is None:
             self._kept = [
-                [line, bytes(pickled.reshape(-1)[:size].tolist())]
+                (line, bytes(pickled.reshape(-1)[:size].tolist()))
                 for line, objects in self._came.items()
                 for pickled, size in objects
                 if size <= BYTES_MAX

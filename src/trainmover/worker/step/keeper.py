@@ -70,7 +70,7 @@ class RankRecord:
     sample: Sample | None = None
     variables: bytes = b""
     groups: bytes = b""
-    objects: list[list[Any]] = field(default_factory=list)
+    objects: list[tuple[str, bytes]] = field(default_factory=list)
     places: bytes = field(default=b"", compare=False)
 
     def to_bytes(self) -> bytes:
@@ -110,7 +110,7 @@ class RankRecord:
                 None if sample is None else Sample(*sample),
                 variables,
                 groups,
-                [[str(line), bytes(pickled)] for line, pickled in objects],
+                [_object_of(line, pickled) for line, pickled in objects],
             )
         except (TypeError, ValueError, *MALFORMED) as error:
             raise ProtocolError(f"These bytes are no rank record: {error}.") from error
@@ -124,6 +124,12 @@ def row_bytes(row: Row) -> bytes:
 def row_of(data: bytes) -> Row:
     """The row again."""
     return _decoder.decode(data)
+
+
+def _object_of(line: object, pickled: object) -> tuple[str, bytes]:
+    if not isinstance(line, str) or not isinstance(pickled, bytes):
+        raise TypeError("an object that was sent is a line and bytes")
+    return line, pickled
 
 
 _encoder, _decoder = msgspec.msgpack.Encoder(), msgspec.msgpack.Decoder(Row)
