@@ -28,7 +28,7 @@ def record(step: int, *, now: bool = False) -> RankRecord:
         drawn=[[2**64 - 1, 0], [3, 4]],
         reserve=1,
         between=[b"rng at a fetch"],
-        objects=[["train.py line 7", b"\x80pickled"]],
+        objects=[("train.py line 7", b"\x80pickled")],
     )
 
 
