@@ -121,6 +121,7 @@ def parsed() -> argparse.Namespace:
 
 def main(options: argparse.Namespace) -> int:
     with tempfile.TemporaryDirectory() as folder:
+        tempfile.tempdir = folder  # torch's tests leave files of theirs behind.
         prepare_environment(folder, options)
         choose(options.kind)
         cases = suite_class()
