@@ -47,6 +47,11 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 
 @pytest.fixture
+def seed_of_commit() -> str:
+    return seed()
+
+
+@pytest.fixture
 def own_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Runs of this test are found only by it."""
     home = tmp_path / "home"

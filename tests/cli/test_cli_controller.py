@@ -16,7 +16,7 @@ from trainmover.launch.controller_process import DEATHS_MAX
 from trainmover.launch.runs import find_run
 from trainmover.server.checkpoint_folder import CheckpointFolder
 
-pytestmark = [pytest.mark.usefixtures("own_home"), pytest.mark.turns(4)]
+pytestmark = [pytest.mark.usefixtures("own_home"), pytest.mark.turns(8)]
 
 
 def controller(running: Running) -> psutil.Process:

@@ -15,7 +15,7 @@ from trainmover.cli.client import Client
 from trainmover.cli.main import main
 from trainmover.launch.runs import find_run
 
-pytestmark = [pytest.mark.usefixtures("own_home"), pytest.mark.turns(4)]
+pytestmark = [pytest.mark.usefixtures("own_home"), pytest.mark.turns(8)]
 
 
 def following() -> "subprocess.Popen[str]":

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from harness import Live, Outcomes, Scenario, assert_equal_runs, run
 
-pytestmark = pytest.mark.turns(5)
+pytestmark = pytest.mark.turns(8)
 
 FOLDER = Path(__file__).with_name("parallel")
 SHARDED, EVALUATED = str(FOLDER / "sharded.py"), str(FOLDER / "evaluated.py")

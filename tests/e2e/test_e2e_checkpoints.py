@@ -10,7 +10,7 @@ from trainmover.launch.checkpoints import CheckpointOptions
 from trainmover.protocol.checkpoint import writing_name
 from trainmover.server.checkpoint_check import manifests
 
-pytestmark = pytest.mark.turns(5)
+pytestmark = pytest.mark.turns(8)
 
 SHARDED = str(Path(__file__).parent / "parallel" / "sharded.py")
 

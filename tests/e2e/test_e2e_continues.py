@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 from harness import Live, run
 
-pytestmark = pytest.mark.turns(5)
+pytestmark = pytest.mark.turns(8)
 
 CONTINUES = str(Path(__file__).with_name("scripts") / "continues.py")
 

@@ -8,7 +8,7 @@ from harness import Live, Outcomes, assert_equal_runs, run
 
 from trainmover.journal.samples import data_passes
 
-pytestmark = pytest.mark.turns(5)
+pytestmark = pytest.mark.turns(8)
 
 DATA = str(Path(__file__).with_name("data.py"))
 SHARDED = str(Path(__file__).parent / "parallel" / "sharded.py")

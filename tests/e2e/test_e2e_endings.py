@@ -3,7 +3,7 @@
 import pytest
 from harness import Live, run
 
-pytestmark = pytest.mark.turns(5)
+pytestmark = pytest.mark.turns(8)
 
 
 def test_a_script_that_raises_ends_the_job_with_its_traceback() -> None:

@@ -17,7 +17,7 @@ from harness import Live, Outcomes, assert_equal_runs, run
 
 from trainmover.controller.state import Outcome
 
-pytestmark = pytest.mark.turns(5)
+pytestmark = pytest.mark.turns(8)
 
 SCRIPT = str(Path(__file__).parent / "scripts" / "groups_made.py")
 STEPS = 120

@@ -6,7 +6,7 @@ import random
 import pytest
 from harness import Live, assert_equal_runs, run
 
-pytestmark = pytest.mark.turns(5)
+pytestmark = pytest.mark.turns(8)
 
 
 @pytest.mark.timeout(480)

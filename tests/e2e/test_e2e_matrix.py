@@ -18,7 +18,7 @@ from trainmover.controller import Job
 from trainmover.controller.state import Outcome
 from trainmover.ids import Rank
 
-pytestmark = pytest.mark.turns(7)
+pytestmark = pytest.mark.turns(14)
 
 FOLDER = Path(__file__).with_name("parallel")
 STEPS, PACE, EVERY = 60, 0.1, 4

@@ -7,7 +7,7 @@ from harness import Live, assert_equal_runs, run
 from trainmover.controller.effects import Answer
 from trainmover.controller.state import Kind, Outcome, Stage
 
-pytestmark = pytest.mark.turns(5)
+pytestmark = pytest.mark.turns(8)
 
 PACED = ["--pace", "0.03"]
 

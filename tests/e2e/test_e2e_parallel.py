@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from harness import Live, Outcomes, Scenario, assert_equal_runs, run
 
-pytestmark = pytest.mark.turns(5)
+pytestmark = pytest.mark.turns(8)
 
 FOLDER = Path(__file__).with_name("parallel")
 STEPS, PACE = 80, 0.2

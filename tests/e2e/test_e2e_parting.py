@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from harness import Live, Outcomes, assert_equal_runs, run
 
-pytestmark = pytest.mark.turns(5)
+pytestmark = pytest.mark.turns(8)
 
 PARTING = str(Path(__file__).with_name("scripts") / "parting.py")
 ARGUMENTS = ["--steps", "60"]

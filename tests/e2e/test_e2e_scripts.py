@@ -12,7 +12,7 @@ from harness import Live, Outcomes, assert_equal_runs, run
 
 from trainmover.controller.state import Kind
 
-pytestmark = pytest.mark.turns(5)
+pytestmark = pytest.mark.turns(8)
 
 SCRIPT = str(Path(__file__).parent / "bad" / "script.py")
 Wait = Callable[[Live], Awaitable[None]]

@@ -8,7 +8,7 @@ import psutil
 import pytest
 from harness import Live, assert_equal_runs, run
 
-pytestmark = pytest.mark.turns(5)
+pytestmark = pytest.mark.turns(8)
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 LENGTH = {"gpt.py": ["--steps", "600"], "classifier.py": ["--passes", "60"]}

@@ -8,7 +8,7 @@ from harness import Live, Outcomes, assert_equal_runs, run
 
 from trainmover.controller.state import MachineState, Outcome
 
-pytestmark = pytest.mark.turns(5)
+pytestmark = pytest.mark.turns(8)
 
 SCRIPT = str(Path(__file__).with_name("variables.py"))
 

@@ -39,7 +39,7 @@ def numbers(command: list[str], home: Path) -> list[str]:
     return re.findall(r"(?:step|accuracy) [^\n]*", done.stdout)
 
 
-@pytest.mark.turns(4)
+@pytest.mark.turns(8)
 @pytest.mark.parametrize("name", SMALL)
 @pytest.mark.parametrize("starter", STARTERS)
 def test_one_rank_gives_the_numbers_of_plain_python(

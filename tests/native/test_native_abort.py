@@ -39,7 +39,7 @@ def await_rounds(world: Formation) -> None:
         world.team.until(lambda p=player: p.tell(rounds_done, "world"), "a round")  # type: ignore[misc]
 
 
-@pytest.mark.turns(4)
+@pytest.mark.turns(8)
 @three
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_death_wakes_everybody_by_itself(world: Formation, kind: str) -> None:
@@ -54,7 +54,7 @@ def test_a_death_wakes_everybody_by_itself(world: Formation, kind: str) -> None:
     world.all(perform, CHECK)
 
 
-@pytest.mark.turns(4)
+@pytest.mark.turns(8)
 @three
 @pytest.mark.parametrize("kind", KINDS)
 def test_abort_wakes_those_who_wait_for_a_stopped_member(world: Formation, kind: str) -> None:

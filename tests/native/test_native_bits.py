@@ -31,7 +31,7 @@ def digest(rank: Rank, name: str, calls: list[Call]) -> str:
     return seen.hexdigest()
 
 
-@pytest.mark.turns(4)
+@pytest.mark.turns(8)
 @pytest.mark.parametrize("size", [2, 3, 4, 5])
 def test_every_mix_of_transports_gives_the_same_bits(
     make_team: Callable[[Sequence[str]], Team], size: int
@@ -57,7 +57,7 @@ def live(team: Team, chance: Random, changes: int) -> None:
 HOSTS = ["ab", "aa", "aab", "abc", "aaa", "aabb", "abab", "abcd", "aaaa", "aabbc"]
 
 
-@pytest.mark.turns(4)
+@pytest.mark.turns(8)
 @pytest.mark.parametrize("seed", range(20))
 def test_sums_are_the_same_after_any_history(
     make_team: Callable[[Sequence[str]], Team], seed: int

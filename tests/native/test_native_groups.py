@@ -84,7 +84,7 @@ def test_one_machine_speaks_by_shared_memory_and_others_by_tcp(
     assert team.all(kinds) == [["shm", "tcp"], ["shm", "tcp"], ["tcp", "tcp"]]
 
 
-@pytest.mark.turns(4)
+@pytest.mark.turns(8)
 def test_sixty_four_seats_on_one_machine(make_team: Callable[[Sequence[str]], Team]) -> None:
     world = formed(make_team("a" * 64), "world", range(64))
     calls = [

@@ -35,7 +35,7 @@ def perform_and_exit(rank: Rank, name: str, calls: list[Call]) -> None:
     os._exit(0)
 
 
-@pytest.mark.turns(4)
+@pytest.mark.turns(8)
 @mixes
 @pytest.mark.parametrize("kind", KINDS)
 def test_ending_right_after_the_last_call(world: Formation, kind: str) -> None:

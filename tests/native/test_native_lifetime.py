@@ -106,7 +106,7 @@ def stayers_leak_nothing(world: Formation, times: int) -> None:
     no_more(before, [player.ask(settle) for player in stayers])
 
 
-@pytest.mark.turns(4)
+@pytest.mark.turns(8)
 @mixes
 def test_switchovers_leave_nothing_behind(world: Formation) -> None:
     stayers_leak_nothing(world, 20)

@@ -74,7 +74,7 @@ def take_over(world: Formation, epoch: int) -> list[dict[str, int]]:
     return world.all(switch, epoch)
 
 
-@pytest.mark.turns(4)
+@pytest.mark.turns(8)
 @three
 def test_collectives_go_on_while_the_next_epoch_is_prepared(world: Formation) -> None:
     old = list(world.players)
@@ -188,7 +188,7 @@ def test_a_newcomer_that_dies_in_phase_one_harms_nobody(world: Formation) -> Non
     world.all(perform, CHECK)
 
 
-@pytest.mark.turns(4)
+@pytest.mark.turns(8)
 @pytest.mark.parametrize("team", on("2-shm", "3-tcp", "4-crossed", "5-pairs"), indirect=True)
 def test_figures_of_each_switchover(world: Formation) -> None:
     size = world.size

@@ -56,7 +56,7 @@ def points_of(world: Formation, victim: int, kind: str) -> int:
     return max(world.all(count_points, call_of(kind))[victim], 1)
 
 
-@pytest.mark.turns(4)
+@pytest.mark.turns(8)
 @pytest.mark.parametrize("team", SAMPLED, indirect=True)
 @pytest.mark.parametrize("kind", KINDS)
 def test_some_points_of_each_collective(world: Formation, kind: str) -> None:

@@ -195,7 +195,7 @@ def many_runs(rank: int, ranks: Ranks) -> Any:
     return held(), during[0]
 
 
-@pytest.mark.turns(4)
+@pytest.mark.turns(8)
 def test_runs_leave_nothing_behind(ranks: Ranks) -> None:
     for after, during in ranks.run(many_runs):
         assert all(map(int.__le__, after, during)), (after, during)

@@ -95,7 +95,7 @@ CHANGES = {
 }
 
 
-@pytest.mark.turns(4)
+@pytest.mark.turns(8)
 @pytest.mark.parametrize("change", CHANGES)
 def test_a_setting_is_put_back(run: Run, change: str) -> None:
     read = CHANGES[change]
@@ -201,7 +201,7 @@ for name in ("first", "second"):
 """
 
 
-@pytest.mark.turns(4)
+@pytest.mark.turns(8)
 def test_exit_calls_of_a_run_are_taken_back_and_those_of_the_last_are_made() -> None:
     ended = subprocess.run([sys.executable, "-c", EXITS], capture_output=True, check=True)
     assert ended.stdout == b"second\nsecond\n"

@@ -212,7 +212,7 @@ def parallel_model(rank: int) -> list[float]:
     return losses
 
 
-@pytest.mark.turns(4)
+@pytest.mark.turns(8)
 @pytest.mark.parametrize(
     "script", [handles_and_futures, sub_groups, coalesced, parallel_model, tried]
 )
@@ -234,7 +234,7 @@ def test_messages_are_replayed_with_the_seat_they_came_from(ranks: Ranks) -> Non
     check(ranks, messages, traces=4)
 
 
-@pytest.mark.turns(4)
+@pytest.mark.turns(8)
 @pytest.mark.parametrize("ranks", [2], indirect=True)
 def test_compiled_code_is_recorded_and_replayed(ranks: Ranks) -> None:
     check(ranks, compiled)

@@ -116,7 +116,7 @@ def violations(faults: str = "") -> Iterator[str]:
         yield play(plan_of(seed, seconds=6, faults=chosen)).violation
 
 
-@pytest.mark.turns(4)
+@pytest.mark.turns(8)
 @pytest.mark.parametrize("what", BUGS)
 def test_a_planted_bug_is_found(what: str) -> None:
     module, old, new, *faults = BUGS[what]

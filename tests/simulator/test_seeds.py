@@ -13,7 +13,7 @@ def well(result: Result) -> None:
     assert not result.violation, f"{result.violation}\n  {command(result.plan)}"
 
 
-@pytest.mark.turns(4)
+@pytest.mark.turns(8)
 @pytest.mark.parametrize("first", range(0, 500, EACH))
 def test_whatever_goes_wrong_the_job_goes_on_or_ends_with_the_reason(first: int) -> None:
     for seed in range(first, first + EACH):

@@ -269,7 +269,7 @@ def test_a_generator_that_a_stateful_loaders_process_makes_late_is_refused_at_on
         next(watched(loader))
 
 
-@pytest.mark.turns(4)
+@pytest.mark.turns(8)
 @pytest.mark.parametrize("name", SLOW_LOADERS)
 def test_resumes_bitwise_with_loader_processes(name: str) -> None:
     # A place in each pass, the first place, and both sides of the boundary between passes.
@@ -428,7 +428,7 @@ class StatefulStream(Stream):
         self.at = state["at"]
 
 
-@pytest.mark.turns(4)
+@pytest.mark.turns(8)
 @pytest.mark.parametrize("stream", [Stream, StatefulStream])
 @pytest.mark.parametrize("workers", [0, 2])
 def test_a_stream_in_a_stateful_loader_resumes_again_and_again(

@@ -92,7 +92,7 @@ def warmed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Warmed]:
     ours.close(), theirs.close()
 
 
-@pytest.mark.turns(4)
+@pytest.mark.turns(8)
 def test_a_warm_up_says_nothing_but_that_it_is_warm(warmed: Warmed) -> None:
     said = warmed(TRAIN, times=2)
     assert [(type(fact), fact.shadow_steps) for fact in said] == [(m.Warm, 3)] * 2
