@@ -1,8 +1,8 @@
 """What ordinary training scripts do, under faults: the numbers of a calm run, or a refusal.
 
-`scripts/habits.py` is the table, `scripts/arms.py` how each is run. Here some run calm and with
-one fault, which follow from the commit; `scripts/campaign.py`, which `make soak` runs, goes through
-all places, and compares with plain runs. A failure prints how to have it again.
+`scripts/habits.py` is the table, `scripts/arms.py` how each is run. Here each runs calm and with
+one fault, at a place that follows from the commit; `scripts/campaign.py`, which `make soak` runs, goes
+through all places, and compares with plain runs. A failure prints how to have it again.
 """
 
 import collections
@@ -73,7 +73,6 @@ def test_a_seed_composes_one_script_and_seeds_use_every_part() -> None:
     assert used["model"] == set(compose.MODELS)
 
 
-@pytest.mark.turns(4)
 @pytest.mark.parametrize("habit", HABITS, ids=str)
 def test_calm_and_with_one_fault(habit: Habit, seed_of_commit: str) -> None:
     fault = fault_of(habit, seed_of_commit)
