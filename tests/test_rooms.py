@@ -28,19 +28,22 @@ MAY_IMPORT: dict[str, set[str]] = {
     "protocol": WORDS,
     "token_file": {"errors", "protocol"},
     "tls": {"errors", "protocol"},
+    "doors": WORDS | {"protocol", "tls"},
     "controller": WORDS | {"protocol"},
     "journal": WORDS | {"protocol", "controller"},
     "comm": WORDS | {"communicators", "torch_internals"},
     "torch_internals": WORDS,
-    "state": WORDS | {"protocol", "tls", "torch_internals"},
+    "state": WORDS | {"protocol", "tls", "doors", "torch_internals"},
     "sandbox": WORDS | {"protocol", "comm", "state", "torch_internals"},
     "worker": WORDS
     | {"durable", "lifeline", "names", "tls", "token_file"}
-    | {"protocol", "comm", "state", "sandbox", "torch_internals"},
-    "agent": WORDS | {"lifeline", "tls", "token_file", "nursery", "splice", "protocol", "state"},
+    | {"protocol", "doors", "comm", "state", "sandbox", "torch_internals"},
+    "agent": WORDS
+    | {"lifeline", "tls", "token_file", "nursery", "splice"}
+    | {"protocol", "doors", "state"},
     "server": WORDS
     | {"durable", "lifeline", "names", "splice", "tls", "token_file"}
-    | {"protocol", "controller", "journal"},
+    | {"protocol", "doors", "controller", "journal"},
     "simulator": WORDS | {"protocol", "controller", "journal", "agent", "server"},
     "launch": WORDS
     | {"communicators", "lifeline", "nursery", "tls", "token_file"}
@@ -86,6 +89,7 @@ LIGHT_ROOMS = PURE_ROOMS | {
     "communicators",
     "token_file",
     "tls",
+    "doors",
     "journal",
     "agent",
     "server",

@@ -10,9 +10,9 @@ from pathlib import Path
 import torch
 from torch import nn
 
+from trainmover.doors.dial import dial_in_tls
 from trainmover.ids import Epoch, Rank, Step
 from trainmover.protocol.messages import Source, Switch
-from trainmover.state.doors.dial import dial_in_tls
 from trainmover.state.encode import decode, encode
 from trainmover.state.samples import Proof
 from trainmover.state.tensor_bytes import view_bytes

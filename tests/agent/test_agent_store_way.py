@@ -11,6 +11,8 @@ from tls_files import made
 
 from trainmover.agent import store_way
 from trainmover.agent.store_way import StoreWay, is_here, owner
+from trainmover.doors.place import there
+from trainmover.protocol.hello import OPENING_BYTES, PROOF_BYTES, STORE, End
 from trainmover.server.store_door import StoreDoor
 from trainmover.tls.contexts import Tls
 
@@ -83,19 +85,18 @@ def test_who_does_not_know_the_token_does_not_get_to_the_store() -> None:
     assert asyncio.run(run()) == b""
 
 
-def test_a_stranger_at_the_door_gets_a_challenge_and_nothing_of_the_store() -> None:
+def test_a_stranger_at_the_door_gets_an_opening_and_a_proof_and_nothing_of_the_store() -> None:
     async def run() -> bytes:
         async with door() as address:
             host, _, port = address.rpartition(":")
             reader, writer = await asyncio.open_connection(host, int(port))
-            writer.write(b"x" * 48)
+            where = there(writer.get_extra_info("socket"))
+            writer.write(End(STORE, where).opening(bytes(16)) + bytes(PROOF_BYTES) + b"words")
             heard = await reader.read()
             writer.close()
             return heard
 
-    heard = asyncio.run(run())
-    assert len(heard) == 16 + 32  # The challenge, and the refusal.
-    assert heard.endswith(bytes(32))
+    assert len(asyncio.run(run())) == OPENING_BYTES + PROOF_BYTES
 
 
 def test_another_user_of_this_host_is_not_led_to_the_store(

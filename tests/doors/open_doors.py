@@ -13,6 +13,7 @@ from tls_files import made
 
 from trainmover.agent.dial import dial as dial_controller
 from trainmover.cli.client import Client
+from trainmover.doors.dial import dial, dial_in_tls
 from trainmover.journal import Journal
 from trainmover.launch.runs import Run
 from trainmover.protocol.hello import STORE
@@ -20,7 +21,6 @@ from trainmover.protocol.messages import JobSpec
 from trainmover.server.api import Api
 from trainmover.server.run import Server, bind
 from trainmover.server.store_door import StoreDoor
-from trainmover.state.doors.dial import dial, dial_in_tls
 from trainmover.state.transfer import StateServer
 from trainmover.state.vault import Vault, VaultClient, serve
 from trainmover.tls.contexts import Tls
@@ -32,12 +32,15 @@ WAIT_S = 60.0
 
 @dataclass
 class Door:
-    """come: in as a member of the job does, with TLS or without, and go; raises if that is not
-    possible. files: what the door itself has."""
+    """come_to: in at an address as a member of the job does, with TLS or without, and go; raises if
+    that is not possible. files: what the door itself has."""
 
     address: tuple[str, int]
-    come: Callable[[TlsFiles | None], object]
+    come_to: Callable[[str, TlsFiles | None], object]
     files: TlsFiles | None = None
+
+    def come(self, files: TlsFiles | None) -> None:
+        self.come_to("{}:{}".format(*self.address), files)
 
     def enter(self) -> None:
         self.come(self.files)
@@ -58,10 +61,10 @@ async def control(server: Server, files: TlsFiles | None) -> AsyncIterator[Door]
     host, port = listener.getsockname()
     await server.start(listener)
 
-    async def come(files: TlsFiles | None) -> None:
-        (await dial_controller(f"{host}:{port}", TOKEN, read(files))).abort()
+    async def come(address: str, files: TlsFiles | None) -> None:
+        (await dial_controller(address, TOKEN, read(files))).transport.abort()
 
-    yield Door((host, port), lambda files: asyncio.run(come(files)), files)
+    yield Door((host, port), lambda *how: asyncio.run(come(*how)), files)
 
 
 @asynccontextmanager
@@ -74,8 +77,8 @@ async def api(server: Server, files: TlsFiles | None) -> AsyncIterator[Door]:
     api = Api(server, TOKEN, read(files))
     await api.start(listener)
 
-    def come(files: TlsFiles | None) -> None:
-        url = f"http{'s' if files else ''}://{host}:{port}"
+    def come(address: str, files: TlsFiles | None) -> None:
+        url = f"http{'s' if files else ''}://{address}"
         run = Run(
             run_id="r", api_url=url, host="", pid=0, started=0, directory="",
             token_file=str(token_file), journal="", tls=files,
@@ -91,9 +94,9 @@ async def vault(server: Server, files: TlsFiles | None) -> AsyncIterator[Door]:
     vault = await serve(Vault(bytes_max=1000), TOKEN, tls=read(files))
     host, _, port = vault.address.rpartition(":")
 
-    def come(files: TlsFiles | None) -> None:
+    def come(address: str, files: TlsFiles | None) -> None:
         with dialling(files):
-            VaultClient(vault.address, TOKEN).close()
+            VaultClient(address, TOKEN).close()
 
     yield Door((host, int(port)), come, files)
     vault.close()
@@ -104,9 +107,9 @@ async def state(server: Server, files: TlsFiles | None) -> AsyncIterator[Door]:
     source = StateServer(TOKEN, tls=read(files))
     host, _, port = source.address.rpartition(":")
 
-    def come(files: TlsFiles | None) -> None:
+    def come(address: str, files: TlsFiles | None) -> None:
         with dialling(files):
-            dial(source.address, token=TOKEN, purpose="state").close()
+            dial(address, token=TOKEN, purpose="state")[0].close()
 
     yield Door((host, int(port)), come, files)
     source.close()
@@ -120,11 +123,10 @@ async def store(server: Server, files: TlsFiles | None) -> AsyncIterator[Door]:
     door = StoreDoor(TOKEN, behind.getsockname(), read(files))
     serving = asyncio.ensure_future(door.serve(listener))
 
-    async def come(files: TlsFiles | None) -> None:
-        address = f"{host}:{port}"
-        (await dial_controller(address, TOKEN, read(files), purpose=STORE)).abort()
+    async def come(address: str, files: TlsFiles | None) -> None:
+        (await dial_controller(address, TOKEN, read(files), purpose=STORE)).transport.abort()
 
-    yield Door((host, port), lambda files: asyncio.run(come(files)), files)
+    yield Door((host, port), lambda *how: asyncio.run(come(*how)), files)
     serving.cancel()
     standing = asyncio.all_tasks() - {asyncio.current_task()}  # Who has come, too.
     for task in standing:

@@ -18,7 +18,8 @@ from trainmover.journal import Journal
 from trainmover.protocol import messages as m
 from trainmover.protocol.checkpoint import MANIFEST
 from trainmover.protocol.framing import FrameReader, frame
-from trainmover.protocol.hello import Greeting, answer
+from trainmover.protocol.hello import Dialler, End, Listener, Where
+from trainmover.protocol.sealed import SealedReader, Session
 from trainmover.sandbox import layout
 from trainmover.sandbox.binding import Binding
 from trainmover.sandbox.moments import Moments
@@ -32,7 +33,8 @@ from trainmover.state.vault import Vault, wire
 from trainmover.state.vault.requests import Requests
 from trainmover.worker.step.keeper import Moment, RankRecord, row_bytes
 
-TOKEN, CHALLENGE = b"t" * 16, bytes(range(16))
+TOKEN, NONCE = b"t" * 16, bytes(range(16))
+END = End("vault", Where("127.0.0.1", 1))
 
 
 @dataclass(frozen=True)
@@ -197,31 +199,44 @@ def _journal_lines() -> bytes:
     return b"\n".join([event, b'{"loss": 0.5, "nan": NaN}', b'[["a", 1, [[0, 4], "x", 9]]]'])
 
 
-def _hello(data: bytes) -> bytes:
-    greeting = Greeting(TOKEN, "vault", CHALLENGE)
-    return greeting.hear(data[:20]) + greeting.hear(data[20:])
+def _hear(hello: Listener | Dialler, data: bytes) -> None:
+    for part in (data[:20], data[20:]):
+        hello.hear(part)
+        if hello.error is not None:
+            raise hello.error
 
 
-def _opening() -> list[transfer.Opening | transfer.Unable]:
-    return [transfer.Opening(b"header", [3, 4], "alike"), transfer.Unable("a", "b", "c")]
+def _both_said() -> tuple[bytes, bytes]:
+    """What a dialler and a listener say in a hello."""
+    dialler, listener = Dialler(TOKEN, END, NONCE), Listener(TOKEN, END, NONCE)
+    proof = listener.hear(dialler.opening)
+    return dialler.opening + dialler.hear(listener.opening + proof), listener.opening + proof
+
+
+def _session() -> Session:
+    return Session(b"k" * 32, b"k" * 32)
+
+
+def _sealed() -> bytes:
+    session = _session()
+    return session.seal(b"a") + session.seal(b"bc")
 
 
 _structure, _ = encode.split({"w": torch.ones(3), "b": [torch.zeros(0), 1]})
 
 DECODERS: dict[str, Decoder] = {
     "framing": Decoder(lambda data: FrameReader().feed(data), [frame(b"a") + frame(b"bc")]),
-    "hello": Decoder(_hello, [bytes(16) + answer(TOKEN, CHALLENGE, "vault")]),
+    "sealed": Decoder(lambda data: SealedReader(_session()).feed(data), [_sealed()]),
+    "hello": Decoder(lambda data: _hear(Listener(TOKEN, END, NONCE), data), [_both_said()[0]]),
+    "hello_back": Decoder(lambda data: _hear(Dialler(TOKEN, END, NONCE), data), [_both_said()[1]]),
     "worker_fact": Decoder(m.decode_worker_fact, [m.encode(fact) for fact in _facts()]),
     "agent_fact": Decoder(m.decode_agent_fact, [m.encode(fact) for fact in _agent_facts()]),
     "order": Decoder(m.decode_order, [m.encode(order) for order in _orders()]),
     "vault": Decoder(_vault, [frame(wire.encoder.encode(request)) for request in _requests()]),
-    "wanted": Decoder(
-        transfer.read_wanted, [transfer.wanted_bytes(transfer.Wanted("key", True))[4:]]
-    ),
+    "wanted": Decoder(transfer.read_wanted, [transfer.wanted_bytes(transfer.Wanted("key", True))]),
     "opening": Decoder(
-        lambda data: transfer.read_opening(data, "127.0.0.1:1"),
-        [transfer.opening_bytes(_opening()[0])[4:]],
-        _seal_tail,
+        transfer.read_opening,
+        [transfer.opening_bytes(transfer.Opening(b"header", [3, 4], "alike"))],
     ),
     "state": Decoder(encode.decode, [encode.encode(_state())]),
     "structure": Decoder(encode.holes, [_structure]),

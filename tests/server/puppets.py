@@ -43,10 +43,10 @@ class Puppet:
     async def join(self, token: bytes) -> "Puppet":
         while True:
             with suppress(PeerLost):  # Between two controllers there is none.
-                transport = await dial(self.address, token)
+                dialled = await dial(self.address, token, me=self.machine)
                 break
             await asyncio.sleep(0.01)
-        self.up.join(transport, token)
+        self.up.join(dialled, token)
         self.beat()
         return self
 

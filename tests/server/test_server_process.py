@@ -9,13 +9,13 @@ from typing import Any
 import msgspec
 import pytest
 
-from trainmover.agent.dial import dial
+from trainmover.agent.dial import Dialled, dial
 from trainmover.errors import ProtocolError, UserError
 from trainmover.ids import Epoch, MachineId, Rank, Step
 from trainmover.journal import Journal
 from trainmover.journal.replay import replay
 from trainmover.protocol import messages as m
-from trainmover.protocol.framing import FrameReader, frame
+from trainmover.protocol.sealed import SealedReader
 from trainmover.server.notices import Happened, Notice
 from trainmover.server.run import Server, bind
 from trainmover.version import VERSION
@@ -32,15 +32,16 @@ HELLO: dict[str, Any] = {
 class Peer:
     """The agent's end of a proved connection."""
 
-    def __init__(self, transport: asyncio.Transport) -> None:
-        self.transport = transport
+    def __init__(self, dialled: Dialled) -> None:
+        self.transport = transport = dialled.transport
+        self.seal = dialled.session.seal
         self.sock = transport.get_extra_info("socket")
         self.stream = asyncio.StreamReader()
         ear = asyncio.StreamReaderProtocol(self.stream)
         transport.set_protocol(ear)
         ear.connection_made(transport)
         transport.resume_reading()
-        self.reader = FrameReader()
+        self.reader = SealedReader(dialled.session)
         self.orders: list[m.Order] = []
         self.beating: asyncio.Task[None] | None = None
 
@@ -48,7 +49,7 @@ class Peer:
         self.transport.write(data)
 
     async def say(self, fact: m.AgentFact) -> None:
-        await self.write(frame(m.encode(fact)))
+        await self.write(self.seal(m.encode(fact)))
 
     async def hello(self, machine: str, **changes: Any) -> "Peer":
         await self.say(m.Hello(machine=MachineId(machine), **(HELLO | changes)))
@@ -106,21 +107,21 @@ class Stage:
                 for peer in self.peers:
                     peer.transport.close()
 
-    async def peer(self, token: bytes = TOKEN) -> Peer:
-        peer = Peer(await dial(f"127.0.0.1:{self.port}", token))
+    async def peer(self, machine: str = "", token: bytes = TOKEN) -> Peer:
+        peer = Peer(await dial(f"127.0.0.1:{self.port}", token, me=machine))
         self.peers.append(peer)
         return peer
 
     async def member(self, machine: str, *, beats: bool = True, **changes: Any) -> Peer:
         """A welcome machine."""
-        peer = await (await self.peer()).hello(machine, **changes)
+        peer = await (await self.peer(machine)).hello(machine, **changes)
         assert isinstance(await peer.order(), m.Welcome)
         if beats:
             self.tasks.append(asyncio.create_task(peer.beat()))
         return peer
 
     async def refused(self, machine: str, **changes: Any) -> str:
-        peer = await (await self.peer()).hello(machine, **changes)
+        peer = await (await self.peer(machine)).hello(machine, **changes)
         order = await peer.order()
         assert isinstance(order, m.Refused)
         assert await peer.closed()
@@ -157,7 +158,7 @@ def test_a_wrong_token_is_noted_once_a_second_and_nothing_else_happens(stage: St
         await stage.member("m1")
         for _ in range(5):
             with pytest.raises(ProtocolError, match="token is not the job's"):
-                await stage.peer(b"a token that is not the job's")
+                await stage.peer(token=b"a token that is not the job's")
         assert list(stage.server.job.machines) == ["m1"]
         knocks = [text for text in stage.texts() if "does not know this job's token" in text]
         assert 1 <= len(knocks) < 5
@@ -165,16 +166,19 @@ def test_a_wrong_token_is_noted_once_a_second_and_nothing_else_happens(stage: St
     stage.play(act)
 
 
-@pytest.mark.parametrize(
-    "data",
-    [frame(b"\xc1"), b"\xff\xff\xff\xff", frame(m.encode(m.Heartbeat())), frame(b"\x80"), b""],
-)
-def test_garbage_instead_of_a_hello_closes_that_link_only(stage: Stage, data: bytes) -> None:
+HEARTBEAT = m.encode(m.Heartbeat())
+
+
+@pytest.mark.parametrize("data", [b"\xc1", HEARTBEAT, b"\x80", b""])
+@pytest.mark.parametrize("sealed", [True, False])
+def test_garbage_instead_of_a_hello_closes_that_link_only(
+    stage: Stage, data: bytes, sealed: bool
+) -> None:
     async def act(stage: Stage) -> None:
         good = await stage.member("m1")
         bad = await stage.peer()
-        await bad.write(data)
-        if not data:
+        await bad.write(bad.seal(data) if sealed else data * 100)
+        if not data and not sealed:
             bad.sock.shutdown(socket.SHUT_WR)
         assert await bad.closed()
         assert list(stage.server.job.machines) == ["m1"]
@@ -185,13 +189,24 @@ def test_garbage_instead_of_a_hello_closes_that_link_only(stage: Stage, data: by
     stage.play(act)
 
 
-@pytest.mark.parametrize("data", [frame(b"\xc1"), b"\xff\xff\xff\xff"])
-def test_garbage_from_a_member_loses_that_machine_only(stage: Stage, data: bytes) -> None:
+@pytest.mark.parametrize("sealed", [True, False])
+def test_garbage_from_a_member_loses_that_machine_only(stage: Stage, sealed: bool) -> None:
     async def act(stage: Stage) -> None:
         await stage.member("m1")
         bad = await stage.member("m2")
-        await bad.write(data)
+        await bad.write(bad.seal(b"\xc1") if sealed else b"\xff" * 100)
         await stage.until_heard("m2 was lost: it broke the rules of the wire")
+
+    stage.play(act)
+
+
+def test_who_has_proved_to_be_one_machine_says_hello_as_no_other(stage: Stage) -> None:
+    async def act(stage: Stage) -> None:
+        await stage.member("m1")
+        other = await (await stage.peer("m2")).hello("m3")
+        assert await other.closed()
+        await stage.until_heard("Who has proved to be another machine said hello as m3")
+        assert list(stage.server.job.machines) == ["m1"]
 
     stage.play(act)
 

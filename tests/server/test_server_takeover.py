@@ -72,8 +72,7 @@ class Mortal(Server):
     def die(self) -> None:
         self.dead = True
         self.pulse.stop()
-        if self._listener is not None:
-            self._listener.close()
+        self._door.close()
         for link in list(self.links):
             link.abort()
         self.news.wake()

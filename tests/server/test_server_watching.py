@@ -90,7 +90,7 @@ def test_a_machine_that_flaps_is_told_when_to_come_again(
             async with asyncio.timeout(WAIT_S):
                 while "m3" in stage.server.job.machines:
                     await stage.server.news.more.wait()
-        peer = await (await stage.peer()).hello("m3", standby=True)
+        peer = await (await stage.peer("m3")).hello("m3", standby=True)
         refused = await peer.order()
         assert isinstance(refused, m.Refused)
         assert 25 < (refused.retry_s or 0) <= 30

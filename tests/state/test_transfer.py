@@ -9,9 +9,10 @@ import torch
 from torch import Tensor
 from transfers import KEY, MIB, OPENING, TOKEN, Relay, cut, fetch_into, flip, offer
 
+from trainmover.doors.dial import dial
 from trainmover.errors import PeerLost, ProtocolError, StateMismatch, UserError
+from trainmover.protocol.sealed import HEAD_BYTES
 from trainmover.state.digest import hash_of
-from trainmover.state.doors.dial import dial
 from trainmover.state.transfer import FetchReport, Offered, StateServer, fetch, wire
 
 
@@ -180,7 +181,18 @@ def test_a_source_that_cannot_says_so(server: StateServer) -> None:
         fetch_into([], server.address)
 
 
-@pytest.mark.parametrize("place", [OPENING + 3, 200, 100_000, 2 * MIB + 500, 4 * MIB + 90])
+HELLO, CHUNKS = OPENING - HEAD_BYTES, OPENING + 200
+
+
+@pytest.mark.parametrize("place", [0, 60, HELLO - 1, HELLO, HELLO + 9, OPENING + 3, OPENING + 120])
+def test_what_frames_it_was_changed_on_the_wire(server: StateServer, place: int) -> None:
+    """The hello, and the opening with its header."""
+    offer(server, [torch.zeros(10)], b"h" * 100)
+    with Relay(server.address, flip(place)) as relay, pytest.raises(ProtocolError):
+        fetch_into([torch.zeros(10)], relay.address)
+
+
+@pytest.mark.parametrize("place", [CHUNKS, 100_000, 2 * MIB + 500, 4 * MIB + 90])
 def test_changed_bytes_are_noticed(server: StateServer, place: int) -> None:
     tensor = torch.zeros(MIB + 3)
     offer(server, [tensor], b"h" * 100)
@@ -222,12 +234,15 @@ def test_the_owner_is_asked_once(server: StateServer, pool: ThreadPoolExecutor) 
 
 
 @pytest.mark.parametrize(
-    "asked", [b"\xff\xff\xff\xff", bytes(4) + b"\xff\xff\xff\xff", bytes(4) + b"\1\0\0\0"]
+    "asked",
+    [b"\xff\xff\xff\xff", bytes(4) + b"\xff\xff\xff\xff", bytes(4) + b"\1\0\0\0", bytes(6)],
 )
 def test_who_asks_for_what_does_not_exist_is_hung_up_on(server: StateServer, asked: bytes) -> None:
     offer(server, [torch.ones(3)])
-    with dial(server.address, token=TOKEN, purpose=wire.PURPOSE) as link:
-        link.sendall(wire.wanted_bytes(wire.Wanted(KEY, header=True)) + asked)
+    link, session = dial(server.address, token=TOKEN, purpose=wire.PURPOSE)
+    with link:
+        link.sendall(session.seal(wire.wanted_bytes(wire.Wanted(KEY, header=True))))
+        link.sendall(session.seal(asked))
         link.settimeout(30)
         while link.recv(65536):
             pass

@@ -9,15 +9,18 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
 import pytest
+from transfers import Relay, flip
 
+from trainmover.doors.dial import dial, parse_address
+from trainmover.doors.place import there
 from trainmover.errors import PeerLost, ProtocolError, UserError
 from trainmover.protocol.framing import frame
-from trainmover.protocol.hello import answer
-from trainmover.state.doors.dial import dial, parse_address
+from trainmover.protocol.hello import OPENING_BYTES, PROOF_BYTES, End
 from trainmover.state.vault import Vault, VaultClient, VaultServer, serve
 from trainmover.state.vault.wire import BLOB_PART_BYTES
 
 TOKEN = b"t" * 16
+HELLO = OPENING_BYTES + PROOF_BYTES
 
 
 @dataclass
@@ -227,6 +230,29 @@ def test_a_lost_vault_is_noticed(agent: Agent, client: VaultClient) -> None:
         VaultClient(agent.server.address, TOKEN)
 
 
+@pytest.mark.parametrize("place", [HELLO + 3, HELLO + 30])
+def test_a_reply_that_was_changed_on_its_way_is_not_taken(agent: Agent, place: int) -> None:
+    """Its connection ends like that of a vault that is gone: the rank goes on with another one."""
+    agent.vault.put_record(0, 1, True, b"x" * 100)
+    with Relay(agent.server.address, flip(place)) as relay:
+        client = VaultClient(relay.address, TOKEN)
+        with pytest.raises(PeerLost, match="not what the other end has said"):
+            client.get_record(0, 1)
+        client.close()
+    again = VaultClient(agent.server.address, TOKEN)
+    assert again.get_record(0, 1) == (1, True, b"x" * 100)
+    again.close()
+
+
+def test_a_record_that_was_changed_on_its_way_is_not_kept(agent: Agent) -> None:
+    with Relay(agent.server.address, up=flip(HELLO + 60)) as relay:
+        client = VaultClient(relay.address, TOKEN)
+        with pytest.raises(PeerLost):
+            client.put_record(0, 1, True, b"x" * 100)
+        client.close()
+    assert agent.vault.records_held() == {}
+
+
 def test_many_threads_share_a_client(agent: Agent, client: VaultClient) -> None:
     def put(rank: int) -> None:
         for step in range(50):
@@ -248,25 +274,27 @@ def test_a_wrong_token_is_refused(agent: Agent) -> None:
 
 def test_an_answer_for_another_service_is_refused(agent: Agent) -> None:
     with pytest.raises(ProtocolError):
-        dial(agent.server.address, token=TOKEN, purpose="state")
+        dial(agent.server.address, token=TOKEN, purpose="state")[0].close()
 
 
 def test_requests_before_the_hello_are_not_answered(agent: Agent) -> None:
     with socket.create_connection(parse_address(agent.server.address)) as link:
-        challenge = link.recv(16)
-        link.sendall(frame(b"\x93\x02\x00\x01") + bytes(16) + answer(b"u" * 16, challenge, "vault"))
-        received = b""
+        received = link.recv(OPENING_BYTES, socket.MSG_WAITALL)
+        opening = End("vault", there(link)).opening(bytes(16))
+        link.sendall(opening + bytes(PROOF_BYTES) + frame(b"\x93\x02\x00\x01"))
         while part := link.recv(100):
             received += part
-    assert received == bytes(32)
+    assert len(received) == OPENING_BYTES + PROOF_BYTES
 
 
-@pytest.mark.parametrize("data", [b"\xff\xff\xff\xff", frame(b"\xc1"), frame(b"\x94\x04\xa1x\x05")])
+@pytest.mark.parametrize("data", [b"\xff" * 20, b"\xc1", b"\x94\x04\xa1x\x05"])
+@pytest.mark.parametrize("sealed", [True, False])
 def test_a_broken_frame_ends_only_its_connection(
-    agent: Agent, client: VaultClient, data: bytes
+    agent: Agent, client: VaultClient, data: bytes, sealed: bool
 ) -> None:
-    with dial(agent.server.address, token=TOKEN, purpose="vault") as link:
-        link.sendall(data)
+    link, session = dial(agent.server.address, token=TOKEN, purpose="vault")
+    with link:
+        link.sendall(session.seal(data) if sealed else frame(data) * 20)
         with contextlib.suppress(ConnectionResetError):
             assert link.recv(1) == b""
     client.put_record(0, 1, True, b"x")

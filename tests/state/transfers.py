@@ -5,17 +5,21 @@ import socket
 import threading
 from collections.abc import Callable
 from typing import Any
+from unittest import mock
 
 from torch import Tensor
 
-from trainmover.state.doors.dial import parse_address
+from trainmover.doors import dial
+from trainmover.doors.dial import parse_address
+from trainmover.protocol.hello import OPENING_BYTES, PROOF_BYTES, Where
+from trainmover.protocol.sealed import HEAD_BYTES
 from trainmover.state.transfer import FetchReport, Offered, StateServer, fetch
 
 TOKEN = b"t" * 16
 KEY = "step 7"
 MIB = 1024 * 1024
-OPENING = 16 + 32 + 4
-"""Bytes of the hello and of the length of the first frame, as a source sends them."""
+OPENING = OPENING_BYTES + PROOF_BYTES + HEAD_BYTES
+"""Bytes of the hello and of the head of the first frame, as a source sends them."""
 
 
 def offer(server: StateServer, tensors: list[Tensor], header: bytes = b"", alike: str = "") -> str:
@@ -62,34 +66,52 @@ def cut(place: int) -> Change:
 
 
 class Relay:
-    """Stands for the source at `address`, for every connection to it.
+    """Sits on the wire to the source at `address`, unseen, for every connection to it.
 
+    change, up: of what comes down, and goes up
     silent_after: bytes down, after which nothing comes any more though nobody hangs up
     """
 
     def __init__(
-        self, address: str, change: Change | None = None, *, silent_after: int | None = None
+        self,
+        address: str,
+        change: Change | None = None,
+        *,
+        up: Change | None = None,
+        silent_after: int | None = None,
     ) -> None:
         self._target = parse_address(address)
-        self._change = change
+        self._change, self._change_up = change, up
         self._silent_after = silent_after
         self._listener = socket.create_server(("127.0.0.1", 0))
         self.address = f"127.0.0.1:{self._listener.getsockname()[1]}"
         self._links: list[socket.socket] = []
         self._threads = [threading.Thread(target=self._run)]
         self._gone = threading.Event()
+        self._there = dial.there
+        self._unseen = mock.patch.object(dial, "there", self._dialled)
 
     def __enter__(self) -> "Relay":
+        self._there = dial.there
+        self._unseen.start()
         self._threads[0].start()
         return self
 
     def __exit__(self, *_: object) -> None:
+        self._unseen.stop()
         self._gone.set()
         for link in (self._listener, *self._links):
             _hang_up(link)
         for thread in self._threads:
             thread.join()
         self._listener.close()
+
+    def _dialled(self, link: socket.socket) -> Where:
+        """No second address is seen in the middle of a wire."""
+        where = self._there(link)
+        if (where.host, where.port) == parse_address(self.address):
+            return Where(*self._target, where.loopback)
+        return where
 
     def _run(self) -> None:
         with contextlib.suppress(OSError):
@@ -102,8 +124,12 @@ class Relay:
                     self._threads[-1].start()
 
     def _pass_up(self, client: socket.socket, source: socket.socket) -> None:
+        passed = 0
         with contextlib.suppress(OSError):
-            while data := client.recv(65536):
+            while data := bytearray(client.recv(65536)):
+                if self._change_up is not None:
+                    self._change_up(data, passed)
+                passed += len(data)
                 source.sendall(data)
         _hang_up(source)
 

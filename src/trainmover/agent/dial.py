@@ -1,16 +1,18 @@
-"""Dialling the controller: a connection over which both ends have proved that they know the token.
+"""Dialling on an event loop: a connection whose ends have both proved that they know the token.
 
-In a job with TLS the controller is known by its certificate before that is said.
+In a job with TLS who listens is known by its certificate before that is said.
 """
 
 import asyncio
-import os
-from typing import TYPE_CHECKING
+import secrets
+from typing import TYPE_CHECKING, NamedTuple
 
-from trainmover.errors import PeerLost, ProtocolError
-from trainmover.protocol.hello import CHALLENGE_BYTES, Proof
+from trainmover.doors.dial import parse_address
+from trainmover.doors.place import there
+from trainmover.errors import PeerLost
+from trainmover.protocol.hello import NONCE_BYTES, Dialler, End
+from trainmover.protocol.sealed import Session
 from trainmover.splice import Ends
-from trainmover.state.doors.dial import parse_address
 
 if TYPE_CHECKING:
     from trainmover.tls.contexts import Tls
@@ -20,18 +22,30 @@ DIALS_MAX = 5
 PURPOSE = "controller"
 
 
+class Dialled(NamedTuple):
+    """A connection whose ends are both proved. It is not read from yet: see `FrameLink.take` and
+    `streams`."""
+
+    transport: asyncio.Transport
+    session: Session
+
+
 async def dial(
-    address: str, token: bytes, tls: "Tls | None" = None, *, purpose: str = PURPOSE
-) -> asyncio.Transport:
-    """A connection to the controller, or what else `purpose` names; both ends proved.
+    address: str,
+    token: bytes,
+    tls: "Tls | None" = None,
+    *,
+    purpose: str = PURPOSE,
+    me: str = "",
+    whom: str = "",
+) -> Dialled:
+    """A connection to the controller, or what else `purpose` names. me, whom: see `hello.End`.
 
-    It is not read from yet: see `FrameLink.take` and `streams`.
-
-    Raises PeerLost, or ProtocolError for a wrong token or a certificate that is not the job's.
+    Raises PeerLost, or ProtocolError for a listener that is not the job's, or not at that address.
     """
     try:
         async with asyncio.timeout(CONNECT_S_MAX):
-            return await _proved(address, token, tls, purpose)
+            return await _proved(address, token, tls, (purpose, me, whom))
     except (OSError, TimeoutError, ValueError) as error:
         raise PeerLost(
             f"The controller at {address} could not be reached: {str(error) or 'no answer'}.",
@@ -60,13 +74,15 @@ def streams(transport: asyncio.Transport) -> Ends:
     return reader, asyncio.StreamWriter(transport, protocol, reader, asyncio.get_running_loop())
 
 
-async def _proved(address: str, token: bytes, tls: "Tls | None", purpose: str) -> asyncio.Transport:
+async def _proved(
+    address: str, token: bytes, tls: "Tls | None", names: tuple[str, str, str]
+) -> Dialled:
     """A crowd at the door may push us out of it before we have answered: then we come again."""
     for dials in range(1, DIALS_MAX + 1):
-        hello = _Hello(Proof(token, purpose, os.urandom(CHALLENGE_BYTES)))
-        transport = await connect(address, hello, tls, purpose)
+        hello = _Hello(token, names)
+        transport = await connect(address, hello, tls, names[0])
         try:
-            return await hello.connection
+            return await hello.done
         except ConnectionError:
             if dials == DIALS_MAX:
                 raise
@@ -77,29 +93,40 @@ async def _proved(address: str, token: bytes, tls: "Tls | None", purpose: str) -
 
 
 class _Hello(asyncio.Protocol):
-    """connection: what has been dialled, once both ends are proved, or why there is none."""
+    """done: what has been dialled, once both ends are proved, or why there is none."""
 
-    def __init__(self, proof: Proof) -> None:
-        loop = asyncio.get_running_loop()
-        self.connection: asyncio.Future[asyncio.Transport] = loop.create_future()
-        self._proof = proof
+    def __init__(self, token: bytes, names: tuple[str, str, str]) -> None:
+        self.done: asyncio.Future[Dialled] = asyncio.get_running_loop().create_future()
+        self._token = token
+        self._names = names
+        self._hello: Dialler | None = None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         assert isinstance(transport, asyncio.Transport)
         self._transport = transport
-        transport.write(self._proof.challenge)
+        service, me, whom = self._names
+        try:
+            where = there(transport.get_extra_info("socket"))
+        except OSError:  # It is gone already.
+            transport.abort()
+            return
+        end = End(service, where, me=me, whom=whom)
+        self._hello = Dialler(self._token, end, secrets.token_bytes(NONCE_BYTES))
+        transport.write(self._hello.opening)
 
     def data_received(self, data: bytes) -> None:
-        if self.connection.done():
+        hello = self._hello
+        if self.done.done() or hello is None:
             return
-        try:
-            self._transport.write(self._proof.hear(data))
-        except ProtocolError as error:
-            self.connection.set_exception(error)
-        if self._proof.proved:
+        self._transport.write(hello.hear(data))
+        if hello.error is not None:
+            self._transport.close()
+            self.done.set_exception(hello.error)
+        elif hello.proved:
             self._transport.pause_reading()
-            self.connection.set_result(self._transport)
+            self.done.set_result(Dialled(self._transport, hello.session))
 
     def connection_lost(self, exc: Exception | None) -> None:
-        if not self.connection.done():
-            self.connection.set_exception(self._proof.ended(exc))
+        if not self.done.done():
+            lost = exc or ConnectionResetError("the connection was closed")
+            self.done.set_exception(self._hello.ended(exc) if self._hello else lost)

@@ -5,54 +5,61 @@ order leaves in the same turn of the loop in which it came.
 """
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
+from trainmover.agent.dial import Dialled
 from trainmover.errors import ProtocolError
-from trainmover.protocol.framing import FrameReader, frame
+from trainmover.protocol.sealed import SealedReader
 
 
 class FrameLink(asyncio.Protocol):
     """heard(payload) for every frame; lost(reason, alien) once, "" when the peer just closed.
 
-    alien: what came was nothing that a controller says.
+    alien: what the controller said was nothing that one says.
     """
 
-    def __init__(self, heard: Callable[[bytes], None], lost: Callable[[str, bool], None]) -> None:
+    def __init__(
+        self,
+        dialled: Dialled,
+        heard: Callable[[bytes], None],
+        lost: Callable[[str, bool], None],
+    ) -> None:
         self._heard = heard
         self._lost = lost
-        self._reader = FrameReader()
-        self._transport: asyncio.Transport | None = None
+        self._session = dialled.session
+        self._reader = SealedReader(dialled.session)
+        self._transport: asyncio.Transport | None = dialled.transport
         self._reason = ""
+        self._alien = False
 
-    def take(self, transport: asyncio.Transport) -> None:
-        """Go on with a connection that was dialled."""
-        transport.set_protocol(self)
-        self.connection_made(transport)
-        transport.resume_reading()
-
-    def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        assert isinstance(transport, asyncio.Transport)
-        self._transport = transport
+    def begin(self) -> None:
+        """Go on with the connection that was dialled."""
+        assert self._transport is not None
+        self._transport.set_protocol(self)
+        self._transport.resume_reading()
 
     def data_received(self, data: bytes) -> None:
         try:
-            for payload in self._reader.feed(data):
+            payloads = self._reader.feed(data)
+        except ProtocolError as error:  # Changed on its way: not the controller's fault.
+            self._reason = error.happened
+            self.abort()
+            return
+        try:
+            for payload in payloads:
                 self._heard(payload)
         except ProtocolError as error:
-            self._reason = error.happened
+            self._reason, self._alien = error.happened, True
             self.abort()
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._transport = None
-        self._lost(self._reason or (str(exc) if exc else ""), bool(self._reason))
+        self._lost(self._reason or (str(exc) if exc else ""), self._alien)
 
-    def send(self, payload: bytes) -> None:
-        """Frame and write; a link that is gone swallows it, `lost` has told."""
-        self.send_framed(frame(payload))
-
-    def send_framed(self, data: bytes) -> None:
+    def send(self, payloads: Iterable[bytes]) -> None:
+        """Seal and write; a link that is gone swallows them, `lost` has told."""
         if self._transport is not None:
-            self._transport.write(data)
+            self._transport.write(b"".join(map(self._session.seal, payloads)))
 
     @property
     def unsent_bytes(self) -> int:

@@ -7,7 +7,7 @@ BYTES_MAX = 64 * 1024 * 1024
 
 
 class Outbox:
-    """Framed facts by their numbers: counted from 1, in the order in which they were said.
+    """Encoded facts by their numbers: counted from 1, in the order in which they were said.
 
     >>> outbox = Outbox()
     >>> for fact in (b"a", b"b", b"c"):
@@ -24,10 +24,10 @@ class Outbox:
         self._facts_max = facts_max
         self._bytes_max = bytes_max
 
-    def keep(self, framed: bytes) -> None:
+    def keep(self, fact: bytes) -> None:
         """Give it the next number."""
-        self.kept.append(framed)
-        self._bytes += len(framed)
+        self.kept.append(fact)
+        self._bytes += len(fact)
 
     def drop(self, number: int) -> None:
         """Facts up to this number are safe. One that was never given is taken for the last."""

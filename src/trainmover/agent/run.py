@@ -21,10 +21,11 @@ import msgspec
 
 from trainmover.agent.config import AgentConfig
 from trainmover.agent.crew import HEARTBEAT_S, Crew
-from trainmover.agent.dial import dial
+from trainmover.agent.dial import Dialled, dial
 from trainmover.agent.reach import reached
 from trainmover.agent.store_way import StoreWays
 from trainmover.agent.uplink import Ear, Uplink
+from trainmover.doors.dial import parse_address
 from trainmover.errors import PeerLost, TrainmoverError
 from trainmover.ids import MachineId, Rank
 from trainmover.lifeline import adopt_orphans, kill_descendants, when_ended
@@ -50,7 +51,6 @@ from trainmover.protocol.messages import (
     WorkerOrder,
     encode,
 )
-from trainmover.state.doors.dial import parse_address
 from trainmover.state.vault import Vault, address_of, serve
 from trainmover.token_file import read_token
 from trainmover.version import VERSION
@@ -67,9 +67,9 @@ async def run_agent(config: AgentConfig) -> None:
     token = read_token(config.token_file)
     adopt_orphans()
     tls = None if config.tls is None else config.tls.read()
-    transport = await dial(config.controller, token, tls)
+    dialled = await dial(config.controller, token, tls, me=config.machine)
     vault = Vault(VAULT_BYTES_MAX)
-    address = transport.get_extra_info("sockname")[0]  # By which others can reach it, too.
+    address = dialled.transport.get_extra_info("sockname")[0]  # By which others can reach it, too.
     vault_server = await serve(vault, token, bind=address, tls=tls)
     directory = config.directory or Path(tempfile.mkdtemp(prefix=f"trainmover-{config.machine}-"))
     stores = StoreWays(token, tls)
@@ -79,7 +79,7 @@ async def run_agent(config: AgentConfig) -> None:
     if config.run is not None:
         agent.end_with(config.run)
     try:
-        agent.join(transport, token)
+        agent.join(dialled, token)
         await agent.over
     finally:
         vault_server.close()
@@ -124,9 +124,9 @@ class Agent:
     def run_id(self) -> str:
         return self._crew.spec.run_id if self._crew.spec else ""
 
-    def join(self, transport: asyncio.Transport, token: bytes) -> None:
+    def join(self, dialled: Dialled, token: bytes) -> None:
         """Begin to serve the controller at the other end of a proved connection."""
-        self._up.join(transport, token, self._tls)
+        self._up.join(dialled, token, self._tls)
         self._beat()
 
     def _hello(self, incarnation: str) -> Hello:

@@ -54,7 +54,7 @@ class StoreWay:
         try:
             if owner(writer.get_extra_info("peername")) == os.getuid():
                 there = await dial(self._store, self._token, self._tls, purpose=STORE)
-                await splice((reader, writer), streams(there))
+                await splice((reader, writer), streams(there.transport))
         except (PeerLost, ProtocolError, OSError):
             return
         finally:

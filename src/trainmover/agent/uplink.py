@@ -21,12 +21,11 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from trainmover.agent.decide import pause_s
-from trainmover.agent.dial import dial
+from trainmover.agent.dial import Dialled, dial
 from trainmover.agent.link import FrameLink
 from trainmover.agent.outbox import Outbox
 from trainmover.errors import PeerLost, ProtocolError, TrainmoverError
 from trainmover.ids import MachineId
-from trainmover.protocol.framing import frame
 from trainmover.protocol.messages import (
     PROTOCOL,
     UNCOUNTED,
@@ -87,6 +86,7 @@ class Uplink:
         self._link: FrameLink | None = None
         self._dialling: asyncio.Task[None] | None = None
         self._closed = False
+        self._run = ""  # Of the job whose machine this has become.
         self._begin()
 
     def _begin(self) -> None:
@@ -102,10 +102,10 @@ class Uplink:
         self._attempts = 0
         self._give_up_at = self._loop.time() + self._timeout_s
 
-    def join(self, transport: asyncio.Transport, token: bytes, tls: "Tls | None" = None) -> None:
+    def join(self, dialled: Dialled, token: bytes, tls: "Tls | None" = None) -> None:
         """Say hello on a proved connection; the welcome comes as the first order."""
         self._token, self._tls = token, tls
-        self._greet(transport)
+        self._greet(dialled)
 
     def begin_anew(self, after_s: float) -> None:
         """Say hello again in a while: nothing that was is left."""
@@ -129,21 +129,21 @@ class Uplink:
 
     def say(self, fact: AgentFact) -> None:
         """A fact that must not be lost: it is numbered."""
-        framed = frame(encode(fact))
-        self._outbox.keep(framed)
+        payload = encode(fact)
+        self._outbox.keep(payload)
         self._said_at.append(self._loop.time())
         if self._in and self._link is not None:
-            self._link.send_framed(framed)
+            self._link.send([payload])
         if self._outbox.too_full:
             self._lost_for_good(f"{len(self._outbox.kept)} facts wait for it, which is too many")
 
     def tell(self, fact: AgentFact) -> None:
         """A fact that may be lost with a link. Output waits for the next one, in bounds."""
-        framed = frame(encode(fact))
+        payload = encode(fact)
         if self._link is not None:
-            self._link.send_framed(framed)
+            self._link.send([payload])
         elif isinstance(fact, Output):
-            self._output.append(framed)
+            self._output.append(payload)
 
     def beat(self) -> None:
         """Look whether what was said is safe; to be called a few times a second."""
@@ -178,7 +178,7 @@ class Uplink:
                 self._refuse(order)
             case _:
                 if isinstance(order, Welcome):
-                    self._reign = order.reign
+                    self._reign, self._run = order.reign, order.spec.run_id
                     if not self._returns:
                         self._enter()
                 if not isinstance(order, UNCOUNTED):
@@ -206,7 +206,7 @@ class Uplink:
         self._in = self._returns = True
         self._attempts = 0
         if self._link is not None:
-            self._link.send_framed(b"".join([*self._outbox.kept, *self._output]))
+            self._link.send([*self._outbox.kept, *self._output])
         self._output.clear()
         self._look_whether_safe()
 
@@ -225,13 +225,15 @@ class Uplink:
 
     # --- links ---
 
-    def _greet(self, transport: asyncio.Transport) -> None:
-        link = FrameLink(self._hear, lambda why, alien: self._link_lost(link, why, alien=alien))
-        self._link = link
-        sock = transport.get_extra_info("socket")
+    def _greet(self, dialled: Dialled) -> None:
+        def lost(why: str, alien: bool) -> None:
+            self._link_lost(link, why, alien=alien)
+
+        self._link = link = FrameLink(dialled, self._hear, lost)
+        sock = dialled.transport.get_extra_info("socket")
         sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, UNREACHABLE_MS)
-        link.take(transport)
-        link.send(encode(self._greeting()))
+        link.begin()
+        link.send([encode(self._greeting())])
 
     def _greeting(self) -> AgentFact:
         if not self._returns:
@@ -272,11 +274,13 @@ class Uplink:
             await asyncio.sleep(pause_s(self._attempts, random.random()))
             self._attempts += 1
             try:
-                transport = await dial(self._address, self._token, self._tls)
+                dialled = await dial(
+                    self._address, self._token, self._tls, me=self._machine, whom=self._run
+                )
             except (PeerLost, ProtocolError) as failed:
                 error = failed
             else:
-                self._greet(transport)
+                self._greet(dialled)
                 return
         self._lost_for_good(f"it did not come back in {self._timeout_s:g} s", error)
 

@@ -16,7 +16,7 @@ FRAME_BYTES_MAX = 16 * 1024 * 1024
 def frame(payload: bytes, *, bytes_max: int = FRAME_BYTES_MAX) -> bytes:
     """One frame around `payload`. Raises ProtocolError if it is longer than `bytes_max`."""
     if len(payload) > bytes_max:
-        raise _too_long(len(payload), bytes_max)
+        raise too_long(len(payload), bytes_max)
     return HEADER.pack(len(payload)) + payload
 
 
@@ -24,7 +24,7 @@ def frame_length(header: bytes, *, bytes_max: int = FRAME_BYTES_MAX) -> int:
     """Length announced by a four byte header. Raises ProtocolError if it exceeds `bytes_max`."""
     (length,) = HEADER.unpack(header)
     if length > bytes_max:
-        raise _too_long(length, bytes_max)
+        raise too_long(length, bytes_max)
     return int(length)
 
 
@@ -57,7 +57,8 @@ class FrameReader:
         return frames
 
 
-def _too_long(length: int, bytes_max: int) -> ProtocolError:
+def too_long(length: int, bytes_max: int) -> ProtocolError:
+    """Refuses a frame."""
     return ProtocolError(
         f"A frame of {length} bytes was announced; at most {bytes_max} are allowed.",
         means="The connection was closed; nothing else was touched.",

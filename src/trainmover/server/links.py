@@ -1,21 +1,18 @@
-"""Inbound control links: one per agent.
+"""Inbound control links: one per agent, which has proved the token at the door.
 
-Until the peer has proved the token nothing it sends is parsed; until it has said hello nothing it
-sends counts. Silence is counted in ticks of the server's own loop, so a server that was itself
-stopped for a while does not condemn anybody.
+Until it has said hello nothing it sends counts. Silence is counted in ticks of the server's own
+loop, so a server that was itself stopped for a while does not condemn anybody.
 """
 
 import asyncio
-import os
 import time
 from typing import Protocol
 
 from trainmover.errors import ProtocolError
 from trainmover.ids import MachineId
-from trainmover.protocol.crowd import Crowd
-from trainmover.protocol.framing import FrameReader, frame
-from trainmover.protocol.hello import CHALLENGE_BYTES, REFUSAL, Greeting, refused
+from trainmover.protocol.hello import hashed
 from trainmover.protocol.messages import AgentFact, Hello, Order, Return, decode_agent_fact, encode
+from trainmover.protocol.sealed import SealedReader, Session
 
 PURPOSE = "controller"
 HELLO_TICKS_MAX = 25
@@ -26,7 +23,6 @@ class LinkOwner(Protocol):
     """Who is told what happens on links; the server."""
 
     links: "set[MachineLink]"
-    crowd: Crowd[asyncio.Transport]
 
     def said_hello(self, link: "MachineLink", hello: Hello) -> None: ...
     def said_return(self, link: "MachineLink", back: Return) -> None: ...
@@ -41,21 +37,20 @@ def now_us() -> int:
 
 
 class MachineLink(asyncio.Protocol):
-    """One connection, from its first byte. `machine` is None until its hello was accepted.
+    """One connection, from its proof on. `machine` is None until its hello was accepted.
 
     quiet_ticks  ticks since the last byte came; counted up by the owner
     heard_us     when the last byte came
     """
 
-    def __init__(self, token: bytes, owner: LinkOwner) -> None:
+    def __init__(self, owner: LinkOwner, session: Session) -> None:
         self.machine: MachineId | None = None
         self.quiet_ticks = 0
         self.heard_us = 0
         self._owner = owner
-        self._challenge = os.urandom(CHALLENGE_BYTES)
-        self._greeting: Greeting | None = Greeting(token, PURPOSE, self._challenge)
+        self._session = session
         self._hello_said = False
-        self._reader = FrameReader()
+        self._reader = SealedReader(session)
         self._why = "connection closed"
         self._transport: asyncio.Transport | None = None
 
@@ -63,17 +58,11 @@ class MachineLink(asyncio.Protocol):
         assert isinstance(transport, asyncio.Transport)
         self._transport = transport
         self._owner.links.add(self)
-        crowded_out = self._owner.crowd.come(transport, asyncio.get_running_loop().time())
-        if crowded_out is not None:
-            crowded_out.abort()
-        transport.write(self._challenge)
 
     def data_received(self, data: bytes) -> None:
         self.quiet_ticks = 0
         self.heard_us = now_us()
         try:
-            if self._greeting is not None:
-                data = self._greet(self._greeting, data)
             for payload in self._reader.feed(data):
                 self._take(decode_agent_fact(payload))
         except ProtocolError as error:
@@ -83,14 +72,13 @@ class MachineLink(asyncio.Protocol):
             self.abort()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        self._leave_crowd()
         self._transport = None
         self._owner.links.discard(self)
         self._owner.link_lost(self, self._why)
 
     def send(self, order: Order) -> None:
         if self._transport is not None:
-            self._transport.write(frame(encode(order)))
+            self._transport.write(self._session.seal(encode(order)))
 
     def close(self) -> None:
         """Send what is queued, then close; what still comes in is not heard."""
@@ -101,27 +89,15 @@ class MachineLink(asyncio.Protocol):
         if self._transport is not None:
             self._transport.abort()
 
-    def _greet(self, greeting: Greeting, data: bytes) -> bytes:
-        """The bytes that follow the peer's proof. Raises ProtocolError for a wrong one."""
-        reply = greeting.hear(data)
-        if reply and self._transport is not None:
-            self._transport.write(reply)
-        if reply == REFUSAL:
-            raise refused(PURPOSE)
-        if greeting.proved:
-            self._greeting = None
-            self._leave_crowd()
-        return greeting.rest
-
-    def _leave_crowd(self) -> None:
-        if self._transport is not None:
-            self._owner.crowd.go(self._transport)
-
     def _take(self, fact: AgentFact) -> None:
         if self._transport is None or self._transport.is_closing():
             return
         if isinstance(fact, Hello | Return) == self._hello_said:
             raise ProtocolError("A machine must say hello once, and first.")
+        if isinstance(fact, Hello | Return) and not self._is_peer(fact.machine):
+            raise ProtocolError(
+                f"Who has proved to be another machine said hello as {fact.machine}."
+            )
         self._hello_said = True
         match fact:
             case Hello():
@@ -130,3 +106,7 @@ class MachineLink(asyncio.Protocol):
                 self._owner.said_return(self, fact)
             case _:
                 self._owner.said(self, fact)
+
+    def _is_peer(self, machine: MachineId) -> bool:
+        """Whether the dialler has proved that it is this one."""
+        return self._session.peer == hashed(machine.encode())

@@ -3,7 +3,6 @@
 import asyncio
 from collections.abc import Callable
 
-from trainmover.protocol.crowd import Crowd
 from trainmover.server.control import BEAT_S
 from trainmover.server.links import HELLO_TICKS_MAX, MachineLink
 
@@ -11,18 +10,11 @@ STALL_S = 0.5
 
 
 class Pulse:
-    """Counts the silence of `links` at every tick, then calls `beat`. The time of a crowd, and of
-    who says no hello, runs out here."""
+    """Counts the silence of `links` at every tick, then calls `beat`. The time of who says no hello
+    runs out here."""
 
-    def __init__(
-        self,
-        links: set[MachineLink],
-        crowd: Crowd[asyncio.Transport],
-        *,
-        beat: Callable[[], None],
-    ) -> None:
+    def __init__(self, links: set[MachineLink], *, beat: Callable[[], None]) -> None:
         self._links = links
-        self._crowd = crowd
         self._beat = beat
         self._loop = asyncio.get_running_loop()
         self._timer: asyncio.TimerHandle | None = None
@@ -40,8 +32,6 @@ class Pulse:
         """One tick. due: the loop's time for it; one that is late was not the machines' silence."""
         stalled = self._loop.time() - due > STALL_S
         self._schedule(self._loop.time())
-        for stranger in self._crowd.late(self._loop.time()):
-            stranger.abort()
         for link in list(self._links):
             link.quiet_ticks = 0 if stalled else link.quiet_ticks + 1
             if link.machine is None and link.quiet_ticks > HELLO_TICKS_MAX:

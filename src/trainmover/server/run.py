@@ -9,21 +9,22 @@ import asyncio
 import os
 import socket
 from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from trainmover.controller.effects import Answer, End, HostOrder
 from trainmover.controller.events import EVENTS, KillRequested, MoveRequested, StoreMoved
 from trainmover.controller.state import Job
+from trainmover.doors.door import Door
 from trainmover.errors import StateMismatch, UserError
 from trainmover.ids import MachineId
 from trainmover.journal import Journal
-from trainmover.protocol.crowd import AT_ONCE, QUEUE, Crowd
 from trainmover.protocol.messages import AgentFact, Hello, JobSpec, Return, Shutdown
 from trainmover.server.answers import Answers
 from trainmover.server.bookmarks import Bookmarks
 from trainmover.server.checkpoint_folder import CheckpointFolder
 from trainmover.server.control import ENDED, Control
-from trainmover.server.links import MachineLink, now_us
+from trainmover.server.links import PURPOSE, MachineLink, now_us
 from trainmover.server.news import News
 from trainmover.server.notices import Notice
 from trainmover.server.past import Past
@@ -66,8 +67,7 @@ class Server:
     ) -> None:
         self.spec = spec
         self.links: set[MachineLink] = set()
-        self.crowd: Crowd[asyncio.Transport] = Crowd()
-        self.pulse = Pulse(self.links, self.crowd, beat=self._beat)
+        self.pulse = Pulse(self.links, beat=self._beat)
         self._past = past
         self._last_us = 0 if past is None else past.at_us
         self.control = Control(spec, journal, self, at_us=now_us(), past=past, lost_us=lost_us)
@@ -76,15 +76,20 @@ class Server:
         self._bookmarks = Bookmarks(journal, known.replayed)
         self._loop = asyncio.get_running_loop()
         self.ended: asyncio.Future[tuple[int, str]] = self._loop.create_future()
-        self._token = token
-        self._tls = tls
+        self._door = Door(
+            token,
+            PURPOSE,
+            partial(MachineLink, self),
+            name=spec.run_id,
+            tls=tls,
+            turned_away=self.turned_away,
+        )
         self._journal = journal
         self._shutdown_s = shutdown_s
         self._saving = Saving(
             checkpoints, spec, now=self.now, happened=self._saved, failed=self.failed
         )
         self._answers = Answers(self.job.takeovers + (past is not None))
-        self._listener: asyncio.Server | None = None
         self._closed = False
         self._beats = 0
 
@@ -93,12 +98,7 @@ class Server:
     async def start(self, listener: socket.socket) -> None:
         """Take in agents on `listener`, a bound socket that the server owns from now on."""
 
-        def link() -> asyncio.Protocol:
-            link = MachineLink(self._token, self)
-            return link if self._tls is None else self._tls.behind(link, self.crowd.heard)
-
-        self._listener = await self._loop.create_server(link, sock=listener, backlog=AT_ONCE)
-        listener.listen(QUEUE)
+        await self._door.open(listener)
         self.pulse.start()
         if self._past is not None:
             self.control.go_on(self.now())
@@ -129,8 +129,7 @@ class Server:
         """Close every socket. The journal stays the caller's."""
         self._closed = True
         self.pulse.stop()
-        if self._listener is not None:
-            self._listener.close()
+        self._door.close()
         self._drop_everybody()
         self.news.wake()
         await self._saving.close()

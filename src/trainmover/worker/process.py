@@ -16,9 +16,9 @@ from torch.optim.optimizer import (
 )
 
 from trainmover.comm import groups, hook_torch
+from trainmover.doors.dial import dial_in_tls
 from trainmover.lifeline import STACK_SIGNAL, end_quickly
 from trainmover.protocol.messages import JobSpec, Warned, WorkerUp
-from trainmover.state.doors.dial import dial_in_tls
 from trainmover.state.kinds.hooks import watch_hooks
 from trainmover.state.kinds.modes import watch_wrappers
 from trainmover.state.transfer import StateServer

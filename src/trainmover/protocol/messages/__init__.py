@@ -6,6 +6,7 @@ machine; its agent hands it to every worker, and a worker finds its rank from th
 rank = slot * nproc + local rank.
 """
 
+from trainmover.protocol.hello import PROTOCOL
 from trainmover.protocol.messages.agent_facts import (
     UNNUMBERED,
     AgentFact,
@@ -115,8 +116,6 @@ from trainmover.protocol.messages.worker_orders import (
     WorkerOrder,
     WriteCheckpoint,
 )
-
-PROTOCOL = 3
 
 __all__ = [
     "AGENT_FACTS",

@@ -12,12 +12,12 @@ from typing import TYPE_CHECKING
 
 from torch import Tensor
 
+from trainmover.doors.dial import HELLO_TIMEOUT_S, format_address, receive
+from trainmover.doors.doorway import Doorway
 from trainmover.errors import ProtocolError, TrainmoverError
 from trainmover.protocol.crowd import QUEUE
-from trainmover.protocol.framing import HEADER, frame_length
+from trainmover.protocol.sealed import HEAD_BYTES, SealedReader, Session
 from trainmover.state import chunks
-from trainmover.state.doors.dial import HELLO_TIMEOUT_S, format_address, receive
-from trainmover.state.doors.doorway import Doorway
 from trainmover.state.transfer import wire
 from trainmover.state.transfer.allowance import Pacer
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from trainmover.tls.contexts import Tls
 
 _CONNECTIONS_MAX = 256
-_REQUEST_BYTES = 256
+_REQUEST_BYTES = 4096
 _POLL_S = 0.05  # How long a client that hung up before there was an offer may go unnoticed.
 
 
@@ -110,24 +110,24 @@ class StateServer:
             thread.join()
         self._doorway.close()
 
-    def _let_in(self, link: socket.socket) -> None:
+    def _let_in(self, link: socket.socket, session: Session) -> None:
         with self._changed:
             if self._closing or len(self._links) >= _CONNECTIONS_MAX:
                 link.close()
                 return
             thread = threading.Thread(
-                target=self._attend, args=(link,), name="state client", daemon=True
+                target=self._attend, args=(link, session), name="state client", daemon=True
             )
             self._links[link] = thread
             thread.start()
 
-    def _attend(self, link: socket.socket) -> None:
+    def _attend(self, link: socket.socket, session: Session) -> None:
         try:
-            wanted = _read_wanted(link)
+            wanted = _read_wanted(link, session)
             link.settimeout(None)
             given = self._await_offer(link, wanted.key)
             if given is not None:
-                self._send(link, given, wanted)
+                self._send(link, session, given, wanted)
         except (OSError, ProtocolError):
             pass  # The client is gone, or none of ours: it learns from the closed connection.
         finally:
@@ -150,29 +150,34 @@ class StateServer:
                     break
         return None
 
-    def _send(self, link: socket.socket, given: "_Given", wanted: wire.Wanted) -> None:
+    def _send(
+        self, link: socket.socket, session: Session, given: "_Given", wanted: wire.Wanted
+    ) -> None:
         with contextlib.suppress(OSError):  # Not every kernel has it. bbr is slow to neighbours.
             link.setsockopt(socket.IPPROTO_TCP, socket.TCP_CONGESTION, b"cubic")
         try:
             offered, source = given.now()
         except TrainmoverError as error:
             unable = wire.Unable(error.happened, error.means, error.do)
-            link.sendall(wire.opening_bytes(unable))
+            _say(link, session, unable)
             return
         header = offered.header if wanted.header else b""
         hashes = b"".join(offered.hashes)
         opening = wire.Opening(header, source.sizes, offered.alike, hashes, offered.proof)
-        link.sendall(wire.opening_bytes(opening))
-        numbers = _numbers(link)
+        _say(link, session, opening)
+        numbers = _numbers(link, session)
         kept = frozenset(islice(numbers, _below(next(numbers, 0), len(source.sizes) + 1)))
         cut = list(chunks.cut(chunks.without(source.sizes, kept)))
         for number in numbers:
             payload = source.payload(cut[_below(number, len(cut))])
-            self._send_chunk(link, number, bytes(payload) if offered.live else payload)
+            self._send_chunk(link, session, number, bytes(payload) if offered.live else payload)
 
-    def _send_chunk(self, link: socket.socket, number: int, payload: bytes | memoryview) -> None:
+    def _send_chunk(
+        self, link: socket.socket, session: Session, number: int, payload: bytes | memoryview
+    ) -> None:
         self._pacer.wait(len(payload))
-        _send_both(link, memoryview(payload), chunks.checksum(number, payload))
+        mark = session.says.next(chunks.checksum(number, payload))
+        _send_both(link, memoryview(payload), mark)
 
 
 class _Given:
@@ -204,23 +209,28 @@ class _Given:
             return error
 
 
-def _read_wanted(link: socket.socket) -> wire.Wanted:
+def _read_wanted(link: socket.socket, session: Session) -> wire.Wanted:
     """A client says at once what it wants."""
     deadline = time.monotonic() + HELLO_TIMEOUT_S
-    head = receive(link, HEADER.size, deadline)
-    length = frame_length(head, bytes_max=wire.WANTED_BYTES_MAX)
-    return wire.read_wanted(receive(link, length, deadline))
+    head = receive(link, HEAD_BYTES, deadline)
+    length = session.length(head, bytes_max=wire.WANTED_BYTES_MAX)
+    return wire.read_wanted(session.opened(receive(link, length, deadline)))
 
 
-def _numbers(link: socket.socket) -> Iterator[int]:
-    """What the client says, until it hangs up."""
-    rest = b""
+def _say(link: socket.socket, session: Session, opening: wire.Opening | wire.Unable) -> None:
+    payload = wire.opening_bytes(opening)
+    link.sendall(session.seal(payload, bytes_max=wire.HEADER_BYTES_MAX))
+
+
+def _numbers(link: socket.socket, session: Session) -> Iterator[int]:
+    """What the client says, until it hangs up. Raises ProtocolError."""
+    reader = SealedReader(session, bytes_max=wire.ASKED_BYTES_MAX)
     while data := link.recv(_REQUEST_BYTES):
-        data = rest + data
-        whole = len(data) - len(data) % wire.NUMBER.size
-        rest = data[whole:]
-        for (number,) in wire.NUMBER.iter_unpack(data[:whole]):
-            yield number
+        for payload in reader.feed(data):
+            if len(payload) % wire.NUMBER.size:
+                raise ProtocolError("A client of state asked for a part of a number.")
+            for (number,) in wire.NUMBER.iter_unpack(payload):
+                yield number
 
 
 def _below(number: int, limit: int) -> int:

@@ -6,10 +6,10 @@ import threading
 import time
 from collections.abc import Sequence
 
-from trainmover.errors import PeerLost
-from trainmover.protocol.framing import HEADER, frame_length
+from trainmover.doors.dial import HELLO_TIMEOUT_S, dial
+from trainmover.errors import PeerLost, ProtocolError
+from trainmover.protocol.sealed import HEAD_BYTES, MARK_BYTES, Session
 from trainmover.state import chunks
-from trainmover.state.doors.dial import HELLO_TIMEOUT_S, dial
 from trainmover.state.transfer import wire
 
 
@@ -32,28 +32,28 @@ class Stream:
         self._link: socket.socket | None = None
         self._why = ""
         self._first: Sequence[int] = ()
-        self._checksum = memoryview(bytearray(chunks.CHECKSUM_BYTES))
+        self._session: Session | None = None
+        self._mark = memoryview(bytearray(MARK_BYTES))
 
     def open(self, wanted: wire.Wanted, token: bytes) -> wire.Opening:
         """Connect, and wait until the source offers what is wanted.
 
         Raises PeerLost, and what `dial` and `read_opening` raise.
         """
-        link = dial(self.address, token=token, purpose=wire.PURPOSE, timeout_s=self._connect_s)
+        link, session = dial(
+            self.address, token=token, purpose=wire.PURPOSE, timeout_s=self._connect_s
+        )
         with self._lock:
-            self._link = link
+            self._link, self._session = link, session
             if self._why:  # Hung up while it dialled.
                 raise self.lost("")
-        try:
-            link.sendall(wire.wanted_bytes(wanted))
-        except OSError as error:
-            raise self.lost(str(error)) from error
-        head = bytearray(HEADER.size)
+        self._say(wire.wanted_bytes(wanted))
+        head = bytearray(HEAD_BYTES)
         self._read([memoryview(head)])
-        body = bytearray(frame_length(bytes(head), bytes_max=wire.HEADER_BYTES_MAX))
-        self._read([memoryview(body)])
+        rest = bytearray(session.length(bytes(head), bytes_max=wire.HEADER_BYTES_MAX))
+        self._read([memoryview(rest)])
         self._begun_s, self.waits = time.monotonic(), False
-        return wire.read_opening(bytes(body), self.address)
+        return wire.read_opening(session.opened(rest))
 
     @property
     def bytes_s(self) -> float:
@@ -66,20 +66,19 @@ class Stream:
 
     def ask(self, numbers: Sequence[int]) -> None:
         """For chunks, which then come in this order. Raises PeerLost."""
-        assert self._link is not None
         if not self.waits:
             self.heard_s, self.waits = time.monotonic(), True
-        try:
-            self._link.sendall(b"".join(map(wire.NUMBER.pack, [*self._first, *numbers])))
-        except OSError as error:
-            raise self.lost(str(error)) from error
+        self._say(b"".join(map(wire.NUMBER.pack, [*self._first, *numbers])))
         self._first = ()
 
     def read_chunk(self, number: int, buffer: memoryview) -> None:
         """The next chunk asked for. Raises PeerLost, or StateMismatch if it is not whole."""
-        self._read([buffer, self._checksum])
-        if chunks.checksum(number, buffer) != self._checksum:
-            raise wire.corrupted(self.address)
+        assert self._session is not None
+        self._read([buffer, self._mark])
+        try:
+            self._session.hears.check(self._mark, chunks.checksum(number, buffer))
+        except ProtocolError as error:
+            raise wire.corrupted(self.address) from error
         self.bytes += len(buffer)
 
     def hang_up(self, why: str = "") -> None:
@@ -103,6 +102,14 @@ class Stream:
             means="What it had not sent yet must come from another one.",
             do="Nothing by hand: the job takes another source, or reports that there is none.",
         )
+
+    def _say(self, payload: bytes) -> None:
+        assert self._link is not None
+        assert self._session is not None
+        try:
+            self._link.sendall(self._session.seal(payload, bytes_max=wire.ASKED_BYTES_MAX))
+        except OSError as error:
+            raise self.lost(str(error)) from error
 
     def _read(self, buffers: list[memoryview]) -> None:
         assert self._link is not None

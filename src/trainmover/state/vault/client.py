@@ -10,10 +10,10 @@ import socket
 import threading
 from collections.abc import Callable
 
+from trainmover.doors.dial import dial
 from trainmover.errors import PeerLost, ProtocolError, UserError
-from trainmover.protocol.framing import FrameReader, frame
 from trainmover.protocol.malformed import MALFORMED
-from trainmover.state.doors.dial import dial
+from trainmover.protocol.sealed import SealedReader
 from trainmover.state.vault import wire
 from trainmover.state.vault.store import Record
 
@@ -25,12 +25,14 @@ class VaultClient:
     """Once the vault is gone or `close` was called, all methods raise PeerLost: make a new one."""
 
     def __init__(self, address: str, token: bytes, *, connect_timeout_s: float = 5.0) -> None:
-        """Connects. Raises PeerLost, or ProtocolError for a wrong token."""
+        """Connects. Raises PeerLost, or ProtocolError for who is not this job's vault there."""
         self._address = address
-        self._link = dial(address, token=token, purpose=wire.PURPOSE, timeout_s=connect_timeout_s)
+        self._link, self._session = dial(
+            address, token=token, purpose=wire.PURPOSE, timeout_s=connect_timeout_s
+        )
         self._poll = select.poll()
         self._poll.register(self._link, select.POLLIN)
-        self._frames = FrameReader()
+        self._frames = SealedReader(self._session)
         self._replies: list[wire.Reply] = []
         self._acks_due = 0
         self._refusal: wire.Refused | None = None
@@ -148,7 +150,7 @@ class VaultClient:
         if self._gone:
             raise self._lost(self._gone)
         try:
-            self._link.sendall(frame(wire.encoder.encode(request)))
+            self._link.sendall(self._session.seal(wire.encoder.encode(request)))
         except OSError as error:
             raise self._lost(str(error)) from error
 
@@ -186,7 +188,11 @@ class VaultClient:
         if not data:
             raise self._lost("the connection was closed")
         try:
-            for payload in self._frames.feed(data):
+            payloads = self._frames.feed(data)
+        except ProtocolError as error:  # The vault is not to blame, and not to be heard either.
+            raise self._lost(error.happened.rstrip(".")) from error
+        try:
+            for payload in payloads:
                 self._replies.append(wire.reply_decoder.decode(payload))
         except MALFORMED as error:
             raise self._broken() from error

@@ -153,12 +153,12 @@ class Keeper:
     def follow(self, address: str, latest: RankRecord | None) -> bool:
         """Keep the record at `address` from now on. True if that is another connection than before.
 
-        Raises PeerLost if it cannot be reached.
+        Raises PeerLost if it cannot be reached, or who is there now is another.
         """
         if address == self._address and self._client is not None and self._client.alive:
             return False
         self.close()
-        self._client = VaultClient(address, self._token)
+        self._client = self._dialled(address)
         self._address = address
         if latest is not None:
             self._put(latest, wait=True)
@@ -180,11 +180,18 @@ class Keeper:
                 self._put_further(name, data)
 
     def _put_further(self, name: str, data: bytes | bytearray) -> None:
-        client = VaultClient(self.further, self._token)
+        client = self._dialled(self.further)
         try:
             client.put_blob(name, data)
         finally:
             client.close()
+
+    def _dialled(self, address: str) -> VaultClient:
+        """Where a vault is no more anybody may listen, whom nothing is given. Raises PeerLost."""
+        try:
+            return VaultClient(address, self._token)
+        except ProtocolError as error:
+            raise PeerLost(error.happened, means=error.means, do=error.do) from error
 
     def close(self) -> None:
         """End the connection."""

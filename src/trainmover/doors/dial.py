@@ -10,8 +10,10 @@ import socket
 import time
 from typing import TYPE_CHECKING
 
+from trainmover.doors.place import there
 from trainmover.errors import PeerLost
-from trainmover.protocol.hello import CHALLENGE_BYTES, Proof
+from trainmover.protocol.hello import NONCE_BYTES, Dialler, End
+from trainmover.protocol.sealed import Session
 
 if TYPE_CHECKING:
     from trainmover.tls.contexts import Tls
@@ -40,11 +42,11 @@ def format_address(host: str, port: int) -> str:
 
 def dial(
     address: str, *, token: bytes, purpose: str, timeout_s: float = HELLO_TIMEOUT_S
-) -> socket.socket:
+) -> tuple[socket.socket, Session]:
     """A blocking connection to the service `purpose` at `address`; the caller closes it.
 
-    Raises PeerLost if nobody answers within `timeout_s`, ProtocolError if the token is not theirs,
-    or the certificate not the job's.
+    Raises PeerLost if nobody answers within `timeout_s`, ProtocolError if who does is not the
+    job's, or not at that address.
     """
     deadline = time.monotonic() + timeout_s
     for _ in range(_DIALS_MAX - 1):
@@ -56,7 +58,9 @@ def dial(
         raise _unreachable(address, purpose, error) from error
 
 
-def _connected(address: str, token: bytes, purpose: str, deadline: float) -> socket.socket:
+def _connected(
+    address: str, token: bytes, purpose: str, deadline: float
+) -> tuple[socket.socket, Session]:
     """Raises PeerLost, ProtocolError, or OSError if the listener hung up during the hello."""
     try:
         left_s = max(0.001, deadline - time.monotonic())
@@ -67,7 +71,8 @@ def _connected(address: str, token: bytes, purpose: str, deadline: float) -> soc
         link.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         if _tls is not None:
             link = _tls.dial(link, parse_address(address)[0], purpose)
-        _hello(link, Proof(token, purpose, secrets.token_bytes(CHALLENGE_BYTES)), deadline)
+        hello = Dialler(token, End(purpose, there(link)), secrets.token_bytes(NONCE_BYTES))
+        _say(link, hello, deadline)
         link.settimeout(None)
     except (ConnectionResetError, BrokenPipeError):
         link.close()
@@ -78,18 +83,23 @@ def _connected(address: str, token: bytes, purpose: str, deadline: float) -> soc
     except BaseException:
         link.close()
         raise
-    return link
+    return link, hello.session
 
 
-def _hello(link: socket.socket, proof: Proof, deadline: float) -> None:
+def _say(link: socket.socket, hello: Dialler, deadline: float) -> None:
     """Raises ProtocolError, or OSError at the deadline (time.monotonic)."""
-    link.sendall(proof.challenge)
-    while not proof.proved:
+    link.sendall(hello.opening)
+    while not hello.proved:
         try:
-            data = _part(link, proof.missing, deadline)
+            data = _part(link, hello.missing, deadline)
         except ConnectionError as error:
-            raise proof.ended(error) from error
-        link.sendall(proof.hear(data))
+            raise hello.ended(error) from error
+        reply = hello.hear(data)
+        if hello.error is not None:
+            with contextlib.suppress(OSError):  # It need not hear that it is refused.
+                link.sendall(reply)
+            raise hello.error
+        link.sendall(reply)
 
 
 def receive(link: socket.socket, count: int, deadline: float) -> bytes:

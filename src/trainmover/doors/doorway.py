@@ -11,8 +11,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from trainmover.doors.place import here
 from trainmover.protocol.crowd import Crowd
-from trainmover.protocol.hello import CHALLENGE_BYTES, REFUSAL, Greeting
+from trainmover.protocol.hello import NONCE_BYTES, End, Listener
+from trainmover.protocol.sealed import Session
 
 if TYPE_CHECKING:
     from trainmover.tls.contexts import Tls
@@ -27,13 +29,13 @@ class _Guest:
 
     link: socket.socket
     descriptor: int
-    greeting: Greeting
+    hello: Listener
     began: bool = False
     shaken: bool = False
 
 
 class Doorway:
-    """let_in(link) gets every connection that has proved the token; the link is its to close.
+    """let_in(link, session) gets every connection that is proved; the link is its to close.
 
     It is called in the doorway's thread and must not block.
 
@@ -45,7 +47,7 @@ class Doorway:
         listener: socket.socket,
         token: bytes,
         purpose: str,
-        let_in: Callable[[socket.socket], None],
+        let_in: Callable[[socket.socket, Session], None],
         tls: "Tls | None" = None,
     ) -> None:
         self._listener = listener
@@ -104,8 +106,9 @@ class Doorway:
             time.sleep(_FULL_S)
             return
         link.setblocking(False)
-        challenge = secrets.token_bytes(CHALLENGE_BYTES)
-        guest = _Guest(link, link.fileno(), Greeting(self._token, self._purpose, challenge))
+        nonce = secrets.token_bytes(NONCE_BYTES)
+        hello = Listener(self._token, End(self._purpose, here(link)), nonce)
+        guest = _Guest(link, link.fileno(), hello)
         self._guests.add(guest)
         self._selector.register(guest.descriptor, selectors.EVENT_READ, guest)
         crowded_out = self._crowd.come(guest, time.monotonic())
@@ -114,33 +117,33 @@ class Doorway:
         with contextlib.suppress(OSError):  # It has gone already, and shows that next.
             link.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             if self._tls is None:
-                link.send(challenge)
+                link.send(hello.opening)
 
     def _hear(self, guest: "_Guest") -> None:
         if guest not in self._guests:  # Sent away since the selector saw it.
             return
-        greeting = guest.greeting
+        hello = guest.hello
         try:
             if self._tls is not None and not guest.shaken:
                 self._shake_hands(guest, self._tls)
                 return
-            data = guest.link.recv(greeting.missing)
-            reply = greeting.hear(data)
+            data = guest.link.recv(hello.missing)
+            reply = hello.hear(data)
             if reply:
                 guest.link.send(reply)  # Fits: nothing else is in its buffer.
         except BlockingIOError:
             return
         except OSError:
-            data = reply = b""
-        if not data or reply == REFUSAL:
+            data = b""
+        if not data or hello.error is not None:
             self._send_away(guest)
-        elif greeting.proved:
+        elif hello.proved:
             self._forget(guest)
             guest.link.setblocking(True)
-            self._let_in(guest.link)
+            self._let_in(guest.link, hello.session)
 
     def _shake_hands(self, guest: "_Guest", tls: "Tls") -> None:
-        """As far as what has come allows; the challenge follows. Raises OSError.
+        """As far as what has come allows; the opening follows. Raises OSError.
 
         Who has said nothing yet has cost no more than without TLS.
         """
@@ -150,7 +153,7 @@ class Doorway:
             self._crowd.heard(guest)
         guest.shaken = tls.shake_hands(guest.link)
         if guest.shaken:
-            guest.link.send(guest.greeting.challenge)
+            guest.link.send(guest.hello.opening)
 
     def _send_away(self, guest: "_Guest") -> None:
         self._forget(guest)
