@@ -151,8 +151,11 @@ class Lives:
         await self.until(has_standby if standbys else lambda job: len(job.recorded) == 2)
 
     async def puppet(self, name: str, *, standby: bool = False) -> Puppet:
+        """One after the other, so that each takes the same place in every run."""
         self.puppets[name] = puppet = Puppet(name, self.port, standby=standby)
-        return await puppet.join(TOKEN)
+        await puppet.join(TOKEN)
+        await self.until(lambda job: name in job.machines)
+        return puppet
 
     async def until(self, true: Callable[[Job], Any]) -> None:
         while self.server.dead or not true(self.server.job):

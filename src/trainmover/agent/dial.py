@@ -82,7 +82,11 @@ async def _proved(
         hello = _Hello(token, names)
         transport = await connect(address, hello, tls, names[0])
         try:
-            return await hello.done
+            dialled = await hello.done
+            if not transport.is_closing():
+                return dialled
+            # Whoever takes it over now would never be told: that was told already.
+            raise ConnectionResetError("the connection was closed behind the proof")
         except ConnectionError:
             if dials == DIALS_MAX:
                 raise
