@@ -384,8 +384,9 @@ const Birthplace birthplace;
 std::mutex endpoints_mutex;
 std::vector<std::weak_ptr<Endpoint>> endpoints;
 
-std::shared_ptr<Endpoint> opened(Token token, const std::string& host, const std::string& address) {
-    auto endpoint = Endpoint::open(std::move(token), host, address);
+std::shared_ptr<Endpoint> opened(Token token, const std::string& host, const std::string& address,
+                                 const std::string& folder) {
+    auto endpoint = Endpoint::open(std::move(token), host, address, folder);
     const std::lock_guard lock(endpoints_mutex);
     std::erase_if(endpoints, [](const auto& known) { return known.expired(); });
     endpoints.push_back(endpoint);
@@ -410,13 +411,15 @@ void leave() {
 
 void define_endpoint(nb::module_& m) {
     nb::class_<Endpoint>(m, "Endpoint")
-        .def(nb::new_([](const nb::bytes& token, const std::string& host, const std::string& address) {
-                 return opened(from_bytes(token), host, address);
+        .def(nb::new_([](const nb::bytes& token, const std::string& host, const std::string& address,
+                         const std::string& folder) {
+                 return opened(from_bytes(token), host, address, folder);
              }),
-             nb::arg("token"), nb::arg("host"), nb::arg("address") = "127.0.0.1")
+             nb::arg("token"), nb::arg("host"), nb::arg("address") = "127.0.0.1", nb::arg("folder") = "")
         .def_ro("incarnation", &Endpoint::incarnation)
         .def_ro("host", &Endpoint::host)
         .def_prop_ro("address", &Endpoint::address)
+        .def_prop_ro("path", &Endpoint::path)
         .def("group",
              [](Endpoint& e, const std::string& name, std::uint32_t seat, std::uint32_t size) {
                  if (size == 0 || seat >= size)

@@ -36,10 +36,6 @@ std::string readable(const Landing& landing, std::size_t length) {
     return text;
 }
 
-std::string local_name(std::uint64_t incarnation) {
-    return "trainmover-" + std::to_string(incarnation);
-}
-
 }  // namespace
 
 Cancel::Cancel() : fd_(new_event_fd()) {}
@@ -54,25 +50,29 @@ void Cancel::cancel() noexcept {
 
 // Opening and closing.
 
-std::shared_ptr<Endpoint> Endpoint::open(Token token, std::string host, const std::string& address) {
-    std::shared_ptr<Endpoint> endpoint(new Endpoint(std::move(token), std::move(host), address));
+std::shared_ptr<Endpoint> Endpoint::open(Token token, std::string host, const std::string& address,
+                                         const std::string& folder) {
+    std::shared_ptr<Endpoint> endpoint(new Endpoint(std::move(token), std::move(host), address, folder));
     endpoint->progress_ = std::make_unique<std::thread>([raw = endpoint.get()] { raw->run(); });
     return endpoint;
 }
 
-Endpoint::Endpoint(Token token, std::string host_, const std::string& address)
-    : incarnation(fresh_number()), host(std::move(host_)), token_(std::move(token)), arena_(kArenaBytes) {
+Endpoint::Endpoint(Token token, std::string host_, const std::string& address, const std::string& folder)
+    : incarnation(fresh_number()),
+      host(std::move(host_)),
+      token_(std::move(token)),
+      arena_(kArenaBytes),
+      local_door_(folder, incarnation) {
     std::uint16_t port = 0;
     tcp_listener_ = listen_tcp(address, port);
     address_ = (address.find(':') == std::string::npos ? address : "[" + address + "]") + ":" +
                std::to_string(port);
-    local_listener_ = listen_local(local_name(incarnation));
     doors_ = epoll_create1(EPOLL_CLOEXEC);
     fork_closes(doors_);
     engine_ = std::make_unique<Engine>(doors_, kLinks, [this](std::uint64_t id) { serve_link(id); });
     bell_ = new_event_fd();
     watch(tcp_listener_, kTcpListener);
-    watch(local_listener_, kLocalListener);
+    watch(local_door_.fd(), kLocalListener);
     watch(bell_, kBell);
 }
 
@@ -122,7 +122,8 @@ void Endpoint::close() {
     if (progress_ != nullptr) progress_->join();
     progress_.reset();
     done->close();
-    for (const int fd : {tcp_listener_, local_listener_, doors_, bell_}) close_fd(fd);
+    for (const int fd : {tcp_listener_, doors_, bell_}) close_fd(fd);
+    local_door_.close();
     hellos_.clear();
 }
 
@@ -201,15 +202,14 @@ void Endpoint::interrupt(Cancel& cancel) {
 
 std::shared_ptr<Link> Endpoint::dial(const Card& card, Cancel& cancel, std::int64_t deadline_ns) {
     const bool local = card.host == host;
+    const Target target{card.incarnation, local ? card.path : card.address, local};
     for (int attempt = 1;; ++attempt) {
         const auto left_ms = std::max<std::int64_t>((deadline_ns - now_ns()) / 1'000'000, 1);
-        const int fd = local ? dial_local(local_name(card.incarnation))
-                             : dial_tcp(card.address, cancel.fd(),
+        const int fd = local ? dial_local(target.address)
+                             : dial_tcp(target.address, cancel.fd(),
                                         static_cast<int>(std::min<std::int64_t>(left_ms, 3'600'000)));
         try {
-            return admit(greet(fd, local, arena_.fd(), token_, incarnation, card.incarnation,
-                               cancel.fd(), deadline_ns),
-                         card.incarnation);
+            return admit(greet(fd, self(), target, cancel.fd(), deadline_ns), card.incarnation);
         } catch (const Failure& failure) {
             // Whoever listens lives, and may only have been too busy to hear this one out.
             if (failure.trouble().why != Why::peer_lost || attempt == kDials) throw;
@@ -218,15 +218,8 @@ std::shared_ptr<Link> Endpoint::dial(const Card& card, Cancel& cancel, std::int6
 }
 
 /// Make a link of a connection whose peer has proved itself.
-std::shared_ptr<Link> Endpoint::admit(const Peer& peer, std::uint64_t from) {
-    std::unique_ptr<Mapping> mapping;
-    try {
-        if (peer.arena_fd >= 0) mapping = std::make_unique<Mapping>(peer.arena_fd);
-    } catch (const Failure&) {
-        close_fd(peer.fd);
-        throw;
-    }
-    auto link = std::make_shared<Link>(peer.fd, from, std::move(mapping), *this);
+std::shared_ptr<Link> Endpoint::admit(Peer peer, std::uint64_t from) {
+    auto link = std::make_shared<Link>(peer.fd, from, std::move(peer.mapping), *this);
     std::shared_ptr<Link> older;
     std::uint64_t id = 0;
     {
@@ -598,7 +591,7 @@ void Endpoint::run() {
 
 void Endpoint::serve(std::uint64_t id) {
     if (id == kTcpListener) return accept_all(tcp_listener_, false);
-    if (id == kLocalListener) return accept_all(local_listener_, true);
+    if (id == kLocalListener) return accept_all(local_door_.fd(), true);
     if (id == kBell) return drain_event(bell_);
     if (id == kLinks) return engine_->serve_unwaited();
     if (hellos_.contains(id)) advance(id);
@@ -621,6 +614,11 @@ void Endpoint::accept_all(int listener, bool local) {
     for (int i = 0; i < kAcceptsAtOnce; ++i) {
         const int fd = accept_from(listener);
         if (fd < 0) return;
+        if (local && !same_user(fd)) {
+            close_stranger(fd);
+            refused("another user's process");
+            continue;
+        }
         if (!local) tune_tcp(fd);
         if (hellos_.size() >= kHellosMax) make_room();
         std::uint64_t id = 0;
@@ -628,7 +626,8 @@ void Endpoint::accept_all(int listener, bool local) {
             const std::lock_guard lock(mutex_);
             id = next_id_++;
         }
-        hellos_[id] = std::make_unique<Hello>(fd, local, now_ns() + kHelloNs);
+        hellos_[id] = std::make_unique<Hello>(fd, local, local ? local_door_.path() : address_,
+                                              now_ns() + kHelloNs);
         watch(fd, id);
     }
 }
@@ -644,29 +643,24 @@ void Endpoint::make_room() {
     }
     epoll_ctl(doors_, EPOLL_CTL_DEL, oldest->second->fd(), nullptr);
     hellos_.erase(oldest);
-    const std::lock_guard lock(mutex_);
-    ++facts_.links_refused;
-    facts_.last_close_reason = "too many connections at once";
+    refused("too many connections at once");
 }
 
 void Endpoint::advance(std::uint64_t id) {
     auto& hello = *hellos_.at(id);
-    const auto state = hello.advance(token_, incarnation, arena_.fd());
+    const auto state = hello.advance(self());
     if (state == Hello::State::waiting) return;
     epoll_ctl(doors_, EPOLL_CTL_DEL, hello.fd(), nullptr);
-    std::string reason = hello.reason();
-    if (state == Hello::State::accepted && !closing_.load()) {
-        try {
-            admit(hello.take(), hello.from());
-        } catch (const Failure& failure) {
-            reason = failure.what();
-        }
-    }
+    const std::string reason = hello.reason();
+    if (state == Hello::State::accepted && !closing_.load()) admit(hello.take(), hello.from());
     hellos_.erase(id);
-    if (reason.empty()) return;
+    if (!reason.empty()) refused(reason);
+}
+
+void Endpoint::refused(const std::string& why) {
     const std::lock_guard lock(mutex_);
     ++facts_.links_refused;
-    facts_.last_close_reason = reason;
+    facts_.last_close_reason = why;
 }
 
 /// What has a deadline, and what other threads left to be done.
@@ -685,9 +679,7 @@ void Endpoint::tick() {
         }
         epoll_ctl(doors_, EPOLL_CTL_DEL, it->second->fd(), nullptr);
         it = hellos_.erase(it);
-        const std::lock_guard lock(mutex_);
-        ++facts_.links_refused;
-        facts_.last_close_reason = "a peer did not finish its hello in time";
+        refused("a peer did not finish its hello in time");
     }
 }
 

@@ -23,6 +23,7 @@
 #include "engine.hpp"
 #include "hello.hpp"
 #include "link.hpp"
+#include "local_door.hpp"
 #include "session.hpp"
 #include "ticket.hpp"
 
@@ -70,7 +71,9 @@ struct EndpointFacts {
 class Endpoint : public Receiver, public std::enable_shared_from_this<Endpoint> {
 public:
     /// Listens from now on. host: processes with equal names share memory.
-    static std::shared_ptr<Endpoint> open(Token token, std::string host, const std::string& address);
+    /// folder: private to this user, for the socket of neighbours; "": one of its own.
+    static std::shared_ptr<Endpoint> open(Token token, std::string host, const std::string& address,
+                                          const std::string& folder = "");
     ~Endpoint() override;
     Endpoint(const Endpoint&) = delete;
     Endpoint& operator=(const Endpoint&) = delete;
@@ -83,6 +86,7 @@ public:
     const std::uint64_t incarnation;
     const std::string host;
     const std::string& address() const noexcept { return address_; }
+    const std::string& path() const noexcept { return local_door_.path(); }
     std::vector<LinkFacts> links();
     EndpointFacts facts();
     const std::shared_ptr<DoneQueue> done = std::make_shared<DoneQueue>();
@@ -126,7 +130,7 @@ private:
         std::set<std::uint64_t> readers;
     };
 
-    Endpoint(Token token, std::string host, const std::string& address);
+    Endpoint(Token token, std::string host, const std::string& address, const std::string& folder);
 
     // The endpoint's thread.
     void run();
@@ -140,7 +144,9 @@ private:
     void later(std::function<void()> task);
 
     std::shared_ptr<Link> dial(const Card& card, Cancel& cancel, std::int64_t deadline_ns);
-    std::shared_ptr<Link> admit(const Peer& peer, std::uint64_t from);
+    std::shared_ptr<Link> admit(Peer peer, std::uint64_t from);
+    Self self() const noexcept { return {token_, incarnation, arena_.fd()}; }
+    void refused(const std::string& why);
     Addressee addressee(const Link& link, const Header& header);
     Early* early(const EarlyKey& key);
     std::optional<Trouble> take(const Header& header, Landing& landing, const Addressee& to);
@@ -153,9 +159,9 @@ private:
     const Birthplace birthplace_;
     const Token token_;
     Arena arena_;
+    LocalDoor local_door_;
     std::string address_;
     int tcp_listener_ = -1;
-    int local_listener_ = -1;
     int doors_ = -1;  // epoll: what the endpoint's thread waits for
     std::unique_ptr<Engine> engine_;
     int bell_ = -1;

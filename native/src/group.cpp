@@ -63,6 +63,7 @@ std::vector<std::byte> Group::card() {
     card.slot_bytes = slot_;
     card.host = endpoint_->host;
     card.address = endpoint_->address();
+    card.path = endpoint_->path();
     const auto current = session();
     card.life = current == nullptr ? 0 : current->view.life;
     return card.encoded();

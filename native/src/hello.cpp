@@ -1,15 +1,15 @@
 #include "hello.hpp"
 
-#include <fcntl.h>
 #include <sys/random.h>
-#include <unistd.h>
+#include <sys/socket.h>
 
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
+#include <string_view>
+#include <utility>
 
 #include "sha256.hpp"
-#include "sockets.hpp"
 #include "trouble.hpp"
 
 namespace tmc {
@@ -20,40 +20,87 @@ void fill_randomly(void* at, std::size_t bytes) {
         throw Failure(Why::refused, "the system gives no random numbers");
 }
 
-Proof proof_of(const char* role, const Token& token, const Greeting& greeting, const Nonce& nonce) {
-    std::vector<std::byte> text(std::strlen(role) + sizeof greeting + nonce.size());
-    auto* at = text.data();
-    std::memcpy(at, role, std::strlen(role));
-    at += std::strlen(role);
-    std::memcpy(at, &greeting, sizeof greeting);
-    std::memcpy(at + sizeof greeting, nonce.data(), nonce.size());
-    return hmac_sha256(token, text);
+Nonce fresh_nonce() {
+    Nonce nonce;
+    fill_randomly(nonce.data(), nonce.size());
+    return nonce;
 }
+
+/// All that both ends must have the same. The address comes last: the rest has one length.
+struct Transcript {
+    const Greeting& greeting;
+    const Nonce& nonce;
+    const std::string& address;
+
+    Digest signed_by(const Token& token, std::string_view role) const {
+        std::vector<std::byte> text;
+        const auto add = [&](const void* at, std::size_t bytes) {
+            const auto* from = static_cast<const std::byte*>(at);
+            text.insert(text.end(), from, from + bytes);
+        };
+        add(role.data(), role.size());
+        add(&greeting, sizeof greeting);
+        add(nonce.data(), nonce.size());
+        add(address.data(), address.size());
+        return hmac_sha256(token, text);
+    }
+    Digest listeners_proof(const Token& token) const { return signed_by(token, "trainmover listener"); }
+    Digest diallers_proof(const Token& token) const { return signed_by(token, "trainmover dialler"); }
+};
 
 std::string other_version(std::uint32_t version) {
     return "it speaks version " + std::to_string(version) + " of the native communicator, this is " +
            std::to_string(kVersion);
 }
 
-[[noreturn]] void give_up(const Peer& peer, Why why, const std::string& text) {
-    close_fd(peer.fd);
-    if (peer.arena_fd >= 0) close(peer.arena_fd);
-    throw Failure(why, text);
+/// What a peer wrote, which may be anything, as text.
+std::string readable(Verdict& verdict) {
+    verdict.reason[sizeof verdict.reason - 1] = '\0';
+    for (auto& letter : verdict.reason)
+        if (letter != '\0' && (letter < ' ' || letter > '~')) letter = '?';
+    return verdict.reason;
 }
 
-[[noreturn]] void give_up(const Peer& peer) {
-    if (errno == ECANCELED) give_up(peer, Why::aborted, "connecting was given up");
-    if (errno == ETIMEDOUT) give_up(peer, Why::timed_out, "a peer did not answer in time");
-    give_up(peer, Why::peer_lost, "a peer hung up while connecting");
+Failure broken_off() {
+    if (errno == ECANCELED) return {Why::aborted, "connecting was given up"};
+    if (errno == ETIMEDOUT) return {Why::timed_out, "a peer did not answer in time"};
+    if (errno == EPROTO) return {Why::refused, "what listens there passes descriptors, or none where it should"};
+    return {Why::peer_lost, "a peer hung up while connecting"};
 }
+
+/// A connection that was dialled.
+class Dialled {
+public:
+    Dialled(int fd, bool local, int cancel_fd, std::int64_t deadline_ns) noexcept
+        : fd_(fd), local_(local), cancel_fd_(cancel_fd), deadline_ns_(deadline_ns) {}
+    ~Dialled() { local_ ? close_stranger(fd_) : close_fd(fd_); }
+    Dialled(const Dialled&) = delete;
+    Dialled& operator=(const Dialled&) = delete;
+
+    void say(const void* at, std::size_t bytes, int pass_fd = -1) const {
+        if (!send_all(fd_, at, bytes, pass_fd, cancel_fd_, deadline_ns_)) throw broken_off();
+    }
+    template <class Words>
+    Words hear() const {
+        Words words;
+        if (!read_all(fd_, &words, sizeof words, cancel_fd_, deadline_ns_)) throw broken_off();
+        return words;
+    }
+    std::unique_ptr<Mapping> hear_memory() const {
+        int passed = -1;
+        if (!read_descriptor(fd_, passed, cancel_fd_, deadline_ns_)) throw broken_off();
+        return std::make_unique<Mapping>(passed);
+    }
+    int take() noexcept { return std::exchange(fd_, -1); }
+
+private:
+    int fd_;
+    const bool local_;
+    const int cancel_fd_;
+    const std::int64_t deadline_ns_;
+};
 
 }  // namespace
-
-Nonce fresh_nonce() {
-    Nonce nonce;
-    fill_randomly(nonce.data(), nonce.size());
-    return nonce;
-}
 
 std::uint64_t fresh_number() {
     std::uint64_t number = 0;
@@ -61,70 +108,54 @@ std::uint64_t fresh_number() {
     return number;
 }
 
-Proof listeners_proof(const Token& token, const Greeting& greeting, const Nonce& nonce) {
-    return proof_of("listener", token, greeting, nonce);
-}
-
-Proof diallers_proof(const Token& token, const Greeting& greeting, const Nonce& nonce) {
-    return proof_of("dialler", token, greeting, nonce);
-}
-
-Peer greet(int fd, bool local, int own_arena_fd, const Token& token, std::uint64_t from,
-           std::uint64_t to, int cancel_fd, std::int64_t deadline_ns) {
-    Peer peer{fd, -1};
+Peer greet(int fd, const Self& self, const Target& target, int cancel_fd, std::int64_t deadline_ns) {
+    Dialled link(fd, target.local, cancel_fd, deadline_ns);
     Greeting greeting;
-    greeting.from = from;
-    greeting.to = to;
+    greeting.from = self.incarnation;
+    greeting.to = target.incarnation;
     greeting.nonce = fresh_nonce();
-    Answer answer;
-    if (!send_all(fd, &greeting, sizeof greeting, -1, cancel_fd, deadline_ns) ||
-        !read_all(fd, &answer, sizeof answer, nullptr, cancel_fd, deadline_ns))
-        give_up(peer);
+    link.say(&greeting, sizeof greeting);
+    const auto answer = link.hear<Answer>();
     if (answer.magic != kHelloMagic)
-        give_up(peer, Why::refused, "what listens there is not a native communicator");
-    if (answer.version != kVersion) give_up(peer, Why::refused, other_version(answer.version));
-    if (!equal_in_constant_time(answer.proof, listeners_proof(token, greeting, answer.nonce)))
-        give_up(peer, Why::refused, "the listener does not know this job's token");
-    const auto proof = diallers_proof(token, greeting, answer.nonce);
-    Verdict verdict;
-    if (!send_all(fd, proof.data(), proof.size(), local ? own_arena_fd : -1, cancel_fd,
-                  deadline_ns) ||
-        !read_all(fd, &verdict, sizeof verdict, local ? &peer.arena_fd : nullptr, cancel_fd,
-                  deadline_ns))
-        give_up(peer);
-    if (verdict.accepted != 1) {
-        verdict.reason[sizeof verdict.reason - 1] = '\0';
-        for (auto& letter : verdict.reason)
-            if (letter != '\0' && (letter < ' ' || letter > '~')) letter = '?';
-        give_up(peer, Why::refused, std::string("the peer refused: ") + verdict.reason);
+        throw Failure(Why::refused, "what listens there is not a native communicator");
+    if (answer.version != kVersion) throw Failure(Why::refused, other_version(answer.version));
+    const Transcript transcript{greeting, answer.nonce, target.address};
+    if (!equal_in_constant_time(answer.proof, transcript.listeners_proof(self.token)))
+        throw Failure(Why::refused, "the listener does not know this job's token, or is dialled at "
+                                    "another address than its own");
+    const auto proof = transcript.diallers_proof(self.token);
+    link.say(proof.data(), proof.size());
+    auto verdict = link.hear<Verdict>();
+    if (verdict.accepted != 1) throw Failure(Why::refused, "the peer refused: " + readable(verdict));
+    Peer peer;
+    if (target.local) {
+        link.say("", 1, self.arena_fd);
+        peer.mapping = link.hear_memory();
     }
-    if (local && peer.arena_fd < 0) give_up(peer, Why::refused, "the peer passed no shared memory");
+    peer.fd = link.take();
     return peer;
 }
 
-Hello::Hello(int fd, bool local, std::int64_t deadline_ns) noexcept
-    : fd_(fd), local_(local), deadline_ns_(deadline_ns) {}
+Hello::Hello(int fd, bool local, const std::string& address, std::int64_t deadline_ns) noexcept
+    : fd_(fd), local_(local), address_(address), deadline_ns_(deadline_ns) {}
 
 Hello::~Hello() {
     if (!birthplace_.here()) return;
-    close_fd(fd_);
-    if (passed_fd_ >= 0) close(passed_fd_);
+    local_ ? close_stranger(fd_) : close_fd(fd_);
 }
 
-Peer Hello::take() noexcept {
-    const Peer peer{fd_, passed_fd_};
-    fd_ = passed_fd_ = -1;
-    return peer;
-}
+Peer Hello::take() noexcept { return {std::exchange(fd_, -1), std::move(mapping_)}; }
 
 /// True when all of it is there. Throws Failure when the dialler hangs up.
 bool Hello::fill(void* to, std::size_t bytes) {
     while (got_ < bytes) {
-        const auto n = read_some(fd_, static_cast<char*>(to) + got_, bytes - got_, &passed_fd_);
+        const auto n = read_some(fd_, static_cast<char*>(to) + got_, bytes - got_);
         if (n > 0)
             got_ += static_cast<std::size_t>(n);
         else if (n < 0 && errno == EAGAIN)
             return false;
+        else if (n < 0 && errno == EPROTO)
+            throw Failure(Why::refused, "descriptors were passed before the proof");
         else if (n == 0 || errno != EINTR)
             throw Failure(Why::peer_lost, "hung up");
     }
@@ -132,41 +163,63 @@ bool Hello::fill(void* to, std::size_t bytes) {
     return true;
 }
 
-Hello::State Hello::refuse(const std::string& why) {
-    Verdict verdict;
-    why.copy(verdict.reason, sizeof verdict.reason - 1);
-    send_all(fd_, &verdict, sizeof verdict, -1, -1, 0);
-    reason_ = why;
-    return State::refused;
-}
-
-Hello::State Hello::advance(const Token& token, std::uint64_t incarnation, int own_arena_fd) {
+Hello::State Hello::advance(const Self& self) {
     try {
-        if (!greeted_) {
-            if (!fill(&greeting_, sizeof greeting_)) return State::waiting;
-            if (greeting_.magic != kHelloMagic) return refuse("not a native communicator");
-            greeted_ = true;
-            nonce_ = fresh_nonce();
-            Answer answer;
-            answer.nonce = nonce_;
-            answer.proof = listeners_proof(token, greeting_, nonce_);
-            send_all(fd_, &answer, sizeof answer, -1, -1, 0);
-            if (greeting_.version != kVersion) return refuse(other_version(greeting_.version));
-        }
-        if (!fill(proof_.data(), proof_.size())) return State::waiting;
-        if (!equal_in_constant_time(proof_, diallers_proof(token, greeting_, nonce_))) return refuse("wrong token");
-        if (greeting_.to != incarnation) return refuse("another process listens here now");
-        if (greeting_.from == 0 || greeting_.from == incarnation) return refuse("bad incarnation");
-        if (local_ && passed_fd_ < 0) return refuse("no shared memory was passed");
-        Verdict verdict;
-        verdict.accepted = 1;
-        if (!send_all(fd_, &verdict, sizeof verdict, local_ ? own_arena_fd : -1, -1, 0))
-            throw Failure(Why::peer_lost, "hung up");
-        return State::accepted;
+        return go_on(self);
     } catch (const Failure& failure) {
         reason_ = failure.what();
+        Verdict verdict;
+        reason_.copy(verdict.reason, sizeof verdict.reason - 1);
+        if (failure.trouble().why == Why::refused) send_all(fd_, &verdict, sizeof verdict, -1, -1, 0);
         return State::refused;
     }
+}
+
+Hello::State Hello::go_on(const Self& self) {
+    if (!greeted_ && !hear_greeting(self)) return State::waiting;
+    if (!proved_ && !hear_proof(self)) return State::waiting;
+    if (local_ && !take_memory(self)) return State::waiting;
+    return State::accepted;
+}
+
+bool Hello::hear_greeting(const Self& self) {
+    if (!fill(&greeting_, sizeof greeting_)) return false;
+    if (greeting_.magic != kHelloMagic) throw Failure(Why::refused, "not a native communicator");
+    greeted_ = true;
+    nonce_ = fresh_nonce();
+    Answer answer;
+    answer.nonce = nonce_;
+    answer.proof = Transcript{greeting_, nonce_, address_}.listeners_proof(self.token);
+    send_all(fd_, &answer, sizeof answer, -1, -1, 0);
+    if (greeting_.version != kVersion) throw Failure(Why::refused, other_version(greeting_.version));
+    return true;
+}
+
+bool Hello::hear_proof(const Self& self) {
+    if (!fill(proof_.data(), proof_.size())) return false;
+    const Transcript transcript{greeting_, nonce_, address_};
+    if (!equal_in_constant_time(proof_, transcript.diallers_proof(self.token)))
+        throw Failure(Why::refused, "wrong token, or dialled at another address");
+    if (greeting_.to != self.incarnation) throw Failure(Why::refused, "another process listens here now");
+    if (greeting_.from == 0 || greeting_.from == self.incarnation)
+        throw Failure(Why::refused, "bad incarnation");
+    proved_ = true;
+    Verdict verdict;
+    verdict.accepted = 1;
+    if (!send_all(fd_, &verdict, sizeof verdict, -1, -1, 0)) throw Failure(Why::peer_lost, "hung up");
+    return true;
+}
+
+/// Exchange memory with a neighbour; it gets ours once its own was found good.
+bool Hello::take_memory(const Self& self) {
+    int passed = -1;
+    const auto n = read_descriptor(fd_, passed);
+    if (n < 0 && (errno == EAGAIN || errno == EINTR)) return false;
+    if (n == 0) throw Failure(Why::peer_lost, "hung up");
+    if (n < 0) throw Failure(Why::peer_lost, "no shared memory was passed");
+    mapping_ = std::make_unique<Mapping>(passed);
+    if (!send_all(fd_, "", 1, self.arena_fd, -1, 0)) throw Failure(Why::peer_lost, "hung up");
+    return true;
 }
 
 }  // namespace tmc

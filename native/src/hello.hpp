@@ -4,10 +4,12 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <span>
 #include <string>
 #include <vector>
 
+#include "arena.hpp"
 #include "sockets.hpp"
 
 namespace tmc {
@@ -17,12 +19,19 @@ using Nonce = std::array<std::byte, 16>;
 using Proof = std::array<std::byte, 32>;
 
 inline constexpr std::uint32_t kHelloMagic = 0x48434d54;  // "TMCH"
-inline constexpr std::uint32_t kVersion = 2;
+inline constexpr std::uint32_t kVersion = 3;
 
 //   dialler -> listener   Greeting
 //   listener -> dialler   Answer      proves the listener's knowledge
-//   dialler -> listener   Proof       and, on the same host, the descriptor of its arena
-//   listener -> dialler   Verdict     and likewise; accepted, or why not
+//   dialler -> listener   Proof       proves the dialler's
+//   listener -> dialler   Verdict     accepted, or why not
+//   dialler -> listener   a byte, with the descriptor of its arena     } on the same host
+//   listener -> dialler   the same                                     }
+//
+// A proof is made over all that was said, who says it, and the address that was dialled, as the
+// listener's card has it. So whoever hands on a conversation between two others, who was dialled at
+// an address of his own, gets no proof that the other one believes. No descriptor is taken from a
+// peer before its proof.
 
 struct Greeting {
     std::uint32_t magic = kHelloMagic;
@@ -44,33 +53,44 @@ struct Verdict {
     char reason[60]{};
 };
 
-Nonce fresh_nonce();
 std::uint64_t fresh_number();  // never 0
 
-Proof listeners_proof(const Token& token, const Greeting& greeting, const Nonce& nonce);
-Proof diallers_proof(const Token& token, const Greeting& greeting, const Nonce& nonce);
+/// The process at this end.
+struct Self {
+    const Token& token;
+    std::uint64_t incarnation;
+    int arena_fd;
+};
 
+/// What came of a hello.
 struct Peer {
     int fd = -1;
-    int arena_fd = -1;
+    std::unique_ptr<Mapping> mapping;  // its arena, if it is on this host
+};
+
+/// Whom to dial, and where, as its card says.
+struct Target {
+    std::uint64_t incarnation;
+    const std::string& address;
+    bool local;
 };
 
 /// The dialler's side, blocking until the deadline. Takes `fd` over and closes it on failure.
 /// Throws Failure: refused (token, version, wrong process), peer_lost, aborted (cancelled).
-Peer greet(int fd, bool local, int own_arena_fd, const Token& token, std::uint64_t from,
-           std::uint64_t to, int cancel_fd, std::int64_t deadline_ns);
+Peer greet(int fd, const Self& self, const Target& target, int cancel_fd, std::int64_t deadline_ns);
 
 /// The listener's side of one connection, fed by readiness.
 class Hello {
 public:
-    Hello(int fd, bool local, std::int64_t deadline_ns) noexcept;
+    /// address  of this listener, as its card says
+    Hello(int fd, bool local, const std::string& address, std::int64_t deadline_ns) noexcept;
     ~Hello();
     Hello(const Hello&) = delete;
     Hello& operator=(const Hello&) = delete;
 
     enum class State { waiting, accepted, refused };
-    /// Read on. `incarnation`: of this process. Whoever gets `accepted` takes the peer.
-    State advance(const Token& token, std::uint64_t incarnation, int own_arena_fd);
+    /// Read on. Whoever gets `accepted` takes the peer.
+    State advance(const Self& self);
 
     int fd() const noexcept { return fd_; }
     bool greeted() const noexcept { return greeted_; }
@@ -80,19 +100,24 @@ public:
     Peer take() noexcept;
 
 private:
+    State go_on(const Self& self);
+    bool hear_greeting(const Self& self);
+    bool hear_proof(const Self& self);
+    bool take_memory(const Self& self);
     bool fill(void* to, std::size_t bytes);
-    State refuse(const std::string& why);
 
     const Birthplace birthplace_;
     int fd_;
-    int passed_fd_ = -1;
     const bool local_;
+    const std::string& address_;
     const std::int64_t deadline_ns_;
     std::size_t got_ = 0;
     bool greeted_ = false;
+    bool proved_ = false;
     Greeting greeting_;
     Nonce nonce_{};
     Proof proof_{};
+    std::unique_ptr<Mapping> mapping_;
     std::string reason_;
 };
 

@@ -19,6 +19,8 @@
 #include <cstddef>
 #include <cstring>
 #include <mutex>
+#include <system_error>
+#include <thread>
 
 #include "trouble.hpp"
 
@@ -75,13 +77,18 @@ Address parsed(const std::string& text) {
     return result;
 }
 
-/// An abstract name: it needs no file, and is gone with the process.
-socklen_t local_address(const std::string& name, sockaddr_un& out) {
-    out = {};
-    out.sun_family = AF_UNIX;
-    const auto length = std::min(name.size(), sizeof out.sun_path - 2);
-    std::memcpy(out.sun_path + 1, name.data(), length);
-    return static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + 1 + length);
+sockaddr_un local_address(const std::string& path) {
+    if (path.empty() || path.front() != '/')
+        throw Failure(Why::refused, "'" + path + "' is no path of a local socket");
+    if (path.size() > kSocketPathMax)
+        throw Failure(Why::refused, "the path of a local socket is too long: " + path + " has " +
+                                        std::to_string(path.size()) + " bytes, " +
+                                        std::to_string(kSocketPathMax) +
+                                        " are possible; a folder with a shorter name is needed");
+    sockaddr_un address{};
+    address.sun_family = AF_UNIX;
+    std::memcpy(address.sun_path, path.data(), path.size());
+    return address;
 }
 
 int new_socket(int family, const std::string& address) {
@@ -109,6 +116,21 @@ bool ready(int fd, short events, int cancel_fd, std::int64_t deadline_ns) noexce
         }
         if (n > 0 && fds[0].revents != 0) return true;
     }
+}
+
+/// Read on until it is enough, the peer has hung up, or the deadline. False: errno says why.
+template <class Read, class Enough>
+bool patiently(int fd, int cancel_fd, std::int64_t deadline_ns, Read read_on, Enough enough) noexcept {
+    while (!enough()) {
+        const auto n = read_on();
+        if (n == 0) {
+            errno = ECONNRESET;
+            return false;
+        }
+        if (n > 0 || errno == EINTR) continue;
+        if (errno != EAGAIN || !ready(fd, POLLIN, cancel_fd, deadline_ns)) return false;
+    }
+    return true;
 }
 
 }  // namespace
@@ -150,15 +172,14 @@ int listen_tcp(const std::string& address, std::uint16_t& port_chosen) {
     return fd;
 }
 
-int listen_local(const std::string& name) {
-    sockaddr_un to{};
-    const auto length = local_address(name, to);
-    const int fd = new_socket(AF_UNIX, name);
-    if (bind(fd, reinterpret_cast<sockaddr*>(&to), length) != 0 || listen(fd, 512) != 0) {
+int listen_local(const std::string& path) {
+    const auto to = local_address(path);
+    const int fd = new_socket(AF_UNIX, path);
+    if (bind(fd, reinterpret_cast<const sockaddr*>(&to), sizeof to) != 0 || listen(fd, 512) != 0) {
         const int error = errno;
         close_fd(fd);
         errno = error;
-        refuse("cannot listen at", name);
+        refuse("cannot listen at", path);
     }
     return fd;
 }
@@ -187,20 +208,44 @@ int dial_tcp(const std::string& address, int cancel_fd, int timeout_ms) {
     return fd;
 }
 
-int dial_local(const std::string& name) {
-    sockaddr_un to{};
-    const auto length = local_address(name, to);
-    const int fd = new_socket(AF_UNIX, name);
+int dial_local(const std::string& path) {
+    const auto to = local_address(path);
+    const int fd = new_socket(AF_UNIX, path);
+    int error = 0;
     // A full backlog answers EAGAIN at once, and nothing tells when there is room again.
     for (int attempt = 0;; ++attempt) {
-        if (connect(fd, reinterpret_cast<sockaddr*>(&to), length) == 0) return fd;
-        if (errno != EAGAIN || attempt == 2000) break;
+        if (connect(fd, reinterpret_cast<const sockaddr*>(&to), sizeof to) == 0) break;
+        error = errno;
+        if (error != EAGAIN || attempt == 2000) {
+            close_fd(fd);
+            errno = error;
+            refuse("cannot connect to", path);
+        }
         usleep(500);
     }
-    const int error = errno;
-    close_fd(fd);
-    errno = error;
-    refuse("cannot connect to", name);
+    if (!same_user(fd)) {
+        close_stranger(fd);
+        throw Failure(Why::refused, "what listens at " + path + " is another user's process");
+    }
+    return fd;
+}
+
+bool same_user(int fd) noexcept {
+    ucred peer{};
+    socklen_t length = sizeof peer;
+    return getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &length) == 0 && peer.uid == geteuid();
+}
+
+void close_stranger(int fd) noexcept {
+    if (fd < 0) return;
+    shutdown(fd, SHUT_RDWR);  // From here on nothing can be added to what waits to be read.
+    char byte = 0;
+    if (recv(fd, &byte, 1, MSG_PEEK | MSG_DONTWAIT) <= 0) return close_fd(fd);
+    try {
+        std::thread([fd] { close_fd(fd); }).detach();
+    } catch (const std::system_error&) {
+        close_fd(fd);
+    }
 }
 
 int accept_from(int listener) noexcept {
@@ -282,49 +327,56 @@ bool send_all(int fd, const void* data, std::size_t bytes, int pass_fd, int canc
     return true;
 }
 
-long read_some(int fd, void* data, std::size_t bytes, int* passed_fd) noexcept {
-    alignas(cmsghdr) char control[CMSG_SPACE(4 * sizeof(int))]{};
+long read_some(int fd, void* data, std::size_t bytes) noexcept {
     iovec part{data, bytes};
+    msghdr message{};
+    message.msg_iov = &part;
+    message.msg_iovlen = 1;
+    const auto n = recvmsg(fd, &message, MSG_DONTWAIT | MSG_PEEK);
+    if (n <= 0) return n;
+    if ((message.msg_flags & MSG_CTRUNC) != 0) {
+        errno = EPROTO;
+        return -1;
+    }
+    return recv(fd, data, static_cast<std::size_t>(n), MSG_DONTWAIT);
+}
+
+long read_descriptor(int fd, int& passed) noexcept {
+    char byte = 0;
+    iovec part{&byte, 1};
+    alignas(cmsghdr) char control[CMSG_SPACE(sizeof(int))]{};
     msghdr message{};
     message.msg_iov = &part;
     message.msg_iovlen = 1;
     message.msg_control = control;
     message.msg_controllen = sizeof control;
     const auto n = recvmsg(fd, &message, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
-    if (n < 0) return n;
-    for (auto* head = CMSG_FIRSTHDR(&message); head != nullptr; head = CMSG_NXTHDR(&message, head)) {
-        if (head->cmsg_level != SOL_SOCKET || head->cmsg_type != SCM_RIGHTS) continue;
-        const auto count = (head->cmsg_len - CMSG_LEN(0)) / sizeof(int);
-        for (std::size_t i = 0; i < count; ++i) {
-            int passed = -1;
-            std::memcpy(&passed, CMSG_DATA(head) + i * sizeof(int), sizeof passed);
-            if (passed_fd != nullptr && *passed_fd < 0)
-                *passed_fd = passed;
-            else
-                close(passed);
-        }
+    if (n <= 0) return n;
+    const auto* head = CMSG_FIRSTHDR(&message);
+    if (head == nullptr || head->cmsg_level != SOL_SOCKET || head->cmsg_type != SCM_RIGHTS ||
+        head->cmsg_len != CMSG_LEN(sizeof(int))) {
+        errno = EPROTO;
+        return -1;
     }
+    std::memcpy(&passed, CMSG_DATA(head), sizeof passed);
     return n;
 }
 
-bool read_all(int fd, void* data, std::size_t bytes, int* passed_fd, int cancel_fd,
-              std::int64_t deadline_ns) noexcept {
+bool read_all(int fd, void* data, std::size_t bytes, int cancel_fd, std::int64_t deadline_ns) noexcept {
     auto* at = static_cast<char*>(data);
-    while (bytes > 0) {
-        const auto n = read_some(fd, at, bytes, passed_fd);
+    return patiently(fd, cancel_fd, deadline_ns, [&] {
+        const auto n = read_some(fd, at, bytes);
         if (n > 0) {
             at += n;
             bytes -= static_cast<std::size_t>(n);
-        } else if (n == 0) {
-            errno = ECONNRESET;
-            return false;
-        } else if (errno == EAGAIN) {
-            if (!ready(fd, POLLIN, cancel_fd, deadline_ns)) return false;
-        } else if (errno != EINTR) {
-            return false;
         }
-    }
-    return true;
+        return n;
+    }, [&] { return bytes == 0; });
+}
+
+bool read_descriptor(int fd, int& passed, int cancel_fd, std::int64_t deadline_ns) noexcept {
+    return patiently(fd, cancel_fd, deadline_ns, [&] { return read_descriptor(fd, passed); },
+                     [&] { return passed >= 0; });
 }
 
 std::int64_t now_ns() noexcept {

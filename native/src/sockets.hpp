@@ -2,10 +2,13 @@
 #pragma once
 
 #include <chrono>
+#include <cstddef>
 #include <cstdint>
 #include <string>
 
 namespace tmc {
+
+inline constexpr std::size_t kSocketPathMax = 107;
 
 /// Have a forked child close the descriptor: a child that holds a link hides its parent's death.
 void fork_closes(int fd) noexcept;
@@ -25,11 +28,19 @@ private:
 
 /// Non-blocking, CLOEXEC. All of these throw Failure with the address and the system's reason.
 int listen_tcp(const std::string& address, std::uint16_t& port_chosen);
-int listen_local(const std::string& name);
+int listen_local(const std::string& path);
 int dial_tcp(const std::string& address, int cancel_fd, int timeout_ms);
-int dial_local(const std::string& name);
+/// Refuses what another user's process listens at.
+int dial_local(const std::string& path);
 /// A connection waiting at the listener; -1 when there is none.
 int accept_from(int listener) noexcept;
+
+/// Whether the process at the other end of a local connection is of the same user.
+bool same_user(int fd) noexcept;
+/// Close a local connection whose peer has not proved itself. What he has sent may hold descriptors,
+/// and to close the last one of a socket may take as long as he likes (SO_LINGER), so where there is
+/// something unread it is done in a thread of its own.
+void close_stranger(int fd) noexcept;
 
 void tune_tcp(int fd) noexcept;
 int new_event_fd();
@@ -40,11 +51,14 @@ std::uint64_t inode_of(int fd) noexcept;
 /// Write all of it before the deadline, with `pass_fd` if it is not negative. False: it failed.
 bool send_all(int fd, const void* data, std::size_t bytes, int pass_fd, int cancel_fd,
               std::int64_t deadline_ns) noexcept;
-/// Read exactly that much; `*passed_fd` receives a descriptor that came along.
-bool read_all(int fd, void* data, std::size_t bytes, int* passed_fd, int cancel_fd,
-              std::int64_t deadline_ns) noexcept;
-/// One recvmsg: bytes read, 0 at the end, -1 with errno. Closes surplus descriptors.
-long read_some(int fd, void* data, std::size_t bytes, int* passed_fd) noexcept;
+/// Read exactly that much, and no descriptor; see `read_some`.
+bool read_all(int fd, void* data, std::size_t bytes, int cancel_fd, std::int64_t deadline_ns) noexcept;
+/// One read: bytes, 0 at the end, -1 with errno. EPROTO: descriptors came along. They are left where
+/// they are; also to drop them unseen would be to close them, see `close_stranger`.
+long read_some(int fd, void* data, std::size_t bytes) noexcept;
+/// One byte and the one descriptor that comes with it, likewise. EPROTO: there was none.
+long read_descriptor(int fd, int& passed) noexcept;
+bool read_descriptor(int fd, int& passed, int cancel_fd, std::int64_t deadline_ns) noexcept;
 
 std::int64_t now_ns() noexcept;
 /// The moment at which `now_ns` is that, for waits on conditions.

@@ -1,5 +1,6 @@
 #include "view.hpp"
 
+#include <array>
 #include <cstring>
 
 #include "trouble.hpp"
@@ -7,8 +8,8 @@
 namespace tmc {
 namespace {
 
-constexpr std::uint32_t kMagic = 0x43434d54;  // "TMCC"
-constexpr std::size_t kTextMax = 96;
+constexpr std::uint32_t kMagic = 0x33434d54;  // "TMC3"
+constexpr std::size_t kTextMax = kSocketPathMax;
 
 struct Fixed {
     std::uint32_t magic = kMagic;
@@ -17,8 +18,7 @@ struct Fixed {
     std::uint64_t nonce = 0;
     std::uint64_t life = 0;
     std::uint64_t region = 0;
-    std::uint32_t host_bytes = 0;
-    std::uint32_t address_bytes = 0;
+    std::array<std::uint32_t, 4> text_bytes{};  // of host, address and path; 0
 };
 
 }  // namespace
@@ -30,33 +30,40 @@ std::vector<std::byte> Card::encoded() const {
     fixed.nonce = nonce;
     fixed.life = life;
     fixed.region = region;
-    fixed.host_bytes = static_cast<std::uint32_t>(host.size());
-    fixed.address_bytes = static_cast<std::uint32_t>(address.size());
-    std::vector<std::byte> bytes(sizeof fixed + host.size() + address.size());
+    std::string texts;
+    std::size_t at = 0;
+    for (const auto* text : {&host, &address, &path}) {
+        fixed.text_bytes[at++] = static_cast<std::uint32_t>(text->size());
+        texts += *text;
+    }
+    std::vector<std::byte> bytes(sizeof fixed + texts.size());
     std::memcpy(bytes.data(), &fixed, sizeof fixed);
-    std::memcpy(bytes.data() + sizeof fixed, host.data(), host.size());
-    std::memcpy(bytes.data() + sizeof fixed + host.size(), address.data(), address.size());
+    std::memcpy(bytes.data() + sizeof fixed, texts.data(), texts.size());
     return bytes;
 }
 
 Card Card::decoded(std::span<const std::byte> bytes) {
     Fixed fixed;
-    const char* wrong = "a seat published something that is no card of the native communicator";
-    if (bytes.size() < sizeof fixed) throw Failure(Why::refused, wrong);
+    const Failure wrong(Why::refused,
+                        "a seat published something that is no card of the native communicator");
+    if (bytes.size() < sizeof fixed) throw wrong;
     std::memcpy(&fixed, bytes.data(), sizeof fixed);
-    const auto texts = std::size_t{fixed.host_bytes} + fixed.address_bytes;
-    if (fixed.magic != kMagic || fixed.host_bytes > kTextMax || fixed.address_bytes > kTextMax ||
-        bytes.size() != sizeof fixed + texts || fixed.incarnation == 0)
-        throw Failure(Why::refused, wrong);
+    if (fixed.magic != kMagic || fixed.incarnation == 0) throw wrong;
     Card card;
     card.slot_bytes = fixed.slot_bytes;
     card.incarnation = fixed.incarnation;
     card.nonce = fixed.nonce;
     card.life = fixed.life;
     card.region = fixed.region;
-    const auto* text = reinterpret_cast<const char*>(bytes.data() + sizeof fixed);
-    card.host.assign(text, fixed.host_bytes);
-    card.address.assign(text + fixed.host_bytes, fixed.address_bytes);
+    auto rest = bytes.subspan(sizeof fixed);
+    std::size_t at = 0;
+    for (auto* text : {&card.host, &card.address, &card.path}) {
+        const auto size = fixed.text_bytes[at++];
+        if (size > kTextMax || size > rest.size()) throw wrong;
+        text->assign(reinterpret_cast<const char*>(rest.data()), size);
+        rest = rest.subspan(size);
+    }
+    if (!rest.empty()) throw wrong;
     return card;
 }
 

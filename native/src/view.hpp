@@ -24,7 +24,8 @@ struct Card {
     std::uint64_t region = 0;  // offset of its board in its arena
     std::uint32_t slot_bytes = 0;
     std::string host;
-    std::string address;
+    std::string address;  // for processes on other hosts
+    std::string path;     // and for those on this one
 
     std::vector<std::byte> encoded() const;
     /// Throws Failure for bytes that are no card.

@@ -60,7 +60,7 @@ class Group:
     """
 
     def card(self) -> bytes:
-        """What this seat publishes, at most 256 bytes; the cards of all seats make a view."""
+        """What this seat publishes, at most 392 bytes; the cards of all seats make a view."""
 
     def prepare(self, epoch: int, cards: list[bytes], timeout_s: float) -> None:
         """Phase 1: have a link to every seat of the coming epoch, while the current one works.
@@ -199,9 +199,13 @@ class Endpoint:
     token    of the job; a peer proves that it knows it, and is shown that we do
     host     processes with equal names share memory, the others use TCP
     address  where to listen: an IP address of this host
+    folder   where the socket for processes on this host lies; private to this user (0700). "": one
+             made for it, below the temporary folder, and removed as the endpoint is closed
     """
 
-    def __init__(self, token: bytes, host: str, address: str = "127.0.0.1") -> None: ...
+    def __init__(
+        self, token: bytes, host: str, address: str = "127.0.0.1", folder: str = ""
+    ) -> None: ...
     @property
     def incarnation(self) -> int:
         """Number of this process, never 0."""
@@ -210,6 +214,10 @@ class Endpoint:
     def host(self) -> str: ...
     @property
     def address(self) -> str: ...
+    @property
+    def path(self) -> str:
+        """Of the socket that processes on this host dial."""
+
     def group(self, name: str, seat: int, size: int) -> Group: ...
     def links(self) -> list[dict[str, Any]]:
         """Of each: `peer`, `kind` (shm or tcp), `opened_ns`, `inode`, bytes `sent`, `received`."""

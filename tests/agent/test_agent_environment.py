@@ -8,7 +8,7 @@ from trainmover.protocol.messages import JobSpec
 SPEC = JobSpec(run_id="r1", argv=["x"], machines=3, nproc=2, store="127.0.0.1:99", restarts_max=4)
 SETTING = Setting(
     machine="m2", role="trainer", token_file="/t", spec_file="/s", directory="/d",
-    address="127.0.0.1", agent_pid=7,
+    sockets="/d/sockets", address="127.0.0.1", agent_pid=7,
 )  # fmt: skip
 TORCHRUN = {
     "LOCAL_RANK",

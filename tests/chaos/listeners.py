@@ -140,20 +140,19 @@ IS: dict[str, Callable[[Heard, Seen], bool]] = {
     "native endpoint, TCP": lambda one, seen: (
         _silent(one, "worker") and seen.setting.comm == "native"
     ),
-    "native endpoint, abstract socket": lambda one, seen: one.path.startswith("@"),
     "native endpoint, local socket": lambda one, seen: (
         one.path.startswith("/") and _is_private(Path(one.path))
     ),
     "gloo's links": lambda one, seen: _silent(one, "worker") and seen.setting.comm == "gloo",
 }
-"""By the names of rows. One may be here before the table has it, or after."""
+"""By the names of rows."""
 SEVERAL = {"gloo's links"}
 """Of which a process may have more than one."""
 
 
 def _is_private(path: Path) -> bool:
-    """In a folder that other users cannot enter."""
-    return any(folder.exists() and not folder.stat().st_mode & 0o077 for folder in path.parents)
+    """A socket file in a folder that other users cannot enter."""
+    return path.is_socket() and not path.parent.stat().st_mode & 0o077
 
 
 def differences(seen: Seen, rows: list[Row]) -> list[str]:
@@ -180,8 +179,8 @@ def _otherwise(one: Heard, row: Row, setting: Setting) -> Iterator[str]:
     """What its row says of it, and is not so."""
     if one.process != row.process:
         yield f"{one} is `{row.listener}`, which is of {row.process}"
-    if one.port and row.address == "no address":
-        yield f"{one} is `{row.listener}`, which has {row.address}"
+    if bool(one.path) != (row.address == "private file"):
+        yield f"{one} is `{row.listener}`, which is at: {row.address}"
     local = bool(one.port) and is_loopback(one.host)
     if row.address in ("loopback", "network") and local != (
         row.address == "loopback" or not setting.hosts

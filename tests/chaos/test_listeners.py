@@ -49,7 +49,7 @@ def test_every_row_is_in_some_run_and_known() -> None:
     for row in table():
         assert any(row.holds(arm) for arm in ARMS), row
         assert row.listener in IS
-        assert row.address in ("network", "loopback", "no address"), row
+        assert row.address in ("network", "loopback", "private file"), row
 
 
 # --- that it can be false -------------------------------------------------------------------------

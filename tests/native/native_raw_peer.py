@@ -10,7 +10,7 @@ from trainmover import _native
 
 HELLO_MAGIC = 0x48434D54
 FRAME_MAGIC = 0x32434D54
-VERSION = 2
+VERSION = 3
 GREETING = struct.Struct("<IIQQ16s")
 ANSWER = struct.Struct("<II16s32s")
 VERDICT = struct.Struct("<I60s")
@@ -54,9 +54,19 @@ def header(kind: str | int, group: int = 0, epoch: int = 0, length: int = 0, **m
     return sealed(head)
 
 
-def dial(address: str) -> socket.socket:
-    host, port = address.rsplit(":", 1)
-    return socket.create_connection((host, int(port)), PATIENCE_S)
+class RawLink(socket.socket):
+    """A connection to an endpoint, at one of the two addresses of its card."""
+
+    def __init__(self, address: str) -> None:
+        self.address = address
+        local = address.startswith("/")
+        super().__init__(socket.AF_UNIX if local else socket.AF_INET)
+        self.settimeout(PATIENCE_S)
+        host, _, port = address.rpartition(":")
+        self.connect(address if local else (host, int(port)))
+
+
+dial = RawLink
 
 
 def read_exactly(link: socket.socket, size: int) -> bytes:
@@ -77,10 +87,11 @@ def is_closed(link: socket.socket) -> bool:
     return True
 
 
-def greet(link: socket.socket, token: bytes, to: int, **wrong: Any) -> tuple[int, str]:
+def greet(link: RawLink, token: bytes, to: int, **wrong: Any) -> tuple[int, str]:
     """The dialler's side of the hello. Returns the verdict: accepted (1) or not, and why not.
 
-    wrong  a field to get wrong on purpose: magic, version, source
+    wrong  a field to get wrong on purpose: magic, version, source, address; `passes`: a descriptor
+            that comes with the proof
     """
     source = wrong.get("source", int.from_bytes(token_bytes(7), "little") + 1)
     version, magic = wrong.get("version", VERSION), wrong.get("magic", HELLO_MAGIC)
@@ -90,8 +101,11 @@ def greet(link: socket.socket, token: bytes, to: int, **wrong: Any) -> tuple[int
     if len(answer) < ANSWER.size:
         return 0, "closed before the answer"
     nonce = ANSWER.unpack(answer)[2]
+    address = wrong.get("address", link.address).encode()
     with suppress(ConnectionResetError, BrokenPipeError):
-        link.sendall(_native.hmac_sha256(token, b"dialler" + greeting + nonce))
+        said = b"trainmover dialler" + greeting + nonce + address
+        proof = _native.hmac_sha256(token, said)
+        socket.send_fds(link, [proof], [wrong["passes"]] if "passes" in wrong else [])
     verdict = read_exactly(link, VERDICT.size)
     if len(verdict) < VERDICT.size:
         return 0, "closed before the verdict"
@@ -99,23 +113,32 @@ def greet(link: socket.socket, token: bytes, to: int, **wrong: Any) -> tuple[int
     return accepted, reason.rstrip(b"\0").decode()
 
 
-def joined(address: str, token: bytes, to: int) -> socket.socket:
+def joined(address: str, token: bytes, to: int) -> RawLink:
     """A link that has been accepted."""
     link = dial(address)
     assert greet(link, token, to) == (1, "")
     return link
 
 
-CARD = struct.Struct("<IIQQQQII")  # magic, slot, incarnation, nonce, life, region, text lengths
-CARD_MAGIC = 0x43434D54
+# magic, slot, incarnation, nonce, life, region, lengths of host, address and path, 0
+CARD = struct.Struct("<IIQQQQIIII")
+CARD_MAGIC = 0x33434D54
 LOWEST = 1  # the process with the lower number dials, so this one always does
 
 
-def card(incarnation: int, host: str, address: str) -> bytes:
+def card(incarnation: int, host: str, address: str, path: str = "") -> bytes:
     """What a seat publishes, as a process says it that has no memory to share."""
-    texts = host.encode(), address.encode()
-    fixed = CARD.pack(CARD_MAGIC, 256 << 10, incarnation, 1, 0, 0, *map(len, texts))
-    return fixed + b"".join(texts)
+    return _card((CARD_MAGIC, 256 << 10, incarnation, 1, 0, 0), (host, address, path))
+
+
+def moved(card: bytes, host: str, address: str, path: str) -> bytes:
+    """Somebody's card, but for where it says that its process can be reached."""
+    return _card(CARD.unpack_from(card)[:6], (host, address, path))
+
+
+def _card(words: tuple[int, ...], texts: tuple[str, ...]) -> bytes:
+    said = [text.encode() for text in texts]
+    return CARD.pack(*words, *map(len, said), 0) + b"".join(said)
 
 
 def next_frame(link: socket.socket) -> tuple[dict[str, int], bytes]:

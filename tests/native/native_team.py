@@ -13,6 +13,7 @@ import secrets
 import shutil
 import signal
 import subprocess
+import tempfile
 import threading
 import time
 import traceback
@@ -53,6 +54,7 @@ class Rank:
     name: str
     host: str
     token: bytes
+    folder: str  # of local sockets; goes with the team
     groups: dict[str, Any] = field(default_factory=dict)
     seats: dict[str, tuple[int, int]] = field(default_factory=dict)  # by group: seat, size
     shelf: dict[str, Any] = field(default_factory=dict)
@@ -61,7 +63,7 @@ class Rank:
     @property
     def endpoint(self) -> Any:
         if self._endpoint is None:
-            self._endpoint = _native.Endpoint(self.token, self.host)
+            self._endpoint = _native.Endpoint(self.token, self.host, folder=self.folder)
         return self._endpoint
 
     def close(self) -> None:
@@ -107,7 +109,7 @@ def _live(rank: Rank, main: Connection, side: Connection, log: int) -> None:
 class Player:
     """The test's handle of one rank process."""
 
-    def __init__(self, name: str, host: str, token: bytes) -> None:
+    def __init__(self, name: str, host: str, token: bytes, folder: str) -> None:
         self.name, self.host = name, host
         self.code: int | None = None
         self.busy = 0  # programs begun on the main ear whose answers have not been taken
@@ -118,7 +120,7 @@ class Player:
         self.pid = os.fork()
         if self.pid == 0:
             try:
-                _live(Rank(name, host, token), main, side, self._log)
+                _live(Rank(name, host, token, folder), main, side, self._log)
             finally:
                 os._exit(70)
         self._pidfd = os.pidfd_open(self.pid)
@@ -226,6 +228,7 @@ class Team:
     def __init__(self, hosts: Sequence[str]) -> None:
         self.token = secrets.token_bytes(16)
         self.hosts = tuple(hosts)
+        self._folder = tempfile.mkdtemp(prefix="tm-")
         self._born: list[Player] = []
         self.players = [self.newcomer(host) for host in hosts]
 
@@ -235,7 +238,7 @@ class Team:
 
     def newcomer(self, host: str) -> Player:
         """A process that has no seat yet. Ends with the team."""
-        player = Player(f"{len(self._born)}@{host}", host, self.token)
+        player = Player(f"{len(self._born)}@{host}", host, self.token, self._folder)
         self._born.append(player)
         return player
 
@@ -295,6 +298,7 @@ class Team:
                 player.signal(signal.SIGKILL)
         for player in self._born:
             player.close()
+        shutil.rmtree(self._folder, ignore_errors=True)
 
 
 def open_seat(rank: Rank, name: str, seat: int, size: int) -> bytes:

@@ -2,7 +2,6 @@
 
 import os
 import random
-import socket
 import struct
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
@@ -20,7 +19,6 @@ from native_raw_peer import (
     HELLO_MAGIC,
     KINDS,
     LONGEST,
-    PATIENCE_S,
     PAYLOAD_MAX,
     VERSION,
     dial,
@@ -243,41 +241,24 @@ def test_a_flipped_byte_is_noticed(at: int, flip: int) -> None:
     assert _native.parse_header(bytes(good)) != ""
 
 
-def connect_local(name: bytes) -> socket.socket:
-    link = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-    link.settimeout(PATIENCE_S)
-    link.connect(name)
-    return link
-
-
-def local_listeners(pid: int) -> list[bytes]:
-    """Abstract socket names that the process listens at."""
-    inodes = set()
-    for fd in os.listdir(f"/proc/{pid}/fd"):
-        try:
-            inodes.add(os.readlink(f"/proc/{pid}/fd/{fd}"))
-        except FileNotFoundError:
-            continue
-    rows = [line.split() for line in Path("/proc/net/unix").read_text().splitlines()[1:]]
-    return [
-        b"\0" + row[7][1:].encode()
-        for row in rows
-        if len(row) > 7 and row[7].startswith("@") and f"socket:[{row[6]}]" in inodes
-    ]
-
-
 @pytest.mark.parametrize("team", on("2-shm"), indirect=True)
 def test_strangers_at_the_local_door_are_refused(world: Formation, sockets: ExitStack) -> None:
-    names = local_listeners(world.players[0].pid)
-    assert names
     _, incarnation = world.players[0].ask(where)
-    for name in names:
-        link = sockets.enter_context(connect_local(name))
-        assert greet(link, b"wrong", incarnation)[0] == 0
-        assert is_closed(link)
-        link = sockets.enter_context(connect_local(name))
-        assert greet(link, world.team.token, incarnation)[0] == 0  # no memory was passed
-        link = sockets.enter_context(connect_local(name))
-        link.sendall(os.urandom(300))
-        assert is_closed(link)
+    path = world.players[0].ask(local_path)
+    link = sockets.enter_context(dial(path))
+    assert greet(link, b"wrong", incarnation)[0] == 0
+    assert is_closed(link)
+    link = sockets.enter_context(dial(path))
+    assert greet(link, world.team.token, incarnation) == (1, "")
+    link.sendall(b"\0")  # no memory is passed
+    assert is_closed(link)
+    link = sockets.enter_context(dial(path))
+    link.sendall(os.urandom(300))
+    assert is_closed(link)
+    assert await_stats(world, lambda now: now["links_refused"] == 3)["links_opened"] == 1
     world.all(perform, CHECK)
+
+
+def local_path(rank: Rank) -> str:
+    path: str = rank.endpoint.path
+    return path

@@ -5,6 +5,7 @@ it had to say.
 """
 
 import os
+import shutil
 import signal
 from collections.abc import Callable
 from functools import partial
@@ -18,6 +19,7 @@ from trainmover.agent.config import AgentConfig
 from trainmover.agent.decide import Place, place_after
 from trainmover.agent.environment import PULSE, STACKS, Setting, worker_environment
 from trainmover.agent.printing import Printing
+from trainmover.agent.socket_folder import make_socket_folder
 from trainmover.agent.stacks import take_stack
 from trainmover.agent.states import Changed, States, out_of_memory_kills
 from trainmover.agent.workers import Listener, Worker, start_worker
@@ -69,6 +71,7 @@ class Crew:
         self._states = States(lambda local_rank: self._directory / str(local_rank) / PULSE)
         self._notes: dict[int, str] = {}
         self._memory_kills = out_of_memory_kills()
+        self._sockets: Path | None = None
 
     @property
     def spec(self) -> JobSpec | None:
@@ -129,8 +132,10 @@ class Crew:
         self._printing.flush()
 
     def close(self) -> None:
-        """After the last is gone: what they printed is shown and written."""
+        """After the last is gone: what they printed is shown and written, their sockets go."""
         self._printing.close()
+        if self._sockets is not None:
+            shutil.rmtree(self._sockets, ignore_errors=True)
 
     # --- one of them ---
 
@@ -153,6 +158,11 @@ class Crew:
             (self._directory / str(local_rank)).mkdir(exist_ok=True)
             self._workers[local_rank] = self._start_one(local_rank)
 
+    def _socket_folder(self) -> Path:
+        if self._sockets is None:
+            self._sockets = make_socket_folder(self._directory)
+        return self._sockets
+
     def _start_one(self, local_rank: int) -> Worker:
         spec, config = self._known_spec, self._config
         setting = Setting(
@@ -161,6 +171,7 @@ class Crew:
             token_file=str(config.token_file.resolve()),
             spec_file=str(self._spec_file),
             directory=str(self._directory),
+            sockets=str(self._socket_folder()),
             address=self._address,
             agent_pid=os.getpid(),
             tls=config.tls,

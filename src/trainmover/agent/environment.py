@@ -19,6 +19,7 @@ class Setting:
     """What all workers of a machine share. Paths are absolute; the token itself is in its file.
 
     address  of this machine, as the others reach it
+    sockets  folder where workers of one host meet
     """
 
     machine: str
@@ -26,6 +27,7 @@ class Setting:
     token_file: str
     spec_file: str
     directory: str
+    sockets: str
     address: str
     agent_pid: int
     tls: TlsFiles | None = None
@@ -68,6 +70,7 @@ def worker_environment(
         "TRAINMOVER_SPEC": setting.spec_file,
         "TRAINMOVER_AGENT_PID": str(setting.agent_pid),
         "TRAINMOVER_ADDRESS": setting.address,
+        "TRAINMOVER_SOCKETS": setting.sockets,
         "TRAINMOVER_PULSE": f"{setting.directory}/{local_rank}/{PULSE}",
         "TRAINMOVER_STACKS": f"{setting.directory}/{local_rank}/{STACKS}",
     }

@@ -17,6 +17,8 @@ from trainmover.comm.native.completer import Completer
 HOST_ID = "TRAINMOVER_HOST_ID"
 ADDRESS = "TRAINMOVER_ADDRESS"
 """Where processes on other hosts reach this one."""
+SOCKETS = "TRAINMOVER_SOCKETS"
+"""Folder where processes on this host meet; without it an endpoint makes one of its own."""
 _LOOPBACK = "127.0.0.1"
 _TOKEN_BYTES = 32
 
@@ -27,7 +29,8 @@ class OpenEndpoint:
     def __init__(self, token: bytes) -> None:
         self.token = token
         self.process = os.getpid()
-        self.native = _native.Endpoint(token, host_id(), os.environ.get(ADDRESS, _LOOPBACK))
+        address, folder = os.environ.get(ADDRESS, _LOOPBACK), os.environ.get(SOCKETS, "")
+        self.native = _native.Endpoint(token, host_id(), address, folder)
         self.completer = Completer(self.native)
 
     def close(self) -> None:
@@ -68,12 +71,13 @@ def received() -> int:
 
 
 def host_id() -> str:
-    """Equal for processes that can share memory: same running kernel, same network namespace."""
+    """Equal for processes that can share memory: same running kernel, network, files and user."""
     given = os.environ.get(HOST_ID)
     if given:
         return given
     boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
-    return f"{boot}/{os.stat('/proc/self/ns/net').st_ino}"
+    spaces = [os.stat(f"/proc/self/ns/{kind}").st_ino for kind in ("net", "mnt")]
+    return "/".join(map(str, [boot, *spaces, os.geteuid()]))
 
 
 def _forget_parents() -> None:
