@@ -236,6 +236,13 @@ Handle receive(const Shared& g, Pointer data, std::uint64_t count, int dtype, st
 
 nb::bytes as_bytes(const std::vector<std::byte>& bytes) { return nb::bytes(bytes.data(), bytes.size()); }
 
+SipKey sip_key(const nb::bytes& bytes) {
+    SipKey key;
+    if (bytes.size() != key.size()) throw Bad("a key has 16 bytes");
+    std::memcpy(key.data(), bytes.data(), key.size());
+    return key;
+}
+
 std::vector<std::byte> from_bytes(const nb::bytes& bytes) {
     std::vector<std::byte> result(bytes.size());
     if (!result.empty()) std::memcpy(result.data(), bytes.data(), bytes.size());
@@ -469,11 +476,14 @@ NB_MODULE(_native, m) {
         const auto digest = hmac_sha256(from_bytes(key), from_bytes(message));
         return nb::bytes(digest.data(), digest.size());
     });
-    m.def("parse_header", [](const nb::bytes& bytes) -> std::string {
+    m.def("siphash", [](const nb::bytes& key, const nb::bytes& message) {
+        return siphash(sip_key(key), from_bytes(message));
+    });
+    m.def("parse_header", [](const nb::bytes& bytes, const nb::bytes& key, std::uint64_t number) -> std::string {
         if (bytes.size() != kHeaderBytes) return "a header has 64 bytes";
         HeaderBytes header;
         std::memcpy(header.data(), bytes.data(), kHeaderBytes);
         Header out;
-        return decode(header, out);
-    });
+        return decode(header, sip_key(key), number, out);
+    }, "header"_a, "key"_a, "number"_a);
 }

@@ -219,7 +219,7 @@ std::shared_ptr<Link> Endpoint::dial(const Card& card, Cancel& cancel, std::int6
 
 /// Make a link of a connection whose peer has proved itself.
 std::shared_ptr<Link> Endpoint::admit(Peer peer, std::uint64_t from) {
-    auto link = std::make_shared<Link>(peer.fd, from, std::move(peer.mapping), *this);
+    auto link = std::make_shared<Link>(peer.fd, from, std::move(peer.mapping), peer.keys, *this);
     std::shared_ptr<Link> older;
     std::uint64_t id = 0;
     {

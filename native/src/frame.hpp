@@ -8,6 +8,7 @@
 #include <string>
 
 #include "call.hpp"
+#include "siphash.hpp"
 
 namespace tmc {
 
@@ -43,8 +44,12 @@ struct Header {
 using HeaderBytes = std::array<std::byte, kHeaderBytes>;
 
 HeaderBytes encoded(const Header& header) noexcept;
+/// Make it the frame of that number in its direction of a link. The number itself is not sent: both
+/// ends count.
+void sign(HeaderBytes& bytes, const SipKey& key, std::uint64_t number) noexcept;
 
 /// Read a header from bytes of any origin. Returns the reason if it is none, or is impossible.
-std::string decode(std::span<const std::byte, kHeaderBytes> bytes, Header& out);
+std::string decode(std::span<const std::byte, kHeaderBytes> bytes, const SipKey& key,
+                   std::uint64_t number, Header& out);
 
 }  // namespace tmc

@@ -26,6 +26,15 @@ Nonce fresh_nonce() {
     return nonce;
 }
 
+template <class Key>
+Key key_of(const Digest& secret, std::string_view purpose) {
+    const auto drawn = hmac_sha256(secret, std::as_bytes(std::span(purpose)));
+    Key key;
+    static_assert(key.size() <= drawn.size());
+    std::copy_n(drawn.begin(), key.size(), key.begin());
+    return key;
+}
+
 /// All that both ends must have the same. The address comes last: the rest has one length.
 struct Transcript {
     const Greeting& greeting;
@@ -46,6 +55,13 @@ struct Transcript {
     }
     Digest listeners_proof(const Token& token) const { return signed_by(token, "trainmover listener"); }
     Digest diallers_proof(const Token& token) const { return signed_by(token, "trainmover dialler"); }
+    Keys keys(const Token& token, bool dialled) const {
+        const auto secret = signed_by(token, "trainmover keys");
+        Keys keys{key_of<SipKey>(secret, "frames of the dialler"),
+                  key_of<SipKey>(secret, "frames of the listener")};
+        if (!dialled) std::swap(keys.frames_out, keys.frames_in);
+        return keys;
+    }
 };
 
 std::string other_version(std::uint32_t version) {
@@ -132,6 +148,7 @@ Peer greet(int fd, const Self& self, const Target& target, int cancel_fd, std::i
         link.say("", 1, self.arena_fd);
         peer.mapping = link.hear_memory();
     }
+    peer.keys = transcript.keys(self.token, true);
     peer.fd = link.take();
     return peer;
 }
@@ -144,7 +161,7 @@ Hello::~Hello() {
     local_ ? close_stranger(fd_) : close_fd(fd_);
 }
 
-Peer Hello::take() noexcept { return {std::exchange(fd_, -1), std::move(mapping_)}; }
+Peer Hello::take() noexcept { return {std::exchange(fd_, -1), std::move(mapping_), keys_}; }
 
 /// True when all of it is there. Throws Failure when the dialler hangs up.
 bool Hello::fill(void* to, std::size_t bytes) {
@@ -203,6 +220,7 @@ bool Hello::hear_proof(const Self& self) {
     if (greeting_.to != self.incarnation) throw Failure(Why::refused, "another process listens here now");
     if (greeting_.from == 0 || greeting_.from == self.incarnation)
         throw Failure(Why::refused, "bad incarnation");
+    keys_ = transcript.keys(self.token, false);
     proved_ = true;
     Verdict verdict;
     verdict.accepted = 1;

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "arena.hpp"
+#include "keys.hpp"
 #include "sockets.hpp"
 
 namespace tmc {
@@ -66,6 +67,7 @@ struct Self {
 struct Peer {
     int fd = -1;
     std::unique_ptr<Mapping> mapping;  // its arena, if it is on this host
+    Keys keys;
 };
 
 /// Whom to dial, and where, as its card says.
@@ -118,6 +120,7 @@ private:
     Nonce nonce_{};
     Proof proof_{};
     std::unique_ptr<Mapping> mapping_;
+    Keys keys_;
     std::string reason_;
 };
 

@@ -24,12 +24,14 @@ constexpr std::size_t kPartsAtOnce = 16;
 
 }  // namespace
 
-Link::Link(int fd, std::uint64_t peer_, std::unique_ptr<Mapping> mapping_, Receiver& receiver)
+Link::Link(int fd, std::uint64_t peer_, std::unique_ptr<Mapping> mapping_, const Keys& keys,
+           Receiver& receiver)
     : peer(peer_),
       mapping(std::move(mapping_)),
       opened_ns(now_ns()),
       inode(inode_of(fd)),
       fd_(fd),
+      keys_(keys),
       receiver_(receiver),
       buffer_(kBuffer) {}
 
@@ -58,7 +60,9 @@ void Link::write_some() {
     while (!queue_.empty() && !write_failed_) {
         iovec parts[2 * kPartsAtOnce];
         std::size_t count = 0;
+        auto number = begun_;
         for (auto it = queue_.begin(); it != queue_.end() && count + 2 <= 2 * kPartsAtOnce; ++it) {
+            if (it->done == 0) sign(it->head, keys_.frames_out, number++);
             if (it->done < kHeaderBytes)
                 parts[count++] = {it->head.data() + it->done, kHeaderBytes - it->done};
             const auto skip = it->done > kHeaderBytes ? it->done - kHeaderBytes : 0;
@@ -85,6 +89,7 @@ void Link::write_some() {
             auto& front = queue_.front();
             const auto whole = kHeaderBytes + front.frame.header.length;
             const auto step = std::min(left, whole - front.done);
+            if (front.done == 0) ++begun_;
             front.done += step;
             left -= step;
             if (front.done < whole) break;
@@ -189,7 +194,7 @@ void Link::consume(std::size_t bytes) {
 void Link::begin() {
     Header header;
     const std::span<const std::byte, kHeaderBytes> bytes(buffer_.data() + begin_, kHeaderBytes);
-    const auto reason = decode(bytes, header);
+    const auto reason = decode(bytes, keys_.frames_in, come_++, header);
     if (!reason.empty()) throw Failure(Why::peer_lost, reason);
     begin_ += kHeaderBytes;
     if (header.kind == Frame::leaving) leaving_ = true;

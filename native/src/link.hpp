@@ -13,6 +13,7 @@
 
 #include "arena.hpp"
 #include "frame.hpp"
+#include "keys.hpp"
 #include "sockets.hpp"
 
 namespace tmc {
@@ -58,7 +59,8 @@ struct Outgoing {
 class Link {
 public:
     /// mapping  the peer's arena when it is on this host, or null
-    Link(int fd, std::uint64_t peer, std::unique_ptr<Mapping> mapping, Receiver& receiver);
+    Link(int fd, std::uint64_t peer, std::unique_ptr<Mapping> mapping, const Keys& keys,
+         Receiver& receiver);
     ~Link();
     Link(const Link&) = delete;
     Link& operator=(const Link&) = delete;
@@ -121,6 +123,7 @@ private:
 
     const Birthplace birthplace_;
     int fd_;
+    const Keys keys_;
     Receiver& receiver_;
     std::atomic<bool> dead_{false};
     std::atomic<bool> reported_{false};
@@ -129,6 +132,7 @@ private:
 
     std::mutex write_;
     std::deque<Queued> queue_;
+    std::uint64_t begun_ = 0;  // frames of which something was written
     bool retiring_ = false;
     bool write_failed_ = false;
     // What epoll reports depends on the queue, and changes with it, under the same lock.
@@ -140,6 +144,7 @@ private:
     std::vector<std::byte> buffer_;
     std::size_t begin_ = 0;
     std::size_t end_ = 0;
+    std::uint64_t come_ = 0;  // headers that were read
     std::optional<Arriving> arriving_;
     bool leaving_ = false;  // The peer said goodbye.
 };

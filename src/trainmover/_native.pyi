@@ -253,5 +253,8 @@ def reduce(inputs: Sequence[int], output: int, count: int, dtype: int, op: int) 
     """What a collective does with the contributions of all seats. For tests."""
 
 def hmac_sha256(arg0: bytes, arg1: bytes, /) -> bytes: ...
-def parse_header(arg: bytes, /) -> str:
-    """Why these 64 bytes are no frame header; empty if they are one. For tests."""
+def siphash(arg0: bytes, arg1: bytes, /) -> int:
+    """SipHash-2-4 with a key of 16 bytes: the code of a frame's header. For tests."""
+
+def parse_header(header: bytes, key: bytes, number: int) -> str:
+    """Why these 64 bytes are not the header of that frame; empty if they are. For tests."""

@@ -9,12 +9,11 @@ from typing import Any
 from trainmover import _native
 
 HELLO_MAGIC = 0x48434D54
-FRAME_MAGIC = 0x32434D54
 VERSION = 3
 GREETING = struct.Struct("<IIQQ16s")
 ANSWER = struct.Struct("<II16s32s")
 VERDICT = struct.Struct("<I60s")
-HEADER = struct.Struct("<IIQQQQQQI")  # magic, kind, group, epoch, a, b, tag low, tag high, length
+HEADER = struct.Struct("<IIQQQQQQ")  # kind, length, group, epoch, a, b, tag low, tag high
 KINDS = ["data", "credit", "letter", "clear", "body", "read", "waiting", "broken", "replaced"]
 KINDS += ["farewell", "leaving"]
 PAYLOAD_MAX = 256 << 10
@@ -26,32 +25,24 @@ LONGEST = {
     "broken": REASON_MAX,
     "replaced": REASON_MAX,
 }
-WHOLE = (1 << 64) - 1
 PATIENCE_S = 30.0
 
 
-def checksum(head: bytes) -> int:
-    """Of the first 60 bytes of a header."""
-    total = 0x9E3779B97F4A7C15
-    for (word,) in struct.iter_unpack("<Q", head[:56]):
-        total = ((total ^ word) * 0xFF51AFD7ED558CCD) & WHOLE
-        total ^= total >> 32
-    (last,) = struct.unpack_from("<I", head, 56)
-    return (((total ^ last) * 0xC4CEB9FE1A85EC53) & WHOLE) >> 32
+def signed(head: bytes, key: bytes, number: int) -> bytes:
+    """The 56 bytes with the code that makes them the header of that frame."""
+    assert len(head) == HEADER.size
+    return head + struct.pack("<Q", _native.siphash(key, head + struct.pack("<Q", number)))
 
 
-def sealed(head: bytes) -> bytes:
-    """The 60 bytes with the checksum that makes them pass for a header."""
-    assert len(head) == 60
-    return head + struct.pack("<I", checksum(head))
-
-
-def header(kind: str | int, group: int = 0, epoch: int = 0, length: int = 0, **more: int) -> bytes:
-    """A header whose checksum is right, whatever it says. `more`: a, b, low, high, magic."""
+def words(kind: str | int, group: int = 0, epoch: int = 0, length: int = 0, **more: int) -> bytes:
+    """A header without its code, whatever it says. `more`: a, b, low, high."""
     number = KINDS.index(kind) + 1 if isinstance(kind, str) else kind
-    words = [more.get(word, 0) for word in ("a", "b", "low", "high")]
-    head = HEADER.pack(more.get("magic", FRAME_MAGIC), number, group, epoch, *words, length)
-    return sealed(head)
+    rest = [more.get(word, 0) for word in ("a", "b", "low", "high")]
+    return HEADER.pack(number, length, group, epoch, *rest)
+
+
+def with_byte(said: bytes, at: int, value: int) -> bytes:
+    return said[:at] + bytes([value]) + said[at + 1 :]
 
 
 class RawLink(socket.socket):
@@ -64,8 +55,21 @@ class RawLink(socket.socket):
         self.settimeout(PATIENCE_S)
         host, _, port = address.rpartition(":")
         self.connect(address if local else (host, int(port)))
+        self.key_out = self.key_in = b""
+        self.said = self.heard = 0  # headers, in each direction
+
+    def header(self, kind: str | int, *args: int, **more: int) -> bytes:
+        """The next header to say, with the code that the other end expects."""
+        self.said += 1
+        return signed(words(kind, *args, **more), self.key_out, self.said - 1)
+
+    def agree(self, secret: bytes) -> None:
+        """Take the keys of a hello that ended well, as who dialled."""
+        keys = [_native.hmac_sha256(secret, b"frames of the " + end) for end in ENDS]
+        self.key_out, self.key_in = (key[:16] for key in keys)
 
 
+ENDS = b"dialler", b"listener"
 dial = RawLink
 
 
@@ -103,13 +107,14 @@ def greet(link: RawLink, token: bytes, to: int, **wrong: Any) -> tuple[int, str]
     nonce = ANSWER.unpack(answer)[2]
     address = wrong.get("address", link.address).encode()
     with suppress(ConnectionResetError, BrokenPipeError):
-        said = b"trainmover dialler" + greeting + nonce + address
-        proof = _native.hmac_sha256(token, said)
+        said = greeting + nonce + address
+        proof = _native.hmac_sha256(token, b"trainmover dialler" + said)
         socket.send_fds(link, [proof], [wrong["passes"]] if "passes" in wrong else [])
     verdict = read_exactly(link, VERDICT.size)
     if len(verdict) < VERDICT.size:
         return 0, "closed before the verdict"
     accepted, reason = VERDICT.unpack(verdict)
+    link.agree(_native.hmac_sha256(token, b"trainmover keys" + said))
     return accepted, reason.rstrip(b"\0").decode()
 
 
@@ -141,10 +146,12 @@ def _card(words: tuple[int, ...], texts: tuple[str, ...]) -> bytes:
     return CARD.pack(*words, *map(len, said), 0) + b"".join(said)
 
 
-def next_frame(link: socket.socket) -> tuple[dict[str, int], bytes]:
-    """The words of the next header, and its payload."""
+def next_frame(link: RawLink) -> tuple[dict[str, int], bytes]:
+    """The words of the next header, whose code must be right, and its payload."""
     head = read_exactly(link, 64)
     assert len(head) == 64, "the link was closed"
-    words = ("magic", "kind", "group", "epoch", "a", "b", "low", "high", "length")
-    said = dict(zip(words, HEADER.unpack_from(head), strict=True))
+    assert head == signed(head[: HEADER.size], link.key_in, link.heard)
+    link.heard += 1
+    names = ("kind", "length", "group", "epoch", "a", "b", "low", "high")
+    said = dict(zip(names, HEADER.unpack_from(head), strict=True))
     return said, read_exactly(link, said["length"])

@@ -14,19 +14,20 @@ from hypothesis import strategies as st
 from native_calls import PROPERTY, Call, perform
 from native_outcomes import try_prepare
 from native_raw_peer import (
-    FRAME_MAGIC,
     GREETING,
     HELLO_MAGIC,
     KINDS,
     LONGEST,
     PAYLOAD_MAX,
     VERSION,
+    RawLink,
     dial,
     greet,
-    header,
     is_closed,
     joined,
-    sealed,
+    signed,
+    with_byte,
+    words,
 )
 from native_team import Formation, Rank, Team
 from native_topologies import on
@@ -147,29 +148,33 @@ def test_a_crowd_at_the_door_does_not_keep_members_out(
     world.all(perform, CHECK)
 
 
-HOSTILE = {
-    "bad magic": header("data", magic=0x12345678),
-    "bad checksum": header("data")[:-1] + b"\x77",
-    "unknown kind": header(99),
-    "kind 0": header(0),
-    "oversize data": header("data", length=PAYLOAD_MAX + 1),
-    "huge letter": header("letter", length=(1 << 32) - 1),
-    "credit with payload": header("credit", length=8) + bytes(8),
-    "long reason": header("broken", length=513) + bytes(513),
-    "noise": random.Random(4).randbytes(4096),
-    "zeros": bytes(64),
+HOSTILE: dict[str, Callable[[RawLink], bytes]] = {
+    "no code": lambda link: link.header("data")[:56] + bytes(8),
+    "wrong code": lambda link: link.header("data")[:-1] + b"\x77",
+    "twice": lambda link: link.header("credit") * 2,
+    "one left out": lambda link: (link.header("credit") + link.header("credit"))[64:],
+    "of the other direction": lambda link: signed(words("credit"), link.key_in, 0),
+    "longer than signed": lambda link: with_byte(link.header("data"), 4, 1) + b"\0",
+    "unknown kind": lambda link: link.header(99),
+    "kind 0": lambda link: link.header(0),
+    "oversize data": lambda link: link.header("data", length=PAYLOAD_MAX + 1),
+    "huge letter": lambda link: link.header("letter", length=(1 << 32) - 1),
+    "credit with payload": lambda link: link.header("credit", length=8) + bytes(8),
+    "long reason": lambda link: link.header("broken", length=513) + bytes(513),
+    "noise": lambda _: random.Random(4).randbytes(4096),
+    "zeros": lambda _: bytes(64),
 }
 
 
-@pytest.mark.parametrize("said", HOSTILE.values(), ids=HOSTILE.keys())
+@pytest.mark.parametrize("say", HOSTILE.values(), ids=HOSTILE.keys())
 @pytest.mark.parametrize("team", on("2-tcp"), indirect=True)
 def test_an_impossible_frame_ends_that_link_only(
-    world: Formation, sockets: ExitStack, said: bytes
+    world: Formation, sockets: ExitStack, say: Callable[[RawLink], bytes]
 ) -> None:
     address, incarnation = world.players[0].ask(where)
     link = sockets.enter_context(joined(address, world.team.token, incarnation))
     await_stats(world, lambda now: now["links_opened"] == 2)
-    link.sendall(said)
+    link.sendall(say(link))
     assert is_closed(link)
     now = await_stats(world, lambda now: now["links_closed"] >= 1)
     assert now["last_close_reason"]
@@ -189,7 +194,7 @@ def test_frames_for_groups_that_are_not_here_do_no_harm(
     for turn in range(50):
         wild = {"a": turn * 0x9E3779B97F4A7C15 % (1 << 64), "b": (1 << 64) - 1 - turn}
         try:
-            link.sendall(header(kind, turn, turn % 3, len(load), **wild) + load)
+            link.sendall(link.header(kind, turn, turn % 3, len(load), **wild) + load)
         except (ConnectionResetError, BrokenPipeError):
             break
     world.all(perform, CHECK)
@@ -200,45 +205,55 @@ def test_frames_for_groups_that_are_not_here_do_no_harm(
 @pytest.mark.parametrize("team", on("2-tcp"), indirect=True)
 def test_a_frame_that_never_ends_blocks_nobody(world: Formation, sockets: ExitStack) -> None:
     address, incarnation = world.players[0].ask(where)
-    for said in (header("data")[:17], header("letter", 5, 1, 1000, b=1000) + bytes(10)):
+    for whole in (False, True):
         link = sockets.enter_context(joined(address, world.team.token, incarnation))
-        link.sendall(said)
+        head = link.header("letter", 5, 1, 1000, b=1000)
+        link.sendall(head + bytes(10) if whole else head[:17])
     world.all(perform, CHECK)
     world.refill(1)
     world.all(perform, CHECK)
 
 
+KEY = bytes(range(16))
+
+
+def parsed(head: bytes, number: int = 0) -> str:
+    return _native.parse_header(head, KEY, number)
+
+
 @pytest.mark.parametrize("said", CORPUS, ids=lambda path: path.stem)
 def test_the_corpus_of_headers(said: Path) -> None:
     """A file that is named good is a header; every other one is refused with a reason."""
-    assert (_native.parse_header(said.read_bytes()) == "") == said.stem.startswith("good")
+    assert (parsed(said.read_bytes()) == "") == said.stem.startswith("good")
 
 
 @given(st.binary(max_size=200))
 @example(b"")
 @settings(PROPERTY, max_examples=500)
 def test_no_bytes_harm_the_parser(said: bytes) -> None:
-    assert isinstance(_native.parse_header(said), str)
+    assert isinstance(parsed(said), str)
 
 
-@given(st.binary(min_size=60, max_size=60), st.integers(0, 13), st.integers(0, 1 << 19))
+@given(st.binary(min_size=56, max_size=56), st.integers(0, 13), st.integers(0, 1 << 19))
 @settings(PROPERTY, max_examples=500)
-def test_headers_with_a_right_checksum(body: bytes, kind: int, length: int) -> None:
+def test_headers_with_a_right_code(body: bytes, kind: int, length: int) -> None:
     head = bytearray(body)
-    struct.pack_into("<II", head, 0, FRAME_MAGIC, kind)
-    struct.pack_into("<I", head, 56, length)
-    reason = _native.parse_header(sealed(bytes(head)))
+    struct.pack_into("<II", head, 0, kind, length)
+    reason = parsed(signed(bytes(head), KEY, 0))
     known = 1 <= kind <= len(KINDS)
     assert (reason == "") == (known and length <= LONGEST.get(KINDS[kind - 1], 0)), reason
 
 
-@given(st.integers(0, 63), st.integers(1, 255))
+@given(st.integers(0, 63), st.integers(1, 255), st.integers(0, (1 << 63) - 1))
 @settings(PROPERTY, max_examples=300)
-def test_a_flipped_byte_is_noticed(at: int, flip: int) -> None:
-    good = bytearray(header("data", group=77, epoch=3, length=1000, a=5, b=6, low=7, high=8))
-    assert _native.parse_header(bytes(good)) == ""
+def test_a_flipped_byte_or_another_place_is_noticed(at: int, flip: int, place: int) -> None:
+    head = words("data", group=77, epoch=3, length=1000, a=5, b=6, low=7, high=8)
+    good = bytearray(signed(head, KEY, place))
+    assert parsed(bytes(good), place) == ""
+    assert parsed(bytes(good), place + 1) != ""
+    assert _native.parse_header(bytes(good), bytes(16), place) != ""
     good[at] ^= flip
-    assert _native.parse_header(bytes(good)) != ""
+    assert parsed(bytes(good), place) != ""
 
 
 @pytest.mark.parametrize("team", on("2-shm"), indirect=True)
