@@ -31,7 +31,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "doors": WORDS | {"protocol", "tls"},
     "controller": WORDS | {"protocol"},
     "journal": WORDS | {"protocol", "controller"},
-    "comm": WORDS | {"communicators", "torch_internals"},
+    "comm": WORDS | {"communicators", "tls", "torch_internals"},
     "torch_internals": WORDS,
     "state": WORDS | {"protocol", "tls", "doors", "torch_internals"},
     "sandbox": WORDS | {"protocol", "comm", "state", "torch_internals"},

@@ -392,8 +392,8 @@ std::mutex endpoints_mutex;
 std::vector<std::weak_ptr<Endpoint>> endpoints;
 
 std::shared_ptr<Endpoint> opened(Token token, const std::string& host, const std::string& address,
-                                 const std::string& folder) {
-    auto endpoint = Endpoint::open(std::move(token), host, address, folder);
+                                 const std::string& folder, const std::string& libcrypto) {
+    auto endpoint = Endpoint::open(std::move(token), host, address, folder, libcrypto);
     const std::lock_guard lock(endpoints_mutex);
     std::erase_if(endpoints, [](const auto& known) { return known.expired(); });
     endpoints.push_back(endpoint);
@@ -419,10 +419,11 @@ void leave() {
 void define_endpoint(nb::module_& m) {
     nb::class_<Endpoint>(m, "Endpoint")
         .def(nb::new_([](const nb::bytes& token, const std::string& host, const std::string& address,
-                         const std::string& folder) {
-                 return opened(from_bytes(token), host, address, folder);
+                         const std::string& folder, const std::string& libcrypto) {
+                 return opened(from_bytes(token), host, address, folder, libcrypto);
              }),
-             nb::arg("token"), nb::arg("host"), nb::arg("address") = "127.0.0.1", nb::arg("folder") = "")
+             nb::arg("token"), nb::arg("host"), nb::arg("address") = "127.0.0.1", nb::arg("folder") = "",
+             nb::arg("libcrypto") = "")
         .def_ro("incarnation", &Endpoint::incarnation)
         .def_ro("host", &Endpoint::host)
         .def_prop_ro("address", &Endpoint::address)

@@ -51,16 +51,19 @@ void Cancel::cancel() noexcept {
 // Opening and closing.
 
 std::shared_ptr<Endpoint> Endpoint::open(Token token, std::string host, const std::string& address,
-                                         const std::string& folder) {
-    std::shared_ptr<Endpoint> endpoint(new Endpoint(std::move(token), std::move(host), address, folder));
+                                         const std::string& folder, const std::string& libcrypto) {
+    std::shared_ptr<Endpoint> endpoint(
+        new Endpoint(std::move(token), std::move(host), address, folder, libcrypto));
     endpoint->progress_ = std::make_unique<std::thread>([raw = endpoint.get()] { raw->run(); });
     return endpoint;
 }
 
-Endpoint::Endpoint(Token token, std::string host_, const std::string& address, const std::string& folder)
+Endpoint::Endpoint(Token token, std::string host_, const std::string& address, const std::string& folder,
+                   const std::string& libcrypto)
     : incarnation(fresh_number()),
       host(std::move(host_)),
       token_(std::move(token)),
+      libcrypto_(libcrypto.empty() ? nullptr : Libcrypto::load(libcrypto)),
       arena_(kArenaBytes),
       local_door_(folder, incarnation) {
     std::uint16_t port = 0;
@@ -219,7 +222,7 @@ std::shared_ptr<Link> Endpoint::dial(const Card& card, Cancel& cancel, std::int6
 
 /// Make a link of a connection whose peer has proved itself.
 std::shared_ptr<Link> Endpoint::admit(Peer peer, std::uint64_t from) {
-    auto link = std::make_shared<Link>(peer.fd, from, std::move(peer.mapping), peer.keys, *this);
+    auto link = std::make_shared<Link>(peer.fd, from, std::move(peer.mapping), std::move(peer.keys), *this);
     std::shared_ptr<Link> older;
     std::uint64_t id = 0;
     {

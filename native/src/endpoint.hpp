@@ -71,9 +71,11 @@ struct EndpointFacts {
 class Endpoint : public Receiver, public std::enable_shared_from_this<Endpoint> {
 public:
     /// Listens from now on. host: processes with equal names share memory.
-    /// folder: private to this user, for the socket of neighbours; "": one of its own.
+    /// folder: private to this user, for the socket of neighbours; "": one of its own. libcrypto:
+    /// path of the library that encrypts links to other hosts; "": they are not encrypted.
     static std::shared_ptr<Endpoint> open(Token token, std::string host, const std::string& address,
-                                          const std::string& folder = "");
+                                          const std::string& folder = "",
+                                          const std::string& libcrypto = "");
     ~Endpoint() override;
     Endpoint(const Endpoint&) = delete;
     Endpoint& operator=(const Endpoint&) = delete;
@@ -130,7 +132,8 @@ private:
         std::set<std::uint64_t> readers;
     };
 
-    Endpoint(Token token, std::string host, const std::string& address, const std::string& folder);
+    Endpoint(Token token, std::string host, const std::string& address, const std::string& folder,
+             const std::string& libcrypto);
 
     // The endpoint's thread.
     void run();
@@ -145,7 +148,7 @@ private:
 
     std::shared_ptr<Link> dial(const Card& card, Cancel& cancel, std::int64_t deadline_ns);
     std::shared_ptr<Link> admit(Peer peer, std::uint64_t from);
-    Self self() const noexcept { return {token_, incarnation, arena_.fd()}; }
+    Self self() const noexcept { return {token_, incarnation, arena_.fd(), libcrypto_}; }
     void refused(const std::string& why);
     Addressee addressee(const Link& link, const Header& header);
     Early* early(const EarlyKey& key);
@@ -158,6 +161,7 @@ private:
 
     const Birthplace birthplace_;
     const Token token_;
+    const std::shared_ptr<const Libcrypto> libcrypto_;
     Arena arena_;
     LocalDoor local_door_;
     std::string address_;

@@ -20,14 +20,8 @@ void fill_randomly(void* at, std::size_t bytes) {
         throw Failure(Why::refused, "the system gives no random numbers");
 }
 
-Nonce fresh_nonce() {
-    Nonce nonce;
-    fill_randomly(nonce.data(), nonce.size());
-    return nonce;
-}
-
 template <class Key>
-Key key_of(const Digest& secret, std::string_view purpose) {
+Key key_of(const Digest& secret, const std::string& purpose) {
     const auto drawn = hmac_sha256(secret, std::as_bytes(std::span(purpose)));
     Key key;
     static_assert(key.size() <= drawn.size());
@@ -55,18 +49,33 @@ struct Transcript {
     }
     Digest listeners_proof(const Token& token) const { return signed_by(token, "trainmover listener"); }
     Digest diallers_proof(const Token& token) const { return signed_by(token, "trainmover dialler"); }
-    Keys keys(const Token& token, bool dialled) const {
-        const auto secret = signed_by(token, "trainmover keys");
-        Keys keys{key_of<SipKey>(secret, "frames of the dialler"),
-                  key_of<SipKey>(secret, "frames of the listener")};
-        if (!dialled) std::swap(keys.frames_out, keys.frames_in);
+    Keys keys(const Token& token, const Fresh& fresh, bool dialled) const {
+        const auto shared = fresh.with(dialled ? nonce : greeting.nonce);
+        const auto secret = hmac_sha256(shared, signed_by(token, "trainmover keys"));
+        const std::string ends[] = {"dialler", "listener"};
+        const auto& mine = ends[dialled ? 0 : 1];
+        const auto& theirs = ends[dialled ? 1 : 0];
+        Keys keys;
+        keys.frames_out = key_of<SipKey>(secret, "frames of the " + mine);
+        keys.frames_in = key_of<SipKey>(secret, "frames of the " + theirs);
+        if (!fresh.sealed()) return keys;
+        keys.seal = std::make_unique<Cipher>(
+            fresh.libcrypto(), key_of<CipherKey>(secret, "payload of the " + mine), Cipher::Use::seal);
+        keys.open = std::make_unique<Cipher>(
+            fresh.libcrypto(), key_of<CipherKey>(secret, "payload of the " + theirs), Cipher::Use::open);
         return keys;
     }
 };
 
-std::string other_version(std::uint32_t version) {
-    return "it speaks version " + std::to_string(version) + " of the native communicator, this is " +
-           std::to_string(kVersion);
+/// Whether the peer speaks as this process does. Greeting and answer say it alike.
+template <class Words>
+void check_alike(const Words& words, bool sealed) {
+    if (words.version != kVersion)
+        throw Failure(Why::refused, "it speaks version " + std::to_string(words.version) +
+                                        " of the native communicator, this is " + std::to_string(kVersion));
+    if (words.sealed != (sealed ? 1 : 0))
+        throw Failure(Why::refused, sealed ? "it does not encrypt its links, this process does (--tls)"
+                                           : "it encrypts its links (--tls), this process does not");
 }
 
 /// What a peer wrote, which may be anything, as text.
@@ -118,6 +127,17 @@ private:
 
 }  // namespace
 
+Fresh::Fresh(const std::shared_ptr<const Libcrypto>& libcrypto) : libcrypto_(libcrypto) {
+    if (libcrypto_ == nullptr) {
+        fill_randomly(nonce_.data(), nonce_.size());
+        return;
+    }
+    pair_ = std::make_unique<KeyPair>(libcrypto_);
+    nonce_ = pair_->shown();
+}
+
+Shared Fresh::with(const Nonce& other) const { return pair_ == nullptr ? Shared{} : pair_->with(other); }
+
 std::uint64_t fresh_number() {
     std::uint64_t number = 0;
     while (number == 0) fill_randomly(&number, sizeof number);
@@ -126,15 +146,17 @@ std::uint64_t fresh_number() {
 
 Peer greet(int fd, const Self& self, const Target& target, int cancel_fd, std::int64_t deadline_ns) {
     Dialled link(fd, target.local, cancel_fd, deadline_ns);
+    const Fresh fresh(target.local ? nullptr : self.libcrypto);
     Greeting greeting;
     greeting.from = self.incarnation;
     greeting.to = target.incarnation;
-    greeting.nonce = fresh_nonce();
+    greeting.sealed = fresh.sealed() ? 1 : 0;
+    greeting.nonce = fresh.nonce();
     link.say(&greeting, sizeof greeting);
     const auto answer = link.hear<Answer>();
     if (answer.magic != kHelloMagic)
         throw Failure(Why::refused, "what listens there is not a native communicator");
-    if (answer.version != kVersion) throw Failure(Why::refused, other_version(answer.version));
+    check_alike(answer, fresh.sealed());
     const Transcript transcript{greeting, answer.nonce, target.address};
     if (!equal_in_constant_time(answer.proof, transcript.listeners_proof(self.token)))
         throw Failure(Why::refused, "the listener does not know this job's token, or is dialled at "
@@ -148,7 +170,7 @@ Peer greet(int fd, const Self& self, const Target& target, int cancel_fd, std::i
         link.say("", 1, self.arena_fd);
         peer.mapping = link.hear_memory();
     }
-    peer.keys = transcript.keys(self.token, true);
+    peer.keys = transcript.keys(self.token, fresh, true);
     peer.fd = link.take();
     return peer;
 }
@@ -161,7 +183,7 @@ Hello::~Hello() {
     local_ ? close_stranger(fd_) : close_fd(fd_);
 }
 
-Peer Hello::take() noexcept { return {std::exchange(fd_, -1), std::move(mapping_), keys_}; }
+Peer Hello::take() noexcept { return {std::exchange(fd_, -1), std::move(mapping_), std::move(keys_)}; }
 
 /// True when all of it is there. Throws Failure when the dialler hangs up.
 bool Hello::fill(void* to, std::size_t bytes) {
@@ -203,24 +225,25 @@ bool Hello::hear_greeting(const Self& self) {
     if (!fill(&greeting_, sizeof greeting_)) return false;
     if (greeting_.magic != kHelloMagic) throw Failure(Why::refused, "not a native communicator");
     greeted_ = true;
-    nonce_ = fresh_nonce();
+    fresh_ = std::make_unique<Fresh>(local_ ? nullptr : self.libcrypto);
     Answer answer;
-    answer.nonce = nonce_;
-    answer.proof = Transcript{greeting_, nonce_, address_}.listeners_proof(self.token);
+    answer.sealed = fresh_->sealed() ? 1 : 0;
+    answer.nonce = fresh_->nonce();
+    answer.proof = Transcript{greeting_, fresh_->nonce(), address_}.listeners_proof(self.token);
     send_all(fd_, &answer, sizeof answer, -1, -1, 0);
-    if (greeting_.version != kVersion) throw Failure(Why::refused, other_version(greeting_.version));
+    check_alike(greeting_, fresh_->sealed());
     return true;
 }
 
 bool Hello::hear_proof(const Self& self) {
     if (!fill(proof_.data(), proof_.size())) return false;
-    const Transcript transcript{greeting_, nonce_, address_};
+    const Transcript transcript{greeting_, fresh_->nonce(), address_};
     if (!equal_in_constant_time(proof_, transcript.diallers_proof(self.token)))
         throw Failure(Why::refused, "wrong token, or dialled at another address");
     if (greeting_.to != self.incarnation) throw Failure(Why::refused, "another process listens here now");
     if (greeting_.from == 0 || greeting_.from == self.incarnation)
         throw Failure(Why::refused, "bad incarnation");
-    keys_ = transcript.keys(self.token, false);
+    keys_ = transcript.keys(self.token, *fresh_, false);
     proved_ = true;
     Verdict verdict;
     verdict.accepted = 1;

@@ -16,11 +16,11 @@
 namespace tmc {
 
 using Token = std::vector<std::byte>;
-using Nonce = std::array<std::byte, 16>;
+using Nonce = std::array<std::byte, 32>;  // where links are encrypted: a public key, as fresh
 using Proof = std::array<std::byte, 32>;
 
 inline constexpr std::uint32_t kHelloMagic = 0x48434d54;  // "TMCH"
-inline constexpr std::uint32_t kVersion = 3;
+inline constexpr std::uint16_t kVersion = 3;
 
 //   dialler -> listener   Greeting
 //   listener -> dialler   Answer      proves the listener's knowledge
@@ -36,7 +36,8 @@ inline constexpr std::uint32_t kVersion = 3;
 
 struct Greeting {
     std::uint32_t magic = kHelloMagic;
-    std::uint32_t version = kVersion;
+    std::uint16_t version = kVersion;
+    std::uint16_t sealed = 0;  // 1: what follows the hello is encrypted
     std::uint64_t from = 0;  // the dialler's incarnation
     std::uint64_t to = 0;    // the one it wants to talk to
     Nonce nonce{};
@@ -44,7 +45,8 @@ struct Greeting {
 
 struct Answer {
     std::uint32_t magic = kHelloMagic;
-    std::uint32_t version = kVersion;
+    std::uint16_t version = kVersion;
+    std::uint16_t sealed = 0;
     Nonce nonce{};
     Proof proof{};
 };
@@ -61,6 +63,25 @@ struct Self {
     const Token& token;
     std::uint64_t incarnation;
     int arena_fd;
+    const std::shared_ptr<const Libcrypto>& libcrypto;  // null: links are not encrypted
+};
+
+/// What a process has for one hello alone.
+class Fresh {
+public:
+    /// libcrypto  null: the connection will not be encrypted
+    explicit Fresh(const std::shared_ptr<const Libcrypto>& libcrypto);
+
+    const Nonce& nonce() const noexcept { return nonce_; }
+    bool sealed() const noexcept { return libcrypto_ != nullptr; }
+    const std::shared_ptr<const Libcrypto>& libcrypto() const noexcept { return libcrypto_; }
+    /// What only the two can know; nothing where the connection is not encrypted.
+    Shared with(const Nonce& other) const;
+
+private:
+    std::shared_ptr<const Libcrypto> libcrypto_;
+    std::unique_ptr<KeyPair> pair_;
+    Nonce nonce_{};
 };
 
 /// What came of a hello.
@@ -117,7 +138,7 @@ private:
     bool greeted_ = false;
     bool proved_ = false;
     Greeting greeting_;
-    Nonce nonce_{};
+    std::unique_ptr<Fresh> fresh_;
     Proof proof_{};
     std::unique_ptr<Mapping> mapping_;
     Keys keys_;

@@ -1,14 +1,19 @@
-// What the two ends of a connection have in common once both have proved themselves.
+// What protects a connection once both of its ends have proved themselves.
 #pragma once
 
+#include <memory>
+
+#include "cipher.hpp"
 #include "siphash.hpp"
 
 namespace tmc {
 
-/// Each direction has a key of its own, drawn from the token and all that was said in the hello.
+/// Each direction has keys of its own, drawn from the token and all that was said in the hello.
 struct Keys {
     SipKey frames_out{};
     SipKey frames_in{};
+    std::unique_ptr<Cipher> seal;  // null, as `open`: payload travels as it is
+    std::unique_ptr<Cipher> open;
 };
 
 }  // namespace tmc

@@ -21,17 +21,18 @@ constexpr std::size_t kDirect = 4096;  // From here on a payload is read to wher
 constexpr std::size_t kBehind = 4096;
 constexpr int kReadsAtOnce = 16;
 constexpr std::size_t kPartsAtOnce = 16;
+constexpr std::size_t kSealedAtOnce = kHeaderBytes + kPayloadMax + kSealBytes;
 
 }  // namespace
 
-Link::Link(int fd, std::uint64_t peer_, std::unique_ptr<Mapping> mapping_, const Keys& keys,
+Link::Link(int fd, std::uint64_t peer_, std::unique_ptr<Mapping> mapping_, Keys keys,
            Receiver& receiver)
     : peer(peer_),
       mapping(std::move(mapping_)),
       opened_ns(now_ns()),
       inode(inode_of(fd)),
       fd_(fd),
-      keys_(keys),
+      keys_(std::move(keys)),
       receiver_(receiver),
       buffer_(kBuffer) {}
 
@@ -57,6 +58,11 @@ void Link::push() {
 }
 
 void Link::write_some() {
+    keys_.seal == nullptr ? write_plain() : write_sealed();
+    if (retiring_ && !waits()) shutdown(fd_, SHUT_WR);
+}
+
+void Link::write_plain() {
     while (!queue_.empty() && !write_failed_) {
         iovec parts[2 * kPartsAtOnce];
         std::size_t count = 0;
@@ -73,18 +79,8 @@ void Link::write_some() {
         msghdr message{};
         message.msg_iov = parts;
         message.msg_iovlen = count;
-        const auto n = sendmsg(fd_, &message, MSG_DONTWAIT | MSG_NOSIGNAL);
-        if (n < 0 && errno == EINTR) continue;
-        if (n < 0 && (errno == EAGAIN || errno == EWOULDBLOCK)) break;
-        if (n < 0) {
-            // What the peer said last may still be readable, so the reader reports the loss.
-            write_failed_ = true;
-            queue_.clear();
-            shutdown(fd_, SHUT_WR);
-            break;
-        }
-        sent_.fetch_add(static_cast<std::uint64_t>(n), std::memory_order_relaxed);
-        auto left = static_cast<std::size_t>(n);
+        auto left = wrote(sendmsg(fd_, &message, MSG_DONTWAIT | MSG_NOSIGNAL));
+        if (left == 0) return;
         while (left > 0) {
             auto& front = queue_.front();
             const auto whole = kHeaderBytes + front.frame.header.length;
@@ -97,12 +93,63 @@ void Link::write_some() {
             queue_.pop_front();
         }
     }
-    if (retiring_ && queue_.empty()) shutdown(fd_, SHUT_WR);
+}
+
+void Link::write_sealed() {
+    while (!write_failed_) {
+        if (sealed_begin_ == sealed_end_) seal_some();
+        if (sealed_begin_ == sealed_end_) return;
+        const auto bytes = wrote(send(fd_, sealed_.get() + sealed_begin_, sealed_end_ - sealed_begin_,
+                                      MSG_DONTWAIT | MSG_NOSIGNAL));
+        if (bytes == 0) return;
+        sealed_begin_ += bytes;
+    }
+}
+
+/// Encrypt as many frames as fit into the buffer. What is written from there is a copy, so whoever
+/// waits to change the bytes may do it now.
+void Link::seal_some() {
+    if (sealed_ == nullptr) sealed_ = std::make_unique_for_overwrite<std::byte[]>(kSealedAtOnce);
+    sealed_begin_ = sealed_end_ = 0;
+    while (!queue_.empty()) {
+        auto& front = queue_.front();
+        const std::size_t length = front.frame.header.length;
+        const auto behind = length == 0 ? 0 : length + kSealBytes;
+        if (kHeaderBytes + behind > kSealedAtOnce - sealed_end_) return;
+        auto* to = sealed_.get() + sealed_end_;
+        sign(front.head, keys_.frames_out, begun_);
+        std::memcpy(to, front.head.data(), kHeaderBytes);
+        if (length > 0 &&
+            !keys_.seal->seal(begun_, front.head, {front.frame.at, length}, to + kHeaderBytes))
+            return break_off();
+        ++begun_;
+        sealed_end_ += kHeaderBytes + behind;
+        if (front.frame.writer != nullptr) front.frame.writer->written(length);
+        queue_.pop_front();
+    }
+}
+
+/// What came of a write: bytes, 0 if nothing more can be written now.
+std::size_t Link::wrote(long n) {
+    if (n > 0) {
+        sent_.fetch_add(static_cast<std::uint64_t>(n), std::memory_order_relaxed);
+        return static_cast<std::size_t>(n);
+    }
+    if (errno != EAGAIN && errno != EWOULDBLOCK && errno != EINTR) break_off();
+    return 0;
+}
+
+/// What the peer said last may still be readable, so the reader reports the loss.
+void Link::break_off() noexcept {
+    write_failed_ = true;
+    queue_.clear();
+    sealed_begin_ = sealed_end_ = 0;
+    shutdown(fd_, SHUT_WR);
 }
 
 /// Hear of room for writing for as long as something waits to be written.
 void Link::arm() noexcept {
-    const std::uint32_t wanted = EPOLLIN | (queue_.empty() ? 0U : EPOLLOUT);
+    const std::uint32_t wanted = EPOLLIN | (waits() ? EPOLLOUT : 0U);
     if (epoll_fd_ < 0 || wanted == armed_) return;
     armed_ = wanted;
     epoll_event event{};
@@ -113,7 +160,7 @@ void Link::arm() noexcept {
 
 bool Link::wants_to_write() {
     const std::lock_guard lock(write_);
-    return !queue_.empty();
+    return waits();
 }
 
 // Reading.
@@ -159,10 +206,7 @@ bool Link::read_once() {
     received_.fetch_add(bytes, std::memory_order_relaxed);
     try {
         const auto straight = std::min(bytes, direct);
-        if (straight > 0) {
-            arriving_->got += straight;
-            if (arriving_->got == arriving_->header.length) finish();
-        }
+        if (straight > 0) arriving_->got += straight;
         consume(bytes - straight);
     } catch (const Failure& failure) {
         die(std::string("the peer broke the rules: ") + failure.what(), false);
@@ -187,6 +231,10 @@ void Link::consume(std::size_t bytes) {
         begin_ += step;
         arriving_->got += step;
         if (arriving_->got < arriving_->header.length) return;
+        if (keys_.open != nullptr && arriving_->header.length > 0) {
+            if (end_ - begin_ < kSealBytes) return;
+            unseal();
+        }
         finish();
     }
 }
@@ -196,10 +244,22 @@ void Link::begin() {
     const std::span<const std::byte, kHeaderBytes> bytes(buffer_.data() + begin_, kHeaderBytes);
     const auto reason = decode(bytes, keys_.frames_in, come_++, header);
     if (!reason.empty()) throw Failure(Why::peer_lost, reason);
+    HeaderBytes head;
+    std::copy(bytes.begin(), bytes.end(), head.begin());
     begin_ += kHeaderBytes;
     if (header.kind == Frame::leaving) leaving_ = true;
     auto landing = receiver_.arrive(*this, header);
-    arriving_.emplace(Arriving{header, std::move(landing), 0});
+    arriving_.emplace(Arriving{header, head, std::move(landing), 0});
+}
+
+/// Decrypt what has come, where it lies. What nobody wants any more was not kept.
+void Link::unseal() {
+    const auto& landing = arriving_->landing;
+    const std::span<const std::byte, kSealBytes> seal(buffer_.data() + begin_, kSealBytes);
+    if (landing.at != nullptr &&
+        !keys_.open->open(come_ - 1, arriving_->head, {landing.at, arriving_->got}, seal))
+        throw Failure(Why::peer_lost, "a frame's payload was changed on its way");
+    begin_ += kSealBytes;
 }
 
 void Link::finish() {
@@ -278,6 +338,7 @@ void Link::die(const std::string& why, bool orderly) {
     {
         const std::lock_guard lock(write_);
         queue_.clear();
+        sealed_begin_ = sealed_end_ = 0;
     }
     shutdown(fd_, SHUT_RDWR);
     if (!reported_.exchange(true)) receiver_.lost(*this, why, orderly || retiring_);

@@ -59,7 +59,7 @@ struct Outgoing {
 class Link {
 public:
     /// mapping  the peer's arena when it is on this host, or null
-    Link(int fd, std::uint64_t peer, std::unique_ptr<Mapping> mapping, const Keys& keys,
+    Link(int fd, std::uint64_t peer, std::unique_ptr<Mapping> mapping, Keys keys,
          Receiver& receiver);
     ~Link();
     Link(const Link&) = delete;
@@ -109,6 +109,7 @@ private:
     };
     struct Arriving {
         Header header;
+        HeaderBytes head;
         Landing landing;
         std::size_t got = 0;
     };
@@ -118,7 +119,14 @@ private:
     void begin();
     void finish();
     void die(const std::string& why, bool orderly);
+    void unseal();
     void write_some();
+    void write_plain();
+    void write_sealed();
+    void seal_some();
+    std::size_t wrote(long n);
+    void break_off() noexcept;
+    bool waits() const noexcept { return !queue_.empty() || sealed_begin_ < sealed_end_; }
     void arm() noexcept;
 
     const Birthplace birthplace_;
@@ -133,6 +141,10 @@ private:
     std::mutex write_;
     std::deque<Queued> queue_;
     std::uint64_t begun_ = 0;  // frames of which something was written
+    // Where links are encrypted: frames that are, and wait to be written.
+    std::unique_ptr<std::byte[]> sealed_;
+    std::size_t sealed_begin_ = 0;
+    std::size_t sealed_end_ = 0;
     bool retiring_ = false;
     bool write_failed_ = false;
     // What epoll reports depends on the queue, and changes with it, under the same lock.

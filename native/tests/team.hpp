@@ -18,8 +18,8 @@ inline constexpr std::int64_t kSecond = 1'000'000'000;
 
 /// One process of a job: its endpoint, and its seat in one group.
 struct Rank {
-    Rank(const std::string& host, std::uint32_t seat, std::uint32_t size)
-        : endpoint(tmc::Endpoint::open(tmc::Token(32, std::byte{7}), host, "127.0.0.1")),
+    Rank(const std::string& host, std::uint32_t seat, std::uint32_t size, const std::string& libcrypto)
+        : endpoint(tmc::Endpoint::open(tmc::Token(32, std::byte{7}), host, "127.0.0.1", "", libcrypto)),
           group(endpoint->group("team", seat, size)) {}
     Rank(Rank&&) = default;
     Rank& operator=(Rank&&) = default;
@@ -35,7 +35,9 @@ struct Rank {
 /// Hosts by seat, one letter each: "aabb" are two hosts of two ranks.
 class Team {
 public:
-    explicit Team(std::string hosts) : hosts_(std::move(hosts)) {
+    /// libcrypto  "": links are not encrypted
+    explicit Team(std::string hosts, std::string libcrypto = "")
+        : hosts_(std::move(hosts)), libcrypto_(std::move(libcrypto)) {
         for (std::uint32_t seat = 0; seat < size(); ++seat) ranks_.push_back(fresh(seat));
     }
 
@@ -79,10 +81,11 @@ public:
 
 private:
     std::unique_ptr<Rank> fresh(std::uint32_t seat) const {
-        return std::make_unique<Rank>(std::string(1, hosts_[seat]), seat, size());
+        return std::make_unique<Rank>(std::string(1, hosts_[seat]), seat, size(), libcrypto_);
     }
 
     std::string hosts_;
+    std::string libcrypto_;
     std::vector<std::unique_ptr<Rank>> ranks_;
 };
 

@@ -201,10 +201,16 @@ class Endpoint:
     address  where to listen: an IP address of this host
     folder   where the socket for processes on this host lies; private to this user (0700). "": one
              made for it, below the temporary folder, and removed as the endpoint is closed
+    libcrypto  path of the library that encrypts what goes to other hosts; "": nothing does
     """
 
     def __init__(
-        self, token: bytes, host: str, address: str = "127.0.0.1", folder: str = ""
+        self,
+        token: bytes,
+        host: str,
+        address: str = "127.0.0.1",
+        folder: str = "",
+        libcrypto: str = "",
     ) -> None: ...
     @property
     def incarnation(self) -> int:

@@ -10,8 +10,8 @@ from trainmover import _native
 
 HELLO_MAGIC = 0x48434D54
 VERSION = 3
-GREETING = struct.Struct("<IIQQ16s")
-ANSWER = struct.Struct("<II16s32s")
+GREETING = struct.Struct("<IHHQQ32s")  # magic, version, sealed, from, to, nonce
+ANSWER = struct.Struct("<IHH32s32s")  # magic, version, sealed, nonce, proof
 VERDICT = struct.Struct("<I60s")
 HEADER = struct.Struct("<IIQQQQQQ")  # kind, length, group, epoch, a, b, tag low, tag high
 KINDS = ["data", "credit", "letter", "clear", "body", "read", "waiting", "broken", "replaced"]
@@ -57,19 +57,46 @@ class RawLink(socket.socket):
         self.connect(address if local else (host, int(port)))
         self.key_out = self.key_in = b""
         self.said = self.heard = 0  # headers, in each direction
+        self.pair: Any = None  # of X25519, where the link is to be encrypted
+        self.seals: Any = ()  # of what is said and heard, where it is
 
     def header(self, kind: str | int, *args: int, **more: int) -> bytes:
         """The next header to say, with the code that the other end expects."""
         self.said += 1
         return signed(words(kind, *args, **more), self.key_out, self.said - 1)
 
-    def agree(self, secret: bytes) -> None:
+    def frame(self, kind: str, payload: bytes, **more: int) -> bytes:
+        """Likewise, with what it carries, encrypted where the link is."""
+        head = self.header(kind, length=len(payload), **more)
+        if not self.seals or not payload:
+            return head + payload
+        return head + bytes(self.seals[0].encrypt(number_once(self.said - 1), payload, head))
+
+    def agree(self, said: bytes, nonce: bytes) -> None:
         """Take the keys of a hello that ended well, as who dialled."""
+        shared = bytes(32)
+        if self.pair is not None:
+            from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PublicKey
+            from cryptography.hazmat.primitives.ciphers.aead import AESGCM
+
+            shared = self.pair.exchange(X25519PublicKey.from_public_bytes(nonce))
+        secret = _native.hmac_sha256(shared, said)
         keys = [_native.hmac_sha256(secret, b"frames of the " + end) for end in ENDS]
         self.key_out, self.key_in = (key[:16] for key in keys)
+        if self.pair is not None:
+            keys = [_native.hmac_sha256(secret, b"payload of the " + end) for end in ENDS]
+            self.seals = tuple(map(AESGCM, keys))
 
 
 ENDS = b"dialler", b"listener"
+SEAL_BYTES = 16
+
+
+def number_once(number: int) -> bytes:
+    """What a record of that number is sealed with, beside the key."""
+    return bytes(4) + number.to_bytes(8, "little")
+
+
 dial = RawLink
 
 
@@ -99,12 +126,14 @@ def greet(link: RawLink, token: bytes, to: int, **wrong: Any) -> tuple[int, str]
     """
     source = wrong.get("source", int.from_bytes(token_bytes(7), "little") + 1)
     version, magic = wrong.get("version", VERSION), wrong.get("magic", HELLO_MAGIC)
-    greeting = GREETING.pack(magic, version, source, to, token_bytes(16))
+    pair = link.pair
+    nonce = token_bytes(32) if pair is None else pair.public_key().public_bytes_raw()
+    greeting = GREETING.pack(magic, version, pair is not None, source, to, nonce)
     link.sendall(greeting)
     answer = read_exactly(link, ANSWER.size)
     if len(answer) < ANSWER.size:
         return 0, "closed before the answer"
-    nonce = ANSWER.unpack(answer)[2]
+    nonce = ANSWER.unpack(answer)[3]
     address = wrong.get("address", link.address).encode()
     with suppress(ConnectionResetError, BrokenPipeError):
         said = greeting + nonce + address
@@ -114,7 +143,7 @@ def greet(link: RawLink, token: bytes, to: int, **wrong: Any) -> tuple[int, str]
     if len(verdict) < VERDICT.size:
         return 0, "closed before the verdict"
     accepted, reason = VERDICT.unpack(verdict)
-    link.agree(_native.hmac_sha256(token, b"trainmover keys" + said))
+    link.agree(_native.hmac_sha256(token, b"trainmover keys" + said), nonce)
     return accepted, reason.rstrip(b"\0").decode()
 
 
@@ -154,4 +183,7 @@ def next_frame(link: RawLink) -> tuple[dict[str, int], bytes]:
     link.heard += 1
     names = ("kind", "length", "group", "epoch", "a", "b", "low", "high")
     said = dict(zip(names, HEADER.unpack_from(head), strict=True))
-    return said, read_exactly(link, said["length"])
+    if not link.seals or not said["length"]:
+        return said, read_exactly(link, said["length"])
+    sealed = read_exactly(link, said["length"] + SEAL_BYTES)
+    return said, bytes(link.seals[1].decrypt(number_once(link.heard - 1), sealed, head))

@@ -55,6 +55,7 @@ class Rank:
     host: str
     token: bytes
     folder: str  # of local sockets; goes with the team
+    libcrypto: str  # "": links are not encrypted
     groups: dict[str, Any] = field(default_factory=dict)
     seats: dict[str, tuple[int, int]] = field(default_factory=dict)  # by group: seat, size
     shelf: dict[str, Any] = field(default_factory=dict)
@@ -63,7 +64,9 @@ class Rank:
     @property
     def endpoint(self) -> Any:
         if self._endpoint is None:
-            self._endpoint = _native.Endpoint(self.token, self.host, folder=self.folder)
+            self._endpoint = _native.Endpoint(
+                self.token, self.host, folder=self.folder, libcrypto=self.libcrypto
+            )
         return self._endpoint
 
     def close(self) -> None:
@@ -109,7 +112,7 @@ def _live(rank: Rank, main: Connection, side: Connection, log: int) -> None:
 class Player:
     """The test's handle of one rank process."""
 
-    def __init__(self, name: str, host: str, token: bytes, folder: str) -> None:
+    def __init__(self, name: str, host: str, token: bytes, folder: str, libcrypto: str) -> None:
         self.name, self.host = name, host
         self.code: int | None = None
         self.busy = 0  # programs begun on the main ear whose answers have not been taken
@@ -120,7 +123,7 @@ class Player:
         self.pid = os.fork()
         if self.pid == 0:
             try:
-                _live(Rank(name, host, token, folder), main, side, self._log)
+                _live(Rank(name, host, token, folder, libcrypto), main, side, self._log)
             finally:
                 os._exit(70)
         self._pidfd = os.pidfd_open(self.pid)
@@ -225,7 +228,8 @@ def _native_stacks(pid: int) -> str:
 class Team:
     """Players by position; position i runs on `hosts[i]`, equal names are one machine."""
 
-    def __init__(self, hosts: Sequence[str]) -> None:
+    def __init__(self, hosts: Sequence[str], libcrypto: str = "") -> None:
+        self.libcrypto = libcrypto
         self.token = secrets.token_bytes(16)
         self.hosts = tuple(hosts)
         self._folder = tempfile.mkdtemp(prefix="tm-")
@@ -238,7 +242,7 @@ class Team:
 
     def newcomer(self, host: str) -> Player:
         """A process that has no seat yet. Ends with the team."""
-        player = Player(f"{len(self._born)}@{host}", host, self.token, self._folder)
+        player = Player(f"{len(self._born)}@{host}", host, self.token, self._folder, self.libcrypto)
         self._born.append(player)
         return player
 

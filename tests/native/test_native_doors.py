@@ -120,7 +120,7 @@ def code_of(child: int) -> int:
 def knock(path: str) -> bool:
     """True: the connection was closed without a word."""
     with dial(path) as link, suppress(BrokenPipeError, ConnectionResetError):
-        link.sendall(bytes(40))
+        link.sendall(bytes(56))
         return link.recv(1) == b""
     return True
 
@@ -202,7 +202,7 @@ def lingering() -> tuple[socket.socket, list[socket.socket]]:
     return full, [listener, reader]
 
 
-@pytest.mark.parametrize("said", [b"?" * 40, b"?", b"?" * 4000], ids=["greeting", "byte", "more"])
+@pytest.mark.parametrize("said", [b"?" * 56, b"?", b"?" * 4000], ids=["greeting", "byte", "more"])
 @shm
 def test_a_descriptor_passed_before_the_proof_holds_nobody_up(
     world: Formation, said: bytes

@@ -120,9 +120,9 @@ def test_a_hello_for_another_process_is_refused(world: Formation, sockets: ExitS
 @two
 def test_noise_and_half_hellos_do_not_disturb(world: Formation, sockets: ExitStack) -> None:
     address, incarnation = world.players[0].ask(where)
-    greeting = GREETING.pack(HELLO_MAGIC, VERSION, 7, incarnation, bytes(16))
+    greeting = GREETING.pack(HELLO_MAGIC, VERSION, 0, 7, incarnation, bytes(32))
     noise = [b"", b"\0", b"GET / HTTP/1.1\r\n\r\n", os.urandom(5000), b"\xff" * 100_000]
-    for said in [*noise, greeting[:1], greeting[:39], greeting, greeting + bytes(31)]:
+    for said in [*noise, greeting[:1], greeting[:55], greeting, greeting + bytes(31)]:
         link = sockets.enter_context(dial(address))
         try:
             link.sendall(said)

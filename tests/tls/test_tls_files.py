@@ -3,6 +3,7 @@
 import os
 import stat
 import sys
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -13,6 +14,7 @@ from trainmover.errors import UserError
 from trainmover.launch.options import RunOptions
 from trainmover.launch.runs import RunDirectory
 from trainmover.launch.tls import certified
+from trainmover.tls import libcrypto
 from trainmover.tls.contexts import check
 from trainmover.tls.files import TlsFiles, all_or_none
 from trainmover.tls.making import LASTS, make
@@ -113,12 +115,29 @@ def test_a_run_says_what_is_encrypted_and_what_is_not(tmp_path: Path) -> None:
     directory = RunDirectory.create("job", tmp_path / "run")
     none = certified(RunOptions(argv=["x"]), directory)
     assert (none.files, none.notes) == (None, [])
-    own = certified(RunOptions(argv=["x"], tls=True), directory)
+    own = certified(RunOptions(argv=["x"], tls=True, comm="native"), directory)
     assert own.files is not None
     assert Path(own.files.key).parent == directory.path / "tls"
     (said,) = own.notes
-    assert "encrypted" in said
-    assert "are not" in said
+    assert "encrypted, and what ranks on different hosts exchange in collectives" in said
+    assert "store on each host is not" in said
+    gloo = RunOptions(argv=["x"], tls_files=own.files, comm="gloo")
+    (said,) = certified(gloo, directory).notes
+    assert "collectives, and torch's store on each host, are not" in said
+
+
+def test_without_a_libcrypto_collectives_are_not_silently_plain(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    directory = RunDirectory.create("job", tmp_path / "run")
+    options = RunOptions(argv=["x"], tls_files=made("job"), comm="native")
+    assert "libcrypto" in libcrypto.path()
+    monkeypatch.setattr(libcrypto, "_MAPPED", Path("/dev/null"))
+    monkeypatch.setattr("ctypes.util.find_library", lambda _: None)
+    with pytest.raises(UserError, match="no libcrypto") as refusal:
+        certified(options, directory)
+    assert "--comm gloo" in refusal.value.do
+    assert certified(replace(options, comm="gloo"), directory).files is not None
 
 
 def test_a_certificate_that_soon_ends_is_told(tmp_path: Path) -> None:

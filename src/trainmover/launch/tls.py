@@ -10,10 +10,13 @@ from trainmover.tls.files import TlsFiles
 
 SOON = timedelta(days=30)
 LOOPBACK = ("127.0.0.1", "::1", "localhost")
-_OPEN = (
-    "TLS: links of agents, the API, vaults and state on its way are encrypted; "
-    "what ranks exchange in collectives, and torch's store on each host, are not"
-)
+_COVERED = "TLS: links of agents, the API, vaults and state on its way are encrypted"
+_OPEN = {
+    "native": f"{_COVERED}, and what ranks on different hosts exchange in collectives; "
+    "torch's store on each host is not",
+    "gloo": f"{_COVERED}; what ranks exchange in collectives, and torch's store on each host, are "
+    "not (--comm native encrypts collectives)",
+}
 
 
 @dataclass(frozen=True)
@@ -26,10 +29,14 @@ class Certified:
 
 def certified(options: RunOptions, directory: RunDirectory) -> Certified:
     """Raises UserError for files that processes of the run, or who asks it over the API, would not
-    believe."""
+    believe, and where there is nothing that encrypts collectives."""
     files = options.tls_files
     if files is None and not options.tls:
         return Certified(None, [])
+    from trainmover.tls import libcrypto
+
+    if options.comm == "native":
+        libcrypto.path()
     if files is None:
         files = _made(options, directory)
     from trainmover.tls.contexts import check
@@ -38,7 +45,7 @@ def certified(options: RunOptions, directory: RunDirectory) -> Certified:
     ends = min(check(files, host) for host in hosts)
     soon = ends - datetime.now(UTC) < SOON
     late = [f"the certificate ends on {ends:%Y-%m-%d}: no machine can join after that"] * soon
-    return Certified(files, [_OPEN, *late])
+    return Certified(files, [_OPEN[options.comm], *late])
 
 
 def _made(options: RunOptions, directory: RunDirectory) -> TlsFiles:

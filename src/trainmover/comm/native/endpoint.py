@@ -13,6 +13,7 @@ from pathlib import Path
 
 from trainmover import _native
 from trainmover.comm.native.completer import Completer
+from trainmover.tls.files import TlsFiles
 
 HOST_ID = "TRAINMOVER_HOST_ID"
 ADDRESS = "TRAINMOVER_ADDRESS"
@@ -30,7 +31,7 @@ class OpenEndpoint:
         self.token = token
         self.process = os.getpid()
         address, folder = os.environ.get(ADDRESS, _LOOPBACK), os.environ.get(SOCKETS, "")
-        self.native = _native.Endpoint(token, host_id(), address, folder)
+        self.native = _native.Endpoint(token, host_id(), address, folder, _library())
         self.completer = Completer(self.native)
 
     def close(self) -> None:
@@ -78,6 +79,15 @@ def host_id() -> str:
     boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
     spaces = [os.stat(f"/proc/self/ns/{kind}").st_ino for kind in ("net", "mnt")]
     return "/".join(map(str, [boot, *spaces, os.geteuid()]))
+
+
+def _library() -> str:
+    """What encrypts the links of a job with TLS; "" without. Raises UserError."""
+    if TlsFiles.of_environment(os.environ) is None:
+        return ""
+    from trainmover.tls import libcrypto
+
+    return libcrypto.path()
 
 
 def _forget_parents() -> None:
