@@ -75,7 +75,8 @@ class Setting:
 
 @dataclass
 class Heard:
-    """A listener. process: whose it is; said: the first that it says; tls: whether in TLS."""
+    """A listener. process: whose it is; private: a file that only its user can come to; said: the
+    first that it says; tls: whether in TLS."""
 
     pid: int
     process: str
@@ -83,6 +84,7 @@ class Heard:
     host: str = ""
     port: int = 0
     path: str = ""
+    private: bool = False
     said: bytes = b""
     tls: bool = False
 
@@ -140,19 +142,12 @@ IS: dict[str, Callable[[Heard, Seen], bool]] = {
     "native endpoint, TCP": lambda one, seen: (
         _silent(one, "worker") and seen.setting.comm == "native"
     ),
-    "native endpoint, local socket": lambda one, seen: (
-        one.path.startswith("/") and _is_private(Path(one.path))
-    ),
+    "native endpoint, local socket": lambda one, seen: one.private,
     "gloo's links": lambda one, seen: _silent(one, "worker") and seen.setting.comm == "gloo",
 }
 """By the names of rows."""
 SEVERAL = {"gloo's links"}
 """Of which a process may have more than one."""
-
-
-def _is_private(path: Path) -> bool:
-    """A socket file in a folder that other users cannot enter."""
-    return path.is_socket() and not path.parent.stat().st_mode & 0o077
 
 
 def differences(seen: Seen, rows: list[Row]) -> list[str]:
@@ -306,7 +301,13 @@ def _unix(folder: Path, mine: Callable[..., Heard]) -> Iterator[Heard]:
     for line in (folder / "net/unix").read_text().splitlines()[1:]:
         fields = line.split()
         if int(fields[3], 16) & _ACCEPTS:
-            yield mine(int(fields[6]), path=fields[7] if len(fields) > 7 else "no name")
+            path = fields[7] if len(fields) > 7 else "no name"
+            yield mine(int(fields[6]), path=path, private=_is_private(Path(path)))
+
+
+def _is_private(path: Path) -> bool:
+    """A socket file in a folder that other users cannot enter."""
+    return path.is_socket() and not path.parent.stat().st_mode & 0o077
 
 
 # --- what it says ---------------------------------------------------------------------------------

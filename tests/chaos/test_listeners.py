@@ -71,12 +71,13 @@ ROWS = [
     Row("control link", "controller", "always", "network", "TLS"),
     Row("HTTP API", "controller", "always", "loopback", "TLS"),
     Row("native endpoint, TCP", "worker", "`--comm native`", "network", "**plain**"),
+    Row("native endpoint, local socket", "worker", "`--comm native`", "private file", "inside"),
     Row("gloo's links", "worker", "`--comm gloo`", "network", "**plain**"),
 ]
 GOOD = Seen(
     Setting(), 2, [door("controller", "controller", 1), silent("controller", 2, 2)]
 )  # fmt: skip
-GOOD.heard.append(silent("worker", 3, 3))
+GOOD.heard += [silent("worker", 3, 3), Heard(3, "worker", 4, path="/run/s", private=True)]
 
 
 def seen(*heard: Heard, without: int = -1, **setting: bool) -> Seen:
@@ -92,6 +93,7 @@ FALSE = {
     "a vault, which has no row": (seen(door("vault", "agent", 9)), "is in no row"),
     "a silent one in an agent": (seen(silent("agent", 9, 9)), "is in no row"),
     "an abstract socket": (seen(Heard(9, "worker", 9, path="@x")), "is in no row"),
+    "a socket file for all": (seen(Heard(9, "worker", 9, path="/tmp/x")), "is in no row"),
     "a second silent one": (seen(silent("worker", 9, 3)), "process 3 has 2 listeners"),
     "a row without": (seen(without=2), "nobody has `native endpoint, TCP`"),
     "another's": (seen(door("controller", "worker", 9)), "which is of controller"),
@@ -123,17 +125,25 @@ def test_every_socket_that_listens_is_seen(tmp_path: Path) -> None:
         plain = stack.enter_context(socket.create_server(("127.0.0.1", 0)))
         newer = stack.enter_context(socket.create_server(("::1", 0), family=socket.AF_INET6))
         local = stack.enter_context(socket.socket(socket.AF_UNIX))
+        wide = stack.enter_context(socket.socket(socket.AF_UNIX))
         hidden = stack.enter_context(socket.socket(socket.AF_UNIX))
+        tmp_path.chmod(0o700)
+        open_to_all = tmp_path / "open"
+        open_to_all.mkdir()
+        open_to_all.chmod(0o755)
         local.bind(str(tmp_path / "s"))
+        wide.bind(str(open_to_all / "s"))
         hidden.bind(f"\0tm-test-{os.getpid()}")
-        for one in (local, hidden):
+        for one in (local, wide, hidden):
             one.listen()
         stack.enter_context(socket.create_connection(plain.getsockname()))
         found = [one for one in listening(me) if one.inode not in before]
+        assert [one.path for one in found if one.private] == [str(tmp_path / "s")]
         assert {one.path or (one.host, one.port) for one in found} == {
             plain.getsockname(),
             newer.getsockname()[:2],
             str(tmp_path / "s"),
+            str(open_to_all / "s"),
             f"@tm-test-{os.getpid()}",
         }
 
