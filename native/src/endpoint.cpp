@@ -61,7 +61,8 @@ std::shared_ptr<Endpoint> Endpoint::open(Token token, std::string host, const st
 }
 
 Endpoint::Endpoint(Token token, std::string host_, const std::string& address)
-    : incarnation(fresh_number()), host(std::move(host_)), token_(std::move(token)), arena_(kArenaBytes) {
+    : incarnation(fresh_number()), host(std::move(host_)), token_(std::move(token)), arena_(kArenaBytes),
+      read_buffer_(kReadBuffer) {
     std::uint16_t port = 0;
     tcp_listener_ = listen_tcp(address, port);
     address_ = (address.find(':') == std::string::npos ? address : "[" + address + "]") + ":" +
@@ -612,7 +613,7 @@ void Endpoint::serve_link(std::uint64_t id) {
         if (found == watched_.end()) return;
         link = found->second;
     }
-    link->pump();
+    link->pump(read_buffer_);
     link->push();
 }
 

@@ -8,14 +8,16 @@
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <span>
 #include <string>
-#include <vector>
 
 #include "arena.hpp"
 #include "frame.hpp"
 #include "sockets.hpp"
 
 namespace tmc {
+
+inline constexpr std::size_t kReadBuffer = 64 * 1024;
 
 class Link;
 
@@ -79,7 +81,8 @@ public:
     void push();
     bool wants_to_write();
     /// Read what is there and hand it on. Only the leader does: see `Engine`.
-    void pump();
+    /// buffer  at least `kReadBuffer` bytes, which this link needs for as long as this takes
+    void pump(std::span<std::byte> buffer);
 
     /// Leave the buffers of `owner` alone from the moment this returns.
     ///
@@ -111,9 +114,9 @@ private:
         std::size_t got = 0;
     };
 
-    bool read_once();
-    void consume(std::size_t bytes);
-    void begin();
+    bool read_once(std::span<std::byte> buffer);
+    void consume(std::span<const std::byte> bytes);
+    void begin(std::span<const std::byte, kHeaderBytes> bytes);
     void finish();
     void die(const std::string& why, bool orderly);
     void write_some();
@@ -137,9 +140,10 @@ private:
     std::uint32_t armed_ = 0;
 
     std::mutex read_;
-    std::vector<std::byte> buffer_;
-    std::size_t begin_ = 0;
-    std::size_t end_ = 0;
+    // The beginning of a header whose end has not come. All that an idle link holds, so that a process
+    // can have thousands.
+    HeaderBytes rest_{};
+    std::size_t rest_bytes_ = 0;
     std::optional<Arriving> arriving_;
     bool leaving_ = false;  // The peer said goodbye.
 };
