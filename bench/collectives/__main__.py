@@ -1,12 +1,13 @@
 """Our collectives beside torch's gloo and Open MPI, all in one sitting.
 
-    python -m bench.collectives            ten rounds, up to 64 processes, about fifteen minutes
+    python -m bench.collectives            ten rounds, up to 160 processes, about twenty minutes
     python -m bench.collectives --quick    a look, under a minute and a half
 
 calls       all_reduce of 8 B to 64 MiB with 2 and 4 ranks over shared memory and loopback TCP, and
             the other operations. The arms take turns in every round.
 switchover  one seat of N given to another process, in G groups.
 shim        what dist.all_reduce costs above our library.
+scale       8 B to and from up to 160 seats; seats that share hosts and seats that do not.
 abort       one of four ranks killed or stopped in the middle of an all_reduce.
 
 Every figure is of the slowest rank. What makes the comparison kind to the others: gloo is called
@@ -22,13 +23,23 @@ from pathlib import Path
 from typing import Any
 
 from bench import result
-from bench.collectives import abort, calls, claims, openmpi, picture, shim, switchover, tables
+from bench.collectives import (
+    abort,
+    calls,
+    claims,
+    openmpi,
+    picture,
+    scale,
+    shim,
+    switchover,
+    tables,
+)
 from bench.collectives.arms import OPERATIONS
 from bench.collectives.calls import CLAIMED, KIB, MIB
 from bench.collectives.tables import Table
 
 OTHERS = tuple(name for name in OPERATIONS if name != "all_reduce")
-PARTS = ("calls", "switchover", "shim", "abort")
+PARTS = ("calls", "switchover", "shim", "abort", "scale")
 
 
 @dataclass(frozen=True)
@@ -37,6 +48,7 @@ class Plan:
     switchover: switchover.Plan
     shim_rounds: int
     abort: abort.Plan
+    scale: scale.Plan
 
 
 FULL = Plan(
@@ -44,12 +56,14 @@ FULL = Plan(
     switchover.Plan(5, 3, (4, 8, 16, 32, 64), (1, 4, 16)),
     10,
     abort.Plan(20, 3),
+    scale.Plan(5, (80, 160), (32, 8), 512 * KIB),
 )
 QUICK = Plan(
     calls.Plan(4, (2, 4), CLAIMED, OTHERS, (64 * KIB,), budget_s=40),
     switchover.Plan(3, 1, (4, 16), (1, 4)),
     3,
     abort.Plan(8, 1),
+    scale.Plan(1, (40,), (16, 4), 128 * KIB),
 )
 
 
@@ -153,11 +167,23 @@ def run_abort(plan: Plan, report: Report) -> None:
     ]
 
 
+def run_scale(plan: Plan, report: Report) -> None:
+    done = scale.run(plan.scale)
+    report.claims += claims.of_scale(done)
+    report.tables += tables.of_scale(done)
+    report.loads += done.loads
+    report.raw["scale"] = [
+        asdict(case) | {"rounds": [asdict(spent) for spent in rounds]}
+        for case, rounds in done.times.items()
+    ]
+
+
 RUN: dict[str, Callable[[Plan, Report], None]] = {
     "calls": run_calls,
     "switchover": run_switchover,
     "shim": run_shim,
     "abort": run_abort,
+    "scale": run_scale,
 }
 
 if __name__ == "__main__":

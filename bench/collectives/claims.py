@@ -9,6 +9,7 @@ import statistics
 from bench import result
 from bench.collectives.abort import Aborts
 from bench.collectives.calls import CLAIMED, MIB, Cell, Times
+from bench.collectives.scale import Scale
 from bench.collectives.shim import Added
 from bench.collectives.switchover import Case, Switchovers
 from bench.collectives.timing import Spent, size_said
@@ -25,6 +26,9 @@ SHIM_US_MOST = 15.0
 LINKS_MOST = 1
 # Of the largest number of processes to the smallest. gloo's grows about as that number does.
 FLAT_MOST = 2.0
+# Of a small sum by a tree to what all pairs take, by seats; and of a host's seats to seats apart.
+TREE_MOST = {40: 1 / 3, 80: 1 / 5, 160: 1 / 10}
+SHARED_MOST = 1.0
 OUT_MS_MOST = {"killed": 5.0, "stopped": 2.0}
 FROM = {"killed": "SIGKILL", "stopped": "being told of a SIGSTOP"}
 
@@ -112,6 +116,22 @@ def still_ms(found: Switchovers, case: Case) -> float:
 def _fewest_and_most(found: Switchovers) -> tuple[int, int]:
     counts = {case.processes for case in found.middle}
     return min(counts), max(counts)
+
+
+def of_scale(found: Scale) -> list[result.Claim]:
+    """A small sum against the way of all pairs; seats that share hosts against seats apart."""
+    claims = []
+    for case, spent in found.times.items():
+        other = found.times.get(found.compared(case), [])
+        if not other or case == found.compared(case):
+            continue
+        if case.way == "tree":
+            name = f"all_reduce 8 B, {case.seats} seats apart: time / all pairs'"
+            claims.append(result.Claim(name, ratio(spent, other), "ratio", TREE_MOST[case.seats]))
+        elif case.per_host > 1:
+            name = f"{case.said}: time / of as many apart"
+            claims.append(result.Claim(name, ratio(spent, other), "ratio", SHARED_MOST))
+    return claims
 
 
 def of_aborts(aborts: Aborts) -> list[result.Claim]:

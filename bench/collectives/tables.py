@@ -13,6 +13,7 @@ from bench.collectives.abort import ARMS as ABORT_ARMS
 from bench.collectives.abort import KINDS, SOCKET, Aborts
 from bench.collectives.calls import ALONE, MPI, OURS, Calls, Cell
 from bench.collectives.claims import best_ratio, growths, ratio
+from bench.collectives.scale import Scale
 from bench.collectives.shim import WAYS, Added
 from bench.collectives.switchover import Case, Switchovers
 from bench.collectives.timing import Spent, pair_said, said, size_said
@@ -174,3 +175,22 @@ def _ratio(calls: Calls, ours: Cell) -> str:
 
 def _line(cells: Iterable[str]) -> str:
     return f"| {' | '.join(cells)} |"
+
+
+def of_scale(found: Scale) -> list[Table]:
+    """Each case beside the one that it is measured by."""
+    rows = []
+    for case, spent in found.times.items():
+        other = found.times.get(found.compared(case), [])
+        if not other or case == found.compared(case):
+            continue
+        against = f"{median_said(spent)}", f"{median_said(other)}", f"{ratio(spent, other):.2g}"
+        rows.append((case.said, *against))
+    title = (
+        "Many seats: median of the rounds; small sums beside all pairs, shared hosts beside none"
+    )
+    return [Table(title, ("case", "time", "compared with", "ratio"), rows)]
+
+
+def median_said(rounds: list[Spent]) -> str:
+    return said(statistics.median(one.median_us for one in rounds))

@@ -24,13 +24,6 @@ const std::uint32_t* low_half(const std::atomic<std::uint64_t>& word) noexcept {
 
 }  // namespace
 
-std::uint32_t slot_bytes(std::size_t seats) noexcept {
-    if (seats <= 4) return 1024 * 1024;
-    if (seats <= 8) return 512 * 1024;
-    if (seats <= 16) return 256 * 1024;
-    return 128 * 1024;
-}
-
 std::size_t board_bytes(std::uint32_t slot) noexcept { return kBoardHead + kSlots * slot; }
 
 namespace {

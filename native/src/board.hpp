@@ -26,6 +26,7 @@
 
 #include "call.hpp"
 #include "ending.hpp"
+#include "plan.hpp"
 #include "topology.hpp"
 #include "view.hpp"
 
@@ -71,8 +72,6 @@ inline constexpr std::size_t kBoardHead = 4096;
 static_assert(sizeof(BoardWords) <= kBoardHead);
 static_assert(std::atomic<std::uint64_t>::is_always_lock_free);
 
-/// Bytes of one slot in a group of that many seats.
-std::uint32_t slot_bytes(std::size_t seats) noexcept;
 /// Bytes of a seat's board.
 std::size_t board_bytes(std::uint32_t slot) noexcept;
 

@@ -5,6 +5,7 @@
 #include <cstring>
 #include <vector>
 
+#include "plan.hpp"
 #include "reduce.hpp"
 
 namespace tmc {
@@ -12,20 +13,9 @@ namespace {
 
 // One step instead of two while a tensor is small: all seats reduce all of it.
 constexpr std::size_t kSmallBytes = 32 * 1024;  // of all seats together
-// What is worked on at once where nobody is near; scratch memory is that large.
-constexpr std::size_t kWireChunk = 16 * 1024 * 1024;
 constexpr std::size_t kWirePiece = 1024 * 1024;
-
-/// A range of elements of a chunk.
-struct Slice {
-    std::size_t first = 0;
-    std::size_t last = 0;
-    std::size_t count() const noexcept { return last - first; }
-};
-
-Slice slice_of(std::size_t count, std::size_t index, std::size_t parts) {
-    return {count * index / parts, count * (index + 1) / parts};
-}
+// Of a sum that goes from host to host: partial sums that are on their way at one of them.
+constexpr std::size_t kPartials = 4;
 
 /// Bytes of a chunk, the same on all seats: what fits a slot, or more where nobody has one.
 std::size_t chunk_bytes(const Session& s) {
@@ -36,16 +26,187 @@ void put(Bytes to, ConstBytes from, std::size_t bytes) {
     if (bytes > 0 && to != from) std::memcpy(to, from, bytes);
 }
 
-/// Cut `count` elements into chunks of at most `most`; one empty chunk if there are none, so that
-/// the seats meet and compare their calls.
-template <class Body>
-void in_chunks(std::uint64_t count, std::size_t most, Body body) {
-    std::uint64_t at = 0;
-    do {
-        const auto step = static_cast<std::size_t>(std::min<std::uint64_t>(most, count - at));
-        body(at, step);
-        at += step;
-    } while (at < count);
+/// Whether a call in which a tree carries that many bytes a seat goes by a tree over the hosts.
+bool goes_by_tree(const Topology& t, std::uint64_t bytes) {
+    return t.hosts.size() > 1 && t.size > kFewSeats && fits_tree(bytes, t.size);
+}
+
+// A tree over the hosts. On each of them one seat speaks for all, the root on its own.
+
+struct Speakers {
+    Speakers(const Topology& topology, std::uint32_t root_, std::uint32_t radix = kFlat)
+        : t(topology),
+          root(root_),
+          tree{static_cast<std::uint32_t>(topology.hosts.size()), radix},
+          place((topology.host + tree.size - topology.host_of[root_]) % tree.size),
+          me(of(place)) {}
+
+    const Topology& t;
+    const std::uint32_t root;
+    const Tree tree;
+    const std::uint32_t place;  // Of this seat's host; the root's has 0.
+    const std::uint32_t me;     // Who speaks for this seat.
+
+    bool speaks() const noexcept { return t.seat == me; }
+    const std::vector<std::uint32_t>& seats_at(std::uint32_t p) const noexcept {
+        return t.hosts[(p + t.host_of[root]) % tree.size];
+    }
+    std::uint32_t of(std::uint32_t p) const noexcept { return p == 0 ? root : seats_at(p).front(); }
+};
+
+/// What all seats have, `bytes` each, by seat, at the root; elsewhere empty. It lies in scratch memory.
+std::vector<const void*> collect(Session& s, const Speakers& speakers, ConstBytes data,
+                                 std::size_t bytes) {
+    const auto& t = s.topology;
+    const auto& tree = speakers.tree;
+    const auto place = speakers.place;
+    put(s.board.open(), data, t.neighbours.empty() ? 0 : bytes);
+    s.board.post();
+    if (!speakers.speaks()) return {};
+    // Place by place, and there seat by seat.
+    std::vector<std::size_t> begin{0};
+    for (auto p = place; p < place + tree.span(place); ++p)
+        begin.push_back(begin.back() + speakers.seats_at(p).size() * bytes);
+    auto* area = s.scratch.take(begin.back() + 1);
+    for (const auto child : tree.children(place)) {
+        const auto from = begin[child - place];
+        s.wires.expect(speakers.of(child), area + from, begin[child - place + tree.span(child)] - from);
+    }
+    for (const auto seat : t.here())
+        put(area + t.index_of[seat] * bytes, seat == t.seat ? data : s.board.see(seat), bytes);
+    s.wires.settle();
+    s.board.verify();
+    if (place != 0) {
+        s.wires.send(speakers.of(speakers.tree.parent(place)), area, begin.back());
+        s.wires.settle();
+        return {};
+    }
+    std::vector<const void*> inputs(t.size);
+    for (std::uint32_t p = 0; p < tree.size; ++p)
+        for (const auto seat : speakers.seats_at(p))
+            inputs[seat] = area + begin[p] + t.index_of[seat] * bytes;
+    return inputs;
+}
+
+/// The root's bytes to everybody, in pieces: while one is passed on the next one comes.
+void spread(Session& s, const Speakers& speakers, Bytes data, std::uint64_t bytes) {
+    const auto& t = s.topology;
+    const auto apart = t.hosts.size() == t.size;
+    const auto most = apart ? kPayloadMax : s.board.slot_bytes();
+    auto missing = chunks_of(bytes, most);
+    const auto place = speakers.place;
+    auto parent = speakers.tree.parent(place);
+    auto children = speakers.tree.children(place);
+    if (row_is_faster(missing, speakers.tree)) {
+        parent = place - 1;
+        children.clear();
+        if (place + 1 < speakers.tree.size) children.push_back(place + 1);
+    }
+    const bool hears = speakers.speaks() && place != 0;
+    if (hears)
+        in_chunks(bytes, most, [&](std::uint64_t at, std::size_t step) {
+            s.wires.expect(speakers.of(parent), data + at, step);
+        });
+    in_chunks(bytes, most, [&](std::uint64_t at, std::size_t step) {
+        --missing;
+        if (!speakers.speaks()) {
+            s.board.open();
+            s.board.post();
+            put(data + at, s.board.see(speakers.me), step);
+            return;
+        }
+        if (hears) s.wires.await_from(speakers.of(parent), missing);
+        for (const auto child : children) s.wires.send(speakers.of(child), data + at, step);
+        put(s.board.open(), data + at, t.neighbours.empty() ? 0 : step);
+        s.board.post();
+    });
+    s.wires.settle();
+}
+
+// Blocks that go from every seat to every other one.
+
+std::uint64_t largest(std::span<const std::size_t> sizes) {
+    return *std::max_element(sizes.begin(), sizes.end());
+}
+
+/// Every seat gives every other one its part and reduces what it got; not for one host alone. All of
+/// it goes over wires, between neighbours too: nothing could be added up on a host before, in the
+/// order of the seats, and through slots it would take many beats.
+///
+/// inputs  by seat, counts[seat] elements each; all seats know all counts
+void reduce_parts(Session& s, std::span<const ConstBytes> inputs, std::span<const std::size_t> counts,
+                  Bytes output, DType dtype, Op op) {
+    const auto& t = s.topology;
+    const auto width = size_of(dtype);
+    const auto own = counts[t.seat] * width;
+    auto* come = s.scratch.take(t.size * own + 1);
+    std::vector<const void*> addends(t.size, inputs[t.seat]);
+    for (std::uint32_t i = 1; i < t.size; ++i) {
+        // Each begins with another one.
+        const auto to = (t.seat + i) % t.size;
+        const auto from = (t.seat + t.size - i) % t.size;
+        s.wires.expect(from, come + from * own, own);
+        s.wires.send(to, inputs[to], counts[to] * width);
+        addends[from] = come + from * own;
+    }
+    s.wires.settle();
+    reduce(addends, output, counts[t.seat], dtype, op, t.size);
+}
+
+/// Every seat's block to every other one. It crosses to each other host once; there one seat shows it
+/// to its neighbours.
+///
+/// blocks  by seat, of so many bytes; the own one is there
+void share_blocks(Session& s, std::span<const Bytes> blocks, std::span<const std::size_t> bytes) {
+    const auto& t = s.topology;
+    const auto keeper = [&](std::uint32_t seat, std::size_t host) {
+        const auto& there = t.hosts[host];
+        return there[t.index_of[seat] % there.size()];
+    };
+    std::vector<std::vector<std::uint32_t>> kept(t.size);  // Distant seats by who shows them here.
+    std::size_t shown_most = 1;
+    for (const auto seat : t.distant) kept[keeper(seat, t.host)].push_back(seat);
+    // All hosts must cut alike, so the largest share of anybody anywhere decides.
+    for (std::size_t host = 0; host < t.hosts.size() && t.mixed(); ++host) {
+        std::vector<std::size_t> shares(t.size, 0);
+        for (std::uint32_t seat = 0; seat < t.size; ++seat)
+            if (t.host_of[seat] != host)
+                shown_most = std::max(shown_most, ++shares[keeper(seat, host)]);
+    }
+    const auto most = chunk_bytes(s) / shown_most;
+    auto missing = chunks_of(largest(bytes), most);
+    // Wires carry all of it from the start, and run ahead of the slots.
+    in_chunks(largest(bytes), most, [&](std::uint64_t at, std::size_t) {
+        for (std::size_t host = 0; host < t.hosts.size(); ++host)
+            if (host != t.host)
+                s.wires.send(keeper(t.seat, host), blocks[t.seat] + at, piece_at(bytes[t.seat], at, most));
+        for (const auto seat : kept[t.seat])
+            s.wires.expect(seat, blocks[seat] + at, piece_at(bytes[seat], at, most));
+    });
+    if (t.neighbours.empty()) return s.wires.settle();
+    in_chunks(largest(bytes), most, [&](std::uint64_t at, std::size_t) {
+        --missing;
+        put(s.board.open(), blocks[t.seat] + at, piece_at(bytes[t.seat], at, most));
+        s.board.post();
+        for (const auto seat : t.neighbours)
+            put(blocks[seat] + at, s.board.see(seat), piece_at(bytes[seat], at, most));
+        if (!t.mixed()) return;
+        for (const auto seat : kept[t.seat]) s.wires.await_from(seat, missing);
+        auto* slot = s.board.open();
+        for (const auto seat : kept[t.seat]) {
+            put(slot, blocks[seat] + at, piece_at(bytes[seat], at, most));
+            slot += most;
+        }
+        s.board.post();
+        for (const auto neighbour : t.neighbours) {
+            const auto* shown = s.board.see(neighbour);
+            for (const auto seat : kept[neighbour]) {
+                put(blocks[seat] + at, shown, piece_at(bytes[seat], at, most));
+                shown += most;
+            }
+        }
+    });
+    s.wires.settle();
 }
 
 // all_reduce and reduce.
@@ -167,54 +328,157 @@ void reduce_apart(Session& s, const Reduction& r, Bytes data, std::uint64_t coun
     s.wires.settle();
 }
 
-/// Hosts in a row, each with consecutive seats: a partial sum travels from the first to the last,
-/// so that the order of additions is that of the seats, and each host's share crosses once.
-void reduce_over_hosts(Session& s, const Reduction& r, Bytes data, std::size_t count) {
-    const auto& t = s.topology;
-    const auto workers = std::min_element(t.hosts.begin(), t.hosts.end(), [](auto& a, auto& b) {
-                             return a.size() < b.size();
-                         })->size();
-    const auto last = t.hosts.size() - 1;
-    auto* slot = s.board.open();
-    put(slot, data, t.neighbours.empty() ? 0 : count * r.width);
-    s.board.post();
-    const auto own = slice_of(count, t.index, workers);
-    const auto partial_bytes = t.index < workers ? own.count() * accumulator_size(r.dtype) : 0;
-    auto* partial = s.scratch.take(2 * partial_bytes + 64);
-    auto* result = partial + partial_bytes;
-    if (t.index < workers) {
+/// All inputs go up a tree and are added at its root, in the order of the seats.
+void reduce_by_tree(Session& s, const Reduction& r, Bytes data, std::size_t count) {
+    const Speakers speakers(s.topology, r.root == kEverywhere ? 0 : static_cast<std::uint32_t>(r.root));
+    const auto inputs = collect(s, speakers, data, count * r.width);
+    if (!inputs.empty()) reduce(inputs, data, count, r.dtype, r.op, s.topology.size);
+    if (r.root == kEverywhere) spread(s, speakers, data, count * r.width);
+}
+
+/// Hosts in a row, each with consecutive seats: a partial sum travels from the first to the last, so
+/// that the order of additions is that of the seats, and the result travels back. Piece follows piece;
+/// each crosses to a host twice, whatever the number of hosts.
+class Row {
+public:
+    Row(Session& session, const Reduction& reduction, Bytes data, std::uint64_t count)
+        : s_(session),
+          t_(session.topology),
+          r_(reduction),
+          data_(data),
+          count_(count),
+          most_(session.board.slot_bytes() / reduction.width),
+          pieces_(chunks_of(count, most_)),
+          last_(session.topology.hosts.size() - 1),
+          workers_(std::min_element(t_.hosts.begin(), t_.hosts.end(), [](auto& a, auto& b) {
+                       return a.size() < b.size();
+                   })->size()),
+          works_(t_.index < workers_),
+          partial_bytes_((most_ / workers_ + 1) * accumulator_size(reduction.dtype)),
+          partials_(session.scratch.take(kPartials * partial_bytes_)) {}
+
+    void run() {
+        // A result is there when its partial sum was at the last host, and has come back.
+        const auto delay = 2 * (last_ - t_.host);
+        if (works_) expect_all();
+        for (std::uint64_t i = 0; i < pieces_ + delay; ++i) {
+            if (i < pieces_) up(i);
+            if (i >= delay) down(i - delay);
+        }
+        s_.wires.settle();
+    }
+
+private:
+    Slice piece(std::uint64_t i) const {
+        const auto first = i * most_;
+        return {first, first + piece_at(count_, first, most_)};
+    }
+    Slice part(std::uint64_t i, std::size_t worker) const {
+        const auto whole = piece(i);
+        const auto its = slice_of(whole.count(), worker, workers_);
+        return {whole.first + its.first, whole.first + its.last};
+    }
+    Bytes at(std::size_t element) const { return data_ + element * r_.width; }
+    Bytes partial(std::uint64_t i) const { return partials_ + i % kPartials * partial_bytes_; }
+    std::size_t partial_size(std::uint64_t i) const {
+        return part(i, t_.index).count() * accumulator_size(r_.dtype);
+    }
+    std::uint32_t before() const { return t_.hosts[t_.host - 1][t_.index]; }
+    std::uint32_t behind() const { return t_.hosts[t_.host + 1][t_.index]; }
+
+    void expect_all() {
+        for (std::uint64_t i = 0; i < pieces_ && t_.host < last_; ++i) {
+            const auto own = part(i, t_.index);
+            s_.wires.expect(behind(), at(own.first), own.count() * r_.width);
+        }
+        for (std::uint64_t i = 0; i < std::min<std::uint64_t>(kPartials / 2, pieces_); ++i)
+            expect_partial(i);
+    }
+
+    void expect_partial(std::uint64_t i) {
+        if (t_.host > 0) s_.wires.expect(before(), partial(i), partial_size(i));
+    }
+
+    /// Have the memory for a later partial sum free, and expect it there.
+    void make_room(std::uint64_t i) {
+        const auto later = i + kPartials / 2;
+        if (t_.host < last_ && later >= kPartials) {
+            // Of those that were sent all but the latest are written.
+            const auto frames = chunks_of(partial_size(i - 1), kPayloadMax);
+            s_.wires.await_written(behind(), frames);
+        }
+        if (later < pieces_) expect_partial(later);
+    }
+
+    /// Everybody shows its piece; each worker adds one part of it to what comes from the host before.
+    void up(std::uint64_t i) {
+        const auto whole = piece(i);
+        put(s_.board.open(), at(whole.first), t_.neighbours.empty() ? 0 : whole.count() * r_.width);
+        s_.board.post();
+        if (!works_) return;
+        const auto own = part(i, t_.index);
+        const auto skip = (own.first - whole.first) * r_.width;
         std::vector<const void*> inputs;
-        for (const auto seat : t.here())
-            inputs.push_back((seat == t.seat ? data : s.board.see(seat)) + own.first * r.width);
-        if (t.host == 0) {
-            accumulate_first(inputs, partial, own.count(), r.dtype, r.op);
+        for (const auto seat : t_.here())
+            inputs.push_back(seat == t_.seat ? at(own.first) : s_.board.see(seat) + skip);
+        make_room(i);
+        auto* sum = partial(i);
+        if (t_.host == 0) {
+            accumulate_first(inputs, sum, own.count(), r_.dtype, r_.op);
         } else {
-            s.wires.expect(t.hosts[t.host - 1][t.index], partial, partial_bytes);
-            s.wires.settle();
-            accumulate_more(partial, inputs, own.count(), r.dtype, r.op);
+            s_.wires.await_from(before(), std::min<std::uint64_t>(kPartials / 2, pieces_ - 1 - i));
+            accumulate_more(sum, inputs, own.count(), r_.dtype, r_.op);
         }
-        if (t.host < last) {
-            s.wires.send(t.hosts[t.host + 1][t.index], partial, partial_bytes);
-            s.wires.expect(t.hosts[last][t.index], result, own.count() * r.width);
-        } else {
-            finish(partial, result, own.count(), r.dtype, r.op, t.size);
-            for (std::size_t host = 0; host < last; ++host)
-                s.wires.send(t.hosts[host][t.index], result, own.count() * r.width);
+        s_.board.verify();
+        if (t_.host < last_)
+            s_.wires.send(behind(), sum, partial_size(i));
+        else
+            finish(sum, at(own.first), own.count(), r_.dtype, r_.op, t_.size);
+    }
+
+    /// The result comes back; each worker shows its part of it.
+    void down(std::uint64_t i) {
+        const auto own = part(i, t_.index);
+        if (works_ && t_.host < last_) s_.wires.await_from(behind(), pieces_ - 1 - i);
+        if (works_ && t_.host > 0) s_.wires.send(before(), at(own.first), own.count() * r_.width);
+        auto* slot = s_.board.open();
+        if (works_) put(slot, at(own.first), t_.neighbours.empty() ? 0 : own.count() * r_.width);
+        s_.board.post();
+        for (std::size_t worker = 0; worker < workers_; ++worker) {
+            const auto seat = t_.here()[worker];
+            const auto theirs = part(i, worker);
+            if (seat != t_.seat) put(at(theirs.first), s_.board.see(seat), theirs.count() * r_.width);
         }
-        s.wires.settle();
     }
-    slot = s.board.open();
-    if (t.index < workers) {
-        put(slot, result, t.neighbours.empty() ? 0 : own.count() * r.width);
-        put(data + own.first * r.width, result, own.count() * r.width);
+
+    Session& s_;
+    const Topology& t_;
+    const Reduction& r_;
+    const Bytes data_;
+    const std::uint64_t count_;
+    const std::size_t most_;
+    const std::uint64_t pieces_;
+    const std::size_t last_;
+    const std::size_t workers_;
+    const bool works_;
+    const std::size_t partial_bytes_;
+    const Bytes partials_;
+};
+
+/// A large sum where hosts share their seats out in some other order: two exchanges of slices.
+void reduce_crossed(Session& s, const Reduction& r, Bytes data, std::size_t count) {
+    const auto size = s.topology.size;
+    std::vector<Bytes> parts(size);
+    std::vector<std::size_t> counts(size), bytes(size);
+    for (std::uint32_t seat = 0; seat < size; ++seat) {
+        const auto slice = slice_of(count, seat, size);
+        parts[seat] = data + slice.first * r.width;
+        counts[seat] = slice.count();
+        bytes[seat] = slice.count() * r.width;
     }
-    s.board.post();
-    for (std::size_t index = 0; index < workers; ++index) {
-        const auto seat = t.here()[index];
-        const auto theirs = slice_of(count, index, workers);
-        if (seat != t.seat)
-            put(data + theirs.first * r.width, s.board.see(seat), theirs.count() * r.width);
-    }
+    const std::vector<ConstBytes> inputs(parts.begin(), parts.end());
+    reduce_parts(s, inputs, counts, parts[s.topology.seat], r.dtype, r.op);
+    share_blocks(s, parts, bytes);
 }
 
 }  // namespace
@@ -222,104 +486,67 @@ void reduce_over_hosts(Session& s, const Reduction& r, Bytes data, std::size_t c
 void reduce_to(Session& s, Bytes data, std::uint64_t count, DType dtype, Op op, int root) {
     const auto kind = root == kEverywhere ? Kind::all_reduce : Kind::reduce;
     s.begin({kind, dtype, op, static_cast<std::uint32_t>(std::max(root, 0)), count});
+    const auto& t = s.topology;
     const Reduction r{dtype, op, root, size_of(dtype)};
+    if (goes_by_tree(t, count * r.width)) return reduce_by_tree(s, r, data, count);
     // Two neighbours both reduce all of it: no more bytes cross, and they meet once instead of twice.
-    const bool pair = s.topology.size == 2 && s.topology.distant.empty();
-    const auto small = pair ? chunk_bytes(s) : kSmallBytes / s.topology.size;
-    const auto apart = s.topology.hosts.size() == s.topology.size;
-    if (apart && root == kEverywhere && count * r.width > small) return reduce_apart(s, r, data, count);
-    const auto rows = s.topology.mixed() && s.topology.contiguous && root == kEverywhere;
+    const bool pair = t.size == 2 && t.distant.empty();
+    const auto small = pair ? chunk_bytes(s) : kSmallBytes / t.size;
+    if (root == kEverywhere && count * r.width > small) {
+        if (t.hosts.size() == t.size) return reduce_apart(s, r, data, count);
+        if (t.mixed() && t.contiguous) return Row(s, r, data, count).run();
+        if (t.mixed())
+            return in_chunks(count, kWireChunk / r.width, [&](std::uint64_t at, std::size_t step) {
+                reduce_crossed(s, r, data + at * r.width, step);
+            });
+    }
     in_chunks(count, chunk_bytes(s) / r.width, [&](std::uint64_t at, std::size_t step) {
         auto* chunk = data + at * r.width;
         if (step * r.width <= small)
             reduce_small(s, r, chunk, step);
-        else if (rows)
-            reduce_over_hosts(s, r, chunk, step);
         else
             reduce_sliced(s, r, chunk, step);
     });
 }
 
-// broadcast: a tree over the hosts; on each, one seat receives and shows.
-
 void broadcast(Session& s, Bytes data, std::uint64_t count, DType dtype, std::uint32_t root) {
     s.begin({Kind::broadcast, dtype, Op::sum, root, count});
-    const auto& t = s.topology;
-    const auto hosts = static_cast<std::uint32_t>(t.hosts.size());
-    const auto root_host = t.host_of[root];
-    const auto speaker = [&](std::uint32_t place) {
-        const auto host = (place + root_host) % hosts;
-        return host == root_host ? root : t.hosts[host].front();
-    };
-    const auto place = (t.host + hosts - root_host) % hosts;
-    const auto me = speaker(place);
     const auto bytes = count * size_of(dtype);
-    in_chunks(bytes, chunk_bytes(s), [&](std::uint64_t at, std::size_t step) {
-        auto* slot = s.board.open();
-        if (t.seat != me) {
-            s.board.post();
-            put(data + at, s.board.see(me), step);
-            return;
-        }
-        // Place p hears from p without its lowest bit, and speaks to p with one lower bit more.
-        const auto low = place == 0 ? std::bit_ceil(hosts) : place & (~place + 1);
-        if (place != 0) {
-            s.wires.expect(speaker(place - low), data + at, step);
-            s.wires.settle();
-        }
-        for (auto bit = low / 2; bit > 0; bit /= 2)
-            if (place + bit < hosts) s.wires.send(speaker(place + bit), data + at, step);
-        put(slot, data + at, t.neighbours.empty() ? 0 : step);
-        s.board.post();
-        s.wires.settle();
-    });
+    const auto radix = fits_tree(bytes, s.topology.size) ? kFlat : kSteep;
+    spread(s, Speakers(s.topology, root, radix), data, bytes);
 }
-
-// all_gather: a block crosses to each other host once; there one seat shows it to its neighbours.
 
 void all_gather(Session& s, ConstBytes input, std::span<const Bytes> outputs, std::uint64_t count,
                 DType dtype) {
     s.begin({Kind::all_gather, dtype, Op::sum, 0, count});
     const auto& t = s.topology;
     const auto bytes = count * size_of(dtype);
-    const auto keeper = [&](std::uint32_t seat, std::size_t host) {
-        const auto& there = t.hosts[host];
-        return there[t.index_of[seat] % there.size()];
-    };
-    std::vector<std::vector<std::uint32_t>> kept(t.size);  // Distant seats by who shows them here.
-    std::size_t shown_most = 1;
-    for (const auto seat : t.distant) kept[keeper(seat, t.host)].push_back(seat);
-    // All hosts must cut alike, so the largest share of anybody anywhere decides.
-    for (std::size_t host = 0; host < t.hosts.size() && t.mixed(); ++host) {
-        std::vector<std::size_t> shares(t.size, 0);
-        for (std::uint32_t seat = 0; seat < t.size; ++seat)
-            if (t.host_of[seat] != host)
-                shown_most = std::max(shown_most, ++shares[keeper(seat, host)]);
-    }
     put(outputs[t.seat], input, bytes);
-    in_chunks(bytes, chunk_bytes(s) / shown_most, [&](std::uint64_t at, std::size_t step) {
-        put(s.board.open(), input + at, t.neighbours.empty() ? 0 : step);
-        s.board.post();
-        for (std::size_t host = 0; host < t.hosts.size(); ++host)
-            if (host != t.host) s.wires.send(keeper(t.seat, host), input + at, step);
-        for (const auto seat : kept[t.seat]) s.wires.expect(seat, outputs[seat] + at, step);
-        for (const auto seat : t.neighbours) put(outputs[seat] + at, s.board.see(seat), step);
-        s.wires.settle();
-        if (!t.mixed()) return;
+    if (!goes_by_tree(t, bytes * t.size))
+        return share_blocks(s, outputs, std::vector<std::size_t>(t.size, bytes));
+    const Speakers speakers(t, 0);
+    const auto all = collect(s, speakers, input, bytes);
+    auto* row = s.together.take(t.size * bytes + 1);
+    for (std::size_t seat = 0; seat < all.size(); ++seat)
+        put(row + seat * bytes, static_cast<ConstBytes>(all[seat]), bytes);
+    spread(s, speakers, row, t.size * bytes);
+    for (std::uint32_t seat = 0; seat < t.size; ++seat) put(outputs[seat], row + seat * bytes, bytes);
+}
+
+/// On one host: sums are made of what lies in the slots.
+void reduce_scatter_here(Session& s, std::span<const ConstBytes> inputs, Bytes output,
+                         std::uint64_t count, DType dtype, Op op) {
+    const auto& t = s.topology;
+    const auto width = size_of(dtype);
+    const auto part = share_bytes(s.board.slot_bytes(), t.size);
+    in_chunks(count, part / width, [&](std::uint64_t at, std::size_t step) {
+        std::vector<const void*> addends(t.size, inputs[t.seat] + at * width);
         auto* slot = s.board.open();
-        for (const auto seat : kept[t.seat]) {
-            if (t.neighbours.empty()) break;
-            put(slot, outputs[seat] + at, step);
-            slot += step;
-        }
+        for (const auto seat : t.neighbours)
+            put(slot + seat * part, inputs[seat] + at * width, step * width);
         s.board.post();
-        for (const auto neighbour : t.neighbours) {
-            const auto* shown = s.board.see(neighbour);
-            for (const auto seat : kept[neighbour]) {
-                put(outputs[seat] + at, shown, step);
-                shown += step;
-            }
-        }
+        for (const auto seat : t.neighbours) addends[seat] = s.board.see(seat) + t.seat * part;
+        reduce(addends, output + at * width, step, dtype, op, t.size);
     });
 }
 
@@ -327,25 +554,12 @@ void reduce_scatter(Session& s, std::span<const ConstBytes> inputs, Bytes output
                     std::uint64_t count, DType dtype, Op op) {
     s.begin({Kind::reduce_scatter, dtype, op, 0, count});
     const auto& t = s.topology;
+    if (t.distant.empty()) return reduce_scatter_here(s, inputs, output, count, dtype, op);
     const auto width = size_of(dtype);
-    const auto part = chunk_bytes(s) / t.size / 64 * 64;
-    in_chunks(count, part / width, [&](std::uint64_t at, std::size_t step) {
-        const auto bytes = step * width;
-        auto* come = s.scratch.take((t.distant.size() + 1) * bytes);
-        std::vector<const void*> addends(t.size, inputs[t.seat] + at * width);
-        auto* slot = s.board.open();
-        for (const auto seat : t.neighbours)
-            put(slot + seat * part, inputs[seat] + at * width, bytes);
-        s.board.post();
-        for (const auto seat : t.distant) {
-            s.wires.send(seat, inputs[seat] + at * width, bytes);
-            s.wires.expect(seat, come, bytes);
-            addends[seat] = come;
-            come += bytes;
-        }
-        for (const auto seat : t.neighbours) addends[seat] = s.board.see(seat) + t.seat * part;
-        s.wires.settle();
-        reduce(addends, output + at * width, step, dtype, op, t.size);
+    in_chunks(count, share_bytes(kWireChunk, t.size) / width, [&](std::uint64_t at, std::size_t step) {
+        std::vector<ConstBytes> from;
+        for (const auto* input : inputs) from.push_back(input + at * width);
+        reduce_parts(s, from, std::vector<std::size_t>(t.size, step), output + at * width, dtype, op);
     });
 }
 
@@ -369,7 +583,7 @@ void all_to_all(Session& s, std::span<const ConstBytes> inputs,
         s.wires.send(seat, reinterpret_cast<ConstBytes>(&go[seat]), sizeof go[0]);
         s.wires.expect(seat, reinterpret_cast<Bytes>(&come[seat]), sizeof come[0]);
     }
-    const auto part = s.board.slot_bytes() / t.size / 64 * 64;
+    const auto part = share_bytes(s.board.slot_bytes(), t.fullest);
     std::uint64_t most = 0;  // Between any two neighbours: they must agree on the number of beats.
     for (const auto from : t.here()) {
         std::vector<std::uint64_t> theirs(go.begin(), go.end());
@@ -388,16 +602,13 @@ void all_to_all(Session& s, std::span<const ConstBytes> inputs,
         s.wires.expect(seat, outputs[seat], come[seat]);
     }
     put(outputs[t.seat], inputs[t.seat], go[t.seat]);
-    const auto piece = [&](std::uint64_t whole, std::uint64_t at) {
-        return static_cast<std::size_t>(whole > at ? std::min<std::uint64_t>(part, whole - at) : 0);
-    };
     for (std::uint64_t at = 0; at < most; at += part) {
         slot = s.board.open();
         for (const auto seat : t.neighbours)
-            put(slot + seat * part, inputs[seat] + at, piece(go[seat], at));
+            put(slot + t.index_of[seat] * part, inputs[seat] + at, piece_at(go[seat], at, part));
         s.board.post();
         for (const auto seat : t.neighbours)
-            put(outputs[seat] + at, s.board.see(seat) + t.seat * part, piece(come[seat], at));
+            put(outputs[seat] + at, s.board.see(seat) + t.index * part, piece_at(come[seat], at, part));
     }
     s.wires.settle();
 }
@@ -427,17 +638,17 @@ void scatter(Session& s, std::span<const ConstBytes> inputs, Bytes output, std::
     s.begin({Kind::scatter, dtype, Op::sum, root, count});
     const auto& t = s.topology;
     const auto bytes = count * size_of(dtype);
-    const auto part = chunk_bytes(s) / t.size / 64 * 64;
+    const auto part = share_bytes(chunk_bytes(s), t.fullest);
     if (t.seat == root) put(output, inputs[root], bytes);
     in_chunks(bytes, part, [&](std::uint64_t at, std::size_t step) {
         auto* slot = s.board.open();
         if (t.seat == root)
-            for (const auto seat : t.neighbours) put(slot + seat * part, inputs[seat] + at, step);
+            for (const auto seat : t.neighbours) put(slot + t.index_of[seat] * part, inputs[seat] + at, step);
         s.board.post();
         if (t.seat == root) {
             for (const auto seat : t.distant) s.wires.send(seat, inputs[seat] + at, step);
         } else if (t.near(root)) {
-            put(output + at, s.board.see(root) + t.seat * part, step);
+            put(output + at, s.board.see(root) + t.index * part, step);
         } else {
             s.wires.expect(root, output + at, step);
         }
@@ -445,27 +656,15 @@ void scatter(Session& s, std::span<const ConstBytes> inputs, Bytes output, std::
     });
 }
 
-/// Neighbours meet, one of each host meets the others of its kind, and tells its neighbours.
+/// Nothing is gathered: of few seats by all at once, of many by a tree.
 void barrier(Session& s) {
     s.begin({Kind::barrier, DType::byte1, Op::sum, 0, 0});
     const auto& t = s.topology;
-    s.board.open();
-    s.board.post();
-    for (const auto seat : t.neighbours) s.board.see(seat);
-    if (t.hosts.size() == 1) return;
-    if (t.index == 0) {
-        auto* sign = s.scratch.take(t.hosts.size());
-        sign[t.host] = std::byte{};
-        for (std::size_t host = 0; host < t.hosts.size(); ++host) {
-            if (host == t.host) continue;
-            s.wires.send(t.hosts[host].front(), sign + t.host, 1);
-            s.wires.expect(t.hosts[host].front(), sign + host, 1);
-        }
-        s.wires.settle();
-    }
-    s.board.open();
-    s.board.post();
-    if (t.index != 0) s.board.see(t.here().front());
+    if (!goes_by_tree(t, 0))
+        return share_blocks(s, std::vector<Bytes>(t.size), std::vector<std::size_t>(t.size));
+    const Speakers speakers(t, 0);
+    collect(s, speakers, nullptr, 0);
+    spread(s, speakers, nullptr, 0);
 }
 
 }  // namespace tmc

@@ -3,17 +3,27 @@
 // A seat shows what its neighbours need in its slot, sends what distant seats need over their wire,
 // and takes its own share likewise. Where nobody is near, or nobody is far, that half is empty.
 //
-// Sums are taken in the order of the seats, element by element, by whoever owns a slice of the
-// tensor. So neither the transport, nor the place of a seat, nor how a tensor is cut changes a bit.
+// Sums are taken in the order of the seats, element by element. So neither the transport, nor the place
+// of a seat, nor how a tensor is cut, nor the way it takes changes a bit; nothing is added up on a host
+// beforehand, unless its seats are in a row and what is before them came first.
 //
-// n seats, m bytes per seat. Bytes that one seat sends over wires when all are distant:
-//   all_reduce      2 m (n-1)/n, in two steps; small tensors (n-1) m in one
-//   reduce          m (n-1)/n and m/n, in two steps
-//   all_gather, all_to_all, reduce_scatter   (n-1) m, in one step
-//   broadcast       at most m log2(hosts), by the root of the tree
+// n seats, h hosts, m bytes per seat, none sharing a host. Steps one after the other, and bytes that one
+// seat sends over wires:
+//   all_reduce      up to 8 seats, n m up to 32 KiB: 1 step, (n-1) m
+//                   more seats, m up to 32 KiB: 2 log8(n) steps by a tree, at most n m / 8 up and
+//                   7 m log8(n) down
+//                   else 2 m (n-1)/n, in two steps
+//   reduce          as all_reduce without the way down; large ones m (n-1)/n and m/n, in two steps
+//   barrier         up to 8 seats 1 step; else 2 log8(h) steps by a tree
+//   all_gather      together up to 32 KiB: by a tree; else (n-1) m, in one step
+//   all_to_all, reduce_scatter   (n-1) m, in one step
+//   broadcast       m log2(h) by the root of a tree, small ones 7 m log8(h); with many pieces m from
+//                   host to host, in a row
 //   gather, scatter m, or (n-1) m by the root
-// Where both transports occur, all_reduce, broadcast and all_gather let each byte cross to a host
-// once and spread it there through memory.
+// Where seats share hosts a tree is one of hosts, and all_reduce, broadcast and all_gather let each byte
+// cross to a host once, or twice, and spread it there through memory. A large all_reduce goes along the
+// hosts and back, piece behind piece, if each host's seats are consecutive; else, as reduce_scatter does,
+// from every seat to every other one.
 #pragma once
 
 #include <cstddef>

@@ -65,7 +65,8 @@ Endpoint::Endpoint(Token token, std::string host_, const std::string& address, c
       token_(std::move(token)),
       libcrypto_(libcrypto.empty() ? nullptr : Libcrypto::load(libcrypto)),
       arena_(kArenaBytes),
-      local_door_(folder, incarnation) {
+      local_door_(folder, incarnation),
+      read_buffer_(kReadBuffer) {
     std::uint16_t port = 0;
     tcp_listener_ = listen_tcp(address, port);
     address_ = (address.find(':') == std::string::npos ? address : "[" + address + "]") + ":" +
@@ -608,7 +609,7 @@ void Endpoint::serve_link(std::uint64_t id) {
         if (found == watched_.end()) return;
         link = found->second;
     }
-    link->pump();
+    link->pump(read_buffer_);
     link->push();
 }
 

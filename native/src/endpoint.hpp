@@ -168,6 +168,7 @@ private:
     int tcp_listener_ = -1;
     int doors_ = -1;  // epoll: what the endpoint's thread waits for
     std::unique_ptr<Engine> engine_;
+    std::vector<std::byte> read_buffer_;  // for whoever reads a link: one at a time
     int bell_ = -1;
     std::unique_ptr<std::thread> progress_;
     std::atomic<bool> closing_{false};

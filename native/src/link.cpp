@@ -16,7 +16,6 @@
 namespace tmc {
 namespace {
 
-constexpr std::size_t kBuffer = 64 * 1024;
 constexpr std::size_t kDirect = 4096;  // From here on a payload is read to where it belongs.
 constexpr std::size_t kBehind = 4096;
 constexpr int kReadsAtOnce = 16;
@@ -33,8 +32,7 @@ Link::Link(int fd, std::uint64_t peer_, std::unique_ptr<Mapping> mapping_, Keys 
       inode(inode_of(fd)),
       fd_(fd),
       keys_(std::move(keys)),
-      receiver_(receiver),
-      buffer_(kBuffer) {}
+      receiver_(receiver) {}
 
 Link::~Link() {
     if (birthplace_.here()) close_fd(fd_);
@@ -165,31 +163,28 @@ bool Link::wants_to_write() {
 
 // Reading.
 
-void Link::pump() {
+void Link::pump(std::span<std::byte> buffer) {
     const std::lock_guard lock(read_);
     bool more = true;
-    for (int i = 0; more && alive() && i < kReadsAtOnce; ++i) more = read_once();
+    for (int i = 0; more && alive() && i < kReadsAtOnce; ++i) more = read_once(buffer);
 }
 
 /// One read. True: another one may find something.
 ///
 /// The rest of a large payload goes to where it belongs, and what follows it into the buffer; that
 /// is kept short, because what of the next payload is in it must be copied.
-bool Link::read_once() {
+bool Link::read_once(std::span<std::byte> buffer) {
     std::size_t direct = 0;
     if (arriving_ && arriving_->landing.at != nullptr) {
         const auto missing = arriving_->header.length - arriving_->got;
         if (missing >= kDirect) direct = missing;
     }
-    // What is left in the buffer is less than a header.
-    std::memmove(buffer_.data(), buffer_.data() + begin_, end_ - begin_);
-    end_ -= begin_;
-    begin_ = 0;
+    std::memcpy(buffer.data(), rest_.data(), rest_bytes_);
     iovec parts[2];
     std::size_t count = 0;
     if (direct > 0) parts[count++] = {arriving_->landing.at + arriving_->got, direct};
-    const auto room = direct > 0 ? kBehind : buffer_.size() - end_;
-    parts[count++] = {buffer_.data() + end_, room};
+    const auto room = direct > 0 ? kBehind : buffer.size() - rest_bytes_;
+    parts[count++] = {buffer.data() + rest_bytes_, room};
     msghdr message{};
     message.msg_iov = parts;
     message.msg_iovlen = count;
@@ -207,7 +202,7 @@ bool Link::read_once() {
     try {
         const auto straight = std::min(bytes, direct);
         if (straight > 0) arriving_->got += straight;
-        consume(bytes - straight);
+        consume(buffer.first(rest_bytes_ + bytes - straight));
     } catch (const Failure& failure) {
         die(std::string("the peer broke the rules: ") + failure.what(), false);
     } catch (const std::bad_alloc&) {
@@ -216,50 +211,50 @@ bool Link::read_once() {
     return bytes == direct + room;
 }
 
-/// Take apart what was read into the buffer.
-void Link::consume(std::size_t bytes) {
-    end_ += bytes;
+/// Take apart what was read; what is left of it is less than a header, or than a seal.
+void Link::consume(std::span<const std::byte> bytes) {
+    rest_bytes_ = 0;
     while (alive()) {
         if (!arriving_) {
-            if (end_ - begin_ < kHeaderBytes) return;
-            begin();
+            if (bytes.size() < kHeaderBytes) break;
+            begin(bytes.first<kHeaderBytes>());
+            bytes = bytes.subspan(kHeaderBytes);
         }
-        const auto missing = arriving_->header.length - arriving_->got;
-        const auto step = std::min(missing, end_ - begin_);
+        const auto step = std::min(arriving_->header.length - arriving_->got, bytes.size());
         if (step > 0 && arriving_->landing.at != nullptr)
-            std::memcpy(arriving_->landing.at + arriving_->got, buffer_.data() + begin_, step);
-        begin_ += step;
+            std::memcpy(arriving_->landing.at + arriving_->got, bytes.data(), step);
+        bytes = bytes.subspan(step);
         arriving_->got += step;
         if (arriving_->got < arriving_->header.length) return;
         if (keys_.open != nullptr && arriving_->header.length > 0) {
-            if (end_ - begin_ < kSealBytes) return;
-            unseal();
+            if (bytes.size() < kSealBytes) break;
+            unseal(bytes.first<kSealBytes>());
+            bytes = bytes.subspan(kSealBytes);
         }
         finish();
     }
+    if (!alive()) return;
+    std::memcpy(rest_.data(), bytes.data(), bytes.size());
+    rest_bytes_ = bytes.size();
 }
 
-void Link::begin() {
+void Link::begin(std::span<const std::byte, kHeaderBytes> bytes) {
     Header header;
-    const std::span<const std::byte, kHeaderBytes> bytes(buffer_.data() + begin_, kHeaderBytes);
     const auto reason = decode(bytes, keys_.frames_in, come_++, header);
     if (!reason.empty()) throw Failure(Why::peer_lost, reason);
     HeaderBytes head;
     std::copy(bytes.begin(), bytes.end(), head.begin());
-    begin_ += kHeaderBytes;
     if (header.kind == Frame::leaving) leaving_ = true;
     auto landing = receiver_.arrive(*this, header);
     arriving_.emplace(Arriving{header, head, std::move(landing), 0});
 }
 
 /// Decrypt what has come, where it lies. What nobody wants any more was not kept.
-void Link::unseal() {
+void Link::unseal(std::span<const std::byte, kSealBytes> seal) {
     const auto& landing = arriving_->landing;
-    const std::span<const std::byte, kSealBytes> seal(buffer_.data() + begin_, kSealBytes);
     if (landing.at != nullptr &&
         !keys_.open->open(come_ - 1, arriving_->head, {landing.at, arriving_->got}, seal))
         throw Failure(Why::peer_lost, "a frame's payload was changed on its way");
-    begin_ += kSealBytes;
 }
 
 void Link::finish() {

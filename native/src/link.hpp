@@ -8,8 +8,8 @@
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <span>
 #include <string>
-#include <vector>
 
 #include "arena.hpp"
 #include "frame.hpp"
@@ -17,6 +17,8 @@
 #include "sockets.hpp"
 
 namespace tmc {
+
+inline constexpr std::size_t kReadBuffer = 64 * 1024;
 
 class Link;
 
@@ -81,7 +83,8 @@ public:
     void push();
     bool wants_to_write();
     /// Read what is there and hand it on. Only the leader does: see `Engine`.
-    void pump();
+    /// buffer  at least `kReadBuffer` bytes, which this link needs for as long as this takes
+    void pump(std::span<std::byte> buffer);
 
     /// Leave the buffers of `owner` alone from the moment this returns.
     ///
@@ -114,12 +117,12 @@ private:
         std::size_t got = 0;
     };
 
-    bool read_once();
-    void consume(std::size_t bytes);
-    void begin();
+    bool read_once(std::span<std::byte> buffer);
+    void consume(std::span<const std::byte> bytes);
+    void begin(std::span<const std::byte, kHeaderBytes> bytes);
     void finish();
     void die(const std::string& why, bool orderly);
-    void unseal();
+    void unseal(std::span<const std::byte, kSealBytes> seal);
     void write_some();
     void write_plain();
     void write_sealed();
@@ -153,9 +156,10 @@ private:
     std::uint32_t armed_ = 0;
 
     std::mutex read_;
-    std::vector<std::byte> buffer_;
-    std::size_t begin_ = 0;
-    std::size_t end_ = 0;
+    // The beginning of a header, or of a seal, whose end has not come. All that an idle link holds, so
+    // that a process can have thousands.
+    HeaderBytes rest_{};
+    std::size_t rest_bytes_ = 0;
     std::uint64_t come_ = 0;  // headers that were read
     std::optional<Arriving> arriving_;
     bool leaving_ = false;  // The peer said goodbye.

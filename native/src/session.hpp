@@ -58,6 +58,7 @@ public:
     Wires wires;
     Mail mail;
     Scratch scratch;
+    Scratch together;  // What everybody gets, while `scratch` holds what comes.
 
     /// Its epoch begins.
     void open(std::int64_t timeout_ns) noexcept;

@@ -21,6 +21,7 @@ Topology::Topology(const View& view)
         index_of[other] = static_cast<std::uint32_t>(hosts[number].size());
         hosts[number].push_back(other);
     }
+    for (const auto& there : hosts) fullest = std::max(fullest, there.size());
     host = host_of[seat];
     index = index_of[seat];
     for (std::uint32_t other = 0; other < size; ++other)

@@ -15,6 +15,7 @@ namespace tmc {
 /// neighbours  the other seats on this host
 /// distant     the seats elsewhere
 /// contiguous  the seats of every host are consecutive
+/// fullest     seats of the host that has most
 struct Topology {
     explicit Topology(const View& view);
 
@@ -28,6 +29,7 @@ struct Topology {
     std::vector<std::uint32_t> neighbours;
     std::vector<std::uint32_t> distant;
     bool contiguous = true;
+    std::size_t fullest = 0;
 
     bool near(std::uint32_t other) const noexcept { return host_of[other] == host; }
     /// Both kinds of transport occur in the group: somebody has a neighbour, and not all are.

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <utility>
 
 #include "points.hpp"
 #include "sockets.hpp"
@@ -11,6 +12,8 @@
 namespace tmc {
 namespace {
 
+// Looking costs less than sleeping where the answer comes soon, and takes the core from whoever is to
+// give it where there are more ranks than cores. So it is done less after it was in vain.
 constexpr int kIdleTurns = 30;
 constexpr int kSleepMs = 100;
 constexpr std::int64_t kSilenceNs = 100'000'000;
@@ -20,12 +23,14 @@ constexpr std::int64_t kSilenceNs = 100'000'000;
 Wires::Wires(const View& view, const Topology& topology, Ending& ending, std::mutex& mutex,
              const void* owner)
     : view_(view),
-      topology_(topology),
       ending_(ending),
       mutex_(mutex),
       owner_(owner),
-      streams_(view.size()) {
-    for (const auto seat : topology.distant) {
+      streams_(view.size()),
+      idle_turns_(kIdleTurns) {
+    if (topology.distant.empty()) return;
+    for (std::uint32_t seat = 0; seat < view.size(); ++seat) {
+        if (seat == view.seat) continue;
         streams_[seat] = std::make_unique<Stream>();
         streams_[seat]->wires = this;
         streams_[seat]->link = view.links[seat];
@@ -33,12 +38,18 @@ Wires::Wires(const View& view, const Topology& topology, Ending& ending, std::mu
 }
 
 void Wires::Stream::written(std::size_t) noexcept {
-    if (unwritten.fetch_sub(1) == 1) wires->ending_.nudge();
+    if (unwritten.fetch_sub(1) - 1 <= wires->goal_unwritten_.load()) wires->ending_.nudge();
+}
+
+void Wires::use(std::size_t seat) {
+    if (std::exchange(streams_[seat]->busy, true)) return;
+    busy_.push_back(static_cast<std::uint32_t>(seat));
 }
 
 void Wires::send(std::size_t seat, const std::byte* at, std::size_t bytes) {
     point();
     if (ending_.stopped()) throw Failure(ending_.trouble());
+    use(seat);
     auto& stream = *streams_[seat];
     {
         const std::lock_guard lock(mutex_);
@@ -76,6 +87,7 @@ void Wires::release_blocked(Stream& stream) {
 
 void Wires::expect(std::size_t seat, std::byte* at, std::size_t bytes) {
     std::optional<Trouble> trouble;
+    use(seat);
     {
         const std::lock_guard lock(mutex_);
         if (ending_.stopped()) throw Failure(ending_.trouble());
@@ -117,7 +129,7 @@ std::optional<Trouble> Wires::match(std::size_t seat) {
 }
 
 Landing Wires::arrive(std::size_t seat, const Header& header) {
-    if (streams_[seat] == nullptr) throw Failure(Why::peer_lost, "data from a seat on this host");
+    if (streams_[seat] == nullptr) throw Failure(Why::peer_lost, "data in a group that is on one host");
     auto& stream = *streams_[seat];
     if (!stream.expected.empty() && stream.inflow.pieces.empty()) {
         auto& wanted = stream.expected.front();
@@ -147,7 +159,7 @@ std::optional<Trouble> Wires::landed(std::size_t seat, const Header& header, Lan
             stream.missing.fetch_sub(1);
         }
     }
-    if (stream.missing.load() == 0) ending_.nudge();
+    if (stream.missing.load() <= goal_missing_.load()) ending_.nudge();
     return trouble;
 }
 
@@ -164,7 +176,7 @@ void Wires::give_credit(std::size_t seat) {
 }
 
 void Wires::credit(std::size_t seat, std::uint64_t consumed) {
-    if (streams_[seat] == nullptr) throw Failure(Why::peer_lost, "credit from a seat on this host");
+    if (streams_[seat] == nullptr) throw Failure(Why::peer_lost, "credit in a group that is on one host");
     auto& stream = *streams_[seat];
     if (consumed > stream.sent || consumed < stream.cleared)
         throw Failure(Why::peer_lost, "it has consumed what was never sent");
@@ -185,16 +197,19 @@ void Wires::clear() {
     }
 }
 
-bool Wires::settled(std::size_t missing, bool written) const noexcept {
-    return std::all_of(topology_.distant.begin(), topology_.distant.end(), [&](auto seat) {
-        const auto& stream = *streams_[seat];
-        return stream.missing.load() <= missing && (!written || stream.unwritten.load() == 0);
-    });
+bool Wires::reached(const Stream& stream, const Goal& goal) noexcept {
+    return stream.missing.load() <= goal.missing && stream.unwritten.load() <= goal.unwritten;
+}
+
+bool Wires::reached(const Goal& goal) const noexcept {
+    if (goal.seat >= 0) return reached(*streams_[static_cast<std::size_t>(goal.seat)], goal);
+    return std::all_of(busy_.begin(), busy_.end(),
+                       [&](auto seat) { return reached(*streams_[seat], goal); });
 }
 
 void Wires::check() const {
     if (ending_.stopped()) throw Failure(ending_.trouble());
-    for (const auto seat : topology_.distant) {
+    for (const auto seat : busy_) {
         const auto& stream = *streams_[seat];
         // Its last words come before its end, so the end is looked at first.
         if (!ending_.gone(seat)) continue;
@@ -203,22 +218,35 @@ void Wires::check() const {
     }
 }
 
-void Wires::settle() { turn(0, true); }
+void Wires::settle() {
+    turn({});
+    for (const auto seat : busy_) streams_[seat]->busy = false;
+    busy_.clear();
+}
 
-void Wires::await(std::size_t missing) { turn(missing, false); }
+void Wires::await(std::size_t missing) { turn({missing, kAny}); }
 
-void Wires::turn(std::size_t missing, bool written) {
+void Wires::await_from(std::size_t seat, std::size_t missing) {
+    turn({missing, kAny, static_cast<int>(seat)});
+}
+
+void Wires::await_written(std::size_t seat, std::size_t unwritten) {
+    turn({kAny, unwritten, static_cast<int>(seat)});
+}
+
+void Wires::turn(const Goal& goal) {
     point();
-    if (topology_.distant.empty() || settled(missing, written)) {
+    if (reached(goal)) {
         if (ending_.stopped()) throw Failure(ending_.trouble());
         return;
     }
     const Waiting waiting(ending_.engine, ending_.waiter);
     const auto deadline = now_ns() + ending_.timeout_ns();
     auto say_at = now_ns() + kSilenceNs;
-    for (int idle = 0; !settled(missing, written);) {
+    bool slept = false;
+    for (int idle = 0; !reached(goal);) {
         const bool served = ending_.engine.turn(ending_.waiter, 0);
-        if (settled(missing, written)) break;
+        if (reached(goal)) break;
         check();
         if (served) {
             idle = 0;
@@ -230,35 +258,39 @@ void Wires::turn(std::size_t missing, bool written) {
             say_where();
             say_at = now + kSilenceNs;
         }
-        if (++idle < kIdleTurns)
+        if (++idle < idle_turns_) {
             sched_yield();
-        else
-            sleep(missing, written);
+        } else {
+            slept = true;
+            sleep(goal);
+        }
     }
+    idle_turns_ = slept ? std::max(idle_turns_ / 2, 1) : std::min(idle_turns_ * 2, kIdleTurns);
     point();
 }
 
 Trouble Wires::too_late() const {
-    const auto slow = std::find_if(topology_.distant.begin(), topology_.distant.end(), [&](auto seat) {
+    const auto slow = std::find_if(busy_.begin(), busy_.end(), [&](auto seat) {
         return streams_[seat]->missing.load() + streams_[seat]->unwritten.load() > 0;
     });
-    return ending_.too_late(slow == topology_.distant.end() ? view_.seat : *slow, tag_);
+    return ending_.too_late(slow == busy_.end() ? view_.seat : *slow, tag_);
 }
 
 /// Until there is something to serve, or to look at.
-void Wires::sleep(std::size_t missing, bool written) {
+void Wires::sleep(const Goal& goal) {
+    goal_missing_.store(goal.missing);
+    goal_unwritten_.store(goal.unwritten);
     ending_.awaits_links(true);
-    const bool lost = std::any_of(topology_.distant.begin(), topology_.distant.end(), [&](auto seat) {
+    const bool lost = std::any_of(busy_.begin(), busy_.end(), [&](auto seat) {
         return ending_.gone(seat) && streams_[seat]->missing.load() + streams_[seat]->unwritten.load() > 0;
     });
-    if (!settled(missing, written) && !ending_.stopped() && !lost)
-        ending_.engine.turn(ending_.waiter, kSleepMs);
+    if (!reached(goal) && !ending_.stopped() && !lost) ending_.engine.turn(ending_.waiter, kSleepMs);
     ending_.awaits_links(false);
 }
 
 /// See `Session::compare`.
 void Wires::say_where() {
-    for (const auto seat : topology_.distant) {
+    for (const auto seat : busy_) {
         auto& stream = *streams_[seat];
         if (stream.missing.load() == 0) continue;
         Outgoing claim;

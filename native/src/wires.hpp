@@ -1,4 +1,5 @@
-// Streams of bytes to and from the seats on other hosts, one in each direction per seat.
+// Streams of bytes to and from the other seats, one in each direction per seat. Where a group is on one
+// host there are none; else also to neighbours, for what is too large for slots.
 //
 // The sender cuts its pieces into frames; the receiver names where the next pieces go, in the same
 // order, and they land there without a copy. What comes before it was expected is held, at most
@@ -54,6 +55,10 @@ public:
     void settle();
     /// Wait until of every seat at most so many pieces are missing, the latest expected.
     void await(std::size_t missing);
+    /// The same of one seat.
+    void await_from(std::size_t seat, std::size_t missing);
+    /// Wait until at most so many frames for that seat are not written.
+    void await_written(std::size_t seat, std::size_t unwritten);
 
     // For readers of links, with the mutex held. Throw Failure for a peer that breaks the rules;
     // a Trouble that is returned ends the session.
@@ -87,26 +92,43 @@ private:
         std::uint64_t sent = 0;
         std::uint64_t cleared = 0;
         std::deque<Outgoing> blocked;  // beyond the window
+        bool busy = false;             // is in `busy_`
 
         void written(std::size_t bytes) noexcept override;
     };
 
+    /// What a wait is for: at most so much is left, of all seats or of one.
+    struct Goal {
+        std::uint64_t missing = 0;
+        std::uint64_t unwritten = 0;
+        int seat = -1;
+    };
+    static constexpr std::uint64_t kAny = ~std::uint64_t{0};
+
     static bool fits(const Expected& wanted, Tag tag, std::size_t length) noexcept;
-    bool settled(std::size_t missing, bool written) const noexcept;
-    void turn(std::size_t missing, bool written);
+    bool reached(const Goal& goal) const noexcept;
+    static bool reached(const Stream& stream, const Goal& goal) noexcept;
+    void turn(const Goal& goal);
     void check() const;
-    void sleep(std::size_t missing, bool written);
+    void sleep(const Goal& goal);
+    void use(std::size_t seat);
     void say_where();
     Trouble too_late() const;
     std::optional<Trouble> match(std::size_t seat);
     void release_blocked(Stream& stream);
 
     const View& view_;
-    const Topology& topology_;
     Ending& ending_;
     std::mutex& mutex_;
     const void* owner_;
-    std::vector<std::unique_ptr<Stream>> streams_;  // by seat; null for neighbours
+    std::vector<std::unique_ptr<Stream>> streams_;  // by seat; null where there are none
+    // Seats that something was sent to or expected from since all was settled: with a thousand of
+    // them most calls have to do with a few.
+    std::vector<std::uint32_t> busy_;
+    // What the running thread sleeps for, so that it is woken then and not before.
+    std::atomic<std::uint64_t> goal_missing_{0};
+    std::atomic<std::uint64_t> goal_unwritten_{0};
+    int idle_turns_;
     Tag tag_;
     std::uint64_t number_ = 0;
 };

@@ -77,6 +77,12 @@ public:
         return stale;
     }
 
+    /// The same on another host.
+    std::unique_ptr<Rank> move(std::uint32_t seat, char host) {
+        hosts_[seat] = host;
+        return replace(seat);
+    }
+
     std::vector<tmc::Switched> switched;
 
 private:

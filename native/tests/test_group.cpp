@@ -11,7 +11,8 @@
 
 namespace {
 
-const std::vector<std::string> kTeams{"aa", "ab", "aaaa", "abcd", "aabb", "abab", "aab"};
+const std::vector<std::string> kTeams{"aa", "ab", "aaaa", "abcd", "aabb", "abab", "aab",
+                                      "aaabbbccd", "abcabcabc", "abcdefghi"};
 
 float value(std::uint32_t seat, std::size_t index) {
     return static_cast<float>(seat + 1) * 0.1F + static_cast<float>(index % 97) * 0.01F;

@@ -12,6 +12,8 @@ from bench.collectives.arms import buffers, check
 from bench.collectives.calls import MIB, Calls, Cell, Times, in_turn
 from bench.collectives.calls import Plan as CallsPlan
 from bench.collectives.crew import Crew, CrewError
+from bench.collectives.scale import Case as ScaleCase
+from bench.collectives.scale import Scale
 from bench.collectives.shim import Added
 from bench.collectives.switchover import Case, Plan, Switched, Switchovers, gloo_trials
 from bench.collectives.timing import Spent, pair_said, said, size_said, slowest, timed
@@ -81,6 +83,19 @@ def test_one_link_and_a_flat_pause_hold() -> None:
 def test_a_second_link_or_a_growing_pause_does_not_hold() -> None:
     found = claims.of_switchovers(switched(links=2, small_ms=0.1, large_ms=1.0))
     assert not any(claim.holds for claim in found)
+
+
+def test_a_tree_is_measured_by_all_pairs_and_shared_hosts_by_seats_apart() -> None:
+    tree = ScaleCase(80, 1, "all_reduce", 8, "tree")
+    shared = ScaleCase(32, 8, "reduce_scatter", 512 << 10)
+    found = Scale({tree: rounds(30), shared: rounds(9)})
+    assert claims.of_scale(found) == []
+    found.times |= {found.compared(tree): rounds(100), found.compared(shared): rounds(10)}
+    small, large = claims.of_scale(found)
+    assert (small.value, small.holds) == (0.3, False)
+    assert (large.value, large.holds) == (0.9, True)
+    (table,) = tables.of_scale(found)
+    assert table.rows[1] == ("reduce_scatter 512 KiB, 4 hosts x 8", "9 us", "10 us", "0.9")
 
 
 def test_the_last_survivor_counts() -> None:
