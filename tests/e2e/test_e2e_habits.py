@@ -1,8 +1,8 @@
 """What ordinary training scripts do, under faults: the numbers of a calm run, or a refusal.
 
 `scripts/habits.py` is the table, `scripts/arms.py` how each is run. Here each runs calm and with
-one fault, at a place that follows from the commit; `scripts/campaign.py`, which `make soak` runs, goes
-through all places, and compares with plain runs. A failure prints how to have it again.
+one fault, at a place that follows from the commit; `scripts/campaign.py`, which `make soak` runs,
+goes through all places, and compares with plain runs. A failure prints how to have it again.
 """
 
 import collections
