@@ -8,6 +8,7 @@ With --hosts, controller and machines are on hosts of their own (`chaos_net.py`)
 import argparse
 import ctypes
 import os
+import signal
 import socket
 import ssl
 import struct
@@ -29,7 +30,7 @@ sys.path.insert(0, str(Path(__file__).parent))
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from chaos_net import Net, why_none
-from chaos_run import Running
+from chaos_run import Running, send
 from drive import Work
 from tls_files import made
 
@@ -37,6 +38,8 @@ from trainmover.protocol.hello import OPENING_BYTES, End, Where, is_loopback
 
 ROOT = Path(__file__).resolve().parents[2]
 MACHINES, STANDBYS = 2, 1
+LONG_ENOUGH_S = 600.0
+"""Of work: the run is stopped as soon as it was looked at."""
 SAYS_S = 5.0
 """For which a door that says something at once is waited for."""
 _LISTENS, _ACCEPTS = "0A", 0x10000
@@ -200,9 +203,9 @@ def look(setting: Setting) -> Seen:
 
 
 def _look(setting: Setting, place: Path, net: Net | None) -> Seen:
-    hurry, folder = place / "hurry", place / "run"
+    folder = place / "run"
     folder.mkdir()
-    work = Work.small(30.0, hurry, place)
+    work = Work.small(LONG_ENOUGH_S, place / "hurry", place)
     flags = ["--comm", setting.comm, "--machines", str(MACHINES), "--standbys", str(STANDBYS)]
     flags += _tls_flags() if setting.tls else []
     if net is not None:
@@ -217,9 +220,10 @@ def _look(setting: Setting, place: Path, net: Net | None) -> Seen:
         running.until(lambda: running.ready(STANDBYS), "a warm standby")
         running.until(lambda: running.step() >= 3, "steps")
         seen = _seen(setting, running)
-        hurry.touch()
-        if running.end():
+        if running.over:
             raise SystemExit(running.output.read_text(errors="replace")[-4000:])
+        send(running.process.pid, signal.SIGTERM)
+        running.end()
         return seen
     finally:
         running.kill()

@@ -184,3 +184,32 @@ def test_a_process_with_an_open_device_is_unfit(tmp_path: Path, monkeypatch) -> 
     assert unfit() == ""
     with device.open("w"):
         assert "device" in unfit()
+
+
+ENDS = """
+import torch, weakref
+from trainmover.lifeline import end_quickly
+
+class Thing:
+    pass
+
+class Kept:
+    __module__ = "torch.library"
+
+    def __call__(self, *_):
+        print("torch's")
+
+thing = Thing()
+weakref.finalize(thing, print, "the script's own")
+library = [f for f in weakref.finalize._registry if f.peek()[1].__module__ == "torch.library"]
+assert library
+for finalizer in library:
+    _, _, arguments, _ = finalizer.detach()
+    weakref.finalize(thing, Kept(), *arguments)
+end_quickly(7)
+"""
+
+
+def test_a_quick_end_runs_the_scripts_finalizers_and_none_of_torchs_operators() -> None:
+    done = subprocess.run([sys.executable, "-c", ENDS], capture_output=True, text=True)
+    assert (done.returncode, done.stdout) == (7, "the script's own\n"), done.stderr

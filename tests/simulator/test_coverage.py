@@ -1,5 +1,6 @@
 """Every pair of a state and an event is reached, or it is said why it cannot be."""
 
+import pytest
 from directing import busy, reach
 from seldom import SELDOM
 
@@ -13,6 +14,7 @@ BY_CHANCE = [(80, 5, EVERYTHING), (6, 40, only(["partition"]))]
 TRIES = 60
 
 
+@pytest.mark.turns(8)
 def test_every_pair_is_reached_or_said_to_be_impossible() -> None:
     """A new state or kind of event fails here, until somebody says which of the two it is. `SELDOM`
     are those that can be and that nobody has reached on purpose yet."""

@@ -173,7 +173,7 @@ class _End:
         given = self._heard[:_VERSION_BYTES]
         return len(given) == _VERSION_BYTES and given != self.opening[:_VERSION_BYTES]
 
-    def _version(self) -> str:
+    def _spoken(self) -> str:
         """What the other end speaks, as a part of a sentence."""
         if self._heard.startswith(_MAGIC):
             return f"protocol {self._heard[len(_MAGIC)]}"
@@ -197,7 +197,7 @@ class Dialler(_End):
         otherwise nothing."""
         self._heard += data
         if self._speaks_otherwise():
-            self.error = _other_version(self._end.service, self._version())
+            self.error = _other_version(self._end.service, self._spoken())
             return b""
         if self.missing > 0:
             return b""
@@ -243,7 +243,7 @@ class Listener(_End):
         """
         self._heard += data
         if self._speaks_otherwise():
-            self.error = _came_with_other_version(self._end.service, self._version())
+            self.error = _came_with_other_version(self._end.service, self._spoken())
         if self.error is not None or len(self._heard) < OPENING_BYTES:
             return b""
         openings = self._heard[:OPENING_BYTES] + self.opening

@@ -1,7 +1,6 @@
 """The library that encrypts what ranks exchange: the one that Python's own ssl module uses."""
 
 import ctypes.util
-import importlib.util
 from pathlib import Path
 
 from trainmover.errors import UserError
@@ -24,10 +23,10 @@ def path() -> str:
 
 def _loaded() -> str | None:
     """What the ssl module has brought into this process."""
-    if importlib.util.find_spec("_ssl") is None:
+    try:
+        import ssl  # noqa: F401  for what it loads
+    except ImportError:
         return None
-    import ssl  # noqa: F401  for what it loads
-
     lines = _MAPPED.read_text().splitlines()
     files = (line.split(maxsplit=5)[5] for line in lines if line.count("/"))
     return next((file for file in files if Path(file).name.startswith("libcrypto.so")), None)
