@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import psutil
+from chaos_net import Net
 
 from trainmover.cli.client import Client
 from trainmover.controller.events import StoreMoved, WorkerSaid
@@ -157,11 +158,19 @@ class Running:
             names = [machine["id"] for machine in status["machines"]]
             self.late.append(start_late(run, names))
 
-    def start_elsewhere(self, name: str, command: list[str]) -> None:
-        """A machine, by a command that starts its agent on another host."""
+    def start_machine(self, net: Net, host: int, *, standby: bool) -> None:
+        """On another host, which its name is of. To be called once there is a run."""
+        run, name = self.run(), f"m{host}"
+        assert run is not None
+        command = [sys.executable, "-P", "-m", "trainmover", "agent"]
+        command += ["--controller", run.controller, "--machine", name]
+        command += ["--token-file", run.token_file, *["--standby"] * standby]
+        command += run.tls.flags() if run.tls else []
         stderr = self.folder / f"{name}.err"
         with stderr.open("wb") as file:
-            process = subprocess.Popen(command, stdout=file, stderr=file, start_new_session=True)
+            process = subprocess.Popen(
+                net.command(host, command), stdout=file, stderr=file, start_new_session=True
+            )
         self.late.append(LateMachine(name, stderr, process))
 
     def end(self) -> int:

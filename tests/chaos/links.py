@@ -138,7 +138,7 @@ def _run(net: Net, place: Path, report: Seen) -> None:
     try:
         running.until(lambda: running.run(), "a run")
         for host in WORKERS:
-            _start_machine(net, running, host)
+            running.start_machine(net, host, standby=host > MACHINES)
         running.until(lambda: running.ready(STANDBYS), "a first standby")
         running.until(partial(_has_come_to, running, SETTLE_STEPS), "the first steps")
         struck_us = time.time_ns() // 1000
@@ -156,15 +156,6 @@ def _run(net: Net, place: Path, report: Seen) -> None:
     finally:
         print(running.output.read_text(errors="replace")[-4000:], file=sys.stderr)
         running.kill()
-
-
-def _start_machine(net: Net, running: Running, host: int) -> None:
-    run = running.run()
-    assert run is not None
-    command = [sys.executable, "-P", "-m", "trainmover", "agent", "--controller", run.controller]
-    command += ["--machine", f"m{host}", "--token-file", run.token_file]
-    command += ["--standby"] * (host > MACHINES)
-    running.start_elsewhere(f"m{host}", net.command(host, command))
 
 
 def _has_come_to(running: Running, step: int) -> bool:

@@ -216,7 +216,7 @@ def _look(setting: Setting, place: Path, net: Net | None) -> Seen:
         running.until(running.run, "a run")
         if net is not None:
             for host in range(1, 1 + MACHINES + STANDBYS):
-                _start_machine(net, running, host)
+                running.start_machine(net, host, standby=host > MACHINES)
         running.until(lambda: running.ready(STANDBYS), "a warm standby")
         running.until(lambda: running.step() >= 3, "steps")
         seen = _seen(setting, running)
@@ -232,16 +232,6 @@ def _look(setting: Setting, place: Path, net: Net | None) -> Seen:
 def _tls_flags() -> list[str]:
     hosts = tuple(Net.address(host) for host in range(1 + MACHINES + STANDBYS))
     return made("listeners", ("127.0.0.1", *hosts)).flags()
-
-
-def _start_machine(net: Net, running: Running, host: int) -> None:
-    run = running.run()
-    assert run is not None
-    command = [sys.executable, "-P", "-m", "trainmover", "agent", "--controller", run.controller]
-    command += ["--machine", f"m{host}", "--token-file", run.token_file]
-    command += ["--standby"] * (host > MACHINES)
-    command += run.tls.flags() if run.tls else []
-    running.start_elsewhere(f"m{host}", net.command(host, command))
 
 
 def _seen(setting: Setting, running: Running) -> Seen:
