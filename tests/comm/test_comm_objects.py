@@ -7,7 +7,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from trainmover.comm.objects import BYTES_MAX, KEPT_MAX, Objects
+from trainmover.comm.objects import BYTES_MAX, KEPT_MAX, Objects, goes_with_record
 from trainmover.errors import StateMismatch
 
 
@@ -55,6 +55,24 @@ def test_large_ones_do_not_go_with_a_record(monkeypatch: pytest.MonkeyPatch) -> 
     joiner.stand_with(rank.kept())
     with pytest.raises(StateMismatch, match="Nobody keeps the object"):
         once_more(joiner, monkeypatch)
+
+
+def unpickles(size: int) -> bool:
+    return goes_with_record(size)
+
+
+def broadcast_object_list(size: int) -> bool:
+    return unpickles(size)
+
+
+def all_gather_object(size: int) -> bool:
+    return unpickles(size)
+
+
+def test_a_live_rank_keeps_nothing_that_no_record_takes() -> None:
+    assert broadcast_object_list(BYTES_MAX)
+    assert not broadcast_object_list(BYTES_MAX + 1)
+    assert not all_gather_object(1)
 
 
 def test_a_damaged_record_gives_nothing_to_unpickle() -> None:

@@ -24,7 +24,7 @@ from torch.distributed import distributed_c10d as c10d
 
 from trainmover.comm.failures import DrainedObject
 from trainmover.comm.groups import Groups, Mode
-from trainmover.comm.objects import sent_by_one
+from trainmover.comm.objects import goes_with_record
 from trainmover.comm.shim import ShimGroup
 from trainmover.errors import UserError
 from trainmover.torch_internals import compiling
@@ -170,13 +170,13 @@ def _refusing_nothing(stock: Callable[..., Any]) -> Callable[..., Any]:
 
     @functools.wraps(stock)
     def tensor_to_object(tensor: Any, tensor_size: Any, group: Any) -> Any:
-        groups = _installed[0]
-        if int(tensor_size) == 0 or tensor.numel() == 0 or int(tensor.reshape(-1)[0]) == 0:
+        groups, size = _installed[0], int(tensor_size)
+        if size == 0 or tensor.numel() == 0 or int(tensor.reshape(-1)[0]) == 0:
             if not groups.roster.on_the_way:
                 raise DrainedObject
             tensor, tensor_size = groups.objects.once_more()
-        elif groups.mode is Mode.SANDBOX or (groups.mode is Mode.LIVE and sent_by_one()):
-            groups.objects.came(tensor, int(tensor_size))
+        elif groups.mode is Mode.SANDBOX or (groups.mode is Mode.LIVE and goes_with_record(size)):
+            groups.objects.came(tensor, size)
         return stock(tensor, tensor_size, group)
 
     return tensor_to_object

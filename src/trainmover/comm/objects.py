@@ -18,6 +18,7 @@ from torch.distributed import distributed_c10d as c10d
 
 from trainmover.comm.places import line_of_script
 from trainmover.errors import StateMismatch
+from trainmover.torch_internals.tensors import numpy_of
 
 KEPT_MAX = 8
 """Objects of a line: as many calls as a run may come by."""
@@ -60,7 +61,7 @@ class Objects:
         """For the rank's record: line and pickled bytes of the small ones, oldest first."""
         if self._kept is None:
             self._kept = [
-                (line, bytes(pickled.reshape(-1)[:size].tolist()))
+                (line, numpy_of(pickled.reshape(-1)[:size]).tobytes())
                 for line, objects in self._came.items()
                 for pickled, size in objects
                 if size <= BYTES_MAX
@@ -82,9 +83,10 @@ class Objects:
         self._kept = []
 
 
-def sent_by_one() -> bool:
-    """Whether it is a call of torch's for what one rank gives, and not all, that asks."""
-    return sys._getframe(2).f_code.co_name not in _OF_ALL
+def goes_with_record(size: int) -> bool:
+    """Whether an object of so many bytes that comes to a live rank is kept for its record: a small
+    one, and the call of torch's that asks is for what one rank gives, and not all."""
+    return size <= BYTES_MAX and sys._getframe(2).f_code.co_name not in _OF_ALL
 
 
 def under_way() -> bool:
