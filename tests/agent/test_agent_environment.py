@@ -5,10 +5,10 @@ import msgspec
 from trainmover.agent.environment import Setting, worker_environment
 from trainmover.protocol.messages import JobSpec
 
-SPEC = JobSpec(run_id="r1", argv=["x"], machines=3, nproc=2, store="127.0.0.1:99", restarts_max=4)
+SPEC = JobSpec(run_id="r1", argv=["x"], machines=3, nproc=2, store="127.0.0.1:98", restarts_max=4)
 SETTING = Setting(
     machine="m2", role="trainer", token_file="/t", spec_file="/s", directory="/d",
-    sockets="/d/sockets", address="127.0.0.1", agent_pid=7,
+    sockets="/d/sockets", address="127.0.0.1", torch="127.0.0.1:99", agent_pid=7,
 )  # fmt: skip
 TORCHRUN = {
     "LOCAL_RANK",
@@ -38,7 +38,7 @@ def test_everything_torchrun_sets_is_set_but_the_rank() -> None:
     environment = made()
     assert environment.keys() >= TORCHRUN
     assert not {"RANK", "GROUP_RANK", "ROLE_RANK"} & environment.keys()
-    assert environment["MASTER_ADDR"] + ":" + environment["MASTER_PORT"] == SPEC.store
+    assert environment["MASTER_ADDR"] + ":" + environment["MASTER_PORT"] == SETTING.torch
     assert environment["WORLD_SIZE"] == "6"
     assert environment["TORCHELASTIC_RESTART_COUNT"] == "2"
 

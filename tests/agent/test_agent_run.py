@@ -7,7 +7,7 @@ import msgspec
 
 from trainmover.agent.config import AgentConfig
 from trainmover.agent.run import Agent
-from trainmover.agent.store_way import StoreWays, is_here
+from trainmover.agent.store_way import StoreWays
 from trainmover.ids import Epoch, MachineId, Step
 from trainmover.protocol import messages as m
 from trainmover.state.vault import Vault, snapshot_name
@@ -44,27 +44,24 @@ def test_going_back_drops_the_snapshots_of_steps_that_are_undone(tmp_path: Path)
     assert vault.bytes_held == 2
 
 
-def test_workers_know_a_store_on_another_host_by_a_port_of_their_own(tmp_path: Path) -> None:
-    """Another one each time, so that they see that the store has moved."""
+def test_workers_know_torchs_store_by_a_port_of_this_machine(tmp_path: Path) -> None:
+    """Another one when the stores have moved; the same one when a controller says what is known."""
     config = AgentConfig(
         controller="", machine=MachineId("m1"), nproc=1, standby=False, token_file=tmp_path
     )
-    told: list[str] = []
 
-    def note(store: str) -> None:
-        spec = msgspec.msgpack.decode((tmp_path / "spec.msgpack").read_bytes(), type=m.JobSpec)
-        assert spec.store != store
-        assert is_here(spec.store)
-        told.append(spec.store)
-
-    async def obey() -> None:
+    async def obey() -> list[tuple[str, str]]:
         agent = Agent(config, Vault(1000), "127.0.0.1:1", tmp_path, StoreWays(b"t" * 32))
+        told = []
         spec = m.JobSpec(run_id="r", argv=["x"], machines=1, store="10.0.0.5:7")
-        agent._take(b"", m.Welcome(spec=spec))
-        note("10.0.0.5:7")
-        order = m.StoreAt(address="10.0.0.5:8")
-        agent._take(m.encode(order), order)
-        note("10.0.0.5:8")
+        moved = m.StoreAt(address="10.0.0.5:8")
+        for order in (m.Welcome(spec=spec), m.Welcome(spec=spec), moved):
+            agent._take(m.encode(order), order)
+            kept = (tmp_path / "spec.msgpack").read_bytes()
+            told.append((msgspec.msgpack.decode(kept, type=m.JobSpec).store, agent._crew.torch))
+        return told
 
-    asyncio.run(obey())
-    assert len(set(told)) == 2
+    (one, first), (two, same), (three, second) = asyncio.run(obey())
+    assert (one, two, three) == ("10.0.0.5:7", "10.0.0.5:7", "10.0.0.5:8")
+    assert first == same != second
+    assert first.startswith("127.0.0.1:")

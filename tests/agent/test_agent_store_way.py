@@ -1,4 +1,4 @@
-"""A store on another host is reached by workers of this user, by a door that wants the token."""
+"""torch's store is reached by workers of this user, by a door that wants the token."""
 
 import asyncio
 import os
@@ -10,7 +10,7 @@ import pytest
 from tls_files import made
 
 from trainmover.agent import store_way
-from trainmover.agent.store_way import StoreWay, is_here, owner
+from trainmover.agent.store_way import StoreWay, owner
 from trainmover.doors.place import there
 from trainmover.protocol.hello import OPENING_BYTES, PROOF_BYTES, STORE, End
 from trainmover.server.store_door import StoreDoor
@@ -148,8 +148,3 @@ def test_whose_a_connection_is_that_speaks_ipv6_at_its_own_end() -> None:
         accepted, address = listener.accept()
         with accepted:
             assert owner(address) == os.getuid()
-
-
-def test_which_stores_are_here() -> None:
-    assert is_here("127.0.0.1:5")
-    assert not is_here("10.0.0.5:5")

@@ -138,10 +138,10 @@ IS: dict[str, Callable[[Heard, Seen], bool]] = {
     "control link": _says("controller"),
     "vault": _says("vault"),
     "state server": _says("state"),
-    "the store's door": _says("store"),
+    "the stores' door": _says("store"),
     "HTTP API": lambda one, seen: one.port == seen.api,
-    "key-value store": lambda one, seen: _silent(one, "store"),
-    "way to that door": lambda one, seen: _silent(one, "agent"),
+    "torch's store": lambda one, seen: _silent(one, "store"),
+    "way to torch's store": lambda one, seen: _silent(one, "agent"),
     "native endpoint, TCP": lambda one, seen: (
         _silent(one, "worker") and seen.setting.comm == "native"
     ),

@@ -1,87 +1,62 @@
-"""What seats leave for each other in the store, to which any stranger on the host can write."""
+"""Where the seats of a group meet in an epoch, and leave what the others are to read."""
 
 import threading
-import time
+from collections.abc import Callable
 from datetime import timedelta
 
 import pytest
-from torch.distributed import HashStore, PrefixStore
+from torch.distributed import HashStore
 
-from trainmover.comm import meeting as meetings
 from trainmover.comm.communicator import View
+from trainmover.comm.failures import Drained
 from trainmover.comm.meeting import Meeting
 from trainmover.errors import PeerLost, UserError
 
-TOKEN = b"the job's own secret"
-
 
 @pytest.fixture
-def store(monkeypatch: pytest.MonkeyPatch) -> HashStore:
-    monkeypatch.setattr(meetings, "_FOREIGN_S", 0.3)
+def store() -> HashStore:
     return HashStore()
 
 
-def seat(store: HashStore, number: int, epoch: int = 3, token: bytes | None = TOKEN) -> Meeting:
-    return Meeting(View(epoch, "g", store, number, 2, timedelta(seconds=20)), token)
+def seat(store: HashStore, number: int, epoch: int = 3, *, timeout_s: float = 20) -> Meeting:
+    return Meeting(View(epoch, "g", store, number, 2, timedelta(seconds=timeout_s)))
 
 
-def as_stranger(store: HashStore, epoch: int = 3) -> PrefixStore:
-    """Who can reach the store can write where the seats meet."""
-    return PrefixStore(f"{epoch}/g", store)
-
-
-def exchanged(first: Meeting, second: Meeting, topic: str = "card") -> list[list[str]]:
-    answers: dict[int, list[str]] = {}
-
-    def come() -> None:
-        answers[1] = second.exchange(topic, "of 1")
-
-    thread = threading.Thread(target=come)
+def together(first: Callable[[], object], second: Callable[[], object]) -> list[object]:
+    said: dict[int, object] = {}
+    thread = threading.Thread(target=lambda: said.update({1: second()}))
     thread.start()
-    answers[0] = first.exchange(topic, "of 0")
+    said[0] = first()
     thread.join()
-    return [answers[0], answers[1]]
+    return [said[0], said[1]]
 
 
-@pytest.mark.parametrize("token", [TOKEN, None])
-def test_seats_read_what_the_others_have_left(store: HashStore, token: bytes | None) -> None:
-    found = exchanged(seat(store, 0, token=token), seat(store, 1, token=token))
-    assert found == [["of 0", "of 1"]] * 2
+def test_seats_read_what_the_others_have_left(store: HashStore) -> None:
+    one, other = seat(store, 0), seat(store, 1)
+    met = together(lambda: one.exchange("card", "of 0"), lambda: other.exchange("card", "of 1"))
+    assert met == [["of 0", "of 1"]] * 2
+    assert (
+        together(lambda: one.hear("word", "yes"), lambda: other.hear("word", "no")) == ["yes"] * 2
+    )
 
 
-@pytest.mark.parametrize("left", ["", "garbage", "f" * 64 + "of 1", "\N{SNOWMAN}" * 100])
-def test_what_a_stranger_leaves_first_is_passed_over(store: HashStore, left: str) -> None:
-    as_stranger(store).set("card/1", left)
-    late = seat(store, 1)
-    threading.Timer(0.1, lambda: late.exchange("card", "of 1")).start()
-    assert seat(store, 0).exchange("card", "of 0") == ["of 0", "of 1"]
+def test_what_is_left_is_read_in_its_epoch_and_under_its_topic_only(store: HashStore) -> None:
+    seat(store, 1, epoch=2).gather("card", "of 1", [])
+    seat(store, 1).gather("list", "of 1", [])
+    with pytest.raises(PeerLost, match=r"seats \[1\] of group g did not come to epoch 3"):
+        seat(store, 0, timeout_s=0.1).exchange("card", "of 0")
 
 
-def kept(store: HashStore, number: int, epoch: int = 3, topic: str = "card") -> bytes:
-    """What a seat has left, as anybody can read it."""
-    seat(store, number, epoch).gather(topic, f"of {number}", [])
-    return bytes(as_stranger(store, epoch).get(f"{topic}/{number}"))
-
-
-def test_what_was_said_elsewhere_is_not_said_here(store: HashStore) -> None:
-    for foreign in (kept(store, 1, epoch=2), kept(store, 0), kept(store, 1, topic="list")):
-        as_stranger(store).set("card/1", foreign.decode())
-        with pytest.raises(PeerLost, match="another process writes"):
-            seat(store, 0).exchange("card", "of 0")
-
-
-def test_an_overwritten_seat_costs_an_epoch_and_no_more(store: HashStore) -> None:
-    as_stranger(store).set("card/1", "forged")
-    begun = time.monotonic()
-    with pytest.raises(PeerLost, match=r"seats \[1\] of group g in epoch 3"):
-        seat(store, 0).exchange("card", "of 0")
-    assert time.monotonic() - begun < 10
-    assert exchanged(seat(store, 0, 4), seat(store, 1, 4)) == [["of 0", "of 1"]] * 2
-
-
-def test_a_stranger_takes_no_seat(store: HashStore) -> None:
-    for number in range(2):
-        as_stranger(store).add(f"seat/{number}", 1)
+def test_a_seat_is_taken_once_in_an_epoch(store: HashStore) -> None:
     seat(store, 0).take_seat()
+    seat(store, 1).take_seat()
+    seat(store, 0, epoch=4).take_seat()
     with pytest.raises(UserError, match="taken before"):
         seat(store, 0).take_seat()
+
+
+def test_who_waits_for_a_seat_is_freed_when_the_epoch_is_given_up(store: HashStore) -> None:
+    waiting = seat(store, 0)
+    threading.Timer(0.1, waiting.give_up).start()
+    with pytest.raises(Drained):
+        waiting.exchange("card", "of 0")

@@ -117,7 +117,7 @@ async def state(server: Server, files: TlsFiles | None) -> AsyncIterator[Door]:
 
 @asynccontextmanager
 async def store(server: Server, files: TlsFiles | None) -> AsyncIterator[Door]:
-    """That of a store, for machines on other hosts."""
+    """That of the stores."""
     listener, behind = bind("127.0.0.1:0", "The door"), bind("127.0.0.1:0", "The store")
     host, port = listener.getsockname()
     door = StoreDoor(TOKEN, behind.getsockname(), read(files))

@@ -15,6 +15,7 @@ import xxhash
 from trainmover.controller.events import Tick
 from trainmover.ids import Epoch, MachineId, Rank, Step
 from trainmover.journal import Journal
+from trainmover.protocol import keys
 from trainmover.protocol import messages as m
 from trainmover.protocol.checkpoint import MANIFEST
 from trainmover.protocol.framing import FrameReader, frame
@@ -56,6 +57,22 @@ def _vault(data: bytes) -> None:
     for payload in FrameReader().feed(data):
         requests.answer(payload)
     vault.drop_snapshots(before=10)
+
+
+def _stores(data: bytes) -> object:
+    """A request, as the process where groups meet reads it."""
+    request = keys.decode_request(data)
+    return None if isinstance(request, keys.ToTorch) else keys.Keys().answer(request)
+
+
+def _asked_of_stores() -> list[keys.Request]:
+    return [
+        keys.Set("3/g/card/1", b"where it listens"),
+        keys.Add("3/g/seat/1", 1),
+        keys.Check(["3/g/card/0", "3/g/card/1"]),
+        keys.Get(["3/g/card/0", "3/g/card/1"]),
+        keys.ToTorch(),
+    ]
 
 
 def _manifest(data: bytes) -> object:
@@ -232,6 +249,7 @@ DECODERS: dict[str, Decoder] = {
     "worker_fact": Decoder(m.decode_worker_fact, [m.encode(fact) for fact in _facts()]),
     "agent_fact": Decoder(m.decode_agent_fact, [m.encode(fact) for fact in _agent_facts()]),
     "order": Decoder(m.decode_order, [m.encode(order) for order in _orders()]),
+    "stores": Decoder(_stores, [keys.encode(request) for request in _asked_of_stores()]),
     "vault": Decoder(_vault, [frame(wire.encoder.encode(request)) for request in _requests()]),
     "wanted": Decoder(transfer.read_wanted, [transfer.wanted_bytes(transfer.Wanted("key", True))]),
     "opening": Decoder(

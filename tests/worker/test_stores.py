@@ -1,4 +1,4 @@
-"""Connections to the job's store, also to one that has taken the place of another."""
+"""Connections to the job's stores, also to those that have taken the place of others."""
 
 import os
 import socket
@@ -6,23 +6,36 @@ import subprocess
 import sys
 import threading
 from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import pytest
 from host_tools import until
-from torch.distributed import TCPStore
+from torch.distributed import Store
 
 from trainmover.errors import PeerLost
 from trainmover.worker import stores as room
+from trainmover.worker.meeting_place import MeetingPlace
 from trainmover.worker.stores import Stores
 
 Stock = Callable[..., Stores]
+TOKEN = b"t" * 32
+
+
+def place(address: str) -> MeetingPlace:
+    return MeetingPlace(address, TOKEN)
+
+
+def address_of(store: Store) -> str:
+    assert isinstance(store, MeetingPlace)
+    return store.address
 
 
 class Host:
     """A store in a process of its own."""
 
-    def __init__(self) -> None:
+    def __init__(self, token_file: Path) -> None:
         command = [sys.executable, "-m", "trainmover.server.store", "--parent", str(os.getpid())]
+        command += ["--door", "127.0.0.1", "--token-file", str(token_file)]
         self.process = subprocess.Popen(command, stdout=subprocess.PIPE)
         assert self.process.stdout is not None
         self.address = f"127.0.0.1:{int(self.process.stdout.readline())}"
@@ -33,8 +46,11 @@ class Host:
 
 
 @pytest.fixture
-def hosts() -> Iterator[list[Host]]:
-    started = [Host(), Host()]
+def hosts(tmp_path: Path) -> Iterator[list[Host]]:
+    token_file = tmp_path / "token"
+    token_file.write_text(TOKEN.decode())
+    token_file.chmod(0o600)
+    started = [Host(token_file), Host(token_file)]
     yield started
     for host in started:
         host.kill()
@@ -45,11 +61,11 @@ def hosts() -> Iterator[list[Host]]:
 def stock(monkeypatch: pytest.MonkeyPatch) -> Iterator[Stock]:
     """Makes stocks whose threads end with the test: later tests fork, and a thread that is in the
     middle of connecting holds locks that a forked child waits for in vain."""
-    monkeypatch.setattr(room, "_CONNECT_S", 0.5)
+    monkeypatch.setattr(room, "_TRY_AGAIN_S", 0.1)
     made: list[Stores] = []
 
     def make(address: str, wait_s: float = 60.0) -> Stores:
-        made.append(Stores(address, wait_s=wait_s))
+        made.append(Stores(address, place, wait_s=wait_s))
         return made[-1]
 
     yield make
@@ -76,12 +92,12 @@ def test_who_asks_while_the_store_is_away_gets_the_next_one(
     stores = stock(hosts[0].address)
     stores.take()
     hosts[0].kill()
-    taken: list[TCPStore] = []
-    asking = threading.Thread(target=lambda: taken.append(stores.take()))  # type: ignore[arg-type]
+    taken: list[Store] = []
+    asking = threading.Thread(target=lambda: taken.append(stores.take()))
     asking.start()
     stores.move(hosts[1].address)
     asking.join()
-    assert f"127.0.0.1:{taken[0].port}" == hosts[1].address
+    assert address_of(taken[0]) == hosts[1].address
 
 
 def test_what_was_in_stock_of_the_lost_store_is_not_given_away(
@@ -91,7 +107,7 @@ def test_what_was_in_stock_of_the_lost_store_is_not_given_away(
     until(lambda: len(stores._stock) == 3, "the stock is full")
     hosts[0].kill()
     stores.move(hosts[1].address)
-    assert {f"127.0.0.1:{stores.take().port}" for _ in range(4)} == {hosts[1].address}  # type: ignore[attr-defined]
+    assert {address_of(stores.take()) for _ in range(4)} == {hosts[1].address}
 
 
 def test_a_store_that_never_comes_is_a_lost_peer(stock: Stock) -> None:

@@ -32,6 +32,7 @@ from trainmover.protocol.messages import (
     Order,
     Output,
     Stack,
+    StoreAt,
     WorkerExited,
     WorkerState,
 )
@@ -51,7 +52,10 @@ class Reporter(Protocol):
 
 
 class Crew:
-    """directory: private to this machine; address: by which others reach this machine."""
+    """directory: private to this machine; address: by which others reach this machine.
+
+    torch  where workers reach torch's store
+    """
 
     def __init__(
         self, config: AgentConfig, directory: Path, address: str, reporter: Reporter
@@ -61,6 +65,7 @@ class Crew:
         self._address = address
         self._up = reporter
         self._spec: JobSpec | None = None
+        self.torch = ""
         self._place = Place()
         self._restarts = 0
         self._births = None if config.nursery is None else Births(config.nursery)
@@ -78,14 +83,15 @@ class Crew:
         """Of the job, once it is known."""
         return self._spec
 
-    def keep(self, spec: JobSpec) -> None:
-        """What workers that start from now on are told of the job."""
-        self._spec = spec
+    def keep(self, spec: JobSpec, torch: str) -> None:
+        """What workers that start from now on are told of the job. torch: where they reach torch's
+        store."""
+        self._spec, self.torch = spec, torch
         self._spec_file.write_bytes(msgspec.msgpack.encode(spec))
 
-    def store_moved(self, address: str) -> None:
+    def stores_moved(self, order: StoreAt) -> None:
         """For workers that start later; the others are told by the order itself."""
-        self.keep(msgspec.structs.replace(self._known_spec, store=address))
+        self.keep(msgspec.structs.replace(self._known_spec, store=order.address), order.torch)
 
     # --- all of them ---
 
@@ -173,6 +179,7 @@ class Crew:
             directory=str(self._directory),
             sockets=str(self._socket_folder()),
             address=self._address,
+            torch=self.torch,
             agent_pid=os.getpid(),
             tls=config.tls,
         )

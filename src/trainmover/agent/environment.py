@@ -19,6 +19,7 @@ class Setting:
     """What all workers of a machine share. Paths are absolute; the token itself is in its file.
 
     address  of this machine, as the others reach it
+    torch    host:port of torch's store, as workers reach it
     sockets  folder where workers of one host meet
     """
 
@@ -29,6 +30,7 @@ class Setting:
     directory: str
     sockets: str
     address: str
+    torch: str
     agent_pid: int
     tls: TlsFiles | None = None
 
@@ -43,7 +45,7 @@ def worker_environment(
     control_fd: int,
 ) -> dict[str, str]:
     """Everything torchrun sets but the rank, plus TRAINMOVER_*."""
-    store_host, _, store_port = spec.store.rpartition(":")
+    store_host, _, store_port = setting.torch.rpartition(":")
     environment = {name: value for name, value in inherited.items() if name not in UNSET}
     environment.setdefault("OMP_NUM_THREADS", "1")
     environment.setdefault("TORCH_NCCL_ASYNC_ERROR_HANDLING", "1")

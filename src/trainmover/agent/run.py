@@ -17,8 +17,6 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import msgspec
-
 from trainmover.agent.config import AgentConfig
 from trainmover.agent.crew import HEARTBEAT_S, Crew
 from trainmover.agent.dial import Dialled, dial
@@ -199,9 +197,9 @@ class Agent:
         elif isinstance(order, Switch) and order.back:
             self._vault.drop_snapshots_after(order.committed)
         elif isinstance(order, StoreAt):
-            order = StoreAt(address=self._stores.to(order.address))
+            order = StoreAt(address=order.address, torch=self._stores.to(order.address))
             payload = encode(order)
-            self._crew.store_moved(order.address)
+            self._crew.stores_moved(order)
         elif isinstance(order, Interrupt):
             self._vault.fence(order.epoch)
         self._crew.hand(payload)
@@ -216,7 +214,7 @@ class Agent:
         match order:
             case Welcome(spec=spec):
                 self._directory.mkdir(parents=True, exist_ok=True)
-                self._crew.keep(msgspec.structs.replace(spec, store=self._stores.to(spec.store)))
+                self._crew.keep(spec, torch=self._stores.to(spec.store))
             case StartWorkers():
                 self._crew.start(order.restarts)
             case EndWorker():

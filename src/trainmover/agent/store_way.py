@@ -1,12 +1,11 @@
-"""How this machine's workers come to a store on another host.
+"""How this machine's workers come to torch's store.
 
 They dial a port on their own loopback interface, as torch does it; the agent passes it on to the
-door of the store, where it proves the token (`server/store_door.py`). A loopback port is open to
+door of the stores, where it proves the token (`server/store_door.py`). A loopback port is open to
 every user of a host, so that only its own user's processes are let in.
 """
 
 import asyncio
-import ipaddress
 import os
 import socket
 import struct
@@ -17,7 +16,9 @@ from trainmover.agent.dial import dial, streams
 from trainmover.errors import PeerLost, ProtocolError
 from trainmover.protocol.crowd import QUEUE
 from trainmover.protocol.hello import STORE
-from trainmover.splice import splice
+from trainmover.protocol.keys import ToTorch, encode
+from trainmover.protocol.sealed import HEAD_BYTES
+from trainmover.splice import Ends, splice
 
 if TYPE_CHECKING:
     from trainmover.tls.contexts import Tls
@@ -29,10 +30,11 @@ _MAPPED = "".join(f"{word:08X}" for word in struct.unpack("=3I", bytes(10) + b"\
 
 
 class StoreWay:
-    """To the store whose door is at `store`. address: for workers, on the loopback interface."""
+    """To torch's store behind the door at `door`. address: on the loopback interface, for
+    workers."""
 
-    def __init__(self, store: str, token: bytes, tls: "Tls | None" = None) -> None:
-        self._store = store
+    def __init__(self, door: str, token: bytes, tls: "Tls | None" = None) -> None:
+        self.door = door
         self._token = token
         self._tls = tls
         self._listener = socket.create_server((_LOOPBACK, 0), backlog=QUEUE)
@@ -53,36 +55,42 @@ class StoreWay:
         for as long as it has been told to."""
         try:
             if owner(writer.get_extra_info("peername")) == os.getuid():
-                there = await dial(self._store, self._token, self._tls, purpose=STORE)
-                await splice((reader, writer), streams(there.transport))
-        except (PeerLost, ProtocolError, OSError):
+                await splice((reader, writer), await self._torch())
+        except (PeerLost, ProtocolError, OSError, asyncio.IncompleteReadError):
             return
         finally:
             writer.transport.abort()
 
+    async def _torch(self) -> Ends:
+        """A connection to torch's store, past the door. Raises PeerLost, ProtocolError, OSError, or
+        IncompleteReadError."""
+        transport, session = await dial(self.door, self._token, self._tls, purpose=STORE)
+        reader, writer = streams(transport)
+        try:
+            writer.write(session.seal(encode(ToTorch())))
+            rest = session.length(await reader.readexactly(HEAD_BYTES))
+            session.opened(await reader.readexactly(rest))
+        except BaseException:
+            transport.abort()
+            raise
+        return reader, writer
+
 
 class StoreWays:
-    """For a store that may move from host to host."""
+    """For stores that may move from one process to another."""
 
     def __init__(self, token: bytes, tls: "Tls | None" = None) -> None:
         self._token = token
         self._tls = tls
         self._way: StoreWay | None = None
 
-    def to(self, store: str) -> str:
-        """Where this machine's workers find the store whose address is `store` from now on."""
-        if self._way is not None:
-            self._way.close()
-            self._way = None
-        if is_here(store):
-            return store
-        self._way = StoreWay(store, self._token, self._tls)
+    def to(self, door: str) -> str:
+        """Where this machine's workers find torch's store, behind that door, from now on."""
+        if self._way is None or self._way.door != door:
+            if self._way is not None:
+                self._way.close()
+            self._way = StoreWay(door, self._token, self._tls)
         return self._way.address
-
-
-def is_here(store: str) -> bool:
-    """Whether a store's address (host:port) is on the loopback interface."""
-    return ipaddress.ip_address(store.rpartition(":")[0]).is_loopback
 
 
 def owner(address: tuple[str, int]) -> int | None:

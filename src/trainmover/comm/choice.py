@@ -11,7 +11,7 @@ from trainmover.communicators import checked
 def communicator_named(name: str, token: bytes | None) -> Callable[[], Communicator]:
     """Raises UserError; see `Groups.choose`. The extension is loaded only if it is wanted."""
     if checked(name) == "gloo":
-        return functools.partial(GlooCommunicator, token)
+        return GlooCommunicator
     from trainmover.comm.native.communicator import NativeCommunicator
 
     return functools.partial(NativeCommunicator, token)

@@ -120,9 +120,9 @@ def _has_future(work: Any) -> bool:
 class _Build:
     """One attempt to meet the other seats of one view."""
 
-    def __init__(self, view: View, token: bytes | None) -> None:
+    def __init__(self, view: View) -> None:
         self.view = view
-        self.meeting = Meeting(view, token)
+        self.meeting = Meeting(view)
         self.inside_gloo = False
 
     def run(self) -> GlooSession:
@@ -176,13 +176,9 @@ def lone_backend(process: int) -> Any:
 
 
 class GlooCommunicator:
-    """Carries one group; see `Communicator` for the protocol.
+    """Carries one group; see `Communicator` for the protocol."""
 
-    token  the job's; None in a process without a runtime
-    """
-
-    def __init__(self, token: bytes | None = None) -> None:
-        self._token = token
+    def __init__(self) -> None:
         self._lock = threading.Lock()
         self._session: GlooSession | None = None
         self._links = 0
@@ -198,7 +194,7 @@ class GlooCommunicator:
 
     def prepare(self, view: View) -> None:
         started = time.perf_counter_ns()
-        build = _Build(view, self._token)
+        build = _Build(view)
         with self._lock:
             if view.epoch in self._ready:
                 return

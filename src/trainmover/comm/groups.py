@@ -105,7 +105,6 @@ class Groups:
         self._drain_ns_last = 0
         self._switches = 0
         self._last: SwitchStats | None = None
-        self._token: bytes | None = None
 
     # What the runtime says before the script runs.
 
@@ -121,7 +120,6 @@ class Groups:
                 do="choose it before the first group is made",
             )
         self._communicator = communicator_named(name, token)
-        self._token = token
 
     @property
     def drain_on_error(self) -> bool:
@@ -504,9 +502,7 @@ class Groups:
             met = [] if before is None else before.met
             settled = {m: before.meets[m] for m in met if m in meets} if before else {}
             joins = self.mode is Mode.SANDBOX
-            roll = Roll(
-                epoch, topic, meets, settled, in_need=in_need, joins=joins, token=self._token
-            )
+            roll = Roll(epoch, topic, meets, settled, in_need=in_need, joins=joins)
             self._rolls.append(roll)
 
         def call(store: Store) -> list[Member]:

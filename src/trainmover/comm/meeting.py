@@ -1,17 +1,11 @@
 """Where the seats of one group meet in one epoch: each leaves some bytes, all read all of them.
 
-The place is a prefix of the view's store, `epoch/at`. Waiting is ours: we ask again and again,
-since a wait inside the store could not be given up, and one that times out there logs a warning and
-may resolve names for seconds.
-
-Anybody on the host can write to the store. So where the seats have a secret, each proves what it
-leaves, for this topic, seat, group and epoch; what is not proved counts as not there. A stranger
-can leave something first, and is passed over; who overwrites what a seat has left costs an epoch.
+The place is a prefix of the view's store, `epoch/at`. Under the runtime that is the job's own,
+where only its processes come (`worker.meeting_place`), so what lies there is a seat's. Waiting is
+ours: we ask again and again, since a wait inside the store could not be given up, and one that
+times out in torch's logs a warning and may resolve names for seconds.
 """
 
-import hashlib
-import hmac
-import json
 import threading
 import time
 from collections.abc import Iterator, Mapping, Sequence
@@ -23,22 +17,20 @@ from trainmover.errors import PeerLost, UserError
 from trainmover.torch_internals.c10d import PrefixStore, Store
 
 _ASK_AGAIN_S = 0.01
-_FOREIGN_S = 5.0
-"""How long something that is not a seat's may lie in its place: the seat may be about to come."""
-_PROOF_LETTERS = 2 * hashlib.sha256().digest_size
 
 
 class Meeting:
-    """One attempt to meet the other seats of one view. `give_up` ends it from any thread.
+    """One attempt to meet the other seats of one view. `give_up` ends it from any thread."""
 
-    token  the seats' secret; None: they have none, and believe what lies in the store
-    """
-
-    def __init__(self, view: View, token: bytes | None = None) -> None:
+    def __init__(self, view: View) -> None:
         self.view = view
-        self._token = token
-        self.store: Store = PrefixStore(f"{view.epoch}/{view.at or view.group}", view.store)
+        self._prefix = f"{view.epoch}/{view.at or view.group}/"
         self._given_up = threading.Event()
+
+    @property
+    def store(self) -> Store:
+        """What is kept in this meeting only. Hold it as long as it is used, and the view too."""
+        return PrefixStore(self._prefix[:-1], self.view.store)
 
     def give_up(self) -> None:
         """Whoever waits here raises Drained, now or as soon as he waits."""
@@ -56,9 +48,7 @@ class Meeting:
         """
         view = self.view
         with self._at_the_store():
-            # Who does not know the token cannot know the name, and so not sit down first.
-            place = self._proof("seat", view.seat, "") or str(view.seat)
-            first = not view.fenced or self.store.add(f"seat/{place}", 1) == 1
+            first = not view.fenced or view.store.add(self._key(f"seat/{view.seat}"), 1) == 1
         if not first:
             raise UserError(
                 f"seat {view.seat} of group {view.group} was taken before in epoch {view.epoch}",
@@ -78,50 +68,30 @@ class Meeting:
 
     def gather(self, topic: str, mine: str, others: Sequence[int]) -> dict[int, str]:
         """Leave `mine`; what these seats have left. Raises as `exchange` does."""
-        seat = self.view.seat
+        keys = {self._key(f"{topic}/{seat}"): seat for seat in others}
         with self._at_the_store():
-            self.store.set(f"{topic}/{seat}", self._proof(topic, seat, mine) + mine)
-            return self._read(topic, others)
-
-    def _read(self, topic: str, others: Sequence[int]) -> dict[int, str]:
-        left: dict[int, str] = {}
-        deadline = time.monotonic() + self.view.timeout.total_seconds()
-        until = min(deadline, time.monotonic() + _FOREIGN_S)
-        while missing := {f"{topic}/{seat}": seat for seat in others if seat not in left}:
-            self._await(missing, deadline)
-            for key, seat in missing.items():
-                lies = self.store.get(key)
-                said = lies[_PROOF_LETTERS if self._token else 0 :].decode(errors="replace")
-                proven = (self._proof(topic, seat, said) + said).encode()
-                if self._token is None or hmac.compare_digest(proven, lies):
-                    left[seat] = said
-            if len(left) < len(others):
-                if time.monotonic() >= until:
-                    raise PeerLost(self._foreign(sorted({*others} - {*left})))
-                self._given_up.wait(_ASK_AGAIN_S)
-                self.check()
-        return left
-
-    def _proof(self, topic: str, seat: int, said: str) -> str:
-        """That who knows the token has said it here, and nowhere else; "" without one."""
-        if self._token is None:
-            return ""
-        view = self.view
-        words = json.dumps(["meeting", view.group, view.at, view.epoch, topic, seat, said])
-        return hmac.new(self._token, words.encode(), hashlib.sha256).hexdigest()
+            self.view.store.set(self._key(f"{topic}/{self.view.seat}"), mine)
+            self._await(keys)
+            left = self.view.store.multi_get(list(keys)) if keys else []
+            return {seat: _text(said) for seat, said in zip(others, left, strict=True)}
 
     def hear(self, topic: str, mine: str) -> str:
         """What seat 0 says; `mine` if that is this seat. Raises as `exchange` does."""
+        key = self._key(topic)
         with self._at_the_store():
             if self.view.seat == 0:
-                self.store.set(topic, mine)
+                self.view.store.set(key, mine)
                 return mine
-            self._await({topic: 0}, time.monotonic() + self.view.timeout.total_seconds())
-            return self.store.get(topic).decode(errors="replace")
+            self._await({key: 0})
+            return _text(self.view.store.get(key))
 
-    def _await(self, seats: Mapping[str, int], deadline: float) -> None:
+    def _key(self, name: str) -> str:
+        return self._prefix + name
+
+    def _await(self, seats: Mapping[str, int]) -> None:
+        deadline = time.monotonic() + self.view.timeout.total_seconds()
         pause_s = 0.0005
-        while seats and not self.store.check(list(seats)):
+        while seats and not self.view.store.check(list(seats)):
             if time.monotonic() >= deadline:
                 raise PeerLost(self._absent(seats))
             if self._given_up.wait(pause_s):
@@ -138,14 +108,12 @@ class Meeting:
             raise PeerLost(f"the store of epoch {self.view.epoch} is gone: {what}") from error
 
     def _absent(self, seats: Mapping[str, int]) -> str:
-        absent = sorted({seat for key, seat in seats.items() if not self.store.check([key])})
+        absent = sorted({seat for key, seat in seats.items() if not self.view.store.check([key])})
         return (
             f"seats {absent} of group {self.view.group} did not come to epoch {self.view.epoch} "
             f"within {self.view.timeout.total_seconds():g} s"
         )
 
-    def _foreign(self, seats: Sequence[int]) -> str:
-        return (
-            f"what lies in the store for seats {list(seats)} of group {self.view.group} in epoch "
-            f"{self.view.epoch} was not left with this job's token: another process writes there"
-        )
+
+def _text(said: bytes) -> str:
+    return said.decode(errors="replace")

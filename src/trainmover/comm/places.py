@@ -122,10 +122,8 @@ class Roll:
         *,
         in_need: bool = True,
         joins: bool = False,
-        token: bytes | None = None,
     ) -> None:
         self.epoch = epoch
-        self._token = token
         self._topic = topic
         self._names = names
         self._settled = settled or {}
@@ -194,7 +192,7 @@ class Roll:
     def _lists(self, store: Store, me: int) -> dict[int, "_Said"]:
         waits = [m.timeout for m in self._names]
         view = View(self.epoch, _LIST, store, me, 0, max(waits, default=_TIMEOUT))
-        self._meeting = Meeting(view, self._token)
+        self._meeting = Meeting(view)
         if self._given_up:
             self._meeting.give_up()
         turns = {

@@ -15,6 +15,7 @@ from trainmover.launch.nursery import NurseryProcess
 from trainmover.launch.options import RunOptions
 from trainmover.launch.place import RunPlace
 from trainmover.launch.store import Door, KeptStore
+from trainmover.launch.tls import LOOPBACK
 from trainmover.lifeline import kill_descendants
 
 
@@ -39,8 +40,8 @@ class LocalProcesses:
         self._controller = place.run.controller
         self._nursery = nursery
         self._elsewhere = bool(options.bind)
-        host = options.bind.rpartition(":")[0]
-        door = Door(host, place.token_file, place.run.tls) if options.bind else None
+        host = options.bind.rpartition(":")[0] or LOOPBACK[0]
+        door = Door(host, place.token_file, place.run.tls)
         self.store = KeptStore(nursery, door, moved=told.store_is_at, lost=told.store_lost)
         self._machines = LocalMachines(_plan(options, place), told.agent_ended, nursery)
 

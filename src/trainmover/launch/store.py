@@ -1,4 +1,4 @@
-"""The store of a local run: torch's, in a child of ours, and another when that is lost."""
+"""The stores of a run, in a child of ours, and others when that is lost."""
 
 import asyncio
 import os
@@ -33,7 +33,7 @@ _NO_OTHER = (
 
 @dataclass(frozen=True)
 class Door:
-    """Where machines on other hosts come to the store: address of this one, the secrets' files."""
+    """Where machines come to the stores: address of this host, the secrets' files."""
 
     host: str
     token_file: Path
@@ -43,14 +43,13 @@ class Door:
 class StoreProcess:
     """One process. port: a pipe on which it says where it listens, or its door does."""
 
-    def __init__(self, nursery: NurseryProcess | None = None, door: Door | None = None) -> None:
+    def __init__(self, nursery: NurseryProcess | None, door: Door) -> None:
         port, stdout = os.pipe()
         self.port = os.fdopen(port, "rb")
-        self._host = "127.0.0.1" if door is None else door.host
+        self._host = door.host
         arguments = ["--parent", str(os.getpid())]
-        if door is not None:
-            arguments += ["--door", door.host, "--token-file", str(door.token_file)]
-            arguments += door.tls.flags() if door.tls is not None else []
+        arguments += ["--door", door.host, "--token-file", str(door.token_file)]
+        arguments += door.tls.flags() if door.tls is not None else []
         self._process = _start(nursery, arguments, stdout)
         os.close(stdout)
 
@@ -79,7 +78,7 @@ class KeptStore:
     def __init__(
         self,
         nursery: NurseryProcess | None,
-        door: Door | None = None,
+        door: Door,
         *,
         moved: Callable[[str], None],
         lost: Callable[[str], None],

@@ -1,9 +1,8 @@
-"""`python -m trainmover.server.store`: torch's key-value store in a process of its own.
+"""`python -m trainmover.server.store`: the job's key-value stores in a process of their own.
 
-Groups meet in it. It is no rank's, so it outlives every rank; and `trainmover run` itself need not
-import torch. It listens on the loopback interface, and has a door for other hosts if it is given
-one. The port of the one that machines use is printed as soon as it listens; who connects before
-torch is imported waits.
+Groups meet in one, scripts keep what they like in the other, which is torch's. They are no rank's,
+so they outlive every rank; and `trainmover run` itself need not import torch. Machines come to both
+by a door (`server.store_door`), whose port is printed as soon as it listens.
 """
 
 import argparse
@@ -28,31 +27,38 @@ def main() -> None:
     """Serve until killed."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--parent", type=int, required=True)
-    parser.add_argument("--door", metavar="HOST", help="for those who prove the token")
-    parser.add_argument("--token-file", type=Path, metavar="FILE")
+    parser.add_argument("--door", metavar="HOST", required=True, help="where machines come")
+    parser.add_argument("--token-file", type=Path, metavar="FILE", required=True)
     for flag in ("--tls-cert", "--tls-key", "--tls-ca"):
         parser.add_argument(flag, default="", metavar="FILE")
     options = parser.parse_args()
     die_with(options.parent)
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
     listener = socket.create_server((HOST, 0), backlog=QUEUE)
-    address = listener.getsockname()
-    door = socket.create_server((options.door, 0), backlog=QUEUE) if options.door else None
-    print((door or listener).getsockname()[1], flush=True)
+    door = socket.create_server((options.door, 0), backlog=QUEUE)
+    print(door.getsockname()[1], flush=True)
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
-    from torch.distributed import TCPStore  # type: ignore[attr-defined]  # after the port is out: this takes a second
+    files = all_or_none(options.tls_cert, options.tls_key, options.tls_ca)
+    tls = None if files is None else files.read()
+    stores = StoreDoor(read_token(options.token_file), listener.getsockname(), tls)
+    asyncio.run(_serve(stores, door, listener))
+
+
+async def _serve(stores: StoreDoor, door: socket.socket, listener: socket.socket) -> None:
+    """Who wants torch's store before torch is imported waits for it; others do not."""
+    await asyncio.gather(stores.serve(door), asyncio.to_thread(_torch_store, listener))
+
+
+def _torch_store(listener: socket.socket) -> object:
+    """At that listener. It lasts as long as what is returned."""
+    from torch.distributed import TCPStore  # type: ignore[attr-defined]  # which takes a second
 
     ask_nobody()
-    store = TCPStore(
-        HOST, address[1], is_master=True, wait_for_workers=False, master_listen_fd=listener.detach()
+    port = listener.getsockname()[1]
+    return TCPStore(
+        HOST, port, is_master=True, wait_for_workers=False, master_listen_fd=listener.detach()
     )
-    if door is not None:
-        files = all_or_none(options.tls_cert, options.tls_key, options.tls_ca)
-        tls = None if files is None else files.read()
-        asyncio.run(StoreDoor(read_token(options.token_file), address, tls).serve(door))
-    while store:
-        signal.pause()
 
 
 if __name__ == "__main__":

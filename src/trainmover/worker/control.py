@@ -92,8 +92,8 @@ class Control:
             case CutComplete(step=step):  # It waits for who still reads an older one.
                 self._station.snapshots.completed(step)
                 return
-            case StoreAt(address=address):
-                self._move_store(address)
+            case StoreAt():
+                self._move_store(order)
                 return
             case KeepTold(keep=keep):
                 standing.unheard = keep
@@ -219,7 +219,7 @@ class Control:
 
         threading.Thread(target=run, name="tm-prepare", daemon=True).start()
 
-    def _move_store(self, address: str) -> None:
+    def _move_store(self, order: StoreAt) -> None:
         """At once for who asks from now on; what is connected to groups follows in a thread, since
         that waits for a connection."""
 
@@ -227,8 +227,9 @@ class Control:
             with suppress(PeerLost):  # Or it has moved again.
                 groups.store_moved(self._station.stores.take())
 
-        self._station.stores.move(address)
-        host, _, os.environ["MASTER_PORT"] = address.rpartition(":")
+        self._station.stores.move(order.address)
+        self._station.torchs.move(order.torch)
+        host, _, os.environ["MASTER_PORT"] = order.torch.rpartition(":")
         os.environ["MASTER_ADDR"] = host
         threading.Thread(target=follow, name="tm-store-moved", daemon=True).start()
 

@@ -31,9 +31,10 @@ from trainmover.worker.control import Control
 from trainmover.worker.join.regroup import know_groups
 from trainmover.worker.keep.snapshots import Snapshots
 from trainmover.worker.link import ControlLink
+from trainmover.worker.meeting_place import MeetingPlace
 from trainmover.worker.runs import Runs
 from trainmover.worker.station import Station
-from trainmover.worker.stores import Stores
+from trainmover.worker.stores import Stores, to_torch
 from trainmover.worker.watch.footing import Pulse
 from trainmover.worker.watch.watch import Watch
 
@@ -81,7 +82,8 @@ def _station() -> Station:
         local_rank=int(os.environ["LOCAL_RANK"]),
         link=link,
         server=server,
-        stores=Stores(spec.store),
+        stores=Stores(spec.store, lambda address: MeetingPlace(address, token)),
+        torchs=Stores("{MASTER_ADDR}:{MASTER_PORT}".format_map(os.environ), to_torch),
         pulse=Pulse(os.environ.get("TRAINMOVER_PULSE", "") if spec.watch else ""),
         snapshots=Snapshots(token, server, link.say, checkpoint_every=_checkpoint_every(spec)),
     )

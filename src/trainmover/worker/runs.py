@@ -96,10 +96,10 @@ class Runs:
     def _live(self, order: RunRank) -> None:
         rank = self._take_slot(order.slot)
         self._station.snapshots.clear()
-        stores, standing = self._station.stores, self._standing
-        store = stores.take()
-        groups.rendezvous_store = lambda: PrefixStore(f"script/{order.epoch}", stores.take())
-        groups.use_store(store, order.epoch)
+        station, standing = self._station, self._standing
+        at = f"script/{order.epoch}"
+        groups.rendezvous_store = lambda: PrefixStore(at, station.torchs.take())
+        groups.use_store(station.stores.take(), order.epoch)
         with standing.changed:
             standing.live, standing.epoch = True, order.epoch
             standing.ordered = max(standing.ordered, order.epoch)

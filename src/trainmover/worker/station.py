@@ -18,6 +18,7 @@ class Station:
 
     server  gives this process's state to joiners
     stores  connections to where groups meet
+    torchs  connections to torch's store, for what the script keeps
     snapshots  of the rank's state, which outlive a run of the script
     known_draws  what was drawn for the steps that this process has made, as whichever rank
     pulse   by which the agent sees that the process lives
@@ -29,6 +30,7 @@ class Station:
     link: ControlLink
     server: StateServer
     stores: Stores
+    torchs: Stores
     snapshots: Snapshots
     standing: Standing = field(default_factory=Standing)
     pulse: Pulse = field(default_factory=Pulse)

@@ -1,8 +1,8 @@
-"""Connections to the job's store, opened before they are needed.
+"""Connections to a store of the job, opened before they are needed.
 
-The job must not wait for one, so a thread keeps a few in stock; for a name server, which torch asks
-for no good reason, it waits a second at most (`names`). Every user gets a connection of its own: a
-blocking call on one never holds up another.
+There are two: the one where groups meet (`meeting_place`), and torch's, for what scripts keep. The
+job must not wait for a connection, so a thread keeps a few in stock. Every user gets one of its
+own: a blocking call on one never holds up another.
 
 The store may be lost; then there is soon another, elsewhere, and whoever wants a connection
 meanwhile waits for that one.
@@ -11,9 +11,10 @@ meanwhile waits for that one.
 import threading
 import time
 from collections import deque
+from collections.abc import Callable
 from datetime import timedelta
 
-from trainmover.errors import PeerLost
+from trainmover.errors import PeerLost, ProtocolError
 from trainmover.names import ask_once
 from trainmover.torch_internals.c10d import Store, TCPStore
 
@@ -28,11 +29,15 @@ _PATIENCE = timedelta(seconds=300)
 class Stores:
     """A stock of connections to the store at `address` (host:port).
 
-    wait_s  how long `take` waits for a store that is away
+    connect  opens one; raises RuntimeError, as torch does, or PeerLost or ProtocolError
+    wait_s   how long `take` waits for a store that is away
     """
 
-    def __init__(self, address: str, *, wait_s: float = WAIT_S) -> None:
+    def __init__(
+        self, address: str, connect: Callable[[str], Store], *, wait_s: float = WAIT_S
+    ) -> None:
         self._address = address
+        self._connect = connect
         self._wait_s = wait_s
         self._changed = threading.Condition()
         self._stock: deque[Store] = deque()
@@ -78,11 +83,10 @@ class Stores:
         ).start()
 
     def _fill(self, address: str) -> None:
-        ask_once()
         while self._wants(address):
             try:
-                store = _open(address)
-            except RuntimeError as error:
+                store = self._connect(address)
+            except (RuntimeError, PeerLost, ProtocolError) as error:
                 self._why_none = str(error).split("\n")[0]
                 time.sleep(_TRY_AGAIN_S)
                 continue
@@ -98,7 +102,10 @@ class Stores:
             return address == self._address
 
 
-def _open(address: str) -> Store:
+def to_torch(address: str) -> Store:
+    """Raises RuntimeError. For a name server, which torch asks for no good reason, it waits a
+    second at most (`names`)."""
+    ask_once()
     host, port = address.rsplit(":", 1)
     limit = timedelta(seconds=_CONNECT_S)
     store = TCPStore(host, int(port), is_master=False, wait_for_workers=False, timeout=limit)

@@ -57,7 +57,7 @@ class NativeCommunicator:
 
     def prepare(self, view: View) -> None:
         started = time.perf_counter_ns()
-        meeting = Meeting(view, self._token)
+        meeting = Meeting(view)
         with self._lock:
             if view.epoch in self._ready:
                 return

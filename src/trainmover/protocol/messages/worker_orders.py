@@ -80,9 +80,13 @@ class Bind(WorkerOrder, frozen=True):
 
 
 class StoreAt(WorkerOrder, frozen=True):
-    """The store where groups meet was lost; a new, empty one is at `address` (host:port)."""
+    """The stores were lost; new, empty ones are behind the door at `address` (host:port).
+
+    torch  where the workers of one machine reach torch's; its agent says that
+    """
 
     address: str
+    torch: str = ""
 
 
 class KeepTold(WorkerOrder, frozen=True):
