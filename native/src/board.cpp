@@ -71,9 +71,9 @@ Board::Board(const View& view, const Topology& topology, std::byte* own, std::ui
       spins_(topology.here().size() <= std::thread::hardware_concurrency() ? kSpinsAlone : kSpins),
       beat_(kFirstBeat) {
     for (const auto seat : topology.neighbours) {
-        const auto* at = view.links[seat]->mapping->region(view.cards[seat].region, board_bytes(slot));
+        const auto* at = view.links[seat]->mapping()->region(view.cards[seat].region, board_bytes(slot));
         words_[seat] = reinterpret_cast<const BoardWords*>(at);
-        lives_[seat] = &view.links[seat]->mapping->life();
+        lives_[seat] = &view.links[seat]->mapping()->life();
     }
     seen_.reserve(topology.neighbours.size());
 }
