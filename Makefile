@@ -9,7 +9,7 @@
 #   make native-asan, make native-tsan    the same tests under the address or thread sanitizer
 #   make soak     long fault campaigns
 #   make bench    downtime and overhead beside torchrun, what each mechanism buys, collectives, state,
-#                 how soon a failure is seen
+#                 how soon a failure is seen, what strangers at a door cost
 #   make clean    remove what the verbs made
 #
 # torch comes first and alone: PYTHON=python3.12 chooses the interpreter, and
@@ -86,6 +86,7 @@ bench: $(EXTENSION)
 	$(BIN)/python -m bench.collectives
 	$(BIN)/python -m bench.state
 	$(BIN)/python -m bench.faults
+	$(BIN)/python -m bench.flood
 
 clean:
 	rm -rf $(VENV) build dist demo .mypy_cache .ruff_cache .pytest_cache .hypothesis bench/results/tmp

@@ -71,16 +71,22 @@ Board::Board(const View& view, const Topology& topology, std::byte* own, std::ui
       spins_(topology.here().size() <= std::thread::hardware_concurrency() ? kSpinsAlone : kSpins),
       beat_(kFirstBeat) {
     for (const auto seat : topology.neighbours) {
-        const auto* at = view.links[seat]->mapping->region(view.cards[seat].region, board_bytes(slot));
+        const auto* at = view.links[seat]->mapping()->region(view.cards[seat].region, board_bytes(slot));
         words_[seat] = reinterpret_cast<const BoardWords*>(at);
-        lives_[seat] = &view.links[seat]->mapping->life();
+        lives_[seat] = &view.links[seat]->mapping()->life();
     }
     seen_.reserve(topology.neighbours.size());
 }
 
 void Board::publish() noexcept {
     if (own_ == nullptr) return;
-    own_->life.store(life_, std::memory_order_relaxed);
+    if (own_->life.load(std::memory_order_relaxed) != life_) {
+        // Whatever this memory was before, for another group perhaps, it says nothing now.
+        own_->posted.epoch.store(kNoEpoch, std::memory_order_relaxed);
+        own_->ended.epoch.store(kNoEpoch, std::memory_order_relaxed);
+        for (auto& slot : own_->slots) slot.beat.store(0, std::memory_order_relaxed);
+        own_->life.store(life_, std::memory_order_release);
+    }
     set(own_->ended, own_->posted.epoch.load(std::memory_order_relaxed),
         own_->posted.beat.load(std::memory_order_relaxed));
     set(own_->posted, epoch_, beat_);

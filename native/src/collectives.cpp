@@ -159,27 +159,15 @@ void reduce_parts(Session& s, std::span<const ConstBytes> inputs, std::span<cons
 /// blocks  by seat, of so many bytes; the own one is there
 void share_blocks(Session& s, std::span<const Bytes> blocks, std::span<const std::size_t> bytes) {
     const auto& t = s.topology;
-    const auto keeper = [&](std::uint32_t seat, std::size_t host) {
-        const auto& there = t.hosts[host];
-        return there[t.index_of[seat] % there.size()];
-    };
-    std::vector<std::vector<std::uint32_t>> kept(t.size);  // Distant seats by who shows them here.
-    std::size_t shown_most = 1;
-    for (const auto seat : t.distant) kept[keeper(seat, t.host)].push_back(seat);
+    const auto& kept = t.kept;
     // All hosts must cut alike, so the largest share of anybody anywhere decides.
-    for (std::size_t host = 0; host < t.hosts.size() && t.mixed(); ++host) {
-        std::vector<std::size_t> shares(t.size, 0);
-        for (std::uint32_t seat = 0; seat < t.size; ++seat)
-            if (t.host_of[seat] != host)
-                shown_most = std::max(shown_most, ++shares[keeper(seat, host)]);
-    }
-    const auto most = chunk_bytes(s) / shown_most;
+    const auto most = chunk_bytes(s) / (t.mixed() ? t.kept_most : 1);
     auto missing = chunks_of(largest(bytes), most);
     // Wires carry all of it from the start, and run ahead of the slots.
     in_chunks(largest(bytes), most, [&](std::uint64_t at, std::size_t) {
         for (std::size_t host = 0; host < t.hosts.size(); ++host)
             if (host != t.host)
-                s.wires.send(keeper(t.seat, host), blocks[t.seat] + at, piece_at(bytes[t.seat], at, most));
+                s.wires.send(t.keeper(t.seat, host), blocks[t.seat] + at, piece_at(bytes[t.seat], at, most));
         for (const auto seat : kept[t.seat])
             s.wires.expect(seat, blocks[seat] + at, piece_at(bytes[seat], at, most));
     });
@@ -350,9 +338,7 @@ public:
           most_(session.board.slot_bytes() / reduction.width),
           pieces_(chunks_of(count, most_)),
           last_(session.topology.hosts.size() - 1),
-          workers_(std::min_element(t_.hosts.begin(), t_.hosts.end(), [](auto& a, auto& b) {
-                       return a.size() < b.size();
-                   })->size()),
+          workers_(t_.thinnest),
           works_(t_.index < workers_),
           partial_bytes_((most_ / workers_ + 1) * accumulator_size(reduction.dtype)),
           partials_(session.scratch.take(kPartials * partial_bytes_)) {}

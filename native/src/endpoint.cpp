@@ -21,6 +21,13 @@ constexpr std::size_t kEarlyMax = 4096;
 constexpr std::size_t kBuriedMax = 65536;
 constexpr int kTickMs = 50;
 constexpr int kDials = 3;
+// Two processes that both want a link: the one with the lower number dials, the other a little later,
+// in case that one does not want it.
+constexpr std::int64_t kHeadStartNs = 5'000'000;
+// What the other one dials instead of this one is here within that time, or this one dials again.
+constexpr std::int64_t kAgainNs = 50'000'000;
+// A door that has no room for one more is tried again so soon.
+constexpr std::int64_t kFullNs = 1'000'000;
 constexpr int kAcceptsAtOnce = 4;
 
 constexpr std::uint64_t kTcpListener = 1;
@@ -37,16 +44,6 @@ std::string readable(const Landing& landing, std::size_t length) {
 }
 
 }  // namespace
-
-Cancel::Cancel() : fd_(new_event_fd()) {}
-Cancel::~Cancel() {
-    if (birthplace_.here()) close_fd(fd_);
-}
-
-void Cancel::cancel() noexcept {
-    cancelled_.store(true);
-    ring(fd_);
-}
 
 // Opening and closing.
 
@@ -75,9 +72,9 @@ Endpoint::Endpoint(Token token, std::string host_, const std::string& address, c
     fork_closes(doors_);
     engine_ = std::make_unique<Engine>(doors_, kLinks, [this](std::uint64_t id) { serve_link(id); });
     bell_ = new_event_fd();
-    watch(tcp_listener_, kTcpListener);
-    watch(local_door_.fd(), kLocalListener);
-    watch(bell_, kBell);
+    watch(tcp_listener_, kTcpListener, EPOLLIN);
+    watch(local_door_.fd(), kLocalListener, EPOLLIN);
+    watch(bell_, kBell, EPOLLIN);
 }
 
 Endpoint::~Endpoint() {
@@ -112,7 +109,7 @@ void Endpoint::close() {
         const std::lock_guard lock(mutex_);
         for (const auto& [peer, link] : links_) links.push_back(link);
     }
-    for (const auto& link : links) link->retire();
+    for (const auto& link : links) link->opened() ? link->retire() : link->kill("this process has closed it", true);
     {
         // Closing before the peer has read would destroy what it has not read yet.
         std::unique_lock lock(mutex_);
@@ -129,6 +126,7 @@ void Endpoint::close() {
     for (const int fd : {tcp_listener_, doors_, bell_}) close_fd(fd);
     local_door_.close();
     hellos_.clear();
+    openings_.clear();
 }
 
 std::shared_ptr<Group> Endpoint::group(const std::string& name, std::uint32_t seat,
@@ -150,8 +148,9 @@ std::vector<LinkFacts> Endpoint::links() {
     const std::lock_guard lock(mutex_);
     std::vector<LinkFacts> result;
     for (const auto& [peer, link] : links_)
-        result.push_back({peer, link->mapping != nullptr, link->opened_ns, link->inode, link->sent(),
-                          link->received()});
+        if (link->opened())
+            result.push_back({peer, link->mapping() != nullptr, link->opened_ns(), link->inode(),
+                              link->sent(), link->received()});
     return result;
 }
 
@@ -166,36 +165,68 @@ EndpointFacts Endpoint::facts() {
 
 // Links come and go.
 
-std::shared_ptr<Link> Endpoint::connect(const Card& card, Cancel& cancel,
-                                        std::int64_t deadline_ns) {
-    const auto peer = card.incarnation;
+/// The link to a process, not open yet if there is none. With the mutex held.
+std::shared_ptr<Link> Endpoint::link_to(std::uint64_t peer, Reach reach) {
+    auto& place = links_[peer];
+    if (place == nullptr || !place->alive()) place = std::make_shared<Link>(peer, std::move(reach), *this);
+    return place;
+}
+
+void Endpoint::hold(View& view, const View* before) {
+    const std::lock_guard lock(mutex_);
+    for (std::size_t seat = 0; before != nullptr && seat < view.size(); ++seat)
+        if (seat != view.seat && before->links[seat]->opened()) before->links[seat]->accounted = true;
+    view.links.resize(view.size());
+    for (std::size_t seat = 0; seat < view.size(); ++seat) {
+        if (seat == view.seat) continue;
+        const auto& card = view.cards[seat];
+        const bool local = view.local(seat);
+        view.links[seat] = link_to(card.incarnation, {local, local ? card.path : card.address});
+        ++view.links[seat]->references;
+    }
+}
+
+void Endpoint::drop(const std::vector<std::shared_ptr<Link>>& links) {
+    std::vector<std::shared_ptr<Link>> unwanted;
+    {
+        const std::lock_guard lock(mutex_);
+        for (const auto& link : links) {
+            if (link == nullptr) continue;
+            if (link->references == 1) link->accounted = false;
+            release(link, unwanted);
+        }
+    }
+    for (const auto& link : unwanted) link->kill("nobody wants it any more", true);
+}
+
+/// One view fewer holds it. One that is open stays. With the mutex held.
+void Endpoint::release(const std::shared_ptr<Link>& link, std::vector<std::shared_ptr<Link>>& unwanted) {
+    if (--link->references > 0 || link->opened()) return;
+    const auto found = links_.find(link->peer);
+    if (found != links_.end() && found->second == link) links_.erase(found);
+    unwanted.push_back(link);
+}
+
+void Endpoint::open(const View& view, const std::vector<std::uint32_t>& seats, Cancel& cancel,
+                    std::int64_t deadline_ns) {
+    for (const auto seat : seats) view.links[seat]->want();
     std::unique_lock lock(mutex_);
-    for (;;) {
-        if (cancel.cancelled()) throw Failure(Why::aborted, "connecting was given up");
-        check();
-        const auto found = links_.find(peer);
-        if (found != links_.end() && found->second->alive()) return found->second;
-        // Of two processes the one with the lower number dials, so that they do not dial at once.
-        if (incarnation < peer && !dialling_.contains(peer)) break;
-        const auto left = deadline_ns - now_ns();
-        if (left <= 0) throw Failure(Why::timed_out, "it did not connect in time");
-        changed_.wait_for(lock, std::chrono::nanoseconds(std::min<std::int64_t>(left, 100'000'000)));
+    for (const auto seat : seats) {
+        const auto& link = view.links[seat];
+        const auto failed = [&](Why why, const std::string& text) {
+            return Failure({why, text, static_cast<int>(seat)});
+        };
+        for (;;) {
+            if (cancel.cancelled()) throw failed(Why::aborted, "connecting was given up");
+            check();
+            if (link->trouble) throw failed(link->trouble.why, link->trouble.text);
+            if (!link->alive()) throw failed(Why::peer_lost, "it was lost while others connected");
+            if (link->opened()) break;
+            const auto left = deadline_ns - now_ns();
+            if (left <= 0) throw failed(Why::timed_out, "it did not connect in time");
+            changed_.wait_for(lock, std::chrono::nanoseconds(std::min<std::int64_t>(left, 100'000'000)));
+        }
     }
-    dialling_.insert(peer);
-    lock.unlock();
-    std::shared_ptr<Link> link;
-    std::optional<Failure> failure;
-    try {
-        link = dial(card, cancel, deadline_ns);
-    } catch (const Failure& caught) {
-        failure = caught;
-    }
-    lock.lock();
-    dialling_.erase(peer);
-    lock.unlock();
-    changed_.notify_all();
-    if (failure) throw *failure;
-    return link;
 }
 
 void Endpoint::interrupt(Cancel& cancel) {
@@ -204,55 +235,42 @@ void Endpoint::interrupt(Cancel& cancel) {
     changed_.notify_all();
 }
 
-std::shared_ptr<Link> Endpoint::dial(const Card& card, Cancel& cancel, std::int64_t deadline_ns) {
-    const bool local = card.host == host;
-    const Target target{card.incarnation, local ? card.path : card.address, local};
-    for (int attempt = 1;; ++attempt) {
-        const auto left_ms = std::max<std::int64_t>((deadline_ns - now_ns()) / 1'000'000, 1);
-        const int fd = local ? dial_local(target.address)
-                             : dial_tcp(target.address, cancel.fd(),
-                                        static_cast<int>(std::min<std::int64_t>(left_ms, 3'600'000)));
-        try {
-            return admit(greet(fd, self(), target, cancel.fd(), deadline_ns), card.incarnation);
-        } catch (const Failure& failure) {
-            // Whoever listens lives, and may only have been too busy to hear this one out.
-            if (failure.trouble().why != Why::peer_lost || attempt == kDials) throw;
-        }
-    }
-}
-
-/// Make a link of a connection whose peer has proved itself.
-std::shared_ptr<Link> Endpoint::admit(Peer peer, std::uint64_t from) {
-    auto link = std::make_shared<Link>(peer.fd, from, std::move(peer.mapping), std::move(peer.keys), *this);
-    std::shared_ptr<Link> older;
-    std::uint64_t id = 0;
-    {
-        const std::lock_guard lock(mutex_);
-        auto& place = links_[from];
-        older = std::exchange(place, link);
-        id = next_id_++;
-        watched_[id] = link;
-        ++facts_.links_opened;
-    }
-    if (older != nullptr) older->kill("the same process connected again", false);
-    link->attach(engine_->links(), id);
-    changed_.notify_all();
-    return link;
-}
-
-void Endpoint::hold(View& view) {
-    const std::lock_guard lock(mutex_);
-    for (const auto& link : view.links) {
-        if (link == nullptr) continue;
-        ++link->references;
-        if (!std::exchange(link->accounted, true)) ++view.opened;
-    }
-}
-
-void Endpoint::drop(const View& view) {
+void Endpoint::count(View& view) {
     const std::lock_guard lock(mutex_);
     for (const auto& link : view.links)
-        if (link != nullptr && --link->references == 0) link->accounted = false;
+        if (link != nullptr && link->opened())
+            ++(std::exchange(link->accounted, true) ? view.kept : view.opened);
+}
+
+/// Make a connection whose peer has proved itself the link to that process.
+void Endpoint::admit(Peer peer, std::uint64_t from) {
+    const auto id = fresh_id();
+    std::shared_ptr<Link> link;
+    do {  // Again if nobody wants that link any more, just now.
+        std::shared_ptr<Link> older;
+        {
+            const std::lock_guard lock(mutex_);
+            link = link_to(from, {});
+            if (link->opened()) {
+                older = std::move(link);
+                links_.erase(from);
+                link = link_to(from, {});
+            }
+            watched_[id] = link;
+        }
+        if (older != nullptr) older->kill("the same process connected again", false);
+    } while (!link->open(peer, engine_->links(), id));
+    {
+        const std::lock_guard lock(mutex_);
+        ++facts_.links_opened;
+        for (const auto& [life, session] : sessions_) {
+            const int seat = session->seat_of(from);
+            if (seat < 0 || session->view.links[static_cast<std::size_t>(seat)] != link) continue;
+            session->count_on(static_cast<std::size_t>(seat));
+        }
+    }
+    link->push();
+    changed_.notify_all();
 }
 
 void Endpoint::lost(Link& link, const std::string& why, bool orderly) {
@@ -262,7 +280,7 @@ void Endpoint::lost(Link& link, const std::string& why, bool orderly) {
         const std::lock_guard lock(mutex_);
         const auto found = links_.find(link.peer);
         const bool current = found != links_.end() && found->second.get() == &link;
-        ++facts_.links_closed;
+        if (link.opened()) ++facts_.links_closed;
         facts_.last_close_reason = why;
         // The thread that reads the link still uses it: its last reference goes to the bell.
         std::shared_ptr<Link> kept;
@@ -284,7 +302,7 @@ void Endpoint::lost(Link& link, const std::string& why, bool orderly) {
             session->mail.lose(static_cast<std::size_t>(seat), orderly, false);
             bereaved.push_back(session);
         }
-        if (current) mourn(link.peer);
+        if (current && link.opened()) mourn(link.peer);
     }
     for (const auto& session : bereaved) session->ending.wake();
     changed_.notify_all();
@@ -295,6 +313,7 @@ void Endpoint::lost(Link& link, const std::string& why, bool orderly) {
 
 int Endpoint::exchange(const std::shared_ptr<Session>& past, const std::shared_ptr<Session>& next) {
     std::vector<std::shared_ptr<Link>> replaced;
+    std::vector<std::shared_ptr<Link>> unwanted;
     int unused = 0;
     {
         const std::lock_guard lock(mutex_);
@@ -319,21 +338,19 @@ int Endpoint::exchange(const std::shared_ptr<Session>& past, const std::shared_p
         if (past != nullptr) {
             for (const auto& link : past->view.links) {
                 if (link == nullptr) continue;
-                if (--link->references == 0) ++unused;
+                release(link, unwanted);
+                if (link->references == 0 && link->opened()) ++unused;
                 if (next->seat_of(link->peer) >= 0) continue;
-                Outgoing frame;
-                frame.header.kind = Frame::replaced;
-                frame.header.group = life;
-                frame.header.epoch = next->epoch();
-                link->enqueue(std::move(frame));
+                link->enqueue(replaced_frame(life, next->epoch()));
                 replaced.push_back(link);
             }
         }
     }
     if (past == nullptr) return 0;
     // What costs time is left to the endpoint's thread: the switchover is on the step's path.
-    later([past, replaced] {
+    later([past, replaced, unwanted] {
         for (const auto& link : replaced) link->push();
+        for (const auto& link : unwanted) link->kill("nobody wants it any more", true);
     });
     return unused;
 }
@@ -427,7 +444,8 @@ Endpoint::Addressee Endpoint::addressee(const Link& link, const Header& header) 
     } else if (buried_.contains(header.group)) {
         return {};
     }
-    return {nullptr, -1, early({header.group, header.epoch, link.peer})};
+    const bool kept = header.kind == Frame::data || header.kind == Frame::letter || header.kind == Frame::broken;
+    return {nullptr, -1, kept ? early({header.group, header.epoch, link.peer}) : nullptr};
 }
 
 Early* Endpoint::early(const EarlyKey& key) {
@@ -527,6 +545,23 @@ void Endpoint::outdate(Session& session, std::uint64_t epoch, std::size_t speake
     }
 }
 
+/// A peer counts on this process in an epoch that is over here, and may not know: there was no link to
+/// tell it by. With the mutex held.
+void Endpoint::answer_late(Link& link, const Header& header) {
+    if (header.kind != Frame::data && header.kind != Frame::letter && header.kind != Frame::waiting) return;
+    const auto found = sessions_.find(header.group);
+    if (found == sessions_.end()) {
+        if (buried_.contains(header.group))
+            link.enqueue(broken_frame(header.group, header.epoch, "it has closed the group", true));
+        return;
+    }
+    auto& session = *found->second;
+    const int seat = session.seat_of(link.peer);
+    if (session.epoch() == header.epoch && seat >= 0) session.tell_late(static_cast<std::size_t>(seat));
+    if (session.epoch() > header.epoch && seat < 0)
+        link.enqueue(replaced_frame(header.group, session.epoch()));
+}
+
 void Endpoint::landed(Link& link, const Header& header, Landing landing) {
     std::optional<Trouble> trouble;
     std::shared_ptr<Session> session;
@@ -545,12 +580,13 @@ void Endpoint::landed(Link& link, const Header& header, Landing landing) {
         } else {
             auto to = addressee(link, header);
             session = to.session;
-            if (session != nullptr) {
+            if (session != nullptr)
                 trouble = take(header, landing, to);
-                answers = header.kind != Frame::broken && link.wants_to_write();
-            } else if (to.early != nullptr) {
+            else if (to.early != nullptr)
                 take_early(header, landing, *to.early);
-            }
+            else
+                answer_late(link, header);
+            answers = header.kind != Frame::broken && link.wants_to_write();
         }
     }
     const bool loses = header.kind == Frame::broken || header.kind == Frame::replaced;
@@ -566,9 +602,9 @@ void Endpoint::landed(Link& link, const Header& header, Landing landing) {
 
 // The endpoint's thread.
 
-void Endpoint::watch(int fd, std::uint64_t id) {
+void Endpoint::watch(int fd, std::uint64_t id, std::uint32_t events) {
     epoll_event event{};
-    event.events = EPOLLIN;
+    event.events = events;
     event.data.u64 = id;
     epoll_ctl(doors_, EPOLL_CTL_ADD, fd, &event);
 }
@@ -586,7 +622,7 @@ void Endpoint::run() {
     arena_.life().hold();
     epoll_event events[64];
     while (!stopping_.load()) {
-        const int n = epoll_wait(doors_, events, 64, hellos_.empty() ? -1 : kTickMs);
+        const int n = epoll_wait(doors_, events, 64, patience_ms());
         for (int i = 0; i < n; ++i) serve(events[i].data.u64);
         tick();
     }
@@ -599,6 +635,7 @@ void Endpoint::serve(std::uint64_t id) {
     if (id == kBell) return drain_event(bell_);
     if (id == kLinks) return engine_->serve_unwaited();
     if (hellos_.contains(id)) advance(id);
+    if (openings_.contains(id)) go_on(id);
 }
 
 void Endpoint::serve_link(std::uint64_t id) {
@@ -625,15 +662,16 @@ void Endpoint::accept_all(int listener, bool local) {
         }
         if (!local) tune_tcp(fd);
         if (hellos_.size() >= kHellosMax) make_room();
-        std::uint64_t id = 0;
-        {
-            const std::lock_guard lock(mutex_);
-            id = next_id_++;
-        }
+        const auto id = fresh_id();
         hellos_[id] = std::make_unique<Hello>(fd, local, local ? local_door_.path() : address_,
                                               now_ns() + kHelloNs);
-        watch(fd, id);
+        watch(fd, id, EPOLLIN);
     }
+}
+
+std::uint64_t Endpoint::fresh_id() {
+    const std::lock_guard lock(mutex_);
+    return next_id_++;
 }
 
 /// A crowd that only stands at the door keeps nobody out: peers greet at once, so whoever has said
@@ -669,7 +707,9 @@ void Endpoint::refused(const std::string& why) {
 
 /// What has a deadline, and what other threads left to be done.
 void Endpoint::tick() {
+    begin_openings();
     const auto now = now_ns();
+    tend_openings(now);
     std::vector<std::function<void()>> tasks;
     {
         const std::lock_guard lock(mutex_);
@@ -685,6 +725,128 @@ void Endpoint::tick() {
         it = hellos_.erase(it);
         refused("a peer did not finish its hello in time");
     }
+}
+
+/// How long the endpoint's thread may sleep.
+int Endpoint::patience_ms() const noexcept {
+    std::int64_t ms = hellos_.empty() ? -1 : kTickMs;
+    for (const auto& [id, opening] : openings_) {
+        if (opening.dial != nullptr) continue;
+        const auto left = std::max<std::int64_t>(opening.dial_at_ns - now_ns(), 0) / 1'000'000 + 1;
+        ms = ms < 0 ? left : std::min(ms, left);
+    }
+    return static_cast<int>(ms);
+}
+
+// Links that are wanted. All of it in the endpoint's thread, which no wait of anybody holds up: so a
+// process that is itself about to wait for a link always answers who dials it.
+
+void Endpoint::wanted(Link& link) {
+    {
+        const std::lock_guard lock(asked_mutex_);
+        asked_.push_back(link.shared_from_this());
+    }
+    ring(bell_);
+}
+
+void Endpoint::begin_openings() {
+    std::vector<std::shared_ptr<Link>> asked;
+    {
+        const std::lock_guard lock(asked_mutex_);
+        asked.swap(asked_);
+    }
+    for (auto& link : asked) {
+        const auto head_start = incarnation < link->peer ? 0 : kHeadStartNs;
+        openings_[fresh_id()] = {std::move(link), now_ns() + head_start, 0, nullptr};
+    }
+}
+
+void Endpoint::tend_openings(std::int64_t now) {
+    for (auto it = openings_.begin(); it != openings_.end();) {
+        auto& [id, opening] = *it;
+        if (opening.link->opened() || !opening.link->alive()) {
+            hang_up(opening, 0);
+            it = openings_.erase(it);
+            continue;
+        }
+        if (opening.dial == nullptr && opening.dial_at_ns <= now) dial(id, opening);
+        ++it;
+    }
+}
+
+void Endpoint::dial(std::uint64_t id, Opening& opening) {
+    const auto& link = *opening.link;
+    const bool comes = std::any_of(hellos_.begin(), hellos_.end(), [&](const auto& entry) {
+        return entry.second->proved() && entry.second->from() == link.peer;
+    });
+    if (comes) return hang_up(opening, now_ns() + kAgainNs);
+    try {
+        opening.dial = std::make_unique<Dial>(self(), link.peer, link.reach);
+    } catch (const Failure& failure) {
+        return dialled_in_vain(opening, failure);
+    }
+    if (opening.dial->fd() < 0) return hang_up(opening, now_ns() + kFullNs);
+    ++opening.dials;
+    watch(opening.dial->fd(), id, EPOLLOUT);
+}
+
+void Endpoint::go_on(std::uint64_t id) {
+    auto& opening = openings_.at(id);
+    const auto link = opening.link;
+    if (opening.dial == nullptr) return;
+    auto& dial = *opening.dial;
+    const bool connects = dial.connecting();
+    try {
+        switch (dial.advance(self())) {
+            case Dial::State::waiting: {
+                epoll_event event{};
+                event.events = EPOLLIN;
+                event.data.u64 = id;
+                if (connects) epoll_ctl(doors_, EPOLL_CTL_MOD, dial.fd(), &event);
+                return;
+            }
+            case Dial::State::crossed: return hang_up(opening, now_ns() + kAgainNs);
+            case Dial::State::accepted: break;
+        }
+    } catch (const Failure& failure) {
+        return dialled_in_vain(opening, failure);
+    }
+    epoll_ctl(doors_, EPOLL_CTL_DEL, dial.fd(), nullptr);
+    auto peer = dial.take();
+    openings_.erase(id);
+    if (closing_.load()) return close_fd(peer.fd);
+    admit(std::move(peer), link->peer);
+}
+
+void Endpoint::dialled_in_vain(Opening& opening, const Failure& failure) {
+    const auto link = opening.link;
+    hang_up(opening, now_ns());
+    // Whoever listens lives, and may only have been too busy to hear this one out.
+    if (failure.trouble().why == Why::peer_lost && opening.dials > 0 && opening.dials < kDials) return;
+    {
+        const std::lock_guard lock(mutex_);
+        link->trouble = failure.trouble();
+    }
+    link->kill(std::string("it could not be reached: ") + failure.what(), false);
+}
+
+void Endpoint::hang_up(Opening& opening, std::int64_t dial_at_ns) {
+    if (opening.dial != nullptr && opening.dial->fd() >= 0)
+        epoll_ctl(doors_, EPOLL_CTL_DEL, opening.dial->fd(), nullptr);
+    opening.dial.reset();
+    opening.dial_at_ns = dial_at_ns;
+}
+
+/// Of two processes that dial each other the one with the lower number decides; see hello.hpp.
+bool Endpoint::prefers_another(std::uint64_t from) {
+    if (from < incarnation) return false;
+    const bool dials = std::any_of(openings_.begin(), openings_.end(), [&](const auto& entry) {
+        return entry.second.dial != nullptr && entry.second.link->peer == from;
+    });
+    if (dials) return true;
+    const std::lock_guard lock(mutex_);
+    const auto found = links_.find(from);
+    return found != links_.end() && found->second->opened() && found->second->alive();
 }
 
 }  // namespace tmc

@@ -34,18 +34,10 @@ class Group;
 /// A wait that another thread can end.
 class Cancel {
 public:
-    Cancel();
-    ~Cancel();
-    Cancel(const Cancel&) = delete;
-    Cancel& operator=(const Cancel&) = delete;
-
-    void cancel() noexcept;
+    void cancel() noexcept { cancelled_.store(true); }
     bool cancelled() const noexcept { return cancelled_.load(); }
-    int fd() const noexcept { return fd_; }
 
 private:
-    const Birthplace birthplace_;
-    const int fd_;
     std::atomic<bool> cancelled_{false};
 };
 
@@ -68,7 +60,7 @@ struct EndpointFacts {
     std::string last_close_reason;
 };
 
-class Endpoint : public Receiver, public std::enable_shared_from_this<Endpoint> {
+class Endpoint : public Receiver, public Doorkeeper, public std::enable_shared_from_this<Endpoint> {
 public:
     /// Listens from now on. host: processes with equal names share memory.
     /// folder: private to this user, for the socket of neighbours; "": one of its own. libcrypto:
@@ -100,12 +92,16 @@ public:
     Arena& arena() noexcept { return arena_; }
     std::mutex& mutex() noexcept { return mutex_; }
     Engine& engine() noexcept { return *engine_; }
-    /// The link to a process, made if there is none. Blocks.
-    std::shared_ptr<Link> connect(const Card& card, Cancel& cancel, std::int64_t deadline_ns);
+    /// The view gets its links, open or not, and holds them until `drop`. What is open of the epoch
+    /// before, if there is one, was opened for that.
+    void hold(View& view, const View* before);
+    void drop(const std::vector<std::shared_ptr<Link>>& links);
+    /// Have the links to these seats open. Blocks. Throws Failure, which names the seat.
+    void open(const View& view, const std::vector<std::uint32_t>& seats, Cancel& cancel,
+              std::int64_t deadline_ns);
     void interrupt(Cancel& cancel);
-    /// A view holds its links from here on, until `drop`; counts those that no other held before.
-    void hold(View& view);
-    void drop(const View& view);
+    /// Of the view's links, those that are open: which no view has counted before, and the others.
+    void count(View& view);
     /// Frames of this life go to `next` from now on; `past` ended before. Returns how many links no
     /// group uses any more. They stay open as long as their process lives: it may come back, and a
     /// link that one side closes while the other counts on it would be worse than an idle one.
@@ -116,7 +112,9 @@ public:
 
     Landing arrive(Link& link, const Header& header) override;
     void landed(Link& link, const Header& header, Landing landing) override;
+    void wanted(Link& link) override;
     void lost(Link& link, const std::string& why, bool orderly) override;
+    bool prefers_another(std::uint64_t from) override;
 
 private:
     using EarlyKey = std::tuple<std::uint64_t, std::uint64_t, std::uint64_t>;  // life, epoch, peer
@@ -124,6 +122,13 @@ private:
         std::shared_ptr<Session> session;
         int seat = -1;
         Early* early = nullptr;
+    };
+    /// A link that somebody wants, until it is open.
+    struct Opening {
+        std::shared_ptr<Link> link;
+        std::int64_t dial_at_ns = 0;
+        int dials = 0;
+        std::unique_ptr<Dial> dial;  // null before that moment
     };
     struct Grave {
         std::uint64_t life = 0;
@@ -142,19 +147,29 @@ private:
     void accept_all(int listener, bool local);
     void make_room();
     void advance(std::uint64_t id);
-    void watch(int fd, std::uint64_t id);
+    void watch(int fd, std::uint64_t id, std::uint32_t events);
     void tick();
+    int patience_ms() const noexcept;
+    std::uint64_t fresh_id();
+    void begin_openings();
+    void tend_openings(std::int64_t now);
+    void dial(std::uint64_t id, Opening& opening);
+    void go_on(std::uint64_t id);
+    void dialled_in_vain(Opening& opening, const Failure& failure);
+    void hang_up(Opening& opening, std::int64_t dial_at_ns);
     void later(std::function<void()> task);
 
-    std::shared_ptr<Link> dial(const Card& card, Cancel& cancel, std::int64_t deadline_ns);
-    std::shared_ptr<Link> admit(Peer peer, std::uint64_t from);
-    Self self() const noexcept { return {token_, incarnation, arena_.fd(), libcrypto_}; }
+    void admit(Peer peer, std::uint64_t from);
+    std::shared_ptr<Link> link_to(std::uint64_t peer, Reach reach);
+    void release(const std::shared_ptr<Link>& link, std::vector<std::shared_ptr<Link>>& unwanted);
+    Self self() noexcept { return {token_, incarnation, arena_.fd(), libcrypto_, *this}; }
     void refused(const std::string& why);
     Addressee addressee(const Link& link, const Header& header);
     Early* early(const EarlyKey& key);
     std::optional<Trouble> take(const Header& header, Landing& landing, const Addressee& to);
     void outdate(Session& session, std::uint64_t epoch, std::size_t speaker);
     void take_early(const Header& header, Landing& landing, Early& early);
+    void answer_late(Link& link, const Header& header);
     void farewell(std::uint64_t life, std::uint64_t peer);
     void mourn(std::uint64_t peer);
     void free_board(std::uint64_t region, std::size_t bytes) noexcept;
@@ -174,13 +189,16 @@ private:
     std::atomic<bool> closing_{false};
     std::atomic<bool> stopping_{false};
 
+    std::mutex asked_mutex_;  // May be taken under any other.
+    std::vector<std::shared_ptr<Link>> asked_;
+
     std::mutex mutex_;
     std::condition_variable changed_;
     std::uint64_t next_id_ = 16;
     std::unordered_map<std::uint64_t, std::shared_ptr<Link>> links_;      // by incarnation
     std::unordered_map<std::uint64_t, std::shared_ptr<Link>> watched_;    // by id
     std::unordered_map<std::uint64_t, std::unique_ptr<Hello>> hellos_;    // the endpoint's thread only
-    std::set<std::uint64_t> dialling_;
+    std::unordered_map<std::uint64_t, Opening> openings_;                 // likewise
     std::map<std::uint64_t, std::shared_ptr<Session>> sessions_;          // by life
     std::map<EarlyKey, Early> early_;
     std::deque<std::uint64_t> buried_order_;

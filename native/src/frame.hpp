@@ -23,7 +23,8 @@ enum class Frame : std::uint8_t {
     clear,      // a = number of a message whose body may come
     body,       // a = number of a message, b = offset of this piece in it
     read,       // a = bytes of small messages read so far
-    waiting,    // a = number of the call that the sender has long been waiting in, tag = the call
+    waiting,    // a = number of the call that the sender has long been waiting in, tag = the call;
+                // 0: it waits for nothing so far, but will
     broken,     // the sender has ended this group's epoch; a = 1: in good order; payload: why
     replaced,   // the receiver's seat in this group belongs to another process; payload: since when
     farewell,   // the sender has closed this group and reads nothing of it any more

@@ -89,23 +89,23 @@ void Group::prepare(std::uint64_t epoch, const std::vector<std::vector<std::byte
     std::optional<Failure> failure;
     std::shared_ptr<Session> next;
     try {
-        next = std::make_shared<Session>(name, view_of(epoch, cards, *cancel, timeout_ns),
-                                         endpoint_->arena().at(region_), slot_, endpoint_->mutex(),
-                                         endpoint_->engine());
+        next = connected(view_of(epoch, cards), *cancel, now_ns() + timeout_ns);
     } catch (const Failure& caught) {
         failure = caught;
     }
     const std::lock_guard lock(mutex_);
     preparing_.erase(epoch);
-    if (cancel->cancelled()) throw Failure(Why::aborted, place + " was given up");
+    if (cancel->cancelled()) {
+        if (next != nullptr) endpoint_->drop(next->view.links);
+        throw Failure(Why::aborted, place + " was given up");
+    }
     if (failure) throw *failure;
-    endpoint_->hold(next->view);
+    endpoint_->count(next->view);
     next->view.prepare_ns = now_ns() - started;
     prepared_.emplace(epoch, std::move(next));
 }
 
-View Group::view_of(std::uint64_t epoch, const std::vector<std::vector<std::byte>>& cards,
-                    Cancel& cancel, std::int64_t timeout_ns) {
+View Group::view_of(std::uint64_t epoch, const std::vector<std::vector<std::byte>>& cards) const {
     if (cards.size() != size)
         throw Failure(Why::refused, "group " + name + " has " + std::to_string(size) +
                                         " seats, but " + std::to_string(cards.size()) +
@@ -117,9 +117,10 @@ View Group::view_of(std::uint64_t epoch, const std::vector<std::vector<std::byte
     if (view.cards[seat].incarnation != endpoint_->incarnation || view.cards[seat].nonce != nonce_)
         throw Failure(Why::refused, "seat " + std::to_string(seat) + " of group " + name +
                                         " belongs to another process");
+    for (std::uint32_t other = 0; other < size; ++other)
+        if (other != seat && view.cards[other].incarnation == endpoint_->incarnation)
+            throw Failure(Why::refused, "one process cannot sit in two seats of group " + name);
     view.life = life_of(view);
-    view.links.resize(size);
-    connect(view, cancel, now_ns() + timeout_ns);
     return view;
 }
 
@@ -140,22 +141,44 @@ std::uint64_t Group::life_of(const View& view) const {
     return sum == 0 ? 1 : sum;
 }
 
-void Group::connect(View& view, Cancel& cancel, std::int64_t deadline_ns) {
-    for (std::uint32_t other = 0; other < size; ++other) {
-        if (other == seat) continue;
-        if (view.cards[other].incarnation == endpoint_->incarnation)
-            throw Failure(Why::refused, "one process cannot sit in two seats of group " + name);
-        try {
-            view.links[other] = endpoint_->connect(view.cards[other], cancel, deadline_ns);
-        } catch (const Failure& failure) {
-            throw Failure(failure.trouble().why, "seat " + std::to_string(other) + " of group " +
-                                                     name + ": " + failure.what());
-        }
-        if (view.local(other)) check_board(view, other);
+std::shared_ptr<Session> Group::connected(View view, Cancel& cancel, std::int64_t deadline_ns) {
+    const auto current = session();
+    const auto* before = current == nullptr ? nullptr : &current->view;
+    endpoint_->hold(view, before);
+    const auto links = view.links;
+    try {
+        endpoint_->open(view, seats_to_open(view, before), cancel, deadline_ns);
+        show_board(view);
+        return std::make_shared<Session>(name, std::move(view), endpoint_->arena().at(region_), slot_,
+                                         endpoint_->mutex(), endpoint_->engine());
+    } catch (const Failure& failure) {
+        endpoint_->drop(links);
+        const auto& trouble = failure.trouble();
+        if (trouble.seat < 0) throw;
+        throw Failure(trouble.why, "seat " + std::to_string(trouble.seat) + " of group " + name + ": " +
+                                       trouble.text);
+    } catch (...) {
+        endpoint_->drop(links);
+        throw;
     }
-    const bool shares = std::any_of(view.cards.begin(), view.cards.end(), [&](const Card& card) {
-        return &card != &view.cards[seat] && card.host == endpoint_->host;
-    });
+}
+
+/// All that is known to be needed, so that no call has to wait until a link is open: what the group's
+/// own ways take, and what this seat has used in the epoch before, be it to who sat there then.
+std::vector<std::uint32_t> Group::seats_to_open(const View& view, const View* before) const {
+    auto seats = Topology(view).known();
+    for (std::uint32_t other = 0; before != nullptr && other < size; ++other)
+        if (other != seat && before->links[other]->opened()) seats.push_back(other);
+    return seats;
+}
+
+void Group::show_board(const View& view) {
+    bool shares = false;
+    for (std::uint32_t other = 0; other < size; ++other) {
+        if (other == seat || !view.local(other)) continue;
+        shares = true;
+        check_board(view, other);
+    }
     if (!shares || populated_) return;
     populated_ = true;
     populate(endpoint_->arena().at(region_), board_bytes(slot_), true);
@@ -163,7 +186,7 @@ void Group::connect(View& view, Cancel& cancel, std::int64_t deadline_ns) {
 
 void Group::check_board(const View& view, std::size_t other) const {
     const auto& card = view.cards[other];
-    const auto& mapping = view.links[other]->mapping;
+    const auto* mapping = view.links[other]->mapping();
     const auto* board =
         mapping == nullptr ? nullptr : mapping->region(card.region, board_bytes(slot_));
     if (board == nullptr || card.slot_bytes != slot_)
@@ -183,7 +206,7 @@ void Group::discard(std::uint64_t epoch) {
         if (preparing != preparing_.end()) cancel = preparing->second;
         const auto ready = prepared_.find(epoch);
         if (ready != prepared_.end()) {
-            endpoint_->drop(ready->second->view);
+            endpoint_->drop(ready->second->view.links);
             prepared_.erase(ready);
         }
     }
@@ -222,7 +245,7 @@ Switched Group::switchover(std::uint64_t epoch) {
     if (past != nullptr) past->clean();
     Switched result;
     result.opened = next->view.opened;
-    result.kept = static_cast<int>(size) - 1 - next->view.opened;
+    result.kept = next->view.kept;
     result.prepare_ns = next->view.prepare_ns;
     next->open(patience_ns);
     result.closed = endpoint_->exchange(past, next);
@@ -270,7 +293,7 @@ void Group::close() {
     worker_.reset();
     if (last != nullptr) {
         last->clean();
-        endpoint_->drop(last->view);
+        endpoint_->drop(last->view.links);
     }
     endpoint_->bury(last.get(), region_, board_bytes(slot_));
     endpoint_->forget(this);

@@ -51,7 +51,8 @@ public:
     /// What this seat publishes for the epochs to come.
     std::vector<std::byte> card();
 
-    /// Phase 1: have a link to every seat of the coming epoch. The current one keeps working.
+    /// Phase 1: have links to those seats of the coming epoch that calls will need first; see
+    /// `seats_to_open`. The current one keeps working.
     /// cards  by seat. Idempotent per epoch. Throws Failure.
     void prepare(std::uint64_t epoch, const std::vector<std::vector<std::byte>>& cards,
                  std::int64_t timeout_ns);
@@ -92,9 +93,10 @@ private:
         std::shared_ptr<Session> session;
     };
 
-    View view_of(std::uint64_t epoch, const std::vector<std::vector<std::byte>>& cards,
-                 Cancel& cancel, std::int64_t timeout_ns);
-    void connect(View& view, Cancel& cancel, std::int64_t deadline_ns);
+    View view_of(std::uint64_t epoch, const std::vector<std::vector<std::byte>>& cards) const;
+    std::shared_ptr<Session> connected(View view, Cancel& cancel, std::int64_t deadline_ns);
+    std::vector<std::uint32_t> seats_to_open(const View& view, const View* before) const;
+    void show_board(const View& view);
     void check_board(const View& view, std::size_t other) const;
     std::uint64_t life_of(const View& view) const;
     std::exception_ptr execute(const std::shared_ptr<Session>& session, const Body& body) noexcept;

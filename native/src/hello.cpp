@@ -86,45 +86,6 @@ std::string readable(Verdict& verdict) {
     return verdict.reason;
 }
 
-Failure broken_off() {
-    if (errno == ECANCELED) return {Why::aborted, "connecting was given up"};
-    if (errno == ETIMEDOUT) return {Why::timed_out, "a peer did not answer in time"};
-    if (errno == EPROTO) return {Why::refused, "what listens there passes descriptors, or none where it should"};
-    return {Why::peer_lost, "a peer hung up while connecting"};
-}
-
-/// A connection that was dialled.
-class Dialled {
-public:
-    Dialled(int fd, bool local, int cancel_fd, std::int64_t deadline_ns) noexcept
-        : fd_(fd), local_(local), cancel_fd_(cancel_fd), deadline_ns_(deadline_ns) {}
-    ~Dialled() { local_ ? close_stranger(fd_) : close_fd(fd_); }
-    Dialled(const Dialled&) = delete;
-    Dialled& operator=(const Dialled&) = delete;
-
-    void say(const void* at, std::size_t bytes, int pass_fd = -1) const {
-        if (!send_all(fd_, at, bytes, pass_fd, cancel_fd_, deadline_ns_)) throw broken_off();
-    }
-    template <class Words>
-    Words hear() const {
-        Words words;
-        if (!read_all(fd_, &words, sizeof words, cancel_fd_, deadline_ns_)) throw broken_off();
-        return words;
-    }
-    std::unique_ptr<Mapping> hear_memory() const {
-        int passed = -1;
-        if (!read_descriptor(fd_, passed, cancel_fd_, deadline_ns_)) throw broken_off();
-        return std::make_unique<Mapping>(passed);
-    }
-    int take() noexcept { return std::exchange(fd_, -1); }
-
-private:
-    int fd_;
-    const bool local_;
-    const int cancel_fd_;
-    const std::int64_t deadline_ns_;
-};
-
 }  // namespace
 
 Fresh::Fresh(const std::shared_ptr<const Libcrypto>& libcrypto) : libcrypto_(libcrypto) {
@@ -144,35 +105,90 @@ std::uint64_t fresh_number() {
     return number;
 }
 
-Peer greet(int fd, const Self& self, const Target& target, int cancel_fd, std::int64_t deadline_ns) {
-    Dialled link(fd, target.local, cancel_fd, deadline_ns);
-    const Fresh fresh(target.local ? nullptr : self.libcrypto);
-    Greeting greeting;
-    greeting.from = self.incarnation;
-    greeting.to = target.incarnation;
-    greeting.sealed = fresh.sealed() ? 1 : 0;
-    greeting.nonce = fresh.nonce();
-    link.say(&greeting, sizeof greeting);
-    const auto answer = link.hear<Answer>();
-    if (answer.magic != kHelloMagic)
+bool Ear::hear(int fd, void* to, std::size_t bytes) {
+    while (got_ < bytes) {
+        const auto n = read_some(fd, static_cast<char*>(to) + got_, bytes - got_);
+        if (n > 0)
+            got_ += static_cast<std::size_t>(n);
+        else if (n < 0 && errno == EAGAIN)
+            return false;
+        else if (n < 0 && errno == EPROTO)
+            throw Failure(Why::refused, "descriptors were passed where none belong");
+        else if (n == 0 || errno != EINTR)
+            throw Failure(Why::peer_lost, "it hung up while connecting");
+    }
+    got_ = 0;
+    return true;
+}
+
+Dial::Dial(const Self& self, std::uint64_t peer, const Reach& reach)
+    : peer_(peer),
+      reach_(reach),
+      fd_(reach.local ? dial_local(reach.address) : dial_tcp(reach.address)),
+      fresh_(std::make_unique<Fresh>(reach.local ? nullptr : self.libcrypto)) {}
+
+Dial::~Dial() {
+    if (!birthplace_.here()) return;
+    reach_.local ? close_stranger(fd_) : close_fd(fd_);
+}
+
+Peer Dial::take() noexcept { return {std::exchange(fd_, -1), std::move(mapping_), std::move(keys_)}; }
+
+void Dial::say(const void* at, std::size_t bytes, int pass_fd) const {
+    if (!send_all(fd_, at, bytes, pass_fd)) throw Failure(Why::peer_lost, "it hung up while connecting");
+}
+
+Dial::State Dial::advance(const Self& self) {
+    if (connecting_) greet(self);
+    if (!answered_) {
+        if (!ear_.hear(fd_, &answer_, sizeof answer_)) return State::waiting;
+        prove(self);
+    }
+    if (!judged_) {
+        if (!ear_.hear(fd_, &verdict_, sizeof verdict_)) return State::waiting;
+        if (verdict_.answer == Verdict::crossed) return State::crossed;
+        if (verdict_.answer != Verdict::accepted)
+            throw Failure(Why::refused, "the peer refused: " + readable(verdict_));
+        judged_ = true;
+        if (reach_.local) say("", 1, self.arena_fd);
+    }
+    return !reach_.local || hear_memory() ? State::accepted : State::waiting;
+}
+
+void Dial::greet(const Self& self) {
+    if (!reach_.local) connected(fd_, reach_.address);
+    connecting_ = false;
+    greeting_.from = self.incarnation;
+    greeting_.to = peer_;
+    greeting_.sealed = fresh_->sealed() ? 1 : 0;
+    greeting_.nonce = fresh_->nonce();
+    say(&greeting_, sizeof greeting_);
+}
+
+/// To who has proved itself.
+void Dial::prove(const Self& self) {
+    answered_ = true;
+    if (answer_.magic != kHelloMagic)
         throw Failure(Why::refused, "what listens there is not a native communicator");
-    check_alike(answer, fresh.sealed());
-    const Transcript transcript{greeting, answer.nonce, target.address};
-    if (!equal_in_constant_time(answer.proof, transcript.listeners_proof(self.token)))
+    check_alike(answer_, fresh_->sealed());
+    const Transcript transcript{greeting_, answer_.nonce, reach_.address};
+    if (!equal_in_constant_time(answer_.proof, transcript.listeners_proof(self.token)))
         throw Failure(Why::refused, "the listener does not know this job's token, or is dialled at "
                                     "another address than its own");
     const auto proof = transcript.diallers_proof(self.token);
-    link.say(proof.data(), proof.size());
-    auto verdict = link.hear<Verdict>();
-    if (verdict.accepted != 1) throw Failure(Why::refused, "the peer refused: " + readable(verdict));
-    Peer peer;
-    if (target.local) {
-        link.say("", 1, self.arena_fd);
-        peer.mapping = link.hear_memory();
-    }
-    peer.keys = transcript.keys(self.token, fresh, true);
-    peer.fd = link.take();
-    return peer;
+    say(proof.data(), proof.size());
+    keys_ = transcript.keys(self.token, *fresh_, true);
+}
+
+/// Exchange memory with a neighbour; see `Hello::take_memory`.
+bool Dial::hear_memory() {
+    int passed = -1;
+    const auto n = read_descriptor(fd_, passed);
+    if (n < 0 && (errno == EAGAIN || errno == EINTR)) return false;
+    if (n == 0) throw Failure(Why::peer_lost, "it hung up while connecting");
+    if (n < 0) throw Failure(Why::refused, "what listens there passes no memory");
+    mapping_ = std::make_unique<Mapping>(passed);
+    return true;
 }
 
 Hello::Hello(int fd, bool local, const std::string& address, std::int64_t deadline_ns) noexcept
@@ -185,23 +201,6 @@ Hello::~Hello() {
 
 Peer Hello::take() noexcept { return {std::exchange(fd_, -1), std::move(mapping_), std::move(keys_)}; }
 
-/// True when all of it is there. Throws Failure when the dialler hangs up.
-bool Hello::fill(void* to, std::size_t bytes) {
-    while (got_ < bytes) {
-        const auto n = read_some(fd_, static_cast<char*>(to) + got_, bytes - got_);
-        if (n > 0)
-            got_ += static_cast<std::size_t>(n);
-        else if (n < 0 && errno == EAGAIN)
-            return false;
-        else if (n < 0 && errno == EPROTO)
-            throw Failure(Why::refused, "descriptors were passed before the proof");
-        else if (n == 0 || errno != EINTR)
-            throw Failure(Why::peer_lost, "hung up");
-    }
-    got_ = 0;
-    return true;
-}
-
 Hello::State Hello::advance(const Self& self) {
     try {
         return go_on(self);
@@ -209,7 +208,7 @@ Hello::State Hello::advance(const Self& self) {
         reason_ = failure.what();
         Verdict verdict;
         reason_.copy(verdict.reason, sizeof verdict.reason - 1);
-        if (failure.trouble().why == Why::refused) send_all(fd_, &verdict, sizeof verdict, -1, -1, 0);
+        if (failure.trouble().why == Why::refused) send_all(fd_, &verdict, sizeof verdict);
         return State::refused;
     }
 }
@@ -217,12 +216,13 @@ Hello::State Hello::advance(const Self& self) {
 Hello::State Hello::go_on(const Self& self) {
     if (!greeted_ && !hear_greeting(self)) return State::waiting;
     if (!proved_ && !hear_proof(self)) return State::waiting;
+    if (crossed_) return State::crossed;
     if (local_ && !take_memory(self)) return State::waiting;
     return State::accepted;
 }
 
 bool Hello::hear_greeting(const Self& self) {
-    if (!fill(&greeting_, sizeof greeting_)) return false;
+    if (!ear_.hear(fd_, &greeting_, sizeof greeting_)) return false;
     if (greeting_.magic != kHelloMagic) throw Failure(Why::refused, "not a native communicator");
     greeted_ = true;
     fresh_ = std::make_unique<Fresh>(local_ ? nullptr : self.libcrypto);
@@ -230,24 +230,25 @@ bool Hello::hear_greeting(const Self& self) {
     answer.sealed = fresh_->sealed() ? 1 : 0;
     answer.nonce = fresh_->nonce();
     answer.proof = Transcript{greeting_, fresh_->nonce(), address_}.listeners_proof(self.token);
-    send_all(fd_, &answer, sizeof answer, -1, -1, 0);
+    send_all(fd_, &answer, sizeof answer);
     check_alike(greeting_, fresh_->sealed());
     return true;
 }
 
 bool Hello::hear_proof(const Self& self) {
-    if (!fill(proof_.data(), proof_.size())) return false;
+    if (!ear_.hear(fd_, proof_.data(), proof_.size())) return false;
     const Transcript transcript{greeting_, fresh_->nonce(), address_};
     if (!equal_in_constant_time(proof_, transcript.diallers_proof(self.token)))
         throw Failure(Why::refused, "wrong token, or dialled at another address");
     if (greeting_.to != self.incarnation) throw Failure(Why::refused, "another process listens here now");
     if (greeting_.from == 0 || greeting_.from == self.incarnation)
         throw Failure(Why::refused, "bad incarnation");
-    keys_ = transcript.keys(self.token, *fresh_, false);
+    crossed_ = self.doorkeeper.prefers_another(greeting_.from);
     proved_ = true;
     Verdict verdict;
-    verdict.accepted = 1;
-    if (!send_all(fd_, &verdict, sizeof verdict, -1, -1, 0)) throw Failure(Why::peer_lost, "hung up");
+    verdict.answer = crossed_ ? Verdict::crossed : Verdict::accepted;
+    keys_ = transcript.keys(self.token, *fresh_, false);
+    if (!send_all(fd_, &verdict, sizeof verdict)) throw Failure(Why::peer_lost, "hung up");
     return true;
 }
 
@@ -259,7 +260,7 @@ bool Hello::take_memory(const Self& self) {
     if (n == 0) throw Failure(Why::peer_lost, "hung up");
     if (n < 0) throw Failure(Why::peer_lost, "no shared memory was passed");
     mapping_ = std::make_unique<Mapping>(passed);
-    if (!send_all(fd_, "", 1, self.arena_fd, -1, 0)) throw Failure(Why::peer_lost, "hung up");
+    if (!send_all(fd_, "", 1, self.arena_fd)) throw Failure(Why::peer_lost, "hung up");
     return true;
 }
 

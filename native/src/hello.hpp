@@ -20,12 +20,12 @@ using Nonce = std::array<std::byte, 32>;  // where links are encrypted: a public
 using Proof = std::array<std::byte, 32>;
 
 inline constexpr std::uint32_t kHelloMagic = 0x48434d54;  // "TMCH"
-inline constexpr std::uint16_t kVersion = 3;
+inline constexpr std::uint16_t kVersion = 4;
 
 //   dialler -> listener   Greeting
 //   listener -> dialler   Answer      proves the listener's knowledge
 //   dialler -> listener   Proof       proves the dialler's
-//   listener -> dialler   Verdict     accepted, or why not
+//   listener -> dialler   Verdict     accepted, or why not, or that another connection is used
 //   dialler -> listener   a byte, with the descriptor of its arena     } on the same host
 //   listener -> dialler   the same                                     }
 //
@@ -33,6 +33,10 @@ inline constexpr std::uint16_t kVersion = 3;
 // listener's card has it. So whoever hands on a conversation between two others, who was dialled at
 // an address of his own, gets no proof that the other one believes. No descriptor is taken from a
 // peer before its proof.
+//
+// Two processes may dial each other at once, and are to have one link. The one with the lower number
+// decides: it takes what the other has dialled unless it has, or is making, a connection of its own.
+// The other takes what comes.
 
 struct Greeting {
     std::uint32_t magic = kHelloMagic;
@@ -52,11 +56,20 @@ struct Answer {
 };
 
 struct Verdict {
-    std::uint32_t accepted = 0;
+    enum : std::uint32_t { refused, accepted, crossed };
+    std::uint32_t answer = refused;
     char reason[60]{};
 };
 
 std::uint64_t fresh_number();  // never 0
+
+/// Who knows which connections there are already.
+class Doorkeeper {
+public:
+    virtual ~Doorkeeper() = default;
+    /// Whether another connection with that process is used, and not the one that it has dialled.
+    virtual bool prefers_another(std::uint64_t from) = 0;
+};
 
 /// The process at this end.
 struct Self {
@@ -64,6 +77,7 @@ struct Self {
     std::uint64_t incarnation;
     int arena_fd;
     const std::shared_ptr<const Libcrypto>& libcrypto;  // null: links are not encrypted
+    Doorkeeper& doorkeeper;
 };
 
 /// What a process has for one hello alone.
@@ -91,16 +105,62 @@ struct Peer {
     Keys keys;
 };
 
-/// Whom to dial, and where, as its card says.
-struct Target {
-    std::uint64_t incarnation;
-    const std::string& address;
-    bool local;
+/// Where a process listens, as its card says.
+struct Reach {
+    bool local = false;
+    std::string address;
 };
 
-/// The dialler's side, blocking until the deadline. Takes `fd` over and closes it on failure.
-/// Throws Failure: refused (token, version, wrong process), peer_lost, aborted (cancelled).
-Peer greet(int fd, const Self& self, const Target& target, int cancel_fd, std::int64_t deadline_ns);
+/// Words that come piece by piece.
+class Ear {
+public:
+    /// True when all of it is there. Throws Failure when the other end hangs up, or passes descriptors.
+    bool hear(int fd, void* to, std::size_t bytes);
+
+private:
+    std::size_t got_ = 0;
+};
+
+/// The dialler's side of one connection, fed by readiness.
+class Dial {
+public:
+    /// Throws Failure.
+    Dial(const Self& self, std::uint64_t peer, const Reach& reach);
+    ~Dial();
+    Dial(const Dial&) = delete;
+    Dial& operator=(const Dial&) = delete;
+
+    enum class State { waiting, accepted, crossed };
+    /// Go on. Whoever gets `accepted` takes the peer. Throws Failure: refused (token, version, wrong
+    /// process), peer_lost.
+    State advance(const Self& self);
+
+    /// -1: there was no room for one more at the peer's door.
+    int fd() const noexcept { return fd_; }
+    bool connecting() const noexcept { return connecting_; }
+    Peer take() noexcept;
+
+private:
+    void greet(const Self& self);
+    void prove(const Self& self);
+    bool hear_memory();
+    void say(const void* at, std::size_t bytes, int pass_fd = -1) const;
+
+    const Birthplace birthplace_;
+    const std::uint64_t peer_;
+    const Reach& reach_;
+    int fd_ = -1;
+    bool connecting_ = true;
+    bool answered_ = false;
+    bool judged_ = false;
+    Ear ear_;
+    Greeting greeting_;
+    Answer answer_;
+    Verdict verdict_;
+    std::unique_ptr<Fresh> fresh_;
+    std::unique_ptr<Mapping> mapping_;
+    Keys keys_;
+};
 
 /// The listener's side of one connection, fed by readiness.
 class Hello {
@@ -111,12 +171,13 @@ public:
     Hello(const Hello&) = delete;
     Hello& operator=(const Hello&) = delete;
 
-    enum class State { waiting, accepted, refused };
+    enum class State { waiting, accepted, crossed, refused };
     /// Read on. Whoever gets `accepted` takes the peer.
     State advance(const Self& self);
 
     int fd() const noexcept { return fd_; }
     bool greeted() const noexcept { return greeted_; }
+    bool proved() const noexcept { return proved_; }
     std::int64_t deadline_ns() const noexcept { return deadline_ns_; }
     std::uint64_t from() const noexcept { return greeting_.from; }
     const std::string& reason() const noexcept { return reason_; }
@@ -127,16 +188,16 @@ private:
     bool hear_greeting(const Self& self);
     bool hear_proof(const Self& self);
     bool take_memory(const Self& self);
-    bool fill(void* to, std::size_t bytes);
 
     const Birthplace birthplace_;
     int fd_;
     const bool local_;
     const std::string& address_;
     const std::int64_t deadline_ns_;
-    std::size_t got_ = 0;
+    Ear ear_;
     bool greeted_ = false;
     bool proved_ = false;
+    bool crossed_ = false;
     Greeting greeting_;
     std::unique_ptr<Fresh> fresh_;
     Proof proof_{};

@@ -24,25 +24,45 @@ constexpr std::size_t kSealedAtOnce = kHeaderBytes + kPayloadMax + kSealBytes;
 
 }  // namespace
 
-Link::Link(int fd, std::uint64_t peer_, std::unique_ptr<Mapping> mapping_, Keys keys,
-           Receiver& receiver)
-    : peer(peer_),
-      mapping(std::move(mapping_)),
-      opened_ns(now_ns()),
-      inode(inode_of(fd)),
-      fd_(fd),
-      keys_(std::move(keys)),
-      receiver_(receiver) {}
+Link::Link(std::uint64_t peer_, Reach reach_, Receiver& receiver)
+    : peer(peer_), reach(std::move(reach_)), receiver_(receiver) {}
 
 Link::~Link() {
     if (birthplace_.here()) close_fd(fd_);
+}
+
+void Link::want() {
+    auto expected = State::idle;
+    if (state_.compare_exchange_strong(expected, State::wanted)) receiver_.wanted(*this);
+}
+
+bool Link::open(Peer& connection, int epoll_fd, std::uint64_t id) {
+    {
+        const std::scoped_lock lock(read_, write_);
+        if (!alive()) return false;
+        fd_ = connection.fd;
+        keys_ = std::move(connection.keys);
+        mapping_ = std::move(connection.mapping);
+        inode_ = inode_of(fd_);
+        epoll_fd_ = epoll_fd;
+        id_ = id;
+        armed_ = EPOLLIN;
+        opened_ns_.store(now_ns(), std::memory_order_release);
+        state_.store(State::open, std::memory_order_release);
+        epoll_event event{};
+        event.events = armed_;
+        event.data.u64 = id_;
+        epoll_ctl(epoll_fd, EPOLL_CTL_ADD, fd_, &event);
+    }
+    push();
+    return true;
 }
 
 // Writing.
 
 bool Link::enqueue(Outgoing frame) {
     const std::lock_guard lock(write_);
-    if (!alive() || retiring_ || write_failed_) return false;
+    if (!alive() || state() == State::idle || retiring_ || write_failed_) return false;
     auto head = encoded(frame.header);
     queue_.push_back({std::move(frame), head, 0});
     return true;
@@ -51,6 +71,7 @@ bool Link::enqueue(Outgoing frame) {
 void Link::push() {
     point();
     const std::lock_guard lock(write_);
+    if (fd_ < 0) return;
     write_some();
     arm();
 }
@@ -266,18 +287,6 @@ void Link::finish() {
 
 // Who reads it.
 
-void Link::attach(int epoll_fd, std::uint64_t id) {
-    const std::lock_guard lock(write_);
-    epoll_fd_ = epoll_fd;
-    id_ = id;
-    armed_ = EPOLLIN;
-    epoll_event event{};
-    event.events = armed_;
-    event.data.u64 = id_;
-    epoll_ctl(epoll_fd, EPOLL_CTL_ADD, fd_, &event);
-    arm();
-}
-
 void Link::detach() {
     const std::lock_guard lock(write_);
     if (epoll_fd_ >= 0) epoll_ctl(epoll_fd_, EPOLL_CTL_DEL, fd_, nullptr);
@@ -328,14 +337,14 @@ void Link::kill(const std::string& why, bool orderly) {
 }
 
 void Link::die(const std::string& why, bool orderly) {
-    dead_.store(true, std::memory_order_release);
     arriving_.reset();
     {
         const std::lock_guard lock(write_);
+        state_.store(State::dead, std::memory_order_release);
         queue_.clear();
         sealed_begin_ = sealed_end_ = 0;
     }
-    shutdown(fd_, SHUT_RDWR);
+    if (fd_ >= 0) shutdown(fd_, SHUT_RDWR);
     if (!reported_.exchange(true)) receiver_.lost(*this, why, orderly || retiring_);
 }
 

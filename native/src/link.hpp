@@ -1,10 +1,11 @@
-// One connection to one other process, shared by all groups.
+// One connection to one other process, shared by all groups. It is there before it is open: see
+// `Link::want`.
 #pragma once
 
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
-#include <deque>
+#include <list>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -13,8 +14,10 @@
 
 #include "arena.hpp"
 #include "frame.hpp"
+#include "hello.hpp"
 #include "keys.hpp"
 #include "sockets.hpp"
+#include "trouble.hpp"
 
 namespace tmc {
 
@@ -37,6 +40,8 @@ public:
     virtual Landing arrive(Link& link, const Header& header) = 0;
     /// All of its payload is there.
     virtual void landed(Link& link, const Header& header, Landing landing) = 0;
+    /// Somebody needs it, and it is not open. Called once, under any lock but its own.
+    virtual void wanted(Link& link) = 0;
     /// Nothing will ever come again. Called once.
     virtual void lost(Link& link, const std::string& why, bool orderly) = 0;
 };
@@ -58,26 +63,34 @@ struct Outgoing {
     const void* owner = nullptr;       // the session that can take it back
 };
 
-class Link {
+class Link : public std::enable_shared_from_this<Link> {
 public:
-    /// mapping  the peer's arena when it is on this host, or null
-    Link(int fd, std::uint64_t peer, std::unique_ptr<Mapping> mapping, Keys keys,
-         Receiver& receiver);
+    Link(std::uint64_t peer, Reach reach, Receiver& receiver);
     ~Link();
     Link(const Link&) = delete;
     Link& operator=(const Link&) = delete;
 
     const std::uint64_t peer;
-    const std::unique_ptr<Mapping> mapping;
-    const std::int64_t opened_ns;
-    const std::uint64_t inode;
+    const Reach reach;
 
-    int fd() const noexcept { return fd_; }
-    bool alive() const noexcept { return !dead_.load(std::memory_order_acquire); }
+    bool alive() const noexcept { return state() != State::dead; }
+    /// Whether it was ever open; it may be dead since.
+    bool opened() const noexcept { return opened_ns_.load(std::memory_order_acquire) != 0; }
+    std::int64_t opened_ns() const noexcept { return opened_ns_.load(std::memory_order_acquire); }
+    /// Of a link that was opened.
+    std::uint64_t inode() const noexcept { return inode_; }
+    /// The peer's arena when it is on this host, and the link was opened; or null.
+    const Mapping* mapping() const noexcept { return mapping_.get(); }
     std::uint64_t sent() const noexcept { return sent_.load(std::memory_order_relaxed); }
     std::uint64_t received() const noexcept { return received_.load(std::memory_order_relaxed); }
 
-    /// Queue a frame. False: the link is dead and the frame was dropped.
+    /// Have it opened, if nobody has yet. What is queued from now on goes when it is open.
+    void want();
+    /// It is this connection from now on, and whoever takes events from that epoll descriptor reads
+    /// and writes it; he knows it by `id`. False: it is dead, and `peer` was left alone.
+    bool open(Peer& connection, int epoll_fd, std::uint64_t id);
+
+    /// Queue a frame. False: the link is dead, or nobody has wanted it yet, and the frame was dropped.
     bool enqueue(Outgoing frame);
     /// Write what the system takes; the rest goes when it takes more.
     void push();
@@ -99,12 +112,14 @@ public:
 
     int references = 0;      // Views that hold this link. Guarded by the endpoint.
     bool accounted = false;  // A view has counted it as opened for it. Likewise.
+    Trouble trouble;         // Why it could not be opened. Likewise.
 
-    /// From now on whoever takes events from there reads and writes it; it knows the link by `id`.
-    void attach(int epoll_fd, std::uint64_t id);
     void detach();
 
 private:
+    // Nobody needs it; it is being opened; it is open; it is over. Only ever goes on.
+    enum class State : std::uint8_t { idle, wanted, open, dead };
+
     struct Queued {
         Outgoing frame;
         HeaderBytes head;
@@ -131,18 +146,24 @@ private:
     void break_off() noexcept;
     bool waits() const noexcept { return !queue_.empty() || sealed_begin_ < sealed_end_; }
     void arm() noexcept;
+    State state() const noexcept { return state_.load(std::memory_order_acquire); }
 
     const Birthplace birthplace_;
-    int fd_;
-    const Keys keys_;
     Receiver& receiver_;
-    std::atomic<bool> dead_{false};
+    std::atomic<State> state_{State::idle};
+    // From `open` on, which holds both locks.
+    int fd_ = -1;
+    Keys keys_;
+    std::unique_ptr<Mapping> mapping_;
+    std::uint64_t inode_ = 0;
+    std::atomic<std::int64_t> opened_ns_{0};
+
     std::atomic<bool> reported_{false};
     std::atomic<std::uint64_t> sent_{0};
     std::atomic<std::uint64_t> received_{0};
 
     std::mutex write_;
-    std::deque<Queued> queue_;
+    std::list<Queued> queue_;
     std::uint64_t begun_ = 0;  // frames of which something was written
     // Where links are encrypted: frames that are, and wait to be written.
     std::unique_ptr<std::byte[]> sealed_;

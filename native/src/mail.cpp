@@ -31,14 +31,29 @@ void Mail::refuse(const std::shared_ptr<Ticket>& ticket, std::size_t seat, Tag t
     ticket->finish(ending_.stopped() ? ending_.trouble() : ending_.loss(seat, tag));
 }
 
+/// With the mutex held.
+Mail::Box& Mail::box(std::size_t seat) {
+    auto& place = boxes_[seat];
+    if (place == nullptr) place = std::make_unique<Box>();
+    return *place;
+}
+
+/// Who waits for anybody waits for everybody; see wires.hpp.
+void Mail::want(int seat) {
+    for (std::size_t other = 0; other < view_.size(); ++other)
+        if (other != view_.seat && (seat == kAnybody || static_cast<std::size_t>(seat) == other))
+            view_.links[other]->want();
+}
+
 void Mail::send(std::shared_ptr<Ticket> ticket, std::size_t seat, const std::byte* at,
                 std::size_t bytes, Tag tag) {
     point();
     auto& link = *view_.links[seat];
+    link.want();
     {
         const std::lock_guard lock(mutex_);
         if (ending_.stopped() || ending_.gone(seat)) return refuse(ticket, seat, tag);
-        auto& box = boxes_[seat];
+        auto& box = this->box(seat);
         auto letter = frame(Frame::letter, box.next_number++, bytes, tag);
         const bool small =
             bytes <= kEagerMax && box.eager_sent + bytes <= box.eager_cleared + kEagerWindow;
@@ -65,16 +80,17 @@ void Mail::send(std::shared_ptr<Ticket> ticket, std::size_t seat, const std::byt
 }
 
 /// The letter that a receive from `seat` would get: the oldest with its tag.
-Mail::Box* Mail::oldest(int seat, Tag tag, std::deque<Letter>::iterator& found, std::size_t& from) {
+Mail::Box* Mail::oldest(int seat, Tag tag, std::list<Letter>::iterator& found, std::size_t& from) {
     Box* best = nullptr;
     for (std::size_t other = 0; other < boxes_.size(); ++other) {
+        if (boxes_[other] == nullptr) continue;
         if (seat != kAnybody && static_cast<std::size_t>(seat) != other) continue;
-        auto& letters = boxes_[other].in.letters;
+        auto& letters = boxes_[other]->in.letters;
         const auto it = std::find_if(letters.begin(), letters.end(), [&](const Letter& letter) {
             return name_of(letter.tag) == name_of(tag);
         });
         if (it == letters.end() || (best != nullptr && found->arrival < it->arrival)) continue;
-        best = &boxes_[other];
+        best = boxes_[other].get();
         found = it;
         from = other;
     }
@@ -84,6 +100,7 @@ Mail::Box* Mail::oldest(int seat, Tag tag, std::deque<Letter>::iterator& found, 
 void Mail::receive(std::shared_ptr<Ticket> ticket, int seat, std::byte* at, std::size_t bytes,
                    Tag tag) {
     point();
+    want(seat);
     std::optional<Trouble> trouble;
     std::size_t from = 0;
     {
@@ -96,7 +113,7 @@ void Mail::receive(std::shared_ptr<Ticket> ticket, int seat, std::byte* at, std:
         parcel->bytes = bytes;
         parcel->left = bytes;
         parcel->tag = tag;
-        std::deque<Letter>::iterator found;
+        std::list<Letter>::iterator found;
         auto* box = oldest(seat, tag, found, from);
         if (box == nullptr) {
             if (seat != kAnybody && ending_.gone(static_cast<std::size_t>(seat)))
@@ -129,14 +146,14 @@ std::optional<Trouble> Mail::deliver(std::size_t seat, Letter& letter,
         return std::nullopt;
     }
     parcel->seat = static_cast<int>(seat);
-    boxes_[seat].coming[letter.number] = parcel;
+    box(seat).coming[letter.number] = parcel;
     view_.links[seat]->enqueue(frame(Frame::clear, letter.number, 0, letter.tag));
     return std::nullopt;
 }
 
 /// Tell the sender now and then how much of its small messages was read.
 void Mail::account(std::size_t seat, std::uint64_t bytes) {
-    auto& box = boxes_[seat];
+    auto& box = this->box(seat);
     box.eager_read += bytes;
     if (box.eager_read - box.eager_told < kEagerWindow / 4) return;
     box.eager_told = box.eager_read;
@@ -156,7 +173,7 @@ std::shared_ptr<Mail::Parcel> Mail::wanted(std::size_t seat, Tag tag) {
 }
 
 Landing Mail::arrive_letter(std::size_t seat, const Header& header) {
-    auto& box = boxes_[seat];
+    auto& box = this->box(seat);
     if (header.length != 0 && header.length != header.b)
         throw Failure(Why::peer_lost, "a message brings a part of its body");
     if (header.length == 0) return {};
@@ -178,7 +195,7 @@ Landing Mail::arrive_letter(std::size_t seat, const Header& header) {
 
 std::optional<Trouble> Mail::landed_letter(std::size_t seat, const Header& header,
                                            Landing& landing) {
-    auto& box = boxes_[seat];
+    auto& box = this->box(seat);
     if (box.landing != nullptr) {
         const auto parcel = std::move(box.landing);
         box.landing = nullptr;
@@ -207,7 +224,7 @@ std::optional<Trouble> Mail::landed_letter(std::size_t seat, const Header& heade
 
 /// The receiver is ready for a body: queue all of it.
 void Mail::clear(std::size_t seat, std::uint64_t number) {
-    auto& box = boxes_[seat];
+    auto& box = this->box(seat);
     const auto found = box.waiting.find(number);
     if (found == box.waiting.end())
         throw Failure(Why::peer_lost, "it asks for a message that was not sent");
@@ -227,7 +244,7 @@ void Mail::clear(std::size_t seat, std::uint64_t number) {
 }
 
 Landing Mail::arrive_body(std::size_t seat, const Header& header) {
-    auto& coming = boxes_[seat].coming;
+    auto& coming = box(seat).coming;
     const auto found = coming.find(header.a);
     if (found == coming.end())
         throw Failure(Why::peer_lost, "it sends a message that was not asked for");
@@ -238,7 +255,7 @@ Landing Mail::arrive_body(std::size_t seat, const Header& header) {
 }
 
 void Mail::landed_body(std::size_t seat, const Header& header) {
-    auto& coming = boxes_[seat].coming;
+    auto& coming = box(seat).coming;
     const auto found = coming.find(header.a);
     if (found == coming.end()) return;
     const auto parcel = found->second;
@@ -251,20 +268,22 @@ void Mail::landed_body(std::size_t seat, const Header& header) {
 }
 
 void Mail::read(std::size_t seat, std::uint64_t bytes) {
-    auto& box = boxes_[seat];
+    auto& box = this->box(seat);
     if (bytes > box.eager_sent || bytes < box.eager_cleared)
         throw Failure(Why::peer_lost, "it has read what was never sent");
     box.eager_cleared = bytes;
 }
 
-void Mail::adopt(std::size_t seat, Letterbox box) {
-    boxes_[seat].in = std::move(box);
-    for (auto& letter : boxes_[seat].in.letters) letter.arrival = ++arrivals_;
+void Mail::adopt(std::size_t seat, Letterbox letters) {
+    if (letters.letters.empty()) return;
+    auto& in = box(seat).in;
+    in = std::move(letters);
+    for (auto& letter : in.letters) letter.arrival = ++arrivals_;
 }
 
 void Mail::lose(std::size_t seat, bool orderly, bool connected) {
     part(seat, orderly);
-    auto& box = boxes_[seat];
+    auto& box = this->box(seat);
     for (const auto& [number, parcel] : box.coming) end(seat, *parcel);
     if (box.landing != nullptr) end(seat, *box.landing);
     box.coming.clear();
@@ -275,7 +294,7 @@ void Mail::lose(std::size_t seat, bool orderly, bool connected) {
 }
 
 void Mail::part(std::size_t seat, bool orderly) {
-    auto& waiting = boxes_[seat].waiting;
+    auto& waiting = box(seat).waiting;
     for (const auto& [number, parcel] : waiting) end(seat, *parcel);
     waiting.clear();
     // Who receives from anybody may still get it from another, if this one left in good order.
@@ -293,7 +312,8 @@ void Mail::end(std::size_t seat, const Parcel& parcel) {
 }
 
 void Mail::stop() {
-    for (auto& box : boxes_) box.in = {};
+    for (auto& box : boxes_)
+        if (box != nullptr) box->in = {};
 }
 
 void Mail::finish(const Trouble& trouble) {
@@ -301,11 +321,12 @@ void Mail::finish(const Trouble& trouble) {
     {
         const std::lock_guard lock(mutex_);
         for (auto& box : boxes_) {
-            for (const auto& [number, parcel] : box.waiting) open.push_back(parcel->ticket);
-            for (const auto& [number, parcel] : box.coming) open.push_back(parcel->ticket);
-            for (const auto& parcel : box.going) open.push_back(parcel->ticket);
-            if (box.landing != nullptr) open.push_back(box.landing->ticket);
-            box = {};
+            if (box == nullptr) continue;
+            for (const auto& [number, parcel] : box->waiting) open.push_back(parcel->ticket);
+            for (const auto& [number, parcel] : box->coming) open.push_back(parcel->ticket);
+            for (const auto& parcel : box->going) open.push_back(parcel->ticket);
+            if (box->landing != nullptr) open.push_back(box->landing->ticket);
+            box.reset();
         }
         for (const auto& parcel : wanted_) open.push_back(parcel->ticket);
         wanted_.clear();

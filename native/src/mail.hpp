@@ -7,7 +7,6 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <deque>
 #include <list>
 #include <memory>
 #include <mutex>
@@ -38,7 +37,7 @@ struct Letter {
 
 /// Letters from one seat. Exists before its session does, as `Inflow`.
 struct Letterbox {
-    std::deque<Letter> letters;
+    std::list<Letter> letters;
     std::uint64_t held = 0;  // bytes of bodies
 };
 
@@ -107,7 +106,9 @@ private:
     std::shared_ptr<Parcel> wanted(std::size_t seat, Tag tag);
     std::optional<Trouble> deliver(std::size_t seat, Letter& letter,
                                    const std::shared_ptr<Parcel>& parcel);
-    Box* oldest(int seat, Tag tag, std::deque<Letter>::iterator& found, std::size_t& from);
+    Box& box(std::size_t seat);
+    void want(int seat);
+    Box* oldest(int seat, Tag tag, std::list<Letter>::iterator& found, std::size_t& from);
     void account(std::size_t seat, std::uint64_t bytes);
     void end(std::size_t seat, const Parcel& parcel);
     void refuse(const std::shared_ptr<Ticket>& ticket, std::size_t seat, Tag tag);
@@ -116,7 +117,7 @@ private:
     Ending& ending_;
     std::mutex& mutex_;
     const void* owner_;
-    std::vector<Box> boxes_;  // by seat
+    std::vector<std::unique_ptr<Box>> boxes_;  // by seat; null where none was needed so far
     std::list<std::shared_ptr<Parcel>> wanted_;
     std::uint64_t arrivals_ = 0;
 };

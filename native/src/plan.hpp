@@ -18,6 +18,8 @@ namespace tmc {
 inline constexpr std::size_t kTreeBytes = 32 * 1024;
 // Up to so many seats everybody speaks to everybody at once: one step, and few messages.
 inline constexpr std::size_t kFewSeats = 8;
+// Up to so many seats each has a link to each other one from the start.
+inline constexpr std::size_t kMeetingSeats = 16;
 // What is worked on at once over wires; scratch memory is that large.
 inline constexpr std::size_t kWireChunk = 16 * 1024 * 1024;
 // A seat's share of a slot is a multiple of it, and never nothing.

@@ -22,6 +22,7 @@ Session::Session(std::string group, View view_, std::byte* own, std::uint32_t sl
       wires(view, topology, ending, mutex, this),
       mail(view, ending, mutex, this),
       mutex_(mutex),
+      unheard_(view.size()),
       claims_(view.size()) {
     for (std::size_t seat = 0; seat < view.size(); ++seat)
         seats_[view.cards[seat].incarnation] = static_cast<int>(seat);
@@ -65,27 +66,55 @@ std::optional<Trouble> Session::disagreement(std::size_t seat) const {
     return ending.mismatch(seat, claim.tag, ours.tag);
 }
 
+Outgoing broken_frame(std::uint64_t life, std::uint64_t epoch, const std::string& why, bool orderly) {
+    const auto text = why.substr(0, kReasonMax);
+    Outgoing frame;
+    frame.header.kind = Frame::broken;
+    frame.header.length = static_cast<std::uint32_t>(text.size());
+    frame.header.group = life;
+    frame.header.epoch = epoch;
+    frame.header.a = orderly ? 1 : 0;
+    frame.own = std::make_unique<std::byte[]>(text.size() + 1);
+    std::memcpy(frame.own.get(), text.data(), text.size());
+    frame.at = frame.own.get();
+    return frame;
+}
+
+Outgoing replaced_frame(std::uint64_t life, std::uint64_t epoch) {
+    Outgoing frame;
+    frame.header.kind = Frame::replaced;
+    frame.header.group = life;
+    frame.header.epoch = epoch;
+    return frame;
+}
+
+void Session::count_on(std::size_t seat) {
+    Outgoing claim;
+    claim.header.kind = Frame::waiting;
+    claim.header.group = view.life;
+    claim.header.epoch = view.epoch;
+    view.links[seat]->enqueue(std::move(claim));
+}
+
+bool Session::tell_end(std::size_t seat) {
+    return view.links[seat]->enqueue(
+        broken_frame(view.life, view.epoch, ending.trouble().text, told_ == Tell::leaving));
+}
+
+void Session::tell_late(std::size_t seat) {
+    if (unheard_[seat]) unheard_[seat] = !tell_end(seat);
+}
+
 void Session::stop(Trouble trouble, Tell tell) {
-    const auto text = trouble.text.substr(0, kReasonMax);
     const auto blamed = trouble.seat;
     if (!ending.stop(std::move(trouble))) return;
     {
         const std::lock_guard lock(mutex_);
         wires.clear();
         mail.stop();
-        for (std::size_t seat = 0; seat < view.size(); ++seat) {
-            if (seat == view.seat || tell == Tell::nobody) continue;
-            Outgoing frame;
-            frame.header.kind = Frame::broken;
-            frame.header.length = static_cast<std::uint32_t>(text.size());
-            frame.header.group = view.life;
-            frame.header.epoch = view.epoch;
-            frame.header.a = tell == Tell::leaving ? 1 : 0;
-            frame.own = std::make_unique<std::byte[]>(text.size() + 1);
-            std::memcpy(frame.own.get(), text.data(), text.size());
-            frame.at = frame.own.get();
-            view.links[seat]->enqueue(std::move(frame));
-        }
+        told_ = tell;
+        for (std::size_t seat = 0; seat < view.size(); ++seat)
+            if (seat != view.seat && tell != Tell::nobody) unheard_[seat] = !tell_end(seat);
     }
     board.give_up(blamed);
     if (tell == Tell::nobody) return;

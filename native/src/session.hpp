@@ -37,6 +37,12 @@ private:
     std::size_t size_ = 0;
 };
 
+/// By which a seat hears that it need not wait for this one in the epoch.
+Outgoing broken_frame(std::uint64_t life, std::uint64_t epoch, const std::string& why, bool orderly);
+
+/// By which a process hears that its seat is another's since that epoch.
+Outgoing replaced_frame(std::uint64_t life, std::uint64_t epoch);
+
 /// What the other seats hear when a session ends here.
 enum class Tell : std::uint8_t {
     nobody,
@@ -71,6 +77,13 @@ public:
     /// A seat says what it is in. With the mutex held. A Trouble that is returned ends the session.
     std::optional<Trouble> compare(std::size_t seat, std::uint64_t number, Tag tag);
 
+    /// A link to that seat was opened: say that this session counts on it, so that a seat for which
+    /// the epoch is over can answer. With the mutex held; the caller pushes the link.
+    void count_on(std::size_t seat);
+    /// That seat counts on this one. It is told that the session has ended, if it could not be told so
+    /// when that happened. Likewise.
+    void tell_late(std::size_t seat);
+
     /// End the session: everybody who waits is woken, nothing lands any more. Not under the mutex.
     void stop(Trouble trouble, Tell tell);
     /// Have all links leave the callers' buffers alone, then tell who waits for messages.
@@ -84,10 +97,13 @@ private:
     };
 
     std::optional<Trouble> disagreement(std::size_t seat) const;
+    bool tell_end(std::size_t seat);
 
     std::mutex& mutex_;
     std::unordered_map<std::uint64_t, int> seats_;
     std::array<Numbered, 256> history_{};  // This seat's latest calls; only if there are wires.
+    std::vector<bool> unheard_;            // By seat: that it has ended could not be said.
+    Tell told_ = Tell::nobody;
     std::vector<Numbered> claims_;         // What each seat said last of its own.
 };
 

@@ -4,7 +4,6 @@
 #include <fcntl.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
-#include <poll.h>
 #include <pthread.h>
 #include <sys/eventfd.h>
 #include <sys/socket.h>
@@ -98,41 +97,6 @@ int new_socket(int family, const std::string& address) {
     return fd;
 }
 
-/// Wait for `events` on fd, the cancel descriptor, or the deadline. True: fd is ready.
-bool ready(int fd, short events, int cancel_fd, std::int64_t deadline_ns) noexcept {
-    for (;;) {
-        const auto left = deadline_ns - now_ns();
-        if (left <= 0) {
-            errno = ETIMEDOUT;
-            return false;
-        }
-        pollfd fds[2]{{fd, events, 0}, {cancel_fd, POLLIN, 0}};
-        const auto wait_ms = static_cast<int>(std::min<std::int64_t>(left / 1'000'000 + 1, 1000));
-        const int n = poll(fds, 2, wait_ms);
-        if (n < 0 && errno != EINTR) return false;
-        if (n > 0 && (fds[1].revents & POLLIN) != 0) {
-            errno = ECANCELED;
-            return false;
-        }
-        if (n > 0 && fds[0].revents != 0) return true;
-    }
-}
-
-/// Read on until it is enough, the peer has hung up, or the deadline. False: errno says why.
-template <class Read, class Enough>
-bool patiently(int fd, int cancel_fd, std::int64_t deadline_ns, Read read_on, Enough enough) noexcept {
-    while (!enough()) {
-        const auto n = read_on();
-        if (n == 0) {
-            errno = ECONNRESET;
-            return false;
-        }
-        if (n > 0 || errno == EINTR) continue;
-        if (errno != EAGAIN || !ready(fd, POLLIN, cancel_fd, deadline_ns)) return false;
-    }
-    return true;
-}
-
 }  // namespace
 
 void fork_closes(int fd) noexcept {
@@ -184,44 +148,36 @@ int listen_local(const std::string& path) {
     return fd;
 }
 
-int dial_tcp(const std::string& address, int cancel_fd, int timeout_ms) {
+int dial_tcp(const std::string& address) {
     const auto to = parsed(address);
     const int fd = new_socket(to.family, address);
-    const auto deadline = now_ns() + std::int64_t{timeout_ms} * 1'000'000;
+    const auto* plain = reinterpret_cast<const sockaddr*>(&to.storage);
+    if (connect(fd, plain, to.length) == 0 || errno == EINPROGRESS) return fd;
+    const int error = errno;
+    close_fd(fd);
+    errno = error;
+    refuse("cannot connect to", address);
+}
+
+void connected(int fd, const std::string& address) {
     int error = 0;
-    if (connect(fd, reinterpret_cast<const sockaddr*>(&to.storage), to.length) != 0) {
-        error = errno;
-        if (error == EINPROGRESS) {
-            socklen_t length = sizeof error;
-            if (!ready(fd, POLLOUT, cancel_fd, deadline))
-                error = errno;
-            else
-                getsockopt(fd, SOL_SOCKET, SO_ERROR, &error, &length);
-        }
-    }
-    if (error != 0) {
-        close_fd(fd);
-        errno = error;
-        refuse("cannot connect to", address);
-    }
+    socklen_t length = sizeof error;
+    getsockopt(fd, SOL_SOCKET, SO_ERROR, &error, &length);
+    errno = error;
+    if (error != 0) refuse("cannot connect to", address);
     tune_tcp(fd);
-    return fd;
 }
 
 int dial_local(const std::string& path) {
     const auto to = local_address(path);
     const int fd = new_socket(AF_UNIX, path);
-    int error = 0;
-    // A full backlog answers EAGAIN at once, and nothing tells when there is room again.
-    for (int attempt = 0;; ++attempt) {
-        if (connect(fd, reinterpret_cast<const sockaddr*>(&to), sizeof to) == 0) break;
-        error = errno;
-        if (error != EAGAIN || attempt == 2000) {
-            close_fd(fd);
-            errno = error;
-            refuse("cannot connect to", path);
-        }
-        usleep(500);
+    if (connect(fd, reinterpret_cast<const sockaddr*>(&to), sizeof to) != 0) {
+        const int error = errno;
+        close_fd(fd);
+        // A full backlog answers EAGAIN at once, and nothing tells when there is room again.
+        if (error == EAGAIN) return -1;
+        errno = error;
+        refuse("cannot connect to", path);
     }
     if (!same_user(fd)) {
         close_stranger(fd);
@@ -295,36 +251,22 @@ std::uint64_t inode_of(int fd) noexcept {
     return fstat(fd, &facts) == 0 ? facts.st_ino : 0;
 }
 
-bool send_all(int fd, const void* data, std::size_t bytes, int pass_fd, int cancel_fd,
-              std::int64_t deadline_ns) noexcept {
-    const auto* at = static_cast<const char*>(data);
+bool send_all(int fd, const void* data, std::size_t bytes, int pass_fd) noexcept {
+    iovec part{const_cast<void*>(data), bytes};
+    msghdr message{};
+    message.msg_iov = &part;
+    message.msg_iovlen = 1;
     alignas(cmsghdr) char control[CMSG_SPACE(sizeof(int))]{};
-    while (bytes > 0) {
-        iovec part{const_cast<char*>(at), bytes};
-        msghdr message{};
-        message.msg_iov = &part;
-        message.msg_iovlen = 1;
-        if (pass_fd >= 0) {
-            message.msg_control = control;
-            message.msg_controllen = sizeof control;
-            auto* head = CMSG_FIRSTHDR(&message);
-            head->cmsg_level = SOL_SOCKET;
-            head->cmsg_type = SCM_RIGHTS;
-            head->cmsg_len = CMSG_LEN(sizeof(int));
-            std::memcpy(CMSG_DATA(head), &pass_fd, sizeof pass_fd);
-        }
-        const auto n = sendmsg(fd, &message, MSG_NOSIGNAL | MSG_DONTWAIT);
-        if (n > 0) {
-            at += n;
-            bytes -= static_cast<std::size_t>(n);
-            pass_fd = -1;
-        } else if (n < 0 && errno == EAGAIN) {
-            if (!ready(fd, POLLOUT, cancel_fd, deadline_ns)) return false;
-        } else if (n < 0 && errno != EINTR) {
-            return false;
-        }
+    if (pass_fd >= 0) {
+        message.msg_control = control;
+        message.msg_controllen = sizeof control;
+        auto* head = CMSG_FIRSTHDR(&message);
+        head->cmsg_level = SOL_SOCKET;
+        head->cmsg_type = SCM_RIGHTS;
+        head->cmsg_len = CMSG_LEN(sizeof(int));
+        std::memcpy(CMSG_DATA(head), &pass_fd, sizeof pass_fd);
     }
-    return true;
+    return sendmsg(fd, &message, MSG_NOSIGNAL | MSG_DONTWAIT) == static_cast<ssize_t>(bytes);
 }
 
 long read_some(int fd, void* data, std::size_t bytes) noexcept {
@@ -360,23 +302,6 @@ long read_descriptor(int fd, int& passed) noexcept {
     }
     std::memcpy(&passed, CMSG_DATA(head), sizeof passed);
     return n;
-}
-
-bool read_all(int fd, void* data, std::size_t bytes, int cancel_fd, std::int64_t deadline_ns) noexcept {
-    auto* at = static_cast<char*>(data);
-    return patiently(fd, cancel_fd, deadline_ns, [&] {
-        const auto n = read_some(fd, at, bytes);
-        if (n > 0) {
-            at += n;
-            bytes -= static_cast<std::size_t>(n);
-        }
-        return n;
-    }, [&] { return bytes == 0; });
-}
-
-bool read_descriptor(int fd, int& passed, int cancel_fd, std::int64_t deadline_ns) noexcept {
-    return patiently(fd, cancel_fd, deadline_ns, [&] { return read_descriptor(fd, passed); },
-                     [&] { return passed >= 0; });
 }
 
 std::int64_t now_ns() noexcept {

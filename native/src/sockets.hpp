@@ -29,8 +29,11 @@ private:
 /// Non-blocking, CLOEXEC. All of these throw Failure with the address and the system's reason.
 int listen_tcp(const std::string& address, std::uint16_t& port_chosen);
 int listen_local(const std::string& path);
-int dial_tcp(const std::string& address, int cancel_fd, int timeout_ms);
-/// Refuses what another user's process listens at.
+/// A connection that is being made: once it can be written to, `connected` says whether it was.
+int dial_tcp(const std::string& address);
+void connected(int fd, const std::string& address);
+/// A connection, or -1: so many wait there already that no other can, just now. Refuses what another
+/// user's process listens at.
 int dial_local(const std::string& path);
 /// A connection waiting at the listener; -1 when there is none.
 int accept_from(int listener) noexcept;
@@ -48,17 +51,13 @@ void ring(int event_fd) noexcept;
 void drain_event(int event_fd) noexcept;
 std::uint64_t inode_of(int fd) noexcept;
 
-/// Write all of it before the deadline, with `pass_fd` if it is not negative. False: it failed.
-bool send_all(int fd, const void* data, std::size_t bytes, int pass_fd, int cancel_fd,
-              std::int64_t deadline_ns) noexcept;
-/// Read exactly that much, and no descriptor; see `read_some`.
-bool read_all(int fd, void* data, std::size_t bytes, int cancel_fd, std::int64_t deadline_ns) noexcept;
+/// Write all of it at once, with `pass_fd` if it is not negative. False: there was no room, or it failed.
+bool send_all(int fd, const void* data, std::size_t bytes, int pass_fd = -1) noexcept;
 /// One read: bytes, 0 at the end, -1 with errno. EPROTO: descriptors came along. They are left where
 /// they are; also to drop them unseen would be to close them, see `close_stranger`.
 long read_some(int fd, void* data, std::size_t bytes) noexcept;
 /// One byte and the one descriptor that comes with it, likewise. EPROTO: there was none.
 long read_descriptor(int fd, int& passed) noexcept;
-bool read_descriptor(int fd, int& passed, int cancel_fd, std::int64_t deadline_ns) noexcept;
 
 std::int64_t now_ns() noexcept;
 /// The moment at which `now_ns` is that, for waits on conditions.

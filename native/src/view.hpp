@@ -32,7 +32,7 @@ struct Card {
     static Card decoded(std::span<const std::byte> bytes);
 };
 
-/// links  by seat; null for the own one
+/// links  by seat; null for the own one. Not all are open: see `Topology::known`
 /// local  by seat: shares the host, and with it memory, with this one
 struct View {
     std::uint64_t epoch = 0;
@@ -40,7 +40,8 @@ struct View {
     std::uint32_t seat = 0;
     std::vector<Card> cards;
     std::vector<std::shared_ptr<Link>> links;
-    int opened = 0;  // Links that did not exist before this view was prepared.
+    int opened = 0;  // Links that were not open before this view was prepared,
+    int kept = 0;    // and those that were.
     std::int64_t prepare_ns = 0;
 
     std::size_t size() const noexcept { return cards.size(); }

@@ -26,33 +26,41 @@ Wires::Wires(const View& view, const Topology& topology, Ending& ending, std::mu
       ending_(ending),
       mutex_(mutex),
       owner_(owner),
+      any_(!topology.distant.empty()),
       streams_(view.size()),
-      idle_turns_(kIdleTurns) {
-    if (topology.distant.empty()) return;
-    for (std::uint32_t seat = 0; seat < view.size(); ++seat) {
-        if (seat == view.seat) continue;
-        streams_[seat] = std::make_unique<Stream>();
-        streams_[seat]->wires = this;
-        streams_[seat]->link = view.links[seat];
-    }
-}
+      idle_turns_(kIdleTurns) {}
 
 void Wires::Stream::written(std::size_t) noexcept {
     if (unwritten.fetch_sub(1) - 1 <= wires->goal_unwritten_.load()) wires->ending_.nudge();
 }
 
-void Wires::use(std::size_t seat) {
-    if (std::exchange(streams_[seat]->busy, true)) return;
-    busy_.push_back(static_cast<std::uint32_t>(seat));
+/// With the mutex held.
+Wires::Stream& Wires::stream(std::size_t seat) {
+    auto& place = streams_[seat];
+    if (place == nullptr) {
+        place = std::make_unique<Stream>();
+        place->wires = this;
+        place->link = view_.links[seat];
+    }
+    return *place;
+}
+
+/// For the thread that runs a collective, with the mutex held.
+Wires::Stream& Wires::use(std::size_t seat) {
+    auto& used = stream(seat);
+    used.link->want();
+    if (!std::exchange(used.busy, true)) busy_.push_back(static_cast<std::uint32_t>(seat));
+    return used;
 }
 
 void Wires::send(std::size_t seat, const std::byte* at, std::size_t bytes) {
     point();
     if (ending_.stopped()) throw Failure(ending_.trouble());
-    use(seat);
-    auto& stream = *streams_[seat];
+    Link* link = nullptr;
     {
         const std::lock_guard lock(mutex_);
+        auto& stream = use(seat);
+        link = stream.link.get();
         std::size_t done = 0;
         do {  // Nothing is a frame too: the other side compares its call with ours.
             const auto part = std::min(kPayloadMax, bytes - done);
@@ -71,7 +79,7 @@ void Wires::send(std::size_t seat, const std::byte* at, std::size_t bytes) {
         } while (done < bytes);
         release_blocked(stream);
     }
-    stream.link->push();
+    link->push();
 }
 
 /// Queue what the window allows. Pieces stay in order because this is done under the mutex.
@@ -87,19 +95,20 @@ void Wires::release_blocked(Stream& stream) {
 
 void Wires::expect(std::size_t seat, std::byte* at, std::size_t bytes) {
     std::optional<Trouble> trouble;
-    use(seat);
+    Link* link = nullptr;
     {
         const std::lock_guard lock(mutex_);
         if (ending_.stopped()) throw Failure(ending_.trouble());
-        auto& stream = *streams_[seat];
+        auto& stream = use(seat);
+        link = stream.link.get();
         stream.expected.push_back({at, bytes, 0, tag_});
         stream.missing.fetch_add(1);
         const auto before = stream.consumed;
-        trouble = match(seat);
+        trouble = match(seat, stream);
         if (stream.consumed > before) give_credit(seat);
     }
     if (trouble) throw Failure(*trouble);
-    if (streams_[seat]->link->wants_to_write()) streams_[seat]->link->push();
+    if (link->wants_to_write()) link->push();
 }
 
 bool Wires::fits(const Expected& wanted, Tag tag, std::size_t length) noexcept {
@@ -108,8 +117,7 @@ bool Wires::fits(const Expected& wanted, Tag tag, std::size_t length) noexcept {
 }
 
 /// Give early pieces to who expects them now.
-std::optional<Trouble> Wires::match(std::size_t seat) {
-    auto& stream = *streams_[seat];
+std::optional<Trouble> Wires::match(std::size_t seat, Stream& stream) {
     auto& pieces = stream.inflow.pieces;
     while (!pieces.empty() && !stream.expected.empty()) {
         auto& piece = pieces.front();
@@ -129,8 +137,8 @@ std::optional<Trouble> Wires::match(std::size_t seat) {
 }
 
 Landing Wires::arrive(std::size_t seat, const Header& header) {
-    if (streams_[seat] == nullptr) throw Failure(Why::peer_lost, "data in a group that is on one host");
-    auto& stream = *streams_[seat];
+    if (!any_) throw Failure(Why::peer_lost, "data in a group that is on one host");
+    auto& stream = this->stream(seat);
     if (!stream.expected.empty() && stream.inflow.pieces.empty()) {
         auto& wanted = stream.expected.front();
         if (fits(wanted, header.tag, header.length))
@@ -145,11 +153,11 @@ Landing Wires::arrive(std::size_t seat, const Header& header) {
 }
 
 std::optional<Trouble> Wires::landed(std::size_t seat, const Header& header, Landing& landing) {
-    auto& stream = *streams_[seat];
+    auto& stream = this->stream(seat);
     std::optional<Trouble> trouble;
     if (landing.own != nullptr) {
         stream.inflow.pieces.push_back({std::move(landing.own), header.length, header.tag});
-        trouble = match(seat);
+        trouble = match(seat, stream);
     } else if (landing.owner == owner_ && !stream.expected.empty()) {
         auto& wanted = stream.expected.front();
         wanted.got += header.length;
@@ -164,7 +172,7 @@ std::optional<Trouble> Wires::landed(std::size_t seat, const Header& header, Lan
 }
 
 void Wires::give_credit(std::size_t seat) {
-    auto& stream = *streams_[seat];
+    auto& stream = this->stream(seat);
     if (stream.consumed - stream.told < kWindow / 4) return;
     stream.told = stream.consumed;
     Outgoing credit;
@@ -176,8 +184,8 @@ void Wires::give_credit(std::size_t seat) {
 }
 
 void Wires::credit(std::size_t seat, std::uint64_t consumed) {
-    if (streams_[seat] == nullptr) throw Failure(Why::peer_lost, "credit in a group that is on one host");
-    auto& stream = *streams_[seat];
+    if (!any_) throw Failure(Why::peer_lost, "credit in a group that is on one host");
+    auto& stream = this->stream(seat);
     if (consumed > stream.sent || consumed < stream.cleared)
         throw Failure(Why::peer_lost, "it has consumed what was never sent");
     stream.cleared = consumed;
@@ -185,7 +193,7 @@ void Wires::credit(std::size_t seat, std::uint64_t consumed) {
 }
 
 void Wires::adopt(std::size_t seat, Inflow inflow) {
-    if (streams_[seat] != nullptr) streams_[seat]->inflow = std::move(inflow);
+    if (any_ && !inflow.pieces.empty()) stream(seat).inflow = std::move(inflow);
 }
 
 void Wires::clear() {
@@ -292,7 +300,7 @@ void Wires::sleep(const Goal& goal) {
 void Wires::say_where() {
     for (const auto seat : busy_) {
         auto& stream = *streams_[seat];
-        if (stream.missing.load() == 0) continue;
+        if (stream.missing.load() == 0 || !stream.link->opened()) continue;
         Outgoing claim;
         claim.header.kind = Frame::waiting;
         claim.header.group = view_.life;

@@ -1,6 +1,11 @@
 // Streams of bytes to and from the other seats, one in each direction per seat. Where a group is on one
 // host there are none; else also to neighbours, for what is too large for slots.
 //
+//     Who waits for a seat has a link to it, or is having one opened.
+//
+// So it hears at once if that seat is gone, be it that it never was there. A stream is made, and its
+// link wanted, by the first use; what is sent before the link is open waits in the link's queue.
+//
 // The sender cuts its pieces into frames; the receiver names where the next pieces go, in the same
 // order, and they land there without a copy. What comes before it was expected is held, at most
 // `kWindow` bytes per stream: no more may be on its way than the receiver has consumed.
@@ -9,7 +14,7 @@
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
-#include <deque>
+#include <list>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -32,7 +37,7 @@ struct Inflow {
         std::size_t length = 0;
         Tag tag;
     };
-    std::deque<Piece> pieces;
+    std::list<Piece> pieces;  // Not a deque: an empty one holds half a kilobyte.
     std::uint64_t held = 0;  // bytes in `pieces`
 };
 
@@ -84,14 +89,14 @@ private:
         Wires* wires = nullptr;
         std::shared_ptr<Link> link;
         Inflow inflow;
-        std::deque<Expected> expected;
+        std::list<Expected> expected;
         std::atomic<std::uint64_t> missing{0};  // frames or pieces expected
         std::uint64_t consumed = 0;
         std::uint64_t told = 0;
         std::atomic<std::uint64_t> unwritten{0};  // frames
         std::uint64_t sent = 0;
         std::uint64_t cleared = 0;
-        std::deque<Outgoing> blocked;  // beyond the window
+        std::list<Outgoing> blocked;  // beyond the window
         bool busy = false;             // is in `busy_`
 
         void written(std::size_t bytes) noexcept override;
@@ -111,17 +116,19 @@ private:
     void turn(const Goal& goal);
     void check() const;
     void sleep(const Goal& goal);
-    void use(std::size_t seat);
+    Stream& stream(std::size_t seat);
+    Stream& use(std::size_t seat);
     void say_where();
     Trouble too_late() const;
-    std::optional<Trouble> match(std::size_t seat);
+    std::optional<Trouble> match(std::size_t seat, Stream& stream);
     void release_blocked(Stream& stream);
 
     const View& view_;
     Ending& ending_;
     std::mutex& mutex_;
     const void* owner_;
-    std::vector<std::unique_ptr<Stream>> streams_;  // by seat; null where there are none
+    const bool any_;                                // whether there are streams at all
+    std::vector<std::unique_ptr<Stream>> streams_;  // by seat; null where none was needed so far
     // Seats that something was sent to or expected from since all was settled: with a thousand of
     // them most calls have to do with a few.
     std::vector<std::uint32_t> busy_;

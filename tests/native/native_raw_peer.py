@@ -9,7 +9,7 @@ from typing import Any
 from trainmover import _native
 
 HELLO_MAGIC = 0x48434D54
-VERSION = 3
+VERSION = 4
 GREETING = struct.Struct("<IHHQQ32s")  # magic, version, sealed, from, to, nonce
 ANSWER = struct.Struct("<IHH32s32s")  # magic, version, sealed, nonce, proof
 VERDICT = struct.Struct("<I60s")
@@ -157,7 +157,7 @@ def joined(address: str, token: bytes, to: int) -> RawLink:
 # magic, slot, incarnation, nonce, life, region, lengths of host, address and path, 0
 CARD = struct.Struct("<IIQQQQIIII")
 CARD_MAGIC = 0x33434D54
-LOWEST = 1  # the process with the lower number dials, so this one always does
+LOWEST = 1  # the process with the lower number dials first, so this one always does
 
 
 def card(incarnation: int, host: str, address: str, path: str = "") -> bytes:

@@ -1,0 +1,1 @@
+"""Messages between two members while strangers flood a door."""
