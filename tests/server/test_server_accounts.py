@@ -12,8 +12,9 @@ from trainmover.controller.events import (
     CheckpointFound,
     CheckpointPublished,
     ControllerReturned,
+    Lost,
     MachineJoined,
-    MachineLost,
+    MachinesLost,
 )
 from trainmover.ids import Epoch, MachineId, Step
 from trainmover.protocol import messages as m
@@ -120,7 +121,9 @@ def test_who_is_back_knows_what_was_taken(accounts: Accounts) -> None:
 
 
 def test_a_machine_that_is_lost_has_no_account(accounts: Accounts) -> None:
-    accounts.journaled(MachineLost(at_us=2, machine=M1, why="", heard_us=1), away=True)
+    accounts.journaled(
+        MachinesLost(at_us=2, lost=[Lost(machine=M1, why="", heard_us=1)]), away=True
+    )
     assert not accounts.of
     accounts.journaled(JOINED, away=True)
     accounts.ordered(Fence(M1))

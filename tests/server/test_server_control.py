@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from trainmover.controller.events import EVENTS, MachineJoined, MachineLost, MoveRequested
+from trainmover.controller.events import EVENTS, MachineJoined, MachinesLost, MoveRequested
 from trainmover.ids import MachineId
 from trainmover.protocol import messages as m
 from trainmover.server.control import QUIET_TICKS_MAX, Control
@@ -112,8 +112,8 @@ def test_who_is_silent_for_a_second_is_lost(control: Control, written: Written) 
     silent.quiet_ticks, heard.quiet_ticks = QUIET_TICKS_MAX, QUIET_TICKS_MAX - 1
     control.beat(1_000_000)
     assert silent.ended == "aborted"
-    lost = next(event for event in written.events if isinstance(event, MachineLost))
-    assert (lost.machine, lost.why) == ("m1", "no heartbeat for 1 s")
+    lost = next(event for event in written.events if isinstance(event, MachinesLost))
+    assert [(one.machine, one.why) for one in lost.lost] == [("m1", "no heartbeat for 1 s")]
 
 
 def test_who_is_refused_hears_why_and_changes_nothing(control: Control, written: Written) -> None:

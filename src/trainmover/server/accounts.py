@@ -39,7 +39,7 @@ from trainmover.controller.events import (
     CheckpointPublished,
     ControllerReturned,
     MachineJoined,
-    MachineLost,
+    MachinesLost,
     WorkerSaid,
 )
 from trainmover.ids import MachineId
@@ -133,8 +133,9 @@ class Accounts:
         match event:
             case MachineJoined(machine=machine, incarnation=incarnation):
                 self.of[machine] = Account(incarnation, away=away)
-            case MachineLost(machine=machine):
-                self.of.pop(machine, None)
+            case MachinesLost(lost=lost):
+                for one in lost:
+                    self.of.pop(one.machine, None)
             case WorkerSaid(machine=machine, number=number) if machine in self.of:
                 self.of[machine]._said(number)
             case AgentSaid(machine=machine, number=number) if machine in self.of:

@@ -26,7 +26,8 @@ from trainmover.controller.events import (
     AgentSaid,
     ControllerReturned,
     KillRequested,
-    MachineLost,
+    Lost,
+    MachinesLost,
     MoveRequested,
     StopRequested,
     Tick,
@@ -165,23 +166,28 @@ class Control:
             self._hearing.said(machine, account, fact, at_us)
 
     def lost(self, link: Link, why: str, at_us: int) -> None:
-        """A connection has ended or is silent, whoever it was."""
-        machine = link.machine
-        if machine is None or self.members.get(machine) is not link:
-            return
-        del self.members[machine]
-        link.abort()
-        if machine in self.job.machines:
-            heard_us = link.heard_us
-            self.take(MachineLost(at_us=at_us, machine=machine, why=why, heard_us=heard_us))
+        """A connection has ended, whoever it was."""
+        self._lost([link], why, at_us)
+
+    def _lost(self, links: list[Link], why: str, at_us: int) -> None:
+        lost = []
+        for link in links:
+            machine = link.machine
+            if machine is None or self.members.get(machine) is not link:
+                continue
+            del self.members[machine]
+            link.abort()
+            if machine in self.job.machines:
+                lost.append(Lost(machine=machine, why=why, heard_us=link.heard_us))
+        if lost:
+            self.take(MachinesLost(at_us=at_us, lost=lost))
 
     # --- time ---
 
     def beat(self, at_us: int) -> None:
         """To be called every `BEAT_S`; links have counted it."""
-        for link in list(self.members.values()):
-            if link.quiet_ticks >= QUIET_TICKS_MAX:
-                self.lost(link, f"no heartbeat for {QUIET_TICKS_MAX * BEAT_S:.0f} s", at_us)
+        silent = [link for link in self.members.values() if link.quiet_ticks >= QUIET_TICKS_MAX]
+        self._lost(silent, f"no heartbeat for {QUIET_TICKS_MAX * BEAT_S:.0f} s", at_us)
         self._tell_what_is_safe(at_us)
         self.reception.beat(at_us)
         if self.over is None and tick_due(self.job, self._ticked_us, at_us):

@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING
 
-from trainmover.controller.events import MachineJoined, MachineLost
+from trainmover.controller.events import Lost, MachineJoined, MachinesLost
 from trainmover.controller.flapping import quarantine_s
 from trainmover.ids import MachineId
 from trainmover.protocol.messages import Hello, Refused, Resumed, Return, Shutdown, Welcome
@@ -83,7 +83,7 @@ class Reception:
         """Of one that may be waited for: it will not come back."""
         if machine in self._control.accounts.away:
             self._returns.ended()
-            self._give_up(machine, why, at_us)
+            self._give_up([machine], why, at_us)
             self.look(at_us)
 
     def look(self, at_us: int) -> None:
@@ -100,9 +100,9 @@ class Reception:
         away = self._control.accounts.away
         if away and self._returns.beat():
             self.look(at_us)
-            for machine in away:
-                why = "it did not come back to the controller, which was restarted"
-                self._give_up(machine, why, at_us)
+            self._give_up(
+                away, "it did not come back to the controller, which was restarted", at_us
+            )
 
     def _let_in(self, link: Link, machine: MachineId) -> None:
         link.machine = machine
@@ -116,10 +116,11 @@ class Reception:
         link.close()
         self._around.turned_away(refused.reason.split("\n")[0])
 
-    def _give_up(self, machine: MachineId, why: str, at_us: int) -> None:
+    def _give_up(self, machines: list[MachineId], why: str, at_us: int) -> None:
         control = self._control
         if control.over is not None:
-            del control.accounts.of[machine]
+            for machine in machines:
+                del control.accounts.of[machine]
             return
-        heard_us = self._began_us
-        control.take(MachineLost(at_us=at_us, machine=machine, why=why, heard_us=heard_us))
+        lost = [Lost(machine=name, why=why, heard_us=self._began_us) for name in machines]
+        control.take(MachinesLost(at_us=at_us, lost=lost))
