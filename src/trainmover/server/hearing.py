@@ -11,6 +11,7 @@ from trainmover.protocol.messages import (
     UNNUMBERED,
     AgentFact,
     Committed,
+    Found,
     FromWorker,
     Heartbeat,
     JobSpec,
@@ -23,6 +24,7 @@ from trainmover.protocol.messages import (
     WorkerState,
     decode_worker_fact,
 )
+from trainmover.server.absence import Absence
 from trainmover.server.accounts import Account
 from trainmover.server.rows import Rows
 from trainmover.server.surroundings import Surroundings
@@ -33,7 +35,10 @@ class Taker(Protocol):
 
     spec: JobSpec
 
+    absence: Absence
+
     def take(self, event: WorkerSaid | AgentSaid) -> None: ...
+    def found(self, witness: MachineId, fact: Found) -> None: ...
     def stop(self, code: int, why: str, at_us: int) -> None: ...
 
 
@@ -64,6 +69,8 @@ class Hearing:
                 self._around.told(machine, fact)
             case Output():
                 self._around.told(machine, fact)
+            case Found():
+                self._taker.found(machine, fact)
             case _:
                 pass
 
@@ -88,6 +95,8 @@ class Hearing:
         if isinstance(fact, Committed):
             self.rows.take(fact)
             self._around.told(machine, fact)
+            if fact.rows:
+                self._taker.absence.steps.committed(fact.epoch, fact.rows[-1].step)
             if fact.decided_on is None:
                 return
             fact = fact.decided_on

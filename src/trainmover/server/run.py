@@ -20,8 +20,10 @@ from trainmover.errors import StateMismatch, UserError
 from trainmover.ids import MachineId
 from trainmover.journal import Journal
 from trainmover.protocol.messages import AgentFact, Hello, JobSpec, Return, Shutdown
+from trainmover.server.absence import Dialled
 from trainmover.server.answers import Answers
 from trainmover.server.bookmarks import Bookmarks
+from trainmover.server.calls import Calls
 from trainmover.server.checkpoint_folder import CheckpointFolder
 from trainmover.server.control import ENDED, Control
 from trainmover.server.links import PURPOSE, MachineLink, now_us
@@ -84,6 +86,7 @@ class Server:
             tls=tls,
             turned_away=self.turned_away,
         )
+        self._calls = Calls(tls, failed=self.failed)
         self._journal = journal
         self._shutdown_s = shutdown_s
         self._saving = Saving(
@@ -131,6 +134,7 @@ class Server:
         self.pulse.stop()
         self._door.close()
         self._drop_everybody()
+        self._calls.close()
         self.news.wake()
         await self._saving.close()
 
@@ -155,10 +159,10 @@ class Server:
 
     def status(self) -> dict[str, Any]:
         """The job as a JSON value."""
-        away = self.control.accounts.away
-        heard = dict.fromkeys(away, self._past.at_us if self._past else 0)
+        heard = {machine: one.heard_us for machine, one in self.control.absence.quiet.items()}
         heard |= {machine: link.heard_us for machine, link in self.control.members.items()}
-        return snapshot(self.job, self.progress, heard, now_us())
+        away = self.control.absence.away
+        return snapshot(self.job, self.progress, heard, now_us(), away=away)
 
     @property
     def job(self) -> Job:
@@ -190,9 +194,12 @@ class Server:
         """A fact from a machine of the job; raises ProtocolError if it cannot be read."""
         self.control.said(link, fact, self.now())
 
-    def link_lost(self, link: MachineLink, why: str) -> None:
+    def link_lost(self, link: MachineLink, why: str, *, nonsense: bool) -> None:
         """A connection has ended, whoever it was."""
-        self.control.lost(link, why, self.now())
+        if nonsense:
+            self.control.speaks_nonsense(link, why, self.now())
+        else:
+            self.control.broke(link, why, self.now())
         self._finish_if_alone()
 
     def machine_ended(self, machine: MachineId, why: str) -> None:
@@ -228,6 +235,15 @@ class Server:
 
     def _saved(self, event: EVENTS) -> None:
         self.control.take(event)
+
+    def dial(self, machine: MachineId, vault: str) -> None:
+        """Look whether anybody answers there."""
+        self._calls.look(vault, partial(self._dialled, machine))
+
+    def _dialled(self, machine: MachineId, what: Dialled) -> None:
+        if not self._closed:
+            self.control.dialled(machine, what, self.now())
+            self._finish_if_alone()
 
     def end(self, end: End) -> None:
         """The agents have a while to end their workers and go."""
