@@ -4,9 +4,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+import msgspec
 import pytest
 
 from trainmover.controller.events import EVENTS, MachineJoined, MachinesLost, MoveRequested
+from trainmover.errors import ProtocolError
 from trainmover.ids import MachineId
 from trainmover.protocol import messages as m
 from trainmover.server.absence import Dialled
@@ -129,6 +131,29 @@ def test_who_is_silent_is_away_and_may_be_heard_again(control: Control, written:
     control.beat(50_000_000)
     assert (control.absence.away, silent.ended) == ([], "")
     assert any(str(one).startswith("m1 is back after 39.8 s") for one in written.done)
+
+
+@pytest.mark.parametrize("rank", [-5, -1, 2, 99])
+def test_a_fact_of_a_rank_that_is_not_is_refused_before_the_journal(
+    control: Control, written: Written, rank: int
+) -> None:
+    """There it would fail every controller that comes."""
+    line = join(control, written, "m1")
+    facts: list[m.WorkerFact] = [
+        m.Position(rank=rank, epoch=0, committed=0, gate=0),
+        m.Left(),
+        m.Committed(rank=rank, epoch=0, rows=[], first=True),
+        m.Warned(rank=rank, text="look"),
+    ]
+    before = len(written.events)
+    for fact in facts:
+        said = m.FromWorker(local_rank=0, payload=msgspec.Raw(m.encode(fact)))
+        if isinstance(fact, m.Left):
+            control.said(line, said, 10)
+        else:
+            with pytest.raises(ProtocolError, match=f"m1 speaks of rank {rank} in"):
+                control.said(line, said, 10)
+    assert len(written.events) == before + 1
 
 
 def test_machines_that_end_together_are_one_event(control: Control, written: Written) -> None:

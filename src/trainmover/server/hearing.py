@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from typing import Protocol
 
 from trainmover.controller.events import AgentSaid, WorkerSaid
-from trainmover.errors import StateMismatch
+from trainmover.errors import ProtocolError, StateMismatch
 from trainmover.ids import MachineId
 from trainmover.protocol.messages import (
     UNJOURNALED,
@@ -86,9 +86,20 @@ class Hearing:
             return False
         return True
 
+    def _look_at_rank(self, machine: MachineId, fact: WorkerFact) -> None:
+        """In the journal a wrong one would fail this controller, and every one that comes."""
+        rank, there_are = getattr(fact, "rank", 0), self._taker.spec.world_size
+        if not 0 <= rank < there_are:
+            raise ProtocolError(
+                f"{machine} speaks of rank {rank} in {type(fact).__name__}: there are {there_are}.",
+                means="What it said was not taken.",
+                do="Look at that machine: what runs there is no worker of this job.",
+            )
+
     def _worker_said(
         self, machine: MachineId, local_rank: int, fact: WorkerFact, number: int, at_us: int
     ) -> None:
+        self._look_at_rank(machine, fact)
         if isinstance(fact, UNJOURNALED):
             self._around.told(machine, fact)
             return
