@@ -168,3 +168,18 @@ def test_a_full_disk_ends_the_job_with_a_sentence(tmp_path: Path) -> None:
             with pytest.raises(JobFailed, match=r"could not be written: .*full"):
                 journal.append_rows(Rank(0), Epoch(1), [row])
         assert journal.append(TEN[0]) == 1
+
+
+@pytest.mark.parametrize("wrote", ["0.0.1, protocol 5", "0.1.0, protocol 1"])
+def test_a_journal_of_other_code_is_not_taken_over(tmp_path: Path, wrote: str) -> None:
+    """Its agents would all be refused, and end their workers."""
+    path = tmp_path / "j.sqlite"
+    Journal.create(path, SPEC).close()
+    spoil(path, f"UPDATE meta SET value = '{wrote}' WHERE key = 'version'")
+    before = path.read_bytes()
+    with pytest.raises(UserError, match=f"was written by trainmover {wrote}") as refused:
+        Journal.take_over(path)
+    assert "its agents and workers do not know of this" in str(refused.value)
+    assert path.read_bytes() == before
+    with Journal.open(path) as journal:
+        assert journal.spec == SPEC, "it can be read"

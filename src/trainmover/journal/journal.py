@@ -34,7 +34,15 @@ from trainmover.ids import Epoch, Rank, Step
 from trainmover.journal import bookmarks, samples
 from trainmover.journal.bookmarks import Bookmark
 from trainmover.journal.damage import check_of, torn_records, torn_writes
-from trainmover.journal.file import check_there, fill, only_readable, readable, spec_of, writable
+from trainmover.journal.file import (
+    check_code,
+    check_there,
+    fill,
+    only_readable,
+    readable,
+    spec_of,
+    writable,
+)
 from trainmover.journal.lock import WriterLock
 from trainmover.protocol.messages import JobSpec, Row
 
@@ -130,8 +138,8 @@ class Journal:
         """An existing journal, to be written on by the successor of who wrote it.
 
         What a crash has torn off its end is cut: see `cut`. Raises UserError if another process
-        writes it still, if it is damaged anywhere else, or if `path` is none; then nothing has
-        changed.
+        writes it still, if other code than this has written it, if it is damaged anywhere else, or
+        if `path` is none; then nothing has changed.
         """
         path = Path(path)
         check_there(path)
@@ -140,6 +148,7 @@ class Journal:
             undo.callback(lock.release)
             with closing(only_readable(path)) as reader:
                 spec = spec_of(reader)
+                check_code(reader, path)
                 half_written = torn_writes(path, reader)
                 torn = torn_records(reader)
             db = writable(path)
