@@ -423,7 +423,7 @@ def test_a_job_that_had_ended_tells_who_comes_back_to_leave(lives: Lives) -> Non
 def test_time_does_not_run_backwards_from_one_life_to_the_next(lives: Lives) -> None:
     async def act(lives: Lives) -> None:
         await lives.running()
-        lives.server._last_us += 3_600_000_000  # The host's clock is put back meanwhile.
+        lives.server._clock._offset_us += 3_600_000_000  # The host's clock is put back then.
         lives.server.note("late")
         await lives.crash()
         lives.server.note("later")

@@ -5,7 +5,6 @@ loop, so a server that was itself stopped for a while does not condemn anybody.
 """
 
 import asyncio
-import time
 from typing import Protocol
 
 from trainmover.errors import ProtocolError
@@ -25,16 +24,12 @@ class LinkOwner(Protocol):
 
     links: "set[MachineLink]"
 
+    def now(self) -> int: ...
     def said_hello(self, link: "MachineLink", hello: Hello) -> None: ...
     def said_return(self, link: "MachineLink", back: Return) -> None: ...
     def said(self, link: "MachineLink", fact: AgentFact) -> None: ...
     def link_lost(self, link: "MachineLink", why: str, *, nonsense: bool) -> None: ...
     def turned_away(self, why: str) -> None: ...
-
-
-def now_us() -> int:
-    """The host's clock, microseconds."""
-    return time.time_ns() // 1000
 
 
 class MachineLink(asyncio.Protocol):
@@ -63,7 +58,7 @@ class MachineLink(asyncio.Protocol):
 
     def data_received(self, data: bytes) -> None:
         self.quiet_ticks = 0
-        self.heard_us = now_us()
+        self.heard_us = self._owner.now()
         try:
             payloads = self._reader.feed(data)
         except ProtocolError as error:  # Changed on its way: not the agent's fault.

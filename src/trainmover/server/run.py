@@ -25,8 +25,9 @@ from trainmover.server.answers import Answers
 from trainmover.server.bookmarks import Bookmarks
 from trainmover.server.calls import Calls
 from trainmover.server.checkpoint_folder import CheckpointFolder
+from trainmover.server.clock import Clock
 from trainmover.server.control import ENDED, Control
-from trainmover.server.links import PURPOSE, MachineLink, now_us
+from trainmover.server.links import PURPOSE, MachineLink
 from trainmover.server.news import News
 from trainmover.server.notices import Notice
 from trainmover.server.past import Past
@@ -71,8 +72,8 @@ class Server:
         self.links: set[MachineLink] = set()
         self.pulse = Pulse(self.links, beat=self._beat)
         self._past = past
-        self._last_us = 0 if past is None else past.at_us
-        self.control = Control(spec, journal, self, at_us=now_us(), past=past, lost_us=lost_us)
+        self._clock = Clock(least_us=0 if past is None else past.at_us)
+        self.control = Control(spec, journal, self, at_us=self.now(), past=past, lost_us=lost_us)
         known = past or Past(self.job)
         self._telling = Telling(journal, known, watch=watch, now=self.now, stop=self.stop)
         self._bookmarks = Bookmarks(journal, known.replayed)
@@ -162,7 +163,7 @@ class Server:
         heard = {machine: one.heard_us for machine, one in self.control.absence.quiet.items()}
         heard |= {machine: link.heard_us for machine, link in self.control.members.items()}
         away = self.control.absence.away
-        return snapshot(self.job, self.progress, heard, now_us(), away=away)
+        return snapshot(self.job, self.progress, heard, self.now(), away=away)
 
     @property
     def job(self) -> Job:
@@ -276,9 +277,8 @@ class Server:
     # --- time ---
 
     def now(self) -> int:
-        """The clock, never running backwards."""
-        self._last_us = max(self._last_us, now_us())
-        return self._last_us
+        """The controller's time, whatever the host's clock is set to meanwhile."""
+        return self._clock.now()
 
     def _beat(self) -> None:
         self._beats += 1

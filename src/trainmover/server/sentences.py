@@ -231,10 +231,13 @@ def _of_worker(fact: WorkerFact) -> Sentence:
 
 
 def _of_machines(before: Job, after: Job) -> Sentence:
-    """A standby that has become warm, holds a run, or cannot."""
+    """A standby that has become warm, holds a run, or cannot. Most events touch no machine, and the
+    others few: to compare all by their fields would cost more than to decide."""
+    if before.machines is after.machines:
+        return SILENCE
     for machine in after.machines.values():
         old = before.machines.get(machine.id)
-        if old is not None and old != machine:
+        if old is not None and old is not machine:
             said = _of_standby(old, machine, after)
             if said.text:
                 return said
