@@ -170,6 +170,17 @@ def test_a_full_disk_ends_the_job_with_a_sentence(tmp_path: Path) -> None:
         assert journal.append(TEN[0]) == 1
 
 
+def test_a_host_that_was_started_again_may_have_lost_the_end(tmp_path: Path) -> None:
+    """Nothing in the file shows it: whole transactions are gone."""
+    path = tmp_path / "j.sqlite"
+    Journal.create(path, SPEC).close()
+    spoil(path, "UPDATE meta SET value = 'of another start' WHERE key = 'boot'")
+    with Journal.take_over(path) as journal:
+        assert "its newest records may be lost" in journal.cut
+    with Journal.take_over(path) as journal:
+        assert journal.cut == "", "the same start"
+
+
 @pytest.mark.parametrize("wrote", ["0.0.1, protocol 5", "0.1.0, protocol 1"])
 def test_a_journal_of_other_code_is_not_taken_over(tmp_path: Path, wrote: str) -> None:
     """Its agents would all be refused, and end their workers."""

@@ -9,6 +9,7 @@ import msgspec
 
 from trainmover.errors import UserError
 from trainmover.journal import bookmarks, samples
+from trainmover.journal.boot import boot_id
 from trainmover.journal.damage import Damaged
 from trainmover.protocol.malformed import MALFORMED
 from trainmover.protocol.messages import PROTOCOL, JobSpec
@@ -54,6 +55,18 @@ def fill(db: sqlite3.Connection, spec: JobSpec) -> None:
     db.executescript("BEGIN;" + SCHEMA + "COMMIT;")
     meta = {"format": FORMAT, "version": CODE, "spec": msgspec.json.encode(spec).decode()}
     db.executemany("INSERT INTO meta VALUES (?, ?)", meta.items())
+    note_boot(db)
+
+
+def note_boot(db: sqlite3.Connection) -> None:
+    """It is written by a process of this start of the host."""
+    db.execute("INSERT OR REPLACE INTO meta VALUES ('boot', ?)", (boot_id(),))
+
+
+def was_started_again(db: sqlite3.Connection) -> bool:
+    """Whether the host has, since."""
+    row = db.execute("SELECT value FROM meta WHERE key = 'boot'").fetchone()
+    return row is not None and row[0] != boot_id()
 
 
 def spec_of(db: sqlite3.Connection) -> JobSpec:
