@@ -60,6 +60,7 @@ PURE_ROOMS = {"errors", "ids", "version", "protocol", "controller"}
 PURE_FILES = {
     "agent/decide.py",
     "agent/outbox.py",
+    "server/absence.py",
     "server/accounts.py",
     "server/control.py",
     "server/hearing.py",

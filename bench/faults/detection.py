@@ -16,7 +16,7 @@ from pathlib import Path
 
 import psutil
 
-from trainmover.controller.events import AgentSaid, MachineLost, WorkerSaid
+from trainmover.controller.events import AgentSaid, MachinesLost, WorkerSaid
 from trainmover.controller.state import Job, MachineState, Outcome
 from trainmover.launch.late import LateMachine, start_late
 from trainmover.launch.run_job import RunHandle, RunOptions, run_job
@@ -222,7 +222,8 @@ def _is_felt(happened: Happened) -> bool:
 
 
 def _is_lost(happened: Happened, machine: str) -> bool:
-    return isinstance(happened.event, MachineLost) and happened.event.machine == machine
+    event = happened.event
+    return isinstance(event, MachinesLost) and machine in {one.machine for one in event.lost}
 
 
 def _agent(machine: str) -> int:

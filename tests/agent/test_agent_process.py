@@ -47,7 +47,10 @@ class Controller:
             m.decode_worker_fact(fact.payload) if isinstance(fact, m.FromWorker) else fact
         )
 
-    def link_lost(self, link: MachineLink, why: str) -> None:
+    def now(self) -> int:
+        return 0
+
+    def link_lost(self, link: MachineLink, why: str, *, nonsense: bool) -> None:
         self.facts.put_nowait(None)
 
     def turned_away(self, why: str) -> None:

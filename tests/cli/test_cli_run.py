@@ -53,7 +53,7 @@ def test_a_run_is_shown_moved_killed_and_followed(
     assert "the script of rank 0 ended after step 15" in followed
     code, out, err = running.ended()
     assert (code, out) == (0, "[rank0]: hello from rank 0\n[rank0]: bye\n")
-    assert "m1 was lost: connection closed -> m2 takes rank 0" in err
+    assert "m1 was lost: its agent has ended -> m2 takes rank 0" in err
     assert nothing_left(running, own_home)
     assert main(["events", "--journal", str(tmp_path / "j.sqlite"), "-n", "1"]) == 0
     assert "ended (0)" in capsys.readouterr().out

@@ -13,8 +13,9 @@ from trainmover.controller.events import (
     EVENTS,
     AgentSaid,
     KillRequested,
+    Lost,
     MachineJoined,
-    MachineLost,
+    MachinesLost,
     MoveRequested,
     WorkerSaid,
 )
@@ -73,8 +74,9 @@ def joined(machine: str, *, standby: bool = False) -> MachineJoined:
     )
 
 
-def lost(machine: str, *, at_us: int = 0, heard_us: int = 0) -> MachineLost:
-    return MachineLost(at_us=at_us, machine=machine, why="link broke", heard_us=heard_us)
+def lost(*machines: str, at_us: int = 0, heard_us: int = 0) -> MachinesLost:
+    each = [Lost(machine=name, why="link broke", heard_us=heard_us) for name in machines]
+    return MachinesLost(at_us=at_us, lost=each)
 
 
 def said(machine: str, fact: Any, *, local_rank: int = 0, at_us: int = 0) -> WorkerSaid:

@@ -6,6 +6,7 @@ import pytest
 from jobs import (
     BOUNDARY,
     DRAINS,
+    MOVED,
     RECOVERED,
     RECOVERY_SWITCHES,
     RUNNING,
@@ -214,6 +215,27 @@ def test_so_is_who_does_not_unwind_where_all_go_back() -> None:
     assert job.change.back
     _, effects = ticked(job, 61_000_000)
     assert orders(effects, m.EndWorker).keys() == {"m3"}
+
+
+def test_so_is_a_joiner_that_does_not_leave_what_it_was() -> None:
+    """m2 has just been moved away from, and is all there is for the rank of m4, which is lost."""
+    job = MOVED
+    assert (job.machines["m2"].state, len(job.machines)) == (MachineState.LEAVING, 4)
+    job, _ = after(
+        job,
+        lost("m4", at_us=1_000_000),
+        *(position(name, rank, 3) for rank, name in ((0, "m1"), (2, "m3"))),
+        *(vault(name, 3, {1: [8]}, at_us=1_000_200) for name in ("m1", "m2", "m3")),
+        *(at_boundary(name, rank, 3) for rank, name in ((0, "m1"), (2, "m3"))),
+    )
+    assert job.change is not None
+    assert job.change.joiners == {1: "m2"}
+    assert not tick_due(job, 0, 20_000_000)
+    assert tick_due(job, 0, 22_000_000)
+    _, effects = ticked(job, 22_000_000)
+    assert orders(effects, m.EndWorker).keys() == {"m2"}
+    there, _ = after(job, said("m2", m.Left()))
+    assert orders(ticked(there, 22_000_000)[1], m.EndWorker) == {}
 
 
 def test_who_asked_for_any_time_has_it() -> None:

@@ -440,7 +440,7 @@ def test_the_end_of_the_job_names_the_place_and_the_stack() -> None:
     text = "Thread 0x2 (most recent call first):\n  File 'x'\n\nThread 0x1:\n  File 'train.py'"
     before = replace(
         RUNNING.incidents[0] if RUNNING.incidents else after(DRAINS)[0].incidents[0],
-        outcome=Outcome.DONE, failed=(8, -1), stacks={1: text}, cause="rank 1 stood still",
+        outcome=Outcome.DONE, failed=(8, -1), lost=(), stacks={1: text}, cause="rank 1 stood still",
     )  # fmt: skip
     tries = tuple(replace(before, number=n, failed=(8, -n)) for n in (1, 2))
     job = replace(RUNNING, incidents=tries, committed=7)

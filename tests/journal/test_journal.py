@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from trainmover.controller.events import MachineJoined, MachineLost, WorkerSaid
+from trainmover.controller.events import Lost, MachineJoined, MachinesLost, WorkerSaid
 from trainmover.errors import StateMismatch, UserError
 from trainmover.ids import Epoch, MachineId, Rank, Step
 from trainmover.journal import Journal
@@ -20,7 +20,9 @@ SPEC = JobSpec(run_id="r", argv=["train.py"], machines=1)
 JOINED = MachineJoined(
     at_us=1, machine=MachineId("m1"), standby=False, vault="127.0.0.1:1", host="h"
 )
-LOST = MachineLost(at_us=5, machine=MachineId("m1"), why="connection closed", heard_us=4)
+LOST = MachinesLost(
+    at_us=5, lost=[Lost(machine=MachineId("m1"), why="connection closed", heard_us=4)]
+)
 UP = WorkerSaid(
     at_us=2,
     machine=MachineId("m1"),

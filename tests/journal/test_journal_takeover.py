@@ -168,3 +168,29 @@ def test_a_full_disk_ends_the_job_with_a_sentence(tmp_path: Path) -> None:
             with pytest.raises(JobFailed, match=r"could not be written: .*full"):
                 journal.append_rows(Rank(0), Epoch(1), [row])
         assert journal.append(TEN[0]) == 1
+
+
+def test_a_host_that_was_started_again_may_have_lost_the_end(tmp_path: Path) -> None:
+    """Nothing in the file shows it: whole transactions are gone."""
+    path = tmp_path / "j.sqlite"
+    Journal.create(path, SPEC).close()
+    spoil(path, "UPDATE meta SET value = 'of another start' WHERE key = 'boot'")
+    with Journal.take_over(path) as journal:
+        assert "its newest records may be lost" in journal.cut
+    with Journal.take_over(path) as journal:
+        assert journal.cut == "", "the same start"
+
+
+@pytest.mark.parametrize("wrote", ["0.0.1, protocol 5", "0.1.0, protocol 1"])
+def test_a_journal_of_other_code_is_not_taken_over(tmp_path: Path, wrote: str) -> None:
+    """Its agents would all be refused, and end their workers."""
+    path = tmp_path / "j.sqlite"
+    Journal.create(path, SPEC).close()
+    spoil(path, f"UPDATE meta SET value = '{wrote}' WHERE key = 'version'")
+    before = path.read_bytes()
+    with pytest.raises(UserError, match=f"was written by trainmover {wrote}") as refused:
+        Journal.take_over(path)
+    assert "its agents and workers do not know of this" in str(refused.value)
+    assert path.read_bytes() == before
+    with Journal.open(path) as journal:
+        assert journal.spec == SPEC, "it can be read"

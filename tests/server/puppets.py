@@ -10,12 +10,21 @@ import msgspec
 
 from trainmover.agent.dial import dial
 from trainmover.agent.uplink import Ear, Uplink
+from trainmover.doors.reach import reached
 from trainmover.errors import PeerLost, TrainmoverError
 from trainmover.ids import Epoch, MachineId, Rank, Step
 from trainmover.protocol import messages as m
 from trainmover.version import VERSION
 
 STEPS_A_TURN = 3
+
+
+async def _answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    """As a vault does to whoever dials it."""
+    writer.write(b"here")
+    with suppress(OSError):
+        await reader.read()
+    writer.close()
 
 
 class Puppet:
@@ -39,8 +48,11 @@ class Puppet:
         self.up = Uplink(self.machine, self.address, 20.0, ear)
         self.rank, self.epoch, self.step, self.pid = Rank(-1), Epoch(0), 0, 1
         self.running = self.joiner = self.finished = False
+        self.vault = ""
+        self._listener: asyncio.Server | None = None
 
     async def join(self, token: bytes) -> "Puppet":
+        await self.listen(0)
         while True:
             with suppress(PeerLost):  # Between two controllers there is none.
                 dialled = await dial(self.address, token, me=self.machine)
@@ -50,6 +62,11 @@ class Puppet:
         self.beat()
         return self
 
+    async def listen(self, port: int) -> None:
+        """As its vault does."""
+        self._listener = await asyncio.start_server(_answer, "127.0.0.1", port)
+        self.vault = f"127.0.0.1:{self._listener.sockets[0].getsockname()[1]}"
+
     def beat(self) -> None:
         if not self.gone.is_set():
             self.up.tell(m.Heartbeat(heard=self.up.heard))
@@ -57,6 +74,8 @@ class Puppet:
 
     def die(self) -> None:
         """The whole machine, at once."""
+        if self._listener is not None:
+            self._listener.close()
         self.up.dial_no_more()
         if self.up._link is not None:
             self.up._link.abort()
@@ -70,7 +89,7 @@ class Puppet:
         self.heard[incarnation], self.said[incarnation] = [], []
         return m.Hello(
             machine=self.machine, version=VERSION, protocol=m.PROTOCOL, nproc=1, pid=self.pid,
-            standby=self.standby or len(self.heard) > 1, vault=f"v{self.machine}", host="h",
+            standby=self.standby or len(self.heard) > 1, vault=self.vault, host="h",
             incarnation=incarnation,
         )  # fmt: skip
 
@@ -109,15 +128,28 @@ class Puppet:
     def obey(self, payload: bytes, order: m.Order) -> None:
         if isinstance(order, m.Welcome):
             return
+        if isinstance(order, m.LookFor):
+            self.look_for(order)
+            return
         if isinstance(order, m.Shutdown):
             self.up.close()
             self.gone.set()
+            if self._listener is not None:
+                self._listener.close()
             return
         self.heard[self.up._incarnation].append(order)
         self.play(order)
         if isinstance(order, m.Interrupt):
             held = {Rank(rank): [Step(step) for step in range(1, 40)] for rank in range(2)}
             self.say(m.VaultHeld(epoch=order.epoch, records=held))
+
+    def look_for(self, order: m.LookFor) -> None:
+        def tell(done: asyncio.Task[list[MachineId]]) -> None:
+            if not done.cancelled():
+                self.up.tell(m.Found(number=order.number, machines=done.result()))
+
+        self._looking = asyncio.create_task(reached(order.vaults, within_s=0.5))
+        self._looking.add_done_callback(tell)
 
     def play(self, order: Any) -> None:
         match order:

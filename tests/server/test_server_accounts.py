@@ -12,8 +12,9 @@ from trainmover.controller.events import (
     CheckpointFound,
     CheckpointPublished,
     ControllerReturned,
+    Lost,
     MachineJoined,
-    MachineLost,
+    MachinesLost,
 )
 from trainmover.ids import Epoch, MachineId, Step
 from trainmover.protocol import messages as m
@@ -48,15 +49,17 @@ def accounts() -> Accounts:
 
 
 def test_who_is_back_is_given_what_it_has_not_heard(accounts: Accounts) -> None:
-    assert taken_back(BACK, accounts.of[M1], Epoch(1)) == [LEAVE, DIE]
+    assert taken_back(BACK, accounts.of[M1], Epoch(1), accounts.reign) == [LEAVE, DIE]
     assert accounts.away == [M1]
 
 
 def test_what_was_ordered_since_the_takeover_nobody_can_have_heard(accounts: Accounts) -> None:
     """Who has heard four knows one that the journal has lost."""
     accounts.ordered(Send(M1, GO))
-    assert taken_back(BACK, accounts.of[M1], Epoch(1)) == [LEAVE, DIE, GO]
-    lost = taken_back(msgspec.structs.replace(BACK, heard=4), accounts.of[M1], Epoch(1))
+    assert taken_back(BACK, accounts.of[M1], Epoch(1), accounts.reign) == [LEAVE, DIE, GO]
+    lost = taken_back(
+        msgspec.structs.replace(BACK, heard=4), accounts.of[M1], Epoch(1), accounts.reign
+    )
     assert isinstance(lost, m.Refused)
 
 
@@ -66,18 +69,18 @@ def test_what_two_crashes_have_torn_is_missed_whatever_came_since(accounts: Acco
     accounts.ordered(Send(M1, GO))
     accounts.journaled(ControllerReturned(at_us=3), away=False)
     heard_four = msgspec.structs.replace(BACK, heard=4)
-    assert isinstance(taken_back(heard_four, accounts.of[M1], Epoch(1)), m.Refused)
+    assert isinstance(taken_back(heard_four, accounts.of[M1], Epoch(1), accounts.reign), m.Refused)
     of_the_second = msgspec.structs.replace(heard_four, reign=2)
-    assert taken_back(of_the_second, accounts.of[M1], Epoch(1)) == []
+    assert taken_back(of_the_second, accounts.of[M1], Epoch(1), accounts.reign) == []
 
 
 def test_whose_controller_the_journal_does_not_know_begins_anew_if_it_has_heard_any(
     accounts: Accounts,
 ) -> None:
     torn = msgspec.structs.replace(BACK, reign=9)
-    assert isinstance(taken_back(torn, accounts.of[M1], Epoch(1)), m.Refused)
+    assert isinstance(taken_back(torn, accounts.of[M1], Epoch(1), accounts.reign), m.Refused)
     nothing = msgspec.structs.replace(torn, heard=0)
-    assert taken_back(nothing, accounts.of[M1], Epoch(1)) == [GO, LEAVE, DIE]
+    assert taken_back(nothing, accounts.of[M1], Epoch(1), accounts.reign) == [GO, LEAVE, DIE]
 
 
 @pytest.mark.parametrize(
@@ -89,14 +92,16 @@ def test_whose_controller_the_journal_does_not_know_begins_anew_if_it_has_heard_
     ],
 )
 def test_who_does_not_fit_begins_anew(accounts: Accounts, change: dict[str, Any], why: str) -> None:
-    answer = taken_back(msgspec.structs.replace(BACK, **change), accounts.of[M1], Epoch(7))
+    answer = taken_back(
+        msgspec.structs.replace(BACK, **change), accounts.of[M1], Epoch(7), accounts.reign
+    )
     assert isinstance(answer, m.Refused)
     assert (why in answer.reason, answer.retry_s) == (True, 0.0)
 
 
 def test_another_version_is_refused_for_good(accounts: Accounts) -> None:
     other = msgspec.structs.replace(BACK, version="0.0.0")
-    answer = taken_back(other, accounts.of[M1], Epoch(1))
+    answer = taken_back(other, accounts.of[M1], Epoch(1), accounts.reign)
     assert isinstance(answer, m.Refused)
     assert answer.retry_s is None
 
@@ -120,7 +125,9 @@ def test_who_is_back_knows_what_was_taken(accounts: Accounts) -> None:
 
 
 def test_a_machine_that_is_lost_has_no_account(accounts: Accounts) -> None:
-    accounts.journaled(MachineLost(at_us=2, machine=M1, why="", heard_us=1), away=True)
+    accounts.journaled(
+        MachinesLost(at_us=2, lost=[Lost(machine=M1, why="", heard_us=1)]), away=True
+    )
     assert not accounts.of
     accounts.journaled(JOINED, away=True)
     accounts.ordered(Fence(M1))

@@ -111,7 +111,7 @@ def test_what_a_machine_has_heard_is_not_in_it() -> None:
     _, again = decode(encode(Job(spec=JobSpec(run_id="r", argv=["x"])), accounts))
     kept = again.of[MachineId("m1")]
     assert (kept.pending, kept.orders, kept.away) == ([go], 3, True)
-    assert (kept.rest(1, reign=0), kept.rest(2, reign=0)) == (None, [go])
+    assert (kept.rest(1, reign=0, now=9), kept.rest(2, reign=0, now=9)) == (None, [go])
 
 
 @pytest.fixture

@@ -4,12 +4,15 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+import msgspec
 import pytest
 
-from trainmover.controller.events import EVENTS, MachineJoined, MachineLost, MoveRequested
+from trainmover.controller.events import EVENTS, MachineJoined, MachinesLost, MoveRequested
+from trainmover.errors import ProtocolError
 from trainmover.ids import MachineId
 from trainmover.protocol import messages as m
-from trainmover.server.control import QUIET_TICKS_MAX, Control
+from trainmover.server.absence import Dialled
+from trainmover.server.control import Control
 from trainmover.server.surroundings import Decided
 from trainmover.version import VERSION
 
@@ -23,6 +26,7 @@ class Written:
     events: list[EVENTS] = field(default_factory=list)
     safe: dict[str, int] = field(default_factory=dict)
     done: list[Any] = field(default_factory=list)
+    dials: list[str] = field(default_factory=list)
 
     def append(self, event: EVENTS) -> int:
         self.events.append(event)
@@ -45,6 +49,9 @@ class Written:
 
     def answer(self, answer: Any) -> None:
         self.done.append(answer)
+
+    def dial(self, machine: MachineId, vault: str) -> None:
+        self.dials.append(machine)
 
     def save(self, order: Any) -> None:
         self.done.append(order)
@@ -107,13 +114,84 @@ def test_an_event_is_in_the_journal_before_its_orders_leave(
     assert second.sent[1][0] == 2
 
 
-def test_who_is_silent_for_a_second_is_lost(control: Control, written: Written) -> None:
+def losses(written: Written) -> list[list[tuple[str, str]]]:
+    events = [event for event in written.events if isinstance(event, MachinesLost)]
+    return [[(one.machine, one.why) for one in event.lost] for event in events]
+
+
+def test_who_is_silent_is_away_and_may_be_heard_again(control: Control, written: Written) -> None:
     silent, heard = join(control, written, "m1"), join(control, written, "m2")
-    silent.quiet_ticks, heard.quiet_ticks = QUIET_TICKS_MAX, QUIET_TICKS_MAX - 1
-    control.beat(1_000_000)
-    assert silent.ended == "aborted"
-    lost = next(event for event in written.events if isinstance(event, MachineLost))
-    assert (lost.machine, lost.why) == ("m1", "no heartbeat for 1 s")
+    for beat in range(1, 200):
+        silent.quiet_ticks, heard.quiet_ticks = beat, 0
+        control.beat(beat * 200_000)
+    assert losses(written) == []
+    assert control.absence.away == ["m1"]
+    assert "m1 is away (silent for 1 s): its ranks train on, and it may return" in written.done
+    silent.quiet_ticks = 0
+    control.beat(50_000_000)
+    assert (control.absence.away, silent.ended) == ([], "")
+    assert any(str(one).startswith("m1 is back after 39.8 s") for one in written.done)
+
+
+@pytest.mark.parametrize("rank", [-5, -1, 2, 99])
+def test_a_fact_of_a_rank_that_is_not_is_refused_before_the_journal(
+    control: Control, written: Written, rank: int
+) -> None:
+    """There it would fail every controller that comes."""
+    line = join(control, written, "m1")
+    facts: list[m.WorkerFact] = [
+        m.Position(rank=rank, epoch=0, committed=0, gate=0),
+        m.Left(),
+        m.Committed(rank=rank, epoch=0, rows=[], first=True),
+        m.Warned(rank=rank, text="look"),
+    ]
+    before = len(written.events)
+    for fact in facts:
+        said = m.FromWorker(local_rank=0, payload=msgspec.Raw(m.encode(fact)))
+        if isinstance(fact, m.Left):
+            control.said(line, said, 10)
+        else:
+            with pytest.raises(ProtocolError, match=f"m1 speaks of rank {rank} in"):
+                control.said(line, said, 10)
+    assert len(written.events) == before + 1
+
+
+def test_machines_that_end_together_are_one_event(control: Control, written: Written) -> None:
+    lines = [join(control, written, name) for name in ("m1", "m2", "m3")]
+    for line in lines:
+        control.broke(line, "its link has ended", 10)
+    assert written.dials == ["m1", "m2", "m3"]
+    control.dialled(MachineId("m1"), Dialled.REFUSED, 11)
+    control.dialled(MachineId("m2"), Dialled.ANSWERED, 12)
+    assert losses(written) == []
+    control.dialled(MachineId("m3"), Dialled.REFUSED, 13)
+    why = "its agent has ended"
+    assert losses(written) == [[("m1", why), ("m3", why)]]
+    assert control.accounts.away == ["m2"]
+
+
+def test_a_machine_that_speaks_nonsense_is_lost_at_once(control: Control, written: Written) -> None:
+    line = join(control, written, "m1")
+    control.speaks_nonsense(line, "it broke the rules", 10)
+    assert (losses(written), line.ended) == ([[("m1", "it broke the rules")]], "aborted")
+
+
+def test_who_returns_over_another_link_is_told_what_was_taken(
+    control: Control, written: Written
+) -> None:
+    """Also if the old link has not ended here: it only brings nothing any more."""
+    old, new = join(control, written, "m1"), Line(written)
+    control.said(old, m.VaultHeld(epoch=0, records={}), 20)
+    back = m.Return(
+        machine=MachineId("m1"), incarnation="m1.1", version=VERSION, protocol=m.PROTOCOL,
+        heard=0, reign=0, dropped=0,
+    )  # fmt: skip
+    control.reception.back(new, back, 30)
+    assert old.ended == "aborted"
+    assert [type(order) for _, order in new.sent] == [m.Welcome, m.Resumed, m.StartWorkers]
+    assert new.sent[1][1] == m.Resumed(facts=1)
+    assert written.safe == {"m1.1": 1}
+    assert losses(written) == []
 
 
 def test_who_is_refused_hears_why_and_changes_nothing(control: Control, written: Written) -> None:
@@ -149,5 +227,5 @@ def test_after_the_end_requests_are_answered_and_nothing_is_journaled(
     assert (written.done[-1].request, written.done[-1].ok) == ("r1", False)
     assert len(written.events) == count
     assert not control.alone
-    control.lost(line, "connection closed", 11)
+    control.broke(line, "connection closed", 11)
     assert control.alone

@@ -6,6 +6,7 @@ from trainmover.controller.events import (
     CheckpointFailed,
     CheckpointFound,
     KillRequested,
+    Tick,
     WorkerSaid,
 )
 from trainmover.controller.state import (
@@ -46,6 +47,25 @@ def test_a_drill_is_loud_and_one_that_is_refused_is_not() -> None:
     assert (drill.text, drill.loud) == ("a drill: m1 is to die", True)
     refused = sentence(JOB, KillRequested(at_us=5, request="r2", machine="m9"), JOB)
     assert (refused.text, refused.loud) == ("a drill on m9 was asked for and refused", False)
+
+
+class Untouched(Machine):
+    """No event has changed it."""
+
+    def __eq__(self, other: object) -> bool:
+        raise AssertionError("it is not compared field by field")
+
+    __hash__ = None  # type: ignore[assignment]
+
+
+def test_of_machines_only_those_are_looked_at_that_are_others() -> None:
+    names = [MachineId(f"m{number}") for number in range(2, 50)]
+    same = {name: Untouched(id=name, standby=False, vault="", host="h") for name in names}
+    before = replace(JOB, machines={**same, STANDBY.id: STANDBY})
+    after = replace(JOB, machines={**same, STANDBY.id: replace(STANDBY, note="is slow")})
+    said = sentence(before, Tick(at_us=5), after)
+    assert said.text == "m4 is slow"
+    assert sentence(before, Tick(at_us=5), before).text == ""
 
 
 STANDBY = Machine(id=MachineId("m4"), standby=True, vault="", host="here")

@@ -317,13 +317,38 @@ def test_who_does_not_come_back_is_lost_like_any_other(lives: Lives) -> None:
     lives.play(act)
 
 
+def test_a_link_that_breaks_while_its_controller_lives_costs_nothing(lives: Lives) -> None:
+    async def act(lives: Lives) -> None:
+        await lives.running("m3")
+        for machine in ("m1", "m2", "m3") * 3:
+            puppet = lives.puppets[machine]
+            step = puppet.step
+            assert puppet.up._link is not None
+            puppet.up._link.abort()
+            if puppet.running:
+                puppet.commit(2, first=False)
+            await lives.until(lambda _, up=puppet.up: up._in and not up._outbox.kept)
+            assert lives.server.job.incidents == ()
+            assert puppet.step == step + 2 * puppet.running
+        assert all(len(puppet.heard) == 1 for puppet in lives.puppets.values())
+
+    lives.play(act)
+    with Journal.open(lives.path) as journal:
+        steps = [row.step for row in journal.rows()]
+        assert steps == [*range(1, len(steps) // 2 + 1)] * 2
+
+
 def test_who_was_given_up_while_its_controller_lives_comes_back_as_a_standby(lives: Lives) -> None:
     async def act(lives: Lives) -> None:
         await lives.running("m3")
         lost = lives.puppets["m2"]
         assert lost.up._link is not None
+        assert lost._listener is not None
+        lost._listener.close()  # As if its agent had ended.
         lost.up._link.abort()
+        lost.up._attempts = 5
         await lives.until(lambda job: is_done(job, 1))
+        await lost.listen(int(lost.vault.rpartition(":")[2]))
         await lives.until(lambda job: "m2" in job.machines and job.machines["m2"].standby)
         assert "m2 was given up for lost (epoch 2)" in lives.texts()
         assert len(lost.heard) == 2
@@ -398,7 +423,7 @@ def test_a_job_that_had_ended_tells_who_comes_back_to_leave(lives: Lives) -> Non
 def test_time_does_not_run_backwards_from_one_life_to_the_next(lives: Lives) -> None:
     async def act(lives: Lives) -> None:
         await lives.running()
-        lives.server._last_us += 3_600_000_000  # The host's clock is put back meanwhile.
+        lives.server._clock._offset_us += 3_600_000_000  # The host's clock is put back then.
         lives.server.note("late")
         await lives.crash()
         lives.server.note("later")

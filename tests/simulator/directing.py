@@ -161,7 +161,7 @@ def _go_on(director: Director) -> None:
 
 ACTS: dict[str, Callable[[Director], None]] = {
     "MachineJoined": lambda director: director.world.add(standby=True) and None,
-    "MachineLost": _lose_a_link,
+    "MachinesLost": _lose_a_link,
     "MoveRequested": _ask(MoveRequested),
     "KillRequested": _ask(KillRequested),
     "StopRequested": _stop,

@@ -2,9 +2,12 @@
 
 import pytest
 
-from trainmover.simulator.faults import Faults, only
+from trainmover.controller.state import MachineState
+from trainmover.simulator.chance import Chance
+from trainmover.simulator.faults import SECOND, Faults, only
 from trainmover.simulator.report import command
 from trainmover.simulator.story import Result, plan_of, play
+from trainmover.simulator.world import World
 
 EACH = 50
 
@@ -18,6 +21,44 @@ def well(result: Result) -> None:
 def test_whatever_goes_wrong_the_job_goes_on_or_ends_with_the_reason(first: int) -> None:
     for seed in range(first, first + EACH):
         well(play(plan_of(seed, seconds=5)))
+
+
+@pytest.mark.parametrize(
+    ("machines", "standbys"), [(1, 1), (1, 2), (2, 1), (3, 0), (8, 8), (24, 6), (40, 10)]
+)
+def test_jobs_of_every_size(machines: int, standbys: int) -> None:
+    """Small ones know no others to take state from; large ones lose many machines at once."""
+    few = max(2, 30 // machines)
+    for seed in range(few):
+        well(play(plan_of(seed, machines=machines, standbys=standbys, seconds=3)))
+
+
+@pytest.mark.parametrize(("machines", "standbys", "racks"), [(6, 4, 3), (24, 15, 3), (40, 30, 5)])
+def test_a_rack_of_any_size_may_go_if_there_are_enough_standbys(
+    machines: int, standbys: int, racks: int
+) -> None:
+    """And its machines are one loss: one incident, whatever else goes wrong next."""
+    for seed in range(2):
+        world = World(seed, machines=machines, standbys=standbys, racks=racks, refill=False)
+        world.run(120 * SECOND, until=lambda world=world: _is_ready(world))
+        before, epoch = len(world.job.incidents), world.job.epoch
+        assert Chance(world, only(["rack"])).let("rack")
+        assert sum(not box.alive for box in world.boxes.values()) == (machines + standbys) // racks
+        world.run(20 * SECOND, until=lambda world=world, epoch=epoch: _went_on(world, epoch))
+        assert world.ended is None
+        new = world.job.incidents[before:]
+        assert [(i.outcome, i.epoch, bool(i.lost)) for i in new] == [("done", epoch + 1, True)]
+
+
+def _is_ready(world: World) -> bool:
+    job = world.job
+    warm = {*job.seats} | {m.id for m in job.machines.values() if m.state is MachineState.WARM}
+    return job.all_recorded and job.change is None and len(warm) == len(world.boxes)
+
+
+def _went_on(world: World, epoch: int) -> bool:
+    job = world.job
+    return job.epoch > epoch and job.change is None and job.incidents[-1].outcome != "open"
 
 
 @pytest.mark.parametrize("faults", ["move", "death,move", "controller,crash", "reset,freeze,cut"])

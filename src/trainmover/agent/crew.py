@@ -24,6 +24,7 @@ from trainmover.agent.stacks import take_stack
 from trainmover.agent.states import Changed, States, out_of_memory_kills
 from trainmover.agent.workers import Listener, Worker, start_worker
 from trainmover.errors import ProtocolError
+from trainmover.protocol.deadlines import BEAT_S
 from trainmover.protocol.framing import frame
 from trainmover.protocol.messages import (
     EndWorker,
@@ -37,7 +38,6 @@ from trainmover.protocol.messages import (
     WorkerState,
 )
 
-HEARTBEAT_S = 0.2
 ENDED_FROM_OUTSIDE = (0, -signal.SIGKILL, -signal.SIGTERM)
 
 
@@ -226,7 +226,7 @@ class Crew:
             self._notes[worker.pid] = "its main thread was gone"
             worker.signal(signal.SIGKILL)
             return
-        since_ms = round(changed.beats * HEARTBEAT_S * 1000)
+        since_ms = round(changed.beats * BEAT_S * 1000)
         state = WorkerState(
             local_rank=changed.local_rank, pid=changed.pid, state=changed.state, since_ms=since_ms
         )

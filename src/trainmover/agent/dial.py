@@ -7,8 +7,8 @@ import asyncio
 import secrets
 from typing import TYPE_CHECKING, NamedTuple
 
-from trainmover.doors.dial import parse_address
 from trainmover.doors.place import there
+from trainmover.doors.reach import connect
 from trainmover.errors import PeerLost
 from trainmover.protocol.hello import NONCE_BYTES, Dialler, End
 from trainmover.protocol.sealed import Session
@@ -52,16 +52,6 @@ async def dial(
             means="This machine is not part of the job.",
             do="Check --controller, and that the job runs.",
         ) from error
-
-
-async def connect(
-    address: str, protocol: asyncio.Protocol, tls: "Tls | None", purpose: str
-) -> asyncio.Transport:
-    """Have `protocol` speak with the listener at `address`. Raises OSError."""
-    host, port = parse_address(address)
-    outer = protocol if tls is None else tls.towards(protocol, host, purpose)
-    transport, _ = await asyncio.get_running_loop().create_connection(lambda: outer, host, port)
-    return transport
 
 
 def streams(transport: asyncio.Transport) -> Ends:

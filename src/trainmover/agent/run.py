@@ -13,29 +13,33 @@ import shutil
 import signal
 import socket
 import tempfile
+from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from trainmover.agent.config import AgentConfig
-from trainmover.agent.crew import HEARTBEAT_S, Crew
+from trainmover.agent.crew import Crew
 from trainmover.agent.dial import Dialled, dial
-from trainmover.agent.reach import reached
 from trainmover.agent.store_way import StoreWays
 from trainmover.agent.uplink import Ear, Uplink
 from trainmover.doors.dial import parse_address
+from trainmover.doors.reach import REACH_S, reached
 from trainmover.errors import PeerLost, TrainmoverError
 from trainmover.ids import MachineId, Rank
 from trainmover.lifeline import adopt_orphans, kill_descendants, when_ended
+from trainmover.protocol.deadlines import ANSWER_S, BEAT_S
 from trainmover.protocol.messages import (
     PROTOCOL,
     CutComplete,
     Die,
     EndWorker,
+    Found,
     Heartbeat,
     Hello,
     Interrupt,
     KeepTold,
+    LookFor,
     Order,
     Probe,
     Reached,
@@ -116,7 +120,7 @@ class Agent:
         )
         self._up = Uplink(config.machine, config.controller, config.controller_s, ear)
         self._crew = Crew(config, self._directory, parse_address(vault_address)[0], self._up)
-        self._probing: asyncio.Task[list[MachineId]] | None = None
+        self._dialling: set[asyncio.Task[list[MachineId]]] = set()
 
     @property
     def run_id(self) -> str:
@@ -214,6 +218,7 @@ class Agent:
         match order:
             case Welcome(spec=spec):
                 self._directory.mkdir(parents=True, exist_ok=True)
+                self._up.lease(spec.patience_s)
                 self._crew.keep(spec, torch=self._stores.to(spec.store))
             case StartWorkers():
                 self._crew.start(order.restarts)
@@ -221,6 +226,8 @@ class Agent:
                 self._crew.end_one(order)
             case Probe():
                 self._probe(order)
+            case LookFor():
+                self._look_for(order)
             case Die():
                 self._crew.signal(signal.SIGKILL)
                 os.kill(os.getpid(), signal.SIGKILL)
@@ -237,12 +244,31 @@ class Agent:
         self._crew.end(signal.SIGKILL, then=begin_anew)
 
     def _probe(self, order: Probe) -> None:
-        def answer(done: asyncio.Task[list[MachineId]]) -> None:
-            if not done.cancelled():
-                self._up.say(Reached(number=order.number, machines=done.result()))
+        def answer(machines: list[MachineId]) -> None:
+            self._up.say(Reached(number=order.number, machines=machines))
 
-        self._probing = asyncio.get_running_loop().create_task(reached(order.vaults, self._tls))
-        self._probing.add_done_callback(answer)
+        self._dial_all(order.vaults, REACH_S, answer)
+
+    def _look_for(self, order: LookFor) -> None:
+        def answer(machines: list[MachineId]) -> None:
+            self._up.tell(Found(number=order.number, machines=machines))
+
+        self._dial_all(order.vaults, ANSWER_S, answer)
+
+    def _dial_all(
+        self,
+        vaults: Mapping[MachineId, str],
+        within_s: float,
+        answer: Callable[[list[MachineId]], None],
+    ) -> None:
+        def tell(done: asyncio.Task[list[MachineId]]) -> None:
+            self._dialling.discard(done)
+            if not done.cancelled():
+                answer(done.result())
+
+        task = asyncio.get_running_loop().create_task(reached(vaults, self._tls, within_s=within_s))
+        self._dialling.add(task)
+        task.add_done_callback(tell)
 
     # --- the link ---
 
@@ -252,7 +278,7 @@ class Agent:
         self._up.tell(Heartbeat(vault_bytes=held, vault_max=most, heard=self._up.heard))
         self._up.beat()
         self._crew.look()
-        asyncio.get_running_loop().call_later(HEARTBEAT_S, self._beat)
+        asyncio.get_running_loop().call_later(BEAT_S, self._beat)
 
     def _give_up(self, error: TrainmoverError) -> None:
         self._error = self._error or error

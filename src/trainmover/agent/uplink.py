@@ -2,11 +2,13 @@
 
     in      facts: outbox and link      orders: counted and obeyed
     away    facts: outbox alone         dials again, with growing pauses; the workers run on
+    silent  nothing comes any more      as if the link had ended: another one may carry more
     back    Return -> Resumed: facts that are not safe are said again, orders not heard come
 
 A controller that has given the machine up refuses the return. Then all the agent had is worth
-nothing: it ends its workers, and says hello as if it had just been started. For the counts see
-`server.accounts`.
+nothing: it ends its workers, and says hello as if it had just been started. It hears of that only
+if it reaches the controller; so it has a lease, from when it last heard anything, and ends with it.
+For the counts see `server.accounts`.
 """
 
 import asyncio
@@ -26,6 +28,7 @@ from trainmover.agent.link import FrameLink
 from trainmover.agent.outbox import Outbox
 from trainmover.errors import PeerLost, ProtocolError, TrainmoverError
 from trainmover.ids import MachineId
+from trainmover.protocol.deadlines import SILENT_S
 from trainmover.protocol.messages import (
     PROTOCOL,
     UNCOUNTED,
@@ -100,7 +103,7 @@ class Uplink:
         self._in = False
         self._returns = False
         self._attempts = 0
-        self._give_up_at = self._loop.time() + self._timeout_s
+        self._heard_at = self._loop.time()
 
     def join(self, dialled: Dialled, token: bytes, tls: "Tls | None" = None) -> None:
         """Say hello on a proved connection; the welcome comes as the first order."""
@@ -112,8 +115,12 @@ class Uplink:
         if self._closed:
             return
         self._begin()
-        self._give_up_at += after_s
+        self._heard_at += after_s
         self._dial_again(after_s)
+
+    def lease(self, seconds: float) -> None:
+        """No longer than this may the controller be away."""
+        self._timeout_s = min(self._timeout_s, seconds)
 
     def dial_no_more(self) -> None:
         """A link that breaks from now on is not missed."""
@@ -146,9 +153,16 @@ class Uplink:
             self._output.append(payload)
 
     def beat(self) -> None:
-        """Look whether what was said is safe; to be called a few times a second."""
+        """Look whether what was said is safe, and whether anything is heard; to be called a few
+        times a second."""
+        if self._link is not None and self._in and self._silent_s > SILENT_S:
+            self._link.abort()
         if self._returns:
             self._look_whether_safe()
+
+    @property
+    def _silent_s(self) -> float:
+        return self._loop.time() - self._heard_at
 
     @property
     def heard(self) -> int:
@@ -165,6 +179,7 @@ class Uplink:
     # --- orders ---
 
     def _hear(self, payload: bytes) -> None:
+        self._heard_at = self._loop.time()
         order = decode_order(payload)
         match order:
             case Heard(facts=facts):
@@ -252,8 +267,6 @@ class Uplink:
         if link is not self._link:
             return
         self._link = None
-        if self._in:
-            self._give_up_at = self._loop.time() + self._timeout_s
         was_in, self._in, self._returns = self._in, False, True
         if was_in:
             self._look_whether_safe()
@@ -270,7 +283,7 @@ class Uplink:
         """Until there is a link, or it is too late for one."""
         await asyncio.sleep(after_s)
         error: TrainmoverError | None = None
-        while self._loop.time() < self._give_up_at:
+        while self._silent_s < self._timeout_s:
             await asyncio.sleep(pause_s(self._attempts, random.random()))
             self._attempts += 1
             try:

@@ -2,6 +2,7 @@
 
 import ipaddress
 from collections.abc import Collection
+from typing import TypeVar
 
 from trainmover.errors import UserError
 
@@ -13,6 +14,7 @@ NO_STANDBY = ("end", "checkpoint")
 SHUTDOWN_S = 5.0
 FALSE_ALARMS_MAX = 1000
 PORT_MAX = 65535
+_Number = TypeVar("_Number", int, float)
 
 
 def machines(nnodes: str, machines: int | None) -> int:
@@ -150,7 +152,7 @@ def nproc(given: str) -> int:
     from torch.distributed.run import determine_local_world_size
 
     try:
-        return at_least(1, determine_local_world_size(given), "--nproc-per-node")
+        return at_least(1, int(determine_local_world_size(given)), "--nproc-per-node")
     except ValueError as error:
         raise UserError(
             f"--nproc-per-node {given} cannot be used: {error}.",
@@ -159,10 +161,10 @@ def nproc(given: str) -> int:
         ) from error
 
 
-def at_least(least: int, value: int, flag: str) -> int:
+def at_least(least: int, value: _Number, flag: str) -> _Number:
     if value < least:
         raise UserError(
-            f"{flag} must be at least {least}, not {value}.",
+            f"{flag} must be at least {least}, not {value:g}.",
             means="Nothing was started.",
             do="See trainmover run --help",
         )

@@ -49,6 +49,7 @@ def parse(argv: list[str]) -> RunFlags:
         record=flag_values.record(flags.record),
         readiness=flag_values.readiness(flags.readiness),
         wait_s=flag_values.at_least(0, flags.wait_for_machine, "--wait-for-machine"),
+        patience_s=flag_values.at_least(1, flags.patience, "--patience"),
         state_bandwidth=bytes_a_second(flags.state_bandwidth, "--state-bandwidth"),
         fingerprint_every=flag_values.at_least(0, flags.fingerprint_every, "--fingerprint-every"),
         on_divergence=flag_values.on_divergence(flags.on_divergence),

@@ -11,6 +11,7 @@ from trainmover import communicators
 from trainmover.cli.flag_values import NO_STANDBY, ON_DIVERGENCE, ON_NAN, READINESS, RECORDS
 from trainmover.cli.options import complain_in_three_lines
 from trainmover.errors import UserError
+from trainmover.protocol.deadlines import PATIENCE_S
 from trainmover.tls.files import absolute
 
 RESTARTS_MAX = 3
@@ -75,6 +76,7 @@ _BIND_HELP = "address for machines on other hosts; start each there: trainmover 
 _TLS_HELP = "encrypt links, API, vaults, state, collectives; with a certificate made for this run"
 _TLS_CERT_HELP = "the same with this certificate, PEM; --tls-key and --tls-ca belong to it"
 _NO_STANDBY_HELP = "when none is left: end, or write the newest cut to --checkpoint, then end"
+_PATIENCE_HELP = "how long a machine of which nothing is heard may be away"
 _WAIT_HELP = "when no standby is left, let the job stand until a machine joins; 0: end"
 
 
@@ -100,6 +102,7 @@ def parser() -> argparse.ArgumentParser:
     add("--record", default=RECORDS[0], metavar="HOW", help=_RECORD_HELP)
     add("--readiness", default=READINESS[0], metavar="HOW", help=_READINESS_HELP)
     add("--wait-for-machine", type=int, default=0, metavar="SECONDS", help=_WAIT_HELP)
+    add("--patience", type=float, default=PATIENCE_S, metavar="SECONDS", help=_PATIENCE_HELP)
     add("--no-standby", default=NO_STANDBY[0], metavar="HOW", help=_NO_STANDBY_HELP)
     add("--state-bandwidth", default="", metavar="RATE", help=_BANDWIDTH_HELP)
     add("--snapshots", default="auto", metavar="STEPS", help=_SNAPSHOTS_HELP)

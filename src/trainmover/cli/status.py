@@ -142,7 +142,7 @@ def _machines(machines: list[dict[str, Any]]) -> Table:
         speed = machine["step_ms"]
         table.add_row(
             machine["id"],
-            machine["state"],
+            f"{machine['state']}, away" if machine.get("away") else machine["state"],
             ranks_text(machine["ranks"]),
             "-" if machine["step"] is None else str(machine["step"]),
             "-" if speed is None else f"{speed:.0f}",

@@ -3,7 +3,7 @@
 from trainmover.controller.hanging import looks_due
 from trainmover.controller.incidents import incident
 from trainmover.controller.last_checkpoint import nobody_left
-from trainmover.controller.lateness import late_ranks
+from trainmover.controller.lateness import late_leavers, late_ranks
 from trainmover.controller.start import Decision
 from trainmover.controller.state import Job
 from trainmover.controller.warming import attest_again, try_cold_again
@@ -17,7 +17,8 @@ def tick_due(job: Job, last_us: int, now_us: int) -> bool:
         return now_us >= job.change.until_us
     if job.stopping is not None and now_us >= job.stopping.until_us:
         return True
-    if looks_due(job, last_us, now_us) or (late_ranks(job, now_us) and job.spec.watch):
+    late = late_ranks(job, now_us) or late_leavers(job, now_us)
+    if looks_due(job, last_us, now_us) or (late and job.spec.watch):
         return True
     return len(job.machines) > len(job.seats) and now_us - last_us >= TICK_US
 

@@ -33,7 +33,7 @@ from trainmover.controller.events import (
     ControllerReturned,
     KillRequested,
     MachineJoined,
-    MachineLost,
+    MachinesLost,
     MoveRequested,
     StopRequested,
     StoreMoved,
@@ -46,7 +46,7 @@ from trainmover.controller.machines import (
     controller_returned,
     kill,
     machine_joined,
-    machine_lost,
+    machines_lost,
     worker_exited,
     worker_up,
 )
@@ -111,8 +111,8 @@ def decide(job: Job, event: EVENTS) -> Decision:
     match event:
         case MachineJoined():
             job, effects = machine_joined(job, event)
-        case MachineLost():
-            job, effects = machine_lost(job, event)
+        case MachinesLost():
+            job, effects = machines_lost(job, event)
         case WorkerSaid():
             job, effects = _worker_said(job, event)
         case AgentSaid():
@@ -147,8 +147,10 @@ def _after_the_end(job: Job, event: EVENTS) -> Decision:
         case MoveRequested() | KillRequested():
             text = "The job has ended: nothing was done."
             return job, (Answer(event.request, ok=False, text=text),)
-        case MachineLost():
-            return without_machine(job, event.machine) if event.machine in job.machines else job, ()
+        case MachinesLost():
+            for one in event.lost:
+                job = without_machine(job, one.machine)
+            return job, ()
         case _:
             return job, ()
 

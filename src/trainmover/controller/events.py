@@ -31,12 +31,18 @@ class MachineJoined(Event, frozen=True):
     rack: str = ""
 
 
-class MachineLost(Event, frozen=True):
-    """An agent's link broke or fell silent. heard_us: when it last gave a sign of life."""
+class Lost(msgspec.Struct, frozen=True, kw_only=True):
+    """One machine that is given up. heard_us: when it last gave a sign of life."""
 
     machine: MachineId
     why: str
     heard_us: int
+
+
+class MachinesLost(Event, frozen=True):
+    """All the machines that are known to be lost by now: what comes together is one event."""
+
+    lost: list[Lost]
 
 
 class WorkerSaid(Event, frozen=True):
@@ -124,7 +130,7 @@ class CheckpointFound(Event, frozen=True):
 
 
 EVENTS = (
-    MachineJoined | MachineLost | WorkerSaid | AgentSaid | MoveRequested | KillRequested
+    MachineJoined | MachinesLost | WorkerSaid | AgentSaid | MoveRequested | KillRequested
     | StopRequested | Tick | ControllerReturned | StoreMoved
     | CheckpointPublished | CheckpointFailed | CheckpointFound
 )  # fmt: skip

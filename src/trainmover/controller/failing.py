@@ -1,7 +1,8 @@
 """No endless loop: a step that fails again and again ends the job, with the evidence. Pure.
 
 A step is tried once in every epoch that comes into force. What fails while members change belongs
-to the same failure and counts once. Going back to an older step does not begin the count anew.
+to the same failure and counts once. Going back to an older step does not begin the count anew. A
+machine that is lost says nothing of the step: however many are, a standby takes the place of each.
 """
 
 from trainmover.controller.incidents import amend, incident
@@ -30,7 +31,11 @@ def fails_for_ever(job: Job) -> str:
     if failed is None:
         return ""
     step = failed[0]
-    tries = {i.failed[1]: i for i in job.incidents if i.failed is not None and i.failed[0] == step}
+    tries = {
+        i.failed[1]: i
+        for i in job.incidents
+        if i.failed is not None and i.failed[0] == step and not i.lost
+    }
     if len(tries) < FAILURES_MAX:
         return ""
     first = next(iter(tries.values()))

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 
 from trainmover.controller.condemned import with_condemned
 from trainmover.controller.effects import Effect, Send
-from trainmover.controller.lateness import late_ranks
+from trainmover.controller.lateness import late_leavers, late_ranks
 from trainmover.controller.machines import give_up
 from trainmover.controller.probing import all_stand, conclude
 from trainmover.controller.start import Decision
@@ -95,7 +95,8 @@ def looks_due(job: Job, last_us: int, now_us: int) -> bool:
 def judge(job: Job, at_us: int) -> Decision:
     """Condemn whoever keeps the others waiting, unless that is under way already."""
     hanging = job.hanging
-    late = late_ranks(job, at_us)
+    late = [_place_of(job, rank) for rank in late_ranks(job, at_us)]
+    late += [_Place(*place) for place in late_leavers(job, at_us)]
     if not (hanging.stands or hanging.disturbed or hanging.condemned or hanging.probing or late):
         return job, ()
     job = _of_this_epoch(job)
@@ -110,7 +111,7 @@ def judge(job: Job, at_us: int) -> Decision:
     if found := _stopped_for_long(job, at_us):
         return _condemn(job, found, at_us)
     if late:
-        return _condemn(job, [_place_of(job, rank) for rank in late], at_us)
+        return _condemn(job, late, at_us)
     if job.phase is Phase.ENDING or not _may_compare(job):
         return job, ()
     if hanging.probing is not None:

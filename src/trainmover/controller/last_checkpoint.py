@@ -20,7 +20,7 @@ from trainmover.controller.events import (
     CheckpointPublished,
     KillRequested,
     MachineJoined,
-    MachineLost,
+    MachinesLost,
     MoveRequested,
     StopRequested,
     Tick,
@@ -66,10 +66,13 @@ def take(job: Job, event: EVENTS) -> Decision:
     assert job.stopping is not None
     until_us = job.stopping.until_us
     match event:
-        case MachineLost(machine=machine) if machine in job.machines:
-            job = without_vault(job, job.machines[machine].vault)
-            job, effects = _begin(without_machine(job, machine))
-            return job, (Fence(machine), *effects)
+        case MachinesLost(lost=lost):
+            gone = [one.machine for one in lost if one.machine in job.machines]
+            for machine in gone:
+                job = without_vault(job, job.machines[machine].vault)
+                job = without_machine(job, machine)
+            job, effects = _begin(job) if gone else (job, ())
+            return job, (*map(Fence, gone), *effects)
         case MachineJoined():
             new = Machine(event.machine, event.standby, event.vault, event.host)
             return replace(job, machines={**job.machines, event.machine: new}), ()

@@ -1,16 +1,19 @@
 """Machines come and go, and so do the processes on them. Pure."""
 
+from collections.abc import Sequence
+
 from trainmover.controller.condemned import condemned_of, without_processes
 from trainmover.controller.cuts import without_vault
-from trainmover.controller.effects import Answer, Fence, Send
+from trainmover.controller.effects import Answer, Effect, Fence, Send
 from trainmover.controller.events import (
     ControllerReturned,
     KillRequested,
     MachineJoined,
-    MachineLost,
+    MachinesLost,
 )
 from trainmover.controller.flapping import loss_noted
 from trainmover.controller.incidents import amend, open_incident
+from trainmover.controller.losses import losses_text
 from trainmover.controller.move import before_switch, cancel_move, unknown_machine
 from trainmover.controller.recovery import interrupt
 from trainmover.controller.seats import (
@@ -49,26 +52,41 @@ def machine_joined(job: Job, event: MachineJoined) -> Decision:
     return job, where + started
 
 
-def machine_lost(job: Job, event: MachineLost) -> Decision:
-    """Its agent is shut out, and whoever takes its ranks is looked for."""
-    if event.machine not in job.machines:
+def machines_lost(job: Job, event: MachinesLost) -> Decision:
+    """Their agents are shut out, and whoever takes their ranks is looked for: for all at once."""
+    lost = [one for one in event.lost if one.machine in job.machines]
+    if not lost:
         return job, ()
+    names = [one.machine for one in lost]
     if job.phase is Phase.GATHERING:
-        return give_up(job, event.machine, event.why, event.at_us, event.heard_us)
-    killed_us = job.machines[event.machine].killed_us
-    heard_us = killed_us if killed_us is not None else event.heard_us
-    cause = f"{event.machine} was lost: {event.why}"
-    return give_up(job, event.machine, cause, event.at_us, heard_us)
+        return _lost_early(job, names, {one.machine: one.why for one in lost}, event.at_us)
+    killed = [killed for name in names if (killed := job.machines[name].killed_us) is not None]
+    heard_us = min(killed or [one.heard_us for one in lost])
+    job = _all_gone(job, names, event.at_us)
+    fences = tuple(map(Fence, names))
+    job, effects = _lost(job, names, losses_text(lost), event.at_us, heard_us, died=True)
+    return job, fences + effects
 
 
 def give_up(job: Job, machine: MachineId, cause: str, at_us: int, heard_us: int) -> Decision:
-    """Shut out a machine that is lost, or that answers and cannot be worked with."""
-    job = _gone(job, machine, at_us)
+    """Shut out a machine that answers and cannot be worked with."""
     if job.phase is Phase.GATHERING:
-        job, effects = lost_early(job, machine, cause)
-    else:
-        job, effects = _lost(job, machine, cause, at_us, heard_us)
+        return _lost_early(job, [machine], {machine: cause}, at_us)
+    job = _all_gone(job, [machine], at_us)
+    job, effects = _lost(job, [machine], cause, at_us, heard_us)
     return job, (Fence(machine), *effects)
+
+
+def _lost_early(
+    job: Job, machines: Sequence[MachineId], why: dict[MachineId, str], at_us: int
+) -> Decision:
+    effects: list[Effect] = list(map(Fence, machines))
+    job = _all_gone(job, machines, at_us)
+    for machine in machines:
+        if job.phase is Phase.GATHERING:  # Too few may be left before the last of them.
+            job, more = lost_early(job, machine, why[machine])
+            effects += more
+    return job, tuple(effects)
 
 
 def can_be_spared(job: Job, machine: MachineId) -> bool:
@@ -76,6 +94,12 @@ def can_be_spared(job: Job, machine: MachineId) -> bool:
     without = without_machine(job, machine)
     slots = without.vacant()
     return bool(job.spec.wait_s) or len(joiners_there_are(without, slots, ())) == len(slots)
+
+
+def _all_gone(job: Job, machines: Sequence[MachineId], at_us: int) -> Job:
+    for machine in machines:
+        job = _gone(job, machine, at_us)
+    return job
 
 
 def _gone(job: Job, machine: MachineId, at_us: int) -> Job:
@@ -89,16 +113,34 @@ def _gone(job: Job, machine: MachineId, at_us: int) -> Job:
     return replace(job, exited=job.exited.union(job.spec.ranks(slot)))
 
 
-def _lost(job: Job, machine: MachineId, cause: str, at_us: int, heard_us: int) -> Decision:
-    """A machine, or the workers on it, cannot go on in the place they had."""
-    slot = job.slot_of(machine)
-    needed = slot is not None and (slot in job.vacant() or job.phase is Phase.STARTING)
-    joins = job.change is not None and machine in job.change.joiners.values()
-    if joins and not needed and before_switch(job.change):
+def _lost(
+    job: Job,
+    machines: Sequence[MachineId],
+    cause: str,
+    at_us: int,
+    heard_us: int,
+    *,
+    died: bool = False,
+) -> Decision:
+    """Machines, or the workers on them, cannot go on in the places they had. died: the machines."""
+    vacant = set(job.vacant())
+    slots = {name: job.slot_of(name) for name in machines}
+    starts = job.phase is Phase.STARTING
+    needed = [name for name, at in slots.items() if at is not None and (starts or at in vacant)]
+    joiners = set(job.change.joiners.values()) if job.change is not None else set()
+    join = [name for name in machines if name in joiners]
+    if join and not needed and before_switch(job.change):
         return cancel_move(job, f"the joiner failed ({cause})")
-    if needed or joins:
-        return interrupt(job, cause, machine=machine, at_us=at_us, heard_us=heard_us)
-    return job, ()
+    if not needed and not join:
+        return job, ()
+    return interrupt(
+        job,
+        cause,
+        machine=(needed or join)[0],
+        lost=tuple(machines) if died else (),
+        at_us=at_us,
+        heard_us=heard_us,
+    )
 
 
 def kill(job: Job, event: KillRequested) -> Decision:
@@ -160,12 +202,12 @@ def worker_exited(job: Job, machine: MachineId, fact: WorkerExited, at_us: int) 
         return end(job, 1, text)
     if (condemned := condemned_of(job, machine, fact.pid)) is not None:
         return _stuck_ended(job, machine, condemned, at_us)
-    return _lost(without_processes(_down(job, machine), machine), machine, cause, at_us, at_us)
+    return _lost(without_processes(_down(job, machine), machine), [machine], cause, at_us, at_us)
 
 
 def process_given_up(job: Job, machine: MachineId, cause: str, at_us: int) -> Decision:
     """A process lives, and its rank cannot go on in it: as if it had ended."""
-    return _lost(without_processes(_down(job, machine), machine), machine, cause, at_us, at_us)
+    return _lost(without_processes(_down(job, machine), machine), [machine], cause, at_us, at_us)
 
 
 def _stuck_ended(job: Job, machine: MachineId, condemned: Condemned, at_us: int) -> Decision:
@@ -176,7 +218,7 @@ def _stuck_ended(job: Job, machine: MachineId, condemned: Condemned, at_us: int)
         job, effects = give_up(job, machine, cause, at_us, since_us)
     else:
         job = without_processes(_down(job, machine), machine)
-        job, effects = _lost(job, machine, cause, at_us, since_us)
+        job, effects = _lost(job, [machine], cause, at_us, since_us)
     current = open_incident(job)
     if current is not None and current.cause == cause:
         marks = {**current.marks, "detect": condemned.judged_us}

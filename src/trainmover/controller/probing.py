@@ -9,6 +9,7 @@ or is only slow, must find the job there.
 If that tells nothing, and they have stood for long, the step is retried in place, once.
 """
 
+from collections import Counter
 from collections.abc import Collection
 
 from trainmover.controller.effects import Send
@@ -28,7 +29,7 @@ LATELY_US = ASK_AGAIN_US + ANSWER_US
 """Twice means twice in one standstill."""
 _STANDBYS = (MachineState.WARM, MachineState.HOLDING)
 
-Ways = Collection[tuple[MachineId, MachineId]]
+Ways = frozenset[tuple[MachineId, MachineId]]
 """From the first to the second of each pair."""
 
 
@@ -93,28 +94,40 @@ def conclude(job: Job, at_us: int) -> Decision:
 
 
 def _missing(probing: Probing) -> frozenset[tuple[MachineId, MachineId]]:
-    """Ways that do not work."""
+    """Ways that do not work. As the other questions here it costs the square of the machines, since
+    so many ways there are, and no more."""
+    asked = set(probing.asked)
     return frozenset(
         (name, other)
         for name in probing.asked
-        for other in probing.asked
-        if other != name and other not in probing.reached.get(name, ())
+        for other in asked.difference(probing.reached.get(name, ()), (name,))
     )
 
 
 def _to_go(job: Job, asked: Collection[MachineId], missing: Ways) -> MachineId | None:
     """One of those with ranks; None if they reach each other, or it is no machine's fault."""
     seats = set(job.seats)
-    cut = {name for way in missing if seats.issuperset(way) for name in way}
-    lost = {name: sum(name in way for way in missing) for name in seats}
+    between = [way for way in missing if seats.issuperset(way)]
+    in_between = Counter(name for way in between for name in way)
+    lost = Counter(name for way in missing for name in way)
     standbys = [name for name in asked if name not in seats]
-    mends = {n for n in cut if any(_whole(seats - {n} | {s}, missing) for s in standbys)}
-    fewer = {name for name in cut if lost[name] > min(lost.values())}
+    mends = {
+        name
+        for name, ways in in_between.items()
+        if ways == len(between) and _a_standby_reaches_all(standbys, seats - {name}, missing)
+    }
+    least = min(lost[name] for name in seats)
+    fewer = {name for name in in_between if lost[name] > least}
     return min(
         mends or fewer, key=lambda name: (-lost[name], job.machines[name].place), default=None
     )
 
 
-def _whole(machines: Collection[MachineId], missing: Ways) -> bool:
-    """Whether all of them reach each other."""
-    return not any(a in machines and b in machines for a, b in missing)
+def _a_standby_reaches_all(
+    standbys: Collection[MachineId], others: Collection[MachineId], missing: Ways
+) -> bool:
+    """There are few of whom this is asked: in every way that is missing they take part."""
+    return any(
+        not any((name, other) in missing or (other, name) in missing for other in others)
+        for name in standbys
+    )

@@ -37,18 +37,27 @@ from trainmover.ids import Epoch, MachineId, Rank, Slot, Step
 from trainmover.protocol.messages import Interrupt, Leave, Verdict
 
 RETRIES_MAX = 8
-"""Recoveries in a row without a single commit: then it is the script or the hardware of all."""
+"""Attempts in a row without a single commit: then it is the script or the hardware of all."""
 
 
 def interrupt(
-    job: Job, cause: str, *, machine: MachineId | None, at_us: int, heard_us: int
+    job: Job,
+    cause: str,
+    *,
+    machine: MachineId | None,
+    at_us: int,
+    heard_us: int,
+    lost: tuple[MachineId, ...] = (),
 ) -> Decision:
     """Begin a recovery after a loss (or a broken link, when no slot is vacant).
 
     A move that this overtakes before its first commit is answered; its joiner is taken over.
+    lost: machines that are gone, `machine` among them
     """
     job, answer = _answer_overtaken(job, cause)
-    job, effects = _open_epoch(job, cause, machine=machine, at_us=at_us, heard_us=heard_us)
+    job, effects = _open_epoch(
+        job, cause, machine=machine, lost=lost, at_us=at_us, heard_us=heard_us
+    )
     return job, answer + effects
 
 
@@ -82,13 +91,15 @@ def _open_epoch(
     machine: MachineId | None,
     at_us: int,
     heard_us: int,
+    lost: tuple[MachineId, ...] = (),
     goes_on: bool = False,
 ) -> Decision:
     """goes_on: it is no other incident than the one under way."""
     if not job.all_recorded:
         return restart(job, cause, machine=machine, at_us=at_us, heard_us=heard_us)
-    job = replace(job, retries=job.retries + 1)
-    if job.retries > RETRIES_MAX:
+    failed = job.change is None or machine is None or goes_on
+    job = replace(job, retries=job.retries + (failed and not lost))
+    if max(job.retries, _crashes(job, machine)) > RETRIES_MAX:
         return end(
             job,
             1,
@@ -109,7 +120,8 @@ def _open_epoch(
     if goes_on and current is not None:
         job, number = amend(job, current.number, epoch=epoch, certificates=()), current.number
     else:
-        job, number = _note_incident(job, cause, joiners, missing, machine, epoch, at_us, heard_us)
+        who = (machine, lost)
+        job, number = _note_incident(job, cause, joiners, missing, who, epoch, at_us, heard_us)
     change = Change(
         kind=Kind.RECOVERY,
         epoch=epoch,
@@ -125,6 +137,12 @@ def _open_epoch(
     orders = tuple(Send(name, Interrupt(epoch=epoch)) for name in sorted(job.machines))
     job, bound = bind_ready(job)
     return job, released + orders + bound
+
+
+def _crashes(job: Job, machine: MachineId | None) -> int:
+    """How often its processes have ended in a row: a change in which that goes on is no progress,
+    while each of many machines may lose its processes once at the same moment."""
+    return job.machines[machine].crashes if machine in job.machines else 0
 
 
 def _joiners_kept(job: Job) -> dict[Slot, MachineId]:
@@ -170,17 +188,18 @@ def _note_incident(
     cause: str,
     joiners: dict[Slot, MachineId],
     missing: frozenset[Slot],
-    machine: MachineId | None,
+    who: tuple[MachineId | None, tuple[MachineId, ...]],
     epoch: Epoch,
     at_us: int,
     heard_us: int,
 ) -> tuple[Job, int]:
-    """Open an incident; one that was open is closed as overtaken.
+    """Open an incident; one that was open is closed as overtaken. who: its `machine` and `lost`.
 
     A broken link is often the first sign of a lost machine: then the loss explains the incident
     that the link has opened, and is no other.
     """
     current = open_incident(job)
+    machine, lost = who
     marks = {"heard": heard_us, "detect": at_us}
     ranks = tuple(rank for slot in sorted({*joiners, *missing}) for rank in job.spec.ranks(slot))
     joiner = next(iter(joiners.values()), None)
@@ -188,7 +207,13 @@ def _note_incident(
     if current is not None and current.kind is Kind.RECOVERY and unexplained:
         marks["heard"] = min(heard_us, current.marks["heard"])
         marks["detect"] = current.marks["detect"]
-        explained = {"machine": machine, "joiner": joiner, "ranks": ranks, "cause": cause}
+        explained = {
+            "machine": machine,
+            "lost": lost,
+            "joiner": joiner,
+            "ranks": ranks,
+            "cause": cause,
+        }
         return amend(job, current.number, epoch=epoch, marks=marks, **explained), current.number
     if current is not None:
         overtaken = current.kind is Kind.MOVE and job.change is not None
@@ -199,6 +224,7 @@ def _note_incident(
         number=number,
         kind=Kind.RECOVERY,
         machine=machine,
+        lost=lost,
         joiner=joiner,
         ranks=ranks,
         cause=cause,

@@ -10,7 +10,7 @@ from trainmover.controller.comparison import apart, healed, took_over, with_fact
 from trainmover.controller.parting import VOTERS_MIN, Divergence
 from trainmover.controller.state import Job
 from trainmover.controller.values import replace
-from trainmover.ids import Rank
+from trainmover.ids import Rank, Step
 from trainmover.protocol.messages import Certificate, Fingerprinted, Unproven
 
 
@@ -62,21 +62,23 @@ def family_of(job: Job, rank: Rank) -> list[Rank]:
 
 
 def replicas(job: Job, rank: Rank, among: Iterable[Rank]) -> list[Rank]:
-    """Those of `among` that hold the state of `rank`; of one that is astray, what it ought to be.
-    Who is astray itself holds nobody's.
+    """Those of `among` that hold the state of `rank`; of one that is astray, what it ought to be,
+    also if they were seen to differ before a round has said who is right. Who is astray itself
+    holds nobody's.
 
     Which is the first depends on the rank, so that several joiners do not all begin with the same.
     """
     families, astray = job.comparison.families, job.comparison.astray
     parted = job.comparison.apart
-    if rank in parted:
+    if rank in parted and rank not in astray:
         return []
     if families:
         equal = [r for r in among if families[r] == families[rank] and r not in astray]
     else:
         digest = job.recorded[rank].digest
         equal = [r for r in among if job.recorded[r].digest == digest]
-    equal = [r for r in equal if r not in parted]
+    since = job.comparison.step if rank in astray else Step(0)
+    equal = [r for r in equal if r not in parted or parted[r] < since]
     first = rank % len(equal) if equal else 0
     return equal[first:] + equal[:first]
 

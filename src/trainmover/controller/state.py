@@ -251,6 +251,7 @@ class Incident:
 
     rung       1 step retried in place, 2 script run again, 3 restarted; 0: planned
     marks      phase -> when it ended, microseconds of the host's clock; `begun`, `heard` start it
+    lost       machines that were lost together; `machine` is one of them
     stacks     rank -> where the threads of its process were when it had to be ended
     positions  rank -> where it stood when it drained: what the verdict was made of
     held       lost rank -> steps for which a living machine held its record then
@@ -268,6 +269,7 @@ class Incident:
     cause: str
     rung: int
     epoch: Epoch
+    lost: tuple[MachineId, ...] = ()
     why_rung: str = ""
     outcome: Outcome = Outcome.OPEN
     note: str = ""
@@ -315,7 +317,8 @@ class Job:
     changed      what later steps were found to be, other than those recorded: trace, compiled
     exited       ranks that were through with the script and whose process is gone
     runs         runs in a sandbox that were ordered so far: the number of the last
-    retries      recoveries in a row without a commit between: a guard against crash loops
+    retries      attempts in a row without a commit between, a guard against crash loops; that a
+                 machine is lost is no attempt
     snapshot_every  committed steps from one cut to the next, as ordered; 0: none are taken
     misled          a collective outside of steps was once cut short
     between         where the script makes such collectives; "" while none is known

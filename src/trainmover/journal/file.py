@@ -9,12 +9,15 @@ import msgspec
 
 from trainmover.errors import UserError
 from trainmover.journal import bookmarks, samples
+from trainmover.journal.boot import boot_id
 from trainmover.journal.damage import Damaged
 from trainmover.protocol.malformed import MALFORMED
-from trainmover.protocol.messages import JobSpec
+from trainmover.protocol.messages import PROTOCOL, JobSpec
 from trainmover.version import VERSION
 
-FORMAT = "trainmover journal 3"
+FORMAT = "trainmover journal 4"
+CODE = f"{VERSION}, protocol {PROTOCOL}"
+"""Of who writes it. Decisions that were made by other code need not come out the same again."""
 SCHEMA = f"""
 CREATE TABLE meta (key TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
 CREATE TABLE events (seq INTEGER PRIMARY KEY, at_us INTEGER NOT NULL, kind TEXT NOT NULL,
@@ -50,8 +53,20 @@ def writable(path: Path) -> sqlite3.Connection:
 def fill(db: sqlite3.Connection, spec: JobSpec) -> None:
     """Make a new one of it."""
     db.executescript("BEGIN;" + SCHEMA + "COMMIT;")
-    meta = {"format": FORMAT, "version": VERSION, "spec": msgspec.json.encode(spec).decode()}
+    meta = {"format": FORMAT, "version": CODE, "spec": msgspec.json.encode(spec).decode()}
     db.executemany("INSERT INTO meta VALUES (?, ?)", meta.items())
+    note_boot(db)
+
+
+def note_boot(db: sqlite3.Connection) -> None:
+    """It is written by a process of this start of the host."""
+    db.execute("INSERT OR REPLACE INTO meta VALUES ('boot', ?)", (boot_id(),))
+
+
+def was_started_again(db: sqlite3.Connection) -> bool:
+    """Whether the host has, since."""
+    row = db.execute("SELECT value FROM meta WHERE key = 'boot'").fetchone()
+    return row is not None and row[0] != boot_id()
 
 
 def spec_of(db: sqlite3.Connection) -> JobSpec:
@@ -59,6 +74,18 @@ def spec_of(db: sqlite3.Connection) -> JobSpec:
     if meta.get("format") != FORMAT:
         raise sqlite3.DatabaseError("it has another format")
     return msgspec.json.decode(meta["spec"], type=JobSpec)
+
+
+def check_code(db: sqlite3.Connection, path: Path) -> None:
+    """Raises UserError if it is not ours to go on with."""
+    (wrote,) = db.execute("SELECT value FROM meta WHERE key = 'version'").fetchone()
+    if wrote != CODE:
+        raise UserError(
+            f"{path} was written by trainmover {wrote}; this is {CODE}.",
+            means="The run was not taken over: its agents and workers do not know of this, and go "
+            "on for as long as a controller may be away.",
+            do=f"Start the controller again with trainmover {wrote}.",
+        )
 
 
 @contextmanager

@@ -34,7 +34,17 @@ from trainmover.ids import Epoch, Rank, Step
 from trainmover.journal import bookmarks, samples
 from trainmover.journal.bookmarks import Bookmark
 from trainmover.journal.damage import check_of, torn_records, torn_writes
-from trainmover.journal.file import check_there, fill, only_readable, readable, spec_of, writable
+from trainmover.journal.file import (
+    check_code,
+    check_there,
+    fill,
+    note_boot,
+    only_readable,
+    readable,
+    spec_of,
+    was_started_again,
+    writable,
+)
 from trainmover.journal.lock import WriterLock
 from trainmover.protocol.messages import JobSpec, Row
 
@@ -78,7 +88,7 @@ class CommittedRow:
 class Journal:
     """Use `create`, `take_over` or `open`.
 
-    cut  what a crash had torn and `take_over` removed, for human eyes; "" if nothing
+    cut  what a crash had torn and `take_over` removed, or may have, for human eyes; "" if nothing
     """
 
     def __init__(
@@ -130,8 +140,8 @@ class Journal:
         """An existing journal, to be written on by the successor of who wrote it.
 
         What a crash has torn off its end is cut: see `cut`. Raises UserError if another process
-        writes it still, if it is damaged anywhere else, or if `path` is none; then nothing has
-        changed.
+        writes it still, if other code than this has written it, if it is damaged anywhere else, or
+        if `path` is none; then nothing has changed.
         """
         path = Path(path)
         check_there(path)
@@ -140,6 +150,8 @@ class Journal:
             undo.callback(lock.release)
             with closing(only_readable(path)) as reader:
                 spec = spec_of(reader)
+                check_code(reader, path)
+                started_again = was_started_again(reader)
                 half_written = torn_writes(path, reader)
                 torn = torn_records(reader)
             db = writable(path)
@@ -147,10 +159,11 @@ class Journal:
             if torn:
                 db.execute("DELETE FROM events WHERE seq >= ?", (torn[0],))
                 db.execute("DELETE FROM bookmarks WHERE seq >= ?", (torn[0],))
+            note_boot(db)
             if torn or half_written:
                 db.execute("PRAGMA wal_checkpoint(TRUNCATE)")
             undo.pop_all()
-        return cls(db, path, spec, lock=lock, cut=_cut_text(torn, half_written))
+        return cls(db, path, spec, lock=lock, cut=_cut_text(torn, half_written, started_again))
 
     @classmethod
     def open(cls, path: str | Path) -> "Journal":
@@ -350,10 +363,14 @@ class Journal:
                 )
 
 
-def _cut_text(torn: list[int], half_written: int) -> str:
+def _cut_text(torn: list[int], half_written: int, started_again: bool) -> str:
     if torn:
         return f"its last {len(torn)} records, from number {torn[0]}, were damaged and are cut off"
-    return "its last write was not finished and is cut off" if half_written else ""
+    if half_written:
+        return "its last write was not finished and is cut off"
+    if started_again:
+        return "the host has been started again, and its newest records may be lost with that"
+    return ""
 
 
 def _values_json(values: dict[str, float]) -> str:

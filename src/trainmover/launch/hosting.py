@@ -14,6 +14,7 @@ from trainmover.controller.state import Job
 from trainmover.ids import MachineId
 from trainmover.journal import Journal
 from trainmover.launch.runs import Run
+from trainmover.server.absence import AGENT_ENDED
 from trainmover.server.api import Api
 from trainmover.server.checkpoint_folder import CheckpointFolder
 from trainmover.server.notices import Notice
@@ -111,7 +112,7 @@ class Hosting:
 
     def agent_ended(self, machine: MachineId, code: int, said: str) -> None:
         """Its machine is lost by itself; one that never joined would be missed for ever."""
-        self.server.machine_ended(machine, "its agent has ended")
+        self.server.machine_ended(machine, AGENT_ENDED)
         if self.server.over:
             return
         if not self._has_joined(machine):

@@ -6,6 +6,7 @@ from pathlib import Path
 
 from trainmover import communicators
 from trainmover.launch.checkpoints import CheckpointOptions
+from trainmover.protocol.deadlines import PATIENCE_S
 from trainmover.protocol.messages import JobSpec, LogSpec
 from trainmover.tls.files import TlsFiles
 
@@ -23,6 +24,7 @@ class RunOptions:
     run_dir     the run's private directory; None: under TRAINMOVER_HOME
     record      how large outputs of the first steps are kept: `moments` or `full`
     readiness   of standbys: `held`, `warm` or `idle`
+    patience_s  seconds for which a machine may be away
     wait_s      seconds a recovery waits for a machine when no standby is left
     state_bandwidth  bytes that a machine may send of its state in a second; 0: no limit
     fingerprint_every  steps from one comparison of replicas to the next; 0: none
@@ -49,6 +51,7 @@ class RunOptions:
     record: str = "moments"
     readiness: str = "held"
     wait_s: int = 0
+    patience_s: float = PATIENCE_S
     state_bandwidth: int = 0
     fingerprint_every: int = 1000
     on_divergence: str = "report"
@@ -95,6 +98,7 @@ def spec_of(options: RunOptions, run_id: str) -> JobSpec:
         on_nan=options.on_nan,
         readiness=options.readiness,
         wait_s=options.wait_s,
+        patience_s=options.patience_s,
         state_bandwidth=options.state_bandwidth,
         snapshot_every=options.snapshot_every,
         snapshot_copies=options.snapshot_copies,

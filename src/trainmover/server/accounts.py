@@ -2,15 +2,15 @@
 
 Nothing carries a number on its way: both ends count. Since it joined, the machine's agent counts
 the numbered facts it says and the controller those it takes; the controller counts what `decide`
-orders it and the agent what it hears. A link keeps the order, so both counts agree on it; and a
-link that breaks while the controller lives is the loss of the machine. That leaves a controller
-that dies.
+orders it and the agent what it hears. A link keeps the order, so both counts agree; who is back
+after one has broken is told what was taken and says what was heard, and the rest is said again.
 
-Its successor finds the counts in the journal. An event says which of its machine's facts it was,
-and committed rows are written before any later event, so the last one that was taken is known; the
-agent, which keeps its facts until they are safe, says the rest again. Orders follow from events: a
-replay gives the same ones in the same sequence, so the agent only has to say how many it has heard
-to be given the others. It says so with its heartbeats too: what it has heard need not be kept.
+The successor of a controller that dies finds the counts in the journal. An event says which of its
+machine's facts it was, and committed rows are written before any later event, so the last one that
+was taken is known; the agent, which keeps its facts until they are safe, says the rest again.
+Orders follow from events: a replay gives the same ones in the same sequence, so the agent only has
+to say how many it has heard to be given the others. It says so with its heartbeats too: what it has
+heard need not be kept.
 
 Where a crash tears the journal's end, the replay gives fewer orders, and then others. So an agent
 also says in whose reign it heard the last one: of that controller's orders, those that follow from
@@ -39,7 +39,7 @@ from trainmover.controller.events import (
     CheckpointPublished,
     ControllerReturned,
     MachineJoined,
-    MachineLost,
+    MachinesLost,
     WorkerSaid,
 )
 from trainmover.ids import MachineId
@@ -71,19 +71,21 @@ class Account:
     def untold(self) -> bool:
         return self.facts > self.told
 
-    def rest(self, heard: int, reign: int) -> list[Order] | None:
-        """Orders beyond the first `heard`, the last of them in that reign, which has ended; None
-        if these are not the ones it has heard.
+    def rest(self, heard: int, reign: int, *, now: int) -> list[Order] | None:
+        """Orders beyond the first `heard`, the last of them in that reign; None if these are not
+        the ones it has heard. now: the reign of this controller.
 
         >>> account = Account("i", orders=3, pending=["b", "c"], ends={0: 1, 7: 2})
-        >>> account.rest(2, reign=7)
+        >>> account.rest(2, reign=7, now=9)
         ['c']
-        >>> account.rest(2, reign=0) is None
+        >>> account.rest(3, reign=9, now=9)
+        []
+        >>> account.rest(2, reign=0, now=9) is None
         True
-        >>> account.rest(2, reign=8) is None
+        >>> account.rest(2, reign=8, now=9) is None
         True
         """
-        if heard > self.ends.get(reign, 0):
+        if heard > (self.orders if reign == now else self.ends.get(reign, 0)):
             return None
         return self._beyond(heard)
 
@@ -133,8 +135,9 @@ class Accounts:
         match event:
             case MachineJoined(machine=machine, incarnation=incarnation):
                 self.of[machine] = Account(incarnation, away=away)
-            case MachineLost(machine=machine):
-                self.of.pop(machine, None)
+            case MachinesLost(lost=lost):
+                for one in lost:
+                    self.of.pop(one.machine, None)
             case WorkerSaid(machine=machine, number=number) if machine in self.of:
                 self.of[machine]._said(number)
             case AgentSaid(machine=machine, number=number) if machine in self.of:

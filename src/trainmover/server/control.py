@@ -26,7 +26,8 @@ from trainmover.controller.events import (
     AgentSaid,
     ControllerReturned,
     KillRequested,
-    MachineLost,
+    Lost,
+    MachinesLost,
     MoveRequested,
     StopRequested,
     Tick,
@@ -34,7 +35,9 @@ from trainmover.controller.events import (
 )
 from trainmover.controller.state import Job
 from trainmover.ids import MachineId
-from trainmover.protocol.messages import AgentFact, Heard, JobSpec, Shutdown
+from trainmover.protocol.deadlines import HEARD_S, SPARE_S, beats
+from trainmover.protocol.messages import AgentFact, Found, Heard, JobSpec, LookFor, Shutdown
+from trainmover.server.absence import Absence, Dialled
 from trainmover.server.accounts import Accounts
 from trainmover.server.hearing import Hearing
 from trainmover.server.reception import Reception
@@ -44,9 +47,9 @@ from trainmover.server.surroundings import Book, Decided, Link, Surroundings
 if TYPE_CHECKING:
     from trainmover.server.past import Past
 
-BEAT_S = 0.2
-QUIET_TICKS_MAX = 5
+FRESH_TICKS = 1
 ENDED = "The job has ended: nothing was done."
+NOT_BACK = "it did not come back to the controller, which was restarted"
 
 
 class Control:
@@ -70,12 +73,15 @@ class Control:
         self.accounts = Accounts() if past is None else past.accounts
         self.over: End | None = None if past is None else past.over
         self.members: dict[MachineId, Link] = {}
+        self.absence = Absence(spec.patience_s, after_another=past is not None)
         self._past = past
         self._book = book
         self._around = around
         self._hearing = Hearing(Rows(book), around, self)
-        self.reception = Reception(self, around, at_us=at_us, lost_us=lost_us or at_us)
+        self.reception = Reception(self, around, lost_us=lost_us or at_us)
         self._ticked_us = at_us
+        self._beats = 0
+        self._over_beats = 0
 
     def go_on(self, at_us: int) -> None:
         """Where a controller has died; before anything else."""
@@ -90,6 +96,9 @@ class Control:
         self.take(ControllerReturned(at_us=at_us, cut=bool(past.cut)))
         for order in undone:
             self._around.save(order)
+        for machine in self.accounts.away:
+            self.absence.broke(machine, NOT_BACK, at_us)
+        self._dial()
         self.reception.look(at_us)
 
     @property
@@ -164,24 +173,107 @@ class Control:
         if account is not None:
             self._hearing.said(machine, account, fact, at_us)
 
-    def lost(self, link: Link, why: str, at_us: int) -> None:
-        """A connection has ended or is silent, whoever it was."""
+    def broke(self, link: Link, why: str, at_us: int) -> None:
+        """A connection has ended, whoever it was. The agent may come back over another."""
+        machine = self._without(link)
+        if machine is None:
+            return
+        if self.over is not None or machine not in self.job.machines:
+            self.accounts.of.pop(machine, None)
+            return
+        self.accounts.of[machine].away = True
+        self.absence.broke(machine, why, link.heard_us)
+        self._dial()
+
+    def speaks_nonsense(self, link: Link, why: str, at_us: int) -> None:
+        """What came over a link was sent so and cannot be meant: its agent is not to be trusted."""
+        machine = self._without(link)
+        if machine is None:
+            return
+        self.absence.back(machine)
+        self._give_up([Lost(machine=machine, why=why, heard_us=link.heard_us)], at_us)
+
+    def without_link(self, machine: MachineId) -> None:
+        """Its agent has another one now; or has none, and is over."""
+        if machine in self.members:
+            self._without(self.members[machine])
+
+    def _without(self, link: Link) -> MachineId | None:
         machine = link.machine
         if machine is None or self.members.get(machine) is not link:
-            return
+            return None
         del self.members[machine]
         link.abort()
-        if machine in self.job.machines:
-            heard_us = link.heard_us
-            self.take(MachineLost(at_us=at_us, machine=machine, why=why, heard_us=heard_us))
+        return machine
+
+    # --- machines that are away ---
+
+    def ended(self, machine: MachineId, why: str, at_us: int) -> None:
+        """Whoever has started its agent has seen it end."""
+        self.absence.ended(machine, why)
+        self._give_up(self.absence.certain(), at_us)
+
+    def dialled(self, machine: MachineId, what: Dialled, at_us: int) -> None:
+        """What came of what the surroundings were asked for."""
+        self.absence.dialled(machine, what)
+        self._give_up(self.absence.certain(), at_us)
+
+    def found(self, witness: MachineId, fact: Found) -> None:
+        """A machine says whom of those that are quiet it reaches."""
+        self.absence.found(witness, fact.number, fact.machines)
+
+    def _dial(self) -> None:
+        for machine in self.absence.to_dial():
+            self._around.dial(machine, self.job.machines[machine].vault)
+
+    def _ask(self) -> None:
+        fresh = {name for name, link in self.members.items() if link.quiet_ticks <= FRESH_TICKS}
+        witnesses = self.absence.witnesses(self.job, fresh)
+        vaults = {name: self.job.machines[name].vault for name in self.absence.quiet}
+        for witness in witnesses:
+            self.members[witness].send(LookFor(number=self.absence.number, vaults=vaults))
+
+    def _give_up(self, lost: list[Lost], at_us: int) -> None:
+        """All that are known to be lost by now: one event."""
+        for one in lost:
+            self.without_link(one.machine)
+            if self.over is not None:
+                self.accounts.of.pop(one.machine, None)
+        lost = [one for one in lost if one.machine in self.job.machines]
+        if lost and self.over is None:
+            self.take(MachinesLost(at_us=at_us, lost=lost))
+            self.reception.lost(len(lost), at_us)
+
+    def _look_who_is_away(self, at_us: int) -> None:
+        for machine, after_s in self.absence.listen(self.members).items():
+            self.tell_back(machine, after_s)
+        self._dial()
+        self._ask()
+        self._give_up(self.absence.lost(self.job), at_us)
+        for text in self.absence.news(len(self.job.machines)):
+            self._around.note(text, loud=True)
+
+    def tell_back(self, machine: MachineId, after_s: float) -> None:
+        """Of one of which people were told that it is away."""
+        if after_s:
+            self._around.note(f"{machine} is back after {after_s:.1f} s", loud=True)
+
+    def _leave_alone(self) -> None:
+        """The job is over: who is away is not waited for long."""
+        self._over_beats += 1
+        if self._over_beats >= beats(SPARE_S):
+            for machine in self.accounts.away:
+                del self.accounts.of[machine]
 
     # --- time ---
 
     def beat(self, at_us: int) -> None:
         """To be called every `BEAT_S`; links have counted it."""
-        for link in list(self.members.values()):
-            if link.quiet_ticks >= QUIET_TICKS_MAX:
-                self.lost(link, f"no heartbeat for {QUIET_TICKS_MAX * BEAT_S:.0f} s", at_us)
+        self._beats += 1
+        if self.over is None:
+            self._look_who_is_away(at_us)
+        else:
+            self._leave_alone()
         self._tell_what_is_safe(at_us)
         self.reception.beat(at_us)
         if self.over is None and tick_due(self.job, self._ticked_us, at_us):
@@ -191,12 +283,19 @@ class Control:
     def _tell_what_is_safe(self, at_us: int) -> None:
         """All that was said until now is in the journal afterwards."""
         accounts = {machine: self.accounts.of.get(machine) for machine in self.members}
-        news = {m: account for m, account in accounts.items() if account and account.untold}
+        known = {m: account for m, account in accounts.items() if account is not None}
+        news = {m: account for m, account in known.items() if account.untold}
         safe = {account.incarnation: account.facts for account in news.values()}
-        if self._hearing.flush(at_us, safe):
-            for machine, account in news.items():
-                account.told = account.facts
-                self.members[machine].send(Heard(facts=account.facts))
+        if not self._hearing.flush(at_us, safe):
+            return
+        for account in news.values():
+            account.told = account.facts
+        for machine in known if self._beats % beats(HEARD_S) == 0 else news:
+            self.members[machine].send(Heard(facts=known[machine].told))
+
+    def make_safe(self, incarnation: str, facts: int, at_us: int) -> bool:
+        """All that was taken from an agent is in the journal afterwards."""
+        return self._hearing.flush(at_us, {incarnation: facts})
 
     def write_rows(self) -> None:
         """All that have come are in the journal. Raises StateMismatch if they contradict it."""

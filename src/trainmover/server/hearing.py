@@ -4,13 +4,14 @@ from collections.abc import Mapping
 from typing import Protocol
 
 from trainmover.controller.events import AgentSaid, WorkerSaid
-from trainmover.errors import StateMismatch
+from trainmover.errors import ProtocolError, StateMismatch
 from trainmover.ids import MachineId
 from trainmover.protocol.messages import (
     UNJOURNALED,
     UNNUMBERED,
     AgentFact,
     Committed,
+    Found,
     FromWorker,
     Heartbeat,
     JobSpec,
@@ -23,6 +24,7 @@ from trainmover.protocol.messages import (
     WorkerState,
     decode_worker_fact,
 )
+from trainmover.server.absence import Absence
 from trainmover.server.accounts import Account
 from trainmover.server.rows import Rows
 from trainmover.server.surroundings import Surroundings
@@ -33,7 +35,10 @@ class Taker(Protocol):
 
     spec: JobSpec
 
+    absence: Absence
+
     def take(self, event: WorkerSaid | AgentSaid) -> None: ...
+    def found(self, witness: MachineId, fact: Found) -> None: ...
     def stop(self, code: int, why: str, at_us: int) -> None: ...
 
 
@@ -64,6 +69,8 @@ class Hearing:
                 self._around.told(machine, fact)
             case Output():
                 self._around.told(machine, fact)
+            case Found():
+                self._taker.found(machine, fact)
             case _:
                 pass
 
@@ -79,15 +86,28 @@ class Hearing:
             return False
         return True
 
+    def _look_at_rank(self, machine: MachineId, fact: WorkerFact) -> None:
+        """In the journal a wrong one would fail this controller, and every one that comes."""
+        rank, there_are = getattr(fact, "rank", 0), self._taker.spec.world_size
+        if not 0 <= rank < there_are:
+            raise ProtocolError(
+                f"{machine} speaks of rank {rank} in {type(fact).__name__}: there are {there_are}.",
+                means="What it said was not taken.",
+                do="Look at that machine: what runs there is no worker of this job.",
+            )
+
     def _worker_said(
         self, machine: MachineId, local_rank: int, fact: WorkerFact, number: int, at_us: int
     ) -> None:
+        self._look_at_rank(machine, fact)
         if isinstance(fact, UNJOURNALED):
             self._around.told(machine, fact)
             return
         if isinstance(fact, Committed):
             self.rows.take(fact)
             self._around.told(machine, fact)
+            if fact.rows:
+                self._taker.absence.steps.committed(fact.epoch, fact.rows[-1].step)
             if fact.decided_on is None:
                 return
             fact = fact.decided_on

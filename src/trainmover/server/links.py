@@ -5,7 +5,6 @@ loop, so a server that was itself stopped for a while does not condemn anybody.
 """
 
 import asyncio
-import time
 from typing import Protocol
 
 from trainmover.errors import ProtocolError
@@ -13,6 +12,7 @@ from trainmover.ids import MachineId
 from trainmover.protocol.hello import hashed
 from trainmover.protocol.messages import AgentFact, Hello, Order, Return, decode_agent_fact, encode
 from trainmover.protocol.sealed import SealedReader, Session
+from trainmover.server.absence import LINK_ENDED
 
 PURPOSE = "controller"
 HELLO_TICKS_MAX = 25
@@ -24,16 +24,12 @@ class LinkOwner(Protocol):
 
     links: "set[MachineLink]"
 
+    def now(self) -> int: ...
     def said_hello(self, link: "MachineLink", hello: Hello) -> None: ...
     def said_return(self, link: "MachineLink", back: Return) -> None: ...
     def said(self, link: "MachineLink", fact: AgentFact) -> None: ...
-    def link_lost(self, link: "MachineLink", why: str) -> None: ...
+    def link_lost(self, link: "MachineLink", why: str, *, nonsense: bool) -> None: ...
     def turned_away(self, why: str) -> None: ...
-
-
-def now_us() -> int:
-    """The host's clock, microseconds."""
-    return time.time_ns() // 1000
 
 
 class MachineLink(asyncio.Protocol):
@@ -51,7 +47,8 @@ class MachineLink(asyncio.Protocol):
         self._session = session
         self._hello_said = False
         self._reader = SealedReader(session)
-        self._why = "connection closed"
+        self._why = LINK_ENDED
+        self._nonsense = False
         self._transport: asyncio.Transport | None = None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
@@ -61,20 +58,29 @@ class MachineLink(asyncio.Protocol):
 
     def data_received(self, data: bytes) -> None:
         self.quiet_ticks = 0
-        self.heard_us = now_us()
+        self.heard_us = self._owner.now()
         try:
-            for payload in self._reader.feed(data):
+            payloads = self._reader.feed(data)
+        except ProtocolError as error:  # Changed on its way: not the agent's fault.
+            self._end(f"what came was changed on its way ({error.happened})", error)
+            return
+        try:
+            for payload in payloads:
                 self._take(decode_agent_fact(payload))
         except ProtocolError as error:
-            self._why = f"it broke the rules of the wire ({error.happened})"
-            if not self._hello_said:
-                self._owner.turned_away(error.happened)
-            self.abort()
+            self._nonsense = True
+            self._end(f"it broke the rules of the wire ({error.happened})", error)
+
+    def _end(self, why: str, error: ProtocolError) -> None:
+        self._why = why
+        if not self._hello_said:
+            self._owner.turned_away(error.happened)
+        self.abort()
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._transport = None
         self._owner.links.discard(self)
-        self._owner.link_lost(self, self._why)
+        self._owner.link_lost(self, self._why, nonsense=self._nonsense)
 
     def send(self, order: Order) -> None:
         if self._transport is not None:

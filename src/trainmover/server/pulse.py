@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import Callable
 
-from trainmover.server.control import BEAT_S
+from trainmover.protocol.deadlines import BEAT_S
 from trainmover.server.links import HELLO_TICKS_MAX, MachineLink
 
 STALL_S = 0.5

@@ -2,10 +2,11 @@
 
 from typing import TYPE_CHECKING
 
-from trainmover.controller.events import MachineJoined, MachineLost
+from trainmover.controller.events import MachineJoined
 from trainmover.controller.flapping import quarantine_s
 from trainmover.ids import MachineId
 from trainmover.protocol.messages import Hello, Refused, Resumed, Return, Shutdown, Welcome
+from trainmover.server.absence import LINK_ENDED
 from trainmover.server.admission import quarantined_text, refusal, taken_back
 from trainmover.server.returns import Returns
 from trainmover.server.surroundings import Link, Surroundings
@@ -17,14 +18,11 @@ AWAY_RETRY_S = 1.0
 
 
 class Reception:
-    """Of a controller that is there since at_us; before, since lost_us, there was none."""
+    """Of a controller; before it, since lost_us, there was none."""
 
-    def __init__(
-        self, control: "Control", around: Surroundings, *, at_us: int, lost_us: int
-    ) -> None:
+    def __init__(self, control: "Control", around: Surroundings, *, lost_us: int) -> None:
         self._control = control
         self._around = around
-        self._began_us = at_us
         self._returns = Returns(len(control.accounts.away), lost_us)
 
     def hello(self, link: Link, hello: Hello, at_us: int) -> None:
@@ -33,7 +31,7 @@ class Reception:
         present = {*control.job.machines, *control.members}
         why_not = refusal(hello, control.spec, present, over=control.over is not None)
         if why_not:
-            retry_s = AWAY_RETRY_S if hello.machine in control.accounts.away else None
+            retry_s = AWAY_RETRY_S if hello.machine in control.absence.quiet else None
             self._refuse(link, Refused(reason=why_not, retry_s=retry_s))
             return
         if wait_s := quarantine_s(control.job, hello.machine, hello.host, at_us):
@@ -59,20 +57,23 @@ class Reception:
         control, machine = self._control, back.machine
         account = control.accounts.of.get(machine)
         ours = account is not None and account.incarnation == back.incarnation
-        if ours and machine in control.members:  # It knows of that first.
-            control.lost(control.members[machine], "its agent has lost the link", at_us)
-            account = None
-        rest = taken_back(back, account, control.job.epoch)
+        if ours:  # It knows first that the link it had is none any more.
+            control.without_link(machine)
+        rest = taken_back(back, account, control.job.epoch, control.accounts.reign)
         if control.over is not None and machine not in control.members:
             rest = [Shutdown()]
         if isinstance(rest, Refused):
             self._refuse(link, rest)
-            self.gone(machine, "its agent is not the one that the journal knows", at_us)
+            if account is not None and machine not in control.members:
+                control.absence.broke(machine, LINK_ENDED, at_us)
+                self.gone(machine, "its agent is not the one that the journal knows", at_us)
             return
         self._let_in(link, machine)
+        control.tell_back(machine, control.absence.back(machine))
         if not back.heard:
             link.send(self._welcome())
         if account is not None:
+            control.make_safe(account.incarnation, account.facts, at_us)
             account.back(back.heard)
             link.send(Resumed(facts=account.facts, reign=control.accounts.reign))
         for order in rest:
@@ -81,10 +82,13 @@ class Reception:
 
     def gone(self, machine: MachineId, why: str, at_us: int) -> None:
         """Of one that may be waited for: it will not come back."""
-        if machine in self._control.accounts.away:
-            self._returns.ended()
-            self._give_up(machine, why, at_us)
-            self.look(at_us)
+        if machine in self._control.absence.quiet:
+            self._control.ended(machine, why, at_us)
+
+    def lost(self, machines: int, at_us: int) -> None:
+        """So many are no longer waited for."""
+        self._returns.ended(machines)
+        self.look(at_us)
 
     def look(self, at_us: int) -> None:
         """Tell when all that were in the job are back, or are no longer waited for."""
@@ -96,13 +100,9 @@ class Reception:
             self._around.note(text, loud=True)
 
     def beat(self, at_us: int) -> None:
-        """Who is not back in time is lost."""
-        away = self._control.accounts.away
-        if away and self._returns.beat():
+        """Who is not back in time is told of, and waited for on."""
+        if self._control.accounts.away and self._returns.beat():
             self.look(at_us)
-            for machine in away:
-                why = "it did not come back to the controller, which was restarted"
-                self._give_up(machine, why, at_us)
 
     def _let_in(self, link: Link, machine: MachineId) -> None:
         link.machine = machine
@@ -115,11 +115,3 @@ class Reception:
         link.send(refused)
         link.close()
         self._around.turned_away(refused.reason.split("\n")[0])
-
-    def _give_up(self, machine: MachineId, why: str, at_us: int) -> None:
-        control = self._control
-        if control.over is not None:
-            del control.accounts.of[machine]
-            return
-        heard_us = self._began_us
-        control.take(MachineLost(at_us=at_us, machine=machine, why=why, heard_us=heard_us))

@@ -1,7 +1,9 @@
 """How the machines come back to a controller that has taken over. Pure."""
 
-RETURN_BEATS = 15
-"""Of the server, 0.2 s each. An agent dials at least every half second."""
+from trainmover.protocol.deadlines import SPARE_S, beats
+
+RETURN_BEATS = beats(SPARE_S)
+"""An agent dials at least every half second."""
 
 
 class Returns:
@@ -15,13 +17,13 @@ class Returns:
         self._told = False
 
     def beat(self) -> bool:
-        """Whether machines that are not back by now are lost."""
+        """Whether it is told now how many are not back yet."""
         self._beats_left -= 1
         return self._beats_left <= 0
 
-    def ended(self) -> None:
-        """One of them will not come back."""
-        self._gone += 1
+    def ended(self, machines: int) -> None:
+        """So many of them will not come back."""
+        self._gone += machines
 
     def sentence(self, away: int, now_us: int) -> str:
         """To be told now; "" if it is not the moment. Once only."""

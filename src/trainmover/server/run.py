@@ -20,11 +20,14 @@ from trainmover.errors import StateMismatch, UserError
 from trainmover.ids import MachineId
 from trainmover.journal import Journal
 from trainmover.protocol.messages import AgentFact, Hello, JobSpec, Return, Shutdown
+from trainmover.server.absence import Dialled
 from trainmover.server.answers import Answers
 from trainmover.server.bookmarks import Bookmarks
+from trainmover.server.calls import Calls
 from trainmover.server.checkpoint_folder import CheckpointFolder
+from trainmover.server.clock import Clock
 from trainmover.server.control import ENDED, Control
-from trainmover.server.links import PURPOSE, MachineLink, now_us
+from trainmover.server.links import PURPOSE, MachineLink
 from trainmover.server.news import News
 from trainmover.server.notices import Notice
 from trainmover.server.past import Past
@@ -69,8 +72,8 @@ class Server:
         self.links: set[MachineLink] = set()
         self.pulse = Pulse(self.links, beat=self._beat)
         self._past = past
-        self._last_us = 0 if past is None else past.at_us
-        self.control = Control(spec, journal, self, at_us=now_us(), past=past, lost_us=lost_us)
+        self._clock = Clock(least_us=0 if past is None else past.at_us)
+        self.control = Control(spec, journal, self, at_us=self.now(), past=past, lost_us=lost_us)
         known = past or Past(self.job)
         self._telling = Telling(journal, known, watch=watch, now=self.now, stop=self.stop)
         self._bookmarks = Bookmarks(journal, known.replayed)
@@ -84,6 +87,7 @@ class Server:
             tls=tls,
             turned_away=self.turned_away,
         )
+        self._calls = Calls(tls, failed=self.failed)
         self._journal = journal
         self._shutdown_s = shutdown_s
         self._saving = Saving(
@@ -131,6 +135,7 @@ class Server:
         self.pulse.stop()
         self._door.close()
         self._drop_everybody()
+        self._calls.close()
         self.news.wake()
         await self._saving.close()
 
@@ -155,10 +160,10 @@ class Server:
 
     def status(self) -> dict[str, Any]:
         """The job as a JSON value."""
-        away = self.control.accounts.away
-        heard = dict.fromkeys(away, self._past.at_us if self._past else 0)
+        heard = {machine: one.heard_us for machine, one in self.control.absence.quiet.items()}
         heard |= {machine: link.heard_us for machine, link in self.control.members.items()}
-        return snapshot(self.job, self.progress, heard, now_us())
+        away = self.control.absence.away
+        return snapshot(self.job, self.progress, heard, self.now(), away=away)
 
     @property
     def job(self) -> Job:
@@ -190,9 +195,12 @@ class Server:
         """A fact from a machine of the job; raises ProtocolError if it cannot be read."""
         self.control.said(link, fact, self.now())
 
-    def link_lost(self, link: MachineLink, why: str) -> None:
+    def link_lost(self, link: MachineLink, why: str, *, nonsense: bool) -> None:
         """A connection has ended, whoever it was."""
-        self.control.lost(link, why, self.now())
+        if nonsense:
+            self.control.speaks_nonsense(link, why, self.now())
+        else:
+            self.control.broke(link, why, self.now())
         self._finish_if_alone()
 
     def machine_ended(self, machine: MachineId, why: str) -> None:
@@ -229,6 +237,15 @@ class Server:
     def _saved(self, event: EVENTS) -> None:
         self.control.take(event)
 
+    def dial(self, machine: MachineId, vault: str) -> None:
+        """Look whether anybody answers there."""
+        self._calls.look(vault, partial(self._dialled, machine))
+
+    def _dialled(self, machine: MachineId, what: Dialled) -> None:
+        if not self._closed:
+            self.control.dialled(machine, what, self.now())
+            self._finish_if_alone()
+
     def end(self, end: End) -> None:
         """The agents have a while to end their workers and go."""
         self._answers.refuse_all(ENDED)
@@ -260,9 +277,8 @@ class Server:
     # --- time ---
 
     def now(self) -> int:
-        """The clock, never running backwards."""
-        self._last_us = max(self._last_us, now_us())
-        return self._last_us
+        """The controller's time, whatever the host's clock is set to meanwhile."""
+        return self._clock.now()
 
     def _beat(self) -> None:
         self._beats += 1

@@ -10,12 +10,13 @@ from trainmover.controller.events import (
     Event,
     KillRequested,
     MachineJoined,
-    MachineLost,
+    MachinesLost,
     MoveRequested,
     StopRequested,
     StoreMoved,
     WorkerSaid,
 )
+from trainmover.controller.losses import losses_text
 from trainmover.controller.roles import kinds
 from trainmover.controller.state import Incident, Job, Kind, Machine, MachineState, Outcome, Phase
 from trainmover.protocol.messages import (
@@ -175,8 +176,8 @@ def _of_event(event: Event, after: Job) -> Sentence:
     match event:
         case MachineJoined():
             return Sentence(f"{event.machine} joined" + (" as a standby" * event.standby))
-        case MachineLost():
-            return Sentence(f"{event.machine} was lost: {event.why}", loud=after.code is None)
+        case MachinesLost():
+            return Sentence(losses_text(event.lost), loud=after.code is None)
         case MoveRequested():
             return Sentence(f"a move of {event.machine} was asked for and refused")
         case KillRequested():
@@ -230,10 +231,13 @@ def _of_worker(fact: WorkerFact) -> Sentence:
 
 
 def _of_machines(before: Job, after: Job) -> Sentence:
-    """A standby that has become warm, holds a run, or cannot."""
+    """A standby that has become warm, holds a run, or cannot. Most events touch no machine, and the
+    others few: to compare all by their fields would cost more than to decide."""
+    if before.machines is after.machines:
+        return SILENCE
     for machine in after.machines.values():
         old = before.machines.get(machine.id)
-        if old is not None and old != machine:
+        if old is not None and old is not machine:
             said = _of_standby(old, machine, after)
             if said.text:
                 return said

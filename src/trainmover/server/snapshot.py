@@ -1,6 +1,6 @@
 """The job as one JSON value, for the API. Pure."""
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any
 
 import msgspec
@@ -9,6 +9,7 @@ from trainmover.controller.cuts import cut_at_hand
 from trainmover.controller.flapping import quarantined
 from trainmover.controller.state import Change, Incident, Job, Machine
 from trainmover.ids import MachineId, Rank
+from trainmover.protocol.deadlines import deadlines_json
 from trainmover.protocol.messages import Position
 from trainmover.server.divergences import divergences_json, replicas_json
 from trainmover.server.memory import memory_json
@@ -18,11 +19,17 @@ from trainmover.server.watching import watch_json
 
 
 def snapshot(
-    job: Job, progress: Progress, heard_us: Mapping[MachineId, int], now_us: int
+    job: Job,
+    progress: Progress,
+    heard_us: Mapping[MachineId, int],
+    now_us: int,
+    *,
+    away: Collection[MachineId] = (),
 ) -> dict[str, Any]:
     """Everything `trainmover status` shows.
 
     heard_us  machine -> when its last byte came
+    away      machines of which nothing is heard
     """
     machines = sorted(job.machines.values(), key=lambda machine: machine.place)
     return {
@@ -35,8 +42,10 @@ def snapshot(
         "world_size": job.spec.world_size,
         "machines": [
             _machine(job, machine, progress, heard_us.get(machine.id, now_us), now_us)
+            | {"away": machine.id in away}
             for machine in machines
         ],
+        "deadlines": deadlines_json(job.spec.patience_s),
         "standbys": standbys_json(job, now_us),
         "roles": roles_json(job),
         "replicas": replicas_json(job),

@@ -87,5 +87,8 @@ class Surroundings(Protocol):
     def save(self, order: HostOrder) -> None:
         """Begin; what comes of it is an event. One after the other, in this order."""
 
+    def dial(self, machine: MachineId, vault: str) -> None:
+        """Look whether anybody answers there; what comes of it is told to `Control.dialled`."""
+
     def end(self, end: End) -> None:
         """The job is over, and the machines are told to leave."""

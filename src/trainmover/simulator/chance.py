@@ -162,6 +162,8 @@ class Chance:
         worker.box.later(self.world.between(0, 200_000), worker.box.process_state, worker, "", 0)
 
     def _stuck(self) -> str:
+        if self.world.spec.world_size == 1:
+            return ""  # Nobody waits for it: it might as well be slow.
         busy = [w for w in self.world.workers() if w.computing and not w.stuck]
         steady = [w for w in busy if w.lived_steps > 2 and w.recorded]
         if not steady:

@@ -35,6 +35,7 @@ class Disk:
         self.safe: dict[str, int] = {}
         self.rows: dict[tuple[Rank, Step], float] = {}
         self.bookmarks: dict[int, bytes] = {}
+        self._lost = 0
         self._marks: list[tuple[int, dict[str, int], list[tuple[Rank, Step]]]] = []
 
     def append(self, event: EVENTS) -> int:
@@ -63,8 +64,9 @@ class Disk:
         self.safe |= safe
         self._marks.append((len(self.records), before, new))
 
-    def tear(self, records: int) -> None:
-        """The newest are lost, with all that was written after them; the first of them in part."""
+    def tear(self, records: int, *, clean: bool) -> None:
+        """The newest are lost, with all that was written after them; the first of them in part. Or
+        clean: no trace of them is left, but that the host has been started again."""
         left = max(0, len(self.records) - records)
         while self._marks and self._marks[-1][0] > left:
             _, before, new = self._marks.pop()
@@ -72,14 +74,17 @@ class Disk:
             for key in new:
                 del self.rows[key]
         self.bookmarks = {seq: its for seq, its in self.bookmarks.items() if seq <= left}
-        if left < len(self.records):
+        if clean:
+            self._lost = len(self.records) - left
+            del self.records[left:]
+        elif left < len(self.records):
             seq, at_us, kind, text, check = self.records[left]
             self.records[left:] = [(seq, at_us, kind, text[: len(text) // 2], check)]
 
     def cut(self) -> int:
         """Remove what is damaged at the end, as a take-over does; how many records that was."""
         whole = [r for r in self.records if check_of(*r[:4]) == r[4]]
-        torn = len(self.records) - len(whole)
+        torn, self._lost = len(self.records) - len(whole) + self._lost, 0
         self.records = whole
         return torn
 

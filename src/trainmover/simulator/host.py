@@ -27,10 +27,12 @@ from trainmover.controller.events import (
 from trainmover.controller.state import Job
 from trainmover.ids import MachineId
 from trainmover.protocol import messages as m
-from trainmover.server.control import BEAT_S, Control
+from trainmover.protocol.deadlines import ANSWER_S, BEAT_S
+from trainmover.server.absence import LINK_ENDED, Dialled
+from trainmover.server.control import Control
 from trainmover.server.surroundings import ByTheWay, Decided
 from trainmover.simulator.happenings import Fenced, Replayed
-from trainmover.simulator.network import Link
+from trainmover.simulator.network import CONTROLLER, Link
 
 if TYPE_CHECKING:
     from trainmover.server.past import Past
@@ -38,6 +40,7 @@ if TYPE_CHECKING:
     from trainmover.simulator.world import World
 
 BEAT_US = round(BEAT_S * 1e6)
+ANSWER_US = round(ANSWER_S * 1e6)
 EVENTS_BETWEEN = 100
 """From one bookmark to the next, at least."""
 
@@ -156,7 +159,7 @@ class Host:
     def link_lost(self, door: Door) -> None:
         """A connection has ended."""
         if not self.dead:
-            self.control.lost(door, "connection closed", self.world.now)
+            self.control.broke(door, LINK_ENDED, self.world.now)
 
     def request(self, event: EVENTS) -> None:
         """From the API, or from who watches the store."""
@@ -212,6 +215,24 @@ class Host:
 
     def answer(self, answer: Answer) -> None:
         self.world.answered(answer)
+
+    def dial(self, machine: MachineId, vault: str) -> None:
+        """A vault says its first bytes, or its host that nobody listens, or nothing comes."""
+        what = self._found(machine, vault)
+        took_us = ANSWER_US if what is Dialled.UNREACHED else self.world.between(200, 4_000)
+        self.world.at(took_us, self._dialled, machine, what)
+
+    def _found(self, machine: MachineId, vault: str) -> Dialled:
+        box = self.world.boxes[machine]
+        if not box.has_power or not self.world.network.reach(machine, CONTROLLER):
+            return Dialled.UNREACHED
+        if not box.alive or box.address != vault:
+            return Dialled.REFUSED
+        return Dialled.UNREACHED if box.frozen else Dialled.ANSWERED
+
+    def _dialled(self, machine: MachineId, what: Dialled) -> None:
+        if not self.dead:
+            self.control.dialled(machine, what, self.world.now)
 
     def end(self, end: End) -> None:
         self.world.end(end)

@@ -14,6 +14,7 @@ from trainmover.agent.decide import Place, pause_s, place_after
 from trainmover.agent.outbox import Outbox
 from trainmover.ids import Epoch, MachineId, Rank, Step
 from trainmover.protocol import messages as m
+from trainmover.protocol.deadlines import ANSWER_S, SILENT_S
 from trainmover.simulator.happenings import Heard, Said
 from trainmover.simulator.network import CONTROLLER, Link
 from trainmover.simulator.snapshots import Snapshot
@@ -23,20 +24,22 @@ from trainmover.version import VERSION
 if TYPE_CHECKING:
     from trainmover.simulator.world import World
 
-TIMEOUT_US = 60_000_000
+SILENT_US = round(SILENT_S * 1e6)
+ANSWER_US = round(ANSWER_S * 1e6)
 UNSAFE_US = 450_000
 """Facts that nobody has said to be safe for so long: the limit of the agent, and a beat of it."""
 Act = Callable[..., None]
 
 
 class Box:
-    """alive: it has power; frozen: nothing of it moves."""
+    """alive: its agent runs; frozen: nothing of it moves. has_power: its kernel answers."""
 
     def __init__(self, world: "World", name: MachineId, *, standby: bool, rack: str = "") -> None:
         self.world, self.name, self.standby, self.rack = world, name, standby, rack
         self.life = 0
         self.address = ""
-        self.alive = self.frozen = self.served = False
+        self.alive = self.frozen = self.served = self.has_power = False
+        self._link_before: Link | None = None
         self.deferred: list[tuple[int, Act, tuple[Any, ...]]] = []
         self.workers: list[Worker] = []
         self.link: Link | None = None
@@ -54,6 +57,7 @@ class Box:
         self.outbox = Outbox()
         self.heard = self.reign = 0
         self.is_in = self.returns = False
+        self.heard_us = self.world.now  # When something last came from the controller.
         self.said_us: deque[int] = deque()  # When each fact in the outbox was said.
         self.born += 1
         self.starts += 1
@@ -89,9 +93,12 @@ class Box:
         """The agent starts."""
         self.life += 1
         self.address = f"{self.name}:{self.life}"
-        self.alive, self.frozen, self.served = True, False, False
+        self.alive, self.frozen, self.served, self.has_power = True, False, False, True
         self._forget()
-        self.later(self.world.between(1_000, 20_000), self._dial, 0, self.world.now)
+        if self._link_before is not None:  # Of which this kernel knows nothing.
+            self.later(self.world.between(1_000, 200_000), self._link_before.reset)
+            self._link_before = None
+        self.later(self.world.between(1_000, 20_000), self._dial, 0)
 
     def die(self, *, silent: bool) -> None:
         """Everything on it is gone at once; silent: nobody is told by a closed socket."""
@@ -99,12 +106,14 @@ class Box:
             return
         self.life += 1
         self.alive = self.frozen = False
+        self.has_power = not silent
         self.deferred.clear()
         workers, self.workers = self.workers, []
         self._end(workers, silent=silent)
         link, self.link = self.link, None
         if link is not None and not silent:
             link.reset()
+        self._link_before = link if silent else None
         self._forget()
         self.world.died(self)
 
@@ -122,18 +131,18 @@ class Box:
 
     # --- link -----------------------------------------------------------------------------------
 
-    def _dial(self, attempt: int, since_us: int) -> None:
+    def _dial(self, attempt: int) -> None:
         host = self.world.host
         if self.link is not None:
             return
         if host is not None and self.world.network.reach(self.name, CONTROLLER):
             self.link = host.accept(self)
             self.link.send(m.encode(self._greeting()), up=True)
-        elif self.world.now - since_us > TIMEOUT_US:
-            self.die(silent=False)
+        elif self.world.now - self.heard_us > self.world.spec.patience_s * 1e6:
+            self.die(silent=False)  # Its lease is over.
         else:
             wait_us = round(pause_s(attempt, self.world.random.random()) * 1e6)
-            self.later(wait_us, self._dial, attempt + 1, since_us)
+            self.later(wait_us, self._dial, attempt + 1)
 
     def _greeting(self) -> m.AgentFact:
         if self.returns:
@@ -168,7 +177,13 @@ class Box:
         if link is not self.link:
             return
         self.link, self.is_in, self.returns = None, False, True
-        self._dial(0, self.world.now)
+        self._dial(0)
+
+    def _look_whether_silent(self, link: Link, heard_us: int) -> None:
+        """A link over which nothing comes is as good as none."""
+        if link is self.link and self.is_in and heard_us == self.heard_us:
+            self._link_lost(link)
+            link.reset()
 
     @property
     def unheard(self) -> bool:
@@ -195,6 +210,8 @@ class Box:
     def _hear(self, link: Link, payload: bytes) -> None:
         if link is not self.link:
             return
+        self.heard_us = self.world.now
+        self.later(SILENT_US, self._look_whether_silent, link, self.heard_us)
         order = m.decode_order(payload)
         match order:
             case m.Heard(facts=facts):
@@ -211,6 +228,8 @@ class Box:
                     self._enter()
             case m.Shutdown():
                 pass
+            case m.LookFor():
+                self._look_for(order)
             case _:
                 self.heard += 1
                 self.world.tell(Heard(self.name, self.incarnation, self.heard, order))
@@ -237,7 +256,11 @@ class Box:
         if retry_s is None:
             self.die(silent=False)
             return
-        self.later(round(retry_s * 1e6) + 5_000, self._dial, 0, self.world.now)
+        self.later(round(retry_s * 1e6) + 5_000, self._dial_anew)
+
+    def _dial_anew(self) -> None:
+        self.heard_us = self.world.now
+        self._dial(0)
 
     # --- orders ---------------------------------------------------------------------------------
 
@@ -300,12 +323,22 @@ class Box:
                 return
 
     def _probed(self, order: m.Probe) -> None:
-        reached = [
-            machine
-            for machine in order.vaults
-            if machine in self.world.boxes and self.world.boxes[machine].answers(self)
-        ]
-        self.say(m.Reached(number=order.number, machines=reached))
+        self.say(m.Reached(number=order.number, machines=self._reached(order.vaults)))
+
+    def _look_for(self, order: m.LookFor) -> None:
+        found = m.Found(number=order.number, machines=self._reached(order.vaults))
+        all_there = len(found.machines) == len(order.vaults)
+        took_us = self.world.between(200, 4_000) if all_there else ANSWER_US
+        self.later(took_us, self._tell, found)
+
+    def _tell(self, fact: m.AgentFact) -> None:
+        """What may be lost with a link."""
+        if self.is_in and self.link is not None:
+            self.link.send(m.encode(fact), up=True)
+
+    def _reached(self, vaults: dict[MachineId, str]) -> list[MachineId]:
+        boxes = [self.world.vault_at(vault) for vault in vaults.values()]
+        return [box.name for box in boxes if box is not None and box.answers(self)]
 
     # --- workers --------------------------------------------------------------------------------
 

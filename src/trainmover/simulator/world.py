@@ -254,7 +254,7 @@ class World:
         host, self.host = self.host, None
         host.die()
         if torn:
-            self.disk.tear(torn)
+            self.disk.tear(torn, clean=self.random.random() < 0.5)
         self.at(away_us, self._take_over)
 
     def _take_over(self) -> None:

@@ -100,6 +100,13 @@ class Reached(AgentFact, frozen=True):
     machines: list[MachineId]
 
 
+class Found(AgentFact, frozen=True):
+    """Answer to `LookFor`: the machines whose vault has answered in time."""
+
+    number: int
+    machines: list[MachineId]
+
+
 class VaultHeld(AgentFact, frozen=True):
     """Rank records this machine holds for others: for each rank the steps they resume at."""
 
@@ -122,4 +129,4 @@ class FromWorker(AgentFact, frozen=True):
     payload: msgspec.Raw
 
 
-UNNUMBERED = Hello | Return | Heartbeat | Output
+UNNUMBERED = Hello | Return | Heartbeat | Output | Found

@@ -67,6 +67,13 @@ class Probe(Order, frozen=True):
     vaults: dict[MachineId, str]
 
 
+class LookFor(Order, frozen=True):
+    """The controller hears nothing of these machines: dial their vaults, say which answer, soon."""
+
+    number: int
+    vaults: dict[MachineId, str]
+
+
 class Die(Order, frozen=True):
     """A drill: SIGKILL the workers and yourself."""
 
@@ -80,4 +87,4 @@ class Shutdown(Order, frozen=True):
     kill: bool = False
 
 
-UNCOUNTED = Welcome | Refused | Resumed | Heard | Shutdown
+UNCOUNTED = Welcome | Refused | Resumed | Heard | LookFor | Shutdown

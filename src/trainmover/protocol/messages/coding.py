@@ -8,6 +8,7 @@ from trainmover.errors import ProtocolError
 from trainmover.protocol.malformed import MALFORMED
 from trainmover.protocol.messages.agent_facts import (
     AgentFact,
+    Found,
     FromWorker,
     Heartbeat,
     Hello,
@@ -23,6 +24,7 @@ from trainmover.protocol.messages.agent_orders import (
     Die,
     EndWorker,
     Heard,
+    LookFor,
     Order,
     Probe,
     Refused,
@@ -94,8 +96,8 @@ WORKER_FACTS = (
     | WentOn | BetweenSteps | Raised | Left | Warned
 )  # fmt: skip
 AGENT_FACTS = (
-    Hello | Return | Heartbeat | WorkerExited | VaultHeld | WorkerState | Stack | Reached | Output
-    | FromWorker
+    Hello | Return | Heartbeat | WorkerExited | VaultHeld | WorkerState | Stack | Reached | Found
+    | Output | FromWorker
 )  # fmt: skip
 WORKER_ORDERS = (
     RunRank | WarmUp | Hold | Bind | Prepare | Discard | PauseAt | KeepSnapshots | CutComplete
@@ -103,8 +105,8 @@ WORKER_ORDERS = (
     | KeepTold
 )  # fmt: skip
 ORDERS = (
-    Welcome | Refused | Resumed | Heard | StartWorkers | EndWorker | Probe | Die | Shutdown
-    | WORKER_ORDERS
+    Welcome | Refused | Resumed | Heard | StartWorkers | EndWorker | Probe | LookFor | Die
+    | Shutdown | WORKER_ORDERS
 )  # fmt: skip
 
 _encoder = msgspec.msgpack.Encoder()

@@ -73,10 +73,10 @@ def _failed_thrice(world: World, count: dict[str, int], unsettled: list[str]) ->
 
 def _nothing_to_go_back_to(world: World, count: dict[str, int], unsettled: list[str]) -> bool:
     """State of a rank is gone with two machines, or with one if no other holds the same: a rank in
-    which a bit had flipped before the first round never had any like it."""
+    which a bit had flipped before the first round never had any like it, nor one without others."""
     if count.get("torn") or "rack" in unsettled:
         return True  # The whole job may have begun anew; a rack may be most of it.
-    needed = 1 if world.alone or count.get("flip") else 2
+    needed = 1 if world.alone or count.get("flip") or world.spec.machines == 1 else 2
     gone = [name for name in unsettled if name in (*MACHINES, *PROCESSES, "controller")]
     return len(gone) >= needed
 

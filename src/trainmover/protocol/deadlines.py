@@ -1,0 +1,56 @@
+"""How long who is waited for: the deadlines of machines and the controller, all of them. Pure.
+
+    quiet   nothing was heard of a machine: others are asked for it, nothing follows yet
+    away    so it stays, or its link has ended: its ranks train on, and it may return
+    lost    there is evidence (`server.absence`), or its patience is over
+
+`trainmover status --json` shows them. The patience is a flag: `run --patience`.
+"""
+
+from typing import Any
+
+BEAT_S = 0.2
+"""Agents say so often that they are there; so often the controller looks."""
+QUIET_S = 0.4
+AWAY_S = 1.0
+HELD_UP_S = 1.0
+"""No step was committed for so long, and for twice as long as usual: ranks stand still."""
+HELD_UP_FIRST_S = 10.0
+"""So it is where it is not known yet how long steps take."""
+ANSWER_S = 0.5
+"""A vault that is dialled has said its first bytes by then, or was not reached: two and a half
+times there and back, where that takes a fifth of a second."""
+SPARE_S = 3.0
+"""A machine without ranks that nobody reaches for so long is given up; so is a joiner that keeps
+a change waiting, if another can take its place. A successor's first look takes as long."""
+HEARD_S = 1.0
+"""The controller says something to every agent at least so often."""
+SILENT_S = 3.0
+"""An agent that hears nothing of the controller for so long dials anew."""
+PATIENCE_S = 60.0
+"""So long an agent goes on alone, its lease, and a machine may be away: longer than any blip."""
+LEASE_MORE_S = 5.0
+"""The controller's patience is longer by so much: processes have ended when it is over."""
+
+
+def beats(seconds: float) -> int:
+    """In looks of the controller: what it did not look at, since it stood itself, does not count.
+
+    >>> beats(AWAY_S)
+    5
+    """
+    return round(seconds / BEAT_S)
+
+
+def deadlines_json(patience_s: float) -> dict[str, Any]:
+    """For people who look: seconds."""
+    return {
+        "quiet_s": QUIET_S,
+        "away_s": AWAY_S,
+        "held_up_s": HELD_UP_S,
+        "answer_s": ANSWER_S,
+        "spare_s": SPARE_S,
+        "agent_dials_anew_s": SILENT_S,
+        "lease_s": patience_s,
+        "patience_s": patience_s + LEASE_MORE_S,
+    }

@@ -1,0 +1,293 @@
+"""Machines of which nothing is heard: away first, and lost only where there is evidence. Pure.
+
+    link silent or ended -> quiet -> away ->  heard again, or it returns: nothing was
+                                           |  lost: evidence, or its patience is over
+
+Silence is not death: a network that forwards nothing for a while looks like it, and ranks that
+reach each other train on meanwhile. What tells the two apart:
+
+    its process has ended   who has started it says so; or its link has ended, its host answers,
+                            and nobody listens any more where its vault was
+    it holds the others up  no step was committed for a second, and neither the controller nor the
+                            machines beside it reach its agent. A late rank whose agent answers is
+                            the affair of those who watch ranks (`controller.hanging`)
+    it is no loss           it has no ranks, and nobody reaches it
+
+A step that is committed has passed the gate of all ranks, so they all live. Whoever cannot ask
+anybody gives nobody up: if most machines fall silent at once, it is the controller's own network
+that is suspected. All is counted in beats: a controller that stood still condemns nobody.
+"""
+
+from collections import deque
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+from trainmover.controller.events import Lost
+from trainmover.controller.machines import can_be_spared
+from trainmover.controller.state import Job
+from trainmover.ids import Epoch, MachineId, Step
+from trainmover.protocol.deadlines import (
+    ANSWER_S,
+    AWAY_S,
+    BEAT_S,
+    HELD_UP_FIRST_S,
+    HELD_UP_S,
+    LEASE_MORE_S,
+    QUIET_S,
+    SPARE_S,
+    beats,
+)
+from trainmover.server.surroundings import Link
+
+LINK_ENDED = "its link has ended"
+AGENT_ENDED = "its agent has ended"
+WITNESSES = 3
+"""Machines that are asked whether they reach those that are quiet."""
+REPORTS_KEPT = 11
+QUESTIONS_KEPT = 3
+
+
+class Dialled(StrEnum):
+    """What came of dialling a machine's vault."""
+
+    ANSWERED = "answered"
+    REFUSED = "refused"  # its host answers: nobody listens there
+    UNREACHED = "unreached"
+
+
+@dataclass
+class Quiet:
+    """One machine of which nothing is heard.
+
+    heard_us  when something was, last
+    broken    how its link has ended; "": it has not
+    ended     how its process has ended, if somebody knows; "": nobody does
+    beats     for which it is so
+    told      people were told that it is away
+    dialling  it is being dialled; `dialled` is what came of that last
+    number    of the newest question that a witness has answered, and `seen`: who reaches it
+    """
+
+    heard_us: int
+    broken: str = ""
+    ended: str = ""
+    beats: int = 0
+    told: bool = False
+    dialling: bool = False
+    dialled: Dialled | None = None
+    number: int = 0
+    seen: dict[MachineId, bool] = field(default_factory=dict)
+
+    @property
+    def is_away(self) -> bool:
+        return bool(self.broken) or self.beats >= beats(AWAY_S)
+
+    @property
+    def unreached(self) -> bool:
+        """Neither the controller nor anybody who was asked reaches it."""
+        asked = self.seen and not any(self.seen.values())
+        return bool(asked) and self.dialled not in (None, Dialled.ANSWERED)
+
+
+class Steps:
+    """Whether steps are committed, by anybody. first_beats: for as long as nothing is known."""
+
+    def __init__(self, first_beats: int) -> None:
+        self.still_beats = 0
+        self._first = first_beats
+        self._newest = (Epoch(0), Step(0))
+        self._gaps: deque[int] = deque(maxlen=REPORTS_KEPT)
+
+    def committed(self, epoch: Epoch, step: Step) -> None:
+        """A rank tells of it."""
+        if (epoch, step) > self._newest:
+            if self._newest[1]:
+                self._gaps.append(self.still_beats)
+            self._newest, self.still_beats = (epoch, step), 0
+
+    @property
+    def stand_still(self) -> bool:
+        """Longer than they should."""
+        usual = sorted(self._gaps)[len(self._gaps) // 2] if self._gaps else 0
+        least = max(beats(HELD_UP_S), 2 * usual) if self._gaps else self._first
+        return self.still_beats >= least
+
+
+class Absence:
+    """quiet: by machine. number: of the newest question to witnesses.
+
+    patience_s: how long a machine may be away. after_another: a controller was before this one
+    """
+
+    def __init__(self, patience_s: float, *, after_another: bool = False) -> None:
+        self.quiet: dict[MachineId, Quiet] = {}
+        self.steps = Steps(beats(SPARE_S if after_another else HELD_UP_FIRST_S))
+        self._patience_s = patience_s
+        self.number = 0
+        self._questions: deque[tuple[int, frozenset[MachineId]]] = deque(maxlen=QUESTIONS_KEPT)
+        self._since_question = beats(ANSWER_S)
+        self._suspects_itself = False
+
+    @property
+    def away(self) -> list[MachineId]:
+        return [machine for machine, one in self.quiet.items() if one.is_away]
+
+    # --- what is seen ---------------------------------------------------------------------------
+
+    def broke(self, machine: MachineId, why: str, heard_us: int) -> None:
+        """Its link has ended, or there is none yet."""
+        one = self.quiet.setdefault(machine, Quiet(heard_us))
+        one.broken = why
+
+    def ended(self, machine: MachineId, why: str) -> None:
+        """Who has started its agent says so. Of one that is heard it is old news."""
+        if machine in self.quiet:
+            self.quiet[machine].ended = why
+
+    def listen(self, links: Mapping[MachineId, Link]) -> dict[MachineId, float]:
+        """A beat. Machines that are heard again, and after how many seconds, as `back` says."""
+        self.steps.still_beats += 1
+        for machine, link in links.items():
+            if link.quiet_ticks >= beats(QUIET_S):
+                one = self.quiet.setdefault(machine, Quiet(link.heard_us))
+                one.beats = link.quiet_ticks
+        for machine, one in self.quiet.items():
+            if machine not in links:
+                one.beats += 1
+        again = [
+            name
+            for name in self.quiet
+            if name in links and links[name].quiet_ticks < beats(QUIET_S)
+        ]
+        return {name: self.back(name) for name in again}
+
+    def back(self, machine: MachineId) -> float:
+        """It is there again; after so many seconds, 0 if nobody was told that it was away."""
+        one = self.quiet.pop(machine, None)
+        return one.beats * BEAT_S if one is not None and one.told else 0.0
+
+    # --- what is asked --------------------------------------------------------------------------
+
+    def to_dial(self) -> list[MachineId]:
+        """Machines whose vault is to be dialled now."""
+        names = [name for name, one in self.quiet.items() if not one.dialling]
+        for name in names:
+            self.quiet[name].dialling = True
+        return names
+
+    def dialled(self, machine: MachineId, what: Dialled) -> None:
+        """It was."""
+        if machine in self.quiet:
+            one = self.quiet[machine]
+            one.dialling, one.dialled = False, what
+
+    def witnesses(self, job: Job, fresh: Collection[MachineId]) -> list[MachineId]:
+        """Who is to be asked now for all that are quiet. fresh: machines that were just heard."""
+        self._since_question += 1
+        if not self.quiet or self._since_question <= beats(ANSWER_S):
+            return []
+        found = _beside(job, self.quiet, fresh)[:WITNESSES]
+        if found:
+            self._since_question = 0
+            self.number += 1
+            self._questions.append((self.number, frozenset(self.quiet)))
+        return found
+
+    def found(self, witness: MachineId, number: int, reached: Collection[MachineId]) -> None:
+        """A witness answers."""
+        for machine in dict(self._questions).get(number, frozenset()) & self.quiet.keys():
+            one = self.quiet[machine]
+            if number > one.number:
+                one.number, one.seen = number, {}
+            if number == one.number:
+                one.seen[witness] = machine in reached
+
+    # --- what follows ---------------------------------------------------------------------------
+
+    def certain(self) -> list[Lost]:
+        """Whose process has ended. All at once, if it is being looked after that of more."""
+        if any(one.broken and one.dialled is None and not one.ended for one in self.quiet.values()):
+            return []
+        return self._lost({name: why for name, one in self.quiet.items() if (why := _ended(one))})
+
+    def lost(self, job: Job) -> list[Lost]:
+        """Whoever is no longer waited for."""
+        held_up = self.steps.stand_still and any(
+            one.is_away and one.unreached and _is_needed(name, job)
+            for name, one in self.quiet.items()
+        )
+        why = {name: self._why(name, one, job, held_up) for name, one in self.quiet.items()}
+        return self._lost({name: text for name, text in why.items() if text})
+
+    def news(self, all_of_them: int) -> list[str]:
+        """Lines for people: who is away since the last look."""
+        lines = []
+        for name, one in self.quiet.items():
+            if one.beats >= beats(AWAY_S) and not one.told:
+                one.told = True
+                how = one.broken or f"silent for {one.beats * BEAT_S:.0f} s"
+                lines.append(f"{name} is away ({how}): its ranks train on, and it may return")
+        suspects_itself = self._most_are_away(all_of_them)
+        if suspects_itself and not self._suspects_itself:
+            lines.append(
+                f"{len(self.away)} of {all_of_them} machines are away at once: the controller "
+                "suspects its own network, and gives nobody up for silence"
+            )
+        self._suspects_itself = suspects_itself
+        return lines
+
+    def _most_are_away(self, all_of_them: int) -> bool:
+        return len(self.away) > max(1, all_of_them // 2)
+
+    def _lost(self, why: dict[MachineId, str]) -> list[Lost]:
+        gone = [(name, self.quiet.pop(name).heard_us, text) for name, text in why.items()]
+        return [Lost(machine=name, why=text, heard_us=heard_us) for name, heard_us, text in gone]
+
+    def _why(self, name: MachineId, one: Quiet, job: Job, held_up: bool) -> str:
+        """held_up: ranks stand still, and somebody who has some, or is to, is not reached. Whoever
+        is not reached either goes with him: a standby of the same rack must not be taken."""
+        if (text := _ended(one)) or not one.is_away:
+            return text
+        if one.beats >= beats(self._patience_s + LEASE_MORE_S):
+            return f"it was away for {self._patience_s + LEASE_MORE_S:.0f} s (--patience)"
+        asked = " nor ".join(["the controller", *sorted(one.seen)])
+        nobody = f"no heartbeat, and neither {asked} reaches it"
+        if one.unreached and held_up:
+            return f"{nobody}; no step is committed"
+        if one.beats < beats(SPARE_S):
+            return ""
+        if one.unreached and not _is_needed(name, job):
+            return nobody
+        if (
+            _joins(name, job)
+            and not self._most_are_away(len(job.machines))
+            and can_be_spared(job, name)
+        ):
+            return "it was to take ranks, and is away"
+        return ""
+
+
+def _is_needed(name: MachineId, job: Job) -> bool:
+    return name in job.seats or _joins(name, job)
+
+
+def _joins(name: MachineId, job: Job) -> bool:
+    return job.change is not None and name in job.change.joiners.values()
+
+
+def _ended(one: Quiet) -> str:
+    if one.ended:
+        return one.ended
+    if not one.broken or one.dialled is not Dialled.REFUSED:
+        return ""
+    return AGENT_ENDED if one.broken == LINK_ENDED else f"{one.broken}: {AGENT_ENDED}"
+
+
+def _beside(job: Job, quiet: Iterable[MachineId], fresh: Collection[MachineId]) -> list[MachineId]:
+    """Who may reach them if anybody does: machines that come next to them, then all others."""
+    seats = list(job.seats)
+    order = sorted(job.machines, key=lambda name: job.machines[name].place)
+    first = next((seats.index(name) for name in quiet if name in seats), 0)
+    names = dict.fromkeys([*seats[first:], *seats[:first], *order])
+    return [name for name in names if name in fresh and name in job.machines]

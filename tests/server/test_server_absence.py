@@ -1,0 +1,174 @@
+"""Who is away, and what is evidence that a machine is lost: as values, beat by beat."""
+
+from dataclasses import dataclass
+from typing import cast
+
+import pytest
+from absence_jobs import JOB
+
+from trainmover.controller.state import Job
+from trainmover.ids import Epoch, MachineId, Step
+from trainmover.protocol.deadlines import AWAY_S, PATIENCE_S, SPARE_S, beats
+from trainmover.server.absence import LINK_ENDED, Absence, Dialled
+from trainmover.server.surroundings import Link
+
+M1, M2, M3, M4 = map(MachineId, ("m1", "m2", "m3", "m4"))
+
+
+@dataclass
+class Silent:
+    quiet_ticks: int = 0
+    heard_us: int = 0
+
+
+class Beats:
+    """silent: machines of which nothing is heard; who trains commits a step at every beat."""
+
+    def __init__(self, *silent: MachineId, links: tuple[MachineId, ...] = (M1, M2, M3, M4)) -> None:
+        self.absence = Absence(PATIENCE_S)
+        self.links = {name: Silent() for name in links}
+        self.silent: tuple[MachineId, ...] = ()
+        self.step = 0
+        self.beat(5, trains=True)
+        self.silent = silent
+
+    def train(self) -> None:
+        self.step += 1
+        self.absence.steps.committed(Epoch(1), Step(self.step))
+
+    def beat(self, count: int = 1, *, trains: bool = False, job: Job = JOB) -> list[str]:
+        """What is known of the lost after so many beats."""
+        lost: list[str] = []
+        for _ in range(count):
+            if trains:
+                self.train()
+            for name, link in self.links.items():
+                link.quiet_ticks = link.quiet_ticks + 1 if name in self.silent else 0
+            self.absence.listen(cast("dict[MachineId, Link]", self.links))
+            lost += [f"{one.machine}: {one.why}" for one in self.absence.lost(job)]
+        return lost
+
+    def ask(self, *reached: MachineId, of: MachineId = M1, job: Job = JOB) -> list[MachineId]:
+        fresh = {name for name, link in self.links.items() if not link.quiet_ticks}
+        for _ in range(4):
+            if asked := self.absence.witnesses(job, fresh):
+                break
+        self.absence.found(of, self.absence.number, reached)
+        return asked
+
+
+def test_who_is_silent_is_away_and_is_not_lost_while_steps_are_committed() -> None:
+    play = Beats(M2)
+    play.beat(2)
+    play.ask()
+    play.absence.dialled(M2, Dialled.UNREACHED)
+    assert play.beat(beats(PATIENCE_S), trains=True) == []
+    assert play.absence.away == [M2]
+
+
+def test_who_holds_the_others_up_and_is_reached_by_nobody_is_lost() -> None:
+    play = Beats(M2)
+    play.beat(2)
+    play.absence.dialled(M2, Dialled.UNREACHED)
+    play.ask()
+    assert play.beat(beats(AWAY_S) - 2) == [
+        "m2: no heartbeat, and neither the controller nor m1 reaches it; no step is committed"
+    ]
+
+
+@pytest.mark.parametrize("who", ["the controller", "a witness", "nobody was asked"])
+def test_who_is_reached_by_anybody_is_waited_for(who: str) -> None:
+    play = Beats(M2)
+    play.beat(2)
+    what = Dialled.ANSWERED if who == "the controller" else Dialled.UNREACHED
+    play.absence.dialled(M2, what)
+    if who != "nobody was asked":
+        play.ask(*([M2] if who == "a witness" else []))
+    assert play.beat(beats(PATIENCE_S)) == []
+    assert play.beat(beats(6.0))[:1] == ["m2: it was away for 65 s (--patience)"]
+
+
+def test_a_witness_speaks_only_of_whom_it_was_asked_about() -> None:
+    play = Beats(M2)
+    play.beat(2)
+    play.ask()
+    number = play.absence.number
+    play.silent = (M2, M3)
+    play.beat(2)
+    play.absence.found(M1, number, [])
+    assert play.absence.quiet[M3].seen == {}
+
+
+def test_standbys_that_nobody_reaches_go_with_those_who_hold_ranks() -> None:
+    """Or else one of them would be taken in their place."""
+    play = Beats(M2, M4)
+    play.beat(2)
+    for name in (M2, M4):
+        play.absence.dialled(name, Dialled.UNREACHED)
+    play.ask()
+    assert [text[:3] for text in play.beat(3)] == ["m2:", "m4:"]
+
+
+def test_a_standby_that_nobody_reaches_is_lost_later() -> None:
+    play = Beats(M4)
+    play.beat(2)
+    play.absence.dialled(M4, Dialled.UNREACHED)
+    play.ask()
+    assert play.beat(beats(SPARE_S) - 3, trains=True) == []
+    assert len(play.beat(1, trains=True)) == 1
+
+
+def test_whose_link_has_ended_is_lost_once_its_host_refuses() -> None:
+    play = Beats()
+    del play.links[M2], play.links[M3]
+    for name in (M2, M3):
+        play.absence.broke(name, LINK_ENDED, 7)
+    assert play.absence.to_dial() == [M2, M3]
+    play.absence.dialled(M2, Dialled.REFUSED)
+    assert play.absence.certain() == [], "the other may have ended with it"
+    play.absence.dialled(M3, Dialled.ANSWERED)
+    (lost,) = play.absence.certain()
+    assert (lost.machine, lost.why, lost.heard_us) == (M2, "its agent has ended", 7)
+    assert play.absence.to_dial() == [M3], "it is looked for again"
+
+
+def test_a_silent_host_that_refuses_proves_nothing_alone() -> None:
+    """Its link would have ended, if it had been reached."""
+    play = Beats(M2)
+    play.beat(2)
+    play.absence.dialled(M2, Dialled.REFUSED)
+    assert play.absence.certain() == []
+    assert play.beat(20) == []
+
+
+def test_if_most_are_away_the_controller_suspects_itself() -> None:
+    play = Beats(M1, M2, M3)
+    play.beat(beats(AWAY_S))
+    lines = play.absence.news(4)
+    assert lines[:3] == [
+        f"{name} is away (silent for 1 s): its ranks train on, and it may return"
+        for name in (M1, M2, M3)
+    ]
+    assert "3 of 4 machines are away at once: the controller suspects its own" in lines[3]
+    assert play.absence.news(4) == []
+
+
+def test_machines_beside_it_are_asked() -> None:
+    play = Beats(M2)
+    play.beat(2)
+    assert play.ask() == [M3, M1, M4]
+
+
+def test_how_long_a_step_takes_is_learned() -> None:
+    play = Beats(M2)
+    for _ in range(20):
+        play.train()
+        play.beat(8)
+        play.absence.quiet.clear()
+        play.links[M2].quiet_ticks = 0
+    play.train()
+    play.beat(8)
+    play.absence.dialled(M2, Dialled.UNREACHED)
+    play.ask()
+    assert play.beat(7) == []
+    assert len(play.beat(3)) == 1
