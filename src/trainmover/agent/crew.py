@@ -32,6 +32,7 @@ from trainmover.protocol.messages import (
     Order,
     Output,
     Stack,
+    Unwritten,
     WorkerExited,
     WorkerState,
 )
@@ -45,7 +46,7 @@ class Reporter(Protocol):
 
     def say(self, fact: FromWorker | WorkerExited | WorkerState | Stack, /) -> None: ...
 
-    def tell(self, fact: Output, /) -> None: ...
+    def tell(self, fact: Output | Unwritten, /) -> None: ...
 
     def clogged(self) -> bool: ...
 

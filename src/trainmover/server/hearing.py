@@ -17,6 +17,7 @@ from trainmover.protocol.messages import (
     Output,
     Reached,
     Stack,
+    Unwritten,
     VaultHeld,
     WorkerExited,
     WorkerFact,
@@ -62,7 +63,7 @@ class Hearing:
             case Heartbeat():
                 account.heard(fact.heard)
                 self._around.told(machine, fact)
-            case Output():
+            case Output() | Unwritten():
                 self._around.told(machine, fact)
             case _:
                 pass

@@ -70,6 +70,8 @@ class MachineLink(asyncio.Protocol):
             if not self._hello_said:
                 self._owner.turned_away(error.happened)
             self.abort()
+        except OSError as error:  # Ours: asyncio would take it for one of the connection's.
+            raise RuntimeError(f"what {self.machine} has said could not be taken in") from error
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._transport = None

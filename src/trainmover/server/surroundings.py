@@ -14,6 +14,7 @@ from trainmover.protocol.messages import (
     Order,
     Output,
     Taking,
+    Unwritten,
     Watched,
     Weighed,
 )
@@ -21,7 +22,7 @@ from trainmover.protocol.messages import (
 if TYPE_CHECKING:
     from trainmover.journal.journal import Batch
 
-ByTheWay = Committed | Heartbeat | Output | Taking | Watched | Weighed
+ByTheWay = Committed | Heartbeat | Output | Taking | Unwritten | Watched | Weighed
 """Facts that lead to no decision, or not by themselves."""
 
 

@@ -15,6 +15,7 @@ from trainmover.protocol.messages.agent_facts import (
     Reached,
     Return,
     Stack,
+    Unwritten,
     VaultHeld,
     WorkerExited,
     WorkerState,
@@ -95,6 +96,7 @@ WORKER_FACTS = (
 )  # fmt: skip
 AGENT_FACTS = (
     Hello | Return | Heartbeat | WorkerExited | VaultHeld | WorkerState | Stack | Reached | Output
+    | Unwritten
     | FromWorker
 )  # fmt: skip
 WORKER_ORDERS = (
