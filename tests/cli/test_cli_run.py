@@ -59,6 +59,23 @@ def test_a_run_is_shown_moved_killed_and_followed(
     assert "ended (0)" in capsys.readouterr().out
 
 
+def test_a_run_with_a_directory_of_its_own_is_found_and_no_other_is_hit(
+    start: type[Running], own_home: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run_dir = tmp_path / "private"
+    running = start("--run-dir", str(run_dir))
+    running.until_warm()
+    assert main(["status"]) == 0
+    assert "run private" in capsys.readouterr().out
+    assert main(["kill", "m1", "--run-id", "another"]) == 2
+    assert "Run another is not alive" in capsys.readouterr().err
+    assert main(["move", "m2", "--run-id", "private"]) == 0
+    running.finish.touch()
+    assert running.ended()[0] == 0
+    assert nothing_left(running, own_home)
+    assert not run_dir.exists()
+
+
 def test_a_job_without_standbys_gets_one_and_shows_what_it_is_ready_for(
     start: type[Running], own_home: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -90,6 +107,11 @@ def test_a_job_that_may_wait_is_continued_by_a_machine_that_is_added(
     until(lambda: Client(find_run()).status()["step"] == 5, "it has committed")
     assert main(["kill", "m2"]) == 0
     until_said("waits for a machine, at most 600 s")
+    assert main(["status"]) == 0
+    shown = capsys.readouterr().out
+    assert "  waiting for a machine  " in shown
+    assert "#1 recovery m2 -> waits for a machine  open" in shown
+    assert "needs 1 machine for rank 1: without, the job ends in 5" in shown
     assert main(["add", "--machine", "spare", "--json"]) == 0
     assert json.loads(capsys.readouterr().out.splitlines()[-1])["machine"] == "spare"
     until_said("m2 -> spare after step 5: downtime 50 ms")

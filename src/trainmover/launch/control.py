@@ -160,6 +160,7 @@ class _Control:
         """By hand: it lives as long as we do. A supervisor publishes it as its own."""
         if self._channel is None:
             directory = RunDirectory(self._directory, run.run_id)
+            directory.findable()
             directory.publish(lived_by_us(run))
             stack.callback(directory.withdraw)
 

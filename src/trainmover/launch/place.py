@@ -62,7 +62,7 @@ class RunPlace:
             api=api,
             spec=prepared.spec,
             checkpoints=prepared.folder,
-            notes=[*prepared.notes, *tls.notes],
+            notes=[*prepared.notes, *tls.notes, *directory.findable()],
             run=_run(options, directory, token_file, control, api, tls.files),
         )
 
