@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from trainmover.controller.events import ControllerReturned
-from trainmover.errors import JobFailed, UserError
+from trainmover.errors import UserError
 from trainmover.ids import Epoch, Rank, Step
 from trainmover.journal import Journal
 from trainmover.journal.file import writable
@@ -158,13 +158,3 @@ def test_what_is_safe_is_written_with_the_rows_before_it(tmp_path: Path) -> None
         journal.append_batches([], {"i": 5, "k": 1})
         assert journal.safe() == {"i": 5, "k": 1}
         assert [row.step for row in journal.newest_rows(3)] == [6, 7, 8]
-
-
-def test_a_full_disk_ends_the_job_with_a_sentence(tmp_path: Path) -> None:
-    with Journal.create(tmp_path / "j.sqlite", SPEC) as journal:
-        journal._db.execute("PRAGMA max_page_count = 1")
-        row = Row(step=Step(1), at_us=1, values={"x" * 100_000: 1.0})
-        for _ in range(2):
-            with pytest.raises(JobFailed, match=r"could not be written: .*full"):
-                journal.append_rows(Rank(0), Epoch(1), [row])
-        assert journal.append(TEN[0]) == 1

@@ -84,7 +84,7 @@ def test_of_many_tensors_the_first_are_named() -> None:
 
 @pytest.mark.parametrize(("job", "shown"), [(AFTER, True), (JOB, False)], ids=["yes", "not yet"])
 def test_status_shows_replicas_their_cost_and_divergences(job: Job, shown: bool) -> None:
-    status = snapshot(job, Progress(), {}, 0)
+    status = snapshot(job, Progress(), {}, 0) | {"journal": {"unwritten": 0}}
     msgspec.json.encode(status)
     out = io.StringIO()
     show(status, Console(file=out, highlight=False, soft_wrap=True))

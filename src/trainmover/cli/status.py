@@ -44,6 +44,8 @@ def show(status: dict[str, Any], console: Console) -> None:
             console.print(line)
     if status["controller"]["restarts"]:
         console.print(controller_line(status["controller"]))
+    if status["journal"]["unwritten"]:
+        console.print(journal_line(status["journal"]), style="bold yellow")
     for line in watch_lines(status["watch"], status["quarantined"]):
         console.print(line)
     if status["replicas"]["step"]:
@@ -92,6 +94,12 @@ def controller_line(controller: dict[str, Any]) -> str:
     times = controller["restarts"]
     often = "once" if times == 1 else f"{times} times"
     return f"the controller was restarted {often}, {controller['since_s']:.0f} s ago"
+
+
+def journal_line(journal: dict[str, Any]) -> str:
+    """While its disk takes nothing."""
+    kept = f"{journal['unwritten']} records are in memory only"
+    return f"the journal {journal['path']} cannot be written ({journal['why']}): {kept}"
 
 
 def incident_line(incident: dict[str, Any]) -> str:

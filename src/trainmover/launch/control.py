@@ -18,6 +18,7 @@ from typing import Any
 from trainmover.errors import JobFailed, TrainmoverError, UserError
 from trainmover.ids import MachineId
 from trainmover.journal import Journal
+from trainmover.journal.memory import Memory
 from trainmover.launch.channel import (
     AgentEnded,
     Begin,
@@ -52,6 +53,7 @@ class Inherited:
     control: int = -1
     api: int = -1
     checkpoint_lock: int = -1
+    journal_memory: int = -1
     parent: int = 0
 
 
@@ -116,7 +118,7 @@ class _Control:
 
     async def _control(self, begin: Begin, stack: AsyncExitStack) -> int:
         run = kept_run(self._directory)
-        journal = Journal.take_over(run.journal)
+        journal = Journal.take_over(run.journal, self._memory())
         stack.callback(journal.close)
         stack.callback(journal.checkpoint)
         control, api = self._sockets(run, stack)
@@ -173,6 +175,14 @@ class _Control:
         folder = CheckpointFolder.take(Path(spec.checkpoint), going_on=True)
         stack.callback(folder.close)
         return folder
+
+    def _memory(self) -> Memory | None:
+        """Held by the supervisor too, if there is one: it outlives us."""
+        descriptor = self._inherited.journal_memory
+        if descriptor < 0:
+            return None
+        os.set_inheritable(descriptor, False)
+        return Memory(descriptor)
 
     def _sockets(self, run: Run, stack: AsyncExitStack) -> tuple[socket.socket, socket.socket]:
         given = self._inherited

@@ -24,6 +24,7 @@ from trainmover.server.answers import Answers
 from trainmover.server.bookmarks import Bookmarks
 from trainmover.server.checkpoint_folder import CheckpointFolder
 from trainmover.server.control import ENDED, Control
+from trainmover.server.journal_disk import JournalDisk
 from trainmover.server.links import PURPOSE, MachineLink, now_us
 from trainmover.server.news import News
 from trainmover.server.notices import Notice
@@ -74,6 +75,7 @@ class Server:
         known = past or Past(self.job)
         self._telling = Telling(journal, known, watch=watch, now=self.now, stop=self.stop)
         self._bookmarks = Bookmarks(journal, known.replayed)
+        self._disk = JournalDisk(journal, note=self.note, stop=self.stop)
         self._loop = asyncio.get_running_loop()
         self.ended: asyncio.Future[tuple[int, str]] = self._loop.create_future()
         self._door = Door(
@@ -158,7 +160,8 @@ class Server:
         away = self.control.accounts.away
         heard = dict.fromkeys(away, self._past.at_us if self._past else 0)
         heard |= {machine: link.heard_us for machine, link in self.control.members.items()}
-        return snapshot(self.job, self.progress, heard, now_us())
+        known = snapshot(self.job, self.progress, heard, now_us())
+        return known | {"journal": self._disk.status()}
 
     @property
     def job(self) -> Job:
@@ -252,10 +255,17 @@ class Server:
             self.control.write_rows()
         except StateMismatch as error:
             code, text = 1, str(error)
-        step = self.progress.newest  # known only now: commits are told in batches
+        step = self._newest_step()
         if code and step:
             text = f"{text.rstrip()}\nThe last step reported as committed is {step}."
+        if lacks := self._disk.last_words():
+            text = f"{text.rstrip()}\n{lacks}".lstrip()
         self.ended.set_result((code, text))
+
+    def _newest_step(self) -> int:
+        """Known only at the end: commits are told in batches, and a checkpoint may be ahead."""
+        written = self.job.checkpoint
+        return max(self.progress.newest, 0 if written is None else written.step)
 
     # --- time ---
 
@@ -267,6 +277,7 @@ class Server:
     def _beat(self) -> None:
         self._beats += 1
         self.control.beat(self.now())
+        self._disk.beat()
         self._finish_if_alone()
         if self._beats % CHECKPOINT_BEATS == 0 and self.job.change is None:
             if self.control.over is None:

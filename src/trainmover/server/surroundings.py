@@ -20,7 +20,7 @@ from trainmover.protocol.messages import (
 )
 
 if TYPE_CHECKING:
-    from trainmover.journal.journal import Batch
+    from trainmover.journal.rows import Batch
 
 ByTheWay = Committed | Heartbeat | Output | Taking | Unwritten | Watched | Weighed
 """Facts that lead to no decision, or not by themselves."""
