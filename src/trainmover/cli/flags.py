@@ -10,7 +10,7 @@ from typing import Any
 from trainmover import communicators
 from trainmover.cli import flag_values
 from trainmover.cli.rates import bytes_a_second
-from trainmover.cli.run_parser import parser, refuse
+from trainmover.cli.run_parser import look, parser, refuse
 from trainmover.errors import UserError
 from trainmover.launch.checkpoints import CheckpointOptions
 from trainmover.launch.run_job import RunOptions
@@ -28,16 +28,11 @@ class RunFlags:
 
 def parse(argv: list[str]) -> RunFlags:
     """Raises UserError for what cannot be honoured. Imports torch."""
+    look(argv)
     flags = parser().parse_args(argv)
     refuse(flags)
     nproc = flag_values.nproc(flags.nproc_per_node)
     script = flags.training_script
-    if not flags.module and not Path(script).is_file():
-        raise UserError(
-            f"There is no script {script}.",
-            means="Nothing was started.",
-            do="trainmover run [options] SCRIPT [its arguments], or -m MODULE",
-        )
     options = RunOptions(
         argv=[script, *flags.training_script_args],
         module=flags.module,

@@ -11,6 +11,7 @@ import sys
 from contextlib import suppress
 from types import ModuleType
 
+from trainmover.cli.suggest import did_you_mean
 from trainmover.errors import JobFailed, TrainmoverError, UserError
 from trainmover.outlet import open_standard_streams
 from trainmover.version import VERSION
@@ -77,10 +78,11 @@ def _dispatch(argv: list[str]) -> int:
     if verb == "--version":
         verb = "version"
     if verb not in VERBS:
+        meant = did_you_mean(verb, VERBS)
         raise UserError(
             f"There is no command {verb!r}." if verb else "No command was given.",
             means="Nothing was done.",
-            do=f"Type one of: {', '.join(f'trainmover {name}' for name in VERBS)}",
+            do=f"{meant} Type one of: {', '.join(f'trainmover {name}' for name in VERBS)}".lstrip(),
         )
     status: int = _module(verb).main(rest)
     return status

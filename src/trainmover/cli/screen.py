@@ -12,6 +12,7 @@ from typing import Any, TextIO
 from rich.console import Console
 
 from trainmover.cli.stream import stream, write_to
+from trainmover.communicators import described
 from trainmover.launch.hosting import RunHandle, RunResult
 from trainmover.outlet import Outlet
 from trainmover.protocol.messages import JobSpec
@@ -45,7 +46,8 @@ class Screen:
         machines = f"{spec.machines} machine{'s' * (spec.machines > 1)} x {spec.nproc}"
         spare = spec.standbys
         standbys = f" + {spare} standby{'s' * (spare > 1)}" if spare else ""
-        where = f"{machines}{standbys}  {handle.run.api_url}"
+        comm = f"groups on {described(spec.comm)}"
+        where = f"{machines}{standbys}  {comm}  {handle.run.api_url}"
         self._say(f"trainmover {VERSION}  run {handle.run.run_id}  {where}", style="dim")
         if spec.log.log_dir is not None:
             self._say(f"logs: {spec.log.log_dir}/{handle.run.run_id}", style="dim")
