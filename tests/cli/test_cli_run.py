@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 from host_tools import alive, environment, until
-from runs_of_trainmover import Running, nothing_left, until_said
+from runs_of_trainmover import Running, events, nothing_left, until_said
 
 from trainmover.cli.client import Client
 from trainmover.cli.main import main
@@ -37,8 +37,9 @@ def test_a_run_is_shown_moved_killed_and_followed(
     assert main(["status"]) == 0
     shown = capsys.readouterr().out
     assert "MACHINE  STATE   RANKS" in shown
-    assert main(["move", "m2"]) == 0
+    assert main(["move", "m2", "--reason", "fan 3"]) == 0
     assert "m2 -> m3 after step 5: pause 50 ms" in capsys.readouterr().out
+    until_said("m2 -> m3: moving rank 1 (fan 3)")
     assert main(["move", "m9", "--json"]) == 1
     assert json.loads(capsys.readouterr().out)["ok"] is False
     assert main(["kill", "m1"]) == 0
@@ -111,7 +112,7 @@ def test_a_job_that_may_wait_is_continued_by_a_machine_that_is_added(
     shown = capsys.readouterr().out
     assert "  waiting for a machine  " in shown
     assert "#1 recovery m2 -> waits for a machine  open" in shown
-    assert "needs 1 machine for rank 1: without, the job ends in 5" in shown
+    assert "needs 1 machine for rank 1: without, the job ends in " in shown
     assert main(["add", "--machine", "spare", "--json"]) == 0
     assert json.loads(capsys.readouterr().out.splitlines()[-1])["machine"] == "spare"
     until_said("m2 -> spare after step 5: downtime 50 ms")
@@ -141,6 +142,35 @@ def test_a_machine_that_cannot_be_added_is_refused(
     assert len(Client(find_run()).status()["machines"]) == 2
     running.finish.touch()
     assert running.ended()[0] == 0
+
+
+def test_a_run_is_stopped_by_command_and_is_over_then(
+    start: type[Running], own_home: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    running = start()
+    running.until_warm()
+    assert main(["stop", "--reason", "the hall gets hot"]) == 0
+    assert capsys.readouterr().out.endswith("has ended.\n")
+    assert main(["status"]) == 2
+    code, _, err = running.ended()
+    assert code == 143
+    assert "trainmover: asked for over the API: the hall gets hot" in err
+    assert nothing_left(running, own_home)
+
+
+def test_where_machines_come_from_other_hosts_the_line_to_copy_is_printed(
+    start: type[Running], capsys: pytest.CaptureFixture[str]
+) -> None:
+    running = start("--bind", "127.0.0.1", "--nproc-per-node", "2")
+    until_said("waits for 3 machines.")
+    assert main(["status"]) == 0
+    assert "gathering: 0 of 3 machines are there" in capsys.readouterr().out
+    (line,) = [line for line in events().splitlines() if "trainmover agent" in line]
+    run = find_run()
+    expected = f"--controller {run.controller} --token-file {run.token_file} --nproc 2 --machine m1"
+    assert line.strip() == f"trainmover agent {expected}"
+    running.process.send_signal(signal.SIGTERM)
+    assert running.ended()[0] == 143
 
 
 @pytest.mark.parametrize(

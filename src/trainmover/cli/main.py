@@ -24,6 +24,7 @@ VERBS = {
     "agent": "trainmover.cli.agent",
     "move": "trainmover.cli.move",
     "kill": "trainmover.cli.kill",
+    "stop": "trainmover.cli.stop",
     "events": "trainmover.cli.events",
     "incident": "trainmover.cli.incident",
     "memory": "trainmover.cli.memory",

@@ -70,6 +70,9 @@ def headline(status: dict[str, Any]) -> str:
 def doing(status: dict[str, Any]) -> str:
     """What the job as a whole does. In a move it trains on, in a recovery it does not."""
     change = status["change"]
+    if change is None and status["phase"] == "gathering":
+        there = len(status["machines"])
+        return f"gathering: {there} of {sum(status['asked'].values())} machines are there"
     if change is None:
         return str(status["phase"])
     if change["waits"]:

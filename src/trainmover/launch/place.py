@@ -5,6 +5,7 @@ process that started the run, for as long as the run lives: what listens there m
 """
 
 import os
+import shlex
 import socket
 from contextlib import AsyncExitStack, ExitStack
 from dataclasses import dataclass
@@ -53,6 +54,7 @@ class RunPlace:
         api = bind(f"127.0.0.1:{options.api_port}", "The API")
         stack.callback(api.close)
         held = stack.enter_context(ExitStack())
+        run = _run(options, directory, token_file, control, api, tls.files)
         prepared = prepare(options.checkpoints, spec_of(options, directory.run_id), held)
         return cls(
             directory=directory,
@@ -62,8 +64,8 @@ class RunPlace:
             api=api,
             spec=prepared.spec,
             checkpoints=prepared.folder,
-            notes=[*prepared.notes, *tls.notes, *directory.findable()],
-            run=_run(options, directory, token_file, control, api, tls.files),
+            notes=[*prepared.notes, *tls.notes, *directory.findable(), *_invitation(options, run)],
+            run=run,
         )
 
 
@@ -71,6 +73,24 @@ def _token(options: RunOptions, directory: RunDirectory) -> tuple[Path, bytes]:
     if options.token_file is None:
         return directory.token_file, directory.write_token()
     return options.token_file.resolve(), read_token(options.token_file)
+
+
+def _invitation(options: RunOptions, run: Run) -> list[str]:
+    """What to type on other hosts, where machines come from there."""
+    if not options.bind:
+        return []
+    command = ["trainmover", "agent", "--controller", run.controller]
+    command += ["--token-file", run.token_file]
+    command += ["--nproc", str(run.nproc)] if run.nproc > 1 else []
+    command += ["--role", run.role] if run.role != "default" else []
+    command += run.tls.flags() if run.tls is not None else []
+    spare, count = options.standbys, options.machines + options.standbys
+    last = f"; the last {spare} with --standby" if spare else ""
+    return [
+        f"waits for {count} machine{'s' * (count > 1)}. On each host, where the script lies in the "
+        f"same folder, with these files and another name{last}:\n"
+        f"  {shlex.join(command)} --machine m1"
+    ]
 
 
 def _run(

@@ -184,7 +184,7 @@ def live_runs() -> list[Run]:
         run = _published(path)
         if run is not None and run.host != socket.gethostname():
             continue  # a home directory shared between machines: theirs to judge
-        if run is not None and _lives(run):
+        if run is not None and lives(run):
             runs.append(run)
         elif run is not None or _old(path):
             shutil.rmtree(path, ignore_errors=True)
@@ -194,7 +194,7 @@ def live_runs() -> list[Run]:
 def read_run(directory: Path) -> Run | None:
     """The live run of a directory; None if there is none."""
     run = _published(directory)
-    return run if run is not None and _lives(run) else None
+    return run if run is not None and lives(run) else None
 
 
 def kept_run(directory: Path) -> Run:
@@ -226,7 +226,8 @@ def _read(path: Path) -> Run | None:
         return None
 
 
-def _lives(run: Run) -> bool:
+def lives(run: Run) -> bool:
+    """Whether the process that it belongs to does."""
     return process_started(run.pid) == run.started
 
 
@@ -297,7 +298,7 @@ def _make(path: Path, what: str) -> Path:
         if path.is_dir() and read_run(path) is None and not any(path.iterdir()):
             path.chmod(0o700)
             return path
-        if (dead := _read(path / KEPT)) is not None and not _lives(dead):
+        if (dead := _read(path / KEPT)) is not None and not lives(dead):
             raise UserError(
                 f"Run {dead.run_id} in {path} has died, and its machines with it.",
                 means="It cannot go on by itself; nothing was started.",

@@ -143,10 +143,12 @@ class Server:
 
     # --- what is asked ---
 
-    def move(self, machine: str) -> asyncio.Future[Answer]:
+    def move(self, machine: str, reason: str = "") -> asyncio.Future[Answer]:
         """Ask for a move; answered when it is done, refused or cancelled."""
         request, answer = self._answers.expect()
-        self.control.ask(MoveRequested(at_us=self.now(), request=request, machine=machine))
+        at_us = self.now()
+        asked = MoveRequested(at_us=at_us, request=request, machine=machine, reason=reason)
+        self.control.ask(asked)
         return answer
 
     def kill(self, machine: str) -> asyncio.Future[Answer]:

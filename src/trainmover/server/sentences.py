@@ -124,7 +124,9 @@ def _no_snapshots(job: Job) -> str:
 
 def _opened(incident: Incident, job: Job) -> str:
     if incident.kind is Kind.MOVE:
-        return f"{incident.machine} -> {incident.joiner}: moving {ranks_named(incident.ranks)}"
+        _, _, reason = incident.cause.partition("was asked for: ")
+        why = f" ({reason})" if reason else ""
+        return f"{incident.machine} -> {incident.joiner}: moving {ranks_named(incident.ranks)}{why}"
     if incident.rung == 3 and incident.step is not None:
         return incident.cause
     if incident.rung == 3:

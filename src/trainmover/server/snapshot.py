@@ -33,6 +33,7 @@ def snapshot(
         "loss": progress.loss,
         "step_ms": progress.step_ms,
         "world_size": job.spec.world_size,
+        "asked": {"machines": job.spec.machines, "standbys": job.spec.standbys},
         "machines": [
             _machine(job, machine, progress, heard_us.get(machine.id, now_us), now_us)
             for machine in machines
