@@ -40,7 +40,7 @@ def test_defaults() -> None:
     made = options()
     assert made.argv == ["train.py", "--lr", "1"]
     assert (made.machines, made.standbys, made.nproc, made.restarts_max) == (1, 0, 1, 3)
-    assert made.log == LogSpec(show=[0])
+    assert made.log == LogSpec()
     assert made.worker == ()
     assert (made.record, made.readiness, made.wait_s) == ("moments", "held", 0)
 
@@ -175,8 +175,8 @@ def test_an_environment_variable_of_torchrun_counts_like_its_flag(
 @pytest.mark.parametrize(
     ("flags", "expected"),
     [
-        (["--redirects", "3"], LogSpec(log_dir="/l", redirects={0: 3, 1: 3}, show=[0])),
-        (["--tee", "0:1,1:2"], LogSpec(log_dir="/l", tee={0: 1, 1: 2}, show=[0])),
+        (["--redirects", "3"], LogSpec(log_dir="/l", redirects={0: 3, 1: 3})),
+        (["--tee", "0:1,1:2"], LogSpec(log_dir="/l", tee={0: 1, 1: 2})),
         (["--local-ranks-filter", "1"], LogSpec(log_dir="/l", show=[1, 3])),
         (
             ["--tee", "3", "--local-ranks-filter", "0"],
@@ -243,3 +243,10 @@ def test_without_torch_run_says_so(tmp_path: Path) -> None:
     assert done.returncode == 2
     assert done.stderr.startswith("trainmover: There is no torch in this Python.\n")
     assert len(done.stderr.splitlines()) == 3
+
+
+def test_resume_auto_is_a_word_and_needs_a_folder() -> None:
+    made = options("--checkpoint", "kept", "--resume", "auto").checkpoints
+    assert (made.folder, made.resume, made.again) == (Path("kept"), None, True)
+    with pytest.raises(UserError, match="needs a folder in which to look"):
+        options("--resume", "auto")

@@ -193,3 +193,22 @@ def test_a_run_id_is_a_plain_name(name: str, tmp_path: Path) -> None:
         RunDirectory.create(name)
     with pytest.raises(UserError, match="cannot be the name"):
         RunDirectory.create(name, tmp_path / "elsewhere")
+
+
+@pytest.mark.parametrize("where", ["", "elsewhere"])
+def test_the_same_call_takes_the_place_of_a_run_that_was_killed(where: str, tmp_path: Path) -> None:
+    path = tmp_path / where if where else None
+    run = read_run(published_in(RunDirectory.create("mine", path)).path)
+    assert run is not None
+    directory = RunDirectory(Path(run.directory), "mine")
+    for host in ("another", run.host):
+        directory.keep(msgspec.structs.replace(run, host=host, started=1))
+        (directory.path / "run.json").unlink(missing_ok=True)
+        if host != run.host:
+            with pytest.raises(UserError, match="has died"):
+                RunDirectory.create("mine", path, anew=True)
+    again = RunDirectory.create("mine", path, anew=True)
+    assert list(again.path.iterdir()) == []
+    published_in(again)
+    with pytest.raises(UserError, match="exists already"):
+        RunDirectory.create("mine", path, anew=True)

@@ -33,6 +33,7 @@ def parse(argv: list[str]) -> RunFlags:
     refuse(flags)
     nproc = flag_values.nproc(flags.nproc_per_node)
     script = flags.training_script
+    again = flag_values.again(flags.resume, flags.checkpoint)
     options = RunOptions(
         argv=[script, *flags.training_script_args],
         module=flags.module,
@@ -59,7 +60,8 @@ def parse(argv: list[str]) -> RunFlags:
             folder=flags.checkpoint,
             every=flag_values.at_least(1, flags.checkpoint_every, "--checkpoint-every"),
             keep=flag_values.at_least(1, flags.keep_checkpoints, "--keep-checkpoints"),
-            resume=flags.resume,
+            resume=None if again else flags.resume,
+            again=again,
         ),
         log=_log(flags, nproc),
         run_id=flags.run_id,
@@ -78,9 +80,9 @@ def parse(argv: list[str]) -> RunFlags:
 
 
 def _log(flags: argparse.Namespace, nproc: int) -> LogSpec:
-    """torchrun's flags about output. Rank 0 is shown unless something else is asked for."""
+    """torchrun's flags about output. All ranks are shown unless something else is asked for."""
     redirects, tee = _streams(flags.redirects, nproc), _streams(flags.tee, nproc)
-    shown: list[int] | None = [0]
+    shown: list[int] | None = None
     if flags.local_ranks_filter:
         wanted = _numbers(flags.local_ranks_filter)
         machines = flag_values.machines(flags.nnodes, flags.machines)

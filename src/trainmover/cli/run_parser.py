@@ -65,7 +65,7 @@ _RECORD_HELP = "large outputs of the first steps, for standbys: their moments, o
 _READINESS_HELP = "of standbys: held at a first step, warm, or idle with nothing but processes"
 _SNAPSHOTS_HELP = "steps from one to the next, off, or auto: where state has one holder only"
 _CHECKPOINT_HELP = "write checkpoints to this folder, beside the steps"
-_RESUME_HELP = "go on from the newest checkpoint in this folder, and write the next ones there"
+_RESUME_HELP = "go on from the newest checkpoint in this folder; auto: in --checkpoint, if there"
 _FINGERPRINT_HELP = "steps from one comparison of replicas to the next; 0: never"
 _DIVERGENCE_HELP = "of replicas, by silent corruption: report it, or replace the machine"
 _NO_WATCH_HELP = "leave ranks that stand still alone, as under a debugger"
@@ -128,6 +128,9 @@ def parser() -> argparse.ArgumentParser:
     _require_only_the_script(parser)
     if all(action.dest != "shutdown_timeout" for action in parser._actions):  # torch 2.11
         parser.add_argument("--shutdown-timeout", type=int, help="Seconds from SIGTERM to SIGKILL.")
+    for action in parser._actions:
+        if action.dest == "max_restarts":
+            action.help = f"{action.help} Here {RESTARTS_MAX} unless given, and torchrun's 0."
     if "PET_MAX_RESTARTS" not in os.environ:
         parser.set_defaults(max_restarts=RESTARTS_MAX)
     _add_ours(parser)
@@ -150,7 +153,7 @@ def _add_ours(parser: argparse.ArgumentParser) -> None:
     add("--checkpoint", type=Path, metavar="DIR", help=_CHECKPOINT_HELP)
     add("--checkpoint-every", type=int, default=1000, metavar="STEPS", help="between checkpoints")
     add("--keep-checkpoints", type=int, default=3, metavar="N", help="remove older ones")
-    add("--resume", type=Path, metavar="DIR", help=_RESUME_HELP)
+    add("--resume", type=Path, metavar="DIR|auto", help=_RESUME_HELP)
     add("--on-divergence", default=ON_DIVERGENCE[0], metavar="HOW", help=_DIVERGENCE_HELP)
     add("--no-watch", action="store_true", help=_NO_WATCH_HELP)
     add("--false-alarms", type=float, default=1.0, metavar="N", help=_ALARMS_HELP)

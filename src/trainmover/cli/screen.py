@@ -11,6 +11,7 @@ from typing import Any, TextIO
 
 from rich.console import Console
 
+from trainmover.agent.decide import STREAM_BITS
 from trainmover.cli.stream import stream, write_to
 from trainmover.communicators import described
 from trainmover.launch.hosting import RunHandle, RunResult
@@ -56,7 +57,7 @@ class Screen:
         match notice:
             case Printed(rank=rank, stream=stream, text=text):
                 to = self._stderr if stream == "stderr" else self._stdout
-                prefix = f"[rank{rank}]: " if rank >= 0 else ""
+                prefix = _prefix(handle, rank, stream)
                 to.write("".join(f"{prefix}{line}\n" for line in _lines(text)))
             case Happened(loud=True, text=text):
                 self._say(text, style="bold yellow")
@@ -93,6 +94,13 @@ def _tell(loop: asyncio.AbstractEventLoop, act: Callable[[], None]) -> None:
     """From another thread; nobody, if the loop is closed: the job is over."""
     with suppress(RuntimeError):
         loop.call_soon_threadsafe(act)
+
+
+def _prefix(handle: RunHandle, rank: int, stream: str) -> str:
+    """As torchrun: before lines that go to a file too (--tee). rank -1: they say whose they are."""
+    spec = handle.server.spec
+    teed = rank >= 0 and spec.log.tee.get(rank % spec.nproc, 0) & STREAM_BITS[stream]
+    return f"[{handle.run.role}{rank}]:" if teed else ""
 
 
 def _lines(text: str) -> list[str]:

@@ -11,6 +11,7 @@ from contextlib import AsyncExitStack, ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 
+from trainmover.journal.aside import keep_aside
 from trainmover.launch.checkpoints import prepare
 from trainmover.launch.options import RunOptions, spec_of
 from trainmover.launch.runs import Run, RunDirectory, process_started
@@ -45,7 +46,8 @@ class RunPlace:
     @classmethod
     def make(cls, options: RunOptions, stack: AsyncExitStack) -> "RunPlace":
         """Made now, unmade with `stack`. Raises UserError."""
-        directory = RunDirectory.create(options.run_id, options.run_dir)
+        anew = options.checkpoints.again
+        directory = RunDirectory.create(options.run_id, options.run_dir, anew=anew)
         stack.callback(directory.remove)
         token_file, token = _token(options, directory)
         tls = certified(options, directory)
@@ -56,6 +58,7 @@ class RunPlace:
         held = stack.enter_context(ExitStack())
         run = _run(options, directory, token_file, control, api, tls.files)
         prepared = prepare(options.checkpoints, spec_of(options, directory.run_id), held)
+        notes = [*prepared.notes, *_journal_aside(options)]
         return cls(
             directory=directory,
             token_file=token_file,
@@ -64,7 +67,7 @@ class RunPlace:
             api=api,
             spec=prepared.spec,
             checkpoints=prepared.folder,
-            notes=[*prepared.notes, *tls.notes, *directory.findable(), *_invitation(options, run)],
+            notes=[*notes, *tls.notes, *directory.findable(), *_invitation(options, run)],
             run=run,
         )
 
@@ -73,6 +76,14 @@ def _token(options: RunOptions, directory: RunDirectory) -> tuple[Path, bytes]:
     if options.token_file is None:
         return directory.token_file, directory.write_token()
     return options.token_file.resolve(), read_token(options.token_file)
+
+
+def _journal_aside(options: RunOptions) -> list[str]:
+    """Of an earlier run of the same call, if there may be one."""
+    if not options.checkpoints.again or options.journal is None:
+        return []
+    aside = keep_aside(options.journal)
+    return [] if aside is None else [f"the journal of the run before this one is kept: {aside}"]
 
 
 def _invitation(options: RunOptions, run: Run) -> list[str]:

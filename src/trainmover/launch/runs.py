@@ -67,14 +67,19 @@ class RunDirectory:
     run_id: str
 
     @classmethod
-    def create(cls, run_id: str = "", path: Path | None = None) -> "RunDirectory":
-        """A fresh directory, 0700. Raises UserError if it is in use or cannot be made."""
+    def create(
+        cls, run_id: str = "", path: Path | None = None, *, anew: bool = False
+    ) -> "RunDirectory":
+        """A fresh directory, 0700. Raises UserError if it is in use or cannot be made.
+
+        anew  one that a run of this host has left, which was killed, is removed for it
+        """
         if run_id:
             _check_name(run_id)
         if path is not None:
-            return cls(_make(path.resolve(), path.name), run_id or path.resolve().name)
+            return cls(_make(path.resolve(), path.name, anew=anew), run_id or path.resolve().name)
         if run_id:
-            return cls(_make(runs_home() / run_id, run_id), run_id)
+            return cls(_make(runs_home() / run_id, run_id, anew=anew), run_id)
         names = (f"{random.choice(_HOW)}-{random.choice(_WHO)}{n or ''}" for n in itertools.count())
         for name in names:
             if not (runs_home() / name).exists():
@@ -231,6 +236,10 @@ def lives(run: Run) -> bool:
     return process_started(run.pid) == run.started
 
 
+def _died_here(run: Run) -> bool:
+    return run.host == socket.gethostname() and not lives(run)
+
+
 def find_run(run_id: str = "", directory: Path | None = None) -> Run:
     """The run meant: the named one, or the only one. Raises UserError."""
     found = live_runs() if directory is None else _alive_in(directory)
@@ -291,7 +300,9 @@ def _check_name(run_id: str) -> None:
         )
 
 
-def _make(path: Path, what: str) -> Path:
+def _make(path: Path, what: str, *, anew: bool = False) -> Path:
+    if anew and (left := _read(path / KEPT)) is not None and _died_here(left):
+        shutil.rmtree(path, ignore_errors=True)
     try:
         path.mkdir(parents=True, mode=0o700)
     except FileExistsError as error:
