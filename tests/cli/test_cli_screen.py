@@ -164,3 +164,13 @@ def commanded(argv: list[str], stdout: int) -> "subprocess.CompletedProcess[str]
         [sys.executable, "-m", "trainmover", *argv],
         stdout=stdout, stderr=subprocess.PIPE, text=True, env=environment(), check=False,
     )  # fmt: skip
+
+
+def test_in_the_background_of_a_script_it_is_still_stopped_by_an_interrupt(
+    start: type[Running],
+) -> None:
+    """Where a shell has had it ignore SIGINT, and as torchrun is."""
+    running = start(under=["sh", "-c", 'trap "" INT; exec "$0" "$@"'])
+    running.until_warm()
+    running.process.send_signal(signal.SIGINT)
+    assert running.ended()[0] == 130
