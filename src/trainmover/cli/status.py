@@ -157,7 +157,7 @@ def watch_lines(watch: list[dict[str, Any]], quarantined: dict[str, float]) -> I
         alike.setdefault(paused or limit, []).append(row["rank"])
     if alike:
         told = "  ".join(f"{ranks_text(ranks)} {limit}" for limit, ranks in alike.items())
-        yield f"deadlines: {told}"
+        yield f"a rank counts as stuck after: {told}"
     for row in watch:
         if stands := row["stands"]:
             yield stands_text(
@@ -170,9 +170,9 @@ def watch_lines(watch: list[dict[str, Any]], quarantined: dict[str, float]) -> I
 def replicas_line(replicas: dict[str, Any]) -> str:
     """Who holds whose state, as the newest round saw it, and what that cost."""
     families = "  ".join(ranks_text(ranks) for ranks in replicas["families"])
-    astray = f"  astray: {ranks_text(replicas['astray'])}" if replicas["astray"] else ""
+    astray = f"  differs: {ranks_text(replicas['astray'])}" if replicas["astray"] else ""
     cost = f"{replicas['bytes'] / 1e6:.1f} MB in {replicas['cost_ms']:.1f} ms"
-    return f"replicas after step {replicas['step']}: {families}{astray}  ({cost})"
+    return f"same state after step {replicas['step']}: {families}{astray}  ({cost})"
 
 
 def _machines(machines: list[dict[str, Any]]) -> Table:

@@ -30,6 +30,7 @@ from trainmover.server.news import News
 from trainmover.server.notices import Notice
 from trainmover.server.past import Past
 from trainmover.server.progress import Progress
+from trainmover.server.protection import Unattached
 from trainmover.server.pulse import Pulse
 from trainmover.server.saving import Saving
 from trainmover.server.snapshot import snapshot
@@ -75,6 +76,7 @@ class Server:
         known = past or Past(self.job)
         self._telling = Telling(journal, known, watch=watch, now=self.now, stop=self.stop)
         self._bookmarks = Bookmarks(journal, known.replayed)
+        self._unattached = Unattached()
         self._disk = JournalDisk(journal, note=self.note, stop=self.stop)
         self._loop = asyncio.get_running_loop()
         self.ended: asyncio.Future[tuple[int, str]] = self._loop.create_future()
@@ -280,6 +282,8 @@ class Server:
         self._beats += 1
         self.control.beat(self.now())
         self._disk.beat()
+        if unprotected := self._unattached.look(self.job, self.now()):
+            self.note(unprotected, loud=True)
         self._finish_if_alone()
         if self._beats % CHECKPOINT_BEATS == 0 and self.job.change is None:
             if self.control.over is None:

@@ -170,7 +170,7 @@ def _running(job: Job) -> str:
         for machine in job.seats
         if (slot := job.slot_of(machine)) is not None
     )
-    return f"epoch {job.epoch}: {seats}"
+    return f"membership {job.epoch}: {seats}"
 
 
 def _of_event(event: Event, after: Job) -> Sentence:
