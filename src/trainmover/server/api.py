@@ -88,7 +88,7 @@ class Api:
 
     def __init__(self, server: Server, token: bytes, tls: "Tls | None" = None) -> None:
         self._server = server
-        app = TokenRequired(Starlette(routes=_routes(server)), token)
+        app = TokenRequired(_application(server), token)
         crowd: Crowd[asyncio.Transport] = Crowd()
 
         def visitor(**given: Any) -> asyncio.Protocol:
@@ -128,6 +128,18 @@ class _QuietUvicorn(uvicorn.Server):
     def capture_signals(self) -> Iterator[None]:
         """Signals are the host's business."""
         yield
+
+
+def _application(server: Server) -> Starlette:
+    return Starlette(routes=_routes(server), exception_handlers={HTTPException: _refused})
+
+
+async def _refused(request: Request, error: Exception) -> Response:
+    """What is wrong with a request, as JSON like all answers."""
+    assert isinstance(error, HTTPException)
+    refused = _json({"error": error.detail}, status=error.status_code)
+    refused.headers.update(error.headers or {})
+    return refused
 
 
 def _routes(server: Server) -> list[Route]:
