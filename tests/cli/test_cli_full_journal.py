@@ -100,3 +100,15 @@ def test_a_disk_with_everything_of_the_run_may_be_full(
     filled.unlink()
     running.finish.touch()
     assert running.ended()[0] == 0
+
+
+def test_a_run_that_finds_the_disk_full_does_not_begin_and_says_so(
+    start: type[Running], small: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TRAINMOVER_HOME", str(small / "home"))
+    (small / "home" / "runs").mkdir(parents=True)
+    fill(small)
+    code, out, err = start().ended()
+    assert (code, out, len(err.splitlines())) == (2, "", 3)
+    assert "could not be written: No space left on device." in err
+    assert list((small / "home" / "runs").iterdir()) == []

@@ -19,7 +19,8 @@ import secrets
 import shutil
 import socket
 import time
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from hashlib import blake2b
 from pathlib import Path
@@ -93,8 +94,10 @@ class RunDirectory:
     def write_token(self) -> bytes:
         """A fresh token, in a file only we can read."""
         token = secrets.token_hex(32).encode()
-        with os.fdopen(os.open(self.token_file, os.O_WRONLY | os.O_CREAT, 0o600), "wb") as file:
-            file.write(token)
+        with _room_for(self.token_file):
+            opened = os.open(self.token_file, os.O_WRONLY | os.O_CREAT, 0o600)
+            with os.fdopen(opened, "wb") as file:
+                file.write(token)
         return token
 
     def findable(self) -> list[str]:
@@ -220,8 +223,21 @@ def _published(directory: Path) -> Run | None:
 
 def _write(path: Path, run: Run) -> None:
     unfinished = path.with_name(f"{path.name}.new")
-    unfinished.write_bytes(msgspec.json.encode(run))
-    unfinished.rename(path)
+    with _room_for(path):
+        unfinished.write_bytes(msgspec.json.encode(run))
+        unfinished.rename(path)
+
+
+@contextmanager
+def _room_for(path: Path) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        raise UserError(
+            f"{path} could not be written: {error.strerror}.",
+            means="A run cannot be without it.",
+            do="Make room there, or set --run-dir or TRAINMOVER_HOME to another place.",
+        ) from error
 
 
 def _read(path: Path) -> Run | None:
