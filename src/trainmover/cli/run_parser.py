@@ -86,14 +86,18 @@ def look(argv: list[str]) -> None:
     """Without torch. Raises UserError for a flag or a script that there is not."""
     known = _known_flags()
     flags, left = known.parse_known_args(argv)
-    if left and not flags.help:
+    if flags.help:
+        return
+    if left:
         raise UserError(
             f"There is no flag {left[0].partition('=')[0]}.",
             means="Nothing was started.",
             do=see_help(known, left[0]),
         )
     script = flags.training_script
-    if script is not None and not flags.module and not Path(script).is_file():
+    if script is None:
+        known.error("the following arguments are required: training_script")
+    if not flags.module and not Path(script).is_file():
         raise UserError(
             f"There is no script {script}.",
             means="Nothing was started.",
@@ -130,7 +134,7 @@ def parser() -> argparse.ArgumentParser:
         parser.add_argument("--shutdown-timeout", type=int, help="Seconds from SIGTERM to SIGKILL.")
     for action in parser._actions:
         if action.dest == "max_restarts":
-            action.help = f"{action.help} Here {RESTARTS_MAX} unless given, and torchrun's 0."
+            action.help = f"{action.help} Default: {RESTARTS_MAX}; of torchrun: 0."
     if "PET_MAX_RESTARTS" not in os.environ:
         parser.set_defaults(max_restarts=RESTARTS_MAX)
     _add_ours(parser)
