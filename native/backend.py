@@ -13,6 +13,7 @@ native communicator. TRAINMOVER_NATIVE=0 does not try, TRAINMOVER_NATIVE=1 fails
 import os
 import subprocess
 import sys
+from contextlib import suppress
 from pathlib import Path
 from shutil import which
 from typing import Any
@@ -83,7 +84,7 @@ def build_editable(
 def go_without(error: BaseException) -> None:
     if os.environ.get("TRAINMOVER_NATIVE") in {"0", "1"}:
         raise error
-    print(NOT_BUILT, file=sys.stderr)
+    say(NOT_BUILT if has_compiler() else NO_COMPILER)
     os.environ["TRAINMOVER_NATIVE"] = "0"
 
 
@@ -111,6 +112,14 @@ def remove_extensions() -> None:
     for extension in PACKAGE.glob("_native.*"):
         if extension.suffix in {".so", ".pyd"}:
             extension.unlink(missing_ok=True)
+
+
+def say(text: str) -> None:
+    """Also where pip keeps to itself what we write, if somebody sits there."""
+    print(text, file=sys.stderr)
+    if not sys.stderr.isatty():
+        with suppress(OSError), open("/dev/tty", "w") as terminal:
+            terminal.write(f"{text}\n")
 
 
 def has_compiler() -> bool:

@@ -23,6 +23,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "durable": set(),
     "splice": set(),
     "names": set(),
+    "outlet": set(),
     "nursery": {"lifeline"},
     "communicators": {"errors"},
     "protocol": WORDS,
@@ -39,7 +40,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     | {"durable", "lifeline", "names", "tls", "token_file"}
     | {"protocol", "doors", "comm", "state", "sandbox", "torch_internals"},
     "agent": WORDS
-    | {"lifeline", "tls", "token_file", "nursery", "splice"}
+    | {"lifeline", "outlet", "tls", "token_file", "nursery", "splice"}
     | {"protocol", "doors", "state"},
     "server": WORDS
     | {"durable", "lifeline", "names", "splice", "tls", "token_file"}
@@ -49,7 +50,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     | {"communicators", "lifeline", "nursery", "tls", "token_file"}
     | {"protocol", "controller", "journal", "server", "agent"},
     "cli": WORDS
-    | {"communicators", "tls", "token_file"}
+    | {"communicators", "outlet", "tls", "token_file"}
     | {"protocol", "controller", "journal", "server", "agent", "launch", "simulator"},
     "__init__": {"version", "worker"},
     "__main__": {"cli"},
@@ -86,6 +87,7 @@ LIGHT_ROOMS = PURE_ROOMS | {
     "lifeline",
     "splice",
     "names",
+    "outlet",
     "nursery",
     "communicators",
     "token_file",

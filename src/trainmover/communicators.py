@@ -17,6 +17,13 @@ def default() -> str:
     return "native" if native_is_built() else "gloo"
 
 
+def described(name: str) -> str:
+    """For people: which one carries the groups, and why it is not the better one."""
+    if name == "gloo" and not native_is_built():
+        return "gloo (the native communicator was not built here: all is slower)"
+    return name
+
+
 def checked(name: str) -> str:
     """The name itself. Raises UserError for one that cannot be used here."""
     if name not in NAMES:

@@ -10,15 +10,26 @@
 Every message has three parts: what happened, what it means for the job, what to do next.
 """
 
+import re
+
+
+def one_stop(text: str) -> str:
+    """Of a sentence that ends in the words of another, which had a full stop already.
+
+    >>> one_stop("Call step()..\\nSee ../a ...")
+    'Call step().\\nSee ../a ...'
+    """
+    return re.sub(r"(?<=[\w)\]'\"])\.\.(?=\s|$)", ".", text)
+
 
 class TrainmoverError(Exception):
     """Root of the tree. `str()` gives the parts that are known, one a line."""
 
     def __init__(self, happened: str, *, means: str = "", do: str = "") -> None:
         super().__init__(happened)
-        self.happened = happened
-        self.means = means
-        self.do = do
+        self.happened = one_stop(happened)
+        self.means = one_stop(means)
+        self.do = one_stop(do)
 
     def __str__(self) -> str:
         return "\n".join(part for part in (self.happened, self.means, self.do) if part)

@@ -98,9 +98,15 @@ def end_quickly(status: int = 0) -> None:
             thread.join()
     _let_be("torch.library")
     atexit._run_exitfuncs()
-    sys.stdout.flush()
-    sys.stderr.flush()
+    flush_output()
     os._exit(status)
+
+
+def flush_output() -> None:
+    """As far as it can be written: a full disk or a closed terminal changes no exit status."""
+    for stream in (sys.stdout, sys.stderr):
+        with contextlib.suppress(OSError, ValueError):
+            stream.flush()
 
 
 def _let_be(module: str) -> None:

@@ -73,11 +73,31 @@ def test_what_nobody_takes_is_counted_not_kept() -> None:
     assert sent[2:] == ["... 3 lines were too many to be shown\n"]
 
 
+def log(appended: list[tuple[Path, bytes]]) -> list[tuple[Path, str]]:
+    """Append it all; what could not be written is told."""
+    told: list[tuple[Path, str]] = []
+
+    async def append() -> None:
+        logs = LogFiles(lambda path, why: told.append((path, why)))
+        for path, data in appended:
+            logs.append(path, data)
+        logs.close()
+        logs.close()
+        await asyncio.sleep(0)
+
+    asyncio.run(append())
+    return told
+
+
 def test_log_files_are_written_in_order_when_it_closes(tmp_path: Path) -> None:
-    logs = LogFiles()
-    for number in range(100):
-        logs.append(tmp_path / "deep" / "out.log", b"%d\n" % number)
-    logs.close()
-    logs.close()
-    written = (tmp_path / "deep" / "out.log").read_text().split()
-    assert written == [str(number) for number in range(100)]
+    path = tmp_path / "deep" / "out.log"
+    assert log([(path, b"%d\n" % number) for number in range(100)]) == []
+    assert path.read_text().split() == [str(number) for number in range(100)]
+
+
+def test_a_log_that_cannot_be_written_is_told_once(tmp_path: Path) -> None:
+    full, other = tmp_path / "full.log", tmp_path / "other.log"
+    full.symlink_to("/dev/full")
+    lines = [(full, b"line\n"), (full, b"line\n"), (other, b"line\n")]
+    assert log(lines) == [(full, "No space left on device")]
+    assert other.read_bytes() == b"line\n"

@@ -110,7 +110,11 @@ def store_and_worker(running: Running, dice: random.Random) -> str:
 def move(running: Running, dice: random.Random) -> str:
     machine, run = active(running, dice), running.run()
     try:
-        told = "nobody to ask" if run is None else Client(run).ask("move", machine)["text"]
+        told = (
+            "nobody to ask"
+            if run is None
+            else Client(run).ask("move", {"machine": machine})["text"]
+        )
     except TrainmoverError as error:
         told = error.happened
     return f"move {machine}: {told.splitlines()[0]}"

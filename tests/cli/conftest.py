@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from runs_of_trainmover import Running
@@ -11,8 +12,8 @@ from runs_of_trainmover import Running
 def start(tmp_path: Path) -> Iterator[type[Running]]:
     started: list[Running] = []
 
-    def start(*flags: str, behave: str = "good") -> Running:
-        started.append(Running(tmp_path, *flags, behave=behave))
+    def start(*flags: str, behave: str = "good", **given: Any) -> Running:
+        started.append(Running(tmp_path, *flags, behave=behave, **given))
         return started[-1]
 
     yield start  # type: ignore[misc]

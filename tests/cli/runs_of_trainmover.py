@@ -3,6 +3,7 @@
 import json
 import subprocess
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 import psutil
@@ -14,17 +15,30 @@ from trainmover.launch.runs import find_run
 
 
 class Running:
-    """A `trainmover run` with fake workers, from its start to its end."""
+    """A `trainmover run` with fake workers, from its start to its end.
 
-    def __init__(self, tmp_path: Path, *flags: str, behave: str = "good") -> None:
+    under           what it is started by, as nohup
+    stdout, stderr  where to; pipes that `ended` reads, if nothing else is given
+    """
+
+    def __init__(
+        self,
+        tmp_path: Path,
+        *flags: str,
+        behave: str = "good",
+        under: Sequence[str] = (),
+        stdout: int = subprocess.PIPE,
+        stderr: int = subprocess.PIPE,
+    ) -> None:
         self.finish = tmp_path / "finish"
         self.tmp = tmp_path / "tmp"
         self.tmp.mkdir()
         (tmp_path / "5").write_text("")
-        command = [sys.executable, "-m", "trainmover", "run", "--machines", "2", "--standbys", "1"]
+        command = [*under, sys.executable, "-m", "trainmover", "run"]
+        command += ["--machines", "2", "--standbys", "1"]
         command += ["--worker-program", json.dumps(FAKE), *flags, "5", str(self.finish), behave]
         self.process = subprocess.Popen(
-            command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=tmp_path,
+            command, stdout=stdout, stderr=stderr, text=True, cwd=tmp_path,
             env=environment() | {"TMPDIR": str(self.tmp)}, start_new_session=True,
         )  # fmt: skip
         self.family: list[int] = []

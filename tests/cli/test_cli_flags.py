@@ -1,13 +1,16 @@
 """Every torchrun flag means what it means there, or is refused with a sentence."""
 
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
+from host_tools import environment
 from torch.distributed.run import get_args_parser
 
 from trainmover.cli.flags import parse
-from trainmover.cli.run_parser import HONOURED, REFUSED, WITHOUT_EFFECT, parser
+from trainmover.cli.run_parser import HONOURED, REFUSED, WITHOUT_EFFECT, _known_flags, parser
 from trainmover.errors import UserError
 from trainmover.launch.checkpoints import CheckpointOptions
 from trainmover.launch.run_job import RunOptions
@@ -37,7 +40,7 @@ def test_defaults() -> None:
     made = options()
     assert made.argv == ["train.py", "--lr", "1"]
     assert (made.machines, made.standbys, made.nproc, made.restarts_max) == (1, 0, 1, 3)
-    assert made.log == LogSpec(show=[0])
+    assert made.log == LogSpec()
     assert made.worker == ()
     assert (made.record, made.readiness, made.wait_s) == ("moments", "held", 0)
 
@@ -172,8 +175,8 @@ def test_an_environment_variable_of_torchrun_counts_like_its_flag(
 @pytest.mark.parametrize(
     ("flags", "expected"),
     [
-        (["--redirects", "3"], LogSpec(log_dir="/l", redirects={0: 3, 1: 3}, show=[0])),
-        (["--tee", "0:1,1:2"], LogSpec(log_dir="/l", tee={0: 1, 1: 2}, show=[0])),
+        (["--redirects", "3"], LogSpec(log_dir="/l", redirects={0: 3, 1: 3})),
+        (["--tee", "0:1,1:2"], LogSpec(log_dir="/l", tee={0: 1, 1: 2})),
         (["--local-ranks-filter", "1"], LogSpec(log_dir="/l", show=[1, 3])),
         (
             ["--tee", "3", "--local-ranks-filter", "0"],
@@ -190,3 +193,60 @@ def test_streams_without_a_directory_get_one() -> None:
     log_dir = options("--tee", "1").log.log_dir
     assert log_dir is not None
     Path(log_dir).rmdir()
+
+
+def test_what_is_looked_at_without_torch_knows_torchrun_s_flags() -> None:
+    """Names, short ones, and whether a value follows."""
+    ours = _known_flags()._option_string_actions
+    for action in get_args_parser()._actions:
+        for name in action.option_strings:
+            assert (ours[name].nargs == 0) == (action.nargs == 0), name
+
+
+@pytest.mark.parametrize(
+    ("argv", "meant"),
+    [
+        (["--machins", "2", "train.py"], "--machines"),
+        (["--nproc_pre_node=2", "train.py"], "--nproc_per_node"),
+        (["--standbys", "1", "--rezume", "kept", "train.py"], "--resume"),
+    ],
+)
+def test_a_mistyped_flag_is_told_before_torch_is_loaded(argv: list[str], meant: str) -> None:
+    source = (
+        "import sys\n"
+        "from trainmover.cli.main import main\n"
+        f"status = main(['run', *{argv!r}])\n"
+        "heavy = {'torch', 'asyncio', 'httpx', 'rich'} & set(sys.modules)\n"
+        "print(status, heavy or 'light')\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", source],
+        capture_output=True, text=True, env=environment(), check=True,
+    )  # fmt: skip
+    assert done.stdout == "2 light\n"
+    assert f"Did you mean {meant}?" in done.stderr
+    assert len(done.stderr.splitlines()) == 3
+
+
+def test_without_torch_run_says_so(tmp_path: Path) -> None:
+    source = (
+        "import importlib.util, sys\n"
+        "found = importlib.util.find_spec\n"
+        "importlib.util.find_spec = lambda name, *a: None if name == 'torch' else found(name, *a)\n"
+        "from trainmover.cli.main import main\n"
+        "sys.exit(main(['run', '-m', 'train']))\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", source],
+        capture_output=True, text=True, env=environment(), check=False,
+    )  # fmt: skip
+    assert done.returncode == 2
+    assert done.stderr.startswith("trainmover: There is no torch in this Python.\n")
+    assert len(done.stderr.splitlines()) == 3
+
+
+def test_resume_auto_is_a_word_and_needs_a_folder() -> None:
+    made = options("--checkpoint", "kept", "--resume", "auto").checkpoints
+    assert (made.folder, made.resume, made.again) == (Path("kept"), None, True)
+    with pytest.raises(UserError, match="needs a folder in which to look"):
+        options("--resume", "auto")

@@ -43,16 +43,16 @@ def test_everything_is_shown(journal: str, capsys: pytest.CaptureFixture[str]) -
     for text in (
         "#1 recovery m2 -> m4",
         "cause machine m2 was lost",
-        "rung 1: state and records live on other machines",
+        "way the step is run again: state and records live on other machines",
         "detect 2.0 ms",
         "drain 6.5 ms",
         "record of rank 1 was held for step 7, 8",
         "where rank 1 stood: Thread 1 File train.py",
-        "0 7 before the gate of step 8",
-        "2 6 in the gate of step 7",
+        "0 7 before the commit of step 8",
+        "2 6 at the commit of step 7",
         "rank 1 has the state of rank 0: 4.7 MB (4.0 MB from rank 0, 700.0 kB from rank 2) in 12",
         "ab at the source, the same here",
-        "after step 7, epoch 2; loop 0: pass 0, 7 batches taken",
+        "after step 7, membership 2; loop 0: pass 0, 7 batches taken",
     ):
         assert text in shown
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 from host_tools import alive, environment, until
-from runs_of_trainmover import Running, nothing_left, until_said
+from runs_of_trainmover import Running, events, nothing_left, until_said
 
 from trainmover.cli.client import Client
 from trainmover.cli.main import main
@@ -37,8 +37,9 @@ def test_a_run_is_shown_moved_killed_and_followed(
     assert main(["status"]) == 0
     shown = capsys.readouterr().out
     assert "MACHINE  STATE   RANKS" in shown
-    assert main(["move", "m2"]) == 0
+    assert main(["move", "m2", "--reason", "fan 3"]) == 0
     assert "m2 -> m3 after step 5: pause 50 ms" in capsys.readouterr().out
+    until_said("m2 -> m3: moving rank 1 (fan 3)")
     assert main(["move", "m9", "--json"]) == 1
     assert json.loads(capsys.readouterr().out)["ok"] is False
     assert main(["kill", "m1"]) == 0
@@ -52,11 +53,29 @@ def test_a_run_is_shown_moved_killed_and_followed(
     assert follower.returncode == 0
     assert "the script of rank 0 ended after step 15" in followed
     code, out, err = running.ended()
-    assert (code, out) == (0, "[rank0]: hello from rank 0\n[rank0]: bye\n")
+    assert code == 0
+    assert sorted(out.splitlines()) == ["bye", "bye", "hello from rank 0", "hello from rank 1"]
     assert "m1 was lost: its agent has ended -> m2 takes rank 0" in err
     assert nothing_left(running, own_home)
     assert main(["events", "--journal", str(tmp_path / "j.sqlite"), "-n", "1"]) == 0
     assert "ended (0)" in capsys.readouterr().out
+
+
+def test_a_run_with_a_directory_of_its_own_is_found_and_no_other_is_hit(
+    start: type[Running], own_home: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run_dir = tmp_path / "private"
+    running = start("--run-dir", str(run_dir))
+    running.until_warm()
+    assert main(["status"]) == 0
+    assert "run private" in capsys.readouterr().out
+    assert main(["kill", "m1", "--run-id", "another"]) == 2
+    assert "Run another is not alive" in capsys.readouterr().err
+    assert main(["move", "m2", "--run-id", "private"]) == 0
+    running.finish.touch()
+    assert running.ended()[0] == 0
+    assert nothing_left(running, own_home)
+    assert not run_dir.exists()
 
 
 def test_a_job_without_standbys_gets_one_and_shows_what_it_is_ready_for(
@@ -90,6 +109,11 @@ def test_a_job_that_may_wait_is_continued_by_a_machine_that_is_added(
     until(lambda: Client(find_run()).status()["step"] == 5, "it has committed")
     assert main(["kill", "m2"]) == 0
     until_said("waits for a machine, at most 600 s")
+    assert main(["status"]) == 0
+    shown = capsys.readouterr().out
+    assert "  waiting for a machine  " in shown
+    assert "#1 recovery m2 -> waits for a machine  open" in shown
+    assert "needs 1 machine for rank 1: without, the job ends in " in shown
     assert main(["add", "--machine", "spare", "--json"]) == 0
     assert json.loads(capsys.readouterr().out.splitlines()[-1])["machine"] == "spare"
     until_said("m2 -> spare after step 5: downtime 50 ms")
@@ -119,6 +143,35 @@ def test_a_machine_that_cannot_be_added_is_refused(
     assert len(Client(find_run()).status()["machines"]) == 2
     running.finish.touch()
     assert running.ended()[0] == 0
+
+
+def test_a_run_is_stopped_by_command_and_is_over_then(
+    start: type[Running], own_home: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    running = start()
+    running.until_warm()
+    assert main(["stop", "--reason", "the hall gets hot"]) == 0
+    assert capsys.readouterr().out.endswith("has ended.\n")
+    assert main(["status"]) == 2
+    code, _, err = running.ended()
+    assert code == 143
+    assert "trainmover: asked for over the API: the hall gets hot" in err
+    assert nothing_left(running, own_home)
+
+
+def test_where_machines_come_from_other_hosts_the_line_to_copy_is_printed(
+    start: type[Running], capsys: pytest.CaptureFixture[str]
+) -> None:
+    running = start("--bind", "127.0.0.1", "--nproc-per-node", "2")
+    until_said("waits for 3 machines.")
+    assert main(["status"]) == 0
+    assert "gathering: 0 of 3 machines are there" in capsys.readouterr().out
+    (line,) = [line for line in events().splitlines() if "trainmover agent" in line]
+    run = find_run()
+    expected = f"--controller {run.controller} --token-file {run.token_file} --nproc 2 --machine m1"
+    assert line.strip() == f"trainmover agent {expected}"
+    running.process.send_signal(signal.SIGTERM)
+    assert running.ended()[0] == 143
 
 
 @pytest.mark.parametrize(
@@ -162,6 +215,19 @@ def test_json_is_one_object_a_line(start: type[Running]) -> None:
     assert said[0]["what"] == "started"
     assert said[-1] == {"what": "end", "code": 0, "text": ""}
     assert {one["what"] for one in said} == {"started", "event", "output", "end"}
+
+
+def test_lines_that_go_to_a_file_too_say_whose_they_are_as_torchrun_has_it(
+    start: type[Running], tmp_path: Path
+) -> None:
+    logs = str(tmp_path / "logs")
+    running = start("--tee", "3", "--log-dir", logs, "--role", "trainer", "--standbys", "0")
+    until_said("m2 has rank 1")
+    running.finish.touch()
+    code, out, _ = running.ended()
+    assert code == 0
+    assert "[trainer0]:hello from rank 0" in out.splitlines()
+    assert "[trainer1]:hello from rank 1" in out.splitlines()
 
 
 def test_a_traceback_is_shown_once_and_the_status_is_1(start: type[Running]) -> None:

@@ -12,8 +12,8 @@ from trainmover.controller.events import Lost, MachineJoined, MachinesLost, Work
 from trainmover.errors import StateMismatch, UserError
 from trainmover.ids import Epoch, MachineId, Rank, Step
 from trainmover.journal import Journal
-from trainmover.journal.journal import _values_json
 from trainmover.journal.replay import replay, replayed
+from trainmover.journal.rows import values_json
 from trainmover.protocol.messages import JobSpec, Row, WorkerUp
 
 SPEC = JobSpec(run_id="r", argv=["train.py"], machines=1)
@@ -98,9 +98,9 @@ def test_equal_rows_in_one_batch_are_checked_against_each_other(journal: Journal
 def test_text_of_values_is_equal_if_and_only_if_the_bits_are(value: float) -> None:
     import json
 
-    text = _values_json({"v": value})
+    text = values_json({"v": value})
     back = json.loads(text)["v"]
-    assert _values_json({"v": back}) == text
+    assert values_json({"v": back}) == text
     assert back == value or (math.isnan(back) and math.isnan(value))
 
 

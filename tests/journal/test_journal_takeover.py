@@ -10,9 +10,10 @@ from pathlib import Path
 import pytest
 
 from trainmover.controller.events import ControllerReturned
-from trainmover.errors import JobFailed, UserError
+from trainmover.errors import UserError
 from trainmover.ids import Epoch, Rank, Step
 from trainmover.journal import Journal
+from trainmover.journal.aside import keep_aside
 from trainmover.journal.file import writable
 from trainmover.journal.replay import replay
 from trainmover.protocol.messages import JobSpec, Row
@@ -24,6 +25,7 @@ WRITER = """
 import os, signal, sys
 from trainmover.controller.events import ControllerReturned
 from trainmover.journal import Journal
+from trainmover.journal.aside import keep_aside
 from trainmover.protocol.messages import JobSpec
 journal = Journal.create(sys.argv[1], JobSpec(run_id="r", argv=["train.py"], machines=1))
 for at in range(1, 11):
@@ -160,16 +162,6 @@ def test_what_is_safe_is_written_with_the_rows_before_it(tmp_path: Path) -> None
         assert [row.step for row in journal.newest_rows(3)] == [6, 7, 8]
 
 
-def test_a_full_disk_ends_the_job_with_a_sentence(tmp_path: Path) -> None:
-    with Journal.create(tmp_path / "j.sqlite", SPEC) as journal:
-        journal._db.execute("PRAGMA max_page_count = 1")
-        row = Row(step=Step(1), at_us=1, values={"x" * 100_000: 1.0})
-        for _ in range(2):
-            with pytest.raises(JobFailed, match=r"could not be written: .*full"):
-                journal.append_rows(Rank(0), Epoch(1), [row])
-        assert journal.append(TEN[0]) == 1
-
-
 def test_a_host_that_was_started_again_may_have_lost_the_end(tmp_path: Path) -> None:
     """Nothing in the file shows it: whole transactions are gone."""
     path = tmp_path / "j.sqlite"
@@ -194,3 +186,18 @@ def test_a_journal_of_other_code_is_not_taken_over(tmp_path: Path, wrote: str) -
     assert path.read_bytes() == before
     with Journal.open(path) as journal:
         assert journal.spec == SPEC, "it can be read"
+
+
+def test_the_journal_of_an_earlier_run_is_kept_whole_beside_the_new_one(path: Path) -> None:
+    """Of one that was killed, too, whose log is not in the file yet."""
+    assert keep_aside(path.with_name("none")) is None
+    first = keep_aside(path)
+    assert first == path.with_name("j.sqlite.1")
+    with Journal.create(path, SPEC) as journal:
+        journal.append(TEN[0])
+        with pytest.raises(UserError, match=r"writes .* already"):
+            keep_aside(path)
+    assert keep_aside(path) == path.with_name("j.sqlite.2")
+    with Journal.take_over(first) as journal:
+        assert [event for _, event in journal.events()] == TEN
+    assert sorted(one.name for one in path.parent.iterdir()) == ["j.sqlite.1", "j.sqlite.2"]

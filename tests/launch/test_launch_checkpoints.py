@@ -103,3 +103,28 @@ def test_a_folder_without_a_whole_checkpoint_is_refused(
     with pytest.raises(UserError, match="no checkpoint") as caught:
         resume(tmp_path / "kept", spec, held)
     assert ("is passed over" in caught.value.happened) == damage
+
+
+def again(folder: Path, spec: m.JobSpec, held: ExitStack) -> Prepared:
+    return prepare(CheckpointOptions(folder=folder, again=True), spec, held)
+
+
+def test_the_same_call_begins_and_then_goes_on(tmp_path: Path, spec: m.JobSpec) -> None:
+    folder = tmp_path / "kept"
+    with ExitStack() as held:
+        assert again(folder, spec, held).spec.resume is None
+    fill(folder, spec)
+    with ExitStack() as held:
+        prepared = again(folder, spec, held)
+        assert prepared.spec.resume is not None
+        assert (prepared.spec.resume.step, prepared.spec.checkpoint) == (10, str(folder))
+
+
+def test_the_same_call_of_another_job_is_refused_with_what_to_do(
+    tmp_path: Path, spec: m.JobSpec, held: ExitStack
+) -> None:
+    fill(tmp_path / "kept", spec)
+    other = msgspec.structs.replace(spec, argv=["train.py", "--lr", "1", "--steps", "9"])
+    with pytest.raises(UserError, match="of another job") as refused:
+        again(tmp_path / "kept", other, held)
+    assert f"trainmover checkpoints {tmp_path / 'kept'} --export OUT" in refused.value.do

@@ -1,5 +1,6 @@
 """Whole jobs with fake workers: store, server, agents, and nothing left behind."""
 
+import errno
 import os
 import signal
 from pathlib import Path
@@ -68,6 +69,17 @@ def test_a_stopped_agent_is_lost_and_its_machine_fenced(tmp_path: Path) -> None:
     result = story.run()
     assert result.code == 0
     assert "m2 was lost: no heartbeat for 1 s -> m3 takes rank 1" in story.heard
+
+
+def test_an_os_error_of_a_watcher_is_not_taken_for_the_end_of_a_link(tmp_path: Path) -> None:
+    """By asyncio, which would say nothing: it is a fault of ours, and ends the job."""
+
+    def disk_is_full(handle: RunHandle) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    story = Story(tmp_path).when("m3 is warm", disk_is_full).then_finish("was lost")
+    with pytest.raises(RuntimeError, match="could not be taken in"):
+        story.run()
 
 
 def test_a_script_that_raises_ends_the_job_with_its_traceback_once(tmp_path: Path) -> None:

@@ -77,6 +77,61 @@ def test_none_and_several_are_told_apart() -> None:
     assert find_run("two").run_id == "two"
 
 
+def elsewhere(path: Path, run_id: str = "", pid: int | None = None) -> RunDirectory:
+    """A run whose directory the user has chosen."""
+    directory = RunDirectory.create(run_id, path)
+    assert directory.findable() == []
+    return published_in(directory, pid)
+
+
+def test_a_run_whose_directory_is_elsewhere_is_found_like_any_other(tmp_path: Path) -> None:
+    directory = elsewhere(tmp_path / "mine")
+    assert find_run().directory == find_run("mine").directory == str(directory.path)
+    published("one")
+    with pytest.raises(UserError, match="2 runs are alive: mine, one"):
+        find_run()
+    assert find_run("one").directory != str(directory.path)
+    directory.remove()
+    assert find_run().run_id == "one"
+    assert [path.name for path in runs_home().iterdir()] == ["one"]
+
+
+def test_of_runs_with_one_name_the_directory_says_which(tmp_path: Path) -> None:
+    ours, theirs = elsewhere(tmp_path / "a", "x"), elsewhere(tmp_path / "b", "x")
+    with pytest.raises(UserError, match=f"x in {ours.path}, x in {theirs.path}") as asked:
+        find_run("x")
+    assert asked.value.do in {f"Say which: --run-dir {one.path}" for one in (ours, theirs)}
+    assert find_run("x", theirs.path).directory == str(theirs.path)
+
+
+def test_a_name_that_is_not_that_of_the_directory_is_not_passed_over(tmp_path: Path) -> None:
+    directory = elsewhere(tmp_path / "mine")
+    with pytest.raises(UserError, match=f"Run other in {directory.path} is not alive") as refused:
+        find_run("other", directory.path)
+    assert refused.value.do == "There is another one: mine"
+
+
+def test_of_a_dead_run_elsewhere_only_what_is_ours_is_removed(tmp_path: Path) -> None:
+    dead = elsewhere(tmp_path / "mine", pid=2**22 + 1)
+    assert live_runs() == []
+    assert list(runs_home().iterdir()) == []
+    assert dead.path.exists()
+
+
+def test_a_run_that_cannot_be_found_by_itself_says_so(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TRAINMOVER_HOME", "/proc/nowhere")
+    directory = RunDirectory.create(path=tmp_path / "mine")
+    (told,) = directory.findable()
+    assert f"give each of them --run-dir {directory.path}" in told
+    published_in(directory)
+    assert find_run(directory=directory.path).run_id == "mine"
+    with pytest.raises(UserError, match="/proc/nowhere/runs cannot be used"):
+        find_run()
+    directory.remove()
+
+
 def test_what_a_dead_run_left_behind_is_removed() -> None:
     dead = published("dead", pid=2**22 + 1)
     (runs_home() / "just-made").mkdir()
@@ -133,6 +188,27 @@ def test_a_directory_in_use_is_refused(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["../out", "a/b", "..", ".", "-x", "x" * 200, "a b"])
-def test_a_run_id_is_a_plain_name(name: str) -> None:
+def test_a_run_id_is_a_plain_name(name: str, tmp_path: Path) -> None:
     with pytest.raises(UserError, match="cannot be the name"):
         RunDirectory.create(name)
+    with pytest.raises(UserError, match="cannot be the name"):
+        RunDirectory.create(name, tmp_path / "elsewhere")
+
+
+@pytest.mark.parametrize("where", ["", "elsewhere"])
+def test_the_same_call_takes_the_place_of_a_run_that_was_killed(where: str, tmp_path: Path) -> None:
+    path = tmp_path / where if where else None
+    run = read_run(published_in(RunDirectory.create("mine", path)).path)
+    assert run is not None
+    directory = RunDirectory(Path(run.directory), "mine")
+    for host in ("another", run.host):
+        directory.keep(msgspec.structs.replace(run, host=host, started=1))
+        (directory.path / "run.json").unlink(missing_ok=True)
+        if host != run.host:
+            with pytest.raises(UserError, match="has died"):
+                RunDirectory.create("mine", path, anew=True)
+    again = RunDirectory.create("mine", path, anew=True)
+    assert list(again.path.iterdir()) == []
+    published_in(again)
+    with pytest.raises(UserError, match="exists already"):
+        RunDirectory.create("mine", path, anew=True)

@@ -79,7 +79,8 @@ def test_a_request_that_is_refused_says_why(play: Play) -> None:
 @pytest.mark.parametrize("body", [b"", b"{}", b'{"machine": 1}', b'{"machine": "m", "x": 1}'])
 def test_a_bad_body_is_a_bad_request(play: Play, body: bytes) -> None:
     async def act(server: Server, client: httpx.AsyncClient) -> None:
-        assert (await client.post("/api/move", content=body)).status_code == 400
+        reply = await client.post("/api/move", content=body)
+        assert (reply.status_code, list(reply.json())) == (400, ["error"])
 
     play(act)
 

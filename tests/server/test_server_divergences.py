@@ -84,11 +84,11 @@ def test_of_many_tensors_the_first_are_named() -> None:
 
 @pytest.mark.parametrize(("job", "shown"), [(AFTER, True), (JOB, False)], ids=["yes", "not yet"])
 def test_status_shows_replicas_their_cost_and_divergences(job: Job, shown: bool) -> None:
-    status = snapshot(job, Progress(), {}, 0)
+    status = snapshot(job, Progress(), {}, 0) | {"journal": {"unwritten": 0}}
     msgspec.json.encode(status)
     out = io.StringIO()
     show(status, Console(file=out, highlight=False, soft_wrap=True))
-    line = "replicas after step 30: 0-2  astray: 1  (2.0 MB in 1.5 ms)"
+    line = "same state after step 30: 0-2  differs: 1  (2.0 MB in 1.5 ms)"
     assert (line in out.getvalue(), "rank 1 (m2) differs" in out.getvalue()) == (shown, shown)
     if shown:
         (divergence,) = status["divergences"]

@@ -128,7 +128,7 @@ def test_the_status_shows_every_deadline_and_who_stands() -> None:
     status = snapshot(job, progress, {}, 2 * S)
     lines = list(watch_lines(status["watch"], {"m9": 28.4}))
     assert lines == [
-        "deadlines: 0 not watched: evaluation  1-2 0.6 s",
+        "a rank counts as stuck after: 0 not watched: evaluation  1-2 0.6 s",
         "rank 1 has stood for 1.7 s in step 8: in the script (train.py line 33)",
         "m9 was lost several times: kept out for another 28 s",
     ]

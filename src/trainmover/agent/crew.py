@@ -34,6 +34,7 @@ from trainmover.protocol.messages import (
     Output,
     Stack,
     StoreAt,
+    Unwritten,
     WorkerExited,
     WorkerState,
 )
@@ -46,7 +47,7 @@ class Reporter(Protocol):
 
     def say(self, fact: FromWorker | WorkerExited | WorkerState | Stack, /) -> None: ...
 
-    def tell(self, fact: Output, /) -> None: ...
+    def tell(self, fact: Output | Unwritten, /) -> None: ...
 
     def clogged(self) -> bool: ...
 

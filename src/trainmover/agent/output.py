@@ -7,12 +7,12 @@ keep up. A script that prints in a tight loop costs one message per 50 ms, not o
 
 import asyncio
 import os
-import queue
-import threading
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 
 from trainmover.ids import Rank
+from trainmover.outlet import Outlet, write_all
 
 BATCH_S = 0.05
 READ_BYTES = 64 * 1024
@@ -122,33 +122,32 @@ class ScreenBatch:
             self._send(rank, stream, b"".join(parts).decode(errors="replace"))
 
 
-def _for_us_only(path: str, flags: int) -> int:
-    return os.open(path, flags, 0o600)
-
-
 class LogFiles:
-    """Appends to files from a thread of its own: a slow disk must not delay an order."""
+    """Appends to files from a thread of its own: a slow disk must not delay an order, nor a full
+    one end a machine. unwritten(path, why) is called on the loop, once for a file."""
 
-    def __init__(self) -> None:
-        self._queue: queue.SimpleQueue[tuple[Path, bytes] | None] = queue.SimpleQueue()
-        self._thread: threading.Thread | None = None
+    def __init__(self, unwritten: Callable[[Path, str], None]) -> None:
+        self._outlet: Outlet[Path] = Outlet(_append, self._failed)
+        self._unwritten = unwritten
+        self._loop = asyncio.get_running_loop()
 
     def append(self, path: Path, data: bytes) -> None:
-        if self._thread is None:
-            self._thread = threading.Thread(target=self._write, name="log-files", daemon=True)
-            self._thread.start()
-        self._queue.put((path, data))
+        self._outlet.put(path, data)
 
     def close(self) -> None:
-        """Return when everything is written."""
-        if self._thread is not None:
-            self._queue.put(None)
-            self._thread.join()
-            self._thread = None
+        """Return when everything is written that can be."""
+        self._outlet.close()
 
-    def _write(self) -> None:
-        while (item := self._queue.get()) is not None:
-            path, data = item
-            path.parent.mkdir(parents=True, exist_ok=True)
-            with open(path, "ab", opener=_for_us_only) as file:
-                file.write(data)
+    def _failed(self, path: Path, error: OSError) -> None:
+        with suppress(RuntimeError):  # The loop is closed: nobody hears of it any more.
+            self._loop.call_soon_threadsafe(self._unwritten, path, error.strerror or str(error))
+
+
+def _append(path: Path, data: bytes) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with open(path, "ab", buffering=0, opener=_for_us_only) as file:
+        write_all(file.fileno(), data)
+
+
+def _for_us_only(path: str, flags: int) -> int:
+    return os.open(path, flags, 0o600)

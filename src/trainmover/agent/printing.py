@@ -6,7 +6,7 @@ from pathlib import Path
 from trainmover.agent.decide import Place, shown_as, written
 from trainmover.agent.output import LogFiles, ScreenBatch
 from trainmover.ids import MachineId, Rank
-from trainmover.protocol.messages import JobSpec, Output
+from trainmover.protocol.messages import JobSpec, Output, Unwritten
 
 LAST_WORDS_BYTES = 4096
 """Of stderr that was not to be shown, kept in case the worker ends by a fault of its own."""
@@ -18,12 +18,15 @@ class Printing:
     """tell, clogged: of the link to the controller."""
 
     def __init__(
-        self, machine: MachineId, tell: Callable[[Output], None], clogged: Callable[[], bool]
+        self,
+        machine: MachineId,
+        tell: Callable[[Output | Unwritten], None],
+        clogged: Callable[[], bool],
     ) -> None:
         self._machine = machine
         self._tell = tell
         self._screen = ScreenBatch(self._show, clogged)
-        self._logs = LogFiles()
+        self._logs = LogFiles(self._unwritten_log)
         self._unshown: dict[int, bytes] = {}
 
     def lines(
@@ -61,3 +64,6 @@ class Printing:
 
     def _show(self, rank: Rank, stream: str, text: str) -> None:
         self._tell(Output(rank=rank, stream=stream, text=text))
+
+    def _unwritten_log(self, path: Path, why: str) -> None:
+        self._tell(Unwritten(path=str(path), why=why))

@@ -40,6 +40,7 @@ from trainmover.protocol.messages import (
     Refused,
     Resumed,
     Return,
+    Unwritten,
     Welcome,
     decode_order,
     encode,
@@ -149,7 +150,7 @@ class Uplink:
         payload = encode(fact)
         if self._link is not None:
             self._link.send([payload])
-        elif isinstance(fact, Output):
+        elif isinstance(fact, Output | Unwritten):
             self._output.append(payload)
 
     def beat(self) -> None:

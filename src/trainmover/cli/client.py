@@ -37,11 +37,11 @@ class Client:
     def events(self, after: int = 0) -> list[dict[str, Any]]:
         return self._get(f"/api/events?after={after}")  # type: ignore[no-any-return]
 
-    def ask(self, what: str, machine: str) -> dict[str, Any]:
-        """POST move or kill; waits for the answer, however long it takes."""
+    def ask(self, what: str, body: dict[str, str]) -> dict[str, Any]:
+        """POST move, kill or stop; waits for the answer, however long it takes."""
         self.status()  # A connection that has proved the token stands in no crowd.
         with self._translated():
-            reply = self._http.post(f"/api/{what}", json={"machine": machine})
+            reply = self._http.post(f"/api/{what}", json=body)
             reply.raise_for_status()
             answer: dict[str, Any] = reply.json()
             return answer

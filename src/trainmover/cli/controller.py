@@ -30,6 +30,7 @@ def main(argv: list[str]) -> int:
         control=options.control,
         api=options.api,
         checkpoint_lock=options.checkpoint_lock,
+        journal_memory=options.journal_memory,
         parent=options.parent,
     )
     return control(
@@ -46,7 +47,8 @@ def _parser() -> argparse.ArgumentParser:
     add = parser.add_argument
     add("--run-dir", type=Path, metavar="DIR", help="the private directory of the run")
     add("--json", action="store_true", help="one JSON object a line on stdout")
-    for flag in ("--supervisor", "--control", "--api", "--checkpoint-lock"):
+    inherited = ("--supervisor", "--control", "--api", "--checkpoint-lock", "--journal-memory")
+    for flag in inherited:
         add(flag, type=int, default=-1, metavar="FD", help=argparse.SUPPRESS)
     add("--parent", type=int, default=0, metavar="PID", help=argparse.SUPPRESS)
     return parser

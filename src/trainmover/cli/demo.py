@@ -8,11 +8,12 @@ the final state of the two are compared.
 
 import argparse
 import json
+import sys
 import tempfile
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, TextIO
 
 from rich.console import Console
 
@@ -21,11 +22,13 @@ from trainmover.cli import pictures
 from trainmover.cli.demo_screen import DemoScreen
 from trainmover.cli.options import parser_for
 from trainmover.cli.recording import Recording, Span, differences, missing, report
+from trainmover.cli.stream import stream, write_to
 from trainmover.controller.state import Job, Kind, MachineState, Outcome
 from trainmover.errors import JobFailed, UserError
 from trainmover.ids import MachineId
 from trainmover.launch.nursery import NurseryProcess
 from trainmover.launch.run_job import RunHandle, RunOptions, run_job
+from trainmover.outlet import Outlet
 from trainmover.protocol.messages import LogSpec, Row
 from trainmover.server.notices import Happened, Notice, Printed, Stepped
 
@@ -41,7 +44,9 @@ def main(argv: list[str]) -> int:
     options = _parser().parse_args(argv)
     _check(options)
     _make(options.out)
-    console = Console(stderr=options.json, highlight=False, soft_wrap=True)
+    outlet: Outlet[TextIO] = Outlet(write_to, lambda to, error: None)  # The report has it all.
+    shown = stream(outlet, sys.stderr if options.json else sys.stdout)
+    console = Console(file=shown, highlight=False, soft_wrap=True)
     begun = time.monotonic()
     with NurseryProcess() as nursery:
         disturbed = _run(options, console, nursery, Drill(options.steps))
@@ -51,6 +56,7 @@ def main(argv: list[str]) -> int:
     result["seconds"] = round(time.monotonic() - begun, 1)
     left = _leave(options.out, result, disturbed, undisturbed, console)
     _say_verdict(console, result, left)
+    outlet.close()
     if options.json:
         print(json.dumps(result))
     return 1 if faults else 0

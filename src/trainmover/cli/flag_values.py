@@ -2,6 +2,7 @@
 
 import ipaddress
 from collections.abc import Collection
+from pathlib import Path
 from typing import TypeVar
 
 from trainmover.errors import UserError
@@ -97,6 +98,20 @@ def on_nan(given: str) -> str:
         f"--on-nan {given} is nothing that can be done about one.",
         "Give ignore (the default), report (a line), or stop (the end of the job).",
     )
+
+
+def again(resume: Path | None, checkpoint: Path | None) -> bool:
+    """Whether the same call may be made again and again: --resume auto. A folder of that name is
+    given by its whole path."""
+    if str(resume) != "auto":
+        return False
+    if checkpoint is None:
+        raise UserError(
+            "--resume auto needs a folder in which to look.",
+            means="Nothing was started.",
+            do="Give the one that checkpoints are to be written to: --checkpoint DIR.",
+        )
+    return True
 
 
 def false_alarms(given: float) -> float:

@@ -10,7 +10,7 @@ from typing import Any
 from trainmover import communicators
 from trainmover.cli import flag_values
 from trainmover.cli.rates import bytes_a_second
-from trainmover.cli.run_parser import parser, refuse
+from trainmover.cli.run_parser import look, parser, refuse
 from trainmover.errors import UserError
 from trainmover.launch.checkpoints import CheckpointOptions
 from trainmover.launch.run_job import RunOptions
@@ -28,16 +28,12 @@ class RunFlags:
 
 def parse(argv: list[str]) -> RunFlags:
     """Raises UserError for what cannot be honoured. Imports torch."""
+    look(argv)
     flags = parser().parse_args(argv)
     refuse(flags)
     nproc = flag_values.nproc(flags.nproc_per_node)
     script = flags.training_script
-    if not flags.module and not Path(script).is_file():
-        raise UserError(
-            f"There is no script {script}.",
-            means="Nothing was started.",
-            do="trainmover run [options] SCRIPT [its arguments], or -m MODULE",
-        )
+    again = flag_values.again(flags.resume, flags.checkpoint)
     options = RunOptions(
         argv=[script, *flags.training_script_args],
         module=flags.module,
@@ -65,7 +61,8 @@ def parse(argv: list[str]) -> RunFlags:
             folder=flags.checkpoint,
             every=flag_values.at_least(1, flags.checkpoint_every, "--checkpoint-every"),
             keep=flag_values.at_least(1, flags.keep_checkpoints, "--keep-checkpoints"),
-            resume=flags.resume,
+            resume=None if again else flags.resume,
+            again=again,
         ),
         log=_log(flags, nproc),
         run_id=flags.run_id,
@@ -84,9 +81,9 @@ def parse(argv: list[str]) -> RunFlags:
 
 
 def _log(flags: argparse.Namespace, nproc: int) -> LogSpec:
-    """torchrun's flags about output. Rank 0 is shown unless something else is asked for."""
+    """torchrun's flags about output. All ranks are shown unless something else is asked for."""
     redirects, tee = _streams(flags.redirects, nproc), _streams(flags.tee, nproc)
-    shown: list[int] | None = [0]
+    shown: list[int] | None = None
     if flags.local_ranks_filter:
         wanted = _numbers(flags.local_ranks_filter)
         machines = flag_values.machines(flags.nnodes, flags.machines)

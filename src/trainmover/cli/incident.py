@@ -19,6 +19,11 @@ from trainmover.journal.replay import replay
 from trainmover.server.ranks import ranks_text
 from trainmover.server.snapshot import incident_json
 
+_WAYS = {
+    1: "the step is run again",
+    2: "all ranks go back to a snapshot",
+    3: "all start again",
+}
 SUMMARY = "show all that is known of one incident: phases, verdict, certificates"
 
 
@@ -78,8 +83,8 @@ def _facts(incident: dict[str, Any]) -> Iterator[tuple[str, str]]:
     if incident["ranks"]:
         yield "ranks", ranks_text(incident["ranks"])
     if incident["rung"]:
-        yield "rung", f"{incident['rung']}: {incident['why_rung']}"
-    yield "epoch", str(incident["epoch"])
+        yield "way", f"{_WAYS[incident['rung']]}: {incident['why_rung']}"
+    yield "membership", str(incident["epoch"])
     if incident["step"] is not None:
         yield "step", f"{incident['step']} is the last that counts"
     if incident["redone"]:
@@ -100,16 +105,16 @@ def _votes(incident: dict[str, Any]) -> Table:
 
 
 def stood(vote: dict[str, Any]) -> str:
-    """Where a rank was when it drained.
+    """Where a rank was when it stopped for the change.
 
     >>> stood({"gate": 8, "committed": 7, "finished": False})
-    'in the gate of step 8'
+    'at the commit of step 8'
     """
     if vote["finished"]:
         return "at the end of its script"
     if vote["gate"]:
-        return f"in the gate of step {vote['gate']}"
-    return f"before the gate of step {vote['committed'] + 1}"
+        return f"at the commit of step {vote['gate']}"
+    return f"before the commit of step {vote['committed'] + 1}"
 
 
 def _certificate(one: dict[str, Any]) -> Iterator[tuple[str, str]]:
@@ -117,7 +122,7 @@ def _certificate(one: dict[str, Any]) -> Iterator[tuple[str, str]]:
     yield f"rank {one['rank']}", f"{_sources(one)} in {one['state_ms']:.1f} ms"
     told = f"{one['source_digest']} at the source, "
     yield "", told + ("the same here" if one["equal"] else f"{one['joiner_digest']} HERE")
-    yield "", f"after step {one['step']}, epoch {one['epoch']}; {one['position']}"
+    yield "", f"after step {one['step']}, membership {one['epoch']}; {one['position']}"
 
 
 def _sources(certificate: dict[str, Any]) -> str:

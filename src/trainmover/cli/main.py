@@ -4,11 +4,16 @@ Errors are three lines on stderr: what happened, what it means, what to type nex
 the user's to mend, 1 is a job or a request that failed, and `run` ends with the script's own.
 """
 
+import errno
 import importlib
+import os
 import sys
+from contextlib import suppress
 from types import ModuleType
 
+from trainmover.cli.suggest import did_you_mean
 from trainmover.errors import JobFailed, TrainmoverError, UserError
+from trainmover.outlet import open_standard_streams
 from trainmover.version import VERSION
 
 VERBS = {
@@ -19,6 +24,7 @@ VERBS = {
     "agent": "trainmover.cli.agent",
     "move": "trainmover.cli.move",
     "kill": "trainmover.cli.kill",
+    "stop": "trainmover.cli.stop",
     "events": "trainmover.cli.events",
     "incident": "trainmover.cli.incident",
     "memory": "trainmover.cli.memory",
@@ -30,22 +36,39 @@ VERBS = {
     "version": "trainmover.cli.version",
 }
 INTERRUPTED = 130
+UNWRITTEN = {errno.EPIPE, errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.ENXIO}
+"""What a write to a screen, a pipe or a file fails with; of a file with a name, it is another's."""
 
 
 def main(argv: list[str] | None = None) -> int:
     """Exit status of one command."""
+    open_standard_streams()
     argv = sys.argv[1:] if argv is None else argv
     try:
-        return _dispatch(argv)
+        status = _dispatch(argv)
+        sys.stdout.flush()
+        return status
     except JobFailed as error:
         return _complain(error, error.code)
     except TrainmoverError as error:
         return _complain(error, 2 if isinstance(error, UserError) else 1)
     except KeyboardInterrupt:
         return INTERRUPTED
-    except BrokenPipeError:
-        sys.stderr.close()  # else the interpreter complains on its way out
-        return 1
+    except OSError as error:
+        if error.filename is not None or error.errno not in UNWRITTEN:
+            raise
+        return _unwritten(error)
+
+
+def _unwritten(error: OSError) -> int:
+    """What was to be shown cannot be: a reader that has gone (`| head`) need not be told why."""
+    for stream in (sys.stdout, sys.stderr)[: 2 if error.errno == errno.EPIPE else 1]:
+        with suppress(OSError):  # Else the interpreter tries again, and complains, on its way out.
+            nothing = os.open(os.devnull, os.O_WRONLY)
+            os.dup2(nothing, stream.fileno())
+    why = f"The output could not be written: {error.strerror}."
+    means = "What was asked for was done, as far as it had come."
+    return _complain(TrainmoverError(why, means=means, do="Have it go where there is room."), 1)
 
 
 def _dispatch(argv: list[str]) -> int:
@@ -56,10 +79,11 @@ def _dispatch(argv: list[str]) -> int:
     if verb == "--version":
         verb = "version"
     if verb not in VERBS:
+        meant = did_you_mean(verb, VERBS)
         raise UserError(
             f"There is no command {verb!r}." if verb else "No command was given.",
             means="Nothing was done.",
-            do=f"Type one of: {', '.join(f'trainmover {name}' for name in VERBS)}",
+            do=f"{meant} Type one of: {', '.join(f'trainmover {name}' for name in VERBS)}".lstrip(),
         )
     status: int = _module(verb).main(rest)
     return status
@@ -83,7 +107,8 @@ def _usage() -> str:
 
 
 def _complain(error: TrainmoverError, code: int) -> int:
-    print(f"trainmover: {error}", file=sys.stderr)
+    with suppress(OSError):
+        print(f"trainmover: {error}", file=sys.stderr)
     return code
 
 

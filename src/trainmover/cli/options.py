@@ -2,9 +2,8 @@
 
 import argparse
 from pathlib import Path
-from typing import NoReturn
 
-from trainmover.errors import UserError
+from trainmover.cli.suggest import complain_in_three_lines
 from trainmover.launch.runs import Run, find_run
 
 
@@ -13,19 +12,6 @@ def parser_for(verb: str, summary: str) -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog=f"trainmover {verb}", description=f"{summary}.")
     complain_in_three_lines(parser)
     return parser
-
-
-def complain_in_three_lines(parser: argparse.ArgumentParser) -> None:
-    """Have `parser` raise a UserError instead of printing its usage and leaving."""
-
-    def error(message: str) -> NoReturn:
-        raise UserError(
-            f"{message[:1].upper()}{message[1:]}.",
-            means="Nothing was done.",
-            do=f"See {parser.prog} --help",
-        )
-
-    parser.error = error  # type: ignore[method-assign]
 
 
 def add_which_run(parser: argparse.ArgumentParser) -> None:

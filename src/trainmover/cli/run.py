@@ -1,23 +1,47 @@
 """`trainmover run [torchrun's options] [ours] script.py ...`: a job on this machine."""
 
-from contextlib import AbstractContextManager, nullcontext
+import importlib.util
+from contextlib import nullcontext
+from typing import TYPE_CHECKING
 
-from trainmover.launch.nursery import NurseryProcess
-from trainmover.launch.supervise import supervise
+from trainmover.cli.run_parser import look
+from trainmover.errors import UserError
+
+if TYPE_CHECKING:
+    from contextlib import AbstractContextManager
+
+    from trainmover.launch.nursery import NurseryProcess
 
 SUMMARY = "run a script on machines that can be replaced (in place of torchrun)"
 
 
 def main(argv: list[str]) -> int:
     """The script's exit status; 130 after Ctrl-C, 143 after SIGTERM."""
+    _look(argv)
     with _nursery(argv) as nursery:  # first: it imports torch in the time in which we do
         from trainmover.cli.flags import parse
+        from trainmover.launch.supervise import supervise
 
         flags = parse(argv)
         options = flags.options
         return supervise(options, json=flags.json, nursery=None if options.worker else nursery)
 
 
-def _nursery(argv: list[str]) -> AbstractContextManager[NurseryProcess | None]:
+def _look(argv: list[str]) -> None:
+    """Raises UserError for what need not wait for torch, or is that there is none."""
+    look(argv)
+    if importlib.util.find_spec("torch") is None:
+        raise UserError(
+            "There is no torch in this Python.",
+            means="Nothing was started.",
+            do="pip install trainmover brings it along; or use the Python that has it.",
+        )
+
+
+def _nursery(argv: list[str]) -> "AbstractContextManager[NurseryProcess | None]":
     """None where it is plain that workers are of another program: those are executed."""
-    return nullcontext() if "--worker-program" in argv else NurseryProcess()
+    if "--worker-program" in argv:
+        return nullcontext()
+    from trainmover.launch.nursery import NurseryProcess
+
+    return NurseryProcess()

@@ -1,6 +1,7 @@
 """The command line of `trainmover run`: torchrun's own parser, and our options on top.
 
 A torchrun flag means what it means there, or it is refused with a sentence: never silently dropped.
+What is plainly wrong is said before torch is loaded (`look`).
 """
 
 import argparse
@@ -9,7 +10,7 @@ from pathlib import Path
 
 from trainmover import communicators
 from trainmover.cli.flag_values import NO_STANDBY, ON_DIVERGENCE, ON_NAN, READINESS, RECORDS
-from trainmover.cli.options import complain_in_three_lines
+from trainmover.cli.suggest import complain_in_three_lines, see_help
 from trainmover.errors import UserError
 from trainmover.protocol.deadlines import PATIENCE_S
 from trainmover.tls.files import absolute
@@ -65,7 +66,7 @@ _RECORD_HELP = "large outputs of the first steps, for standbys: their moments, o
 _READINESS_HELP = "of standbys: held at a first step, warm, or idle with nothing but processes"
 _SNAPSHOTS_HELP = "steps from one to the next, off, or auto: where state has one holder only"
 _CHECKPOINT_HELP = "write checkpoints to this folder, beside the steps"
-_RESUME_HELP = "go on from the newest checkpoint in this folder, and write the next ones there"
+_RESUME_HELP = "go on from the newest checkpoint in this folder; auto: in --checkpoint, if there"
 _FINGERPRINT_HELP = "steps from one comparison of replicas to the next; 0: never"
 _DIVERGENCE_HELP = "of replicas, by silent corruption: report it, or replace the machine"
 _NO_WATCH_HELP = "leave ranks that stand still alone, as under a debugger"
@@ -75,9 +76,50 @@ _BANDWIDTH_HELP = "what a machine may send of its state, as 500MB/s; no limit by
 _BIND_HELP = "address for machines on other hosts; start each there: trainmover agent"
 _TLS_HELP = "encrypt links, API, vaults, state, collectives; with a certificate made for this run"
 _TLS_CERT_HELP = "the same with this certificate, PEM; --tls-key and --tls-ca belong to it"
-_NO_STANDBY_HELP = "when none is left: end, or write the newest cut to --checkpoint, then end"
 _PATIENCE_HELP = "how long a machine of which nothing is heard may be away"
+_NO_STANDBY_HELP = "when none is left: end, or write the newest snapshots to --checkpoint, then end"
 _WAIT_HELP = "when no standby is left, let the job stand until a machine joins; 0: end"
+_SWITCHES = {"standalone", "module", "no_python", "run_path", "virtual_local_rank"}
+_SHORT = {"module": "-m", "redirects": "-r", "tee": "-t"}
+_SCRIPT = ("training_script", "training_script_args")
+
+
+def look(argv: list[str]) -> None:
+    """Without torch. Raises UserError for a flag or a script that there is not."""
+    known = _known_flags()
+    flags, left = known.parse_known_args(argv)
+    if flags.help:
+        return
+    if left:
+        raise UserError(
+            f"There is no flag {left[0].partition('=')[0]}.",
+            means="Nothing was started.",
+            do=see_help(known, left[0]),
+        )
+    script = flags.training_script
+    if script is None:
+        known.error("the following arguments are required: training_script")
+    if not flags.module and not Path(script).is_file():
+        raise UserError(
+            f"There is no script {script}.",
+            means="Nothing was started.",
+            do="trainmover run [options] SCRIPT [its arguments], or -m MODULE",
+        )
+
+
+def _known_flags() -> argparse.ArgumentParser:
+    """torchrun's flags by name, and ours."""
+    known = argparse.ArgumentParser(prog="trainmover run", add_help=False)
+    complain_in_three_lines(known)
+    known.add_argument("-h", "--help", action="store_true")
+    for name in sorted({*HONOURED, *WITHOUT_EFFECT, *REFUSED} - {*_SCRIPT}):
+        short = [_SHORT[name]] if name in _SHORT else []
+        action = "store_true" if name in _SWITCHES else "store"
+        known.add_argument(*short, f"--{name.replace('_', '-')}", f"--{name}", action=action)
+    _add_ours(known)
+    known.add_argument("training_script", nargs="?")
+    known.add_argument("training_script_args", nargs=argparse.REMAINDER)
+    return known
 
 
 def parser() -> argparse.ArgumentParser:
@@ -92,8 +134,16 @@ def parser() -> argparse.ArgumentParser:
     _require_only_the_script(parser)
     if all(action.dest != "shutdown_timeout" for action in parser._actions):  # torch 2.11
         parser.add_argument("--shutdown-timeout", type=int, help="Seconds from SIGTERM to SIGKILL.")
+    for action in parser._actions:
+        if action.dest == "max_restarts":
+            action.help = f"{action.help} Default: {RESTARTS_MAX}; of torchrun: 0."
     if "PET_MAX_RESTARTS" not in os.environ:
         parser.set_defaults(max_restarts=RESTARTS_MAX)
+    _add_ours(parser)
+    return parser
+
+
+def _add_ours(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument_group(_GROUP).add_argument
     add("--machines", type=int, metavar="N", help="machines that hold ranks (= --nnodes)")
     add("--standbys", "--standby", type=int, default=0, metavar="K", help="machines to spare")
@@ -110,7 +160,7 @@ def parser() -> argparse.ArgumentParser:
     add("--checkpoint", type=Path, metavar="DIR", help=_CHECKPOINT_HELP)
     add("--checkpoint-every", type=int, default=1000, metavar="STEPS", help="between checkpoints")
     add("--keep-checkpoints", type=int, default=3, metavar="N", help="remove older ones")
-    add("--resume", type=Path, metavar="DIR", help=_RESUME_HELP)
+    add("--resume", type=Path, metavar="DIR|auto", help=_RESUME_HELP)
     add("--on-divergence", default=ON_DIVERGENCE[0], metavar="HOW", help=_DIVERGENCE_HELP)
     add("--no-watch", action="store_true", help=_NO_WATCH_HELP)
     add("--false-alarms", type=float, default=1.0, metavar="N", help=_ALARMS_HELP)
@@ -129,7 +179,6 @@ def parser() -> argparse.ArgumentParser:
     add("--run-dir", type=Path, metavar="DIR", help="private files of the run; removed at its end")
     add("--worker-program", default="[]", help=argparse.SUPPRESS)  # for tests
     add("--json", action="store_true", help="one JSON object a line on stdout")
-    return parser
 
 
 def ours(parser: argparse.ArgumentParser) -> set[str]:

@@ -1,28 +1,45 @@
 """What `trainmover run` shows: the script's lines, incidents as they happen, nothing else."""
 
+import asyncio
+import errno
 import json
 import sys
-from typing import Any
+from collections.abc import Callable
+from contextlib import suppress
+from functools import partial
+from typing import Any, TextIO
 
 from rich.console import Console
 
+from trainmover.agent.decide import STREAM_BITS
+from trainmover.cli.stream import stream, write_to
+from trainmover.communicators import described
 from trainmover.launch.hosting import RunHandle, RunResult
+from trainmover.outlet import Outlet
 from trainmover.protocol.messages import JobSpec
 from trainmover.server.api import told_json
 from trainmover.server.notices import Happened, Notice, Printed
+from trainmover.server.run import Server
 from trainmover.version import VERSION
 
 
 class Screen:
-    """For people: a worker's stdout goes to stdout, its stderr and our own words to stderr."""
+    """For people: a worker's stdout goes to stdout, its stderr and our own words to stderr.
+
+    Nothing of the run waits for who reads that, or ends because it cannot be written: see `Outlet`.
+    """
 
     def __init__(self) -> None:
-        self._console = Console(stderr=True, highlight=False, soft_wrap=True, markup=False)
-        self._deaf = False
+        self._outlet: Outlet[TextIO] = Outlet(write_to, self._failed)
+        self._stdout, self._stderr = (stream(self._outlet, to) for to in (sys.stdout, sys.stderr))
+        self._console = Console(file=self._stderr, highlight=False, soft_wrap=True, markup=False)
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._server: Server | None = None
 
     def ready(self, handle: RunHandle, returned: bool) -> None:
         """returned: a controller before this one has said all that, and how long there was none
         comes as a notice."""
+        self._loop, self._server = asyncio.get_running_loop(), handle.server
         if not returned:
             self._begin(handle, handle.server.spec)
 
@@ -30,7 +47,8 @@ class Screen:
         machines = f"{spec.machines} machine{'s' * (spec.machines > 1)} x {spec.nproc}"
         spare = spec.standbys
         standbys = f" + {spare} standby{'s' * (spare > 1)}" if spare else ""
-        where = f"{machines}{standbys}  {handle.run.api_url}"
+        comm = f"groups on {described(spec.comm)}"
+        where = f"{machines}{standbys}  {comm}  {handle.run.api_url}"
         self._say(f"trainmover {VERSION}  run {handle.run.run_id}  {where}", style="dim")
         if spec.log.log_dir is not None:
             self._say(f"logs: {spec.log.log_dir}/{handle.run.run_id}", style="dim")
@@ -38,34 +56,51 @@ class Screen:
     def notice(self, notice: Notice, handle: RunHandle) -> None:
         match notice:
             case Printed(rank=rank, stream=stream, text=text):
-                to = sys.stderr if stream == "stderr" else sys.stdout
-                prefix = f"[rank{rank}]: " if rank >= 0 else ""
-                self._write("".join(f"{prefix}{line}\n" for line in _lines(text)), to)
+                to = self._stderr if stream == "stderr" else self._stdout
+                prefix = _prefix(handle, rank, stream)
+                to.write("".join(f"{prefix}{line}\n" for line in _lines(text)))
             case Happened(loud=True, text=text):
                 self._say(text, style="bold yellow")
 
-    def ended(self, result: RunResult) -> None:
+    async def ended(self, result: RunResult) -> None:
+        """Once all is written, or it is known that it cannot be."""
+        self._say_end(result)
+        written = asyncio.Event()
+        loop = asyncio.get_running_loop()
+        self._outlet.then(lambda: _tell(loop, written.set))
+        await written.wait()
+
+    def _say_end(self, result: RunResult) -> None:
         text = result.text.rstrip()
         if text:
             self._say(f"trainmover: {text}", style="bold red" if result.code else None)
 
-    def _write(self, text: str, to: Any) -> None:
-        """A reader that has gone (`| head`) is no reason to stop training."""
-        if self._deaf:
-            return
-        try:
-            to.write(text)
-            to.flush()
-        except BrokenPipeError:
-            self._deaf = True
-
     def _say(self, text: str, style: str | None) -> None:
-        if self._deaf:
-            return
-        try:
-            self._console.print(text, style=style)
-        except BrokenPipeError:
-            self._deaf = True
+        self._console.print(text, style=style)
+
+    def _failed(self, to: TextIO, error: OSError) -> None:
+        """Called by the outlet's thread."""
+        name = "stderr" if to is sys.stderr else "stdout"
+        text = (
+            f"{name} can no longer be written ({error.strerror}): the job goes on; "
+            "what happens is shown by trainmover events"
+        )
+        loud = error.errno != errno.EPIPE  # `| head` is wanted so.
+        if self._loop is not None and self._server is not None:
+            _tell(self._loop, partial(self._server.note, text, loud=loud))
+
+
+def _tell(loop: asyncio.AbstractEventLoop, act: Callable[[], None]) -> None:
+    """From another thread; nobody, if the loop is closed: the job is over."""
+    with suppress(RuntimeError):
+        loop.call_soon_threadsafe(act)
+
+
+def _prefix(handle: RunHandle, rank: int, stream: str) -> str:
+    """As torchrun: before lines that go to a file too (--tee). rank -1: they say whose they are."""
+    spec = handle.server.spec
+    teed = rank >= 0 and spec.log.tee.get(rank % spec.nproc, 0) & STREAM_BITS[stream]
+    return f"[{handle.run.role}{rank}]:" if teed else ""
 
 
 def _lines(text: str) -> list[str]:
@@ -88,8 +123,8 @@ class JsonScreen(Screen):
             case Happened():
                 self._put("event", loud=notice.loud, **told_json(notice))
 
-    def ended(self, result: RunResult) -> None:
+    def _say_end(self, result: RunResult) -> None:
         self._put("end", code=result.code, text=result.text)
 
     def _put(self, what: str, **values: Any) -> None:
-        self._write(json.dumps({"what": what, **values}) + "\n", sys.stdout)
+        self._stdout.write(json.dumps({"what": what, **values}) + "\n")

@@ -6,7 +6,7 @@ import json
 import sys
 import time
 
-from trainmover.cli.options import complain_in_three_lines
+from trainmover.cli.suggest import complain_in_three_lines
 from trainmover.errors import UserError
 from trainmover.simulator.coverage import Coverage, possible_pairs
 from trainmover.simulator.faults import EVERYTHING, NAMES, Faults, only

@@ -15,7 +15,7 @@ _COLUMNS = (
     "STANDBY",
     "RANKS",
     "STATE",
-    "TRACE",
+    "COLLECTIVES",
     "WARMED",
     "SECOND RUN",
     "MEMORY",

@@ -11,7 +11,7 @@ from trainmover.cli.client import Client
 from trainmover.cli.console import whole_lines
 from trainmover.cli.options import add_which_run, parser_for, which_run
 from trainmover.ids import Rank
-from trainmover.server.ranks import ranks_text
+from trainmover.server.ranks import ranks_named, ranks_text
 from trainmover.server.watching import stands_text
 
 SUMMARY = "show machines, ranks, steps and incidents of a live run"
@@ -34,6 +34,8 @@ def main(argv: list[str]) -> int:
 def show(status: dict[str, Any], console: Console) -> None:
     """Print a snapshot for people."""
     console.print(headline(status))
+    if line := waits_line(status["change"]):
+        console.print(line, style="bold yellow")
     console.print(_machines(status["machines"]))
     for incident in status["incidents"][-INCIDENTS_SHOWN:]:
         console.print(incident_line(incident))
@@ -42,6 +44,8 @@ def show(status: dict[str, Any], console: Console) -> None:
             console.print(line)
     if status["controller"]["restarts"]:
         console.print(controller_line(status["controller"]))
+    if status["journal"]["unwritten"]:
+        console.print(journal_line(status["journal"]), style="bold yellow")
     for line in watch_lines(status["watch"], status["quarantined"]):
         console.print(line)
     if status["replicas"]["step"]:
@@ -51,18 +55,41 @@ def show(status: dict[str, Any], console: Console) -> None:
 
 
 def headline(status: dict[str, Any]) -> str:
-    """run, phase, epoch, step, loss, speed."""
-    parts = [f"run {status['run']}", status["phase"], f"epoch {status['epoch']}"]
+    """run, what it does, membership, step, loss, speed."""
+    parts = [f"run {status['run']}", doing(status), f"membership {status['epoch']}"]
     parts.append(f"step {status['step']}")
     if status["loss"] is not None:
         parts.append(f"loss {status['loss']:.6g}")
     if status["step_ms"] is not None:
         parts.append(f"{status['step_ms']:.0f} ms/step")
-    if status["change"]:
-        parts.append(f"{status['change']['kind']}: {status['change']['stage']}")
-        if taken := status["change"]["state_bytes"]:
-            parts.append(f"state {taken['here'] / 1e9:.2f} of {taken['whole'] / 1e9:.2f} GB")
+    if status["change"] and (taken := status["change"]["state_bytes"]):
+        parts.append(f"state {taken['here'] / 1e9:.2f} of {taken['whole'] / 1e9:.2f} GB")
     return "  ".join(parts)
+
+
+def doing(status: dict[str, Any]) -> str:
+    """What the job as a whole does. In a move it trains on, in a recovery it does not."""
+    change = status["change"]
+    if change is None and status["phase"] == "gathering":
+        there = len(status["machines"])
+        return f"gathering: {there} of {sum(status['asked'].values())} machines are there"
+    if change is None:
+        return str(status["phase"])
+    if change["waits"]:
+        return "waiting for a machine"
+    if change["kind"] == "move":
+        return f"{status['phase']}  move: {change['stage']}"
+    return f"recovering: {change['stage']}"
+
+
+def waits_line(change: dict[str, Any] | None) -> str:
+    """For what, how long yet, and what to do; "" if for nothing."""
+    if change is None or not (waits := change["waits"]):
+        return ""
+    count = waits["machines"]
+    need = f"{count} machine{'s' * (count > 1)} for {ranks_named(waits['ranks'])}"
+    end = f"without, the job ends in {waits['left_s']:.0f} s"
+    return f"needs {need}: {end} (trainmover add starts one here)"
 
 
 def controller_line(controller: dict[str, Any]) -> str:
@@ -72,10 +99,15 @@ def controller_line(controller: dict[str, Any]) -> str:
     return f"the controller was restarted {often}, {controller['since_s']:.0f} s ago"
 
 
+def journal_line(journal: dict[str, Any]) -> str:
+    """While its disk takes nothing."""
+    kept = f"{journal['unwritten']} records are in memory only"
+    return f"the journal {journal['path']} cannot be written ({journal['why']}): {kept}"
+
+
 def incident_line(incident: dict[str, Any]) -> str:
     """One incident, one line."""
-    alone = {2: "all go back", 3: "all start again"}.get(incident["rung"], "retried in place")
-    who = f"{incident['machine'] or 'a link'} -> {incident['joiner'] or alone}"
+    who = f"{incident['machine'] or 'a link'} -> {incident['joiner'] or _alone(incident)}"
     parts = [f"#{incident['number']} {incident['kind']} {who}", incident["outcome"]]
     if incident["step"] is not None:
         parts.append(f"after step {incident['step']}")
@@ -85,6 +117,15 @@ def incident_line(incident: dict[str, Any]) -> str:
         equal = all(certificate["equal"] for certificate in incident["certificates"])
         parts.append("state equal" if equal else "STATE DIFFERS")
     return "  ".join(parts) + (f"  ({incident['note']})" if incident["note"] else "")
+
+
+def _alone(incident: dict[str, Any]) -> str:
+    """What is done, or was, where no machine joins."""
+    if (far := {2: "all go back", 3: "all start again"}.get(incident["rung"])) is not None:
+        return far
+    if incident["outcome"] == "open":
+        return "waits for a machine" if incident["ranks"] else "the step is run again"
+    return "retried in place" if incident["outcome"] == "done" else "nobody"
 
 
 def snapshots_line(snapshots: dict[str, Any]) -> str:
@@ -116,7 +157,7 @@ def watch_lines(watch: list[dict[str, Any]], quarantined: dict[str, float]) -> I
         alike.setdefault(paused or limit, []).append(row["rank"])
     if alike:
         told = "  ".join(f"{ranks_text(ranks)} {limit}" for limit, ranks in alike.items())
-        yield f"deadlines: {told}"
+        yield f"a rank counts as stuck after: {told}"
     for row in watch:
         if stands := row["stands"]:
             yield stands_text(
@@ -129,9 +170,9 @@ def watch_lines(watch: list[dict[str, Any]], quarantined: dict[str, float]) -> I
 def replicas_line(replicas: dict[str, Any]) -> str:
     """Who holds whose state, as the newest round saw it, and what that cost."""
     families = "  ".join(ranks_text(ranks) for ranks in replicas["families"])
-    astray = f"  astray: {ranks_text(replicas['astray'])}" if replicas["astray"] else ""
+    astray = f"  differs: {ranks_text(replicas['astray'])}" if replicas["astray"] else ""
     cost = f"{replicas['bytes'] / 1e6:.1f} MB in {replicas['cost_ms']:.1f} ms"
-    return f"replicas after step {replicas['step']}: {families}{astray}  ({cost})"
+    return f"same state after step {replicas['step']}: {families}{astray}  ({cost})"
 
 
 def _machines(machines: list[dict[str, Any]]) -> Table:

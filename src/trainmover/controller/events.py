@@ -63,10 +63,11 @@ class AgentSaid(Event, frozen=True):
 
 
 class MoveRequested(Event, frozen=True):
-    """Someone wants the ranks of `machine` elsewhere. request: to answer to."""
+    """Someone wants the ranks of `machine` elsewhere. request: to answer to. reason: of his."""
 
     request: str
     machine: str
+    reason: str = ""
 
 
 class KillRequested(Event, frozen=True):

@@ -41,7 +41,7 @@ _LATER = "Ask again when it is done (trainmover status)."
 def request_move(job: Job, event: MoveRequested) -> Decision:
     """Begin a move, or say why not."""
     machine = MachineId(event.machine)
-    cause = "a move was asked for"
+    cause = "a move was asked for" + (f": {event.reason}" if event.reason else "")
     begun = begin_move(job, machine, cause, request=event.request, at_us=event.at_us)
     if isinstance(begun, str):
         return job, (Answer(event.request, ok=False, text=begun),)

@@ -21,6 +21,7 @@ from trainmover.controller.state import (
     Stage,
 )
 from trainmover.controller.values import replace
+from trainmover.errors import one_stop
 from trainmover.ids import Epoch, MachineId, Rank, Slot, Step
 from trainmover.protocol.messages import Checkpoint, RunRank, StartWorkers
 
@@ -297,6 +298,7 @@ def end(job: Job, code: int, text: str) -> Decision:
 
     One that was being stopped, and does not end well, ends with the code of the stop.
     """
+    text = one_stop(text)
     if code and job.stopping is not None:
         code = job.stopping.code
     incidents = tuple(

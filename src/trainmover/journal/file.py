@@ -8,7 +8,7 @@ from pathlib import Path
 import msgspec
 
 from trainmover.errors import UserError
-from trainmover.journal import bookmarks, samples
+from trainmover.journal import bookmarks, rows, samples
 from trainmover.journal.boot import boot_id
 from trainmover.journal.damage import Damaged
 from trainmover.protocol.malformed import MALFORMED
@@ -22,11 +22,7 @@ SCHEMA = f"""
 CREATE TABLE meta (key TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
 CREATE TABLE events (seq INTEGER PRIMARY KEY, at_us INTEGER NOT NULL, kind TEXT NOT NULL,
                      json TEXT NOT NULL, crc INTEGER NOT NULL);
-CREATE TABLE rows (rank INTEGER NOT NULL, step INTEGER NOT NULL, epoch INTEGER NOT NULL,
-                   at_us INTEGER NOT NULL, values_json TEXT NOT NULL,
-                   PRIMARY KEY (rank, step)) WITHOUT ROWID;
-CREATE TABLE safe (incarnation TEXT PRIMARY KEY, facts INTEGER NOT NULL) WITHOUT ROWID;
-{samples.SCHEMA}{bookmarks.SCHEMA}"""
+{rows.SCHEMA}{samples.SCHEMA}{bookmarks.SCHEMA}"""
 
 
 def check_there(path: Path) -> None:
@@ -107,3 +103,22 @@ def readable(path: Path) -> Iterator[None]:
             means="Nothing was changed.",
             do="Give the journal of a run of this version of trainmover.",
         ) from error
+
+
+NO_ROOM = frozenset(
+    [
+        sqlite3.SQLITE_FULL,
+        sqlite3.SQLITE_IOERR,
+        sqlite3.SQLITE_READONLY,
+        sqlite3.SQLITE_CANTOPEN,
+        sqlite3.SQLITE_BUSY,
+        sqlite3.SQLITE_LOCKED,
+        sqlite3.SQLITE_PERM,
+    ]
+)
+
+
+def may_pass(error: sqlite3.Error) -> bool:
+    """Whether it is of the disk, which may take later what it does not take now."""
+    code: int | None = getattr(error, "sqlite_errorcode", None)
+    return code is not None and code & 0xFF in NO_ROOM

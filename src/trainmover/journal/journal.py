@@ -14,10 +14,12 @@ of `events` for human eyes (a refused connection); a replay skips it.
 WAL with synchronous=NORMAL: a killed process loses nothing, a power cut at most the last moments.
 Checkpoints are the caller's (`checkpoint`), so that none falls into an incident. One process
 writes, and holds a lock for it; when it has died another may `take_over`.
+
+What a full disk does not take is kept in memory that a successor finds (`memory.py`), and written
+as soon as it can be (`write_again`). Whoever reads the file meanwhile sees it end earlier.
 """
 
 import json
-import math
 import sqlite3
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing, contextmanager
@@ -29,15 +31,16 @@ from typing import Any, TypeVar
 import msgspec
 
 from trainmover.controller.events import EVENTS
-from trainmover.errors import JobFailed, StateMismatch, UserError
+from trainmover.errors import JobFailed, UserError
 from trainmover.ids import Epoch, Rank, Step
-from trainmover.journal import bookmarks, samples
+from trainmover.journal import bookmarks, rows, samples
 from trainmover.journal.bookmarks import Bookmark
 from trainmover.journal.damage import check_of, torn_records, torn_writes
 from trainmover.journal.file import (
     check_code,
     check_there,
     fill,
+    may_pass,
     note_boot,
     only_readable,
     readable,
@@ -46,21 +49,17 @@ from trainmover.journal.file import (
     writable,
 )
 from trainmover.journal.lock import WriterLock
+from trainmover.journal.memory import Line, Memory, Record, Steps
+from trainmover.journal.rows import Batch, Texts
 from trainmover.protocol.messages import JobSpec, Row
 
 NOTE = "Note"
-_NO_VALUES = "{}"
 _LAST = 2**63 - 1
-_INSERT_ROW = f"""
-INSERT INTO rows VALUES (?, ?, ?, ?, ?) ON CONFLICT DO UPDATE SET epoch = excluded.epoch,
-  at_us = excluded.at_us, values_json = excluded.values_json WHERE values_json = '{_NO_VALUES}'
-"""
+AT_ONCE = 1000
 _encoder = msgspec.json.Encoder()
 _decoder: "msgspec.json.Decoder[Any]" = msgspec.json.Decoder(EVENTS)
 
 T = TypeVar("T")
-Batch = tuple[Rank, Epoch, list[Row]]
-"""Steps one rank has committed in one epoch."""
 
 
 @dataclass(frozen=True)
@@ -98,10 +97,14 @@ class Journal:
         spec: JobSpec,
         *,
         lock: WriterLock | None = None,
+        memory: Memory | None = None,
         cut: str = "",
     ) -> None:
         self._db = connection
         self._lock = lock
+        self._memory = memory
+        self._why = ""
+        self._texts: Texts = {}
         self.path = path
         self.spec = spec
         self.cut = cut
@@ -130,21 +133,24 @@ class Journal:
                 raise UserError(
                     f"The journal {path} could not be made: {error}.",
                     means="Nothing was started.",
-                    do="Give --journal a path in a directory that exists and can be written.",
+                    do="Give --journal a path that can be written.",
                 ) from error
             undo.pop_all()
-        return cls(db, path, spec, lock=lock)
+        return cls(db, path, spec, lock=lock, memory=Memory())
 
     @classmethod
-    def take_over(cls, path: str | Path) -> "Journal":
+    def take_over(cls, path: str | Path, memory: Memory | None = None) -> "Journal":
         """An existing journal, to be written on by the successor of who wrote it.
 
         What a crash has torn off its end is cut: see `cut`. Raises UserError if another process
         writes it still, if other code than this has written it, if it is damaged anywhere else, or
         if `path` is none; then nothing has changed.
+
+        memory  of who wrote it: what the disk has not taken
         """
         path = Path(path)
         check_there(path)
+        memory = memory or Memory()
         with ExitStack() as undo, readable(path):
             lock = WriterLock.take(path)
             undo.callback(lock.release)
@@ -152,7 +158,7 @@ class Journal:
                 spec = spec_of(reader)
                 check_code(reader, path)
                 started_again = was_started_again(reader)
-                half_written = torn_writes(path, reader)
+                half_written = torn_writes(path, reader) and not memory.records
                 torn = torn_records(reader)
             db = writable(path)
             undo.callback(db.close)
@@ -163,7 +169,33 @@ class Journal:
             if torn or half_written:
                 db.execute("PRAGMA wal_checkpoint(TRUNCATE)")
             undo.pop_all()
-        return cls(db, path, spec, lock=lock, cut=_cut_text(torn, half_written, started_again))
+        journal = cls(db, path, spec, lock=lock, memory=memory)
+        cut = _cut_text(torn, half_written, started_again)
+        journal.cut = journal._remember(lock.left) or cut
+        return journal
+
+    def _remember(self, left: int) -> str:
+        """Take in what the one before us could not write. What of that is lost, for human eyes.
+
+        left  the first record that it could not write, or 0
+        """
+        assert self._memory is not None
+        self._memory.drop_lines(up_to=self._seq)
+        lines = list(self._unwritten_lines())
+        if lines and lines[0].seq != self._seq + 1:  # The disk has lost more than it refused.
+            self._memory.forget(len(self._memory.records))
+            return f"its records from number {self._seq + 1} on are lost"
+        if not self._memory.records:
+            lost = self._seq < left
+            return f"its disk was full, and records from number {left} on are lost" if lost else ""
+        for record in self._memory.records:
+            if isinstance(record, Steps):
+                rows.add(self._texts, self._db, record.batches)
+        self._tell_successor(self._seq + 1)
+        self._seq = lines[-1].seq if lines else self._seq
+        self._why = "the controller before this one could not write it"
+        self.write_again()
+        return ""
 
     @classmethod
     def open(cls, path: str | Path) -> "Journal":
@@ -209,22 +241,8 @@ class Journal:
         Raises StateMismatch, and writes nothing, if a step is there already with other values:
         two truths for one committed step.
         """
-        records = [
-            (rank, row.step, epoch, row.at_us, _values_json(row.values))
-            for rank, epoch, rows in batches
-            for row in rows
-        ]
-        if not records and not safe:
-            return
-        with self._writing():
-            before = self._db.total_changes
-            self._db.executemany(_INSERT_ROW, records)
-            if self._db.total_changes - before < len(records):
-                self._check_repeated(records)
-            for rank, _, rows in batches:
-                samples.write(self._db, rank, rows)
-            if safe:
-                self._db.executemany("INSERT OR REPLACE INTO safe VALUES (?, ?)", safe.items())
+        if any(rows for _, _, rows in batches) or safe:
+            self._write(Steps(list(batches), dict(safe or {})))
 
     def events(self, after: int = 0) -> Iterator[tuple[int, EVENTS]]:
         """Events with a sequence number above `after`, in order."""
@@ -236,6 +254,9 @@ class Journal:
         with readable(self.path):
             for (text,) in self._db.execute(query, (kind.__name__,)):
                 yield msgspec.json.decode(text, type=kind)
+            for line in self._unwritten_lines():
+                if line.kind == kind.__name__:
+                    yield msgspec.json.decode(line.text, type=kind)
 
     def entries(self, after: int = 0, until: int = _LAST) -> Iterator[Entry]:
         """Events and notes above `after`, up to `until`, in order. Raises UserError on a damaged
@@ -245,10 +266,10 @@ class Journal:
             for seq, at_us, kind, text, check in self._db.execute(query, (after, until)):
                 if check != check_of(seq, at_us, kind, text):
                     raise ValueError(f"record {seq} is damaged")
-                if kind == NOTE:
-                    yield Entry(seq, at_us, kind, None, json.loads(text))
-                else:
-                    yield Entry(seq, at_us, kind, _decoder.decode(text))
+                yield _entry(seq, at_us, kind, text)
+            for line in self._unwritten_lines():
+                if after < line.seq <= until:
+                    yield _entry(line.seq, line.at_us, line.kind, line.text)
 
     def rows(self) -> Iterator[CommittedRow]:
         """Committed steps, by rank and step."""
@@ -261,20 +282,30 @@ class Journal:
         """Of every rank the last `count` steps, by rank and step."""
         with readable(self.path):
             query = "SELECT * FROM rows WHERE rank = ? ORDER BY step DESC LIMIT ?"
-            for rank in range(self.spec.world_size):
-                newest = self._db.execute(query, (rank, count)).fetchall()
-                for _, step, epoch, at_us, text in reversed(newest):
-                    yield CommittedRow(Rank(rank), step, epoch, at_us, json.loads(text))
+            for rank in map(Rank, range(self.spec.world_size)):
+                newest = {
+                    step: CommittedRow(rank, step, epoch, at_us, json.loads(text))
+                    for _, step, epoch, at_us, text in self._db.execute(query, (rank, count))
+                }
+                newest |= {row.step: row for row in self._unwritten_rows(rank)}
+                yield from (newest[step] for step in sorted(newest)[-count:])
 
     def safe(self) -> dict[str, int]:
         """Incarnation of an agent -> how many of its facts it was told are safe, at least."""
         with readable(self.path):
-            return dict(self._db.execute("SELECT incarnation, facts FROM safe"))
+            safe = dict(self._db.execute("SELECT incarnation, facts FROM safe"))
+        for record in self._unwritten():
+            safe |= record.safe if isinstance(record, Steps) else {}
+        return safe
 
-    def keep_bookmark(self, mark: Bookmark) -> None:
-        """Write what was known after its event; the state of older ones goes."""
-        with self._writing():
+    def keep_bookmark(self, mark: Bookmark) -> bool:
+        """Write what was known after its event; the state of older ones goes. False: not now."""
+        if self.unwritten:
+            return False
+        with self._unless_full(), self._writing():
             bookmarks.write(self._db, mark)
+            return True
+        return False
 
     def bookmarks(self) -> tuple[list[Bookmark], str]:
         """Those that can be believed, and which is the first that cannot; see `bookmarks.read`."""
@@ -282,8 +313,8 @@ class Journal:
             return bookmarks.read(self._db)
 
     def drop_bookmarks(self, after: int) -> None:
-        """Those behind later events than `after`."""
-        with self._writing():
+        """Those behind later events than `after`. On a full disk they stay, and are no harm."""
+        with self._unless_full(), self._writing():
             self._db.execute("DELETE FROM bookmarks WHERE seq > ?", (after,))
 
     def used(self) -> Iterator[samples.Used]:
@@ -292,12 +323,15 @@ class Journal:
             yield from samples.read(self._db)
 
     def checkpoint(self) -> None:
-        """Move the write-ahead log into the file; may wait for the disk."""
-        with self._unwritable():
+        """Move the write-ahead log into the file, as far as there is room; may wait for the
+        disk."""
+        with self._unless_full():
             self._db.execute("PRAGMA wal_checkpoint(PASSIVE)")
 
     def close(self) -> None:
         self._db.close()
+        if self._memory is not None:
+            self._memory.close()
         if self._lock is not None:
             self._lock.release()
             self._lock = None
@@ -313,54 +347,145 @@ class Journal:
     ) -> None:
         self.close()
 
+    # --- what the disk does not take ---
+
+    @property
+    def unwritten(self) -> int:
+        """Records that are in memory only, since the disk does not take them; see `why`."""
+        return len(self._unwritten())
+
+    @property
+    def why(self) -> str:
+        """What the disk said."""
+        return self._why
+
+    @property
+    def lost(self) -> int:
+        """Batches of committed steps that were too many even for memory."""
+        return 0 if self._memory is None else self._memory.lost
+
+    def write_again(self) -> bool:
+        """Try to; whether nothing is left. At most so much at once that nobody waits for it."""
+        first = self._unwritten()[:AT_ONCE]
+        if not first:
+            return True
+        assert self._memory is not None
+        try:
+            with self._writing():
+                for record in first:
+                    self._put(record)
+        except sqlite3.Error as error:
+            self._not_now(error)
+            return False
+        self._memory.forget(len(first))
+        if self.unwritten:
+            return False
+        self._texts.clear()
+        self._tell_successor(0)
+        with self._unless_full():  # What was begun in vain would look like a crash's work.
+            self._db.execute("PRAGMA busy_timeout = 0")
+            self._db.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+            self._db.execute("PRAGMA busy_timeout = 5000")
+        return True
+
+    def _unwritten(self) -> Sequence[Record]:
+        return () if self._memory is None else self._memory.records
+
+    def _unwritten_lines(self) -> Iterator[Line]:
+        return (one for one in list(self._unwritten()) if isinstance(one, Line))
+
+    def _unwritten_rows(self, rank: Rank) -> Iterator[CommittedRow]:
+        for record in self._unwritten():
+            for of, epoch, steps in record.batches if isinstance(record, Steps) else ():
+                for row in steps if of == rank else ():
+                    yield CommittedRow(rank, row.step, epoch, row.at_us, row.values)
+
     def _insert(self, at_us: int, kind: str, text: str) -> int:
-        seq = self._seq + 1
-        with self._unwritable():
-            self._db.execute(
-                "INSERT INTO events VALUES (?, ?, ?, ?, ?)",
-                (seq, at_us, kind, text, check_of(seq, at_us, kind, text)),
-            )
-        self._seq = seq
-        return seq
+        self._write(Line(self._seq + 1, at_us, kind, text))
+        self._seq += 1
+        return self._seq
+
+    def _write(self, record: Record) -> None:
+        """To the disk; to memory if that is full, or behind what waits there."""
+        if self._lock is None or not self.unwritten:
+            try:
+                self._write_now(record)
+                return
+            except sqlite3.Error as error:
+                self._not_now(error)
+            self._tell_successor(self._seq + 1)
+        self._keep(record)
+
+    def _write_now(self, record: Record) -> None:
+        if isinstance(record, Line):
+            self._put(record)
+            return
+        with self._writing():
+            self._put(record)
+
+    def _put(self, record: Record) -> None:
+        if isinstance(record, Steps):
+            rows.write(self._db, record.batches, record.safe)
+            return
+        seq, at_us, kind, text = record.seq, record.at_us, record.kind, record.text
+        self._db.execute(
+            "INSERT INTO events VALUES (?, ?, ?, ?, ?)",
+            (seq, at_us, kind, text, check_of(seq, at_us, kind, text)),
+        )
+
+    def _keep(self, record: Record) -> None:
+        assert self._memory is not None
+        if isinstance(record, Steps):
+            rows.add(self._texts, self._db, record.batches)
+        try:
+            self._memory.keep(record)
+        except OSError as error:
+            raise self._failed(f"{self._why}; nor is there memory") from error
+
+    def _tell_successor(self, unwritten_from: int) -> None:
+        if self._lock is not None:
+            self._lock.unwritten_from(unwritten_from)
+
+    def _not_now(self, error: sqlite3.Error) -> None:
+        """Raises JobFailed if it never will be."""
+        if self._lock is None:
+            raise error
+        if not may_pass(error):
+            raise self._failed(str(error)) from error
+        self._why = str(error)
+
+    def _failed(self, why: str) -> JobFailed:
+        return JobFailed(
+            f"The journal {self.path} could not be written: {why}.",
+            means="The job has ended: nothing must happen that is not in its journal.",
+            do="Start again from the newest checkpoint (--resume), with a journal elsewhere.",
+        )
+
+    @contextmanager
+    def _unless_full(self) -> Iterator[None]:
+        """What need not be now, nor at all."""
+        try:
+            yield
+        except sqlite3.Error as error:
+            self._not_now(error)
 
     @contextmanager
     def _writing(self) -> Iterator[None]:
         """One transaction: all of it, or nothing."""
-        with self._unwritable():
-            self._db.execute("BEGIN")
-            try:
-                yield
-            except BaseException:
-                if self._db.in_transaction:  # A full disk ends it by itself.
-                    self._db.execute("ROLLBACK")
-                raise
-            self._db.execute("COMMIT")
-
-    @contextmanager
-    def _unwritable(self) -> Iterator[None]:
-        """Turns what a disk provokes into a JobFailed."""
+        self._db.execute("BEGIN")
         try:
             yield
-        except sqlite3.Error as error:
-            if self._lock is None:
-                raise
-            raise JobFailed(
-                f"The journal {self.path} could not be written: {error}.",
-                means="The job has ended: nothing must happen that is not in its journal.",
-                do="Make room there, then start again from the newest checkpoint (--resume).",
-            ) from error
+            self._db.execute("COMMIT")
+        except BaseException:
+            if self._db.in_transaction:  # A full disk ends it by itself.
+                self._db.execute("ROLLBACK")
+            raise
 
-    def _check_repeated(self, records: list[tuple[Rank, Step, Epoch, int, str]]) -> None:
-        query = "SELECT epoch, values_json FROM rows WHERE rank = ? AND step = ?"
-        for rank, step, epoch, _, text in records:
-            epoch_before, text_before = self._db.execute(query, (rank, step)).fetchone()
-            if text not in (text_before, _NO_VALUES):
-                raise StateMismatch(
-                    f"Rank {rank} committed step {step} twice with other values: {text_before} "
-                    f"in epoch {epoch_before}, {text} in epoch {epoch}.",
-                    means="One of the two is wrong, so the job must not go on.",
-                    do="Is the step deterministic? If so, report this: trainmover is at fault.",
-                )
+
+def _entry(seq: int, at_us: int, kind: str, text: str) -> Entry:
+    if kind == NOTE:
+        return Entry(seq, at_us, kind, None, json.loads(text))
+    return Entry(seq, at_us, kind, _decoder.decode(text))
 
 
 def _cut_text(torn: list[int], half_written: int, started_again: bool) -> str:
@@ -371,12 +496,3 @@ def _cut_text(torn: list[int], half_written: int, started_again: bool) -> str:
     if started_again:
         return "the host has been started again, and its newest records may be lost with that"
     return ""
-
-
-def _values_json(values: dict[str, float]) -> str:
-    """Equal text if and only if equal bits (but for the payload of a NaN): repr round-trips."""
-    return json.dumps({name: _plain(value) for name, value in sorted(values.items())})
-
-
-def _plain(value: float) -> float:
-    return math.nan if value != value else value

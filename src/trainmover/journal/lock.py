@@ -6,17 +6,26 @@ is the kernel's: a killed writer holds nothing.
 
 import fcntl
 import os
+from contextlib import suppress
 from pathlib import Path
 
 from trainmover.errors import UserError
 
+_WORD_BYTES = 40
+
 
 class WriterLock:
-    """Held until `release`. Use `take`."""
+    """Held until `release`. Use `take`.
+
+    left  number of the first record that the holder before us had not written when it died; 0:
+          none is known of
+    """
 
     def __init__(self, path: Path, descriptor: int) -> None:
         self._path = path
         self._descriptor = descriptor
+        self.left = _left(descriptor)
+        self.unwritten_from(0)
 
     @classmethod
     def take(cls, journal: Path) -> "WriterLock":
@@ -31,14 +40,23 @@ class WriterLock:
             if _is_there(path, descriptor):
                 break
             os.close(descriptor)  # It was removed by who had it, between our two calls.
-        os.ftruncate(descriptor, 0)
-        os.pwrite(descriptor, str(os.getpid()).encode(), 0)
         return cls(path, descriptor)
+
+    def unwritten_from(self, seq: int) -> None:
+        """Leave word for a successor. In place: on a full disk there is no room for more."""
+        word = f"{os.getpid()} {seq}".ljust(_WORD_BYTES).encode()
+        with suppress(OSError):  # He may then not know what he lacks; machines that do refuse him.
+            os.pwrite(self._descriptor, word, 0)
 
     def release(self) -> None:
         """Let another process have it. Only once."""
         self._path.unlink(missing_ok=True)
         os.close(self._descriptor)
+
+
+def _left(descriptor: int) -> int:
+    _, _, seq = os.pread(descriptor, _WORD_BYTES, 0).decode(errors="replace").partition(" ")
+    return int(seq) if seq.strip().isdecimal() else 0
 
 
 def _is_there(path: Path, descriptor: int) -> bool:
@@ -49,7 +67,7 @@ def _is_there(path: Path, descriptor: int) -> bool:
 
 
 def _taken(journal: Path, descriptor: int) -> UserError:
-    pid = os.pread(descriptor, 20, 0).decode(errors="replace")
+    pid = os.pread(descriptor, _WORD_BYTES, 0).decode(errors="replace").partition(" ")[0]
     os.close(descriptor)
     return UserError(
         f"A controller writes {journal} already: process {pid or 'unknown'}.",

@@ -23,12 +23,22 @@ class CheckpointOptions:
     every   committed steps from one to the next
     keep    how many
     resume  folder whose newest whole checkpoint the job goes on from
+    again   it goes on from `folder` if a checkpoint is there, else it begins: the same call may be
+            made any number of times
     """
 
     folder: Path | None = None
     every: int = 1000
     keep: int = 3
     resume: Path | None = None
+    again: bool = False
+
+    @property
+    def source(self) -> Path | None:
+        """What to go on from; None: begin."""
+        if self.again and self.folder is not None and not is_empty(self.folder):
+            return self.folder
+        return self.resume
 
 
 @dataclass(frozen=True)
@@ -47,7 +57,7 @@ def prepare(options: CheckpointOptions, spec: JobSpec, held: ExitStack) -> Prepa
     if path is None:
         return Prepared(spec)
     path = path.resolve()
-    source = options.resume.resolve() if options.resume is not None else None
+    source = None if options.source is None else options.source.resolve()
     notes: list[str] = []
     if source is not None:
         found, notes = _find(source, spec)
@@ -81,7 +91,8 @@ def _check_fresh(folder: Path) -> None:
     raise UserError(
         f"{folder} holds checkpoints {of}.",
         means="Nothing was started: this job begins at step 1 and would mix its own with them.",
-        do=f"Go on from them with --resume {folder}, or give --checkpoint an empty folder.",
+        do=f"Go on from them with --resume {folder} (--resume auto: if there are some), or give "
+        "--checkpoint an empty folder.",
     )
 
 
@@ -109,7 +120,8 @@ def _check_job(folder: Path, found: Checkpoint, spec: JobSpec) -> None:
         raise UserError(
             f"The checkpoints in {folder} are of another job: it had {different}.",
             means="Nothing was started: the numbers would not be those of that job.",
-            do="Run the same script with the same arguments and sizes, or take another folder.",
+            do="Give what it had, or begin with its weights: write them for torch to load with "
+            f"trainmover checkpoints {folder} --export OUT",
         )
 
 

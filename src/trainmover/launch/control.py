@@ -7,9 +7,8 @@ whose agents live elsewhere. It goes on from the journal it finds.
 import asyncio
 import os
 import socket
-import sys
 import traceback
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from functools import partial
@@ -19,6 +18,7 @@ from typing import Any
 from trainmover.errors import JobFailed, TrainmoverError, UserError
 from trainmover.ids import MachineId
 from trainmover.journal import Journal
+from trainmover.journal.memory import Memory
 from trainmover.launch.channel import (
     AgentEnded,
     Begin,
@@ -33,7 +33,7 @@ from trainmover.launch.channel import (
 from trainmover.launch.hosting import Hosting, RunHandle, RunResult
 from trainmover.launch.run_job import OnChange, watch_signals
 from trainmover.launch.runs import Run, RunDirectory, kept_run, lived_by_us
-from trainmover.lifeline import die_with
+from trainmover.lifeline import die_with, flush_output
 from trainmover.protocol.messages import JobSpec
 from trainmover.server.checkpoint_folder import CheckpointFolder
 from trainmover.server.notices import Notice
@@ -41,6 +41,8 @@ from trainmover.server.run import Server, bind
 from trainmover.token_file import read_token
 
 FAILED = 70
+SHOWN_S = 1.0
+"""For the last words of a run that was stopped, if nobody reads them."""
 
 
 @dataclass(frozen=True)
@@ -51,6 +53,7 @@ class Inherited:
     control: int = -1
     api: int = -1
     checkpoint_lock: int = -1
+    journal_memory: int = -1
     parent: int = 0
 
 
@@ -60,12 +63,13 @@ def control(
     *,
     on_change: OnChange,
     on_ready: Callable[[RunHandle, bool], None],
-    on_end: Callable[[RunResult], None],
+    on_end: Callable[[RunResult], Awaitable[None]],
 ) -> int:
     """Control the run of `directory` until it is over; its exit status. Raises UserError.
 
     on_ready  told whether another controller was before this one
-    on_end    shows the result, before the supervisor hears that all is said
+    on_end    shows the result, before the supervisor hears that all is said; it may wait for who
+              reads that, unless the run was stopped
     """
     if inherited.parent:
         die_with(inherited.parent)
@@ -85,7 +89,7 @@ class _Control:
         inherited: Inherited,
         on_change: OnChange,
         on_ready: Callable[[RunHandle, bool], None],
-        on_end: Callable[[RunResult], None],
+        on_end: Callable[[RunResult], Awaitable[None]],
     ) -> None:
         self._directory = directory
         self._inherited = inherited
@@ -95,6 +99,7 @@ class _Control:
         self._hosting: Hosting | None = None
         self._channel: Channel | None = None
         self._stop: tuple[str, int, int] | None = None
+        self._told_to_stop = asyncio.Event()
 
     async def run(self) -> int:
         begin = Begin(notes=[])
@@ -113,7 +118,7 @@ class _Control:
 
     async def _control(self, begin: Begin, stack: AsyncExitStack) -> int:
         run = kept_run(self._directory)
-        journal = Journal.take_over(run.journal)
+        journal = Journal.take_over(run.journal, self._memory())
         stack.callback(journal.close)
         stack.callback(journal.checkpoint)
         control, api = self._sockets(run, stack)
@@ -137,13 +142,27 @@ class _Control:
         self._publish(run, stack)
         self._listen()
         result = await hosting.result()
-        self._on_end(result)
+        await self._show_end(result)
         return result.code
+
+    async def _show_end(self, result: RunResult) -> None:
+        """The reader of a pager takes his time; who stops a run does not wait for him."""
+        shown = asyncio.ensure_future(self._on_end(result))
+        stopped = asyncio.ensure_future(self._stopped_for(SHOWN_S))
+        await asyncio.wait({shown, stopped}, return_when=asyncio.FIRST_COMPLETED)
+        stopped.cancel()
+        if shown.done():
+            shown.result()
+
+    async def _stopped_for(self, seconds: float) -> None:
+        await self._told_to_stop.wait()
+        await asyncio.sleep(seconds)
 
     def _publish(self, run: Run, stack: AsyncExitStack) -> None:
         """By hand: it lives as long as we do. A supervisor publishes it as its own."""
         if self._channel is None:
             directory = RunDirectory(self._directory, run.run_id)
+            directory.findable()
             directory.publish(lived_by_us(run))
             stack.callback(directory.withdraw)
 
@@ -156,6 +175,14 @@ class _Control:
         folder = CheckpointFolder.take(Path(spec.checkpoint), going_on=True)
         stack.callback(folder.close)
         return folder
+
+    def _memory(self) -> Memory | None:
+        """Held by the supervisor too, if there is one: it outlives us."""
+        descriptor = self._inherited.journal_memory
+        if descriptor < 0:
+            return None
+        os.set_inheritable(descriptor, False)
+        return Memory(descriptor)
 
     def _sockets(self, run: Run, stack: AsyncExitStack) -> tuple[socket.socket, socket.socket]:
         given = self._inherited
@@ -217,6 +244,7 @@ class _Control:
             case StoreLost():
                 self._hosting.store_lost(message.why)
             case Signalled():
+                self._told_to_stop.set()
                 self._hosting.signalled(message.name, message.code, message.times)
 
     def _say(self, message: Ready | Heard | Over) -> None:
@@ -225,6 +253,7 @@ class _Control:
 
     def _signalled(self, name: str, code: int, times: int) -> None:
         self._stop = (name, code, times)
+        self._told_to_stop.set()
         if self._hosting is not None:
             self._hosting.signalled(name, code, times)
 
@@ -236,7 +265,8 @@ def _fail(server: Server, _: asyncio.AbstractEventLoop, context: dict[str, Any])
     if isinstance(error, JobFailed):
         server.failed(error)
         return
-    traceback.print_exception(error or RuntimeError(context["message"]))
-    sys.stdout.flush()
-    sys.stderr.flush()
-    os._exit(FAILED)
+    try:
+        traceback.print_exception(error or RuntimeError(context["message"]))
+        flush_output()
+    finally:
+        os._exit(FAILED)

@@ -52,6 +52,7 @@ class ControllerProcess:
         self._ready = self._asked = False
         self._silence = Silence()
         self._looking: asyncio.TimerHandle | None = None
+        self._memory = os.memfd_create("journal")  # What a full disk does not take: see `Memory`.
 
     def start(self) -> None:
         """It imports, and waits for `begin` before it looks at anything."""
@@ -102,6 +103,7 @@ class ControllerProcess:
             self._process.send_signal(signal.SIGKILL)
             self._process.wait()
             self._let_go()
+        os.close(self._memory)
 
     def _execute(self, channel: int) -> "subprocess.Popen[bytes]":
         place = self._place
@@ -109,6 +111,7 @@ class ControllerProcess:
             "--supervisor": channel,
             "--control": place.control.fileno(),
             "--api": place.api.fileno(),
+            "--journal-memory": self._memory,
         }
         if place.checkpoints is not None:
             shared["--checkpoint-lock"] = place.checkpoints.lock

@@ -63,7 +63,7 @@ class RunOptions:
     snapshot_copies: int = 1
     seed: int = 0
     checkpoints: CheckpointOptions = field(default_factory=CheckpointOptions)
-    log: LogSpec = field(default_factory=lambda: LogSpec(show=[0]))
+    log: LogSpec = field(default_factory=LogSpec)
     cwd: str = ""
     run_id: str = ""
     journal: Path | None = None

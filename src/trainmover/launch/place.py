@@ -5,11 +5,13 @@ process that started the run, for as long as the run lives: what listens there m
 """
 
 import os
+import shlex
 import socket
 from contextlib import AsyncExitStack, ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 
+from trainmover.journal.aside import keep_aside
 from trainmover.launch.checkpoints import prepare
 from trainmover.launch.options import RunOptions, spec_of
 from trainmover.launch.runs import Run, RunDirectory, process_started
@@ -44,7 +46,8 @@ class RunPlace:
     @classmethod
     def make(cls, options: RunOptions, stack: AsyncExitStack) -> "RunPlace":
         """Made now, unmade with `stack`. Raises UserError."""
-        directory = RunDirectory.create(options.run_id, options.run_dir)
+        anew = options.checkpoints.again
+        directory = RunDirectory.create(options.run_id, options.run_dir, anew=anew)
         stack.callback(directory.remove)
         token_file, token = _token(options, directory)
         tls = certified(options, directory)
@@ -53,7 +56,9 @@ class RunPlace:
         api = bind(f"127.0.0.1:{options.api_port}", "The API")
         stack.callback(api.close)
         held = stack.enter_context(ExitStack())
+        run = _run(options, directory, token_file, control, api, tls.files)
         prepared = prepare(options.checkpoints, spec_of(options, directory.run_id), held)
+        notes = [*prepared.notes, *_journal_aside(options)]
         return cls(
             directory=directory,
             token_file=token_file,
@@ -62,8 +67,8 @@ class RunPlace:
             api=api,
             spec=prepared.spec,
             checkpoints=prepared.folder,
-            notes=[*prepared.notes, *tls.notes],
-            run=_run(options, directory, token_file, control, api, tls.files),
+            notes=[*notes, *tls.notes, *directory.findable(), *_invitation(options, run)],
+            run=run,
         )
 
 
@@ -71,6 +76,32 @@ def _token(options: RunOptions, directory: RunDirectory) -> tuple[Path, bytes]:
     if options.token_file is None:
         return directory.token_file, directory.write_token()
     return options.token_file.resolve(), read_token(options.token_file)
+
+
+def _journal_aside(options: RunOptions) -> list[str]:
+    """Of an earlier run of the same call, if there may be one."""
+    if not options.checkpoints.again or options.journal is None:
+        return []
+    aside = keep_aside(options.journal)
+    return [] if aside is None else [f"the journal of the run before this one is kept: {aside}"]
+
+
+def _invitation(options: RunOptions, run: Run) -> list[str]:
+    """What to type on other hosts, where machines come from there."""
+    if not options.bind:
+        return []
+    command = ["trainmover", "agent", "--controller", run.controller]
+    command += ["--token-file", run.token_file]
+    command += ["--nproc", str(run.nproc)] if run.nproc > 1 else []
+    command += ["--role", run.role] if run.role != "default" else []
+    command += run.tls.flags() if run.tls is not None else []
+    spare, count = options.standbys, options.machines + options.standbys
+    last = f"; the last {spare} with --standby" if spare else ""
+    return [
+        f"waits for {count} machine{'s' * (count > 1)}. On each host, where the script lies in the "
+        f"same folder, with these files and another name{last}:\n"
+        f"  {shlex.join(command)} --machine m1"
+    ]
 
 
 def _run(

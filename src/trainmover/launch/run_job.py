@@ -52,7 +52,10 @@ def run_job(
 
 
 def watch_signals(stack: AsyncExitStack, told: OnSignal) -> None:
-    """Tell of every signal that asks to stop, until `stack` ends; in the main thread only."""
+    """Tell of every signal that asks to stop, until `stack` ends; in the main thread only.
+
+    A SIGHUP that we were started to ignore (nohup) stays ignored. Not SIGINT: a shell ignores that
+    for whatever a script starts in the background, and who sends it by kill means it."""
     if threading.current_thread() is not threading.main_thread():
         return
     loop = asyncio.get_running_loop()
@@ -64,6 +67,8 @@ def watch_signals(stack: AsyncExitStack, told: OnSignal) -> None:
         told(name, code, times)
 
     for number, code in STOP_SIGNALS.items():
+        if number is signal.SIGHUP and signal.getsignal(number) is signal.SIG_IGN:
+            continue
         loop.add_signal_handler(number, partial(signalled, number.name, code))
         stack.callback(loop.remove_signal_handler, number)
 

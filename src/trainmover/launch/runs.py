@@ -7,6 +7,8 @@ $TRAINMOVER_HOME or ~/.cache/trainmover      0700
     token       0600
     tls/        a certificate made for this run; its key 0600
     m1/ ...     private to that machine
+  runs/@.../    of a run whose directory is elsewhere (--run-dir)
+    run.json    a copy of its own, so that it is found too
 """
 
 import itertools
@@ -17,7 +19,10 @@ import secrets
 import shutil
 import socket
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from hashlib import blake2b
 from pathlib import Path
 
 import msgspec
@@ -63,13 +68,19 @@ class RunDirectory:
     run_id: str
 
     @classmethod
-    def create(cls, run_id: str = "", path: Path | None = None) -> "RunDirectory":
-        """A fresh directory, 0700. Raises UserError if it is in use or cannot be made."""
-        if path is not None:
-            return cls(_make(path.resolve(), path.name), run_id or path.resolve().name)
+    def create(
+        cls, run_id: str = "", path: Path | None = None, *, anew: bool = False
+    ) -> "RunDirectory":
+        """A fresh directory, 0700. Raises UserError if it is in use or cannot be made.
+
+        anew  one that a run of this host has left, which was killed, is removed for it
+        """
         if run_id:
             _check_name(run_id)
-            return cls(_make(runs_home() / run_id, run_id), run_id)
+        if path is not None:
+            return cls(_make(path.resolve(), path.name, anew=anew), run_id or path.resolve().name)
+        if run_id:
+            return cls(_make(runs_home() / run_id, run_id, anew=anew), run_id)
         names = (f"{random.choice(_HOW)}-{random.choice(_WHO)}{n or ''}" for n in itertools.count())
         for name in names:
             if not (runs_home() / name).exists():
@@ -83,29 +94,54 @@ class RunDirectory:
     def write_token(self) -> bytes:
         """A fresh token, in a file only we can read."""
         token = secrets.token_hex(32).encode()
-        with os.fdopen(os.open(self.token_file, os.O_WRONLY | os.O_CREAT, 0o600), "wb") as file:
-            file.write(token)
+        with _room_for(self.token_file):
+            opened = os.open(self.token_file, os.O_WRONLY | os.O_CREAT, 0o600)
+            with os.fdopen(opened, "wb") as file:
+                file.write(token)
         return token
+
+    def findable(self) -> list[str]:
+        """Have a place where commands look. What the user should know if there is none."""
+        try:
+            if (elsewhere := self._elsewhere()) is not None:
+                elsewhere.mkdir(exist_ok=True, mode=0o700)
+        except (OSError, UserError) as error:
+            why = f"no command finds this run by itself, since {home()} cannot be used"
+            return [f"{why} ({_first_line(error)}): give each of them --run-dir {self.path}"]
+        return []
 
     def publish(self, run: Run) -> None:
         """Let status, move, kill and events find the run."""
-        self._write(run, PUBLISHED)
+        _write(self.path / PUBLISHED, run)
+        with suppress(OSError, UserError):  # See `findable`.
+            if (elsewhere := self._elsewhere()) is not None:
+                _write(elsewhere / PUBLISHED, run)
 
     def withdraw(self) -> None:
         """It lives no more."""
         (self.path / PUBLISHED).unlink(missing_ok=True)
+        self._forget_elsewhere()
 
     def keep(self, run: Run) -> None:
         """For controllers, the first one and those that follow: see `kept_run`."""
-        self._write(run, KEPT)
-
-    def _write(self, run: Run, name: str) -> None:
-        unfinished = self.path / f"{name}.new"
-        unfinished.write_bytes(msgspec.json.encode(run))
-        unfinished.rename(self.path / name)
+        _write(self.path / KEPT, run)
 
     def remove(self) -> None:
         shutil.rmtree(self.path, ignore_errors=True)
+        self._forget_elsewhere()
+
+    def _elsewhere(self) -> Path | None:
+        """Where a run is found whose directory is not among the others; None if it is."""
+        runs = runs_home()
+        if self.path.parent == runs.resolve():
+            return None
+        place = f"{socket.gethostname()}:{self.path}".encode()
+        return runs / f"@{blake2b(place, digest_size=8).hexdigest()}"
+
+    def _forget_elsewhere(self) -> None:
+        with suppress(OSError, UserError):
+            if (elsewhere := self._elsewhere()) is not None:
+                shutil.rmtree(elsewhere, ignore_errors=True)
 
 
 def home() -> Path:
@@ -117,8 +153,15 @@ def home() -> Path:
 def runs_home() -> Path:
     """The parent of runs' directories; made, private, on first use."""
     path = home() / "runs"
-    path.mkdir(parents=True, exist_ok=True, mode=0o700)
-    home().chmod(0o700)
+    try:
+        path.mkdir(parents=True, exist_ok=True, mode=0o700)
+        home().chmod(0o700)
+    except OSError as error:
+        raise UserError(
+            f"The folder {path} cannot be used: {error.strerror}.",
+            means="Runs of this machine are looked for there; nothing was done.",
+            do="Set TRAINMOVER_HOME to a place that can be written.",
+        ) from error
     return path
 
 
@@ -149,17 +192,17 @@ def live_runs() -> list[Run]:
         run = _published(path)
         if run is not None and run.host != socket.gethostname():
             continue  # a home directory shared between machines: theirs to judge
-        if run is not None and _lives(run):
+        if run is not None and lives(run):
             runs.append(run)
         elif run is not None or _old(path):
             shutil.rmtree(path, ignore_errors=True)
-    return runs
+    return sorted(runs, key=lambda run: (run.run_id, run.directory))
 
 
 def read_run(directory: Path) -> Run | None:
     """The live run of a directory; None if there is none."""
     run = _published(directory)
-    return run if run is not None and _lives(run) else None
+    return run if run is not None and lives(run) else None
 
 
 def kept_run(directory: Path) -> Run:
@@ -178,6 +221,25 @@ def _published(directory: Path) -> Run | None:
     return _read(directory / PUBLISHED)
 
 
+def _write(path: Path, run: Run) -> None:
+    unfinished = path.with_name(f"{path.name}.new")
+    with _room_for(path):
+        unfinished.write_bytes(msgspec.json.encode(run))
+        unfinished.rename(path)
+
+
+@contextmanager
+def _room_for(path: Path) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        raise UserError(
+            f"{path} could not be written: {error.strerror}.",
+            means="A run cannot be without it.",
+            do="Make room there, or set --run-dir or TRAINMOVER_HOME to another place.",
+        ) from error
+
+
 def _read(path: Path) -> Run | None:
     try:
         return msgspec.json.decode(path.read_bytes(), type=Run)
@@ -185,31 +247,64 @@ def _read(path: Path) -> Run | None:
         return None
 
 
-def _lives(run: Run) -> bool:
+def lives(run: Run) -> bool:
+    """Whether the process that it belongs to does."""
     return process_started(run.pid) == run.started
+
+
+def _died_here(run: Run) -> bool:
+    return run.host == socket.gethostname() and not lives(run)
 
 
 def find_run(run_id: str = "", directory: Path | None = None) -> Run:
     """The run meant: the named one, or the only one. Raises UserError."""
-    if directory is not None:
-        run = read_run(directory)
-        runs = [run] if run else []
-    else:
-        runs = [run for run in live_runs() if run_id in ("", run.run_id)]
+    found = live_runs() if directory is None else _alive_in(directory)
+    runs = [run for run in found if run_id in ("", run.run_id)]
     if len(runs) == 1:
         return runs[0]
     if not runs:
-        what = str(directory) if directory else run_id
+        what = " in ".join(filter(None, (run_id, str(directory or ""))))
         raise UserError(
             f"Run {what} is not alive on this machine." if what else "No run is alive here.",
             means="There is nothing to show or to change.",
-            do="Start one: trainmover run --machines 2 --standbys 1 train.py",
+            do=_others(found) or "Start one: trainmover run --machines 2 --standbys 1 train.py",
         )
     raise UserError(
-        f"{len(runs)} runs are alive: {', '.join(run.run_id for run in runs)}.",
+        f"{len(runs)} runs are alive: {_names(runs)}.",
         means="Nothing was done, since it is not clear which one is meant.",
-        do=f"Say which: --run-id {runs[0].run_id}",
+        do=f"Say which: {_which(runs[0], runs)}",
     )
+
+
+def _alive_in(directory: Path) -> list[Run]:
+    run = read_run(directory)
+    return [] if run is None else [run]
+
+
+def _others(runs: list[Run]) -> str:
+    return f"There is another one: {_names(runs)}" if runs else ""
+
+
+def _names(runs: list[Run]) -> str:
+    """Of those with one name, also where they are."""
+    return ", ".join(
+        f"{run.run_id} in {run.directory}" if _has_namesake(run, runs) else run.run_id
+        for run in runs
+    )
+
+
+def _which(run: Run, runs: list[Run]) -> str:
+    if _has_namesake(run, runs):
+        return f"--run-dir {run.directory}"
+    return f"--run-id {run.run_id}"
+
+
+def _has_namesake(run: Run, runs: list[Run]) -> bool:
+    return [other.run_id for other in runs].count(run.run_id) > 1
+
+
+def _first_line(error: Exception) -> str:
+    return str(error).partition("\n")[0].rstrip(".")
 
 
 def _check_name(run_id: str) -> None:
@@ -221,14 +316,16 @@ def _check_name(run_id: str) -> None:
         )
 
 
-def _make(path: Path, what: str) -> Path:
+def _make(path: Path, what: str, *, anew: bool = False) -> Path:
+    if anew and (left := _read(path / KEPT)) is not None and _died_here(left):
+        shutil.rmtree(path, ignore_errors=True)
     try:
         path.mkdir(parents=True, mode=0o700)
     except FileExistsError as error:
         if path.is_dir() and read_run(path) is None and not any(path.iterdir()):
             path.chmod(0o700)
             return path
-        if (dead := _read(path / KEPT)) is not None and not _lives(dead):
+        if (dead := _read(path / KEPT)) is not None and not lives(dead):
             raise UserError(
                 f"Run {dead.run_id} in {path} has died, and its machines with it.",
                 means="It cannot go on by itself; nothing was started.",

@@ -11,8 +11,6 @@ LOOK_S = 0.25
 STOPPED_S = 2.0
 STUCK_S = 5.0
 """A loop may be at work for so long, as with a very large job."""
-WRITES = "W"
-"""It waits until somebody reads what it shows: a terminal that was halted, a pager."""
 
 
 class Silence:
@@ -36,8 +34,8 @@ class Silence:
         >>> [silence.looked("T", expected=True) for _ in range(8)][-1]
         'it was stopped for 2 s'
         """
-        if state in ("D", WRITES):
-            return ""  # Another one would wait for the same disk, or the same terminal.
+        if state == "D":
+            return ""  # Another one would wait for the same disk.
         stopped = state in ("T", "t")
         if stopped != self._stopped or not (stopped or expected):
             self._looks, self._stopped = 0, stopped
@@ -50,18 +48,8 @@ class Silence:
 
 
 def state_of(pid: int) -> str:
-    """The letter of a process's state, or WRITES; "" if there is none."""
+    """The letter of a process's state; "" if there is none."""
     try:
-        letter = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
-        return WRITES if letter == "S" and _writes_output(pid) else letter
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
     except OSError:
         return ""
-
-
-def _writes_output(pid: int) -> bool:
-    """Whether it sleeps in a call about its output, or may: where nobody may look."""
-    try:
-        call = Path(f"/proc/{pid}/syscall").read_text().split()
-    except OSError:
-        return True
-    return len(call) > 1 and call[1] in ("0x1", "0x2")

@@ -3,17 +3,17 @@
 GET  /api/status                 snapshot
 GET  /api/events?after=N         entries above N; with Accept: text/event-stream they go on coming,
                                  id = sequence number, resumed with Last-Event-ID
-POST /api/move {"machine": m}    answers when the move is done, refused or cancelled
-POST /api/kill {"machine": m}    a drill
-POST /api/stop                   end the job
+POST /api/move {"machine": m, "reason": why}    when the move is done, refused or cancelled
+POST /api/kill {"machine": m}                   a drill
+POST /api/stop {"reason": why}                  end the job; the body may be missing, as each reason
 """
 
 import asyncio
 import contextlib
 import hmac
 import socket
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
-from typing import TYPE_CHECKING, Any
+from collections.abc import AsyncIterator, Awaitable, Iterator
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgspec
 import uvicorn
@@ -40,10 +40,26 @@ DIGITS_MAX = 20
 BODY_BYTES_MAX = 64 * 1024
 
 
-class MachineNamed(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Body of a move or a kill."""
+class Kill(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Body of a drill."""
 
     machine: str
+
+
+class Move(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Body of a move."""
+
+    machine: str
+    reason: str = ""
+
+
+class Stop(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Body of a stop."""
+
+    reason: str = ""
+
+
+B = TypeVar("B", Kill, Move, Stop)
 
 
 class TokenRequired:
@@ -72,7 +88,7 @@ class Api:
 
     def __init__(self, server: Server, token: bytes, tls: "Tls | None" = None) -> None:
         self._server = server
-        app = TokenRequired(Starlette(routes=_routes(server)), token)
+        app = TokenRequired(_application(server), token)
         crowd: Crowd[asyncio.Transport] = Crowd()
 
         def visitor(**given: Any) -> asyncio.Protocol:
@@ -114,6 +130,18 @@ class _QuietUvicorn(uvicorn.Server):
         yield
 
 
+def _application(server: Server) -> Starlette:
+    return Starlette(routes=_routes(server), exception_handlers={HTTPException: _refused})
+
+
+async def _refused(request: Request, error: Exception) -> Response:
+    """What is wrong with a request, as JSON like all answers."""
+    assert isinstance(error, HTTPException)
+    refused = _json({"error": error.detail}, status=error.status_code)
+    refused.headers.update(error.headers or {})
+    return refused
+
+
 def _routes(server: Server) -> list[Route]:
     async def status(request: Request) -> Response:
         return _json(server.status())
@@ -127,13 +155,17 @@ def _routes(server: Server) -> list[Route]:
         return _json([told_json(told) async for told in server.news.since(int(after))])
 
     async def move(request: Request) -> Response:
-        return await _ask(request, server, server.move)
+        asked = await _body(request, Move)
+        return await _answered(server, server.move(asked.machine, asked.reason))
 
     async def kill(request: Request) -> Response:
-        return await _ask(request, server, server.kill)
+        asked = await _body(request, Kill)
+        return await _answered(server, server.kill(asked.machine))
 
     async def stop(request: Request) -> Response:
-        server.stop(STOPPED_CODE, "asked for over the API", grace_s=STOP_GRACE_S)
+        reason = (await _body(request, Stop, default=b"{}")).reason
+        why = "asked for over the API" + (f": {reason}" if reason else "")
+        server.stop(STOPPED_CODE, why, grace_s=STOP_GRACE_S)
         return _json({"ok": True, "text": "The job is stopping."})
 
     return [
@@ -145,29 +177,26 @@ def _routes(server: Server) -> list[Route]:
     ]
 
 
-async def _ask(
-    request: Request, server: Server, ask: Callable[[str], Awaitable[Answer]]
-) -> Response:
-    try:
-        body = msgspec.json.decode(await _body(request), type=MachineNamed)
-    except MALFORMED as error:
-        return _json({"error": f'The body must be {{"machine": name}}: {error}.'}, status=400)
-    answer = await ask(body.machine)
+async def _answered(server: Server, asked: Awaitable[Answer]) -> Response:
+    answer = await asked
     incident = None
     if answer.incident is not None:
         incident = incident_json(server.job.incidents[answer.incident - 1])
     return _json({"ok": answer.ok, "text": answer.text, "incident": incident})
 
 
-async def _body(request: Request) -> bytes:
-    """Raises HTTPException for one that is too large, before it is all here."""
+async def _body(request: Request, kind: type[B], default: bytes = b"") -> B:
+    """Raises HTTPException for one that is none, or too large, before it is all here."""
     body = b""
     async for part in request.stream():
         body += part
         if len(body) > BODY_BYTES_MAX:
             text = f"At most {BODY_BYTES_MAX} bytes are taken."
             raise HTTPException(413, text, headers={"Connection": "close"})
-    return body
+    try:
+        return msgspec.json.decode(body or default, type=kind)
+    except MALFORMED as error:
+        raise HTTPException(400, f"The body is no {kind.__name__.lower()}: {error}.") from error
 
 
 async def _stream(server: Server, after: int) -> AsyncIterator[bytes]:

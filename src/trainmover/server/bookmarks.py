@@ -152,9 +152,9 @@ class Bookmarks:
         told = {one.seq: one.text for one in new if one.text}
         state = encode(job, accounts)
         mark = Bookmark(seq, code(), state, _encoder.encode(told))
-        self._journal.keep_bookmark(mark)
-        self._newest = seq
-        return seq
+        if self._journal.keep_bookmark(mark):
+            self._newest = seq
+        return self._newest
 
 
 @dataclass(frozen=True)

@@ -18,6 +18,7 @@ from trainmover.protocol.messages import (
     Output,
     Reached,
     Stack,
+    Unwritten,
     VaultHeld,
     WorkerExited,
     WorkerFact,
@@ -67,7 +68,7 @@ class Hearing:
             case Heartbeat():
                 account.heard(fact.heard)
                 self._around.told(machine, fact)
-            case Output():
+            case Output() | Unwritten():
                 self._around.told(machine, fact)
             case Found():
                 self._taker.found(machine, fact)

@@ -70,6 +70,8 @@ class MachineLink(asyncio.Protocol):
         except ProtocolError as error:
             self._nonsense = True
             self._end(f"it broke the rules of the wire ({error.happened})", error)
+        except OSError as error:  # Ours: asyncio would take it for one of the connection's.
+            raise RuntimeError(f"what {self.machine} has said could not be taken in") from error
 
     def _end(self, why: str, error: ProtocolError) -> None:
         self._why = why

@@ -18,6 +18,6 @@ def stopped_text(found: str) -> str:
     """Three lines for whoever ran the job."""
     return (
         f"{found[0].upper()}{found[1:]}.\n"
-        "The job has ended: that is what --on-nan stop asks for.\n"
+        "The job has ended, that is what --on-nan stop asks for; steps then under way may count.\n"
         "Start it again from a checkpoint before that step, with other data or a lower rate."
     )

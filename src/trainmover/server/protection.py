@@ -1,7 +1,9 @@
 """What of a job is protected, and what it depends on: said as soon as it is known. Pure."""
 
-from trainmover.controller.state import Job, Machine, MachineState
+from trainmover.controller.state import Job, Machine, MachineState, Phase
 
+UNATTACHED_S = 30.0
+"""A script may import and load for so long before it attaches."""
 _CAN_JOIN = {state for state in MachineState if state is not MachineState.COLD}
 
 
@@ -20,6 +22,28 @@ def protected(job: Job) -> str:
     parts.append(batches if loaders else "no batches (job.batches)")
     parts.append(_standbys(job))
     return f"protected: {'; '.join(parts)}"
+
+
+class Unattached:
+    """A script that runs without protection: said while it runs, not only at its end."""
+
+    def __init__(self) -> None:
+        self._since_us: int | None = None
+        self._told = False
+
+    def look(self, job: Job, at_us: int) -> str:
+        """What is to be told now; "" if nothing. Once only."""
+        if self._told or job.attached or job.phase is not Phase.RUNNING:
+            return ""
+        if self._since_us is None:
+            self._since_us = at_us
+        self._told = at_us - self._since_us >= UNATTACHED_S * 1e6
+        if not self._told:
+            return ""
+        return (
+            f"not protected: in {UNATTACHED_S:.0f} s trainmover.attach() was not called, "
+            "and until it is a lost machine starts it again from nothing"
+        )
 
 
 def _standbys(job: Job) -> str:

@@ -7,7 +7,7 @@ from trainmover.protocol.messages import Committed
 from trainmover.server.surroundings import Book
 
 if TYPE_CHECKING:
-    from trainmover.journal.journal import Batch
+    from trainmover.journal.rows import Batch
 
 
 class Rows:

@@ -27,11 +27,13 @@ from trainmover.server.calls import Calls
 from trainmover.server.checkpoint_folder import CheckpointFolder
 from trainmover.server.clock import Clock
 from trainmover.server.control import ENDED, Control
+from trainmover.server.journal_disk import JournalDisk
 from trainmover.server.links import PURPOSE, MachineLink
 from trainmover.server.news import News
 from trainmover.server.notices import Notice
 from trainmover.server.past import Past
 from trainmover.server.progress import Progress
+from trainmover.server.protection import Unattached
 from trainmover.server.pulse import Pulse
 from trainmover.server.saving import Saving
 from trainmover.server.snapshot import snapshot
@@ -77,6 +79,8 @@ class Server:
         known = past or Past(self.job)
         self._telling = Telling(journal, known, watch=watch, now=self.now, stop=self.stop)
         self._bookmarks = Bookmarks(journal, known.replayed)
+        self._unattached = Unattached()
+        self._disk = JournalDisk(journal, note=self.note, stop=self.stop)
         self._loop = asyncio.get_running_loop()
         self.ended: asyncio.Future[tuple[int, str]] = self._loop.create_future()
         self._door = Door(
@@ -146,10 +150,12 @@ class Server:
 
     # --- what is asked ---
 
-    def move(self, machine: str) -> asyncio.Future[Answer]:
+    def move(self, machine: str, reason: str = "") -> asyncio.Future[Answer]:
         """Ask for a move; answered when it is done, refused or cancelled."""
         request, answer = self._answers.expect()
-        self.control.ask(MoveRequested(at_us=self.now(), request=request, machine=machine))
+        at_us = self.now()
+        asked = MoveRequested(at_us=at_us, request=request, machine=machine, reason=reason)
+        self.control.ask(asked)
         return answer
 
     def kill(self, machine: str) -> asyncio.Future[Answer]:
@@ -163,7 +169,8 @@ class Server:
         heard = {machine: one.heard_us for machine, one in self.control.absence.quiet.items()}
         heard |= {machine: link.heard_us for machine, link in self.control.members.items()}
         away = self.control.absence.away
-        return snapshot(self.job, self.progress, heard, self.now(), away=away)
+        known = snapshot(self.job, self.progress, heard, self.now(), away=away)
+        return known | {"journal": self._disk.status()}
 
     @property
     def job(self) -> Job:
@@ -269,10 +276,17 @@ class Server:
             self.control.write_rows()
         except StateMismatch as error:
             code, text = 1, str(error)
-        step = self.progress.newest  # known only now: commits are told in batches
+        step = self._newest_step()
         if code and step:
             text = f"{text.rstrip()}\nThe last step reported as committed is {step}."
+        if lacks := self._disk.last_words():
+            text = f"{text.rstrip()}\n{lacks}".lstrip()
         self.ended.set_result((code, text))
+
+    def _newest_step(self) -> int:
+        """Known only at the end: commits are told in batches, and a checkpoint may be ahead."""
+        written = self.job.checkpoint
+        return max(self.progress.newest, 0 if written is None else written.step)
 
     # --- time ---
 
@@ -283,6 +297,9 @@ class Server:
     def _beat(self) -> None:
         self._beats += 1
         self.control.beat(self.now())
+        self._disk.beat()
+        if unprotected := self._unattached.look(self.job, self.now()):
+            self.note(unprotected, loud=True)
         self._finish_if_alone()
         if self._beats % CHECKPOINT_BEATS == 0 and self.job.change is None:
             if self.control.over is None:

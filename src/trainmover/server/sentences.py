@@ -125,7 +125,9 @@ def _no_snapshots(job: Job) -> str:
 
 def _opened(incident: Incident, job: Job) -> str:
     if incident.kind is Kind.MOVE:
-        return f"{incident.machine} -> {incident.joiner}: moving {ranks_named(incident.ranks)}"
+        _, _, reason = incident.cause.partition("was asked for: ")
+        why = f" ({reason})" if reason else ""
+        return f"{incident.machine} -> {incident.joiner}: moving {ranks_named(incident.ranks)}{why}"
     if incident.rung == 3 and incident.step is not None:
         return incident.cause
     if incident.rung == 3:
@@ -169,7 +171,7 @@ def _running(job: Job) -> str:
         for machine in job.seats
         if (slot := job.slot_of(machine)) is not None
     )
-    return f"epoch {job.epoch}: {seats}"
+    return f"membership {job.epoch}: {seats}"
 
 
 def _of_event(event: Event, after: Job) -> Sentence:

@@ -40,6 +40,7 @@ def snapshot(
         "loss": progress.loss,
         "step_ms": progress.step_ms,
         "world_size": job.spec.world_size,
+        "asked": {"machines": job.spec.machines, "standbys": job.spec.standbys},
         "machines": [
             _machine(job, machine, progress, heard_us.get(machine.id, now_us), now_us)
             | {"away": machine.id in away}
@@ -55,7 +56,7 @@ def snapshot(
         "memory": memory_json(job, progress),
         "watch": watch_json(job, progress, now_us),
         "quarantined": quarantined(job, now_us),
-        "change": _change(job.change, progress),
+        "change": _change(job, progress, now_us),
         "controller": {
             "restarts": job.takeovers,
             "since_s": (now_us - job.taken_over_us) / 1e6 if job.takeovers else None,
@@ -132,7 +133,8 @@ def _checkpoint(job: Job) -> dict[str, Any] | None:
     }
 
 
-def _change(change: Change | None, progress: Progress) -> dict[str, Any] | None:
+def _change(job: Job, progress: Progress, now_us: int) -> dict[str, Any] | None:
+    change = job.change
     if change is None:
         return None
     taken = progress.taken(change.epoch)
@@ -144,5 +146,15 @@ def _change(change: Change | None, progress: Progress) -> dict[str, Any] | None:
         "joiners": {str(slot): machine for slot, machine in change.joiners.items()},
         "leavers": {str(slot): machine for slot, machine in change.leavers.items()},
         "missing": sorted(change.missing),
+        "waits": _waits(job, change, now_us),
         "state_bytes": taken and {"here": taken[0], "whole": taken[1]},
     }
+
+
+def _waits(job: Job, change: Change, now_us: int) -> dict[str, Any] | None:
+    """For machines, which would take these ranks; then the job ends."""
+    if not change.missing:
+        return None
+    ranks = [rank for slot in sorted(change.missing) for rank in job.spec.ranks(slot)]
+    left_s = max(0, change.until_us - now_us) / 1e6
+    return {"machines": len(change.missing), "ranks": ranks, "left_s": left_s}

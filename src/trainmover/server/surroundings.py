@@ -14,14 +14,15 @@ from trainmover.protocol.messages import (
     Order,
     Output,
     Taking,
+    Unwritten,
     Watched,
     Weighed,
 )
 
 if TYPE_CHECKING:
-    from trainmover.journal.journal import Batch
+    from trainmover.journal.rows import Batch
 
-ByTheWay = Committed | Heartbeat | Output | Taking | Watched | Weighed
+ByTheWay = Committed | Heartbeat | Output | Taking | Unwritten | Watched | Weighed
 """Facts that lead to no decision, or not by themselves."""
 
 

@@ -5,7 +5,7 @@ from collections.abc import Callable
 from trainmover.ids import MachineId
 from trainmover.journal import Journal
 from trainmover.journal.journal import NOTE
-from trainmover.protocol.messages import Committed, Heartbeat, Output
+from trainmover.protocol.messages import Committed, Heartbeat, Output, Unwritten
 from trainmover.server.nans import not_a_number, stopped_text
 from trainmover.server.news import News
 from trainmover.server.notices import Happened, Notice, Printed, Stepped
@@ -69,6 +69,9 @@ class Telling:
                 self._look_at_numbers(fact)
             case Output():
                 self.news.tell(Printed(fact.rank, fact.stream, fact.text))
+            case Unwritten(path=path, why=why):
+                lost = "its lines are lost, the job goes on"
+                self.note(f"{machine}: {path} cannot be written ({why}): {lost}", loud=True)
             case Heartbeat():
                 self.progress.vaults[machine] = fact
             case _:

@@ -10,7 +10,7 @@ from trainmover.controller.events import EVENTS
 from trainmover.controller.state import Job
 from trainmover.ids import Rank, Step
 from trainmover.journal.damage import check_of
-from trainmover.journal.journal import Batch
+from trainmover.journal.rows import Batch
 from trainmover.protocol.messages import JobSpec
 from trainmover.simulator.happenings import Violation
 

@@ -122,6 +122,13 @@ class Output(AgentFact, frozen=True):
     text: str
 
 
+class Unwritten(AgentFact, frozen=True):
+    """A log of this machine's workers cannot be written: lines are lost, the job goes on."""
+
+    path: str
+    why: str
+
+
 class FromWorker(AgentFact, frozen=True):
     """A worker's fact on its way up. `payload` is the encoded WorkerFact."""
 
@@ -129,4 +136,4 @@ class FromWorker(AgentFact, frozen=True):
     payload: msgspec.Raw
 
 
-UNNUMBERED = Hello | Return | Heartbeat | Output | Found
+UNNUMBERED = Hello | Return | Heartbeat | Output | Found | Unwritten

@@ -16,6 +16,7 @@ from trainmover.protocol.messages.agent_facts import (
     Reached,
     Return,
     Stack,
+    Unwritten,
     VaultHeld,
     WorkerExited,
     WorkerState,
@@ -97,7 +98,7 @@ WORKER_FACTS = (
 )  # fmt: skip
 AGENT_FACTS = (
     Hello | Return | Heartbeat | WorkerExited | VaultHeld | WorkerState | Stack | Reached | Found
-    | Output | FromWorker
+    | Output | Unwritten | FromWorker
 )  # fmt: skip
 WORKER_ORDERS = (
     RunRank | WarmUp | Hold | Bind | Prepare | Discard | PauseAt | KeepSnapshots | CutComplete

@@ -103,5 +103,5 @@ _REASONS = {
     "The job has ended after step": _nothing_to_go_back_to,
     "before the job began": _early,
     "before the script began": _early,
-    "is what --on-nan stop asks for": _not_a_number,
+    "that is what --on-nan stop asks for": _not_a_number,
 }

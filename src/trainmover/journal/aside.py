@@ -1,0 +1,33 @@
+"""A journal of an earlier run at the place of a new one is kept beside it, under a number."""
+
+from itertools import count
+from pathlib import Path
+
+from trainmover.errors import UserError
+from trainmover.journal.lock import WriterLock
+
+_PARTS = ("-wal", "-shm", "")
+"""The file itself last: if this is cut short, it finds its log under the same number again."""
+
+
+def keep_aside(path: Path) -> Path | None:
+    """Where it is now; None if there was none. Raises UserError if it is written still."""
+    if not path.exists():
+        return None
+    lock = WriterLock.take(path)
+    try:
+        places = (path.with_name(f"{path.name}.{number}") for number in count(1))
+        there = next(place for place in places if not place.exists())
+        for part in _PARTS:
+            its = path.with_name(path.name + part)
+            if its.exists():
+                its.rename(there.with_name(there.name + part))
+    except OSError as error:
+        raise UserError(
+            f"The journal {path} of an earlier run cannot be moved aside: {error.strerror}.",
+            means="Nothing was started.",
+            do="Give --journal another path.",
+        ) from error
+    finally:
+        lock.release()
+    return there

@@ -1,0 +1,31 @@
+"""A script that never asks for protection is told of it while it runs, once."""
+
+from trainmover.controller.state import Job, Phase
+from trainmover.controller.values import replace
+from trainmover.ids import Rank
+from trainmover.protocol.messages import JobSpec
+from trainmover.server.protection import UNATTACHED_S, Unattached
+
+RUNNING = replace(Job(spec=JobSpec(run_id="r", argv=["train.py"])), phase=Phase.RUNNING)
+BEAT_US = 200_000
+BEATS = round(UNATTACHED_S * 1e6 / BEAT_US)
+
+
+def told(jobs: list[Job]) -> list[int]:
+    """At which beats."""
+    unattached = Unattached()
+    return [beat for beat, job in enumerate(jobs) if unattached.look(job, 1 + beat * BEAT_US)]
+
+
+def test_it_is_told_once_after_its_time() -> None:
+    assert told([RUNNING] * 3 * BEATS) == [BEATS]
+
+
+def test_the_time_begins_when_the_script_does() -> None:
+    gathering = replace(RUNNING, phase=Phase.GATHERING)
+    assert told([gathering] * BEATS + [RUNNING] * 2 * BEATS) == [2 * BEATS]
+
+
+def test_a_script_that_attaches_in_time_hears_nothing() -> None:
+    attached = replace(RUNNING, attached=frozenset([Rank(0)]))
+    assert told([RUNNING] * BEATS + [attached] * BEATS) == []
