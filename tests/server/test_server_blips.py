@@ -87,7 +87,7 @@ ALL = ["m1", "m2", "m3", "m4", "m5"]
 
 @pytest.mark.parametrize(
     ("machines", "through", "stall_s"),
-    [(2, ALL[:3], 1.3), (4, ALL, 1.3), (4, ["m2", "m3"], 1.3), (4, ["m2", "m3"], 5.0)],
+    [(2, ALL[:3], 1.3), (4, ALL, 1.3), (4, ["m2", "m3"], 1.3), (4, ["m2", "m3"], 8.0)],
     ids=["all of two", "all of four", "two neighbours", "two that dial anew"],
 )
 def test_links_that_stall_end_nobody(

@@ -28,11 +28,13 @@ _OF_STATE = {
     "recovery waiting": "AtBoundary BetweenSteps Committed Finished Held Loaded Moves Prepared "
     "Reached StepsChanged Switched WentOn Wrote",
     "recovery drain": "CheckpointFailed CheckpointFound Finished Moves StepsChanged WentOn",
-    "recovery boundary": "CheckpointFailed CheckpointFound Interrupted Loaded Switched Wrote",
-    "recovery switch": "CheckpointFailed CheckpointFound CheckpointPublished Parked Prepared "
-    "SandboxFailed Wrote",
-    "going back boundary": "CheckpointFailed Interrupted Loaded Prepared Reached Switched Wrote",
+    "recovery boundary": "CheckpointFailed CheckpointFound Interrupted Loaded Position Switched "
+    "Wrote",
+    "recovery switch": "CheckpointFailed CheckpointFound CheckpointPublished Parked Position "
+    "Prepared SandboxFailed Wrote",
+    "going back boundary": "CheckpointFailed Interrupted Loaded Position Prepared Reached "
+    "Switched Wrote",
     "going back switch": "CheckpointFailed CheckpointFound CheckpointPublished Held Interrupted "
-    "Left Parked Prepared Raised Reached SandboxFailed Stack Warm Warned Wrote",
+    "Left Parked Position Prepared Raised Reached SandboxFailed Stack Warm Warned Wrote",
 }
 SELDOM: set[Pair] = {(state, event) for state, its in _OF_STATE.items() for event in its.split()}

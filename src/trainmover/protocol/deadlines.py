@@ -25,8 +25,9 @@ SPARE_S = 3.0
 a change waiting, if another can take its place. A successor's first look takes as long."""
 HEARD_S = 1.0
 """The controller says something to every agent at least so often."""
-SILENT_S = 3.0
-"""An agent that hears nothing of the controller for so long dials anew."""
+SILENT_S = 6.0
+"""An agent that hears nothing of the controller for so long dials anew. A controller that answers
+nobody for 5 s is replaced: agents need not dial one that is only busy."""
 PATIENCE_S = 60.0
 """So long an agent goes on alone, its lease, and a machine may be away: longer than any blip."""
 LEASE_MORE_S = 5.0

@@ -1,6 +1,6 @@
 """Which pairs of a state and an event can be at all, and why the others cannot.
 
-What machines say comes in the order in which they said it, and a machine whose link breaks is lost.
+What machines say comes in the order in which they said it, also over the next link if one breaks.
 So whatever a rank says before it answers an `Interrupt`, or stands at a boundary, has come before
 that: most of what cannot be, cannot be for this reason.
 """
@@ -69,7 +69,6 @@ IMPOSSIBLE: tuple[tuple[str, tuple[str, ...], tuple[str, ...]], ...] = (
         JUDGED,
         (
             "VaultHeld",
-            "Position",
             "StepsChanged",
             "Fingerprinted",
             "Finished",
