@@ -53,7 +53,8 @@ def pass_lingering(path: str) -> socket.socket:
     link.connect(path)
     passed = array.array("i", [full.fileno()])
     link.sendmsg([b"?" * GREETING.size], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, passed)])
-    full.close()
+    # Aside: where the listener was quicker, it is this end's closing that takes seconds.
+    threading.Thread(target=full.close, daemon=True).start()
     return link
 
 

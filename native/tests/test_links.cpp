@@ -32,14 +32,16 @@ View view_of(const std::vector<std::string>& hosts, std::uint32_t seat) {
 /// Both ends of a link know it, a seat knows its neighbours, everybody reaches everybody, and it is few.
 void what_is_known_is_known_on_both_sides() {
     std::mt19937 random(3);
-    for (const std::uint32_t size : {1U, 2U, 16U, 17U, 40U, 65U, 300U, 1024U})
-        for (const std::uint32_t per_host : {1U, 3U, 16U, 1024U}) {
+    for (const std::uint32_t size : {1U, 2U, 16U, 17U, 40U, 65U, 200U})
+        for (const std::uint32_t per_host : {1U, 3U, 16U, 200U}) {
             std::vector<std::string> hosts;
             for (std::uint32_t seat = 0; seat < size; ++seat) hosts.push_back(std::to_string(seat / per_host));
             if (size % 2 == 1) std::shuffle(hosts.begin(), hosts.end(), random);
             std::vector<std::vector<std::uint32_t>> known;
+            auto view = view_of(hosts, 0);
             for (std::uint32_t seat = 0; seat < size; ++seat) {
-                const Topology topology(view_of(hosts, seat));
+                view.seat = seat;
+                const Topology topology(view);
                 known.push_back(topology.known());
                 for (const auto other : topology.neighbours)
                     CHECK(std::count(known[seat].begin(), known[seat].end(), other) == 1);
