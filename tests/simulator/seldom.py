@@ -16,7 +16,7 @@ _OF_STATE = {
     "SandboxFailed Snapped Stands StepsChanged Switched Warm WentOn "
     "WorkerUp",
     "ending": "AtBoundary CheckpointFailed CheckpointFound CheckpointPublished Loaded "
-    "Position Prepared Reached Snapped Stack Switched VaultHeld Warned "
+    "Position Prepared Reached SandboxFailed Snapped Stack Switched VaultHeld Warned "
     "Wrote",
     "move bind": "AtBoundary CheckpointFound Left Moves Prepared Reached StepsChanged",
     "move prepare": "AtBoundary BetweenSteps CheckpointFailed CheckpointFound Left Moves Parked "
@@ -26,14 +26,14 @@ _OF_STATE = {
     "move switch": "CheckpointFailed CheckpointFound Interrupted Left Parked Prepared Reached "
     "SandboxFailed Wrote",
     "recovery waiting": "AtBoundary BetweenSteps Committed Finished Held Loaded Moves Prepared "
-    "Reached StepsChanged Switched WentOn Wrote",
+    "Reached SandboxFailed StepsChanged Switched WentOn Wrote",
     "recovery drain": "CheckpointFailed CheckpointFound Finished Moves StepsChanged WentOn",
-    "recovery boundary": "CheckpointFailed CheckpointFound Interrupted Loaded Position Switched "
-    "Wrote",
-    "recovery switch": "CheckpointFailed CheckpointFound CheckpointPublished Parked Position "
-    "Prepared SandboxFailed Wrote",
-    "going back boundary": "CheckpointFailed Interrupted Loaded Position Prepared Reached "
-    "Switched Wrote",
+    "recovery boundary": "CheckpointFailed CheckpointFound Interrupted Loaded Position "
+    "Reached Switched Wrote",
+    "recovery switch": "CheckpointFailed CheckpointFound CheckpointPublished Left Parked Position "
+    "Prepared Reached SandboxFailed Wrote",
+    "going back boundary": "CheckpointFailed Committed Interrupted Loaded Position Prepared "
+    "Reached Switched Wrote",
     "going back switch": "CheckpointFailed CheckpointFound CheckpointPublished Held Interrupted "
     "Left Parked Position Prepared Raised Reached SandboxFailed Stack Warm Warned Wrote",
 }

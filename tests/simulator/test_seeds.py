@@ -43,7 +43,8 @@ def test_a_rack_of_any_size_may_go_if_there_are_enough_standbys(
         world.run(120 * SECOND, until=lambda world=world: _is_ready(world))
         before, epoch = len(world.job.incidents), world.job.epoch
         assert Chance(world, only(["rack"])).let("rack")
-        assert sum(not box.alive for box in world.boxes.values()) == (machines + standbys) // racks
+        gone = sum(not box.alive for box in world.boxes.values())
+        assert gone - (machines + standbys) // racks in (0, 1)
         world.run(20 * SECOND, until=lambda world=world, epoch=epoch: _went_on(world, epoch))
         assert world.ended is None
         new = world.job.incidents[before:]
