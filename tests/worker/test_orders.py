@@ -58,6 +58,7 @@ def here(agent: Any) -> Iterator[Station]:
         link=link,
         server=server,
         stores=stores,
+        torchs=stores,
         snapshots=Snapshots(token, server, link.say),
     )
     yield station

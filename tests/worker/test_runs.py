@@ -70,6 +70,7 @@ def warmed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Warmed]:
         link=link,
         server=server,
         stores=unused,
+        torchs=unused,
         snapshots=Snapshots(token, server, link.say),
     )
     path.write_text(TRAIN)

@@ -165,7 +165,8 @@ class Journal:
             if torn:
                 db.execute("DELETE FROM events WHERE seq >= ?", (torn[0],))
                 db.execute("DELETE FROM bookmarks WHERE seq >= ?", (torn[0],))
-            note_boot(db)
+            if started_again:
+                note_boot(db)
             if torn or half_written:
                 db.execute("PRAGMA wal_checkpoint(TRUNCATE)")
             undo.pop_all()
