@@ -142,7 +142,7 @@ HABITS = [
     refused("loops/nanogpt"),
     equal("loops/nanogpt_range"),
     equal("loops/zipped"),
-    equal("loops/nested"),
+    equal("loops/nested", holds=(12, 18)),
     equal("loops/nested_plainly"),
     equal("loops/evaluated_inside", moment=True),
     equal("loops/set_epoch"),

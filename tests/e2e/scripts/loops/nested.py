@@ -1,4 +1,8 @@
-"""A whole evaluation over a loader of its own, every ten steps, as steps."""
+"""A whole evaluation over a loader of its own, every eight steps, as steps.
+
+What a comprehension has collected so far nobody can read: who is lost inside of it is not replaced
+(`loops/collected`).
+"""
 
 import kit
 import torch
