@@ -12,8 +12,9 @@ from typing import TYPE_CHECKING
 
 from trainmover.doors.place import there
 from trainmover.errors import PeerLost
+from trainmover.protocol.framing import FRAME_BYTES_MAX
 from trainmover.protocol.hello import NONCE_BYTES, Dialler, End
-from trainmover.protocol.sealed import Session
+from trainmover.protocol.sealed import HEAD_BYTES, Session
 
 if TYPE_CHECKING:
     from trainmover.tls.contexts import Tls
@@ -108,6 +109,14 @@ def receive(link: socket.socket, count: int, deadline: float) -> bytes:
     while len(data) < count:
         data += _part(link, count - len(data), deadline)
     return data
+
+
+def hear(
+    link: socket.socket, session: Session, deadline: float, *, bytes_max: int = FRAME_BYTES_MAX
+) -> memoryview:
+    """The payload of the next sealed frame. Raises as `receive` does, and ProtocolError."""
+    head = receive(link, HEAD_BYTES, deadline)
+    return session.opened(receive(link, session.length(head, bytes_max=bytes_max), deadline))
 
 
 def _part(link: socket.socket, most: int, deadline: float) -> bytes:

@@ -9,7 +9,6 @@ import msgspec
 
 from trainmover.errors import UserError
 from trainmover.journal import bookmarks, rows, samples
-from trainmover.journal.boot import boot_id
 from trainmover.journal.damage import Damaged
 from trainmover.protocol.malformed import MALFORMED
 from trainmover.protocol.messages import PROTOCOL, JobSpec
@@ -18,6 +17,7 @@ from trainmover.version import VERSION
 FORMAT = "trainmover journal 4"
 CODE = f"{VERSION}, protocol {PROTOCOL}"
 """Of who writes it. Decisions that were made by other code need not come out the same again."""
+_BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 SCHEMA = f"""
 CREATE TABLE meta (key TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
 CREATE TABLE events (seq INTEGER PRIMARY KEY, at_us INTEGER NOT NULL, kind TEXT NOT NULL,
@@ -56,13 +56,23 @@ def fill(db: sqlite3.Connection, spec: JobSpec) -> None:
 
 def note_boot(db: sqlite3.Connection) -> None:
     """It is written by a process of this start of the host."""
-    db.execute("INSERT OR REPLACE INTO meta VALUES ('boot', ?)", (boot_id(),))
+    db.execute("INSERT OR REPLACE INTO meta VALUES ('boot', ?)", (_boot_id(),))
 
 
 def was_started_again(db: sqlite3.Connection) -> bool:
-    """Whether the host has, since."""
+    """Whether the host has, since. A process that dies takes nothing of what it has written with
+    it. A host that loses power does: the newest writes to the log, often all of each, so that
+    nothing in the file shows it."""
     row = db.execute("SELECT value FROM meta WHERE key = 'boot'").fetchone()
-    return row is not None and row[0] != boot_id()
+    return row is not None and row[0] != _boot_id()
+
+
+def _boot_id() -> str:
+    """Another one whenever the host starts; "" where that is not known."""
+    try:
+        return _BOOT_ID.read_text().strip()
+    except OSError:
+        return ""
 
 
 def spec_of(db: sqlite3.Connection) -> JobSpec:

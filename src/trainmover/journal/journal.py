@@ -98,7 +98,6 @@ class Journal:
         *,
         lock: WriterLock | None = None,
         memory: Memory | None = None,
-        cut: str = "",
     ) -> None:
         self._db = connection
         self._lock = lock
@@ -107,7 +106,7 @@ class Journal:
         self._texts: Texts = {}
         self.path = path
         self.spec = spec
-        self.cut = cut
+        self.cut = ""
         self._seq: int
         (self._seq,) = connection.execute("SELECT coalesce(max(seq), 0) FROM events").fetchone()
 

@@ -35,7 +35,7 @@ NONCE_BYTES = 16
 PROOF_BYTES = 32
 TOKEN_BYTES_MIN = 16
 STORE = "store"
-"""The service that machines on other hosts come to the store by."""
+"""The service by which machines come to the job's stores."""
 TLS_ONLY = bytes.fromhex("15 03 01 0002 02 46")
 """What a door that speaks TLS says to who does not: the alert `protocol_version`."""
 

@@ -9,11 +9,10 @@ from typing import TypeVar
 import msgspec
 
 from trainmover.errors import ProtocolError
-from trainmover.protocol.malformed import MALFORMED
+from trainmover.protocol.malformed import read_message
 
 ROOMS_MAX = 64
 _Answer = TypeVar("_Answer")
-Buffer = bytes | memoryview
 
 
 class Set(msgspec.Struct, tag="set", array_like=True, frozen=True):
@@ -54,26 +53,12 @@ encode = msgspec.msgpack.Encoder().encode
 
 def decode_request(payload: bytes) -> Request:
     """Raises ProtocolError."""
-    try:
-        return _requests.decode(payload)
-    except MALFORMED as error:
-        raise ProtocolError(
-            f"The key-value store was asked for something that it does not know: {error}.",
-            means="That connection was closed; the job did not notice.",
-            do="All processes of a job must run the same version of trainmover.",
-        ) from error
+    return read_message(_requests, payload)
 
 
-def decode_answer(payload: Buffer, kind: type[_Answer]) -> _Answer:
+def decode_answer(payload: memoryview, kind: type[_Answer]) -> _Answer:
     """Raises ProtocolError."""
-    try:
-        return msgspec.msgpack.decode(payload, type=kind)
-    except MALFORMED as error:
-        raise ProtocolError(
-            f"The key-value store has given an answer that fits no request: {error}.",
-            means="Groups cannot meet there.",
-            do="All processes of a job must run the same version of trainmover.",
-        ) from error
+    return read_message(msgspec.msgpack.Decoder(kind), payload)
 
 
 class Keys:

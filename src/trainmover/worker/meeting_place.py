@@ -12,11 +12,10 @@ from datetime import timedelta
 from types import NoneType
 from typing import TypeVar
 
-from trainmover.doors.dial import dial, receive
+from trainmover.doors.dial import dial, hear
 from trainmover.errors import TrainmoverError
 from trainmover.protocol.hello import STORE
 from trainmover.protocol.keys import Add, Check, Get, Request, Set, decode_answer, encode
-from trainmover.protocol.sealed import HEAD_BYTES
 from trainmover.torch_internals.c10d import Store
 
 _Answer = TypeVar("_Answer")
@@ -77,6 +76,4 @@ class MeetingPlace(Store):
 
     def _answer(self, request: Request) -> memoryview:
         self._link.sendall(self._session.seal(encode(request)))
-        deadline = time.monotonic() + ANSWER_S
-        rest = self._session.length(receive(self._link, HEAD_BYTES, deadline))
-        return self._session.opened(receive(self._link, rest, deadline))
+        return hear(self._link, self._session, time.monotonic() + ANSWER_S)

@@ -83,7 +83,7 @@ def _station() -> Station:
         link=link,
         server=server,
         stores=Stores(spec.store, lambda address: MeetingPlace(address, token)),
-        torchs=Stores("{MASTER_ADDR}:{MASTER_PORT}".format_map(os.environ), to_torch),
+        torchs=Stores("{MASTER_ADDR}:{MASTER_PORT}".format_map(os.environ), to_torch, stock=1),
         pulse=Pulse(os.environ.get("TRAINMOVER_PULSE", "") if spec.watch else ""),
         snapshots=Snapshots(token, server, link.say, checkpoint_every=_checkpoint_every(spec)),
     )

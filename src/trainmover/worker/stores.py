@@ -31,14 +31,21 @@ class Stores:
 
     connect  opens one; raises RuntimeError, as torch does, or PeerLost or ProtocolError
     wait_s   how long `take` waits for a store that is away
+    stock    so many are kept
     """
 
     def __init__(
-        self, address: str, connect: Callable[[str], Store], *, wait_s: float = WAIT_S
+        self,
+        address: str,
+        connect: Callable[[str], Store],
+        *,
+        wait_s: float = WAIT_S,
+        stock: int = IN_STOCK,
     ) -> None:
         self._address = address
         self._connect = connect
         self._wait_s = wait_s
+        self._in_stock = stock
         self._changed = threading.Condition()
         self._stock: deque[Store] = deque()
         self._why_none = "no answer"
@@ -98,7 +105,9 @@ class Stores:
     def _wants(self, address: str) -> bool:
         """Blocks while the stock is full; False once the store is elsewhere."""
         with self._changed:
-            self._changed.wait_for(lambda: len(self._stock) < IN_STOCK or address != self._address)
+            self._changed.wait_for(
+                lambda: len(self._stock) < self._in_stock or address != self._address
+            )
             return address == self._address
 
 

@@ -4,8 +4,7 @@ from typing import Any
 
 import msgspec
 
-from trainmover.errors import ProtocolError
-from trainmover.protocol.malformed import MALFORMED
+from trainmover.protocol.malformed import read_message
 from trainmover.protocol.messages.agent_facts import (
     AgentFact,
     Found,
@@ -123,25 +122,14 @@ def encode(message: Message) -> bytes:
 
 def decode_worker_fact(payload: bytes | msgspec.Raw) -> WorkerFact:
     """Raises ProtocolError if `payload` is none."""
-    return _decode(_worker_facts, payload)  # type: ignore[no-any-return]
+    return read_message(_worker_facts, payload)  # type: ignore[no-any-return]
 
 
 def decode_agent_fact(payload: bytes) -> AgentFact:
     """Raises ProtocolError if `payload` is none."""
-    return _decode(_agent_facts, payload)  # type: ignore[no-any-return]
+    return read_message(_agent_facts, payload)  # type: ignore[no-any-return]
 
 
 def decode_order(payload: bytes) -> Order:
     """Raises ProtocolError if `payload` is none."""
-    return _decode(_orders, payload)  # type: ignore[no-any-return]
-
-
-def _decode(decoder: "msgspec.msgpack.Decoder[Any]", payload: bytes | msgspec.Raw) -> Any:
-    try:
-        return decoder.decode(payload)
-    except MALFORMED as error:
-        raise ProtocolError(
-            f"A frame could not be read as a message: {error}.",
-            means="The connection it came on is closed; nothing else was touched.",
-            do="Both ends must run the same version of trainmover.",
-        ) from error
+    return read_message(_orders, payload)  # type: ignore[no-any-return]

@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING
 
 from torch import Tensor
 
-from trainmover.doors.dial import HELLO_TIMEOUT_S, format_address, receive
+from trainmover.doors.dial import HELLO_TIMEOUT_S, format_address, hear
 from trainmover.doors.doorway import Doorway
 from trainmover.errors import ProtocolError, TrainmoverError
 from trainmover.protocol.crowd import QUEUE
-from trainmover.protocol.sealed import HEAD_BYTES, SealedReader, Session
+from trainmover.protocol.sealed import SealedReader, Session
 from trainmover.state import chunks
 from trainmover.state.transfer import wire
 from trainmover.state.transfer.allowance import Pacer
@@ -212,9 +212,7 @@ class _Given:
 def _read_wanted(link: socket.socket, session: Session) -> wire.Wanted:
     """A client says at once what it wants."""
     deadline = time.monotonic() + HELLO_TIMEOUT_S
-    head = receive(link, HEAD_BYTES, deadline)
-    length = session.length(head, bytes_max=wire.WANTED_BYTES_MAX)
-    return wire.read_wanted(session.opened(receive(link, length, deadline)))
+    return wire.read_wanted(hear(link, session, deadline, bytes_max=wire.WANTED_BYTES_MAX))
 
 
 def _say(link: socket.socket, session: Session, opening: wire.Opening | wire.Unable) -> None:
