@@ -16,7 +16,7 @@ from trainmover.ids import MachineId, Rank
 from trainmover.journal import Journal
 from trainmover.launch.run_job import RunHandle, RunOptions, RunResult, run_job
 from trainmover.protocol.messages import LogSpec, Recorded
-from trainmover.server.notices import Notice, Stepped
+from trainmover.server.view.notices import Notice, Stepped
 
 MACHINES = 4
 SETTLE_STEPS = 12

@@ -11,7 +11,7 @@ import psutil
 
 from trainmover.launch.run_job import RunHandle, RunOptions, RunResult, run_job
 from trainmover.launch.runs import process_started
-from trainmover.server.notices import Happened, Notice, Printed, Stepped
+from trainmover.server.view.notices import Happened, Notice, Printed, Stepped
 
 FAKE = (sys.executable, "-u", str(Path(__file__).with_name("fake_worker.py")))
 SRC = str(Path(__file__).resolve().parents[1] / "src")

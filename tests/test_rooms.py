@@ -61,22 +61,22 @@ PURE_ROOMS = {"errors", "ids", "version", "protocol", "controller"}
 PURE_FILES = {
     "agent/decide.py",
     "agent/outbox.py",
-    "server/absence.py",
-    "server/accounts.py",
+    "server/machines/absence.py",
+    "server/machines/accounts.py",
     "server/control.py",
     "server/hearing.py",
-    "server/reception.py",
-    "server/rows.py",
+    "server/machines/reception.py",
+    "server/history/rows.py",
     "server/surroundings.py",
-    "server/returns.py",
-    "server/sentences.py",
-    "server/divergences.py",
+    "server/machines/returns.py",
+    "server/view/sentences.py",
+    "server/view/divergences.py",
     "server/ranks.py",
-    "server/standings.py",
-    "server/nans.py",
-    "server/watching.py",
+    "server/view/standings.py",
+    "server/view/nans.py",
+    "server/view/watching.py",
     "worker/watch/deadline.py",
-    "server/admission.py",
+    "server/machines/admission.py",
 }
 IMPURE = {"asyncio", "datetime", "os", "random", "secrets", "socket", "subprocess", "threading"}
 IMPURE |= {"time", "torch", "uuid"}
@@ -166,7 +166,7 @@ def test_the_simulator_has_no_clock_and_takes_decisions_only(path: Path) -> None
     assert {name.split(".")[0] for name in imported(path)} & (IMPURE - {"random"}) == set()
     files = {name.removeprefix("trainmover.").replace(".", "/") + ".py" for name in imported(path)}
     theirs = {f for f in files if f.startswith(("agent/", "server/")) and (PACKAGE / f).is_file()}
-    assert theirs - PURE_FILES - {"server/past.py", "server/bookmarks.py"} == set()
+    assert theirs - PURE_FILES - {"server/history/past.py", "server/history/bookmarks.py"} == set()
 
 
 @pytest.mark.parametrize(

@@ -21,7 +21,7 @@ from trainmover.controller.state import Job, MachineState, Outcome
 from trainmover.launch.late import LateMachine, start_late
 from trainmover.launch.run_job import RunHandle, RunOptions, run_job
 from trainmover.protocol.messages import Interrupted, LogSpec, WorkerExited, WorkerUp
-from trainmover.server.notices import Happened, Notice
+from trainmover.server.view.notices import Happened, Notice
 
 SCRIPT = Path(__file__).resolve().parents[2] / "tests" / "e2e" / "train.py"
 PACE_S = 0.01

@@ -11,8 +11,8 @@ from trainmover.controller.state import Job
 from trainmover.ids import Epoch, MachineId, Rank, Step
 from trainmover.journal import Journal
 from trainmover.protocol import messages as m
-from trainmover.server.bookmarks import EVENTS_BETWEEN, Bookmarks
-from trainmover.server.past import Past
+from trainmover.server.history.bookmarks import EVENTS_BETWEEN, Bookmarks
+from trainmover.server.history.past import Past
 
 EVENTS_MANY = 50_000
 BEHIND = EVENTS_BETWEEN // 2

@@ -15,7 +15,7 @@ import httpx
 import psutil
 
 from bench.faults.detection import SCRIPT
-from trainmover.launch.controller_process import DEATHS_MAX
+from trainmover.launch.controller.process import DEATHS_MAX
 from trainmover.launch.runs import Run, kept_run
 from trainmover.token_file import read_token
 

@@ -10,8 +10,8 @@ from collections.abc import Callable
 import msgspec
 import pytest
 
-from trainmover.agent.births import Births
-from trainmover.agent.workers import Listener, Worker, start_worker
+from trainmover.agent.workers.births import Births
+from trainmover.agent.workers.processes import Listener, Worker, start_worker
 from trainmover.errors import UserError
 from trainmover.nursery import Nursery
 from trainmover.nursery.wire import PACKET_BYTES_MAX, Born

@@ -2,7 +2,7 @@
 
 import msgspec
 
-from trainmover.agent.environment import Setting, worker_environment
+from trainmover.agent.workers.environment import Setting, worker_environment
 from trainmover.protocol.messages import JobSpec
 
 SPEC = JobSpec(run_id="r1", argv=["x"], machines=3, nproc=2, store="127.0.0.1:98", restarts_max=4)

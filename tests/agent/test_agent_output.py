@@ -4,7 +4,7 @@ import asyncio
 import os
 from pathlib import Path
 
-from trainmover.agent.output import BATCH_BYTES, LogFiles, ScreenBatch, StreamReader
+from trainmover.agent.workers.output import BATCH_BYTES, LogFiles, ScreenBatch, StreamReader
 from trainmover.ids import Rank
 
 

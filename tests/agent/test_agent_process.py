@@ -17,7 +17,7 @@ from host_tools import FAKE, alive, environment
 from trainmover.doors.door import Door
 from trainmover.ids import Epoch, Slot
 from trainmover.protocol import messages as m
-from trainmover.server.links import PURPOSE, MachineLink
+from trainmover.server.machines.links import PURPOSE, MachineLink
 from trainmover.server.run import bind
 
 TOKEN = b"0123456789abcdef-token"

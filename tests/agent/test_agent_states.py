@@ -14,9 +14,15 @@ from typing import Any
 
 import pytest
 
-from trainmover.agent import states as looking
-from trainmover.agent.stacks import take_stack
-from trainmover.agent.states import BEATS_DEAF, BEATS_DEAF_MAX, Changed, States, kernel_state
+from trainmover.agent.workers import states as looking
+from trainmover.agent.workers.stacks import take_stack
+from trainmover.agent.workers.states import (
+    BEATS_DEAF,
+    BEATS_DEAF_MAX,
+    Changed,
+    States,
+    kernel_state,
+)
 from trainmover.doors.reach import REACH_S, reached
 from trainmover.ids import MachineId
 from trainmover.state.vault import Vault, address_of, serve

@@ -10,7 +10,7 @@ from trainmover.errors import UserError
 from trainmover.ids import Epoch, Step
 from trainmover.protocol.checkpoint import MANIFEST, writing_name
 from trainmover.protocol.messages import Checkpoint
-from trainmover.server.checkpoint_folder import CheckpointFolder
+from trainmover.server.checkpoints.folder import CheckpointFolder
 
 
 @pytest.fixture

@@ -12,9 +12,9 @@ from runs_of_trainmover import Running, events, nothing_left, until_said
 from trainmover.cli.client import Client
 from trainmover.cli.main import main
 from trainmover.errors import UserError
-from trainmover.launch.controller_process import DEATHS_MAX
+from trainmover.launch.controller.process import DEATHS_MAX
 from trainmover.launch.runs import find_run
-from trainmover.server.checkpoint_folder import CheckpointFolder
+from trainmover.server.checkpoints.folder import CheckpointFolder
 
 pytestmark = [pytest.mark.usefixtures("own_home"), pytest.mark.turns(8)]
 

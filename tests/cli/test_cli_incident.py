@@ -10,7 +10,7 @@ from trainmover.controller.state import Incident, Kind
 from trainmover.ids import Epoch, MachineId, Rank, Step
 from trainmover.journal import Journal
 from trainmover.protocol import messages as m
-from trainmover.server.snapshot import incident_json
+from trainmover.server.view.snapshot import incident_json
 
 CERTIFICATE = m.Certificate(
     rank=Rank(1), source_rank=Rank(0), step=Step(7), epoch=Epoch(2), source_digest="ab",

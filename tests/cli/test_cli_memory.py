@@ -7,8 +7,8 @@ from trainmover.controller import Job
 from trainmover.controller.state import Machine
 from trainmover.ids import MachineId, Rank
 from trainmover.protocol.messages import Heartbeat, JobSpec, Weighed
-from trainmover.server.memory import memory_json
-from trainmover.server.progress import Progress
+from trainmover.server.view.memory import memory_json
+from trainmover.server.view.progress import Progress
 
 M1 = MachineId("m1")
 

@@ -13,9 +13,9 @@ import torch.distributed as dist
 from comm_ranks import Ranks, join_live, meet
 
 from trainmover.comm import groups
-from trainmover.comm.listed import Listed, listed_in, make_missing
+from trainmover.comm.meet.listed import Listed, listed_in, make_missing
+from trainmover.comm.meet.places import Meetings, _ranks_in, place_of, places_in_order
 from trainmover.comm.member import Member
-from trainmover.comm.places import Meetings, _ranks_in, place_of, places_in_order
 from trainmover.comm.roster import Roster
 from trainmover.comm.solo import SoloCommunicator
 from trainmover.errors import ProtocolError

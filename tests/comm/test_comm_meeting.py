@@ -9,7 +9,7 @@ from torch.distributed import HashStore
 
 from trainmover.comm.communicator import View
 from trainmover.comm.failures import Drained
-from trainmover.comm.meeting import Meeting
+from trainmover.comm.meet.meeting import Meeting
 from trainmover.errors import PeerLost, UserError
 
 

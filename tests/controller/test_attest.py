@@ -6,9 +6,14 @@ import pytest
 from jobs import RECOVERED, RUNNING, after, certificate, committed, failed, joined, running, up
 
 from trainmover.controller import Job
-from trainmover.controller.attest import FIXED_MS, START_MS, STATE_BYTES_PER_MS, predicted_ms
-from trainmover.controller.incidents import amend
-from trainmover.controller.seats import with_machine
+from trainmover.controller.change.incidents import amend
+from trainmover.controller.change.seats import with_machine
+from trainmover.controller.standby.attest import (
+    FIXED_MS,
+    START_MS,
+    STATE_BYTES_PER_MS,
+    predicted_ms,
+)
 from trainmover.protocol import messages as m
 
 HELD_BYTES = 1000

@@ -8,9 +8,9 @@ import pytest
 from jobs import RUNNING, after, lost, orders, running
 
 from trainmover.controller import Job
-from trainmover.controller.buddies import further_keepers, keepers, vaults_of, with_keepers
-from trainmover.controller.places import Places
-from trainmover.controller.seats import without_machine
+from trainmover.controller.change.buddies import further_keepers, keepers, vaults_of, with_keepers
+from trainmover.controller.change.seats import without_machine
+from trainmover.controller.standby.places import Places
 from trainmover.protocol import messages as m
 
 

@@ -22,6 +22,7 @@ from jobs import (
 )
 
 from trainmover.controller import Job, decide
+from trainmover.controller.change.from_disk import without_unusable
 from trainmover.controller.effects import Effect, FindCheckpoint, GiveUpCheckpoint, Publish
 from trainmover.controller.events import (
     EVENTS,
@@ -29,7 +30,6 @@ from trainmover.controller.events import (
     CheckpointFound,
     CheckpointPublished,
 )
-from trainmover.controller.from_disk import without_unusable
 from trainmover.controller.state import MachineState, Outcome
 from trainmover.protocol import messages as m
 

@@ -26,13 +26,13 @@ from jobs import (
 from test_cuts import alone, m_replace, with_a_cut
 
 from trainmover.controller import Job
+from trainmover.controller.change.going_back import FRESH_STEPS_MAX
 from trainmover.controller.clock import tick_due
 from trainmover.controller.effects import Effect
 from trainmover.controller.events import Tick
-from trainmover.controller.going_back import FRESH_STEPS_MAX
 from trainmover.controller.state import MachineState, Outcome, Phase
 from trainmover.protocol import messages as m
-from trainmover.server.sentences import sentence
+from trainmover.server.view.sentences import sentence
 
 BETWEEN = said("m1", m.BetweenSteps(rank=0, step=4, where="train.py line 88"))
 

@@ -6,8 +6,8 @@ import pytest
 from jobs import RUNNING, after, ended, finished, lost, orders, recorded, said, vault
 
 from trainmover.controller import Job
-from trainmover.controller.cuts import cut_at_hand, interval, lost_of
 from trainmover.controller.effects import Effect
+from trainmover.controller.keep.cuts import cut_at_hand, interval, lost_of
 from trainmover.protocol import messages as m
 
 SEATED = [("m1", 0), ("m2", 1), ("m3", 2)]

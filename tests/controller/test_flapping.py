@@ -3,7 +3,7 @@
 import pytest
 
 from tests.controller.jobs import RUNNING, after, joined, lost
-from trainmover.controller.flapping import HOUR_US, quarantine_s, quarantined
+from trainmover.controller.standby.flapping import HOUR_US, quarantine_s, quarantined
 
 S = 1_000_000
 

@@ -32,7 +32,7 @@ from trainmover.controller import Job, decide
 from trainmover.controller.clock import tick_due
 from trainmover.controller.effects import Effect, Fence
 from trainmover.controller.events import AgentSaid, Tick, WorkerSaid
-from trainmover.controller.hanging import BEFORE_US
+from trainmover.controller.standstill.hanging import BEFORE_US
 from trainmover.controller.state import Outcome, Phase
 from trainmover.protocol import messages as m
 

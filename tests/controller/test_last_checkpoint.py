@@ -16,7 +16,7 @@ from trainmover.controller.events import (
     StopRequested,
     Tick,
 )
-from trainmover.controller.last_checkpoint import SAVE_US
+from trainmover.controller.keep.last_checkpoint import SAVE_US
 from trainmover.controller.state import Phase
 from trainmover.protocol import messages as m
 

@@ -25,9 +25,9 @@ from jobs import (
 from test_scale import job_of
 
 from trainmover.controller import Job, decide
+from trainmover.controller.change.recovery import RETRIES_MAX
 from trainmover.controller.effects import End, Fence
 from trainmover.controller.events import WorkerSaid
-from trainmover.controller.recovery import RETRIES_MAX
 from trainmover.controller.state import Outcome, Phase, Stage
 from trainmover.protocol import messages as m
 

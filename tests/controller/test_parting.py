@@ -19,12 +19,12 @@ from jobs import (
 from test_replicas import State, compared, replace_source, rounds, told
 
 from trainmover.controller import Job
-from trainmover.controller.parting import Divergence, Parted
-from trainmover.controller.replicas import held_once, replicas
+from trainmover.controller.compare.parting import Divergence, Parted
+from trainmover.controller.compare.replicas import held_once, replicas
 from trainmover.controller.state import Stage
 from trainmover.protocol import messages as m
-from trainmover.server.divergences import divergence_text
-from trainmover.server.sentences import sentence
+from trainmover.server.view.divergences import divergence_text
+from trainmover.server.view.sentences import sentence
 
 MODEL = {f"w{i}": 1 for i in range(8)}
 

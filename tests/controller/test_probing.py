@@ -11,8 +11,8 @@ from jobs import RUNNING
 from test_scale import job_of
 
 from trainmover.controller import Job
-from trainmover.controller.probing import Ways, _missing, _to_go
-from trainmover.controller.stuck import Probing
+from trainmover.controller.standstill.probing import Ways, _missing, _to_go
+from trainmover.controller.standstill.stuck import Probing
 from trainmover.ids import Epoch, MachineId
 
 NAMES = [MachineId(f"m{number}") for number in range(1, 7)]

@@ -24,9 +24,9 @@ from jobs import (
 from test_replicas import State, told
 
 from trainmover.controller import Job
-from trainmover.controller.change import survivors
-from trainmover.controller.replacing import TRIES_MAX
-from trainmover.controller.replicas import replicas
+from trainmover.controller.change.switching import survivors
+from trainmover.controller.compare.replacing import TRIES_MAX
+from trainmover.controller.compare.replicas import replicas
 from trainmover.controller.state import MachineState, Outcome
 from trainmover.protocol import messages as m
 

@@ -3,7 +3,7 @@
 from jobs import BEGUN, RUNNING, after, begun, recorded
 
 from trainmover.controller import Job
-from trainmover.controller.roles import kinds, representatives, roles
+from trainmover.controller.compare.roles import kinds, representatives, roles
 
 
 def pipeline(*, machines: int, nproc: int, programs: str) -> Job:

@@ -7,13 +7,13 @@ import pytest
 from jobs import RUNNING, after, exited, joined, lost, recorded, running, up
 
 from trainmover.controller import Job
-from trainmover.controller.places import Places
-from trainmover.controller.replicas import replicas
-from trainmover.controller.seats import (
+from trainmover.controller.change.seats import (
     choose_joiners,
     with_machine,
     without_machine,
 )
+from trainmover.controller.compare.replicas import replicas
+from trainmover.controller.standby.places import Places
 from trainmover.controller.state import MachineState
 from trainmover.ids import Rank
 

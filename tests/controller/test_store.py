@@ -20,8 +20,8 @@ from jobs import (
 )
 
 from trainmover.controller import Job, decide
+from trainmover.controller.change.seats import with_machine
 from trainmover.controller.events import StoreMoved
-from trainmover.controller.seats import with_machine
 from trainmover.controller.state import Kind, MachineState, Stage
 from trainmover.protocol import messages as m
 

@@ -4,7 +4,7 @@ import random
 
 import pytest
 
-from trainmover.controller.suspects import nobody_is_missing, suspects
+from trainmover.controller.standstill.suspects import nobody_is_missing, suspects
 from trainmover.ids import Epoch, Rank, Step
 from trainmover.protocol.messages import Stands
 

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from trainmover.controller.verdict import Impossible, judge
+from trainmover.controller.change.verdict import Impossible, judge
 from trainmover.protocol.messages import Position
 
 Place = tuple[int, int]  # committed, gate

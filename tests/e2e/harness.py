@@ -18,7 +18,7 @@ from trainmover.journal.samples import Used
 from trainmover.launch.nursery import NurseryProcess
 from trainmover.launch.run_job import RunHandle, RunOptions, run_job
 from trainmover.protocol.messages import LogSpec, SandboxFailed, WorkerUp
-from trainmover.server.notices import Happened, Printed
+from trainmover.server.view.notices import Happened, Printed
 
 COMM = "TRAINMOVER_TEST_COMM"
 QUIET_S = 60

@@ -8,7 +8,7 @@ from harness import Live, Outcomes, assert_equal_runs, run
 from trainmover.ids import Epoch, Step
 from trainmover.launch.checkpoints import CheckpointOptions
 from trainmover.protocol.checkpoint import writing_name
-from trainmover.server.checkpoint_check import manifests
+from trainmover.server.checkpoints.check import manifests
 
 pytestmark = pytest.mark.turns(8)
 

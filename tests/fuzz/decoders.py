@@ -25,7 +25,7 @@ from trainmover.sandbox import layout
 from trainmover.sandbox.binding import Binding
 from trainmover.sandbox.moments import Moments
 from trainmover.sandbox.record import Entry, Kept, Record
-from trainmover.server.checkpoint_check import Manifest, read_manifest
+from trainmover.server.checkpoints.check import Manifest, read_manifest
 from trainmover.state import encode, rng
 from trainmover.state.snapshot import Snapshot
 from trainmover.state.tracked import Tracked

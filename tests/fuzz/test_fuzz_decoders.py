@@ -17,7 +17,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from trainmover.errors import ProtocolError, StateMismatch, UserError
-from trainmover.server.checkpoint_check import Damaged
+from trainmover.server.checkpoints.check import Damaged
 
 CORPUS = Path(__file__).parent / "corpus"
 FILES = sorted(CORPUS.glob("[!a]*/*.bin")) + sorted(CORPUS.glob("agent_fact/*.bin"))

@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from trainmover.controller.comparison import Comparison, with_fact
+from trainmover.controller.compare.comparison import Comparison, with_fact
 from trainmover.ids import Epoch, Rank, Step
 from trainmover.protocol.messages import Fingerprinted
 

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from trainmover.launch.channel import AgentEnded, Begin, Channel, Heard, Over
+from trainmover.launch.controller.channel import AgentEnded, Begin, Channel, Heard, Over
 
 BEGIN = Begin(notes=["a note"], lost_us=3)
 ENDED = AgentEnded(number=1, machine="m1", code=-9, said="last words\n")

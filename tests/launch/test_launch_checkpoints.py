@@ -12,7 +12,7 @@ from trainmover.ids import Epoch, Step
 from trainmover.launch.checkpoints import CheckpointOptions, Prepared, prepare
 from trainmover.protocol import messages as m
 from trainmover.protocol.checkpoint import writing_name
-from trainmover.server.checkpoint_folder import CheckpointFolder
+from trainmover.server.checkpoints.folder import CheckpointFolder
 from trainmover.version import VERSION
 
 

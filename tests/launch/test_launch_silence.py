@@ -8,7 +8,7 @@ import time
 
 import pytest
 
-from trainmover.launch.silence import LOOK_S, STOPPED_S, STUCK_S, Silence, state_of
+from trainmover.launch.controller.silence import LOOK_S, STOPPED_S, STUCK_S, Silence, state_of
 
 STOPPED, STUCK = round(STOPPED_S / LOOK_S), round(STUCK_S / LOOK_S)
 

@@ -21,8 +21,8 @@ import psutil
 import pytest
 import torch
 
-from trainmover.sandbox import remains
-from trainmover.sandbox.isolation import Isolation
+from trainmover.sandbox.process import remains
+from trainmover.sandbox.process.isolation import Isolation
 from trainmover.worker.program import run_script
 
 Run = Callable[[str], list[str]]
@@ -184,7 +184,7 @@ def test_a_file_of_a_handler_is_complete_and_closed(run: Run, tmp_path: Path) ->
 
 EXITS = """
 import atexit
-from trainmover.sandbox.isolation import Isolation
+from trainmover.sandbox.process.isolation import Isolation
 
 class Script:
     def __init__(self, name):

@@ -6,8 +6,8 @@ from pathlib import Path
 import psutil
 import pytest
 
-from trainmover.sandbox import memory
-from trainmover.sandbox.memory import GIB, left_bytes, private_bytes, too_little
+from trainmover.sandbox.process import memory
+from trainmover.sandbox.process.memory import GIB, left_bytes, private_bytes, too_little
 
 
 def test_private_memory_grows_with_what_is_held() -> None:

@@ -12,7 +12,7 @@ import pytest
 import torch
 
 from trainmover.errors import StateMismatch
-from trainmover.sandbox.opened import Opened
+from trainmover.sandbox.process.opened import Opened
 from trainmover.torch_internals import compiling
 
 
@@ -129,7 +129,7 @@ def test_who_opens_a_file_while_it_holds_a_lock_is_not_waited_for(
 def test_whether_a_file_is_temporary_is_known_before_anybody_has_asked(
     opened: Opened, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("trainmover.sandbox.opened._TEMPORARY", ())
+    monkeypatch.setattr("trainmover.sandbox.process.opened._TEMPORARY", ())
     monkeypatch.setenv("TMPDIR", str(tmp_path / "passing"))
     (tmp_path / "passing").mkdir()
     (tmp_path / "passing" / "x").write_text("x")

@@ -9,7 +9,7 @@ from absence_jobs import JOB
 from trainmover.controller.state import Job
 from trainmover.ids import Epoch, MachineId, Step
 from trainmover.protocol.deadlines import AWAY_S, PATIENCE_S, SPARE_S, beats
-from trainmover.server.absence import LINK_ENDED, Absence, Dialled
+from trainmover.server.machines.absence import LINK_ENDED, Absence, Dialled
 from trainmover.server.surroundings import Link
 
 M1, M2, M3, M4 = map(MachineId, ("m1", "m2", "m3", "m4"))

@@ -18,8 +18,8 @@ from trainmover.controller.events import (
 )
 from trainmover.ids import Epoch, MachineId, Step
 from trainmover.protocol import messages as m
-from trainmover.server.accounts import Account, Accounts
-from trainmover.server.admission import taken_back
+from trainmover.server.machines.accounts import Account, Accounts
+from trainmover.server.machines.admission import taken_back
 from trainmover.version import VERSION
 
 M1 = MachineId("m1")

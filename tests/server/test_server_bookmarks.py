@@ -20,13 +20,13 @@ from trainmover.journal import Journal
 from trainmover.journal.file import writable
 from trainmover.protocol import messages as m
 from trainmover.protocol.messages import JobSpec
-from trainmover.server import bookmarks
-from trainmover.server.accounts import Account, Accounts
-from trainmover.server.bookmarks import Bookmarks, decode, encode
-from trainmover.server.news import News
-from trainmover.server.notices import Told
-from trainmover.server.past import Past
-from trainmover.server.sentences import sentence
+from trainmover.server.history import bookmarks
+from trainmover.server.history.bookmarks import Bookmarks, decode, encode
+from trainmover.server.history.past import Past
+from trainmover.server.machines.accounts import Account, Accounts
+from trainmover.server.view.news import News
+from trainmover.server.view.notices import Told
+from trainmover.server.view.sentences import sentence
 from trainmover.simulator.story import plan_of, play
 
 SEEDS = [0, 1, 6, *(pytest.param(seed, marks=pytest.mark.soak) for seed in range(20, 60))]

@@ -10,8 +10,8 @@ from trainmover.errors import UserError
 from trainmover.ids import Epoch, Rank, Step
 from trainmover.protocol import messages as m
 from trainmover.protocol.checkpoint import state_name, writing_name
-from trainmover.server.checkpoint_check import newest_whole
-from trainmover.server.checkpoint_folder import CheckpointFolder
+from trainmover.server.checkpoints.check import newest_whole
+from trainmover.server.checkpoints.folder import CheckpointFolder
 
 
 @pytest.fixture

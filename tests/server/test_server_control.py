@@ -11,8 +11,8 @@ from trainmover.controller.events import EVENTS, MachineJoined, MachinesLost, Mo
 from trainmover.errors import ProtocolError
 from trainmover.ids import MachineId
 from trainmover.protocol import messages as m
-from trainmover.server.absence import Dialled
 from trainmover.server.control import Control
+from trainmover.server.machines.absence import Dialled
 from trainmover.server.surroundings import Decided
 from trainmover.version import VERSION
 

@@ -8,16 +8,16 @@ import pytest
 from rich.console import Console
 
 from trainmover.cli.status import show
-from trainmover.controller.comparison import Comparison
+from trainmover.controller.compare.comparison import Comparison
+from trainmover.controller.compare.parting import Divergence
 from trainmover.controller.events import Tick
-from trainmover.controller.parting import Divergence
 from trainmover.controller.state import Job
 from trainmover.ids import MachineId, Rank, Step
 from trainmover.protocol.messages import JobSpec
-from trainmover.server.divergences import divergence_text
-from trainmover.server.progress import Progress
-from trainmover.server.sentences import sentence
-from trainmover.server.snapshot import snapshot
+from trainmover.server.view.divergences import divergence_text
+from trainmover.server.view.progress import Progress
+from trainmover.server.view.sentences import sentence
+from trainmover.server.view.snapshot import snapshot
 
 SEATS = tuple(MachineId(f"m{i}") for i in (1, 2, 3))
 JOB = Job(spec=JobSpec(run_id="r", argv=["x.py"], machines=3), seats=SEATS)

@@ -16,8 +16,8 @@ from trainmover.journal import Journal
 from trainmover.journal.replay import replay
 from trainmover.protocol import messages as m
 from trainmover.protocol.sealed import SealedReader
-from trainmover.server.notices import Happened, Notice
 from trainmover.server.run import Server, bind
+from trainmover.server.view.notices import Happened, Notice
 from trainmover.version import VERSION
 
 TOKEN = b"0123456789abcdef-token"

@@ -2,7 +2,7 @@
 
 from trainmover.ids import Epoch, Rank, Step
 from trainmover.protocol.messages import Committed, Row, Taking
-from trainmover.server.progress import Progress
+from trainmover.server.view.progress import Progress
 
 
 def fact(rank: int, *rows: tuple[int, int], first: bool = False) -> Committed:

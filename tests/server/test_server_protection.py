@@ -4,7 +4,7 @@ from trainmover.controller.state import Job, Phase
 from trainmover.controller.values import replace
 from trainmover.ids import Rank
 from trainmover.protocol.messages import JobSpec
-from trainmover.server.protection import UNATTACHED_S, Unattached
+from trainmover.server.view.protection import UNATTACHED_S, Unattached
 
 RUNNING = replace(Job(spec=JobSpec(run_id="r", argv=["train.py"])), phase=Phase.RUNNING)
 BEAT_US = 200_000

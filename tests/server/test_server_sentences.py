@@ -23,7 +23,7 @@ from trainmover.controller.state import (
 )
 from trainmover.ids import Epoch, MachineId, Rank, Slot, Step
 from trainmover.protocol.messages import JobSpec, Recorded, Wrote
-from trainmover.server.sentences import Sentence, sentence
+from trainmover.server.view.sentences import Sentence, sentence
 
 M1 = MachineId("m1")
 JOB = Job(

@@ -6,7 +6,7 @@ from trainmover.controller import Job, decide
 from trainmover.controller.events import MachineJoined, WorkerSaid
 from trainmover.ids import MachineId, Rank, Slot, Step
 from trainmover.protocol import messages as m
-from trainmover.server.standings import roles_json, standbys_json
+from trainmover.server.view.standings import roles_json, standbys_json
 
 SPEC = m.JobSpec(run_id="r", argv=["x.py"], machines=3, standbys=1)
 

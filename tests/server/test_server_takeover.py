@@ -25,9 +25,9 @@ from trainmover.controller.state import Job, Outcome, Phase
 from trainmover.ids import Epoch, MachineId, Rank
 from trainmover.journal import Journal
 from trainmover.protocol import messages as m
-from trainmover.server import bookmarks
-from trainmover.server.links import MachineLink
-from trainmover.server.past import Past
+from trainmover.server.history import bookmarks
+from trainmover.server.history.past import Past
+from trainmover.server.machines.links import MachineLink
 from trainmover.server.run import Server, bind
 
 TOKEN = b"0123456789abcdef-token"

@@ -19,10 +19,10 @@ from trainmover.controller import decide
 from trainmover.ids import Rank
 from trainmover.journal import Journal
 from trainmover.protocol import messages as m
-from trainmover.server.nans import not_a_number
-from trainmover.server.progress import Progress
-from trainmover.server.sentences import sentence
-from trainmover.server.snapshot import snapshot
+from trainmover.server.view.nans import not_a_number
+from trainmover.server.view.progress import Progress
+from trainmover.server.view.sentences import sentence
+from trainmover.server.view.snapshot import snapshot
 
 S = 1_000_000
 

@@ -10,7 +10,8 @@ import pytest
 from planting import planted
 
 from trainmover.agent import outbox
-from trainmover.server import admission, past
+from trainmover.server.history import past
+from trainmover.server.machines import admission
 from trainmover.simulator.faults import EVERYTHING, only
 from trainmover.simulator.story import plan_of, play
 

@@ -4,8 +4,8 @@ from collections.abc import Callable
 
 import pytest
 
+from trainmover.controller.compare.roles import kinds
 from trainmover.controller.events import MoveRequested
-from trainmover.controller.roles import kinds
 from trainmover.controller.state import Kind, Machine, MachineState, Outcome
 from trainmover.ids import MachineId, Step
 from trainmover.simulator.checkers import all_checkers

@@ -9,7 +9,7 @@ from torch import nn
 from trainmover.ids import Epoch, Rank, Step
 from trainmover.protocol.checkpoint import state_name, writing_name
 from trainmover.protocol.messages import Checkpoint, Written
-from trainmover.server.checkpoint_folder import CheckpointFolder
+from trainmover.server.checkpoints.folder import CheckpointFolder
 from trainmover.state.encode import encode
 from trainmover.state.export import export
 from trainmover.state.snapshot import Snapshot

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from vaults import TOKEN, Buddies
 
-from trainmover.comm.listed import Listed, listed_as_bytes
+from trainmover.comm.meet.listed import Listed, listed_as_bytes
 from trainmover.ids import Rank, Step
 from trainmover.protocol.messages import Stored
 from trainmover.state.script import handles

@@ -19,10 +19,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from trainmover.agent.config import AgentConfig
-from trainmover.agent.crew import Crew
 from trainmover.agent.dial import Dialled, dial
 from trainmover.agent.store_way import StoreWays
 from trainmover.agent.uplink import Ear, Uplink
+from trainmover.agent.workers.crew import Crew
 from trainmover.doors.dial import parse_address
 from trainmover.doors.reach import REACH_S, reached
 from trainmover.errors import PeerLost, TrainmoverError

@@ -9,7 +9,7 @@ from trainmover.cli.options import parser_for
 from trainmover.errors import JobFailed, UserError
 from trainmover.protocol.checkpoint import published_name
 from trainmover.protocol.messages import Checkpoint
-from trainmover.server.checkpoint_check import newest_whole, whole_ones
+from trainmover.server.checkpoints.check import newest_whole, whole_ones
 
 SUMMARY = "show checkpoints, and which are whole; or write one for torch to read"
 

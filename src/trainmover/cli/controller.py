@@ -10,7 +10,7 @@ from pathlib import Path
 from trainmover.cli.options import parser_for
 from trainmover.cli.screen import JsonScreen, Screen
 from trainmover.errors import UserError
-from trainmover.launch.control import Inherited, control
+from trainmover.launch.controller.control import Inherited, control
 
 SUMMARY = "take over a run whose controller has died"
 

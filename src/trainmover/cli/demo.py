@@ -30,7 +30,7 @@ from trainmover.launch.nursery import NurseryProcess
 from trainmover.launch.run_job import RunHandle, RunOptions, run_job
 from trainmover.outlet import Outlet
 from trainmover.protocol.messages import LogSpec, Row
-from trainmover.server.notices import Happened, Notice, Printed, Stepped
+from trainmover.server.view.notices import Happened, Notice, Printed, Stepped
 
 SUMMARY = "train, move a machine, kill a machine, compare bit for bit"
 MACHINES = 4

@@ -12,7 +12,7 @@ import msgspec
 from trainmover.cli.client import Client
 from trainmover.cli.options import add_which_run, parser_for, which_run
 from trainmover.journal.replay import replayed
-from trainmover.server.sentences import sentence
+from trainmover.server.view.sentences import sentence
 
 SUMMARY = "show what has happened, and what happens (--follow)"
 

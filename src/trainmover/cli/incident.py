@@ -17,7 +17,7 @@ from trainmover.cli.status import incident_line
 from trainmover.errors import UserError
 from trainmover.journal.replay import replay
 from trainmover.server.ranks import ranks_text
-from trainmover.server.snapshot import incident_json
+from trainmover.server.view.snapshot import incident_json
 
 _WAYS = {
     1: "the step is run again",

@@ -9,7 +9,7 @@ from typing import Any
 from trainmover.controller.state import Incident, Job, Kind, Outcome
 from trainmover.ids import MachineId, Rank, Step
 from trainmover.journal import CommittedRow, Journal
-from trainmover.server.snapshot import incident_json
+from trainmover.server.view.snapshot import incident_json
 
 
 @dataclass(frozen=True)

@@ -14,12 +14,12 @@ from rich.console import Console
 from trainmover.agent.decide import STREAM_BITS
 from trainmover.cli.stream import stream, write_to
 from trainmover.communicators import described
-from trainmover.launch.hosting import RunHandle, RunResult
+from trainmover.launch.controller.hosting import RunHandle, RunResult
 from trainmover.outlet import Outlet
 from trainmover.protocol.messages import JobSpec
 from trainmover.server.api import told_json
-from trainmover.server.notices import Happened, Notice, Printed
 from trainmover.server.run import Server
+from trainmover.server.view.notices import Happened, Notice, Printed
 from trainmover.version import VERSION
 
 

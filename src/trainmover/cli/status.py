@@ -12,7 +12,7 @@ from trainmover.cli.console import whole_lines
 from trainmover.cli.options import add_which_run, parser_for, which_run
 from trainmover.ids import Rank
 from trainmover.server.ranks import ranks_named, ranks_text
-from trainmover.server.watching import stands_text
+from trainmover.server.view.watching import stands_text
 
 SUMMARY = "show machines, ranks, steps and incidents of a live run"
 INCIDENTS_SHOWN = 5

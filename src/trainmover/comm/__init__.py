@@ -8,10 +8,10 @@ from trainmover.comm.failures import (
     DrainedObject,
     ReplayMismatch,
 )
-from trainmover.comm.gloo import GlooCommunicator
+from trainmover.comm.gloo.communicator import GlooCommunicator
 from trainmover.comm.groups import Groups, Mode, groups
 from trainmover.comm.hook import hook_torch
-from trainmover.comm.preparation import Preparation
+from trainmover.comm.meet.preparation import Preparation
 from trainmover.comm.private import PrivateGroup
 from trainmover.comm.shim import ShimGroup
 from trainmover.comm.stats import CommStats, SwitchStats

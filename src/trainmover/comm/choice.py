@@ -4,7 +4,7 @@ import functools
 from collections.abc import Callable
 
 from trainmover.comm.communicator import Communicator
-from trainmover.comm.gloo import GlooCommunicator
+from trainmover.comm.gloo.communicator import GlooCommunicator
 from trainmover.communicators import checked
 
 

@@ -23,16 +23,16 @@ from typing import Any
 
 from trainmover.comm.calls import describe
 from trainmover.comm.choice import communicator_named
-from trainmover.comm.coming import Coming
 from trainmover.comm.communicator import Communicator
 from trainmover.comm.failures import CallsDiffer, Drained, ReplayMismatch, means_lost_peer
-from trainmover.comm.gloo import GlooCommunicator
-from trainmover.comm.inside import Inside
+from trainmover.comm.gloo.communicator import GlooCommunicator
+from trainmover.comm.meet.coming import Coming
+from trainmover.comm.meet.inside import Inside
+from trainmover.comm.meet.places import Roll, line_of_script
+from trainmover.comm.meet.preparation import Preparation
 from trainmover.comm.member import Member
 from trainmover.comm.objects import Objects
-from trainmover.comm.places import Roll, line_of_script
 from trainmover.comm.positions import positions, received, waits
-from trainmover.comm.preparation import Preparation
 from trainmover.comm.private import PrivateGroup
 from trainmover.comm.roster import Roster, in_words
 from trainmover.comm.shim import ShimGroup

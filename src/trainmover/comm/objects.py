@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 from torch.distributed import distributed_c10d as c10d
 
-from trainmover.comm.places import line_of_script
+from trainmover.comm.meet.places import line_of_script
 from trainmover.errors import StateMismatch
 from trainmover.torch_internals.tensors import numpy_of
 

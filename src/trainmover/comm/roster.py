@@ -9,9 +9,9 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Iterator
 from typing import Any
 
-from trainmover.comm.listed import Listed, listed_as_bytes
+from trainmover.comm.meet.listed import Listed, listed_as_bytes
+from trainmover.comm.meet.places import Meetings, place_of
 from trainmover.comm.member import Member
-from trainmover.comm.places import Meetings, place_of
 from trainmover.errors import UserError
 
 

@@ -16,7 +16,7 @@ import torch
 from torch.distributed.distributed_c10d import GroupName
 
 from trainmover.comm.calls import ALL_OPS, given_up, outputs_of
-from trainmover.comm.gloo import lone_backend
+from trainmover.comm.gloo.communicator import lone_backend
 from trainmover.comm.member import Member
 from trainmover.comm.settled import Request, SettledWork
 from trainmover.comm.watch import Watch

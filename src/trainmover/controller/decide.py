@@ -11,17 +11,20 @@ stories.
 
 from typing import assert_never
 
-from trainmover.controller import last_checkpoint
-from trainmover.controller.change import bind_ready
-from trainmover.controller.checkpoints import (
-    not_published,
-    published,
-    tend_checkpoints,
-    wrote,
+from trainmover.controller.change.from_disk import found
+from trainmover.controller.change.move import advance_move, answer_done_moves, request_move
+from trainmover.controller.change.recovery import advance_recovery
+from trainmover.controller.change.reports import (
+    about_change,
+    committed,
+    interrupted,
+    unproven,
+    vault_held,
 )
+from trainmover.controller.change.seats import without_machine
+from trainmover.controller.change.switching import bind_ready
 from trainmover.controller.clock import tick
-from trainmover.controller.condemned import stack_told
-from trainmover.controller.cuts import between_steps, snapped, tend_snapshots
+from trainmover.controller.compare.replacing import compared, replace_astray
 from trainmover.controller.effects import Answer, Effect
 from trainmover.controller.ending import end_when_all_left, finished, raised, went_on
 from trainmover.controller.events import (
@@ -40,8 +43,15 @@ from trainmover.controller.events import (
     Tick,
     WorkerSaid,
 )
-from trainmover.controller.from_disk import found
-from trainmover.controller.hanging import judge, moves, stands, worker_state
+from trainmover.controller.keep import last_checkpoint
+from trainmover.controller.keep.checkpoints import (
+    not_published,
+    published,
+    tend_checkpoints,
+    wrote,
+)
+from trainmover.controller.keep.cuts import between_steps, snapped, tend_snapshots
+from trainmover.controller.keep.stopping import end_if_stopped, stop
 from trainmover.controller.machines import (
     controller_returned,
     kill,
@@ -50,19 +60,21 @@ from trainmover.controller.machines import (
     worker_exited,
     worker_up,
 )
-from trainmover.controller.move import advance_move, answer_done_moves, request_move
-from trainmover.controller.probing import reached
-from trainmover.controller.recovery import advance_recovery
-from trainmover.controller.replacing import compared, replace_astray
-from trainmover.controller.reports import about_change, committed, interrupted, unproven, vault_held
-from trainmover.controller.seats import without_machine
-from trainmover.controller.standbys import held, joiner_parked, left, sandbox_said_no, warmed
+from trainmover.controller.standby.standbys import (
+    held,
+    joiner_parked,
+    left,
+    sandbox_said_no,
+    warmed,
+)
+from trainmover.controller.standby.warming import recorded, steps_changed, tend_standbys
+from trainmover.controller.standstill.condemned import stack_told
+from trainmover.controller.standstill.hanging import judge, moves, stands, worker_state
+from trainmover.controller.standstill.probing import reached
 from trainmover.controller.start import Decision, gather
 from trainmover.controller.state import Job, Kind, Phase, Stage
-from trainmover.controller.stopping import end_if_stopped, stop
 from trainmover.controller.store import store_moved
 from trainmover.controller.values import replace
-from trainmover.controller.warming import recorded, steps_changed, tend_standbys
 from trainmover.protocol.messages import (
     AtBoundary,
     Attached,

@@ -1,10 +1,10 @@
 """Scripts end: all of them, which ends the job well, or one in another way than the rest. Pure."""
 
-from trainmover.controller.change import goes_back
+from trainmover.controller.change.incidents import amend, count_rank, open_incident
+from trainmover.controller.change.move import before_switch, cancel_move
+from trainmover.controller.change.switching import goes_back
 from trainmover.controller.effects import Effect, Send
-from trainmover.controller.incidents import amend, count_rank, open_incident
 from trainmover.controller.machines import process_given_up
-from trainmover.controller.move import before_switch, cancel_move
 from trainmover.controller.start import Decision, end
 from trainmover.controller.state import Job, Kind, MachineState, Outcome, Phase, Stage
 from trainmover.controller.values import replace

@@ -2,8 +2,16 @@
 
 from collections.abc import Sequence
 
-from trainmover.controller.condemned import condemned_of, without_processes
-from trainmover.controller.cuts import without_vault
+from trainmover.controller.change.incidents import amend, open_incident
+from trainmover.controller.change.losses import losses_text
+from trainmover.controller.change.move import before_switch, cancel_move, unknown_machine
+from trainmover.controller.change.recovery import interrupt
+from trainmover.controller.change.seats import (
+    joiners_there_are,
+    other_torch,
+    with_machine,
+    without_machine,
+)
 from trainmover.controller.effects import Answer, Effect, Fence, Send
 from trainmover.controller.events import (
     ControllerReturned,
@@ -11,21 +19,13 @@ from trainmover.controller.events import (
     MachineJoined,
     MachinesLost,
 )
-from trainmover.controller.flapping import loss_noted
-from trainmover.controller.incidents import amend, open_incident
-from trainmover.controller.losses import losses_text
-from trainmover.controller.move import before_switch, cancel_move, unknown_machine
-from trainmover.controller.recovery import interrupt
-from trainmover.controller.seats import (
-    joiners_there_are,
-    other_torch,
-    with_machine,
-    without_machine,
-)
-from trainmover.controller.standbys import sandbox_failed
+from trainmover.controller.keep.cuts import without_vault
+from trainmover.controller.standby.flapping import loss_noted
+from trainmover.controller.standby.standbys import sandbox_failed
+from trainmover.controller.standstill.condemned import condemned_of, without_processes
+from trainmover.controller.standstill.stuck import Condemned
 from trainmover.controller.start import Decision, end, lost_early, start_workers
 from trainmover.controller.state import Job, Machine, MachineState, Phase
-from trainmover.controller.stuck import Condemned
 from trainmover.controller.values import replace
 from trainmover.ids import Epoch, MachineId
 from trainmover.protocol.messages import Die, StoreAt, WorkerExited, WorkerUp

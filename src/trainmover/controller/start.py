@@ -2,13 +2,13 @@
 
 from collections.abc import Iterable
 
-from trainmover.controller.attest import note_of
-from trainmover.controller.buddies import further_keepers, keepers, vaults_of, with_keepers
-from trainmover.controller.comparison import Comparison
-from trainmover.controller.condemned import without_processes
+from trainmover.controller.change.buddies import further_keepers, keepers, vaults_of, with_keepers
+from trainmover.controller.change.incidents import amend, open_incident
+from trainmover.controller.change.seats import choose_joiners, spare, with_machine
+from trainmover.controller.compare.comparison import Comparison
 from trainmover.controller.effects import Effect, End, Send
-from trainmover.controller.incidents import amend, open_incident
-from trainmover.controller.seats import choose_joiners, spare, with_machine
+from trainmover.controller.standby.attest import note_of
+from trainmover.controller.standstill.condemned import without_processes
 from trainmover.controller.state import (
     Change,
     Incident,

@@ -6,8 +6,8 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from functools import cache
 
-from trainmover.controller.comparison import Comparison
-from trainmover.controller.stuck import Hanging
+from trainmover.controller.compare.comparison import Comparison
+from trainmover.controller.standstill.stuck import Hanging
 from trainmover.ids import Epoch, MachineId, Rank, Slot, Step
 from trainmover.protocol.messages import (
     Certificate,

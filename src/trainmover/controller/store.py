@@ -5,11 +5,11 @@ sandbox has a place of its own there. So training goes on; but who has not met a
 never will in the old store, and they must begin anew in the new one, under a number that is new.
 """
 
+from trainmover.controller.change.incidents import amend, incident
+from trainmover.controller.change.recovery import interrupt
+from trainmover.controller.change.seats import seats_after, with_machine
 from trainmover.controller.effects import Send
 from trainmover.controller.events import StoreMoved
-from trainmover.controller.incidents import amend, incident
-from trainmover.controller.recovery import interrupt
-from trainmover.controller.seats import seats_after, with_machine
 from trainmover.controller.start import Decision
 from trainmover.controller.state import Job, MachineState, Stage
 from trainmover.controller.values import replace

@@ -11,8 +11,8 @@ import xxhash
 from trainmover.errors import UserError
 from trainmover.protocol.checkpoint import differences
 from trainmover.protocol.messages import Checkpoint, JobSpec
-from trainmover.server.checkpoint_check import manifests, newest_whole
-from trainmover.server.checkpoint_folder import CheckpointFolder, is_empty
+from trainmover.server.checkpoints.check import manifests, newest_whole
+from trainmover.server.checkpoints.folder import CheckpointFolder, is_empty
 
 
 @dataclass(frozen=True, kw_only=True)

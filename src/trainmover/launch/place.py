@@ -17,7 +17,7 @@ from trainmover.launch.options import RunOptions, spec_of
 from trainmover.launch.runs import Run, RunDirectory, process_started
 from trainmover.launch.tls import certified
 from trainmover.protocol.messages import JobSpec
-from trainmover.server.checkpoint_folder import CheckpointFolder
+from trainmover.server.checkpoints.folder import CheckpointFolder
 from trainmover.server.run import bind
 from trainmover.tls.files import TlsFiles
 from trainmover.token_file import read_token

@@ -17,14 +17,14 @@ import msgspec
 from trainmover.controller.events import WorkerSaid
 from trainmover.ids import MachineId
 from trainmover.journal import Journal
-from trainmover.launch.hosting import Hosting, RunHandle, RunResult
+from trainmover.launch.controller.hosting import Hosting, RunHandle, RunResult
 from trainmover.launch.nursery import NurseryProcess, hash_seed_of
 from trainmover.launch.options import RunOptions
 from trainmover.launch.place import RunPlace
 from trainmover.launch.processes import LocalProcesses, usable
 from trainmover.lifeline import adopt_orphans, reap
 from trainmover.protocol.messages import WorkerUp
-from trainmover.server.notices import Happened, Notice
+from trainmover.server.view.notices import Happened, Notice
 
 __all__ = ["RunHandle", "RunOptions", "RunResult", "run_job"]
 

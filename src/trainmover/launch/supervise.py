@@ -16,8 +16,8 @@ import msgspec
 from trainmover.errors import JobFailed
 from trainmover.ids import MachineId
 from trainmover.journal import Journal
-from trainmover.launch.channel import AgentEnded, Signalled, StoreIsAt, StoreLost
-from trainmover.launch.controller_process import ControllerProcess
+from trainmover.launch.controller.channel import AgentEnded, Signalled, StoreIsAt, StoreLost
+from trainmover.launch.controller.process import ControllerProcess
 from trainmover.launch.nursery import NurseryProcess, hash_seed_of
 from trainmover.launch.options import RunOptions
 from trainmover.launch.place import RunPlace

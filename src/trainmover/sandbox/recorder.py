@@ -12,9 +12,9 @@ from torch import Tensor
 from trainmover.comm.tap import Call
 from trainmover.errors import UserError
 from trainmover.sandbox.binding import Binding
-from trainmover.sandbox.memory import private_bytes
 from trainmover.sandbox.moments import moments_of
-from trainmover.sandbox.opened import place_of_script
+from trainmover.sandbox.process.memory import private_bytes
+from trainmover.sandbox.process.opened import place_of_script
 from trainmover.sandbox.record import SMALL_BYTES_MAX, Entry, Kept, Record
 from trainmover.sandbox.refusals import refusal_of
 from trainmover.sandbox.trace import CallId, group_of, id_of, trace_of, what_of

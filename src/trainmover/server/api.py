@@ -27,9 +27,9 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from trainmover.controller.effects import Answer
 from trainmover.protocol.crowd import AT_ONCE, QUEUE, Crowd
 from trainmover.protocol.malformed import MALFORMED
-from trainmover.server.notices import Happened, Told
 from trainmover.server.run import STOP_GRACE_S, Server
-from trainmover.server.snapshot import incident_json
+from trainmover.server.view.notices import Happened, Told
+from trainmover.server.view.snapshot import incident_json
 from trainmover.server.visitor import HEADERS_BYTES_MAX, Visitor, proved
 
 if TYPE_CHECKING:

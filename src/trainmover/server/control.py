@@ -37,15 +37,15 @@ from trainmover.controller.state import Job
 from trainmover.ids import MachineId
 from trainmover.protocol.deadlines import HEARD_S, SPARE_S, beats
 from trainmover.protocol.messages import AgentFact, Found, Heard, JobSpec, LookFor, Shutdown
-from trainmover.server.absence import Absence, Dialled
-from trainmover.server.accounts import Accounts
 from trainmover.server.hearing import Hearing
-from trainmover.server.reception import Reception
-from trainmover.server.rows import Rows
+from trainmover.server.history.rows import Rows
+from trainmover.server.machines.absence import Absence, Dialled
+from trainmover.server.machines.accounts import Accounts
+from trainmover.server.machines.reception import Reception
 from trainmover.server.surroundings import Book, Decided, Link, Surroundings
 
 if TYPE_CHECKING:
-    from trainmover.server.past import Past
+    from trainmover.server.history.past import Past
 
 FRESH_TICKS = 1
 ENDED = "The job has ended: nothing was done."

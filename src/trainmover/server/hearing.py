@@ -25,9 +25,9 @@ from trainmover.protocol.messages import (
     WorkerState,
     decode_worker_fact,
 )
-from trainmover.server.absence import Absence
-from trainmover.server.accounts import Account
-from trainmover.server.rows import Rows
+from trainmover.server.history.rows import Rows
+from trainmover.server.machines.absence import Absence
+from trainmover.server.machines.accounts import Account
 from trainmover.server.surroundings import Surroundings
 
 

@@ -20,25 +20,25 @@ from trainmover.errors import StateMismatch, UserError
 from trainmover.ids import MachineId
 from trainmover.journal import Journal
 from trainmover.protocol.messages import AgentFact, Hello, JobSpec, Return, Shutdown
-from trainmover.server.absence import Dialled
 from trainmover.server.answers import Answers
-from trainmover.server.bookmarks import Bookmarks
-from trainmover.server.calls import Calls
-from trainmover.server.checkpoint_folder import CheckpointFolder
+from trainmover.server.checkpoints.folder import CheckpointFolder
+from trainmover.server.checkpoints.saving import Saving
 from trainmover.server.clock import Clock
 from trainmover.server.control import ENDED, Control
-from trainmover.server.journal_disk import JournalDisk
-from trainmover.server.links import PURPOSE, MachineLink
-from trainmover.server.news import News
-from trainmover.server.notices import Notice
-from trainmover.server.past import Past
-from trainmover.server.progress import Progress
-from trainmover.server.protection import Unattached
-from trainmover.server.pulse import Pulse
-from trainmover.server.saving import Saving
-from trainmover.server.snapshot import snapshot
+from trainmover.server.history.bookmarks import Bookmarks
+from trainmover.server.history.journal_disk import JournalDisk
+from trainmover.server.history.past import Past
+from trainmover.server.machines.absence import Dialled
+from trainmover.server.machines.calls import Calls
+from trainmover.server.machines.links import PURPOSE, MachineLink
+from trainmover.server.machines.pulse import Pulse
 from trainmover.server.surroundings import ByTheWay, Decided
-from trainmover.server.telling import Telling
+from trainmover.server.view.news import News
+from trainmover.server.view.notices import Notice
+from trainmover.server.view.progress import Progress
+from trainmover.server.view.protection import Unattached
+from trainmover.server.view.snapshot import snapshot
+from trainmover.server.view.telling import Telling
 
 if TYPE_CHECKING:
     from trainmover.tls.contexts import Tls

@@ -28,14 +28,14 @@ from trainmover.controller.state import Job
 from trainmover.ids import MachineId
 from trainmover.protocol import messages as m
 from trainmover.protocol.deadlines import ANSWER_S, BEAT_S
-from trainmover.server.absence import LINK_ENDED, Dialled
 from trainmover.server.control import Control
+from trainmover.server.machines.absence import LINK_ENDED, Dialled
 from trainmover.server.surroundings import ByTheWay, Decided
 from trainmover.simulator.happenings import Fenced, Replayed
 from trainmover.simulator.network import CONTROLLER, Link
 
 if TYPE_CHECKING:
-    from trainmover.server.past import Past
+    from trainmover.server.history.past import Past
     from trainmover.simulator.machines import Box
     from trainmover.simulator.world import World
 
@@ -106,8 +106,8 @@ class Host:
     @classmethod
     def took_over(cls, world: "World", torn: int) -> "Host":
         """The next one. torn: records that the journal has lost."""
-        from trainmover.server.bookmarks import decode  # Not before there is any: it takes
-        from trainmover.server.past import Past  # its time.
+        from trainmover.server.history.bookmarks import decode  # Not before there is any: it takes
+        from trainmover.server.history.past import Past  # its time.
 
         past, disk = (
             Past(world.disk.nothing_yet(), cut=f"{torn} records" if torn else ""),
@@ -185,7 +185,7 @@ class Host:
         seq, newest = len(disk.records), max(disk.bookmarks, default=0)
         if seq - newest < EVENTS_BETWEEN or control.job.change is not None or control.over:
             return
-        from trainmover.server.bookmarks import encode
+        from trainmover.server.history.bookmarks import encode
 
         disk.bookmarks[seq] = encode(control.job, control.accounts)
 

@@ -10,7 +10,7 @@ A job may end before, for a reason that what happened to it explains (`checkers.
 import random
 from dataclasses import dataclass, field
 
-from trainmover.controller.last_checkpoint import SAVE_US
+from trainmover.controller.keep.last_checkpoint import SAVE_US
 from trainmover.controller.state import Outcome, Phase
 from trainmover.ids import Step
 from trainmover.simulator.chance import Chance

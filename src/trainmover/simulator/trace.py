@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from trainmover.controller.effects import Send
-from trainmover.server.sentences import sentence
+from trainmover.server.view.sentences import sentence
 from trainmover.simulator.happenings import Decided, Fenced, Placed, Replayed
 from trainmover.simulator.training import Gate
 

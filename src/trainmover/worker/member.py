@@ -26,7 +26,7 @@ from trainmover.comm.shim import ShimGroup
 from trainmover.errors import PeerLost, StateMismatch, UserError
 from trainmover.ids import Rank, Step
 from trainmover.protocol.messages import StepsChanged, Warned, WentOn
-from trainmover.sandbox.modules import is_own_file
+from trainmover.sandbox.process.modules import is_own_file
 from trainmover.state import rng
 from trainmover.state.script.variables import Variables
 from trainmover.state.tracked import Tracked

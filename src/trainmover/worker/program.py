@@ -9,15 +9,16 @@ from dataclasses import dataclass
 
 import torch.distributed as dist
 
+import trainmover
 from trainmover.comm import groups
-from trainmover.sandbox.modules import is_own_file
+from trainmover.sandbox.process.modules import is_own_file
 from trainmover.state.kinds.hooks import forget_hooks
 from trainmover.torch_internals import loaders
 from trainmover.worker.caches import forget_groups
 from trainmover.worker.keep import compiled
 from trainmover.worker.standing import Unwind
 
-_PACKAGE = os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "")
+_PACKAGE = os.path.join(os.path.dirname(trainmover.__file__), "")
 
 
 @dataclass(frozen=True)

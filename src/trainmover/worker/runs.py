@@ -27,10 +27,11 @@ from trainmover.protocol.messages import (
     WarmUp,
     Warned,
 )
-from trainmover.sandbox import memory, reasons
+from trainmover.sandbox import reasons
 from trainmover.sandbox.binding import Binding, binding_of
-from trainmover.sandbox.isolation import Isolation
-from trainmover.sandbox.opened import Opened
+from trainmover.sandbox.process import memory
+from trainmover.sandbox.process.isolation import Isolation
+from trainmover.sandbox.process.opened import Opened
 from trainmover.sandbox.record import Record
 from trainmover.sandbox.recorder import Recorder
 from trainmover.state import rng

@@ -13,7 +13,7 @@ from typing import NamedTuple
 from trainmover import _native
 from trainmover.comm.communicator import LinkStats, View
 from trainmover.comm.failures import Drained
-from trainmover.comm.meeting import Meeting
+from trainmover.comm.meet.meeting import Meeting
 from trainmover.comm.native.endpoint import OpenEndpoint, endpoint, token_to_offer
 from trainmover.comm.native.session import NativeSession
 from trainmover.errors import PeerLost, UserError

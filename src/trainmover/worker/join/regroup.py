@@ -4,14 +4,14 @@ A joiner has the groups of its shadow run, and those of the lines that it came b
 may have made others meanwhile, in lines that the joiner never runs, and some variable of the script
 holds them. So where the joiner stands as the rank stood it makes those that it lacks, and stores
 them where the rank's script had them. They meet the others at the first call, which waits for a
-minute at most; see `comm/places.py`.
+minute at most; see `comm/meet/places.py`.
 """
 
 import torch.distributed as dist
 
 from trainmover.comm import groups
-from trainmover.comm.listed import listed_in, make_missing
-from trainmover.comm.places import places_in_order
+from trainmover.comm.meet.listed import listed_in, make_missing
+from trainmover.comm.meet.places import places_in_order
 from trainmover.comm.shim import ShimGroup
 from trainmover.state.script import handles
 from trainmover.state.script.values import handle_entry, known_as

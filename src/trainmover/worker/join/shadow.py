@@ -16,8 +16,8 @@ from trainmover.comm import groups
 from trainmover.errors import StateMismatch
 from trainmover.ids import Epoch, Rank, Step
 from trainmover.protocol.messages import Held, Parked, Records
-from trainmover.sandbox.memory import private_bytes
-from trainmover.sandbox.opened import Opened
+from trainmover.sandbox.process.memory import private_bytes
+from trainmover.sandbox.process.opened import Opened
 from trainmover.sandbox.record import Record
 from trainmover.sandbox.replayer import Replayer
 from trainmover.state import rng

@@ -17,7 +17,7 @@ Record of a rank, "how to run step s on another machine":
     between   RNG at these fetches and the last one
     sample    of its shared state, as of the newest gate; see `state.samples`
     variables those of the script at the last fetch, hashed: see `state/script/variables.py`
-    groups    that the rank had at the fetch to go back to: see `comm/listed.py`
+    groups    that the rank had at the fetch to go back to: see `comm/meet/listed.py`
     objects   that other ranks have sent: see `comm/objects.py`
 
 A joiner goes back to the fetch, draws the same batch, passes over the steps already committed since

@@ -2,7 +2,7 @@
 
 It reads numbers that are there anyway (steps, gates, collectives begun), so that the step's path
 has next to no work with it. Who stands for longer than its deadline is told of once, with where it
-stands; the controller compares that with the others (`controller/hanging.py`).
+stands; the controller compares that with the others (`controller/standstill/hanging.py`).
 
 Inside a step of a function whose steps are known the deadline comes from those (`deadline.py`).
 Everywhere else it is a minute: between two steps a script may evaluate, or write a file, for the

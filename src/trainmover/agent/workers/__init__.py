@@ -1,0 +1,1 @@
+"""The worker processes of one machine: born, watched, listened to, ended."""

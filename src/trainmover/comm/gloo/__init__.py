@@ -1,0 +1,1 @@
+"""A group carried by gloo, and the sockets that it opens."""

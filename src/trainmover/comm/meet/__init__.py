@@ -1,0 +1,1 @@
+"""How the seats of all groups find each other for an epoch that is to come."""

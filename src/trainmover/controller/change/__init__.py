@@ -1,0 +1,1 @@
+"""A change of membership, from the loss or the wish to the first commit after it. Pure."""

@@ -1,0 +1,230 @@
+"""A planned move: everything that can be done while the job trains is done before it pauses. Pure.
+
+    bind      the joiner runs the script in the sandbox as the leaver's ranks and parks
+    prepare   phase 1: groups of the next epoch are built beside those in use
+    pause     the next gate carries the flag, so all ranks stop at the same boundary
+    switch    the leaver gives state and record to the joiner; phase 2; go; the leaver leaves
+
+Up to the switch everything can be cancelled and the job does not notice.
+"""
+
+from trainmover.controller.change.incidents import amend, incident, mark, open_incident
+from trainmover.controller.change.seats import address_of, choose_joiners, seats_after, with_machine
+from trainmover.controller.change.switching import (
+    bind_ready,
+    go_when_switched,
+    parked,
+    send_switch,
+    survivors,
+)
+from trainmover.controller.compare.replicas import replicas
+from trainmover.controller.effects import Answer, Effect, Send
+from trainmover.controller.events import MoveRequested
+from trainmover.controller.start import Decision, end, unable_to_stand_by
+from trainmover.controller.state import (
+    Change,
+    Incident,
+    Job,
+    Kind,
+    MachineState,
+    Outcome,
+    Phase,
+    Stage,
+)
+from trainmover.controller.values import replace
+from trainmover.ids import Epoch, MachineId, Rank, Slot
+from trainmover.protocol.messages import Discard, Leave, PauseAt, Prepare, Source
+
+_LATER = "Ask again when it is done (trainmover status)."
+
+
+def request_move(job: Job, event: MoveRequested) -> Decision:
+    """Begin a move, or say why not."""
+    machine = MachineId(event.machine)
+    cause = "a move was asked for" + (f": {event.reason}" if event.reason else "")
+    begun = begin_move(job, machine, cause, request=event.request, at_us=event.at_us)
+    if isinstance(begun, str):
+        return job, (Answer(event.request, ok=False, text=begun),)
+    return begun
+
+
+def begin_move(
+    job: Job, machine: MachineId, cause: str, *, request: str, at_us: int
+) -> Decision | str:
+    """The job with the move under way; or why it is not."""
+    refusal = _why_not(job, machine)
+    if refusal:
+        return refusal
+    slot = job.slot_of(machine)
+    joiners = choose_joiners(job, [Slot(slot or 0)], taken=())
+    if slot is None or joiners is None:
+        return _no_standby(job, machine)
+    epoch = Epoch(job.epoch_last + 1)
+    number = len(job.incidents) + 1
+    new = Incident(
+        number=number,
+        kind=Kind.MOVE,
+        machine=machine,
+        joiner=joiners[slot],
+        ranks=tuple(job.spec.ranks(slot)),
+        cause=cause,
+        rung=0,
+        why_rung="planned: no step is interrupted",
+        epoch=epoch,
+        request=request,
+        marks={"begun": at_us},
+    )
+    change = Change(
+        kind=Kind.MOVE,
+        epoch=epoch,
+        stage=Stage.BIND,
+        incident=number,
+        joiners=joiners,
+        leavers={slot: machine},
+        request=request,
+    )
+    job = replace(job, epoch_last=epoch, change=change, incidents=(*job.incidents, new))
+    return bind_ready(job)
+
+
+def _why_not(job: Job, machine: MachineId) -> str:
+    if job.phase is not Phase.RUNNING:
+        return f"The job is {job.phase}: nothing was moved.\nIt goes on.\nAsk again when it runs."
+    if machine not in job.machines:
+        return unknown_machine(job, machine)
+    if job.slot_of(machine) is None:
+        seats = ", ".join(job.seats)
+        return f"{machine} holds no ranks.\nNothing was moved.\nMachines with ranks: {seats}."
+    current = open_incident(job)  # Until its first commit: each incident has a downtime of its own.
+    if current is not None:
+        now = "a move is running" if current.kind is Kind.MOVE else "a recovery is running"
+        return f"{machine} was not moved: {now}.\nThe job trains on.\n" + _LATER
+    if not job.all_recorded:
+        return (
+            f"{machine} was not moved: the first steps are not recorded yet.\n"
+            "The job trains on.\nAsk again after a few steps."
+        )
+    if job.finished:
+        return f"{machine} was not moved: the script is ending.\nThe job goes on to its end."
+    return ""
+
+
+def unknown_machine(job: Job, machine: str) -> str:
+    """Three lines for a name that is no machine of the job."""
+    names = ", ".join(m.id for m in sorted(job.machines.values(), key=lambda m: m.place))
+    return f"There is no machine {machine}.\nNothing was done.\nThe machines are {names}."
+
+
+def _no_standby(job: Job, machine: MachineId) -> str:
+    notes = "; ".join(f"{m.id} is {m.state}: {m.note}" for m in job.machines.values() if m.note)
+    do = (
+        "More standbys would not help: mend what keeps these from taking ranks."
+        if unable_to_stand_by(job)
+        else "Start jobs with more --standbys, or wait until one is warm."
+    )
+    return (
+        f"{machine} was not moved: no standby is left{f' ({notes})' if notes else ''}.\n"
+        f"The job trains on.\n{do}"
+    )
+
+
+def advance_move(job: Job, at_us: int) -> Decision:
+    """Go on to the next stage if everything it needs has been said."""
+    change = job.change
+    assert change is not None
+    everybody = job.spec.world_size
+    match change.stage:
+        case Stage.BIND if parked(job, change):
+            job = _next_stage(mark(job, change.incident, "bind", at_us), Stage.PREPARE)
+            return job, _prepare(job, change)
+        case Stage.PREPARE if len(change.prepared) == everybody:
+            job = _next_stage(mark(job, change.incident, "prepare", at_us), Stage.PAUSE)
+            pause = PauseAt(epoch=change.epoch)
+            return job, tuple(Send(machine, pause) for machine in job.seats)
+        case Stage.PAUSE if len(change.at_boundary) == everybody:
+            return _switch(job, at_us)
+        case Stage.SWITCH:
+            return go_when_switched(job, at_us)
+        case _:
+            return job, ()
+
+
+def _prepare(job: Job, change: Change) -> tuple[Effect, ...]:
+    """Joiners are told whose state they are to take, since part of it may be had beforehand."""
+    effects = []
+    for machine in seats_after(job, change):
+        slots = [slot for slot, joiner in change.joiners.items() if joiner == machine]
+        ranks = [rank for slot in slots for rank in job.spec.ranks(slot)]
+        first = {rank: _sources(job, change, rank)[0] for rank in ranks}
+        early = {rank: Source(one, address_of(job, job.seats, one)) for rank, one in first.items()}
+        effects.append(Send(machine, Prepare(epoch=change.epoch, early=early)))
+    return tuple(effects)
+
+
+def _next_stage(job: Job, stage: Stage) -> Job:
+    assert job.change is not None
+    return replace(job, change=replace(job.change, stage=stage))
+
+
+def _switch(job: Job, at_us: int) -> Decision:
+    change = job.change
+    assert change is not None
+    steps = set(change.at_boundary.values())
+    if len(steps) != 1:
+        return end(
+            job,
+            1,
+            f"The ranks paused at different steps: {sorted(steps)}.\n"
+            "The job has ended: going on could train on wrong data.\nPlease report this.",
+        )
+    (step,) = steps
+    job = amend(mark(job, change.incident, "pause", at_us), change.incident, step=step)
+    job = replace(job, committed=step, change=replace(change, committed=step))
+    moving = [rank for slot in change.joiners for rank in job.spec.ranks(slot)]
+    return send_switch(job, {rank: _sources(job, change, rank) for rank in moving})
+
+
+def _sources(job: Job, change: Change, rank: Rank) -> list[Rank]:
+    """The leaver and its replicas; of one that is astray, only those who hold what it ought to."""
+    others = replicas(job, rank, survivors(job, change))
+    return others if others and rank in job.comparison.astray else [rank, *others]
+
+
+def cancel_move(job: Job, why: str, *, failed: bool = False) -> Decision:
+    """Before the switch: the joiner goes back to the pool, everybody else trains on."""
+    change = job.change
+    assert change is not None
+    effects: list[Effect] = [
+        Send(machine, Discard(epoch=change.epoch))
+        for machine in job.seats
+        if machine in job.machines
+    ]
+    for machine in change.joiners.values():
+        if machine in job.machines and job.machines[machine].state is MachineState.BOUND:
+            effects.append(Send(machine, Leave(epoch=change.epoch)))
+            job = with_machine(job, machine, state=MachineState.LEAVING, said=frozenset())
+    outcome = Outcome.FAILED if failed else Outcome.CANCELLED
+    job = amend(job, change.incident, outcome=outcome, note=why, request="")
+    job = replace(job, change=None)
+    leaver = incident(job, change.incident).machine
+    if change.request:
+        text = f"{leaver} was not moved: {why}.\nThe job trains on."
+        effects.append(Answer(change.request, ok=False, text=text, incident=change.incident))
+    return job, tuple(effects)
+
+
+def answer_done_moves(job: Job) -> Decision:
+    """Whoever asked for a move learns of it when the first step after it is committed."""
+    last = job.incidents[-1] if job.incidents else None
+    if last is None or last.outcome is not Outcome.DONE or not last.request:
+        return job, ()
+    ranks = f"rank{'s' * (len(last.ranks) > 1)} " + ", ".join(map(str, last.ranks))
+    pause = "" if last.downtime_ms is None else f": pause {last.downtime_ms:.0f} ms"
+    text = f"{last.machine} -> {last.joiner} after step {last.step}{pause}; {ranks} kept."
+    answer = Answer(last.request, ok=True, text=text, incident=last.number)
+    return amend(job, last.number, request=""), (answer,)
+
+
+def before_switch(change: Change | None) -> bool:
+    """Whether `change` is a move that can still be cancelled without the job noticing."""
+    return change is not None and change.kind is Kind.MOVE and change.stage is not Stage.SWITCH

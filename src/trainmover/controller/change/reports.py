@@ -1,0 +1,127 @@
+"""What ranks report of the change under way, and of the first commit after it. Pure."""
+
+from trainmover.controller.change.from_disk import without_unusable
+from trainmover.controller.change.incidents import amend, first_commit, incident, mark
+from trainmover.controller.change.move import cancel_move
+from trainmover.controller.change.recovery import go_on_otherwise, interrupt
+from trainmover.controller.change.switching import goes_back
+from trainmover.controller.compare.replicas import not_believed
+from trainmover.controller.start import Decision, end
+from trainmover.controller.state import Change, Job, Kind, Phase, Stage
+from trainmover.controller.values import replace
+from trainmover.ids import MachineId, Rank, Slot
+from trainmover.protocol.messages import (
+    AtBoundary,
+    Committed,
+    Interrupted,
+    Loaded,
+    Position,
+    Prepared,
+    Switched,
+    Unproven,
+    VaultHeld,
+)
+
+
+def committed(job: Job, fact: Committed, at_us: int) -> Job:
+    """Only the first commit of an epoch comes here. It closes an incident, and answers a move.
+
+    One from before the job went back comes too late: it would undo that.
+    """
+    if goes_back(job.change):
+        return job
+    step = max(job.committed, *(row.step for row in fact.rows)) if fact.rows else job.committed
+    return first_commit(replace(job, committed=step, retries=0), fact, at_us)
+
+
+def interrupted(job: Job, fact: Interrupted, at_us: int) -> Decision:
+    """A link broke. A lost machine behind it will show; all ranks must leave the epoch now."""
+    change = job.change
+    switching = change is not None and change.stage is Stage.SWITCH
+    current = change.epoch if change is not None and switching else job.epoch
+    draining = change is not None and change.kind is Kind.RECOVERY and not switching
+    if fact.epoch != current or draining or job.phase is not Phase.RUNNING:
+        return job, ()
+    job = without_unusable(job, fact)
+    cause = f"rank {fact.rank} lost a link ({fact.reason})"
+    return interrupt(job, cause, machine=None, at_us=at_us, heard_us=at_us)
+
+
+def unproven(job: Job, machine: MachineId, fact: Unproven, at_us: int) -> Decision:
+    """A joiner has not begun: the recovery goes another way, or on with those who are believed."""
+    change = job.change
+    if change is None or fact.epoch != change.epoch or not _speaks_for(job, change, machine, fact):
+        return job, ()
+    if change.stage is not Stage.SWITCH:
+        return job, ()
+    job = not_believed(job, fact)
+    return go_on_otherwise(job, at_us)
+
+
+def about_change(
+    job: Job,
+    machine: MachineId,
+    fact: Prepared | Position | AtBoundary | Loaded | Switched,
+    at_us: int,
+) -> Decision:
+    """Take a fact about the change under way; one about another epoch is late: ignore it."""
+    change = job.change
+    if change is None or fact.epoch != change.epoch or not _speaks_for(job, change, machine, fact):
+        return job, ()
+    rank = fact.rank
+    match fact:
+        case Prepared(reason=reason) if reason:
+            return cancel_move(job, f"phase 1 failed on rank {rank} ({reason})", failed=True)
+        case Prepared():
+            change = replace(change, prepared=change.prepared | {rank})
+        case Position():
+            change = replace(change, positions={**change.positions, rank: fact})
+        case AtBoundary(committed=step, misled=misled):
+            change = replace(
+                change,
+                at_boundary={**change.at_boundary, rank: step},
+                misled=change.misled | {rank} if misled else change.misled,
+            )
+        case Switched():
+            change = replace(change, switched=change.switched | {rank})
+        case Loaded(certificate=certificate):
+            change = replace(change, loaded=change.loaded | {rank})
+            certificates = (*incident(job, change.incident).certificates, certificate)
+            job = amend(job, change.incident, certificates=certificates)
+            if not certificate.equal:
+                return end(job, 1, _wrong_state(certificate.rank))
+            if len(change.loaded) == len(change.joiners) * job.spec.nproc:
+                job = mark(job, change.incident, "state", at_us)
+    return replace(job, change=change), ()
+
+
+def _wrong_state(rank: Rank) -> str:
+    return (
+        f"Rank {rank} did not receive the state its source sent: the digests differ.\n"
+        "The job has ended: going on could train on wrong data.\n"
+        "Start it again from your newest checkpoint, and look at that machine's memory."
+    )
+
+
+def vault_held(job: Job, machine: MachineId, fact: VaultHeld) -> Job:
+    """An agent has said which records its vault holds."""
+    change = job.change
+    if change is None or change.epoch != fact.epoch:
+        return job
+    vaults = {**change.vaults, machine: fact.records}
+    return replace(job, change=replace(change, vaults=vaults))
+
+
+def _speaks_for(
+    job: Job,
+    change: Change,
+    machine: MachineId,
+    fact: Prepared | Position | AtBoundary | Loaded | Switched | Unproven,
+) -> bool:
+    """Whether `machine` is the one whose word counts for this rank at this point."""
+    slot = fact.rank // job.spec.nproc
+    if slot >= len(job.seats):
+        return False
+    if isinstance(fact, Position | AtBoundary):
+        return job.seats[slot] == machine
+    return change.joiners.get(Slot(slot), job.seats[slot]) == machine

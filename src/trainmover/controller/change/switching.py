@@ -1,0 +1,295 @@
+"""What moves and recoveries share: joiners are bound, groups switched, an epoch put in force. Pure.
+
+A joiner runs the script as the ranks it is to take and parks. Once every rank stands at the
+boundary all exchange the members that change, and say so; then `Go`.
+"""
+
+from typing import Any
+
+import msgspec
+
+from trainmover.controller.change.buddies import (
+    further_keepers,
+    keepers,
+    told_buddies,
+    vaults_of,
+    with_keepers,
+)
+from trainmover.controller.change.incidents import amend, incident, mark
+from trainmover.controller.change.seats import (
+    address_of,
+    holders,
+    in_new_run,
+    joiners_there_are,
+    seats_after,
+    with_machine,
+)
+from trainmover.controller.compare.comparison import gone_back
+from trainmover.controller.compare.replicas import taken_over
+from trainmover.controller.effects import Effect, Send
+from trainmover.controller.standby.attest import known_ms
+from trainmover.controller.standby.places import Places
+from trainmover.controller.start import Decision, start_workers
+from trainmover.controller.state import Change, Cut, Job, Kind, Machine, MachineState, Stage
+from trainmover.controller.values import replace
+from trainmover.ids import Epoch, MachineId, Rank, Slot, Step
+from trainmover.protocol.messages import Bind, Go, KeepSnapshots, Leave, Source, Switch
+
+SOURCES_MAX = 16
+"""Ranks that give a joiner its state, however many hold it."""
+
+
+def bind_ready(job: Job) -> Decision:
+    """Bind the joiners whose processes are up; start fresh processes for one that crashed."""
+    change = job.change
+    assert change is not None
+    effects: list[Effect] = []
+    places: Places | None = None
+    for slot, name in _to_be_bound(job, change):
+        machine = job.machines[name]
+        if machine.state is MachineState.DOWN:
+            job, order = start_workers(job, name)
+            effects += order
+        else:
+            if _needs_fresh_processes(machine, slot):
+                job, order = start_workers(job, name)
+                effects += order
+                continue
+            begin = with_machine if _makes_run_of(machine) == slot else in_new_run
+            job = begin(job, name, state=MachineState.BOUND, said=frozenset(), work=None, held=None)
+            run = job.machines[name].run
+            places = places or Places(job)
+            order_ = Bind(
+                epoch=change.epoch,
+                slot=slot,
+                records=places.of(slot),
+                run=run,
+                known_ms=known_ms(machine),
+            )
+            effects.append(Send(name, order_))
+    return job, tuple(effects)
+
+
+_CAN_BE_BOUND = (MachineState.WARM, MachineState.HOLDING, MachineState.IDLE)
+
+
+def _to_be_bound(job: Job, change: Change) -> list[tuple[Slot, MachineId]]:
+    """Mostly few: it is asked at every event, and all machines join in a change that goes back."""
+    states = {*_CAN_BE_BOUND, MachineState.DOWN}
+    joiners = change.joiners.items()
+    return sorted((slot, name) for slot, name in joiners if job.machines[name].state in states)
+
+
+def _needs_fresh_processes(machine: Machine, slot: Slot) -> bool:
+    """Whether the only run that its processes are good for was made as another slot."""
+    idle = machine.state is MachineState.IDLE
+    return bool(machine.once) and not idle and _makes_run_of(machine) != slot
+
+
+def _makes_run_of(machine: Machine) -> Slot | None:
+    """The slot whose run it holds, or begins in order to hold it."""
+    return machine.work if machine.state is MachineState.HOLDING else machine.held
+
+
+def goes_back(change: Change | None) -> bool:
+    """Whether what ranks have done since the newest cut does not count any more."""
+    return change is not None and change.back
+
+
+def survivors(job: Job, change: Change) -> list[Rank]:
+    """Ranks that stay through `change`. One that has finished and left has nothing to say."""
+    if len(change.joiners) == len(job.seats):
+        return []
+    return [
+        rank
+        for slot in range(len(job.seats))
+        if slot not in change.joiners
+        and slot not in change.missing
+        and job.seats[slot] in job.machines
+        for rank in job.spec.ranks(Slot(slot))
+        if rank not in job.exited
+    ]
+
+
+def everybody(job: Job, change: Change) -> dict[Slot, MachineId] | None:
+    """A machine for every slot, to go back with: its joiner, else whoever has it. None if a machine
+    is gone whose ranks were through with the script, and there is no other for them."""
+    here = {Slot(slot): name for slot, name in enumerate(job.seats) if name in job.machines}
+    joiners = here | change.joiners
+    gone = [Slot(slot) for slot in range(len(job.seats)) if slot not in joiners]
+    more = joiners_there_are(job, gone, joiners.values())
+    return joiners | more if len(more) == len(gone) else None
+
+
+def begin_back(job: Job, joiners: dict[Slot, MachineId], **where: Any) -> Job:
+    """In a new epoch every rank joins; who was through with the script runs its last steps again.
+
+    where: as fields of `Change`, to what they go back
+    """
+    change = job.change
+    assert change is not None
+    epoch = Epoch(job.epoch_last + 1)
+    back = Change(
+        kind=Kind.RECOVERY,
+        epoch=epoch,
+        stage=Stage.BOUNDARY,
+        incident=change.incident,
+        joiners=joiners,
+        leavers=change.leavers,
+        back=True,
+        positions=change.positions,
+        **where,
+    )
+    job = amend(job, change.incident, epoch=epoch)
+    return replace(job, epoch_last=epoch, change=back, snapped={}, finished={}, exited=frozenset())
+
+
+def too_few(job: Job, change: Change, said: int) -> bool:
+    """Whether fewer have said something than there are survivors. It need not tell so of every
+    number, but is quick: of most facts of a large job it is all that has to be known."""
+    gone = len(job.seats) - len(job.machines.keys() & set(job.seats))
+    slots = len(job.seats) - len(change.joiners) - len(change.missing) - gone
+    return said < slots * job.spec.nproc - len(job.exited)
+
+
+def joining(job: Job, change: Change) -> list[Rank]:
+    """Ranks that get a new machine."""
+    return [rank for slot in sorted(change.joiners) for rank in job.spec.ranks(slot)]
+
+
+def parked(job: Job, change: Change) -> bool:
+    """Whether every joiner's workers have run the script and wait."""
+    return all(
+        job.machines[name].state is MachineState.BOUND
+        and len(job.machines[name].said) == job.spec.nproc
+        for name in change.joiners.values()
+    )
+
+
+def send_switch(job: Job, sources: dict[Rank, list[Rank]]) -> Decision:
+    """Phase 2: to everybody who is or becomes a member, and to leavers, who give their state.
+
+    sources: joining rank to the ranks that hold its state, the one to begin with first
+    """
+    change = job.change
+    assert change is not None
+    assert change.committed is not None
+    after = seats_after(job, change)
+    vaults = {machine.id: machine.vault for machine in job.machines.values()}
+    told = {rank: [vault] for rank, vault in told_buddies(job).items()}
+    resume = Step(change.committed + 1)
+    order = Switch(
+        epoch=change.epoch,
+        committed=change.committed,
+        sources={
+            rank: [
+                Source(other, address_of(job, job.seats, other)) for other in holding[:SOURCES_MAX]
+            ]
+            for rank, holding in sources.items()
+        },
+        records={
+            rank: holders(change, rank, resume, vaults) or told.get(rank, [])
+            for rank, holding in sources.items()
+            if rank != holding[0]
+        },
+        buddies={},
+        closing=bool(job.finished),
+        snapshot_every=job.snapshot_every,
+        astray=[rank for rank in sorted(sources) if rank in job.comparison.astray],
+    )
+    on_way = change.on_way.union(change.joiners.values())
+    job = replace(job, change=replace(change, stage=Stage.SWITCH, on_way=on_way))
+    return _to_each(job, order, after)
+
+
+def _to_each(job: Job, order: Switch, after: tuple[MachineId, ...]) -> Decision:
+    """The order, with the buddies of the ranks that a machine has or gets, and no others: told of
+    all ranks, all machines together would hear as much as the square of their number."""
+    keeper = keepers(job, after)
+    kept_by = vaults_of(job, keeper)
+    one_more = further_keepers(job, after)
+    further = vaults_of(job, one_more)
+    slots: dict[MachineId, set[int]] = {}
+    for slot, names in enumerate(zip(after, job.seats, strict=True)):
+        for name in names:
+            if name in job.machines:
+                slots.setdefault(name, set()).add(slot)
+    return with_keepers(job, keeper, one_more), tuple(
+        Send(name, msgspec.structs.replace(order, **_of_ranks(job, order, kept_by, further, its)))
+        for name, its in sorted(slots.items())
+    )
+
+
+def _of_ranks(
+    job: Job,
+    order: Switch,
+    kept_by: dict[Rank, str],
+    further: dict[Rank, str],
+    slots: set[int],
+) -> dict[str, dict[Rank, Any]]:
+    """Fields of the order that are for one machine. To go back nobody needs another's snapshot."""
+    ranks = [rank for slot in sorted(slots) for rank in job.spec.ranks(Slot(slot))]
+    whole: dict[str, dict[Rank, Any]] = {"buddies": kept_by, "further": further}
+    if order.back:
+        whole |= {"sources": order.sources, "records": order.records, "files": order.files}
+    return {
+        field: {rank: its[rank] for rank in ranks if rank in its} for field, its in whole.items()
+    }
+
+
+def send_switch_back(job: Job, cut: Cut) -> Decision:
+    """Phase 2 where every rank joins, with its snapshot of the cut."""
+    change = job.change
+    assert change is not None
+    after = seats_after(job, change)
+    order = Switch(
+        epoch=change.epoch,
+        committed=cut.step,
+        sources={rank: [Source(rank, address)] for rank, address in cut.workers.items()},
+        records={
+            rank: [where[rank] for where in (cut.vaults, cut.further) if rank in where]
+            for rank in cut.vaults.keys() | cut.further.keys()
+        },
+        buddies={},
+        back=True,
+        snapshot_every=job.snapshot_every,
+        files=cut.files,
+    )
+    comparison = gone_back(job.comparison, cut.step)
+    job = replace(job, change=replace(change, stage=Stage.SWITCH), comparison=comparison)
+    return _to_each(job, order, after)
+
+
+def go_when_switched(job: Job, at_us: int) -> Decision:
+    """Every rank has exchanged its member: the new seats are in force, leavers leave."""
+    change = job.change
+    assert change is not None
+    joiners = len(change.joiners) * job.spec.nproc
+    if too_few(job, change, len(change.switched) - joiners):
+        return job, ()
+    if not {*survivors(job, change), *joining(job, change)} <= change.switched:
+        return job, ()
+    after = seats_after(job, change)
+    go = Go(epoch=change.epoch)
+    effects: list[Effect] = [Send(machine, go) for machine in after if machine in job.machines]
+    for machine in change.joiners.values():
+        job = with_machine(
+            job, machine, state=MachineState.ACTIVE, said=frozenset(), crashes=0, attests={}
+        )
+    if job.snapshot_every and change.joiners:  # Who joins holds no snapshot: let there be a cut.
+        order = KeepSnapshots(every=job.snapshot_every, now=True)
+        effects += (Send(machine, order) for machine in after if machine in job.machines)
+    for machine in change.leavers.values():
+        if (
+            machine in job.machines
+            and job.machines[machine].state is MachineState.ACTIVE
+            and machine not in after
+        ):
+            effects.append(Send(machine, Leave(epoch=change.epoch)))
+            job = with_machine(job, machine, state=MachineState.LEAVING, said=frozenset())
+    job = mark(job, change.incident, "switchover", at_us)
+    exited = job.exited.difference(joining(job, change))
+    job = replace(job, seats=after, epoch=change.epoch, change=None, snapped={}, exited=exited)
+    for certificate in incident(job, change.incident).certificates:
+        job = taken_over(job, certificate)
+    return job, tuple(effects)

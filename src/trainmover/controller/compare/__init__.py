@@ -1,0 +1,1 @@
+"""What replicas hold, compared: who would lose nothing, and who is astray. Pure."""

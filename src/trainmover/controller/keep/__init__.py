@@ -1,0 +1,1 @@
+"""What is kept for later: snapshots of all ranks, and checkpoints on disk. Pure."""

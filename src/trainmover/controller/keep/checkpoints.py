@@ -1,0 +1,126 @@
+"""A checkpoint is a cut on disk. Pure.
+
+    cut complete -> WriteCheckpoint to all      each rank writes its snapshot, beside its steps
+                 -> Wrote from all              with what a resumed job needs of the first steps
+                 -> Publish                     the host makes a checkpoint of it, in one moment
+                 -> CheckpointPublished
+
+A change of members breaks the writing off. What an old epoch still writes then goes to a folder
+that nobody publishes.
+"""
+
+from trainmover.controller.change.move import before_switch
+from trainmover.controller.change.seats import address_of
+from trainmover.controller.effects import Effect, GiveUpCheckpoint, Publish, Send
+from trainmover.controller.events import CheckpointFailed, CheckpointPublished
+from trainmover.controller.start import Decision
+from trainmover.controller.state import Cut, Job, Writing
+from trainmover.controller.values import replace
+from trainmover.ids import Epoch, Step
+from trainmover.protocol.checkpoint import published_name
+from trainmover.protocol.messages import Checkpoint, WriteCheckpoint, Written, Wrote
+
+
+def tend_checkpoints(job: Job) -> Decision:
+    """Have the newest cut written if a checkpoint is due; break off what a change has overtaken."""
+    if job.change is not None:
+        return (job, ()) if before_switch(job.change) else _break_off(job)
+    cut = job.cut
+    if cut is None or job.writing is not None or not _is_due(job, cut) or not _at_hand(job, cut):
+        return job, ()
+    order = WriteCheckpoint(epoch=job.epoch, step=cut.step, folder=job.spec.checkpoint)
+    job = replace(job, writing=Writing(cut.step, job.epoch))
+    return job, tuple(Send(machine, order) for machine in job.seats)
+
+
+def _is_due(job: Job, cut: Cut) -> bool:
+    every = job.spec.checkpoint_every
+    due = cut.step // every > job.checkpointed // every
+    if job.stopping is not None:
+        due = cut.step > max(job.stopping.after, job.checkpointed)
+    return bool(job.spec.checkpoint) and due and job.all_recorded and not job.finished
+
+
+def _at_hand(job: Job, cut: Cut) -> bool:
+    """Whether every rank still has its snapshot in memory. If not, the next cut will do."""
+    alive = all(machine in job.machines for machine in job.seats)
+    return alive and all(
+        address_of(job, job.seats, rank) == worker for rank, worker in cut.workers.items()
+    )
+
+
+def wrote(job: Job, fact: Wrote) -> Decision:
+    """A rank's part is on disk. What an older epoch has written counts for nothing."""
+    writing = job.writing
+    if writing is None or (fact.step, fact.epoch) != (writing.step, writing.epoch):
+        return job, ()
+    if fact.refused:
+        job = replace(job, checkpointed=writing.step)
+        return _give_up(job, writing)
+    writing = replace(writing, wrote={**writing.wrote, fact.rank: fact})
+    job = replace(job, writing=writing)
+    return job, ((Publish(complete(job, writing)),) if _iscomplete(job, writing) else ())
+
+
+def published(job: Job, event: CheckpointPublished) -> Job:
+    """It is there, whatever has happened to the members since."""
+    checkpoint = event.checkpoint
+    job = _written(job, checkpoint.step, checkpoint.epoch)
+    return replace(job, checkpoint=checkpoint, unusable=job.unusable - {checkpoint.step})
+
+
+def not_published(job: Job, event: CheckpointFailed) -> Job:
+    """The one before stays the newest; the next is tried when it is due."""
+    return _written(job, event.step, event.epoch)
+
+
+def _written(job: Job, step: Step, epoch: Epoch) -> Job:
+    if job.writing is not None and (job.writing.step, job.writing.epoch) == (step, epoch):
+        job = replace(job, writing=None)
+    return replace(job, checkpointed=max(job.checkpointed, step))
+
+
+def _break_off(job: Job) -> Decision:
+    writing = job.writing
+    if writing is None or _iscomplete(job, writing):
+        return job, ()
+    return _give_up(job, writing)
+
+
+def _give_up(job: Job, writing: Writing) -> tuple[Job, tuple[Effect, ...]]:
+    return replace(job, writing=None), (GiveUpCheckpoint(writing.step, writing.epoch),)
+
+
+def _iscomplete(job: Job, writing: Writing) -> bool:
+    return len(writing.wrote) == job.spec.world_size
+
+
+def complete(job: Job, writing: Writing) -> Checkpoint:
+    """What is to be published once all ranks have written."""
+    spec, parts = job.spec, sorted(writing.wrote.items())
+    machine = next(job.machines[name] for name in job.seats if name in job.machines)
+    return Checkpoint(
+        folder=spec.checkpoint,
+        run_id=spec.run_id,
+        step=writing.step,
+        epoch=writing.epoch,
+        argv=spec.argv,
+        module=spec.module,
+        script=spec.script,
+        machines=spec.machines,
+        nproc=spec.nproc,
+        torch=machine.torch,
+        trainmover=machine.version,
+        python=spec.python,
+        states={rank: _in_folder(writing.step, said.state) for rank, said in parts},
+        records={rank: said.record for rank, said in parts if said.record},
+        compiled={rank: said.compiled for rank, said in parts if said.compiled},
+        recorded=[job.recorded[rank] for rank in sorted(job.recorded)],
+        seed=spec.seed,
+    )
+
+
+def _in_folder(step: Step, files: list[Written]) -> list[Written]:
+    """Where they will be once they are published."""
+    folder = published_name(step)
+    return [Written(f"{folder}/{file.file}", file.bytes, file.digest) for file in files]

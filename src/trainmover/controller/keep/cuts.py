@@ -1,0 +1,156 @@
+"""Snapshots of all ranks, for state that one machine alone holds; and the way back to them. Pure.
+
+Where some rank's state has no replica on another machine, or the script makes collectives between
+its steps, which cannot be made again alone, every rank keeps a snapshot every so many steps: in its
+own memory, and with its buddy's agent. The snapshots of one step are a *cut*. It is
+complete when all ranks have said that theirs is held twice; until then the cut before is kept. So
+there is always one that all ranks can go back to, whatever machine is lost (`going_back`).
+"""
+
+import math
+
+import msgspec
+
+from trainmover.controller.change.move import before_switch
+from trainmover.controller.compare.replicas import held_once
+from trainmover.controller.effects import Effect, Send
+from trainmover.controller.start import Decision
+from trainmover.controller.state import Cut, Job
+from trainmover.controller.values import replace
+from trainmover.ids import Rank
+from trainmover.protocol.messages import BetweenSteps, CutComplete, KeepSnapshots, Snapped
+
+FIRST_EVERY = 5
+"""Steps to the first cut, which tells what one costs."""
+SHARE = 0.01
+"""Of the time of all steps, that snapshots may take."""
+
+
+def tend_snapshots(job: Job) -> Decision:
+    """While no change is under way: have them kept as soon as they are known to be needed."""
+    asked = job.spec.snapshot_every
+    if job.snapshot_every or job.no_snapshots or asked == 0 or not job.all_recorded:
+        return job, ()
+    wanted = job.misled or job.between or job.spec.no_standby == "checkpoint"
+    if asked is None and not wanted and not held_once(job):
+        return job, ()
+    return _keep(job, asked or FIRST_EVERY, now=asked is None)
+
+
+def between_steps(job: Job, fact: BetweenSteps) -> Job:
+    """The script makes collectives between its steps: only a cut helps if one is cut short."""
+    return job if job.between else replace(job, between=fact.where or f"rank {fact.rank}")
+
+
+def snapped(job: Job, fact: Snapped) -> Decision:
+    """A rank's snapshot is safe. With the last rank's the cut is complete.
+
+    A rank whose snapshot of the complete cut has got another vault, or one more, says so again.
+    """
+    if job.cut is not None and fact.step == job.cut.step and not fact.refused:
+        vaults = {**job.cut.vaults, fact.rank: fact.vault}
+        further = {**job.cut.further, fact.rank: fact.further} if fact.further else job.cut.further
+        return replace(job, cut=replace(job.cut, vaults=vaults, further=further)), ()
+    if fact.epoch != job.epoch or not (job.change is None or before_switch(job.change)):
+        return job, ()
+    effects: tuple[Effect, ...] = ()
+    if fact.refused:  # Its process has it, so this cut can be complete; no other follows.
+        job, effects = _keep(job, 0)
+        job = replace(job, no_snapshots=f"of rank {fact.rank}: {fact.refused}")
+        fact = msgspec.structs.replace(fact, vault="", refused="")
+    before = {rank: said for rank, said in job.snapped.items() if said.step == fact.step}
+    job = replace(job, snapped={**before, fact.rank: fact})
+    job, more = _complete(job) if len(job.snapped) == job.spec.world_size else (job, ())
+    return job, effects + more
+
+
+def _complete(job: Job) -> Decision:
+    said = job.snapped
+    step = next(iter(said.values())).step
+    cut = Cut(
+        step=step,
+        vaults={rank: fact.vault for rank, fact in said.items()},
+        workers={rank: address for rank in said if (address := _process_of(job, rank))},
+        bytes=sum(fact.bytes for fact in said.values()),
+        cost_us=max(fact.cost_us for fact in said.values()),
+        further={rank: fact.further for rank, fact in said.items() if fact.further},
+    )
+    job = replace(job, cut=cut, snapped={})
+    orders: tuple[Effect, ...] = tuple(
+        Send(machine, CutComplete(step=step)) for machine in sorted(job.machines)
+    )
+    every = interval(cut.cost_us, max(fact.step_us for fact in said.values()))
+    to_be_tuned = job.snapshot_every == FIRST_EVERY and job.spec.snapshot_every is None
+    if to_be_tuned and every != job.snapshot_every:
+        job, more = _keep(job, every)
+        return job, orders + more
+    return job, orders
+
+
+def interval(cost_us: int, step_us: int) -> int:
+    """Steps between cuts that cost `cost_us` each, so that they take their share and no more.
+
+    >>> interval(2_000, 100_000), interval(0, 100_000), interval(500, 0)
+    (2, 1, 5)
+    """
+    if step_us <= 0:
+        return FIRST_EVERY
+    return max(1, math.ceil(cost_us / (SHARE * step_us)))
+
+
+def _keep(job: Job, every: int, *, now: bool = False) -> Decision:
+    """now: one at the next gate, since the job depends on it already."""
+    seated = [machine for machine in job.seats if machine in job.machines]
+    orders = tuple(Send(machine, KeepSnapshots(every=every, now=now)) for machine in seated)
+    return replace(job, snapshot_every=every), orders
+
+
+def cut_at_hand(job: Job) -> Cut | None:
+    """The newest complete cut, if every rank's snapshot is still somewhere; without those places
+    that are gone."""
+    if job.cut is None:
+        return None
+    cut = _where_it_is(job, job.cut)
+    return cut if _ranks_of(cut) == set(job.cut.vaults) else None
+
+
+def lost_of(job: Job) -> Rank | None:
+    """A rank whose snapshot of the newest complete cut is nowhere any more; None: there is none."""
+    if job.cut is None:
+        return None
+    cut = _where_it_is(job, job.cut)
+    return min(job.cut.vaults.keys() - _ranks_of(cut), default=None)
+
+
+def _ranks_of(cut: Cut) -> set[Rank]:
+    return {*cut.vaults, *cut.further, *cut.workers}
+
+
+def without_vault(job: Job, vault: str) -> Job:
+    """Nothing of the cut is in this vault any more. A machine that was given up and comes back has
+    the same one, and it is empty."""
+    cut = job.cut
+    if cut is None or vault not in {*cut.vaults.values(), *cut.further.values()}:
+        return job
+    vaults = {rank: "" if its == vault else its for rank, its in cut.vaults.items()}
+    further = {rank: its for rank, its in cut.further.items() if its != vault}
+    return replace(job, cut=replace(cut, vaults=vaults, further=further))
+
+
+def _where_it_is(job: Job, cut: Cut) -> Cut:
+    machines = job.machines.values()
+    alive = {machine.vault for machine in machines}
+    processes = {address for machine in machines for address in machine.workers.values()}
+    return replace(
+        cut,
+        vaults={rank: vault for rank, vault in cut.vaults.items() if vault in alive},
+        further={rank: vault for rank, vault in cut.further.items() if vault in alive},
+        workers={rank: worker for rank, worker in cut.workers.items() if worker in processes},
+    )
+
+
+def _process_of(job: Job, rank: Rank) -> str:
+    """Address of the process that holds `rank`; "" if it is gone by now."""
+    slot, local_rank = divmod(rank, job.spec.nproc)
+    machine = job.machines.get(job.seats[slot])
+    return machine.workers.get(local_rank, "") if machine is not None else ""

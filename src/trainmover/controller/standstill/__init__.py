@@ -1,0 +1,1 @@
+"""Ranks that stand still or come late: whose fault it is, and what follows. Pure."""

@@ -1,0 +1,328 @@
+"""A rank stands still: whose fault it is, and what follows. Pure.
+
+    Stands, WorkerState    suspects (`suspects.py`) -> EndWorker: its stack is taken, it is killed,
+                           and the end of a process is what recoveries are for
+    goes round for ever    while members change a rank does not come to its boundary: the same
+    again on that machine  within ten minutes: the machine is given up
+    before the first step  a process that is stopped: its machine is given up, others begin
+    nobody is missing      all wait in the same call: machines probe each other, and after long the
+                           step is retried in place, once (`probing.py`)
+
+A step that is tried three times ends the job all the same (`failing.py`).
+"""
+
+from dataclasses import dataclass
+
+from trainmover.controller.effects import Effect, Send
+from trainmover.controller.machines import give_up
+from trainmover.controller.standstill.condemned import with_condemned
+from trainmover.controller.standstill.lateness import late_leavers, late_ranks
+from trainmover.controller.standstill.probing import all_stand, conclude
+from trainmover.controller.standstill.stuck import Condemned, Disturbed, Standstill
+from trainmover.controller.standstill.suspects import OWN_BUSINESS, nobody_is_missing, suspects
+from trainmover.controller.start import Decision
+from trainmover.controller.state import Change, Job, Kind, MachineState, Phase, Stage
+from trainmover.controller.values import replace
+from trainmover.ids import MachineId, Rank
+from trainmover.protocol.messages import EndWorker, Moves, Stands, WorkerState
+
+AGAIN_US = 600_000_000
+STOPPED_US = 1_000_000
+"""A process that is stopped for so long is not waited for, whether or not others stand already."""
+LOOK_US = 200_000
+END_US = 2_000_000
+"""Within which a process that is to end has ended."""
+ALL_US = 10_000_000
+ALL_TIMES = 10
+"""So long, and so many deadlines, must all stand in one call: a slow network may be all it is."""
+BEFORE_US = DEAF_US = 10_000_000
+SURELY = 2
+"""So many deadlines must a rank stand that keeps a change waiting, if nobody is seen to wait."""
+_STOPPED = ("stopped", "traced")
+_WITH_RANKS = (MachineState.ACTIVE, MachineState.LEAVING, MachineState.BOUND)
+_MANNER = {
+    "stopped": "its process is stopped",
+    "traced": "its process is held by a debugger",
+    "blocked": "its process is blocked in the kernel",
+    "deaf": "its process executes no Python: one call holds the interpreter",
+}
+
+
+@dataclass(frozen=True)
+class _Place:
+    """A process, and the rank that it has or is to take."""
+
+    machine: MachineId
+    local_rank: int
+    rank: Rank
+
+
+def stands(job: Job, fact: Stands, at_us: int) -> Job:
+    """A rank has said that it stands still."""
+    known = {**job.hanging.stands, fact.rank: Standstill(fact, at_us - fact.still_ms * 1000)}
+    return replace(job, hanging=replace(job.hanging, stands=known))
+
+
+def moves(job: Job, fact: Moves) -> Job:
+    """It goes on."""
+    known = {rank: one for rank, one in job.hanging.stands.items() if rank != fact.rank}
+    return replace(job, hanging=replace(job.hanging, stands=known))
+
+
+def worker_state(job: Job, machine: MachineId, fact: WorkerState, at_us: int) -> Job:
+    """A process is stopped, or goes on. It may not have said yet that it is up."""
+    here = job.machines[machine]
+    if fact.pid in here.gone or here.pids.get(fact.local_rank, fact.pid) != fact.pid:
+        return job
+    disturbed = {**job.hanging.disturbed}
+    disturbed.pop((machine, fact.local_rank), None)
+    if fact.state:
+        since_us = at_us - fact.since_ms * 1000
+        disturbed[machine, fact.local_rank] = Disturbed(fact.pid, fact.state, since_us)
+    return replace(job, hanging=replace(job.hanging, disturbed=disturbed))
+
+
+def looks_due(job: Job, last_us: int, now_us: int) -> bool:
+    """Whether time alone may tell more: of processes that are stopped or are to end, and where all
+    ranks stand."""
+    hanging = job.hanging
+    all_stand = len(hanging.stands) >= job.spec.world_size
+    held_up = hanging.stands and _holds_all(job)
+    waits = hanging.disturbed or hanging.condemned or all_stand or held_up
+    return bool(waits) and now_us - last_us >= LOOK_US
+
+
+def judge(job: Job, at_us: int) -> Decision:
+    """Condemn whoever keeps the others waiting, unless that is under way already."""
+    hanging = job.hanging
+    late = [_place_of(job, rank) for rank in late_ranks(job, at_us)]
+    late += [_Place(*place) for place in late_leavers(job, at_us)]
+    if not (hanging.stands or hanging.disturbed or hanging.condemned or hanging.probing or late):
+        return job, ()
+    job = _of_this_epoch(job)
+    if hanging.condemned:
+        return _give_up_overdue(job, at_us)
+    if not job.spec.watch:
+        return job, ()
+    if job.phase in (Phase.GATHERING, Phase.STARTING):
+        return _give_up_stopped(job, at_us)
+    if job.phase not in (Phase.RUNNING, Phase.ENDING):
+        return job, ()
+    if found := _stopped_for_long(job, at_us):
+        return _condemn(job, found, at_us)
+    if late:
+        return _condemn(job, late, at_us)
+    if job.phase is Phase.ENDING or not _may_compare(job):
+        return job, ()
+    if hanging.probing is not None:
+        return conclude(job, at_us)
+    said = _standing(job)
+    blamed = suspects(
+        {rank: one.fact for rank, one in said.items()},
+        set() if _holds_all(job) else {place.rank for place in _silent(job)},
+        ranks=job.spec.world_size,
+        waiting=_held_by_change(job, at_us),
+    )
+    if blamed:
+        return _condemn(job, [_place_of(job, rank) for rank in blamed], at_us)
+    stands = {rank: one.fact for rank, one in said.items()}
+    if job.change is None and nobody_is_missing(stands, job.spec.world_size):
+        long = all(_for_long(one, at_us) for one in said.values())
+        return all_stand(job, list(said.values()), at_us, long=long)
+    return job, ()
+
+
+def _of_this_epoch(job: Job) -> Job:
+    """Without what ranks said in an older one."""
+    stands = {r: one for r, one in job.hanging.stands.items() if one.fact.epoch == job.epoch}
+    if len(stands) == len(job.hanging.stands):
+        return job
+    return replace(job, hanging=replace(job.hanging, stands=stands))
+
+
+def _give_up_overdue(job: Job, at_us: int) -> Decision:
+    """A process that cannot be killed, or an agent that does not obey: the whole machine goes."""
+    for machine, one in job.hanging.condemned.items():
+        if at_us - one.judged_us >= END_US:
+            return give_up(job, machine, f"{one.cause}; it did not end", at_us, one.since_us)
+    return job, ()
+
+
+def _give_up_stopped(job: Job, at_us: int) -> Decision:
+    """Before the job begins all are waited for, and nobody has gone on without the others."""
+    for (machine, local_rank), one in job.hanging.disturbed.items():
+        if one.state in _STOPPED and at_us - one.since_us >= BEFORE_US:
+            how = f"worker {local_rank} of {machine} did not begin: {_MANNER[one.state]}"
+            return give_up(job, machine, how, at_us, one.since_us)
+    return job, ()
+
+
+def _may_compare(job: Job) -> bool:
+    """First steps compile, last ones end, and at the switch ranks wait for the runtime."""
+    switches = job.change is not None and job.change.stage is Stage.SWITCH
+    return job.all_recorded and not job.finished and not switches
+
+
+def _standing(job: Job) -> dict[Rank, Standstill]:
+    """While members change only who does not come to the boundary matters."""
+    if not _holds_all(job):
+        return job.hanging.stands
+    assert job.change is not None
+    there = job.change.at_boundary
+    return {
+        rank: one
+        for rank, one in job.hanging.stands.items()
+        if one.fact.where in OWN_BUSINESS and rank not in there and _seated(job, rank)
+    }
+
+
+def _holds_all(job: Job) -> bool:
+    """Whether a change of members is so far that all have to wait for each."""
+    return job.change is not None and job.change.stage not in (Stage.BIND, Stage.PREPARE)
+
+
+def _held_by_change(job: Job, at_us: int) -> set[Rank]:
+    """Ranks that a change under way keeps waiting.
+
+    Those that have said so; of others it is not known, since they may be in a collective, or as
+    slow as the one that stands. If they were that slow they would stand themselves a little later.
+    """
+    change = job.change
+    if change is None or not _holds_all(job):
+        return set()
+    standing = _standing(job)
+    surely = (
+        at_us - one.since_us >= SURELY * 1000 * one.fact.deadline_ms for one in standing.values()
+    )
+    if all(surely):
+        return {Rank(rank) for rank in range(job.spec.world_size)} - set(standing)
+    here = change.positions if change.stage is Stage.DRAIN else change.at_boundary
+    return {*here, *_parked(job, change)}
+
+
+def _parked(job: Job, change: Change) -> list[Rank]:
+    """Ranks whose new process is ready; in a move the old one is what all wait for."""
+    joiners = change.joiners.items() if change.kind is Kind.RECOVERY else ()
+    return [job.spec.ranks(slot)[local] for slot, name in joiners for local in _ready(job, name)]
+
+
+def _ready(job: Job, machine: MachineId) -> frozenset[int]:
+    joiner = job.machines[machine]
+    return joiner.said if joiner.state is MachineState.BOUND else frozenset()
+
+
+def _silent(job: Job) -> dict[_Place, Disturbed]:
+    """Processes that have a rank, or are to take one, and execute nothing. Of those that are
+    through with the script only at the end, when all are to leave."""
+    done = job.exited if job.phase is Phase.ENDING else job.finished
+    places = {
+        _Place(machine, local_rank, rank): one
+        for (machine, local_rank), one in job.hanging.disturbed.items()
+        if (rank := _rank_of(job, machine, local_rank)) is not None
+    }
+    return {place: one for place, one in places.items() if place.rank not in done}
+
+
+def _rank_of(job: Job, machine: MachineId, local_rank: int) -> Rank | None:
+    joiners = job.change.joiners.items() if job.change is not None else ()
+    takes = [job.spec.ranks(slot)[local_rank] for slot, name in joiners if name == machine]
+    if takes:  # Whatever it is about: the job waits for it.
+        return takes[0]
+    has = job.machines[machine].state in _WITH_RANKS
+    return job.rank_of(machine, local_rank) if has else None
+
+
+def _place_of(job: Job, rank: Rank) -> _Place:
+    slot, local_rank = divmod(rank, job.spec.nproc)
+    return _Place(job.seats[slot], local_rank, rank)
+
+
+def _stopped_for_long(job: Job, at_us: int) -> list[_Place]:
+    """These are known without a comparison, at any time. Who only does not answer gets longer, and
+    only a change that waits for all waits for him: else it is for the others to stand first."""
+    return [
+        place
+        for place, one in _silent(job).items()
+        if at_us - one.since_us >= (STOPPED_US if one.state in _STOPPED else DEAF_US)
+        and (one.state in _STOPPED or _holds_all(job))
+    ]
+
+
+def _for_long(one: Standstill, at_us: int) -> bool:
+    return at_us - one.since_us >= max(ALL_US, ALL_TIMES * 1000 * one.fact.deadline_ms)
+
+
+def _seated(job: Job, rank: Rank) -> bool:
+    """Whether the rank has a machine with its processes up."""
+    machine = job.machines.get(job.seats[rank // job.spec.nproc])
+    return machine is not None and machine.state in _WITH_RANKS
+
+
+def _condemn(job: Job, places: list[_Place], at_us: int) -> Decision:
+    effects: list[Effect] = []
+    for place in places:
+        machine = place.machine
+        if machine in job.hanging.condemned:
+            continue  # With one worker all of its machine are replaced.
+        one = _condemned(job, place, at_us)
+        job = with_condemned(job, machine, one)
+        judged = {**job.hanging.judged, machine: at_us}
+        job = replace(job, hanging=replace(job.hanging, judged=judged))
+        order = EndWorker(local_rank=one.local_rank, pid=one.pid, why=one.cause)
+        effects.append(Send(machine, order))
+    return job, tuple(effects)
+
+
+def _condemned(job: Job, place: _Place, at_us: int) -> Condemned:
+    machine, rank = place.machine, place.rank
+    said, silent = _standing(job).get(rank), _silent(job).get(place)
+    cause, since_us = _late(job, place, at_us)
+    if said is not None or silent is not None:
+        cause, since_us = _still(job, place, said, silent, at_us)
+    judged_us = job.hanging.judged.get(machine)
+    again = judged_us is not None and at_us - judged_us < AGAIN_US
+    return Condemned(
+        local_rank=place.local_rank,
+        rank=rank,
+        pid=job.machines[machine].pids[place.local_rank] if silent is None else silent.pid,
+        cause=cause,
+        since_us=since_us,
+        judged_us=at_us,
+        give_up=again,
+    )
+
+
+def _late(job: Job, place: _Place, at_us: int) -> tuple[str, int]:
+    """Why a rank that moves is to end, and since when it is waited for."""
+    since_us = job.change.since_us if job.change is not None else at_us
+    text = (
+        f"rank {place.rank} on {place.machine} did not leave its step for "
+        f"{(at_us - since_us) / 1e6:.0f} s after that was interrupted: its script goes on"
+    )
+    return text, since_us
+
+
+def _still(
+    job: Job, place: _Place, said: Standstill | None, silent: Disturbed | None, at_us: int
+) -> tuple[str, int]:
+    """Why a rank that stands is to end, and since when it does.
+
+    In which step a silent one is nobody has said; those that wait for it say in which they are.
+    """
+    since_us = min(one.since_us for one in (said, silent) if one is not None)
+    how = _MANNER.get(silent.state, silent.state) if silent is not None else ""
+    if said is not None and silent is None:
+        how = _whereabouts(said.fact)
+    steps = [one.fact.step for one in _standing(job).values()]
+    step = said.fact.step if said is not None else max(steps, default=None)
+    where = "after its last step " if place.rank in job.finished else ""
+    if not where and step is not None:
+        where = f"in step {step} "
+    still_s = (at_us - since_us) / 1e6
+    text = f"rank {place.rank} on {place.machine} stood still {where}for {still_s:.1f} s: {how}"
+    return text, since_us
+
+
+def _whereabouts(fact: Stands) -> str:
+    place = f" at {fact.place}" if fact.place else ""
+    return f"its script{place}" if fact.where == "script" else f"fetching a batch{place}"

@@ -1,0 +1,1 @@
+"""The controller of a run as a process of its own, and others when it dies."""

@@ -1,0 +1,98 @@
+"""Keeps one run of the script from reaching into the next run in the same process.
+
+    snapshot   before a run: what the process is set to, what exits, processes and threads there are
+    put_back   after it, once its model and groups are gone: settings as they were, its `__main__`
+               and its own modules forgotten, its exit calls taken back, its processes ended
+
+What installed modules do as they are imported stays, as they do: a second import does nothing.
+What a run may have changed inside them (a class registered twice, a patched function) cannot be
+seen from here. It shows when the script runs a second time, and that is done in the sandbox.
+"""
+
+import gc
+import os
+import sys
+from typing import Any
+
+import torch
+
+from trainmover.sandbox.process import modules
+from trainmover.sandbox.process.exit_calls import ExitCalls
+from trainmover.sandbox.process.imports import ImportWatch
+from trainmover.sandbox.process.loggers import of_loggers
+from trainmover.sandbox.process.remains import Remains
+from trainmover.sandbox.process.settings import Setting, of_python
+from trainmover.sandbox.process.torch_settings import of_torch
+from trainmover.torch_internals.modes import without_modes
+
+_OUTPUTS = (0, 1, 2)
+
+
+class Isolation:
+    """One for the process; `snapshot` and `put_back` alternate, in the main thread."""
+
+    def __init__(self) -> None:
+        self._settings: list[Setting] = [*of_python(), *of_loggers(), *of_torch()]
+        self._imports = ImportWatch(self._import_begins, self._import_ends)
+        self._exit_calls = ExitCalls(stays=lambda: self._imports.importing)
+        self._kept: list[Any] = []
+        self._before_import: list[Any] = []
+        self._modules: set[str] = set()
+        self._outputs: list[int] = []
+        self._remains: Remains | None = None
+
+    def snapshot(self) -> None:
+        """A run begins."""
+        self._modules = set(sys.modules)
+        self._outputs = [os.dup(fd) for fd in _OUTPUTS]
+        self._remains = Remains()
+        self._kept = self._read()
+        self._exit_calls.watch()
+        self._imports.watch()
+
+    def put_back(self) -> list[str]:
+        """The run is over: what could not be put back, in words that follow "the script"."""
+        if self._remains is None:
+            return []
+        self._imports.stop()
+        self._exit_calls.put_back()
+        self._put_back_outputs()
+        lasting = self._write()
+        modules.forget(modules.own(self._modules))
+        gc.collect()
+        torch.clear_autocast_cache()
+        remains, self._remains = self._remains, None
+        return [*lasting, *remains.put_back()]
+
+    def _read(self) -> list[Any]:
+        with without_modes():  # A compiler imports parts of itself while tensors are fake.
+            return [setting.read() for setting in self._settings]
+
+    def _write(self) -> list[str]:
+        lasting = []
+        for setting, value in zip(self._settings, self._kept, strict=True):
+            try:
+                if setting.read() != value:
+                    setting.write(value)
+            except (OSError, ValueError, RuntimeError) as error:
+                lasting.append(f"it changed {setting.name} for good ({error})")
+        return lasting
+
+    def _import_begins(self) -> None:
+        self._before_import = self._read()
+
+    def _import_ends(self) -> None:
+        """Carry over what the import has changed."""
+        changes = zip(self._settings, self._kept, self._before_import, self._read(), strict=True)
+        self._kept = [
+            kept if before == after else setting.merge(kept, before, after)
+            for setting, kept, before, after in changes
+        ]
+
+    def _put_back_outputs(self) -> None:
+        """Standard streams that the run has pointed elsewhere, below Python."""
+        for fd, kept in zip(_OUTPUTS, self._outputs, strict=True):
+            if not os.path.sameopenfile(fd, kept):
+                os.dup2(kept, fd)
+            os.close(kept)
+        self._outputs = []

@@ -1,0 +1,1 @@
+"""Checkpoints in their folder: published, checked, found."""

@@ -1,0 +1,1 @@
+"""The machines of a job: who comes, goes, is silent, comes back; what was said exactly once."""

@@ -1,0 +1,1 @@
+"""What people see of a job: sentences, news, figures, the status as one value."""

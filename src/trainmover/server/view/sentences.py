@@ -1,0 +1,270 @@
+"""What happened, in one human sentence per event. Pure."""
+
+from dataclasses import dataclass
+
+from trainmover.controller.change.losses import losses_text
+from trainmover.controller.compare.roles import kinds
+from trainmover.controller.events import (
+    AgentSaid,
+    CheckpointFailed,
+    CheckpointFound,
+    CheckpointPublished,
+    Event,
+    KillRequested,
+    MachineJoined,
+    MachinesLost,
+    MoveRequested,
+    StopRequested,
+    StoreMoved,
+    WorkerSaid,
+)
+from trainmover.controller.state import Incident, Job, Kind, Machine, MachineState, Outcome, Phase
+from trainmover.protocol.messages import (
+    Finished,
+    Moves,
+    Raised,
+    Stack,
+    Stands,
+    StepsChanged,
+    Warned,
+    WorkerExited,
+    WorkerFact,
+    WorkerState,
+    Wrote,
+)
+from trainmover.server.ranks import ranks_named
+from trainmover.server.view.divergences import divergence_text, is_news, parted_text
+from trainmover.server.view.protection import cuts_are_off, depends_on_cuts, protected
+from trainmover.server.view.watching import stands_text
+
+
+@dataclass(frozen=True)
+class Sentence:
+    """loud: worth a line on the screen of whoever runs the job."""
+
+    text: str
+    loud: bool = False
+
+
+SILENCE = Sentence("")
+
+
+def sentence(before: Job, event: Event, after: Job) -> Sentence:
+    """The most important thing the event has brought about; SILENCE if nobody would care."""
+    if after.no_snapshots and not before.no_snapshots:
+        return Sentence(_no_snapshots(after), loud=True)
+    if after.between and not before.between:
+        return Sentence(depends_on_cuts(after), loud=cuts_are_off(after))
+    incidents = incident_sentences(before, after)
+    if new := after.comparison.divergences[len(before.comparison.divergences) :]:
+        text = "\n".join([*(divergence_text(d, after) for d in new), *incidents])
+        return Sentence(text, loud=bool(incidents) or is_news(before, new))
+    if after.comparison.apart != before.comparison.apart:
+        return Sentence("\n".join([parted_text(before, after), *incidents]), loud=True)
+    if after.all_recorded and not before.all_recorded:
+        return Sentence("\n".join([*incidents, protected(after)]), loud=True)
+    if incidents:
+        return Sentence("; ".join(incidents), loud=after.code is None)  # else the end says it
+    if after.phase is not before.phase and after.phase is Phase.RUNNING:
+        return Sentence(_running(after))
+    if said := _of_checkpoint(event, before):
+        return said
+    said = _of_event(event, after)
+    return said if said.text else _of_machines(before, after)
+
+
+def _of_checkpoint(event: Event, before: Job) -> Sentence | None:
+    match event:
+        case CheckpointPublished(checkpoint=checkpoint):
+            size = f"{checkpoint.bytes / 1e6:.1f} MB"
+            return Sentence(f"the checkpoint of step {checkpoint.step} is written, {size}")
+        case CheckpointFailed(step=step, why=why):
+            return _no_checkpoint(step, why, before)
+        case WorkerSaid(fact=Wrote(refused=str(why)) as fact) if why and before.writing:
+            return _no_checkpoint(fact.step, f"rank {fact.rank}: {why}", before)
+        case CheckpointFound(damaged=[_, *_] as damaged):
+            return Sentence("\n".join(damaged), loud=True)
+        case _:
+            return None
+
+
+def _no_checkpoint(step: int, why: str, job: Job) -> Sentence:
+    stays = f"; that of step {job.checkpoint.step} stays" if job.checkpoint is not None else ""
+    text = f"the checkpoint of step {step} was given up ({why}): the job trains on{stays}"
+    return Sentence(text, loud=True)
+
+
+def incident_sentences(before: Job, after: Job) -> list[str]:
+    """One for every incident that was opened or closed."""
+    known = {incident.number: incident for incident in before.incidents}
+    sentences = []
+    for incident in after.incidents:
+        old = known.get(incident.number)
+        if old is None:
+            sentences.append(_opened(incident, after))
+        elif incident.rung == 3 and old.rung != 3:
+            disk = after.change is not None and after.change.disk
+            where = "newest checkpoint" if disk else "beginning"
+            sentences.append(f"{incident.why_rung} -> all start again from the {where}")
+        elif incident.rung == 2 and old.rung != 2:
+            sentences.append(f"{incident.why_rung} -> all ranks go back to step {incident.step}")
+        elif old.joiner is None and incident.joiner is not None:
+            why = "" if incident.cause == old.cause else f"{incident.cause} -> "
+            sentences.append(f"{why}{incident.joiner} takes {ranks_named(incident.ranks)}")
+        if (old is None or old.outcome is Outcome.OPEN) and incident.outcome is not Outcome.OPEN:
+            sentences.append(_closed(incident))
+    return sentences
+
+
+def _no_snapshots(job: Job) -> str:
+    return (
+        f"no more snapshots are kept ({job.no_snapshots}): the job trains on, but what one machine "
+        "alone holds would be lost with it; give agents more memory, or use --checkpoint"
+    )
+
+
+def _opened(incident: Incident, job: Job) -> str:
+    if incident.kind is Kind.MOVE:
+        _, _, reason = incident.cause.partition("was asked for: ")
+        why = f" ({reason})" if reason else ""
+        return f"{incident.machine} -> {incident.joiner}: moving {ranks_named(incident.ranks)}{why}"
+    if incident.rung == 3 and incident.step is not None:
+        return incident.cause
+    if incident.rung == 3:
+        return f"{incident.cause} -> the job starts again ({incident.why_rung})"
+    if job.change is not None and job.change.missing:
+        return f"{incident.cause} -> the job waits for a machine, at most {job.spec.wait_s} s"
+    if incident.joiner is None:
+        return f"{incident.cause} -> the step is run again"
+    return f"{incident.cause} -> {incident.joiner} takes {ranks_named(incident.ranks)}"
+
+
+def _closed(incident: Incident) -> str:
+    if incident.outcome is not Outcome.DONE:
+        return f"incident {incident.number} {incident.outcome}: {incident.note}"
+    planned = incident.kind is Kind.MOVE
+    down = ""
+    if incident.downtime_ms is not None:
+        down = f": {'pause' if planned else 'downtime'} {incident.downtime_ms:.0f} ms"
+    after = f" after step {incident.step}" if incident.step is not None else ""
+    if incident.redone:
+        after += f", {incident.redone} step{'s' * (incident.redone > 1)} to be made again"
+    alone = "retried in place" if incident.rung < 2 else "all ranks train on"
+    who = f"{incident.machine} -> {incident.joiner}" if incident.joiner else alone
+    phases = ", ".join(f"{name} {ms:.0f}" for name, ms in incident.phases_ms.items())
+    return f"{who}{after}{down}" + (f" ({phases} ms)" if phases else "") + _state(incident)
+
+
+def _state(incident: Incident) -> str:
+    if not incident.certificates:
+        return ""
+    equal = all(certificate.equal for certificate in incident.certificates)
+    size = sum(certificate.bytes for certificate in incident.certificates) / 1e6
+    held = sum(certificate.held for certificate in incident.certificates) / 1e6
+    there = f" and {held:.1f} MB that were there" if held else ""
+    return f"; state {'equal' if equal else 'DIFFERS'}, {size:.1f} MB{there}"
+
+
+def _running(job: Job) -> str:
+    seats = ", ".join(
+        f"{machine} has {ranks_named(tuple(job.spec.ranks(slot)))}"
+        for machine in job.seats
+        if (slot := job.slot_of(machine)) is not None
+    )
+    return f"membership {job.epoch}: {seats}"
+
+
+def _of_event(event: Event, after: Job) -> Sentence:
+    match event:
+        case MachineJoined():
+            return Sentence(f"{event.machine} joined" + (" as a standby" * event.standby))
+        case MachinesLost():
+            return Sentence(losses_text(event.lost), loud=after.code is None)
+        case MoveRequested():
+            return Sentence(f"a move of {event.machine} was asked for and refused")
+        case KillRequested():
+            return _of_kill(event, after)
+        case StoreMoved():
+            return Sentence("the key-value store was lost; groups meet in a new one", loud=True)
+        case StopRequested():
+            return Sentence(f"the job is to stop: {event.why}")
+        case AgentSaid(fact=WorkerExited() as fact):
+            return Sentence(f"worker {fact.local_rank} of {event.machine} ended ({fact.code})")
+        case AgentSaid(fact=WorkerState() as fact):
+            now = f"is {fact.state}" if fact.state else "goes on"
+            return Sentence(f"worker {fact.local_rank} of {event.machine} {now}")
+        case AgentSaid(fact=Stack() as fact):
+            return Sentence(f"worker {fact.local_rank} of {event.machine} stood at\n{fact.text}")
+        case WorkerSaid():
+            return _of_worker(event.fact)
+        case _:
+            return SILENCE
+
+
+def _of_kill(event: KillRequested, after: Job) -> Sentence:
+    if after.code is not None or event.machine not in after.machines:
+        return Sentence(f"a drill on {event.machine} was asked for and refused")
+    return Sentence(f"a drill: {event.machine} is to die", loud=True)
+
+
+def _of_worker(fact: WorkerFact) -> Sentence:
+    match fact:
+        case Raised():
+            return Sentence(f"rank {fact.rank} raised {fact.error} in step {fact.step}")
+        case Warned():
+            return Sentence(f"rank {fact.rank}: {fact.text}", loud=True)
+        case StepsChanged():
+            return Sentence(
+                f"rank {fact.rank} makes other steps than those recorded, seen at step {fact.step}:"
+                " standbys prove again what they can"
+            )
+        case Stands():
+            return Sentence(
+                stands_text(
+                    fact.rank, fact.where, fact.call or fact.place, fact.still_ms / 1e3, fact.step
+                )
+            )
+        case Moves():
+            return Sentence(f"rank {fact.rank} goes on")
+        case Finished():
+            return Sentence(f"the script of rank {fact.rank} ended after step {fact.step}")
+        case _:
+            return SILENCE
+
+
+def _of_machines(before: Job, after: Job) -> Sentence:
+    """A standby that has become warm, holds a run, or cannot. Most events touch no machine, and the
+    others few: to compare all by their fields would cost more than to decide."""
+    if before.machines is after.machines:
+        return SILENCE
+    for machine in after.machines.values():
+        old = before.machines.get(machine.id)
+        if old is not None and old is not machine:
+            said = _of_standby(old, machine, after)
+            if said.text:
+                return said
+    return SILENCE
+
+
+def _of_standby(old: Machine, machine: Machine, job: Job) -> Sentence:
+    if machine.once and not old.once:
+        return Sentence(f"{machine.id}: {machine.note}", loud=True)
+    if machine.state is MachineState.COLD and old.state is not MachineState.COLD:
+        return Sentence(f"{machine.id} is no standby: {machine.note}", loud=True)
+    if machine.note and machine.note != old.note:
+        return Sentence(f"{machine.id} {machine.note}", loud=True)
+    if machine.held is not None and machine.held != old.held:
+        ranks = ranks_named(tuple(job.spec.ranks(machine.held)))
+        return Sentence(f"{machine.id} is warm: a standby, and holds {ranks}")
+    if old.state is MachineState.WARMING and machine.state is MachineState.HOLDING:
+        return Sentence(f"{machine.id} has warmed up for {_all_ranks(machine, job)}")
+    if old.state is not MachineState.WARM and machine.state is MachineState.WARM:
+        return Sentence(f"{machine.id} is warm: a standby")
+    return SILENCE
+
+
+def _all_ranks(machine: Machine, job: Job) -> str:
+    able = [slot for first, slots in kinds(job).items() if machine.proven(first) for slot in slots]
+    if len(able) == job.spec.machines:
+        return "every rank"
+    return ranks_named(tuple(rank for slot in sorted(able) for rank in job.spec.ranks(slot)))

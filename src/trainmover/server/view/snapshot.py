@@ -1,0 +1,160 @@
+"""The job as one JSON value, for the API. Pure."""
+
+from collections.abc import Collection, Mapping
+from typing import Any
+
+import msgspec
+
+from trainmover.controller.keep.cuts import cut_at_hand
+from trainmover.controller.standby.flapping import quarantined
+from trainmover.controller.state import Change, Incident, Job, Machine
+from trainmover.ids import MachineId, Rank
+from trainmover.protocol.deadlines import deadlines_json
+from trainmover.protocol.messages import Position
+from trainmover.server.view.divergences import divergences_json, replicas_json
+from trainmover.server.view.memory import memory_json
+from trainmover.server.view.progress import Progress, RankProgress
+from trainmover.server.view.standings import roles_json, standbys_json
+from trainmover.server.view.watching import watch_json
+
+
+def snapshot(
+    job: Job,
+    progress: Progress,
+    heard_us: Mapping[MachineId, int],
+    now_us: int,
+    *,
+    away: Collection[MachineId] = (),
+) -> dict[str, Any]:
+    """Everything `trainmover status` shows.
+
+    heard_us  machine -> when its last byte came
+    away      machines of which nothing is heard
+    """
+    machines = sorted(job.machines.values(), key=lambda machine: machine.place)
+    return {
+        "run": job.spec.run_id,
+        "phase": str(job.phase),
+        "epoch": job.epoch,
+        "step": progress.step,
+        "loss": progress.loss,
+        "step_ms": progress.step_ms,
+        "world_size": job.spec.world_size,
+        "asked": {"machines": job.spec.machines, "standbys": job.spec.standbys},
+        "machines": [
+            _machine(job, machine, progress, heard_us.get(machine.id, now_us), now_us)
+            | {"away": machine.id in away}
+            for machine in machines
+        ],
+        "deadlines": deadlines_json(job.spec.patience_s),
+        "standbys": standbys_json(job, now_us),
+        "roles": roles_json(job),
+        "replicas": replicas_json(job),
+        "divergences": divergences_json(job),
+        "snapshots": _snapshots(job),
+        "checkpoint": _checkpoint(job),
+        "memory": memory_json(job, progress),
+        "watch": watch_json(job, progress, now_us),
+        "quarantined": quarantined(job, now_us),
+        "change": _change(job, progress, now_us),
+        "controller": {
+            "restarts": job.takeovers,
+            "since_s": (now_us - job.taken_over_us) / 1e6 if job.takeovers else None,
+        },
+        "incidents": [incident_json(incident) for incident in job.incidents],
+        "code": job.code,
+        "ended_because": job.ended_because,
+    }
+
+
+def incident_json(incident: Incident) -> dict[str, Any]:
+    """An incident with what is derived from its fields."""
+    value: dict[str, Any] = msgspec.to_builtins(incident, str_keys=True)
+    for given, certificate in zip(value["certificates"], incident.certificates, strict=True):
+        given["equal"] = certificate.equal
+    votes = [_vote(position) for _, position in sorted(incident.positions.items())]
+    return value | {"phases_ms": incident.phases_ms, "positions": votes}
+
+
+def _vote(position: Position) -> dict[str, Any]:
+    return {
+        "rank": position.rank,
+        "committed": position.committed,
+        "gate": position.gate,
+        "finished": position.finished,
+    }
+
+
+def _machine(
+    job: Job, machine: Machine, progress: Progress, heard_us: int, now_us: int
+) -> dict[str, Any]:
+    slot = job.slot_of(machine.id)
+    ranks: list[Rank] = [] if slot is None else job.spec.ranks(slot)
+    known: list[RankProgress] = [progress.ranks[r] for r in ranks if r in progress.ranks]
+    speeds = [ms for rank in known if (ms := rank.step_ms) is not None]
+    return {
+        "id": machine.id,
+        "state": str(machine.state),
+        "ranks": ranks,
+        "step": min((rank.step for rank in known), default=None),
+        "step_ms": max(speeds, default=None),
+        "last_seen_s": max(0, now_us - heard_us) / 1e6,
+        "host": machine.host,
+        "rack": machine.rack,
+        "note": machine.note,
+    }
+
+
+def _snapshots(job: Job) -> dict[str, Any]:
+    """every: steps from one to the next, 0: none are taken; bytes: of all ranks, in host memory of
+    their own and of another machine each."""
+    cut = job.cut
+    return {
+        "every": job.snapshot_every,
+        "step": None if cut is None else cut.step,
+        "bytes": 0 if cut is None else cut.bytes,
+        "cost_ms": None if cut is None else cut.cost_us / 1000.0,
+        "at_hand": cut_at_hand(job) is not None,
+        "why_none": job.no_snapshots,
+    }
+
+
+def _checkpoint(job: Job) -> dict[str, Any] | None:
+    """The newest; step None: there is none yet. None: none are written."""
+    newest, spec = job.checkpoint, job.spec
+    if not spec.checkpoint:
+        return None
+    return {
+        "folder": spec.checkpoint,
+        "every": spec.checkpoint_every,
+        "step": None if newest is None else newest.step,
+        "bytes": 0 if newest is None else newest.bytes,
+        "writing": None if job.writing is None else job.writing.step,
+    }
+
+
+def _change(job: Job, progress: Progress, now_us: int) -> dict[str, Any] | None:
+    change = job.change
+    if change is None:
+        return None
+    taken = progress.taken(change.epoch)
+    return {
+        "kind": str(change.kind),
+        "stage": str(change.stage),
+        "epoch": change.epoch,
+        "incident": change.incident,
+        "joiners": {str(slot): machine for slot, machine in change.joiners.items()},
+        "leavers": {str(slot): machine for slot, machine in change.leavers.items()},
+        "missing": sorted(change.missing),
+        "waits": _waits(job, change, now_us),
+        "state_bytes": taken and {"here": taken[0], "whole": taken[1]},
+    }
+
+
+def _waits(job: Job, change: Change, now_us: int) -> dict[str, Any] | None:
+    """For machines, which would take these ranks; then the job ends."""
+    if not change.missing:
+        return None
+    ranks = [rank for slot in sorted(change.missing) for rank in job.spec.ranks(slot)]
+    left_s = max(0, change.until_us - now_us) / 1e6
+    return {"machines": len(change.missing), "ranks": ranks, "left_s": left_s}

@@ -1,0 +1,89 @@
+"""What people are told of a job: what has happened, what was printed, how far it is."""
+
+from collections.abc import Callable
+
+from trainmover.ids import MachineId
+from trainmover.journal import Journal
+from trainmover.journal.journal import NOTE
+from trainmover.protocol.messages import Committed, Heartbeat, Output, Unwritten
+from trainmover.server.history.past import Past
+from trainmover.server.surroundings import ByTheWay, Decided
+from trainmover.server.view.nans import not_a_number, stopped_text
+from trainmover.server.view.news import News
+from trainmover.server.view.notices import Happened, Notice, Printed, Stepped
+from trainmover.server.view.sentences import sentence
+
+NOTE_US_MIN = 1_000_000
+
+
+class Telling:
+    """It goes on where `past` ends. stop: the job, with an exit status, and why."""
+
+    def __init__(
+        self,
+        journal: Journal,
+        past: Past,
+        *,
+        watch: Callable[[Notice], None] | None,
+        now: Callable[[], int],
+        stop: Callable[[int, str], None],
+    ) -> None:
+        self.news = News(watch, past.told, journal, past.replayed)
+        self.progress = past.progress
+        self._journal = journal
+        self._job = past.job
+        self._now = now
+        self._stop = stop
+        self._nan_told = False
+        self._turned_away_us = 0
+
+    def happened(self, moment: Decided) -> None:
+        """An event was taken."""
+        event, before, after = moment.event, moment.before, moment.after
+        self._job = after
+        said = sentence(before, event, after)
+        kind = type(event).__name__
+        self.news.add(
+            Happened(moment.seq, event.at_us, kind, said.text, said.loud, event, before, after)
+        )
+
+    def note(self, text: str, *, loud: bool = False) -> None:
+        """A line for human eyes, in the journal and to whoever watches."""
+        at_us, job = self._now(), self._job
+        seq = self._journal.note(at_us, text)
+        self.news.add(Happened(seq, at_us, NOTE, text, loud, None, job, job))
+
+    def turned_away(self, why: str) -> None:
+        """A line in the event stream, at most one a second, whoever knocks how often."""
+        at_us = self._now()
+        if at_us - self._turned_away_us >= NOTE_US_MIN:
+            self._turned_away_us = at_us
+            self.note(why)
+
+    def told(self, machine: MachineId, fact: ByTheWay) -> None:
+        """Machines and workers say how it goes."""
+        match fact:
+            case Committed():
+                self.progress.take(fact)
+                self.news.tell(Stepped(fact.rank, fact.epoch, fact.rows))
+                self._look_at_numbers(fact)
+            case Output():
+                self.news.tell(Printed(fact.rank, fact.stream, fact.text))
+            case Unwritten(path=path, why=why):
+                lost = "its lines are lost, the job goes on"
+                self.note(f"{machine}: {path} cannot be written ({why}): {lost}", loud=True)
+            case Heartbeat():
+                self.progress.vaults[machine] = fact
+            case _:
+                self.progress.note(fact)
+
+    def _look_at_numbers(self, fact: Committed) -> None:
+        on_nan = self._job.spec.on_nan
+        if on_nan == "ignore" or self._nan_told:
+            return
+        found = not_a_number(fact)
+        self._nan_told = bool(found)
+        if found and on_nan == "stop":
+            self._stop(1, stopped_text(found))
+        elif found:
+            self.note(found, loud=True)
