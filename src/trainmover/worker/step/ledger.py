@@ -8,7 +8,7 @@ from itertools import chain
 
 from trainmover.ids import Epoch, Rank, Step
 from trainmover.protocol.messages import Committed, Draw, Row, WorkerFact
-from trainmover.worker.standing import Standing
+from trainmover.worker.standing import GuardedStanding
 from trainmover.worker.step.keeper import row_bytes
 
 FLUSH_NS = 250_000_000
@@ -29,7 +29,9 @@ class Ledger:
     first_of  the epoch in force, until its first commit is told
     """
 
-    def __init__(self, rank: Rank, standing: Standing, say: Callable[[WorkerFact], None]) -> None:
+    def __init__(
+        self, rank: Rank, standing: GuardedStanding, say: Callable[[WorkerFact], None]
+    ) -> None:
         self.rows: list[Row] = []
         self._encoded: list[bytes] = []
         self._told: deque[list[bytes]] = deque()
