@@ -254,9 +254,13 @@ def test_nothing_that_is_waited_for_outlives_exit(wait: str) -> None:
 
 
 def test_who_is_done_takes_part_in_changes_until_it_is_over() -> None:
-    one = standing(live=True, epoch=1)
+    one = standing(live=True, epoch=1, committed=9)
+    assert one.finish() == 9
     assert one.after_the_end() is NOT_YET
     one.interrupt(Epoch(2))
     assert one.after_the_end() is True
+    position = one.position(RANK, 0)
+    assert position is not None
+    assert position.finished
     one.obey(m.Exit())
     assert one.after_the_end() is False

@@ -2,9 +2,10 @@
 
 from trainmover.ids import Epoch, Rank, Step
 from trainmover.protocol.messages import Committed, WorkerFact
+from trainmover.rank.told import UNHEARD_KEPT
 from trainmover.worker.standing import GuardedStanding
 from trainmover.worker.step.keeper import row_of
-from trainmover.worker.step.ledger import UNHEARD_KEPT, Ledger
+from trainmover.worker.step.ledger import Ledger
 
 
 def ledger() -> tuple[Ledger, list[WorkerFact]]:

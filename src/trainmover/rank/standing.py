@@ -65,6 +65,7 @@ class Standing:
     pause_asked epoch whose pause flag is raised at the next gate
     pause_at    epoch whose pause was agreed at a gate: stop at the next fetch
     cut_at      step after which all ranks take a snapshot, as agreed at its gate
+    finished    its script is through
     """
 
     live: bool = False
@@ -80,6 +81,7 @@ class Standing:
     pause_asked: Epoch = NONE
     pause_at: Epoch = NONE
     cut_at: Step = Step(0)
+    finished: bool = False
     exit: bool = False
 
     # --- what it is told --------------------------------------------------------------------------
@@ -100,6 +102,7 @@ class Standing:
             epoch=self.ordered,
             committed=self.committed,
             gate=self.gate,
+            finished=self.finished,
             patience_ms=patience_ms,
         )
 
@@ -270,6 +273,11 @@ class Standing:
             raise Unwind
         return False if self.ordered > epoch else NOT_YET
 
+    def finish(self) -> Step:
+        """The script is through. The last step that has committed."""
+        self.finished = True
+        return self.committed
+
     def after_the_end(self) -> bool | NotYet:
         """The script is done, the job may not be: whether members change; False: it is over."""
         if self.exit:
@@ -301,7 +309,7 @@ class Standing:
 
     def end_run(self) -> None:
         """The run of the script is over: what is said from here on is no position of a rank."""
-        self.live = False
+        self.live = self.finished = False
         self.committed = self.gate = Step(0)
 
 

@@ -364,10 +364,12 @@ class Runs:
         member.ledger.close()
         digest = member.tracked.digest() if api.attached() else ""
         flush_output()
+        with self._standing.changed:
+            last = self._standing.finish()
         self._say(
             Finished(
                 rank=member.rank,
-                step=self._standing.committed,
+                step=last,
                 code=ended.code,
                 digest=digest,
                 attached=api.attached(),

@@ -22,7 +22,6 @@ from trainmover.worker.join.tail import Tail
 from trainmover.worker.join.taken import Taken, Unlike, take
 from trainmover.worker.join.way import Ended, Silence, Way
 from trainmover.worker.standing import NONE
-from trainmover.worker.step.keeper import row_of
 from trainmover.worker.step.ledger import Ledger
 
 
@@ -235,8 +234,7 @@ class Takeover:
         record = member.deposit.latest = taken.record
         member.deposit.samples.go_on_from(taken.samples)
         member.calls = Step(record.top_step - 1)
-        rows = map(row_of, record.rows)
-        member.ledger.take_over(row for row in rows if row.step <= committed)
+        member.ledger.take_over(record.rows, committed)
         return Way(self._rank, record, committed)
 
     def _set_out(self, way: Way, order: Switch) -> None:
