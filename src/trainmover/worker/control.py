@@ -110,8 +110,7 @@ class Control:
                 case Verdict() | Switch() | Go() | Leave() | Discard() | PauseAt() | Exit():
                     standing.obey(order)
                 case KeepSnapshots(every=every, now=now):
-                    self._station.snapshots.every = every
-                    self._station.snapshots.asked |= now
+                    self._station.snapshots.keep(every, now=now)
                 case WriteCheckpoint():
                     self._write_checkpoint(order)
                 case Ending(step=step):

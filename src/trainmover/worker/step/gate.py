@@ -18,8 +18,9 @@ from torch import Tensor
 
 from trainmover.comm import Drained, groups
 from trainmover.ids import Epoch, Rank, Step
+from trainmover.rank.cuts import WANTED
 from trainmover.worker.drill import Drills
-from trainmover.worker.keep.snapshots import WANTED, Snapshots
+from trainmover.worker.keep.snapshots import Snapshots
 from trainmover.worker.standing import GuardedStanding
 from trainmover.worker.step.likeness import Likeness
 
