@@ -31,6 +31,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "tls": {"errors", "protocol"},
     "doors": WORDS | {"protocol", "tls"},
     "controller": WORDS | {"protocol"},
+    "rank": WORDS | {"protocol"},
     "journal": WORDS | {"protocol", "controller"},
     "comm": WORDS | {"communicators", "tls", "torch_internals"},
     "torch_internals": WORDS,
@@ -38,14 +39,14 @@ MAY_IMPORT: dict[str, set[str]] = {
     "sandbox": WORDS | {"protocol", "comm", "state", "torch_internals"},
     "worker": WORDS
     | {"durable", "lifeline", "names", "tls", "token_file"}
-    | {"protocol", "doors", "comm", "state", "sandbox", "torch_internals"},
+    | {"protocol", "rank", "doors", "comm", "state", "sandbox", "torch_internals"},
     "agent": WORDS
     | {"lifeline", "outlet", "tls", "token_file", "nursery", "splice"}
     | {"protocol", "doors", "state"},
     "server": WORDS
     | {"durable", "lifeline", "names", "splice", "tls", "token_file"}
     | {"protocol", "doors", "controller", "journal"},
-    "simulator": WORDS | {"protocol", "controller", "journal", "agent", "server"},
+    "simulator": WORDS | {"protocol", "controller", "rank", "journal", "agent", "server"},
     "launch": WORDS
     | {"communicators", "lifeline", "nursery", "tls", "token_file"}
     | {"protocol", "controller", "journal", "server", "agent"},
@@ -57,7 +58,7 @@ MAY_IMPORT: dict[str, set[str]] = {
 }
 
 # Time, chance and the outside world reach these as values.
-PURE_ROOMS = {"errors", "ids", "version", "protocol", "controller"}
+PURE_ROOMS = {"errors", "ids", "version", "protocol", "controller", "rank"}
 PURE_FILES = {
     "agent/decide.py",
     "agent/outbox.py",

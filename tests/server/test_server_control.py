@@ -7,7 +7,9 @@ from typing import Any
 import msgspec
 import pytest
 
+from trainmover.controller.effects import Fence
 from trainmover.controller.events import EVENTS, MachineJoined, MachinesLost, MoveRequested
+from trainmover.controller.values import replace
 from trainmover.errors import ProtocolError
 from trainmover.ids import MachineId
 from trainmover.protocol import messages as m
@@ -168,6 +170,21 @@ def test_machines_that_end_together_are_one_event(control: Control, written: Wri
     why = "its agent has ended"
     assert losses(written) == [[("m1", why), ("m3", why)]]
     assert control.accounts.away == ["m2"]
+
+
+def test_who_is_silent_and_is_given_up_by_the_job_itself_is_asked_after_no_more(
+    control: Control, written: Written
+) -> None:
+    """As one whose process is stopped, and does not end."""
+    silent, heard = join(control, written, "m1"), join(control, written, "m2")
+    for beat in range(1, 9):
+        silent.quiet_ticks, heard.quiet_ticks = beat, 0
+        control.beat(beat * 200_000)
+    assert control.absence.away == ["m1"]
+    control._carry_out(Fence(MachineId("m1")))
+    control.job = replace(control.job, machines={"m2": control.job.machines[MachineId("m2")]})
+    control.beat(2_000_000)
+    assert (control.absence.away, silent.ended) == ([], "aborted")
 
 
 def test_a_machine_that_speaks_nonsense_is_lost_at_once(control: Control, written: Written) -> None:

@@ -2,14 +2,15 @@
 
 from trainmover.ids import Epoch, Rank, Step
 from trainmover.protocol.messages import Committed, WorkerFact
-from trainmover.worker.standing import Standing
+from trainmover.rank.told import UNHEARD_KEPT
+from trainmover.worker.standing import GuardedStanding
 from trainmover.worker.step.keeper import row_of
-from trainmover.worker.step.ledger import UNHEARD_KEPT, Ledger
+from trainmover.worker.step.ledger import Ledger
 
 
 def ledger() -> tuple[Ledger, list[WorkerFact]]:
     said: list[WorkerFact] = []
-    return Ledger(Rank(3), Standing(epoch=Epoch(2)), said.append), said
+    return Ledger(Rank(3), GuardedStanding(epoch=Epoch(2)), said.append), said
 
 
 def steps(fact: WorkerFact) -> list[int]:
@@ -62,7 +63,7 @@ def test_what_an_agent_may_have_died_with_is_in_doubt_for_two_batches() -> None:
 
 
 def test_while_no_controller_hears_all_that_is_told_stays_in_doubt_within_bounds() -> None:
-    standing = Standing(epoch=Epoch(2), unheard=True)
+    standing = GuardedStanding(epoch=Epoch(2), unheard=True)
     book = Ledger(Rank(3), standing, lambda _: None)
     for step in range(1, 2 * UNHEARD_KEPT):
         book.commit(Step(step), {})

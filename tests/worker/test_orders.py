@@ -85,10 +85,14 @@ def boundary(here: Station) -> Boundary:
     return Boundary(Rank(0), here, unused, follow=unused, offer=unused)
 
 
+def waits(here: Station, told: Callable[[Epoch], object]) -> object:
+    return here.standing.until(lambda: told(Epoch(2)))
+
+
 WAITS: dict[str, Callable[[Station], object]] = {
     "verdict": lambda here: boundary(here).settle(),
-    "switch": lambda here: here.standing.await_switch(Epoch(2)),
-    "go": lambda here: here.standing.await_go(Epoch(2)),
+    "switch": lambda here: waits(here, here.standing.next_switch),
+    "go": lambda here: waits(here, here.standing.in_force),
 }
 
 

@@ -11,7 +11,7 @@ from trainmover.ids import Epoch, Rank, Step
 from trainmover.protocol.messages import Fingerprinted, WorkerFact
 from trainmover.state.tracked import Tracked
 from trainmover.worker.keep.rounds import Rounds, is_due
-from trainmover.worker.standing import Standing
+from trainmover.worker.standing import GuardedStanding
 from trainmover.worker.step.gate import Gate
 from trainmover.worker.step.likeness import Likeness
 
@@ -55,7 +55,7 @@ def tracked(value: float) -> Tracked:
 
 
 def rounds(rank: int, gate: Any, said: list[WorkerFact], *, tainted: bool = False) -> Rounds:
-    standing = Standing(epoch=Epoch(4))
+    standing = GuardedStanding(epoch=Epoch(4))
     return Rounds(
         Rank(rank), 1000, gate=gate, standing=standing, tainted=lambda: tainted, say=said.append
     )
@@ -111,9 +111,9 @@ def two_ranks(other: float) -> Gate:
     return together.of(0)
 
 
-def keeping(gate: Gate, kept: list[Step], *, committed: int) -> Standing:
+def keeping(gate: Gate, kept: list[Step], *, committed: int) -> GuardedStanding:
     """The standing of rank 0 behind a round, at a boundary after that many steps."""
-    standing = Standing(epoch=Epoch(4), committed=Step(committed))
+    standing = GuardedStanding(epoch=Epoch(4), committed=Step(committed))
     each = Rounds(
         Rank(0),
         1000,

@@ -12,7 +12,7 @@ from torch.utils.data import DataLoader
 from trainmover.comm.private import PrivateGroup
 from trainmover.worker.data.batches import Batches
 from trainmover.worker.member import Member
-from trainmover.worker.standing import Standing
+from trainmover.worker.standing import GuardedStanding
 from trainmover.worker.watch.sight import look
 
 
@@ -60,7 +60,7 @@ def in_runtime(reached: threading.Event, go_on: threading.Event) -> None:
             standing.exit = go_on.wait()
             return True
 
-    standing = Standing(changed=Changed())
+    standing = GuardedStanding(changed=Changed())
     standing.await_exit()
 
 

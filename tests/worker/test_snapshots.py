@@ -11,13 +11,14 @@ from vaults import TOKEN, Buddies
 from trainmover.errors import PeerLost, UserError
 from trainmover.ids import Epoch, Rank, Step
 from trainmover.protocol.messages import Snapped, Source, Switch, WorkerFact
+from trainmover.rank.cuts import BUSY, WANTED, Put
 from trainmover.state.snapshot import Snapshot
 from trainmover.state.transfer import Offered, StateServer
 from trainmover.state.vault import Vault, snapshot_name
 from trainmover.worker.join import going_back
 from trainmover.worker.join.going_back import NoneWhole
 from trainmover.worker.keep import snapshots as snapshots_module
-from trainmover.worker.keep.snapshots import BUSY, WANTED, Snapshots
+from trainmover.worker.keep.snapshots import Snapshots
 
 RANK, EPOCH = Rank(2), Epoch(1)
 
@@ -53,7 +54,7 @@ def process() -> Iterator[Process]:
 
 def test_one_is_wanted_every_so_many_steps(process: Process, buddies: Buddies) -> None:
     assert process.snapshots.flag(RANK, Step(50)) == 0
-    process.snapshots.every = 10
+    process.snapshots.keep(10, now=False)
     process.take(50, buddies.make()[1].address)
     process.snapshots.completed(Step(50))
     assert process.snapshots.flag(RANK, Step(59)) == 0
@@ -63,7 +64,7 @@ def test_one_is_wanted_every_so_many_steps(process: Process, buddies: Buddies) -
 def test_who_holds_none_wants_one_now(process: Process, buddies: Buddies) -> None:
     """As a joiner does, however early in the job: until all have one more, its rank's snapshot is
     with one vault alone."""
-    process.snapshots.every = 100
+    process.snapshots.keep(100, now=False)
     assert process.snapshots.flag(RANK, Step(7)) == WANTED
     process.take(7, buddies.make()[1].address)
     process.snapshots.changed(100)  # Members change before it is complete.
@@ -74,7 +75,7 @@ def test_who_holds_none_wants_one_now(process: Process, buddies: Buddies) -> Non
 
 
 def test_one_that_is_asked_for_is_wanted_once(process: Process, buddies: Buddies) -> None:
-    process.snapshots.asked = True
+    process.snapshots.keep(0, now=True)
     assert process.snapshots.flag(RANK, Step(3)) == WANTED
     process.take(3, buddies.make()[1].address)
     process.snapshots.completed(Step(3))
@@ -85,7 +86,7 @@ def test_a_second_one_waits_until_the_first_is_complete(
     process: Process,
     buddies: Buddies,
 ) -> None:
-    process.snapshots.every = 1
+    process.snapshots.keep(1, now=False)
     process.take(10, buddies.make()[1].address)
     assert process.snapshots.flag(RANK, Step(20)) == BUSY
     process.snapshots.completed(Step(10))
@@ -268,10 +269,9 @@ def test_memory_of_one_that_is_lent_is_not_used_again(process: Process, buddies:
 
 
 def test_one_dropped_before_it_could_be_offered_is_not_offered(process: Process) -> None:
-    put = snapshots_module._Put
     kept = Snapshot.of(RANK, 10, b"", [torch.ones(1)], None)
-    process.snapshots._put(put(kept, EPOCH, "", cost_us=1, step_us=1))
-    process.snapshots._put(put(kept, EPOCH, "", cost_us=0, step_us=1))
+    process.snapshots._put(Put(kept, EPOCH, "", cost_us=1, step_us=1))
+    process.snapshots._put(Put(kept, EPOCH, "", cost_us=0, step_us=1))
     assert process.fact().cost_us == 0
     assert snapshot_name(RANK, 10) not in process.server._offers
 
@@ -284,7 +284,7 @@ def test_steps_that_are_undone_have_no_snapshot(process: Process, buddies: Buddi
     assert process.snapshots.of(RANK, Step(10)) is None
     process.take(7, server.address)
     assert process.snapshots.flag(RANK, Step(8)) == 0
-    process.snapshots.every = 1
+    process.snapshots.keep(1, now=False)
     assert process.snapshots.flag(RANK, Step(8)) == BUSY
     vault.drop_snapshots_after(7)
     held = [vault.get_blob(snapshot_name(RANK, step)) is not None for step in (7, 10)]
@@ -308,5 +308,5 @@ def test_a_vault_that_makes_no_sense_is_one_that_cannot_be_reached(
     """With a wrong token it is refused; the thread lives on for the next vault."""
     process.snapshots._token = b"u" * 16
     kept = Snapshot.of(RANK, 10, b"", [torch.ones(1)], None)
-    put = snapshots_module._Put(kept, EPOCH, buddies.make()[1].address, 0, 0)
+    put = Put(kept, EPOCH, buddies.make()[1].address, 0, 0)
     assert process.snapshots._give_to(put) is None

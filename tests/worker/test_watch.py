@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from trainmover.protocol.messages import Moves, Stands, Watched, WorkerFact
-from trainmover.worker.standing import Standing
+from trainmover.worker.standing import GuardedStanding
 from trainmover.worker.watch import watch as watching
 from trainmover.worker.watch.deadline import BEFORE_S, FLOOR_S, STEPS_MIN
 from trainmover.worker.watch.footing import OUTSIDE, PATIENT, QUICK, Footing, Pulse
@@ -40,7 +40,7 @@ class Rank:
         monkeypatch.setattr(watching, "groups", self.groups)
         monkeypatch.setattr(watching, "look", lambda thread: self.sight)
         self.pulse = Pulse()
-        self.standing = Standing(live=True)
+        self.standing = GuardedStanding(live=True)
         self.member: Any = SimpleNamespace(
             rank=1, standing=self.standing, calls=0, in_step=False, passed=False, over=False,
             declared=[], footing=Footing(self.pulse), boundary=SimpleNamespace(closing=False),

@@ -12,6 +12,7 @@ from vaults import TOKEN, Buddies
 
 from trainmover.ids import Epoch, Rank, Step
 from trainmover.protocol.messages import Foreign, Stored, WriteCheckpoint, Wrote
+from trainmover.rank.cuts import WANTED
 from trainmover.sandbox.record import blob_name
 from trainmover.state.snapshot import Snapshot
 from trainmover.state.transfer import Offered
@@ -19,7 +20,7 @@ from trainmover.state.vault import snapshot_name
 from trainmover.worker.keep import checkpoints
 from trainmover.worker.keep.checkpoints import write_part
 from trainmover.worker.keep.first_steps import FirstSteps
-from trainmover.worker.keep.snapshots import WANTED, Snapshots
+from trainmover.worker.keep.snapshots import Snapshots
 
 
 class Nowhere:

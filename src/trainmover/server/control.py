@@ -145,6 +145,7 @@ class Control:
                 if machine in self.members:
                     self.members[machine].send(order)
             case Fence(machine=machine):
+                self.absence.forget(machine)
                 link = self.members.pop(machine, None)
                 if link is not None:
                     link.abort()

@@ -59,7 +59,8 @@ class Chance:
             self.let(name)
 
     def settle(self) -> None:
-        """Forget what is over: the whole job has gone on since, and waits for nothing."""
+        """Forget what is over: the whole job has gone on since, and waits for nothing. A rank that
+        is to go round for ever once its groups drain has yet to do so."""
         world = self.world
         if world.ended is not None:
             return  # What has ended it is not over.
@@ -69,7 +70,7 @@ class Chance:
         if job.change is not None or _open(job.incidents):
             return
         if world.training.newest >= self._newest + 2 and not world.network.cuts:
-            self.unsettled.clear()
+            self.unsettled = ["spins" for worker in world.workers() if worker.spins]
 
     def let(self, name: str) -> bool:
         """It happens, if there is anything that it can happen to."""

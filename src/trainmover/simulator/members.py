@@ -1,21 +1,24 @@
-"""A rank as a member of epochs: it drains, hears the verdict, stands at the boundary, goes, leaves.
+"""A rank as a member of epochs: it is interrupted, stands at the boundary, goes, leaves.
 
-As in the worker room: position and newer epoch in one moment; who is stuck never comes to the
-boundary.
+What it does is decided by `rank.standing`; here is what takes time, and what the world must see.
 """
 
+from functools import partial
 from typing import TYPE_CHECKING
 
-from trainmover.ids import Epoch, Step
+from trainmover.ids import Epoch
 from trainmover.protocol import messages as m
+from trainmover.rank.standing import Told
+from trainmover.simulator import steps, switching
 from trainmover.simulator.happenings import Violation
-from trainmover.simulator.steps import begin_step, commit, tell_rows
 
 if TYPE_CHECKING:
     from trainmover.simulator.workers import Worker
 
 
 PATIENCE_MS = 20_000
+DRAINS_US = (500, 20_000)
+"""Until the script's thread is out of its collectives."""
 
 
 def prepare(worker: "Worker", order: m.Prepare) -> None:
@@ -28,87 +31,102 @@ def _prepared(worker: "Worker", epoch: Epoch, store: str) -> None:
         worker.say(m.Prepared(rank=worker.rank, epoch=epoch))
 
 
-def discard(worker: "Worker", order: m.Discard) -> None:
-    between = worker.live and not worker.gate and not worker.computing
-    waits = between and worker.paused
-    worker.discarded = max(worker.discarded, order.epoch)
-    if waits and not worker.paused and not worker.pending:
-        worker.said_boundary = Epoch(0)
-        begin_step(worker)
-
-
-def pause(worker: "Worker", order: m.PauseAt) -> None:
-    worker.pause_asked = max(worker.pause_asked, order.epoch)
+def note(worker: "Worker", order: Told) -> None:
+    """What is looked at when the rank comes by."""
+    worker.standing.obey(order)
+    worker.wake()
 
 
 def interrupt(worker: "Worker", order: m.Interrupt) -> None:
     """Newer epoch and position in one moment."""
-    if order.epoch <= worker.ordered:
+    standing = worker.standing
+    if not standing.interrupt(order.epoch):
         return
-    worker.ordered, worker.verdict = order.epoch, None
-    if worker.live:
-        worker.misled |= worker.between
-        position = m.Position(
-            rank=worker.rank,
-            epoch=order.epoch,
-            committed=worker.step,
-            gate=worker.gate,
-            finished=worker.finished,
-            patience_ms=PATIENCE_MS,
-        )
+    position = standing.position(worker.rank, PATIENCE_MS)
+    if position is not None:
         worker.say(position)
+        drain(worker)
+    worker.wake()
 
 
-def judged(worker: "Worker", order: m.Verdict) -> None:
-    worker.verdict = order
-    if worker.live and order.epoch == worker.ordered and worker.pending:
-        worker.later(worker.world.between(500, 20_000), _to_boundary, worker, order)
+def drain(worker: "Worker") -> None:
+    """Its collectives end with what their buffers hold."""
+    worker.drains = True
+    worker.misled |= worker.between
+    worker.later(worker.world.between(*DRAINS_US), steps.cut_short, worker)
 
 
-def _to_boundary(worker: "Worker", order: m.Verdict) -> None:
-    """Apply or unwind, then stand between two steps; who is stuck never comes there."""
-    if worker.verdict is not order or not worker.pending or worker.stuck or worker.spins:
+# --- between two steps --------------------------------------------------------------------------
+
+
+def settle(worker: "Worker") -> None:
+    """At a fetch: members may change here. Then the next step."""
+    standing, rank = worker.standing, worker.rank
+    worker.wait(
+        lambda: standing.target(rank, drains=worker.drains, pausing=not worker.finished),
+        partial(_settled, worker),
+    )
+
+
+def _settled(worker: "Worker", epoch: Epoch | None) -> None:
+    if epoch is None:
+        steps.begin_step(worker)
         return
-    if worker.gate:
-        if order.committed >= worker.gate:
-            commit(worker)
-        else:
-            worker.gate = Step(0)
-    worker.computing = False
-    if order.committed != worker.step:
-        raise Violation(f"{worker} is to stand after step {order.committed}")
-    worker.said_boundary = order.epoch
-    epoch, misled = order.epoch, worker.misled
-    worker.say(m.AtBoundary(rank=worker.rank, epoch=epoch, committed=worker.step, misled=misled))
+    at = m.AtBoundary(rank=worker.rank, epoch=epoch, committed=worker.step, misled=worker.misled)
+    worker.say(at)
+    worker.wait(partial(worker.standing.next_switch, epoch), partial(_told, worker))
+
+
+def _told(worker: "Worker", order: m.Switch | None) -> None:
+    if order is None:
+        settle(worker)
+    elif worker.rank in order.sources:
+        await_go(worker, order.epoch)
+    else:
+        switching.begin(worker, order)
+
+
+def stay(worker: "Worker") -> None:
+    """The script is done; the job may not be."""
+    worker.wait(worker.standing.after_the_end, partial(_called, worker))
+
+
+def _called(worker: "Worker", changes: bool) -> None:
+    if changes:
+        settle(worker)
+
+
+def await_go(worker: "Worker", epoch: Epoch) -> None:
+    worker.wait(partial(worker.standing.in_force, epoch), partial(_in_force, worker, epoch))
+
+
+def _in_force(worker: "Worker", epoch: Epoch, goes: bool) -> None:
+    worker.order = None
+    if goes:
+        worker.ledger.first_of = epoch
+    if worker.live:
+        settle(worker)
+    else:
+        switching.await_order(worker, epoch)
 
 
 def go(worker: "Worker", order: m.Go) -> None:
-    epoch, switched = order.epoch, worker.switched
-    if switched is None or switched.epoch != epoch or worker.ordered > epoch:
-        return
-    if worker.exchanged != epoch:
-        raise Violation(f"{worker} is to train in epoch {epoch} and has not met the others")
-    if worker.misled:
-        raise Violation(f"{worker} is to train on with what a collective has left")
-    worker.epoch, worker.live, worker.parked, worker.on_way = epoch, True, False, -1
-    worker.ordered = max(worker.ordered, epoch)
-    worker.ledger.first_of, worker.switched = epoch, None
-    worker.drains, worker.calls = False, 0
-    worker.said_boundary = Epoch(0)
-    worker.moved()
-    begin_step(worker)
+    """The epoch is in force at once; its script's thread wakes when it does."""
+    standing, before = worker.standing, worker.epoch
+    standing.obey(order)
+    if worker.epoch != before:
+        if worker.misled:
+            raise Violation(f"{worker} is to train on with what a collective has left")
+        worker.parked, worker.on_way = False, -1
+        worker.drains, worker.calls = False, 0
+        worker.moved()
+    elif worker.order is not None and worker.order.epoch == order.epoch >= standing.ordered:
+        raise Violation(f"{worker} is to train in epoch {order.epoch} and has not met the others")
+    worker.wake()
 
 
-def leave(worker: "Worker", order: m.Leave) -> None:
-    in_sandbox = worker.parked or worker.held >= 0 or worker.work is not None
-    if not ((in_sandbox and worker.bound_for <= order.epoch) or worker.live):
-        return
-    if worker.live:
-        tell_rows(worker)
-    if worker.stuck or worker.circles or worker.spins:
-        return  # It never comes out of the script: as a rank it says where it stands.
-    if worker.work is not None:
-        worker.runs += 1
+def unwind(worker: "Worker") -> None:
+    """The rank lives elsewhere, or all run the script again: the process is free."""
     worker.forget()
     worker.later(worker.world.between(1_000, 30_000), worker.say, m.Left())
 

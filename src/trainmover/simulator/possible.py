@@ -42,7 +42,7 @@ IMPOSSIBLE: tuple[tuple[str, tuple[str, ...], tuple[str, ...]], ...] = (
     (
         "all ranks said so before they were through with the script",
         ("ending",),
-        (*FIRST, *TRAINS, "Raised", "Interrupted"),
+        (*FIRST, *TRAINS, "Raised"),
     ),
     (
         "no change is over before all that take part have said so",
@@ -78,8 +78,9 @@ IMPOSSIBLE: tuple[tuple[str, tuple[str, ...], tuple[str, ...]], ...] = (
         ),
     ),
     (
-        "survivors said so before they answered, and who joins has no epoch before it goes",
-        ("recovery boundary", "recovery switch", "going back switch"),
+        "survivors said so before they stood at the boundary, or unwound, and who joins has no "
+        "epoch before it goes",
+        ("recovery switch", "going back switch"),
         ("Committed",),
     ),
     (

@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING
 from trainmover.ids import Rank
 from trainmover.protocol import messages as m
 from trainmover.simulator.happenings import Violation
+from trainmover.simulator.members import unwind
+from trainmover.simulator.switching import await_order
 
 if TYPE_CHECKING:
     from trainmover.simulator.workers import Worker
@@ -47,7 +49,10 @@ def _run_through(worker: "Worker", number: int, store: str) -> None:
     program = worker.world.program(rank)
     again = worker.box.name in worker.world.once and worker.runs > 1
     if again or (worker.box.name, program) in worker.world.unfit:
-        worker.say(m.SandboxFailed(rank=rank, reason="it raised", again=again))
+        if isinstance(order, m.Bind) and worker.standing.leaves(order.epoch):
+            unwind(worker)
+        else:
+            worker.say(m.SandboxFailed(rank=rank, reason="it raised", again=again))
         return
     match order:
         case m.WarmUp():
@@ -58,6 +63,7 @@ def _run_through(worker: "Worker", number: int, store: str) -> None:
         case m.Bind(epoch=epoch):
             worker.parked = True
             worker.say(m.Parked(rank=rank, epoch=epoch, trace=program, bind_ms=1))
+            await_order(worker)
 
 
 def go_in_circles(worker: "Worker") -> bool:

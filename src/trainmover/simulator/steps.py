@@ -1,37 +1,36 @@
 """A rank's steps: compute, have the record safe, pass the gate, update; and what it tells of it."""
 
 import math
+from functools import partial
 from typing import TYPE_CHECKING
 
-from trainmover.ids import Epoch, Step
+from trainmover.ids import Step
 from trainmover.protocol import messages as m
-from trainmover.simulator import rounds, snapshots
+from trainmover.simulator import members, rounds, snapshots
 from trainmover.simulator.bits import loss
 from trainmover.simulator.happenings import Stepped
 
 if TYPE_CHECKING:
+    from trainmover.simulator.training import Gate
     from trainmover.simulator.workers import Worker
 
 RECORDED_AT = 3
 STEP_US = 100_000
 AGAIN_US = 50_000
 """How soon is tried again what a machine out of reach prevents."""
+CAME_THROUGH = 0.5
+"""How often a gate that all had entered has not come through to a rank that drains."""
 
 
 def begin_step(worker: "Worker") -> None:
-    """Compute the next one, or stand at the boundary, or end."""
-    if not worker.live or worker.finished or worker.computing or worker.pending or worker.drains:
-        return
-    if worker.paused:
-        worker.said_boundary = worker.pause_at
-        at = m.AtBoundary(rank=worker.rank, epoch=worker.pause_at, committed=worker.step)
-        worker.say(at)
+    """Compute the next one, or end."""
+    if worker.finished:
+        members.stay(worker)
         return
     if worker.step >= worker.world.training.steps:
         _finish(worker)
         return
-    if worker.cut_at == worker.step > 0:
-        worker.cut_at = Step(0)
+    if worker.standing.cut_here():
         snapshots.take(worker)
     worker.computing = True
     worker.box.keep(worker, Step(worker.step + 1), worker.epoch, worker.ledger.in_doubt)
@@ -40,62 +39,88 @@ def begin_step(worker: "Worker") -> None:
 
 
 def _finish(worker: "Worker") -> None:
-    worker.finished = True
     tell_rows(worker)
-    digest = f"after {worker.holds.after}"
-    worker.say(m.Finished(rank=worker.rank, step=worker.step, code=0, digest=digest, attached=True))
+    last, digest = worker.standing.finish(), f"after {worker.holds.after}"
+    worker.say(m.Finished(rank=worker.rank, step=last, code=0, digest=digest, attached=True))
+    members.stay(worker)
 
 
 def _computed(worker: "Worker", step: Step) -> None:
     """Into the gate, once the record is safe."""
     if not worker.computing or worker.step != step or worker.stuck:
         return
-    if worker.pending or worker.drains:
-        return
     rows = [*worker.ledger.in_doubt, _row(worker)]
-    if not worker.box.keep(worker, Step(step + 2), worker.epoch, rows):
+    safe = worker.tainted or worker.box.keep(worker, Step(step + 2), worker.epoch, rows)
+    if not safe:
         worker.later(AGAIN_US, _computed, worker, step)
+    elif worker.standing.enter_gate(Step(step + 1), drains=worker.drains):
+        worker.computing = False
+        worker.calls += 1
+        worker.moved()
+        worker.world.training.entered(worker)
+    else:
+        cut_short(worker)
+
+
+def cut_short(worker: "Worker") -> None:
+    """Its collectives have ended, and left nothing that counts."""
+    if worker.stuck or worker.spins or not worker.tainted:
         return
+    if worker.waits is None and (worker.computing or worker.gate):
+        _await_verdict(worker, Step(worker.step + 1))
+    else:
+        worker.look()
+
+
+def _await_verdict(worker: "Worker", step: Step) -> None:
     worker.computing = False
-    worker.gate = Step(step + 1)
-    worker.calls += 1
-    worker.moved()
-    worker.world.training.entered(worker)
+    worker.wait(partial(worker.standing.judged, worker.rank, step), partial(_judged, worker))
 
 
-def pass_gate(worker: "Worker", step: Step) -> None:
-    """It is through; unless an interruption came first."""
-    gate = worker.world.training.open.get((worker.epoch, step))
-    if gate is None or worker.gate != step or worker.pending or worker.drains:
+def _judged(worker: "Worker", commits: bool) -> None:
+    """The update is applied, or the step unwound."""
+    if commits:
+        _commit(worker)
+    members.settle(worker)
+
+
+def pass_gate(worker: "Worker", gate: "Gate") -> None:
+    """It is through. Of one that is interrupted meanwhile ranks may disagree on that."""
+    step, standing = gate.step, worker.standing
+    if worker.epoch != gate.epoch or standing.gate != step or worker.waits is not None:
         return
-    worker.pause_at = max(worker.pause_at, gate.pause)
-    if gate.cut:
-        worker.cut_at = step
+    if worker.drains and worker.world.random.random() < CAME_THROUGH:
+        return
+    passes = standing.pass_gate(
+        worker.rank, step, newest=gate.newest, oldest=gate.oldest, pause=gate.pause, cut=gate.cut
+    )
+    if not passes:
+        _await_verdict(worker, step)
+        return
     worker.moved()
-    commit(worker)
+    _commit(worker)
     if gate.hashes:
         rounds.tell(worker, gate)
-    begin_step(worker)
+    members.settle(worker)
 
 
-def commit(worker: "Worker") -> None:
+def _commit(worker: "Worker") -> None:
     """The update is applied."""
     row = _row(worker)
-    step, worker.gate, worker.computing = worker.gate, Step(0), False
-    holds, worker.step, worker.holds = worker.holds, step, worker.holds.next()
+    step, holds = worker.step, worker.holds
+    worker.holds = holds.next()
     worker.lived_steps += 1
     worker.world.tell(Stepped(worker, worker.rank, worker.epoch, step, holds.after))
-    if worker.pending:
-        worker.ledger.rows.append(row)
-    else:
-        worker.ledger.commit(row, worker.rank, worker.epoch, worker.world.now, worker.say)
+    if worker.ledger.enter(row, row, worker.world.now * 1000):
+        tell_rows(worker)
     if step == RECORDED_AT:
         _say_recorded(worker)
 
 
 def _row(worker: "Worker") -> m.Row:
     """Of the step that follows what it holds."""
-    step, before = Step(worker.step + 1), worker.holds.after
+    before = worker.holds.after
+    step = Step(before + 1)
     value = math.nan if step in worker.world.nan_steps else loss(before)
     return m.Row(step=step, at_us=0, values={"loss": value})
 
@@ -110,16 +135,19 @@ def _say_recorded(worker: "Worker") -> None:
 
 def tell_rows(worker: "Worker") -> None:
     """Say what was committed since."""
-    worker.ledger.tell(worker.rank, worker.epoch, worker.world.now, worker.say)
+    now_ns, unheard = worker.world.now * 1000, worker.box.unheard
+    fact = worker.ledger.say_rows(worker.rank, worker.epoch, now_ns, unheard=unheard)
+    if fact is not None:
+        worker.say(fact)
 
 
 def run_rank(worker: "Worker", order: m.RunRank) -> None:
     """The script, for real, from its beginning."""
-    worker.live, worker.epoch, worker.ordered = True, order.epoch, order.epoch
+    worker.standing.begin(order.epoch)
     worker.rank = worker.world.rank_at(order.slot, worker.local)
-    worker.ledger.first_of = Epoch(order.epoch)
+    worker.ledger.first_of = order.epoch
     worker.runs += 1
     worker.box.follow(order)
     worker.moved()
     worker.say(m.Attached(rank=worker.rank))
-    begin_step(worker)
+    members.settle(worker)

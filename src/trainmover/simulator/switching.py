@@ -1,11 +1,13 @@
 """A rank becomes a member of the next epoch: it takes its state, if it joins, and connects."""
 
+from functools import partial
 from typing import TYPE_CHECKING
 
-from trainmover.ids import Rank, Step
+from trainmover.ids import Epoch, Rank, Step
 from trainmover.protocol import messages as m
 from trainmover.protocol.messages import Row
-from trainmover.simulator import snapshots
+from trainmover.rank.standing import NONE
+from trainmover.simulator import members, snapshots
 from trainmover.simulator.bits import Bits
 from trainmover.simulator.happenings import Placed, Violation
 from trainmover.simulator.snapshots import Snapshot
@@ -18,40 +20,57 @@ AGAIN_US = 50_000
 """Whoever does not reach what it needs tries for 3 s, then says that a link broke."""
 
 
-def switch(worker: "Worker", order: m.Switch) -> None:
-    """Begin; the end is `Switched`."""
-    leaving = worker.live and worker.rank in order.sources
-    if worker.ordered > order.epoch or not (worker.live or worker.parked) or leaving:
-        return
-    worker.switched, worker.cut_at = order, Step(0)
+def await_order(worker: "Worker", done: Epoch = NONE) -> None:
+    """A joiner stands in the sandbox, or has followed an order in vain."""
+    standing, bound_for = worker.standing, worker.bound_for
+    worker.wait(lambda: standing.next_to_join(bound_for, done), partial(begin, worker))
+
+
+def begin(worker: "Worker", order: m.Switch) -> None:
+    """Take part; the end is `Switched`."""
+    worker.order = order
     snapshots.changed(worker, order)
     worker.box.follow(order)
     worker.later(worker.world.between(2_000, 40_000), _exchange, worker, order, worker.store, 0)
 
 
 def _exchange(worker: "Worker", order: m.Switch, store: str, tries: int) -> None:
-    if worker.switched is not order or worker.ordered > order.epoch or worker.stuck:
+    if worker.stuck:
         return
-    if store != worker.world.store and not order.closing:
-        return  # Nobody is met in a store that is dead.
+    in_vain = store != worker.world.store and not order.closing  # A dead store: nobody is met.
+    if in_vain or worker.standing.ordered > order.epoch:
+        _await_next(worker, order)
+        return
     joins = not worker.live
     if not _meets_all(worker) or not (_has_state(worker, order) if joins else True):
         _again(worker, order, store, tries)
         return
     if joins:
+        worker.standing.become(order.committed)
         _certify(worker, order)
     rows = worker.ledger.in_doubt
     worker.box.keep(worker, Step(order.committed + 1), order.epoch, rows)
     for step, snapshot in worker.snapshots.held.items():
         if snapshot.rank == worker.rank:
             snapshots.put(worker, step)
-    worker.exchanged = order.epoch
+    worker.standing.connected(order.epoch)
     worker.say(m.Switched(rank=worker.rank, epoch=order.epoch))
+    members.await_go(worker, order.epoch)
+
+
+def _await_next(worker: "Worker", order: m.Switch) -> None:
+    """Nothing comes of this one."""
+    worker.order = None
+    if worker.live:
+        members.await_go(worker, order.epoch)
+    else:
+        await_order(worker, order.epoch)
 
 
 def _again(worker: "Worker", order: m.Switch, store: str, tries: int) -> None:
-    if worker.switched is not order:
-        return  # It has said why it does not begin.
+    if worker.order is not order:
+        _await_next(worker, order)  # It has said why it does not begin.
+        return
     if tries < TRIES_MAX:
         worker.later(AGAIN_US, _exchange, worker, order, store, tries + 1)
         return
@@ -63,6 +82,7 @@ def _again(worker: "Worker", order: m.Switch, store: str, tries: int) -> None:
         unusable=order.committed if lost else Step(0),
     )
     worker.say(fact)
+    _await_next(worker, order)
 
 
 def _meets_all(worker: "Worker") -> bool:
@@ -93,7 +113,7 @@ def _from_sources(worker: "Worker", order: m.Switch) -> bool:
         return False
     holders = {other.rank: str(other.holds) for other in there}
     if len(set(holders.values())) > 1:
-        worker.switched = None
+        worker.order = None
         worker.say(m.Unproven(rank=worker.rank, epoch=order.epoch, holders=holders))
         return False
     first = there[0]
@@ -158,9 +178,9 @@ def _snapshot_of(worker: "Worker", order: m.Switch) -> Snapshot | None:
 
 
 def _place(worker: "Worker", order: m.Switch, holds: Bits, rows: list[Row], source: Rank) -> None:
-    worker.step, worker.holds = order.committed, holds
+    worker.holds = holds
     worker.on_way, worker.given_by = order.committed, source
-    worker.ledger.rows = [row for row in rows if row.step <= order.committed]
+    worker.ledger.inherit(((row, row) for row in rows), order.committed)
     worker.world.tell(Placed(worker, order.committed, holds, order.back, source))
 
 

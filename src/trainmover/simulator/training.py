@@ -18,12 +18,15 @@ if TYPE_CHECKING:
 
 @dataclass
 class Gate:
-    """One that is through. pause: epoch that a pause is asked for; cut: whether all take a
-    snapshot after the step; hashes: of every rank's state after it, if a round follows."""
+    """One that is through. newest, oldest: of the steps in which its members are; pause: epoch that
+    a pause is asked for; cut: whether all take a snapshot after the step; hashes: of every rank's
+    state after it, if a round follows."""
 
     epoch: Epoch
     step: Step
     members: list["Worker"]
+    newest: Step
+    oldest: Step
     pause: Epoch
     cut: bool
     hashes: dict[Rank, bytes] = field(default_factory=dict)
@@ -57,7 +60,7 @@ class Training:
         return [
             w
             for w in self.world.workers()
-            if w.gate == step and w.live and w.epoch == epoch and not w.drains
+            if w.gate == step and w.live and w.epoch == epoch and not w.tainted
         ]
 
     def _connected(self, inside: list["Worker"]) -> bool:
@@ -68,15 +71,16 @@ class Training:
         return all(network.reach(a, b) for a in names for b in names if a < b)
 
     def _open(self, epoch: Epoch, step: Step, inside: list["Worker"]) -> None:
-        asked = (w.pause_asked for w in inside if w.pause_asked > max(w.epoch, w.discarded))
+        steps = [Step(w.step + 1) for w in inside]
+        pause = max(w.standing.pause_flag for w in inside)
         due = bool(self.every) and step % self.every == 0
         wanted = due or any(w.snapshots.wanted(w.rank, step) for w in inside)
         cut = wanted and not any(w.snapshots.busy for w in inside)
-        gate = Gate(epoch, step, inside, max(asked, default=Epoch(0)), cut)
+        gate = Gate(epoch, step, inside, max(steps), min(steps), pause, cut)
         if is_due(step, self.world.spec.fingerprint_every):
             gate.hashes = {w.rank: hash_of(w) for w in inside}
         self.open[epoch, step] = gate
         self.newest = max(self.newest, step)
         self.world.tell(gate)
         for worker in inside:
-            worker.later(self.world.between(100, 2000), pass_gate, worker, step)
+            worker.later(self.world.between(100, 2000), pass_gate, worker, gate)

@@ -1,29 +1,39 @@
 """One rank's process, reduced to what the controller and other ranks can see of it.
 
-It behaves as the worker room does. This is the process itself: its time, its orders, how it fails;
-`runs` are those in the sandbox, `steps` and `members` what it does as a rank, `switching` how it
-becomes one. What a process does later is forgotten if it ends, or if it has unwound meanwhile
-(`life`).
+What it decides as a rank is decided by `rank`, as in the worker room. This is the process itself:
+its time, its orders, its script's thread, how it fails; `runs` are in the sandbox, `steps` and
+`members` what it does as a rank, `switching` how it becomes one. What a process does later is
+forgotten if it ends, or if it has unwound meanwhile (`life`).
 """
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
+from trainmover.errors import StateMismatch
 from trainmover.ids import Epoch, Rank, Step
 from trainmover.protocol import messages as m
+from trainmover.rank.standing import NONE, NOT_YET, NotYet, Standing, Unwind
+from trainmover.rank.told import Rows
 from trainmover.simulator import members, runs, snapshots, steps
 from trainmover.simulator.bits import NOTHING
-from trainmover.simulator.ledger import Ledger
+from trainmover.simulator.happenings import Violation
 from trainmover.simulator.snapshots import Snapshots
-from trainmover.simulator.switching import switch
 
 if TYPE_CHECKING:
     from trainmover.simulator.machines import Box
 
 
+WAKES_US = (100, 10_000)
+"""Until the script's thread sees what it was told."""
+Answer = TypeVar("Answer")
+
+
 class Worker:
     """holds: what its memory really has; `step`: after which step it believes that is.
 
+    waits    of its script's thread: for what, and what it does then; None: it does something
+    drains   its collectives end with what their buffers hold
+    order    the switchover that it takes part in
     stopped  by a signal; stuck: in the script, as a rank; circles: in the sandbox, for ever
     quiet    its script is over: it stands nowhere
     spins    its script goes round for ever once its groups drain
@@ -39,7 +49,7 @@ class Worker:
         self.deferred: list[tuple[int, Callable[..., None], tuple[Any, ...]]] = []
         self.runs = 0
         self.snapshots = Snapshots()
-        self.ordered = Epoch(0)
+        self.standing = Standing()
         self.rank = Rank(-1)
         self.recorded = False
         self.forget()
@@ -47,28 +57,22 @@ class Worker:
     def forget(self) -> None:
         """The run of the script is over; the process stays."""
         self.life += 1
-        self.live = False
+        self.standing.end_run()
+        self.waits: tuple[Callable[[], object], Callable[[Any], None]] | None = None
         self.quiet = False
         self.stuck = self.circles = self.spins = False
         self.between = self.misled = False
-        self.epoch = Epoch(0)
-        self.step, self.holds = Step(0), NOTHING
-        self.gate = Step(0)
-        self.computing = self.drains = self.finished = False
-        self.pause_asked = self.pause_at = self.discarded = Epoch(0)
-        self.verdict: m.Verdict | None = None
-        self.said_boundary = Epoch(0)
-        self.bound_for = Epoch(0)
+        self.holds = NOTHING
+        self.computing = self.drains = False
+        self.bound_for = NONE
         self.parked = False
         self.on_way = -1
         self.given_by = Rank(-1)
-        self.switched: m.Switch | None = None
-        self.exchanged = Epoch(0)
+        self.order: m.Switch | None = None
         self.work: m.Order | None = None
         self.work_number = 0
         self.held = Rank(-1)
-        self.cut_at = Step(0)
-        self.ledger = Ledger(lambda: self.box.unheard)
+        self.ledger: Rows[m.Row] = Rows()
         self.told_layout = False
         self.steps_changed = ""
         self.calls = 0
@@ -101,15 +105,68 @@ class Worker:
         for life, act, args in deferred:
             self.box.later(0, self._due, life, act, args)
 
+    # --- the script's thread --------------------------------------------------------------------
+
+    def wait(self, told: Callable[[], Answer | NotYet], then: Callable[[Answer], None]) -> None:
+        """Until it is told: then it goes on with the answer. If it is to unwind it leaves."""
+        self.waits = (told, then)
+        self.look()
+
+    def look(self) -> None:
+        """It looks whether it was told, if it waits."""
+        if self.waits is None or self.stuck or (self.spins and self.tainted):
+            return
+        told, then = self.waits
+        try:
+            answer = told()
+        except Unwind:
+            members.unwind(self)
+            return
+        except StateMismatch as error:
+            raise Violation(f"{self}: {error}") from error
+        if answer is not NOT_YET:
+            self.waits = None
+            then(answer)
+
+    def wake(self) -> None:
+        """Something was told."""
+        if self.waits is not None:
+            self.later(self.world.between(*WAKES_US), self.look)
+
     # --- what it is -----------------------------------------------------------------------------
 
     @property
+    def live(self) -> bool:
+        return self.standing.live
+
+    @property
+    def epoch(self) -> Epoch:
+        return self.standing.epoch
+
+    @property
+    def step(self) -> Step:
+        return self.standing.committed
+
+    @property
+    def gate(self) -> Step:
+        return self.standing.gate
+
+    @property
+    def finished(self) -> bool:
+        return self.standing.finished
+
+    @property
     def pending(self) -> bool:
-        return self.ordered > self.epoch
+        return self.standing.pending
 
     @property
     def paused(self) -> bool:
-        return self.pause_at > max(self.epoch, self.discarded)
+        return self.standing.paused
+
+    @property
+    def tainted(self) -> bool:
+        """Whether what it computes may be garbage."""
+        return self.pending or self.drains
 
     # --- orders ---------------------------------------------------------------------------------
 
@@ -140,11 +197,10 @@ class Worker:
 
     def peer_lost(self, epoch: Epoch) -> None:
         """A connection to a process of the same epoch has ended: this rank drains."""
-        if not self.live or self.epoch != epoch or self.pending or self.drains:
+        if not self.live or self.epoch != epoch or self.tainted:
             return
-        self.drains = True
-        if not self.finished:
-            self.say(m.Interrupted(rank=self.rank, epoch=epoch, reason="connection reset"))
+        self.say(m.Interrupted(rank=self.rank, epoch=epoch, reason="connection reset"))
+        members.drain(self)
 
     def raised(self) -> None:
         """The script is over, by what a collective has left; the process stays as it is."""
@@ -177,13 +233,13 @@ _OBEY: dict[type[m.Order], Callable[[Worker, Any], None]] = {
     m.WriteCheckpoint: snapshots.write,
     m.StoreAt: Worker.store_at,
     m.Prepare: members.prepare,
-    m.Discard: members.discard,
-    m.PauseAt: members.pause,
     m.Interrupt: members.interrupt,
-    m.Verdict: members.judged,
-    m.Switch: switch,
+    m.Discard: members.note,
+    m.PauseAt: members.note,
+    m.Verdict: members.note,
+    m.Switch: members.note,
+    m.Leave: members.note,
     m.Go: members.go,
-    m.Leave: members.leave,
     m.Ending: members.hear_ending,
     m.Exit: Worker.exit,
     m.WarmUp: runs.begin,

@@ -29,7 +29,6 @@ from trainmover.protocol.messages import (
     Leave,
     Order,
     PauseAt,
-    Position,
     Prepare,
     Prepared,
     RunRank,
@@ -108,27 +107,14 @@ class Control:
                     held.bound_for = epoch
                 case RunRank() | WarmUp() | Hold() | Bind():
                     self._work, standing.recalled = order, True
-                case Verdict():
-                    standing.verdict = order
-                case Switch():
-                    standing.switch = order
-                case Go(epoch=epoch):
-                    standing.go(epoch)
-                case Leave(epoch=epoch):
-                    standing.leave = max(standing.leave, epoch)
-                case Discard(epoch=epoch):
-                    standing.discarded = max(standing.discarded, epoch)
+                case Verdict() | Switch() | Go() | Leave() | Discard() | PauseAt() | Exit():
+                    standing.obey(order)
                 case KeepSnapshots(every=every, now=now):
-                    self._station.snapshots.every = every
-                    self._station.snapshots.asked |= now
+                    self._station.snapshots.keep(every, now=now)
                 case WriteCheckpoint():
                     self._write_checkpoint(order)
-                case PauseAt(epoch=epoch):
-                    standing.pause_asked = max(standing.pause_asked, epoch)
                 case Ending(step=step):
                     self._end_after(step)
-                case Exit():
-                    standing.exit = True
                 case _:
                     assert_never(order)
             standing.changed.notify_all()
@@ -169,24 +155,16 @@ class Control:
         """Fix the position and the newer epoch in one moment; then wake everything that waits."""
         standing = self._standing
         with standing.changed:
-            if order.epoch <= standing.ordered:
+            if not standing.interrupt(order.epoch):
                 return
-            standing.ordered, standing.verdict = order.epoch, None
-            position = Position(
-                rank=self._rank,
-                epoch=order.epoch,
-                committed=standing.committed,
-                gate=standing.gate,
-                patience_ms=self._patience_ms(),
-            )
-            live, joiner = standing.live, self.joiner
-            connected = live or (joiner is not None and joiner.takeover.switching)
+            position, joiner = standing.position(self._rank, self._patience_ms()), self.joiner
+            switching = joiner is not None and joiner.takeover.switching
             standing.changed.notify_all()
         if joiner is not None:
             joiner.takeover.cancel()
-        if live:
+        if position is not None:
             self._say(position)
-        if connected:  # A shadow run has no peers: it goes on.
+        if position is not None or switching:  # A shadow run has no peers: it goes on.
             groups.drain(f"epoch {order.epoch} was ordered", epoch=order.epoch)
 
     def _patience_ms(self) -> int:

@@ -128,7 +128,7 @@ class Member:
             standing=self.standing,
             snapshots=station.snapshots,
             drills=self.drills,
-            tainted=self.boundary.tainted,
+            drains=self.boundary.drains,
         )
         self.rounds = Rounds(
             rank,
@@ -429,9 +429,9 @@ class Member:
         self.boundary.settle(at_fetch=self._mark_fetch)
         self._mark_fetch()
         self.early_source.look()
-        if self.standing.cut_at == self.standing.committed:
+        if step := self.standing.cut_here():
             self.weights.due |= not self.snapshots.nbytes
-            self.deposit.take_snapshot()
+            self.deposit.take_snapshot(step)
         batch = self.take_next(batches)
         self.recording.drew()
         return batch

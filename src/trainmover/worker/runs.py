@@ -12,7 +12,7 @@ from typing import Any
 
 from trainmover.comm import groups
 from trainmover.errors import ProtocolError, TrainmoverError
-from trainmover.ids import Epoch, Rank, Slot, Step
+from trainmover.ids import Epoch, Rank, Slot
 from trainmover.protocol.messages import (
     Attached,
     Bind,
@@ -102,8 +102,7 @@ class Runs:
         groups.rendezvous_store = lambda: PrefixStore(at, station.torchs.take())
         groups.use_store(station.stores.take(), order.epoch)
         with standing.changed:
-            standing.live, standing.epoch = True, order.epoch
-            standing.ordered = max(standing.ordered, order.epoch)
+            standing.begin(order.epoch)
         member = Member(rank, self._station)
         member.ledger.first_of = order.epoch
         full = self._spec.record == "full"
@@ -320,8 +319,7 @@ class Runs:
     def _told_to_leave(self, ended: Ended, bound_for: Epoch) -> bool:
         """Whether the run ended because the rank lives elsewhere: also if the script's own
         clean-up made something else of the unwinding."""
-        standing = self._standing
-        return ended.unwound or standing.leave >= max(bound_for, standing.epoch + 1)
+        return ended.unwound or self._standing.leaves(bound_for)
 
     def _leave(self, member: Member) -> None:
         self._broken_off = member.ledger if self._standing.goes_back else None
@@ -336,9 +334,8 @@ class Runs:
 
         last: what it has set up is what the process ends with.
         """
-        with self._standing.changed:  # Together: a position said from here on is that of no rank.
-            self._standing.live = False
-            self._standing.committed = self._standing.gate = Step(0)
+        with self._standing.changed:
+            self._standing.end_run()
             self._control.member = self._control.joiner = None
         api.serve(None)
         if not self._standing.goes_back:
@@ -368,10 +365,12 @@ class Runs:
         member.ledger.close()
         digest = member.tracked.digest() if api.attached() else ""
         flush_output()
+        with self._standing.changed:
+            last = self._standing.finish()
         self._say(
             Finished(
                 rank=member.rank,
-                step=self._standing.committed,
+                step=last,
                 code=ended.code,
                 digest=digest,
                 attached=api.attached(),
@@ -397,12 +396,7 @@ class Runs:
     def _stay(self, member: Member) -> None:
         """The script is done, the job may not be: take part in switchovers until `Exit`."""
         standing = self._standing
-        while True:
-            with standing.changed:
-                while not standing.exit and not standing.pending:
-                    standing.changed.wait()
-                if standing.exit:
-                    break
+        while standing.until(standing.after_the_end):
             try:
                 member.boundary.settle()
             except Unwind:  # The last script ended while a switchover was under way.

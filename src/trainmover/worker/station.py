@@ -7,7 +7,7 @@ from trainmover.state.transfer import StateServer
 from trainmover.worker.data.draws import KnownDraws
 from trainmover.worker.keep.snapshots import Snapshots
 from trainmover.worker.link import ControlLink
-from trainmover.worker.standing import Standing
+from trainmover.worker.standing import GuardedStanding
 from trainmover.worker.stores import Stores
 from trainmover.worker.watch.footing import Pulse
 
@@ -32,6 +32,6 @@ class Station:
     stores: Stores
     torchs: Stores
     snapshots: Snapshots
-    standing: Standing = field(default_factory=Standing)
+    standing: GuardedStanding = field(default_factory=GuardedStanding)
     pulse: Pulse = field(default_factory=Pulse)
     known_draws: KnownDraws = field(default_factory=dict)

@@ -136,6 +136,7 @@ class Position(WorkerFact, frozen=True):
 
     committed  last step whose update it has applied or is bound to apply
     gate       step in whose commit gate it stands, its record safe; 0: in none
+    finished   its script is through
     patience_ms  within which it comes to a boundary, unless its script goes round for ever; 0: it
                may take as long as it likes
     """

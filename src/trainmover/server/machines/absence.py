@@ -167,6 +167,10 @@ class Absence:
         one = self.quiet.pop(machine, None)
         return one.beats * BEAT_S if one is not None and one.told else 0.0
 
+    def forget(self, machine: MachineId) -> None:
+        """The job has given it up, for a reason of its own."""
+        self.quiet.pop(machine, None)
+
     # --- what is asked --------------------------------------------------------------------------
 
     def to_dial(self) -> list[MachineId]:

@@ -21,8 +21,7 @@ from trainmover.worker.join.shadow import Shadow
 from trainmover.worker.join.tail import Tail
 from trainmover.worker.join.taken import Taken, Unlike, take
 from trainmover.worker.join.way import Ended, Silence, Way
-from trainmover.worker.standing import NONE, Unwind
-from trainmover.worker.step.keeper import row_of
+from trainmover.worker.standing import NONE
 from trainmover.worker.step.ledger import Ledger
 
 
@@ -109,17 +108,11 @@ class Takeover:
             self._join(order)
 
     def _await_order(self, done: Epoch) -> Switch:
-        standing, bound_for = self._standing, self._bound_for
+        standing = self._standing
         with standing.changed:
-            while True:
-                if standing.leave >= bound_for:
-                    raise Unwind
-                order = standing.switch
-                oldest = max(bound_for, done + 1, standing.ordered)  # An earlier life had others.
-                if order is not None and order.epoch >= oldest:
-                    self._cancelled, self.switching = threading.Event(), True
-                    return order
-                standing.changed.wait()
+            order = standing.until(lambda: standing.next_to_join(self._bound_for, done))
+            self._cancelled, self.switching = threading.Event(), True
+            return order
 
     def _join(self, order: Switch, before: Taken | None = None) -> None:
         """Take state and place; but first go where the rank stood, if that is elsewhere.
@@ -161,7 +154,7 @@ class Takeover:
         groups.tap = Ended() if ends else None
         groups.roster.arrive()
         with self._standing.changed:
-            self._standing.committed, self._standing.gate = order.committed, Step(0)
+            self._standing.become(order.committed)
 
     def _take_place(self, order: Switch) -> None:
         """Live on return, unless the order is not the newest any more, or the buddy is gone."""
@@ -241,8 +234,7 @@ class Takeover:
         record = member.deposit.latest = taken.record
         member.deposit.samples.go_on_from(taken.samples)
         member.calls = Step(record.top_step - 1)
-        rows = map(row_of, record.rows)
-        member.ledger.take_over(row for row in rows if row.step <= committed)
+        member.ledger.take_over(record.rows, committed)
         return Way(self._rank, record, committed)
 
     def _set_out(self, way: Way, order: Switch) -> None:

@@ -19,7 +19,7 @@ from trainmover.ids import Rank, Step
 from trainmover.protocol.messages import Fingerprinted, WorkerFact
 from trainmover.state.fingerprint import HASH_BYTES, fingerprint
 from trainmover.state.tracked import Tracked
-from trainmover.worker.standing import Standing
+from trainmover.worker.standing import GuardedStanding
 from trainmover.worker.step.gate import Gate
 
 EARLY = frozenset({3, 10, 30, 100, 300})
@@ -53,7 +53,7 @@ class Rounds:
         every: int,
         *,
         gate: Gate,
-        standing: Standing,
+        standing: GuardedStanding,
         tainted: Callable[[], bool],
         say: Callable[[WorkerFact], None],
         keep_own: Callable[[], None] | None = None,
@@ -111,8 +111,7 @@ class Rounds:
         if self._gate.cut:
             return
         with self._standing.changed:
-            if self._standing.committed == step:
-                self._standing.cut_at = step
+            self._standing.agree_on_cut(step)
 
     def _of_all(self, layout: int, replica: int) -> tuple[list[int], list[int]]:
         """The two hashes of every rank, in their order. Raises Drained."""

@@ -6,13 +6,13 @@ force.
 """
 
 from collections.abc import Callable
+from functools import partial
 
 from trainmover.comm import Drained, groups
-from trainmover.errors import PeerLost, StateMismatch
+from trainmover.errors import PeerLost
 from trainmover.ids import Epoch, Rank, Step
 from trainmover.protocol.messages import AtBoundary, Interrupted, Switch, Switched
 from trainmover.state.transfer import Offer
-from trainmover.worker.standing import Unwind
 from trainmover.worker.station import Station
 from trainmover.worker.step.ledger import Ledger
 
@@ -57,6 +57,10 @@ class Boundary:
         standing = self._standing  # As `pending` has it: this is asked many times a step.
         return standing.ordered > standing.epoch or (groups.draining and not self.closing)
 
+    def drains(self) -> bool:
+        """Whether collectives end with what their buffers hold, and a step is to follow."""
+        return groups.draining and not self.closing
+
     def settle(self, at_fetch: Callable[[], None] | None = None) -> None:
         """Return when nothing is pending and this rank may train in the epoch in force.
 
@@ -72,33 +76,16 @@ class Boundary:
             committed = self._standing.committed
             at = AtBoundary(rank=self._rank, epoch=epoch, committed=committed, misled=self.misled)
             self._say(at)
-            order = self._standing.await_switch(epoch)
+            order = self._standing.until(partial(self._standing.next_switch, epoch))
             if order is not None:
                 self._switch(order)
         self.misled = self.cut_short = False
 
     def _await_target(self, *, pausing: bool) -> Epoch | None:
-        """The epoch to switch to: an interruption's once its verdict is out, or a pause's."""
         standing = self._standing
-        with standing.changed:
-            while True:
-                if standing.exit or standing.goes_back:
-                    raise Unwind
-                if (verdict := standing.ordered_verdict) is not None:
-                    self._check_committed(verdict.committed)
-                    return standing.ordered
-                if not self.tainted():
-                    return standing.pause_at if pausing and standing.paused else None
-                standing.changed.wait()
-
-    def _check_committed(self, committed: Step) -> None:
-        if committed != self._standing.committed:
-            raise StateMismatch(
-                f"Rank {self._rank} has committed step {self._standing.committed}, "
-                f"the job step {committed}.",
-                means="The job must not go on with this rank.",
-                do="Please report this with the job's journal.",
-            )
+        return standing.until(
+            lambda: standing.target(self._rank, drains=self.drains(), pausing=pausing)
+        )
 
     def _switch(self, order: Switch) -> None:
         """Exchange the members that changed, serve state to those who join, wait for `Go`."""
@@ -135,12 +122,12 @@ class Boundary:
     def say_switched(self, epoch: Epoch) -> None:
         """From here on `Go` puts the epoch in force."""
         with self._standing.changed:
-            self._standing.switched = epoch
+            self._standing.connected(epoch)
         self._say(Switched(rank=self._rank, epoch=epoch))
 
     def await_go(self, epoch: Epoch) -> None:
         """Returns when the epoch is in force, or a newer one was ordered."""
-        if self._standing.await_go(epoch):
+        if self._standing.until(partial(self._standing.in_force, epoch)):
             self._ledger.first_of = epoch
 
     def broken(self, reason: str, *, epoch: Epoch | None = None, unusable: Step = Step(0)) -> None:

@@ -147,21 +147,19 @@ class Deposit:
         """The rank cannot go on in this epoch."""
         self._boundary.broken(f"its buddy is gone: {lost.happened}")
 
-    def take_snapshot(self) -> None:
+    def take_snapshot(self, step: Step) -> None:
         """All ranks do so at their first fetch after the step agreed upon, once."""
-        begun_ns, step = time.monotonic_ns(), self._standing.committed
-        self._standing.cut_at = Step(0)
-        if step:
-            self._snapshots.take(
-                self._rank,
-                step,
-                self.offered(),
-                epoch=self._standing.epoch,
-                vault=self._buddy,
-                begun_ns=begun_ns,
-                step_us=self._ledger.median_us or 0,
-            )
-            self._snapshots.await_own(step, self._boundary.tainted)
+        begun_ns = time.monotonic_ns()
+        self._snapshots.take(
+            self._rank,
+            step,
+            self.offered(),
+            epoch=self._standing.epoch,
+            vault=self._buddy,
+            begun_ns=begun_ns,
+            step_us=self._ledger.median_us or 0,
+        )
+        self._snapshots.await_own(step, self._boundary.tainted)
 
     def offered(self) -> Offered:
         """This rank's state at the boundary, where it waits for `Go`."""

@@ -17,11 +17,11 @@ import torch.distributed as dist
 from torch import Tensor
 
 from trainmover.comm import Drained, groups
-from trainmover.errors import StateMismatch, UserError
 from trainmover.ids import Epoch, Rank, Step
+from trainmover.rank.cuts import WANTED
 from trainmover.worker.drill import Drills
-from trainmover.worker.keep.snapshots import WANTED, Snapshots
-from trainmover.worker.standing import Standing
+from trainmover.worker.keep.snapshots import Snapshots
+from trainmover.worker.standing import GuardedStanding
 from trainmover.worker.step.likeness import Likeness
 
 GATE = "gate"
@@ -35,7 +35,7 @@ class Gate:
     """Of one rank, for all its steps.
 
     snapshots  say when one is due
-    tainted  whether what was computed since the last boundary may be garbage
+    drains  whether collectives end with what their buffers hold
     undo     all ranks know that steps commit at their return, and are undone if they do not
     behind   hash of the small state that the last step has changed behind its gate; 0: none
     private  ranks have changed there what is not the same on all of them
@@ -49,16 +49,16 @@ class Gate:
         rank: Rank,
         world_size: int,
         *,
-        standing: Standing,
+        standing: GuardedStanding,
         snapshots: Snapshots,
         drills: Drills,
-        tainted: Callable[[], bool],
+        drains: Callable[[], bool],
     ) -> None:
         self._rank = rank
         self._standing = standing
         self._snapshots = snapshots
         self._drills = drills
-        self._tainted = tainted
+        self._drains = drains
         self.undo = False
         self.undo_wanted = False
         self.behind = 0
@@ -71,9 +71,8 @@ class Gate:
     def passes(self, step: Step) -> bool:
         """Enter with the record safe. False: interrupted before or inside, the verdict decides."""
         with self._standing.changed:
-            if self._tainted():
+            if not self._standing.enter_gate(step, drains=self._drains()):
                 return False
-            self._standing.gate = step
         self._drills.at("gate", step)
         return self._agree(step)
 
@@ -90,19 +89,11 @@ class Gate:
         newest, minus_oldest, pause, undo, cut, most, minus_least, early, *alike = flags.tolist()
         oldest = -minus_oldest
         with standing.changed:
-            if standing.pending:
+            passes = standing.pass_gate(
+                self._rank, step, newest=newest, oldest=oldest, pause=pause, cut=cut == WANTED
+            )
+            if not passes:
                 return False
-            if newest != oldest:
-                raise UserError(
-                    f"Rank {self._rank} is in step {step}, another in step "
-                    f"{newest if newest != step else oldest}.",
-                    means="The ranks have called a different number of steps; the job ends.",
-                    do="Every rank must call the functions marked @job.step equally often.",
-                )
-            standing.committed, standing.gate = step, Step(0)
-            standing.pause_at = max(standing.pause_at, Epoch(pause))
-            if cut == WANTED:
-                standing.cut_at = step
         self.private = most != -minus_least
         self.undo = self.undo_wanted = bool(undo) or self.private
         self.early, self.cut = bool(early), cut
@@ -142,17 +133,5 @@ class Gate:
 
     def await_verdict(self, step: Step) -> None:
         """Wait for the controller's word on this step. Returns: commit. Raises Retry: abort."""
-        standing = self._standing
-        with standing.changed:
-            verdict = standing.await_verdict()
-            entered, standing.gate = standing.gate == step, Step(0)
-            if verdict.committed < step:
-                raise Retry
-            if not entered:
-                raise StateMismatch(
-                    f"Step {step} was ordered to commit, "
-                    f"but rank {self._rank} was not in its gate.",
-                    means="The job must not go on with this rank.",
-                    do="Please report this with the job's journal.",
-                )
-            standing.committed = step
+        if not self._standing.until(lambda: self._standing.judged(self._rank, step)):
+            raise Retry
