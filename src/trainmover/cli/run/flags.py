@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import Any
 
 from trainmover import communicators
-from trainmover.cli import flag_values
-from trainmover.cli.rates import bytes_a_second
-from trainmover.cli.run_parser import look, parser, refuse
+from trainmover.cli.run import flag_values
+from trainmover.cli.run.rates import bytes_a_second
+from trainmover.cli.run.parser import look, parser, refuse
 from trainmover.errors import UserError
 from trainmover.launch.checkpoints import CheckpointOptions
 from trainmover.launch.run_job import RunOptions

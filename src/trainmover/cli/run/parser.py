@@ -9,7 +9,7 @@ import os
 from pathlib import Path
 
 from trainmover import communicators
-from trainmover.cli.flag_values import NO_STANDBY, ON_DIVERGENCE, ON_NAN, READINESS, RECORDS
+from trainmover.cli.run.flag_values import NO_STANDBY, ON_DIVERGENCE, ON_NAN, READINESS, RECORDS
 from trainmover.cli.suggest import complain_in_three_lines, see_help
 from trainmover.errors import UserError
 from trainmover.protocol.deadlines import PATIENCE_S
