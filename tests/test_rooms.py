@@ -61,6 +61,10 @@ PURE_ROOMS = {"errors", "ids", "version", "protocol", "controller"}
 PURE_FILES = {
     "agent/decide.py",
     "agent/outbox.py",
+    "cli/report/goodput.py",
+    "cli/report/page.py",
+    "cli/report/svg.py",
+    "cli/report/text.py",
     "server/absence.py",
     "server/accounts.py",
     "server/control.py",

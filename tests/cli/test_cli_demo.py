@@ -7,7 +7,14 @@ from pathlib import Path
 import pytest
 
 from trainmover.cli.demo import demo, pictures
-from trainmover.cli.demo.recording import Recording, Span, differences, incident_report, missing, report
+from trainmover.cli.demo.recording import (
+    Recording,
+    Span,
+    differences,
+    incident_report,
+    missing,
+    report,
+)
 from trainmover.controller.state import Incident, Job, Kind, Outcome
 from trainmover.errors import UserError
 from trainmover.ids import Epoch, MachineId, Rank, Step

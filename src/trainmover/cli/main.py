@@ -27,6 +27,7 @@ VERBS = {
     "stop": "trainmover.cli.stop",
     "events": "trainmover.cli.watch.events",
     "incident": "trainmover.cli.watch.incident",
+    "report": "trainmover.cli.report.report",
     "memory": "trainmover.cli.watch.memory",
     "data": "trainmover.cli.watch.data",
     "checkpoints": "trainmover.cli.watch.checkpoints",

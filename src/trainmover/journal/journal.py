@@ -278,6 +278,14 @@ class Journal:
             for rank, step, epoch, at_us, text in self._db.execute(query):
                 yield CommittedRow(rank, step, epoch, at_us, json.loads(text))
 
+    def commits(self) -> Iterator[tuple[Step, int]]:
+        """When the lowest rank that has any committed each step, in order."""
+        query = (
+            "SELECT step, at_us FROM rows WHERE rank = (SELECT min(rank) FROM rows) ORDER BY step"
+        )
+        with readable(self.path):
+            yield from self._db.execute(query)
+
     def newest_rows(self, count: int) -> Iterator[CommittedRow]:
         """Of every rank the last `count` steps, by rank and step."""
         with readable(self.path):

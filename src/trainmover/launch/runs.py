@@ -42,6 +42,7 @@ class Run(msgspec.Struct, frozen=True, kw_only=True):
     """A live run. started: the kernel's start time of `pid`, so that a reused pid is not it.
 
     controller  host:port that agents dial; the rest is what they are started with
+    report      file that says at the end where the time went; "": none
     """
 
     run_id: str
@@ -58,6 +59,7 @@ class Run(msgspec.Struct, frozen=True, kw_only=True):
     shutdown_s: float = 5.0
     worker: tuple[str, ...] = ()
     tls: TlsFiles | None = None
+    report: str = ""
 
 
 @dataclass(frozen=True)

@@ -7,14 +7,21 @@ import sys
 from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
+from pathlib import Path
 from typing import Any, TextIO
 
 from rich.console import Console
 
 from trainmover.agent.decide import STREAM_BITS
+from trainmover.cli.report.goodput import Goodput, goodput
+from trainmover.cli.report.reading import past_of
+from trainmover.cli.report.report import write
+from trainmover.cli.report.text import headline
 from trainmover.cli.stream import stream, write_to
 from trainmover.communicators import described
+from trainmover.errors import UserError
 from trainmover.launch.hosting import RunHandle, RunResult
+from trainmover.launch.runs import Run
 from trainmover.outlet import Outlet
 from trainmover.protocol.messages import JobSpec
 from trainmover.server.api import told_json
@@ -35,11 +42,13 @@ class Screen:
         self._console = Console(file=self._stderr, highlight=False, soft_wrap=True, markup=False)
         self._loop: asyncio.AbstractEventLoop | None = None
         self._server: Server | None = None
+        self._run: Run | None = None
 
     def ready(self, handle: RunHandle, returned: bool) -> None:
         """returned: a controller before this one has said all that, and how long there was none
         comes as a notice."""
         self._loop, self._server = asyncio.get_running_loop(), handle.server
+        self._run = handle.run
         if not returned:
             self._begin(handle, handle.server.spec)
 
@@ -64,16 +73,32 @@ class Screen:
 
     async def ended(self, result: RunResult) -> None:
         """Once all is written, or it is known that it cannot be."""
-        self._say_end(result)
+        self._say_end(result, self._account(result))
         written = asyncio.Event()
         loop = asyncio.get_running_loop()
         self._outlet.then(lambda: _tell(loop, written.set))
         await written.wait()
 
-    def _say_end(self, result: RunResult) -> None:
+    def _say_end(self, result: RunResult, account: Goodput | None) -> None:
+        if account is not None:
+            self._say(headline(account), style="dim")
         text = result.text.rstrip()
         if text:
             self._say(f"trainmover: {text}", style="bold red" if result.code else None)
+
+    def _account(self, result: RunResult) -> Goodput | None:
+        """Where the time went; None if no step was made. Writes the report that was asked for."""
+        run = self._run
+        if run is None or not result.job.epoch:
+            return None
+        try:
+            account = goodput([past_of(Path(run.journal), result.job)])
+            if run.report:
+                write(Path(run.report), account)
+        except UserError as error:  # The result stands.
+            self._say(str(error), style="bold yellow")
+            return None
+        return account if account.steps else None
 
     def _say(self, text: str, style: str | None) -> None:
         self._console.print(text, style=style)
@@ -123,8 +148,9 @@ class JsonScreen(Screen):
             case Happened():
                 self._put("event", loud=notice.loud, **told_json(notice))
 
-    def _say_end(self, result: RunResult) -> None:
-        self._put("end", code=result.code, text=result.text)
+    def _say_end(self, result: RunResult, account: Goodput | None) -> None:
+        spent = {} if account is None else {"goodput": account.share, "seconds": account.parts}
+        self._put("end", code=result.code, text=result.text, **spent)
 
     def _put(self, what: str, **values: Any) -> None:
         self._stdout.write(json.dumps({"what": what, **values}) + "\n")
