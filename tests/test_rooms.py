@@ -61,10 +61,13 @@ PURE_ROOMS = {"errors", "ids", "version", "protocol", "controller"}
 PURE_FILES = {
     "agent/decide.py",
     "agent/outbox.py",
+    "cli/report/chrome.py",
     "cli/report/goodput.py",
+    "cli/report/lanes.py",
     "cli/report/page.py",
     "cli/report/svg.py",
     "cli/report/text.py",
+    "cli/report/timeline.py",
     "server/absence.py",
     "server/accounts.py",
     "server/control.py",

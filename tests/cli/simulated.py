@@ -1,8 +1,10 @@
 """Runs that a report is made of, as the simulator plays them: real decisions, no process."""
 
 from dataclasses import dataclass, field
+from functools import cache
 from typing import Any
 
+import msgspec
 import pytest
 
 from trainmover.cli.report.goodput import RunPast
@@ -50,7 +52,8 @@ class Played:
         )
 
 
-def played(seed: int, patch: pytest.MonkeyPatch, **knobs: Any) -> Played:
+@cache
+def played(seed: int) -> Played:
     """Its workers say when they commit, which the simulator's own do not need to."""
     row_of = steps._row
     commits: dict[int, int] = {}
@@ -59,10 +62,10 @@ def played(seed: int, patch: pytest.MonkeyPatch, **knobs: Any) -> Played:
         made = row_of(worker)
         if worker.rank == 0:
             commits.setdefault(made.step, worker.world.now)
-        return made
+        return msgspec.structs.replace(made, at_us=worker.world.now)
 
-    with patch.context() as context:
-        context.setattr(steps, "_row", row)
-        result = play(plan_of(seed, **knobs))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(steps, "_row", row)
+        result = play(plan_of(seed))
     assert not result.violation
     return Played(result, result.world.disk, commits)

@@ -136,10 +136,8 @@ def test_numbers_that_were_never_committed_are_counted() -> None:
 
 
 @pytest.mark.parametrize("seed", range(4))
-def test_of_a_simulated_run_every_second_and_every_incident_has_its_place(
-    seed: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    run = played(seed, monkeypatch).past()
+def test_of_a_simulated_run_every_second_and_every_incident_has_its_place(seed: int) -> None:
+    run = played(seed).past()
     account = goodput([run])
     assert sum(account.parts.values()) == pytest.approx(account.whole_s)
     assert all(seconds >= 0 for seconds in account.parts.values())

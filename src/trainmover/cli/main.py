@@ -28,6 +28,7 @@ VERBS = {
     "events": "trainmover.cli.watch.events",
     "incident": "trainmover.cli.watch.incident",
     "report": "trainmover.cli.report.report",
+    "trace": "trainmover.cli.report.trace",
     "memory": "trainmover.cli.watch.memory",
     "data": "trainmover.cli.watch.data",
     "checkpoints": "trainmover.cli.watch.checkpoints",

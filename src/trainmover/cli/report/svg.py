@@ -17,7 +17,8 @@ STYLE = """
   --k5: #62c3ea; --k6: #cf9c62; --k7: #ec8fbd; --k8: #7c8496; --k9: #4b5262; } }
 svg { max-width: 100%; height: auto; display: block; font: 12px system-ui, sans-serif; }
 svg text { fill: var(--pale); } svg .axis { stroke: var(--line); } svg .title { fill: var(--ink); }
-svg .line { fill: none; stroke-width: 1.8; }
+svg .line { fill: none; stroke-width: 1.8; } svg text.on { fill: var(--paper); }
+svg .arrow { stroke-width: 1; stroke-dasharray: 2 3; }
 """ + "".join(
     f".k{n} {{ fill: var(--k{n}); }} .line.k{n}, .tick.k{n} {{ stroke: var(--k{n}); }}\n"
     for n in range(10)
@@ -41,6 +42,10 @@ def element(name: str, inside: str = "", **attributes: object) -> str:
 
 def _short(value: object) -> str:
     return f"{value:.1f}".removesuffix(".0") if isinstance(value, float) else str(value)
+
+
+def safe(words: str) -> str:
+    return escape(words)
 
 
 def text(x: float, y: float, words: str, *, anchor: str = "start", of: str = "") -> str:
