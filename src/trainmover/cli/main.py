@@ -19,6 +19,7 @@ from trainmover.version import VERSION
 VERBS = {
     "run": "trainmover.cli.run.run",
     "status": "trainmover.cli.watch.status",
+    "top": "trainmover.cli.watch.top",
     "standbys": "trainmover.cli.watch.standbys",
     "add": "trainmover.cli.add",
     "agent": "trainmover.cli.agent",

@@ -43,6 +43,7 @@ class Run(msgspec.Struct, frozen=True, kw_only=True):
 
     controller  host:port that agents dial; the rest is what they are started with
     report      file that says at the end where the time went; "": none
+    progress    whether its screen says how far it is
     """
 
     run_id: str
@@ -60,6 +61,7 @@ class Run(msgspec.Struct, frozen=True, kw_only=True):
     worker: tuple[str, ...] = ()
     tls: TlsFiles | None = None
     report: str = ""
+    progress: bool = True
 
 
 @dataclass(frozen=True)

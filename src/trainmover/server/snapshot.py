@@ -12,6 +12,7 @@ from trainmover.ids import MachineId, Rank
 from trainmover.protocol.deadlines import deadlines_json
 from trainmover.protocol.messages import Position
 from trainmover.server.divergences import divergences_json, replicas_json
+from trainmover.server.length import length
 from trainmover.server.memory import memory_json
 from trainmover.server.progress import Progress, RankProgress
 from trainmover.server.standings import roles_json, standbys_json
@@ -37,6 +38,7 @@ def snapshot(
         "phase": str(job.phase),
         "epoch": job.epoch,
         "step": progress.step,
+        "length": length(job),
         "loss": progress.loss,
         "step_ms": progress.step_ms,
         "world_size": job.spec.world_size,

@@ -15,7 +15,7 @@ def lasting(seconds: float) -> str:
     """As people say it.
 
     >>> [lasting(s) for s in (0.0861, 3.2, 75, 3725, 200000)]
-    ['86 ms', '3.2 s', '1 min 15 s', '1 h 02 min', '2 d 07 h']
+    ['86 ms', '3.2 s', '1 min 15 s', '1 h 02 min', '2 d 08 h']
     """
     if seconds < 0.9995:
         return f"{seconds * 1e3:.0f} ms"

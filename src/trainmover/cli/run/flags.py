@@ -67,6 +67,7 @@ def parse(argv: list[str]) -> RunFlags:
         log=_log(flags, nproc),
         run_id=flags.run_id,
         journal=flags.journal,
+        progress=not flags.no_progress,
         report=flag_values.report(flags.report),
         api_port=flag_values.port(flags.api_port),
         bind=flag_values.bind(flags.bind),
