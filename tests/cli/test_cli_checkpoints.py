@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from trainmover.cli.checkpoints import main
+from trainmover.cli.watch.checkpoints import main
 from trainmover.errors import UserError
 from trainmover.ids import Epoch, Step
 from trainmover.protocol.checkpoint import MANIFEST, writing_name

@@ -6,8 +6,15 @@ from pathlib import Path
 
 import pytest
 
-from trainmover.cli import demo, pictures
-from trainmover.cli.recording import Recording, Span, differences, incident_report, missing, report
+from trainmover.cli.demo import demo, pictures
+from trainmover.cli.demo.recording import (
+    Recording,
+    Span,
+    differences,
+    incident_report,
+    missing,
+    report,
+)
 from trainmover.controller.state import Incident, Job, Kind, Outcome
 from trainmover.errors import UserError
 from trainmover.ids import Epoch, MachineId, Rank, Step

@@ -9,8 +9,8 @@ import pytest
 from host_tools import environment
 from torch.distributed.run import get_args_parser
 
-from trainmover.cli.flags import parse
-from trainmover.cli.run_parser import HONOURED, REFUSED, WITHOUT_EFFECT, _known_flags, parser
+from trainmover.cli.run.flags import parse
+from trainmover.cli.run.parser import HONOURED, REFUSED, WITHOUT_EFFECT, _known_flags, parser
 from trainmover.errors import UserError
 from trainmover.launch.checkpoints import CheckpointOptions
 from trainmover.launch.run_job import RunOptions

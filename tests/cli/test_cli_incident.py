@@ -33,7 +33,7 @@ INCIDENT = Incident(
 @pytest.fixture
 def journal(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
     job = type("Replayed", (), {"incidents": (INCIDENT,)})
-    monkeypatch.setattr("trainmover.cli.incident.replay", lambda path: job)
+    monkeypatch.setattr("trainmover.cli.watch.incident.replay", lambda path: job)
     return str(tmp_path / "journal.sqlite")
 
 

@@ -2,7 +2,7 @@
 
 from rich.console import Console
 
-from trainmover.cli.memory import show
+from trainmover.cli.watch.memory import show
 from trainmover.controller import Job
 from trainmover.controller.state import Machine
 from trainmover.ids import MachineId, Rank

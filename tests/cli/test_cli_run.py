@@ -260,7 +260,7 @@ def test_a_reader_that_goes_away_does_not_stop_the_job(start: type[Running]) -> 
 
 
 def test_modules_are_quick_to_import() -> None:
-    code = "import sys, trainmover.cli.main, trainmover.cli.status, trainmover.agent.run;"
+    code = "import sys, trainmover.cli.main, trainmover.cli.watch.status, trainmover.agent.run;"
     code += "print('torch' in sys.modules)"
     reply = subprocess.run(
         [sys.executable, "-c", code], capture_output=True, text=True, env=environment(), check=True

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from trainmover.cli.console import whole_lines
-from trainmover.cli.standbys import show
+from trainmover.cli.watch.standbys import show
 
 ROW: dict[str, Any] = {
     "machine": "m4",

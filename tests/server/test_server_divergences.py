@@ -7,7 +7,7 @@ import msgspec
 import pytest
 from rich.console import Console
 
-from trainmover.cli.status import show
+from trainmover.cli.watch.status import show
 from trainmover.controller.compare.comparison import Comparison
 from trainmover.controller.compare.parting import Divergence
 from trainmover.controller.events import Tick

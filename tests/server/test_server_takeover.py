@@ -11,7 +11,7 @@ import msgspec
 import pytest
 from puppets import Puppet
 
-from trainmover.cli.status import controller_line
+from trainmover.cli.watch.status import controller_line
 from trainmover.controller.decide import decide
 from trainmover.controller.effects import Send
 from trainmover.controller.events import (

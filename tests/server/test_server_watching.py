@@ -14,7 +14,7 @@ from tests.controller.jobs import RUNNING
 from tests.controller.test_hanging import stands
 from tests.server import test_server_process as process
 from tests.server.test_server_process import SPEC, WAIT_S, Stage, committed
-from trainmover.cli.status import watch_lines
+from trainmover.cli.watch.status import watch_lines
 from trainmover.controller import decide
 from trainmover.ids import Rank
 from trainmover.journal import Journal

@@ -1,5 +1,7 @@
 """Where a script stands in its data: which loops it is in, and from where each can be resumed."""
 
+from collections.abc import Sequence
+
 import pytest
 
 from trainmover.errors import StateMismatch
@@ -134,3 +136,30 @@ def test_a_loop_beside_that_was_never_begun_is_missed() -> None:
     fetch(loops, one := loop(loops))
     with pytest.raises(StateMismatch, match="has not begun a loop"):
         loops.resume(one.position(), [[[7], {}]], [])
+
+
+@pytest.mark.parametrize(
+    ("loader", "passes", "known"),
+    [(range(90), 1, 90), (range(90), 3, 270), ([0] * 90, 3, 270), ([0] * 90, 1, 0), ([0], None, 0)],
+)
+def test_how_many_steps_are_to_come_is_known_where_the_script_says_it(
+    loader: Sequence[int], passes: int | None, known: int
+) -> None:
+    """One pass over data may be followed by another."""
+    loops = Loops()
+    assert loops.length(0) == 0
+    batches = Batches(loader, passes)
+    loops.begin(batches)
+    for step in range(min(3, len(loader))):
+        fetch(loops, batches, step)
+    assert loops.length(3) == known
+
+
+def test_several_batches_a_step_and_loops_in_loops_are_counted() -> None:
+    loops = Loops()
+    outer = loop(loops, length=4)
+    fetch(loops, outer)
+    inner = loop(loops, length=30)
+    for batch in range(6):
+        fetch(loops, inner, batch // 2)
+    assert loops.length(3) == 4 * 30 // 2

@@ -8,7 +8,7 @@ import argparse
 from pathlib import Path
 
 from trainmover.cli.options import parser_for
-from trainmover.cli.screen import JsonScreen, Screen
+from trainmover.cli.run.screen import JsonScreen, Screen
 from trainmover.errors import UserError
 from trainmover.launch.controller.control import Inherited, control
 

@@ -1,17 +1,28 @@
 """Option parsing that every verb shares: complaints in three lines, and which run is meant."""
 
 import argparse
+from collections.abc import Sequence
 from pathlib import Path
 
 from trainmover.cli.suggest import complain_in_three_lines
 from trainmover.launch.runs import Run, find_run
 
 
-def parser_for(verb: str, summary: str) -> argparse.ArgumentParser:
-    """A parser whose complaints are UserErrors."""
-    parser = argparse.ArgumentParser(prog=f"trainmover {verb}", description=f"{summary}.")
+def parser_for(verb: str, summary: str, examples: Sequence[str] = ()) -> argparse.ArgumentParser:
+    """A parser whose complaints are UserErrors. examples: command lines that its help ends with."""
+    parser = argparse.ArgumentParser(
+        prog=f"trainmover {verb}",
+        description=f"{summary}.",
+        epilog=examples_text(examples),
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
     complain_in_three_lines(parser)
     return parser
+
+
+def examples_text(examples: Sequence[str]) -> str:
+    """The end of a help text; "" of none."""
+    return "\n  ".join(["examples:", *examples]) if examples else ""
 
 
 def add_which_run(parser: argparse.ArgumentParser) -> None:

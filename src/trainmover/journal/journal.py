@@ -21,7 +21,7 @@ as soon as it can be (`write_again`). Whoever reads the file meanwhile sees it e
 
 import json
 import sqlite3
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -277,6 +277,32 @@ class Journal:
         with readable(self.path):
             for rank, step, epoch, at_us, text in self._db.execute(query):
                 yield CommittedRow(rank, step, epoch, at_us, json.loads(text))
+
+    def commits(self) -> Iterator[tuple[Step, int]]:
+        """When the lowest rank that has any committed each step, in order."""
+        query = (
+            "SELECT step, at_us FROM rows WHERE rank = (SELECT min(rank) FROM rows) ORDER BY step"
+        )
+        with readable(self.path):
+            yield from self._db.execute(query)
+
+    def committed(self, first: Step, last: Step | None) -> int:
+        """How many steps from `first` to `last` (None: all) that rank has committed."""
+        query = "SELECT count(*) FROM rows WHERE rank = (SELECT min(rank) FROM rows)"
+        with readable(self.path):
+            limits = (first, _LAST if last is None else last)
+            (count,) = self._db.execute(f"{query} AND step BETWEEN ? AND ?", limits).fetchone()
+        return int(count)
+
+    def rows_between(
+        self, ranks: Iterable[int], first: Step, last: Step | None
+    ) -> Iterator[tuple[Rank, Step, Epoch, int]]:
+        """Rank, step, epoch and time of what was committed from `first` to `last` (None: all)."""
+        query = "SELECT rank, step, epoch, at_us FROM rows WHERE rank = ? AND step BETWEEN ? AND ?"
+        with readable(self.path):
+            for rank in ranks:
+                limits = (first, _LAST if last is None else last)
+                yield from self._db.execute(f"{query} ORDER BY step", (rank, *limits))
 
     def newest_rows(self, count: int) -> Iterator[CommittedRow]:
         """Of every rank the last `count` steps, by rank and step."""

@@ -16,6 +16,8 @@ class RunOptions:
     """What to run and how. Defaults are those of `trainmover run`.
 
     journal     where to keep the journal; None: it goes with the run
+    report      file for a report at the end; None: none
+    progress    whether the screen says how far the run is
     token_file  a token to use; None: a fresh one
     bind        host:port where machines on other hosts reach the run, which starts none then;
                 "": all of them are on this host
@@ -67,6 +69,8 @@ class RunOptions:
     cwd: str = ""
     run_id: str = ""
     journal: Path | None = None
+    report: Path | None = None
+    progress: bool = True
     api_port: int = 0
     bind: str = ""
     token_file: Path | None = None

@@ -124,6 +124,8 @@ def _run(
         directory=str(directory.path),
         token_file=str(token_file),
         journal=str(journal.resolve()),
+        progress=options.progress,
+        report="" if options.report is None else str(options.report.resolve()),
         controller="{}:{}".format(*control.getsockname()),
         nproc=options.nproc,
         role=options.role,

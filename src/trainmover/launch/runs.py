@@ -42,6 +42,8 @@ class Run(msgspec.Struct, frozen=True, kw_only=True):
     """A live run. started: the kernel's start time of `pid`, so that a reused pid is not it.
 
     controller  host:port that agents dial; the rest is what they are started with
+    report      file that says at the end where the time went; "": none
+    progress    whether its screen says how far it is
     """
 
     run_id: str
@@ -58,6 +60,8 @@ class Run(msgspec.Struct, frozen=True, kw_only=True):
     shutdown_s: float = 5.0
     worker: tuple[str, ...] = ()
     tls: TlsFiles | None = None
+    report: str = ""
+    progress: bool = True
 
 
 @dataclass(frozen=True)

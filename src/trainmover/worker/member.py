@@ -356,6 +356,7 @@ class Member:
                 updates=self.updates.count,
                 functions=list(self.footing.functions),
                 loaders=self.loops.begun,
+                length=self.loops.length(step),
             )
         except PeerLost as lost:
             self.deposit.buddy_is_gone(lost)

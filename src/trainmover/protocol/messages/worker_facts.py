@@ -48,6 +48,7 @@ class Recorded(WorkerFact, frozen=True):
     tracked     names that the script gave with `track`
     functions   names of those it marked as steps and has called; loaders: that it iterates with
                 `batches`, so far
+    length      steps that those loops will make, if none is left early; 0: not known
     """
 
     rank: Rank
@@ -63,6 +64,7 @@ class Recorded(WorkerFact, frozen=True):
     tracked: list[str] = []
     functions: list[str] = []
     loaders: int = 0
+    length: int = 0
 
 
 class StepsChanged(WorkerFact, frozen=True):

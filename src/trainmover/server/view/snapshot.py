@@ -11,6 +11,7 @@ from trainmover.controller.state import Change, Incident, Job, Machine
 from trainmover.ids import MachineId, Rank
 from trainmover.protocol.deadlines import deadlines_json
 from trainmover.protocol.messages import Position
+from trainmover.server.length import length
 from trainmover.server.view.divergences import divergences_json, replicas_json
 from trainmover.server.view.memory import memory_json
 from trainmover.server.view.progress import Progress, RankProgress
@@ -37,6 +38,7 @@ def snapshot(
         "phase": str(job.phase),
         "epoch": job.epoch,
         "step": progress.step,
+        "length": length(job),
         "loss": progress.loss,
         "step_ms": progress.step_ms,
         "world_size": job.spec.world_size,

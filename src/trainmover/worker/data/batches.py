@@ -177,6 +177,12 @@ class Batches:
         length = _length(self._loader)
         return None if length is None or self._passes is None else length * self._passes
 
+    @property
+    def is_all(self) -> bool:
+        """Whether it was said how long the script goes round: by `range`, or a number of passes.
+        One pass is what a script asks for that counts its passes itself."""
+        return type(self._loader) is range or (self._passes or 0) > 1
+
     def position(self) -> dict[str, Any]:
         """The place before the next batch; the same until that is fetched. Encodable.
 

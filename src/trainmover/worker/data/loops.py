@@ -10,6 +10,7 @@ nobody's surroundings any more, and its place is kept next to that of the loops.
     fetching  the loop that fetches; mostly that is the main one
 """
 
+import math
 import weakref
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
@@ -142,6 +143,16 @@ class Loops:
     def begun(self) -> int:
         """How many have begun, of all."""
         return self._begun
+
+    def length(self, calls: int) -> int:
+        """How many steps the loops will make that the script is in, if none is left early; 0: not
+        known, as where one pass may be followed by another. calls: steps made so far."""
+        of = [loop.batches() for loop in self._chain()] if self._in else []
+        rounds = [None if batches is None else batches.rounds for batches in of]
+        if not of or None in rounds or (of[0] is not None and not of[0].is_all):
+            return 0
+        drawn = 0 if of[-1] is None else of[-1].drawn
+        return math.prod(filter(None, rounds)) // max(1, drawn // max(1, calls))
 
     def begin(self, batches: Batches) -> None:
         """A loop begins inside of those that have fetched and have not ended."""

@@ -138,10 +138,12 @@ class Recording:
     def _alone(self) -> bool:
         return groups.epoch != self._epoch
 
-    def finish(self, step: Step, *, updates: int, functions: list[str], loaders: int) -> None:
+    def finish(
+        self, step: Step, *, updates: int, functions: list[str], loaders: int, length: int
+    ) -> None:
         """Steps enough: the hook goes, the record goes to the buddy, standbys may warm up.
 
-        updates: calls of `optimizer.step()` so far. functions, loaders: as in `Recorded`
+        updates: calls of `optimizer.step()` so far. the rest as in `Recorded`
         Raises PeerLost, with everything ready to be `put` with the next buddy.
         """
         recorder, self.recorder, groups.tap = self.recorder, None, None
@@ -156,7 +158,7 @@ class Recording:
         share = self._share(record)
         self.keep(_stored(record, share), recorder.step_trace())
         self.put()
-        self._say(self._told(step, record, share, functions, loaders))
+        self._say(self._told(step, record, share, functions, loaders, length))
 
     def keep(self, record: bytes | bytearray | None, trace: str) -> None:
         """From now on, and what was compiled so far beside it."""
@@ -190,7 +192,13 @@ class Recording:
         self.kept = FirstSteps()
 
     def _told(
-        self, step: Step, record: Record, share: Share, functions: list[str], loaders: int
+        self,
+        step: Step,
+        record: Record,
+        share: Share,
+        functions: list[str],
+        loaders: int,
+        length: int,
     ) -> Recorded:
         return Recorded(
             rank=self._rank,
@@ -206,6 +214,7 @@ class Recording:
             tracked=list(self._tracked),
             functions=functions,
             loaders=loaders,
+            length=length,
         )
 
     def _share(self, record: Record) -> Share:

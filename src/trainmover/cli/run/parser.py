@@ -9,7 +9,7 @@ import os
 from pathlib import Path
 
 from trainmover import communicators
-from trainmover.cli.flag_values import NO_STANDBY, ON_DIVERGENCE, ON_NAN, READINESS, RECORDS
+from trainmover.cli.run.flag_values import NO_STANDBY, ON_DIVERGENCE, ON_NAN, READINESS, RECORDS
 from trainmover.cli.suggest import complain_in_three_lines, see_help
 from trainmover.errors import UserError
 from trainmover.protocol.deadlines import PATIENCE_S
@@ -73,6 +73,7 @@ _NO_WATCH_HELP = "leave ranks that stand still alone, as under a debugger"
 _ALARMS_HELP = "ranks wrongly taken for stuck that you can bear in a week; more finds them sooner"
 _NAN_HELP = "of a reported number that is NaN or infinite: ignore it, report it, or stop the job"
 _BANDWIDTH_HELP = "what a machine may send of its state, as 500MB/s; no limit by default"
+_REPORT_HELP = "at the end, write where the time went: as .html, .json or .txt"
 _BIND_HELP = "address for machines on other hosts; start each there: trainmover agent"
 _TLS_HELP = "encrypt links, API, vaults, state, collectives; with a certificate made for this run"
 _TLS_CERT_HELP = "the same with this certificate, PEM; --tls-key and --tls-ca belong to it"
@@ -168,6 +169,8 @@ def _add_ours(parser: argparse.ArgumentParser) -> None:
     often = FINGERPRINT_EVERY
     add("--fingerprint-every", type=int, default=often, metavar="STEPS", help=_FINGERPRINT_HELP)
     add("--journal", type=Path, metavar="PATH", help="keep the run's journal here")
+    add("--report", type=Path, metavar="FILE", help=_REPORT_HELP)
+    add("--no-progress", action="store_true", help="do not say how far the run is")
     add("--api-port", type=int, default=0, metavar="PORT", help="of the HTTP API; 0: any free one")
     add("--bind", default="", metavar="HOST[:PORT]", help=_BIND_HELP)
     add("--token-file", type=Path, metavar="FILE", help="use this token instead of a fresh one")

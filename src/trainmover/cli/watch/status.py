@@ -1,5 +1,6 @@
 """`trainmover status`: machines, ranks, step, speed, and the last incidents."""
 
+import argparse
 import json
 from collections.abc import Iterator
 from typing import Any
@@ -18,12 +19,29 @@ SUMMARY = "show machines, ranks, steps and incidents of a live run"
 INCIDENTS_SHOWN = 5
 
 
-def main(argv: list[str]) -> int:
-    """Ask once and print."""
-    parser = parser_for("status", SUMMARY)
+EXAMPLES = [
+    "trainmover status",
+    "trainmover status --watch",
+    "trainmover status --json --run-id calm-otter",
+]
+
+
+def parser() -> argparse.ArgumentParser:
+    parser = parser_for("status", SUMMARY, EXAMPLES)
     add_which_run(parser)
-    options = parser.parse_args(argv)
-    status = Client(which_run(options)).status()
+    parser.add_argument("--watch", action="store_true", help="go on, in place: trainmover top")
+    return parser
+
+
+def main(argv: list[str]) -> int:
+    """Ask once and print; or again and again."""
+    options = parser().parse_args(argv)
+    client = Client(which_run(options))
+    if options.watch:
+        from trainmover.cli.watch.top import follow
+
+        return follow(client, 1.0, as_json=options.json)
+    status = client.status()
     if options.json:
         print(json.dumps(status))
     else:
@@ -57,7 +75,8 @@ def show(status: dict[str, Any], console: Console) -> None:
 def headline(status: dict[str, Any]) -> str:
     """run, what it does, membership, step, loss, speed."""
     parts = [f"run {status['run']}", doing(status), f"membership {status['epoch']}"]
-    parts.append(f"step {status['step']}")
+    of = f" of {status['length']}" if status["length"] else ""
+    parts.append(f"step {status['step']}{of}")
     if status["loss"] is not None:
         parts.append(f"loss {status['loss']:.6g}")
     if status["step_ms"] is not None:

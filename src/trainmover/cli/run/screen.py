@@ -4,20 +4,32 @@ import asyncio
 import errno
 import json
 import sys
+import time
 from collections.abc import Callable
-from contextlib import suppress
+from contextlib import AbstractContextManager, nullcontext, suppress
 from functools import partial
+from pathlib import Path
 from typing import Any, TextIO
 
 from rich.console import Console
 
 from trainmover.agent.decide import STREAM_BITS
+from trainmover.cli.report.goodput import Goodput, goodput
+from trainmover.cli.report.reading import past_of
+from trainmover.cli.report.report import write
+from trainmover.cli.report.text import headline
+from trainmover.cli.run.footer import Footer, columns_of
 from trainmover.cli.stream import stream, write_to
+from trainmover.cli.watch.progress import line
 from trainmover.communicators import described
+from trainmover.controller.state import Kind
+from trainmover.errors import UserError
 from trainmover.launch.controller.hosting import RunHandle, RunResult
+from trainmover.launch.runs import Run
 from trainmover.outlet import Outlet
 from trainmover.protocol.messages import JobSpec
 from trainmover.server.api import told_json
+from trainmover.server.length import length
 from trainmover.server.run import Server
 from trainmover.server.view.notices import Happened, Notice, Printed
 from trainmover.version import VERSION
@@ -35,11 +47,17 @@ class Screen:
         self._console = Console(file=self._stderr, highlight=False, soft_wrap=True, markup=False)
         self._loop: asyncio.AbstractEventLoop | None = None
         self._server: Server | None = None
+        self._run: Run | None = None
+        self._footer: Footer | None = None
 
     def ready(self, handle: RunHandle, returned: bool) -> None:
         """returned: a controller before this one has said all that, and how long there was none
         comes as a notice."""
         self._loop, self._server = asyncio.get_running_loop(), handle.server
+        self._run = handle.run
+        if handle.run.progress:
+            columns = columns_of(sys.stderr)
+            self._footer = Footer(self._stderr, columns, self._progress, time.monotonic)
         if not returned:
             self._begin(handle, handle.server.spec)
 
@@ -58,25 +76,61 @@ class Screen:
             case Printed(rank=rank, stream=stream, text=text):
                 to = self._stderr if stream == "stderr" else self._stdout
                 prefix = _prefix(handle, rank, stream)
-                to.write("".join(f"{prefix}{line}\n" for line in _lines(text)))
+                with self._aside():
+                    to.write("".join(f"{prefix}{line}\n" for line in _lines(text)))
             case Happened(loud=True, text=text):
                 self._say(text, style="bold yellow")
+        if self._footer is not None:
+            self._footer.look()
+
+    def _progress(self, columns: int) -> str:
+        """How far the job is; "" before its first step, or where that would be all there is to say
+        and nobody looks on."""
+        assert self._server is not None
+        job, progress = self._server.job, self._server.progress
+        whole = length(job)
+        if not progress.step or (whole is None and not columns):
+            return ""
+        doing = "recovering" if job.change is not None and job.change.kind is Kind.RECOVERY else ""
+        return line(progress.step, whole, progress.loss, progress.step_ms, doing, columns)
+
+    def _aside(self) -> AbstractContextManager[None]:
+        return nullcontext() if self._footer is None else self._footer.aside()
 
     async def ended(self, result: RunResult) -> None:
         """Once all is written, or it is known that it cannot be."""
-        self._say_end(result)
+        if self._footer is not None:
+            self._footer.close()
+        self._say_end(result, self._account(result))
         written = asyncio.Event()
         loop = asyncio.get_running_loop()
         self._outlet.then(lambda: _tell(loop, written.set))
         await written.wait()
 
-    def _say_end(self, result: RunResult) -> None:
+    def _say_end(self, result: RunResult, account: Goodput | None) -> None:
+        if account is not None:
+            self._say(headline(account), style="dim")
         text = result.text.rstrip()
         if text:
             self._say(f"trainmover: {text}", style="bold red" if result.code else None)
 
+    def _account(self, result: RunResult) -> Goodput | None:
+        """Where the time went; None if no step was made. Writes the report that was asked for."""
+        run = self._run
+        if run is None or not result.job.epoch:
+            return None
+        try:
+            account = goodput([past_of(Path(run.journal), result.job)])
+            if run.report:
+                write(Path(run.report), account)
+        except UserError as error:  # The result stands.
+            self._say(str(error), style="bold yellow")
+            return None
+        return account if account.steps else None
+
     def _say(self, text: str, style: str | None) -> None:
-        self._console.print(text, style=style)
+        with self._aside():
+            self._console.print(text, style=style)
 
     def _failed(self, to: TextIO, error: OSError) -> None:
         """Called by the outlet's thread."""
@@ -116,6 +170,10 @@ class JsonScreen(Screen):
         known = {"run_id": run.run_id, "api_url": run.api_url, "token_file": run.token_file}
         self._put("started", **known, **({"tls_ca": run.tls.ca} if run.tls else {}))
 
+    def ready(self, handle: RunHandle, returned: bool) -> None:
+        super().ready(handle, returned)
+        self._footer = None
+
     def notice(self, notice: Notice, handle: RunHandle) -> None:
         match notice:
             case Printed(rank=rank, stream=stream, text=text):
@@ -123,8 +181,9 @@ class JsonScreen(Screen):
             case Happened():
                 self._put("event", loud=notice.loud, **told_json(notice))
 
-    def _say_end(self, result: RunResult) -> None:
-        self._put("end", code=result.code, text=result.text)
+    def _say_end(self, result: RunResult, account: Goodput | None) -> None:
+        spent = {} if account is None else {"goodput": account.share, "seconds": account.parts}
+        self._put("end", code=result.code, text=result.text, **spent)
 
     def _put(self, what: str, **values: Any) -> None:
         self._stdout.write(json.dumps({"what": what, **values}) + "\n")

@@ -4,7 +4,7 @@ import importlib.util
 from contextlib import nullcontext
 from typing import TYPE_CHECKING
 
-from trainmover.cli.run_parser import look
+from trainmover.cli.run.parser import look
 from trainmover.errors import UserError
 
 if TYPE_CHECKING:
@@ -19,7 +19,7 @@ def main(argv: list[str]) -> int:
     """The script's exit status; 130 after Ctrl-C, 143 after SIGTERM."""
     _look(argv)
     with _nursery(argv) as nursery:  # first: it imports torch in the time in which we do
-        from trainmover.cli.flags import parse
+        from trainmover.cli.run.flags import parse
         from trainmover.launch.supervise import supervise
 
         flags = parse(argv)

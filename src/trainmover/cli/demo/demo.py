@@ -18,10 +18,10 @@ from typing import Any, TextIO
 from rich.console import Console
 
 import trainmover
-from trainmover.cli import pictures
-from trainmover.cli.demo_screen import DemoScreen
+from trainmover.cli.demo import pictures
+from trainmover.cli.demo.recording import Recording, Span, differences, missing, report
+from trainmover.cli.demo.screen import DemoScreen
 from trainmover.cli.options import parser_for
-from trainmover.cli.recording import Recording, Span, differences, missing, report
 from trainmover.cli.stream import stream, write_to
 from trainmover.controller.state import Job, Kind, MachineState, Outcome
 from trainmover.errors import JobFailed, UserError

@@ -9,7 +9,7 @@ from rich.table import Table
 from trainmover.cli.client import Client
 from trainmover.cli.console import whole_lines
 from trainmover.cli.options import add_which_run, parser_for, which_run
-from trainmover.cli.standbys import size
+from trainmover.cli.watch.standbys import size
 
 SUMMARY = "show what is held in host memory: by kind for each rank, and for others"
 _KINDS = ("state", "gradients", "undo", "snapshot", "record", "communicator")

@@ -1,10 +1,12 @@
 """What a flag of `trainmover run` may say: each check gives its value, or raises UserError."""
 
 import ipaddress
+import os
 from collections.abc import Collection
 from pathlib import Path
 from typing import TypeVar
 
+from trainmover.cli.report.report import check_name
 from trainmover.errors import UserError
 
 RECORDS = ("moments", "full")
@@ -112,6 +114,19 @@ def again(resume: Path | None, checkpoint: Path | None) -> bool:
             do="Give the one that checkpoints are to be written to: --checkpoint DIR.",
         )
     return True
+
+
+def report(given: Path | None) -> Path | None:
+    """Where it cannot be written is found before the run, not after it."""
+    if given is None:
+        return None
+    if not os.access(given.resolve().parent, os.W_OK | os.X_OK):
+        raise UserError(
+            f"--report {given}: there is no folder that could be written to.",
+            means="Nothing was started.",
+            do="Make the folder, or name another.",
+        )
+    return check_name(given)
 
 
 def false_alarms(given: float) -> float:

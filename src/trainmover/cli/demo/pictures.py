@@ -3,7 +3,7 @@
 from pathlib import Path
 from typing import Any
 
-from trainmover.cli.recording import Recording
+from trainmover.cli.demo.recording import Recording
 from trainmover.controller.state import Incident, Kind, Outcome
 from trainmover.errors import UserError
 

@@ -12,8 +12,8 @@ from rich.table import Table
 from trainmover.cli.client import Client
 from trainmover.cli.console import whole_lines
 from trainmover.cli.options import add_which_run, parser_for, which_run
-from trainmover.cli.standbys import size
-from trainmover.cli.status import incident_line
+from trainmover.cli.watch.standbys import size
+from trainmover.cli.watch.status import incident_line
 from trainmover.errors import UserError
 from trainmover.journal.replay import replay
 from trainmover.server.ranks import ranks_text

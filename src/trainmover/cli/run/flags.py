@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import Any
 
 from trainmover import communicators
-from trainmover.cli import flag_values
-from trainmover.cli.rates import bytes_a_second
-from trainmover.cli.run_parser import look, parser, refuse
+from trainmover.cli.run import flag_values
+from trainmover.cli.run.parser import look, parser, refuse
+from trainmover.cli.run.rates import bytes_a_second
 from trainmover.errors import UserError
 from trainmover.launch.checkpoints import CheckpointOptions
 from trainmover.launch.run_job import RunOptions
@@ -67,6 +67,8 @@ def parse(argv: list[str]) -> RunFlags:
         log=_log(flags, nproc),
         run_id=flags.run_id,
         journal=flags.journal,
+        progress=not flags.no_progress,
+        report=flag_values.report(flags.report),
         api_port=flag_values.port(flags.api_port),
         bind=flag_values.bind(flags.bind),
         token_file=flags.token_file,

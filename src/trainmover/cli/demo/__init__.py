@@ -1,0 +1,1 @@
+"""`trainmover demo`: two runs, what is shown of them, and their comparison."""

@@ -1,0 +1,1 @@
+"""What a run was worth (`trainmover report`), and its incidents on one time axis (`trace`)."""

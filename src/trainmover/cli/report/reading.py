@@ -1,0 +1,70 @@
+"""Journals as a report needs them: of one run, or of all runs of a job that was queued again."""
+
+from array import array
+from itertools import count
+from pathlib import Path
+
+from trainmover.cli.report.goodput import RunPast
+from trainmover.controller.decide import decide
+from trainmover.controller.state import Job, Phase
+from trainmover.errors import UserError
+from trainmover.journal import Journal
+from trainmover.server.history.bookmarks import find
+
+
+def family(path: Path) -> list[Path]:
+    """A journal, and before it those of earlier runs of the same call, kept beside it under
+    numbers (see `journal.aside`): the oldest first."""
+    numbered = (path.with_name(f"{path.name}.{number}") for number in count(1))
+    older: list[Path] = []
+    for there in numbered:
+        if not there.exists():
+            break
+        older.append(there)
+    return [*older, path]
+
+
+def runs(paths: list[Path]) -> list[RunPast]:
+    """What they say. Raises UserError for one that is no journal."""
+    return [past_of(path) for path in paths]
+
+
+def past_of(path: Path, job: Job | None = None) -> RunPast:
+    """job: as its controller knows it at the end; else it is made of the events, which are many."""
+    with Journal.open(path) as journal:
+        first = next(journal.entries(0, 1), None)
+        if first is None:
+            raise UserError(
+                f"The journal {path} has no events yet.",
+                means="There is nothing to report.",
+                do="Ask again when the run has begun.",
+            )
+        (last,) = journal.entries(journal.seq - 1)
+        job = job or _folded(journal)
+        steps, at_us = array("q"), array("q")
+        for step, at in journal.commits():
+            steps.append(step)
+            at_us.append(at)
+        spec = journal.spec
+    return RunPast(
+        run=spec.run_id,
+        machines=spec.machines,
+        ranks=spec.world_size,
+        begun_us=first.at_us,
+        ended_us=max(last.at_us, at_us[-1] if at_us else 0),
+        resumed=0 if spec.resume is None else spec.resume.step,
+        over=job.phase is Phase.ENDED,
+        code=job.code,
+        incidents=job.incidents,
+        steps=steps,
+        at_us=at_us,
+    )
+
+
+def _folded(journal: Journal) -> Job:
+    """The job after all events, from the newest bookmark on."""
+    found = find(journal)
+    job = Job(spec=journal.spec) if found.known is None else found.known[0]
+    for _, event in journal.events(found.seq):
+        job, _effects = decide(job, event)
+    return job

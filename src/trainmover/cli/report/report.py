@@ -1,0 +1,79 @@
+"""`trainmover report`: where the time of a run went, and what its incidents have cost."""
+
+import argparse
+import json
+from datetime import datetime
+from pathlib import Path
+
+from trainmover.cli.options import add_which_run, parser_for, which_run
+from trainmover.cli.report import page, text
+from trainmover.cli.report.goodput import Goodput, goodput
+from trainmover.cli.report.reading import family, runs
+from trainmover.errors import UserError
+from trainmover.version import VERSION
+
+SUMMARY = "show where the time went: goodput, what was lost to which cause, downtimes"
+EXAMPLES = [
+    "trainmover report",
+    "trainmover report -o report.html",
+    "trainmover report --journal run.db --json",
+]
+
+
+OUT_HELP = "write it there: a page with plots as .html, or .json, or .txt"
+
+
+def parser() -> argparse.ArgumentParser:
+    parser = parser_for("report", SUMMARY, EXAMPLES)
+    add_which_run(parser)
+    parser.add_argument(
+        "--journal", type=Path, action="append", metavar="PATH",
+        help="of a run that has ended, and of those before it that are kept beside it; several: in "
+        "this order, as one",
+    )  # fmt: skip
+    parser.add_argument("-o", "--out", type=Path, metavar="FILE", help=OUT_HELP)
+    return parser
+
+
+def main(argv: list[str]) -> int:
+    """0, whatever there is to report."""
+    options = parser().parse_args(argv)
+    account = goodput(runs(_journals(options)))
+    if options.out is not None:
+        write(check_name(options.out), account)
+    print(json.dumps(text.as_json(account)) if options.json else "\n".join(text.lines(account)))
+    return 0
+
+
+def _journals(options: argparse.Namespace) -> list[Path]:
+    given: list[Path] = options.journal or [Path(which_run(options).journal)]
+    return family(given[0]) if len(given) == 1 else given
+
+
+def check_name(path: Path) -> Path:
+    """The same. Raises UserError if it does not say what to write."""
+    if path.suffix in (".html", ".json", ".txt"):
+        return path
+    raise UserError(
+        f"{path} does not say how a report is to be written.",
+        means="It was not written.",
+        do="Let its name end in .html, .json or .txt",
+    )
+
+
+def write(path: Path, account: Goodput) -> None:
+    """In the form that its name says. Raises UserError if it cannot be."""
+    now = datetime.now().astimezone().strftime("%Y-%m-%d %H:%M:%S %Z")
+    forms = {
+        ".html": lambda: page.page(account, f"made by trainmover {VERSION}, {now}"),
+        ".json": lambda: json.dumps(text.as_json(account), indent=2) + "\n",
+        ".txt": lambda: "\n".join(text.lines(account)) + "\n",
+    }
+    try:
+        path.write_text(forms[path.suffix]())
+    except OSError as error:
+        raise UserError(
+            f"The report {path} could not be written: {error.strerror}.",
+            means="Nothing else was changed by that.",
+            do="Give it a place that can be written.",
+        ) from error

@@ -1,0 +1,1 @@
+"""`trainmover run`: its flags, and what it shows."""

@@ -1,0 +1,1 @@
+"""Verbs that look at a run: what it does, what happened in it, what it holds."""

@@ -1,0 +1,131 @@
+"""`trainmover top`, or `status --watch`: a run as it is now, again and again, in the same place.
+
+Where nobody looks on, a line whenever the run has got further.
+"""
+
+import argparse
+import io
+import json
+import shutil
+import sys
+import time
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from rich.console import Console
+
+from trainmover.cli.client import Client
+from trainmover.cli.options import add_which_run, parser_for, which_run
+from trainmover.cli.watch.progress import line
+from trainmover.cli.watch.status import doing, show
+from trainmover.errors import PeerLost
+
+SUMMARY = "show a run as it goes: machines, progress, what happens"
+EXAMPLES = ["trainmover top", "trainmover top --every 5 --run-id calm-otter"]
+EVENTS_SHOWN = 5
+_UP_AND_CLEAR = "\x1b[{}F\x1b[J"
+
+
+def parser() -> argparse.ArgumentParser:
+    parser = parser_for("top", SUMMARY, EXAMPLES)
+    add_every(parser)
+    add_which_run(parser)
+    return parser
+
+
+def add_every(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--every", type=float, default=1.0, metavar="SECONDS", help="look (1)")
+
+
+def main(argv: list[str]) -> int:
+    """0 when the run has ended, or at Ctrl-C."""
+    options = parser().parse_args(argv)
+    return follow(Client(which_run(options)), options.every, as_json=options.json)
+
+
+def follow(client: Client, every_s: float, *, as_json: bool = False) -> int:
+    """Until the run ends."""
+    live = sys.stdout.isatty() and not as_json
+    shown: Callable[[dict[str, Any], list[str]], str]
+    shown = Frames().frame if live else Lines(as_json=as_json).line
+    try:
+        for status, said in _looks(client, max(0.1, every_s)):
+            sys.stdout.write(shown(status, said))
+            sys.stdout.flush()
+    except KeyboardInterrupt:
+        pass
+    except PeerLost:
+        print("the run has ended", file=sys.stderr)
+    return 0
+
+
+def _looks(client: Client, every_s: float) -> Iterator[tuple[dict[str, Any], list[str]]]:
+    """What is there, and the newest sentences."""
+    after, said = 0, list[str]()
+    while True:
+        status = client.status()
+        for event in client.events(after):
+            after = event["seq"]
+            said += [event["text"]] if event["text"] else []
+        said = said[-EVENTS_SHOWN:]
+        yield status, said
+        time.sleep(every_s)
+
+
+class Frames:
+    """Each drawn over the one before."""
+
+    def __init__(self) -> None:
+        self._height = 0
+
+    def frame(self, status: dict[str, Any], said: list[str]) -> str:
+        """What to write, to have it there."""
+        columns, height = shutil.get_terminal_size()
+        drawn = frame(status, said, columns, height)
+        up = _UP_AND_CLEAR.format(self._height) if self._height else ""
+        self._height = drawn.count("\n")
+        return up + drawn
+
+
+def frame(status: dict[str, Any], said: list[str], columns: int, height: int) -> str:
+    """One picture, that fits: what does not is left out at its end."""
+    out = io.StringIO()
+    console = Console(
+        file=out, width=columns, highlight=False, force_terminal=True, no_color=False, markup=False
+    )
+    console.print(progress(status, columns), no_wrap=True, crop=True)
+    show(status, console)
+    if said:
+        console.print()
+    for text in said:
+        console.print(text.splitlines()[0], style="dim", no_wrap=True, overflow="ellipsis")
+    lines = out.getvalue().splitlines()
+    room = max(3, height - 1)
+    return "".join(f"{text}\n" for text in lines[:room])
+
+
+def progress(status: dict[str, Any], columns: int = 0) -> str:
+    """How far it is."""
+    return line(
+        status["step"],
+        status["length"],
+        status["loss"],
+        status["step_ms"],
+        "" if status["phase"] == "running" and status["change"] is None else doing(status),
+        columns,
+    )
+
+
+class Lines:
+    """For a file: one line for each look at which the run was further, or did something else."""
+
+    def __init__(self, *, as_json: bool) -> None:
+        self._as_json = as_json
+        self._before: tuple[Any, ...] = ()
+
+    def line(self, status: dict[str, Any], said: list[str]) -> str:
+        now = (status["step"], doing(status), len(status["incidents"]))
+        if now == self._before:
+            return ""
+        self._before = now
+        return (json.dumps(status) if self._as_json else progress(status)) + "\n"
