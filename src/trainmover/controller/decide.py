@@ -21,16 +21,19 @@ from trainmover.controller.checkpoints import (
 )
 from trainmover.controller.clock import tick
 from trainmover.controller.condemned import stack_told
+from trainmover.controller.cordon import cordon, uncordon
 from trainmover.controller.cuts import between_steps, snapped, tend_snapshots
 from trainmover.controller.effects import Answer, Effect
 from trainmover.controller.ending import end_when_all_left, finished, raised, went_on
 from trainmover.controller.events import (
     EVENTS,
+    REQUESTS,
     AgentSaid,
     CheckpointFailed,
     CheckpointFound,
     CheckpointPublished,
     ControllerReturned,
+    CordonRequested,
     KillRequested,
     MachineJoined,
     MachinesLost,
@@ -38,6 +41,7 @@ from trainmover.controller.events import (
     StopRequested,
     StoreMoved,
     Tick,
+    UncordonRequested,
     WorkerSaid,
 )
 from trainmover.controller.from_disk import found
@@ -121,6 +125,10 @@ def decide(job: Job, event: EVENTS) -> Decision:
             job, effects = request_move(job, event)
         case KillRequested():
             job, effects = kill(job, event)
+        case CordonRequested():
+            job, effects = cordon(job, event)
+        case UncordonRequested():
+            job, effects = uncordon(job, event)
         case StopRequested():
             job, effects = stop(job, event)
         case Tick():
@@ -143,10 +151,10 @@ def decide(job: Job, event: EVENTS) -> Decision:
 
 
 def _after_the_end(job: Job, event: EVENTS) -> Decision:
+    if isinstance(event, REQUESTS):
+        text = "The job has ended: nothing was done."
+        return job, (Answer(event.request, ok=False, text=text),)
     match event:
-        case MoveRequested() | KillRequested():
-            text = "The job has ended: nothing was done."
-            return job, (Answer(event.request, ok=False, text=text),)
         case MachinesLost():
             for one in event.lost:
                 job = without_machine(job, one.machine)

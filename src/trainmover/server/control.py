@@ -23,12 +23,11 @@ from trainmover.controller.effects import (
 )
 from trainmover.controller.events import (
     EVENTS,
+    REQUESTS,
     AgentSaid,
     ControllerReturned,
-    KillRequested,
     Lost,
     MachinesLost,
-    MoveRequested,
     StopRequested,
     Tick,
     WorkerSaid,
@@ -108,7 +107,7 @@ class Control:
 
     # --- requests ---
 
-    def ask(self, event: MoveRequested | KillRequested) -> None:
+    def ask(self, event: REQUESTS) -> None:
         """It is answered once, now or later."""
         if self.over is None:
             self.take(event)

@@ -9,11 +9,19 @@ import asyncio
 import os
 import socket
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from trainmover.controller.effects import Answer, End, HostOrder
-from trainmover.controller.events import EVENTS, KillRequested, MoveRequested, StoreMoved
+from trainmover.controller.events import (
+    EVENTS,
+    CordonRequested,
+    KillRequested,
+    MoveRequested,
+    StoreMoved,
+    UncordonRequested,
+)
 from trainmover.controller.state import Job
 from trainmover.doors.door import Door
 from trainmover.errors import StateMismatch, UserError
@@ -163,6 +171,29 @@ class Server:
         request, answer = self._answers.expect()
         self.control.ask(KillRequested(at_us=self.now(), request=request, machine=machine))
         return answer
+
+    def cordon(self, machine: str, reason: str = "") -> asyncio.Future[Answer]:
+        """Let a machine take no ranks until it is uncordoned."""
+        request, answer = self._answers.expect()
+        at_us = self.now()
+        asked = CordonRequested(at_us=at_us, request=request, machine=machine, reason=reason)
+        self.control.ask(asked)
+        return answer
+
+    def uncordon(self, machine: str) -> asyncio.Future[Answer]:
+        """Let it take ranks again."""
+        request, answer = self._answers.expect()
+        self.control.ask(UncordonRequested(at_us=self.now(), request=request, machine=machine))
+        return answer
+
+    async def drain(self, machine: str, reason: str = "") -> Answer:
+        """Cordon it, then move its ranks, if it has any."""
+        cordoned = await self.cordon(machine, reason)
+        if not cordoned.ok or machine not in self.job.seats:
+            return cordoned
+        moved = await self.move(machine, reason)
+        text = moved.text if moved.ok else f"{machine} is cordoned. {moved.text}"
+        return replace(moved, text=text)
 
     def status(self) -> dict[str, Any]:
         """The job as a JSON value."""
