@@ -15,8 +15,8 @@ from trainmover.ids import MachineId
 from trainmover.journal import Journal
 from trainmover.launch.runs import Run
 from trainmover.server.absence import AGENT_ENDED
-from trainmover.server.api import Api
 from trainmover.server.checkpoint_folder import CheckpointFolder
+from trainmover.server.http.api import Api
 from trainmover.server.notices import Notice
 from trainmover.server.past import Past
 from trainmover.server.run import STOP_GRACE_S, Server
@@ -98,7 +98,8 @@ class Hosting:
     ) -> None:
         """Take in agents and requests until `stack` ends."""
         await self.server.start(control)
-        api = Api(self.server, self._token, self._tls)
+        names = [self.handle.run.api_bind.rpartition(":")[0].lower()]
+        api = Api(self.server, self._token, self._tls, names=list(filter(None, names)))
         await api.start(api_socket)
         stack.push_async_callback(api.close)
 

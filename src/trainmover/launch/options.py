@@ -17,6 +17,7 @@ class RunOptions:
 
     journal     where to keep the journal; None: it goes with the run
     token_file  a token to use; None: a fresh one
+    api_bind    host:port of the API, for other hosts too; "": port `api_port` on loopback
     bind        host:port where machines on other hosts reach the run, which starts none then;
                 "": all of them are on this host
     tls         whether what listens speaks TLS, with a certificate made for this run
@@ -68,6 +69,7 @@ class RunOptions:
     run_id: str = ""
     journal: Path | None = None
     api_port: int = 0
+    api_bind: str = ""
     bind: str = ""
     token_file: Path | None = None
     tls: bool = False

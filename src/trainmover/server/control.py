@@ -105,6 +105,11 @@ class Control:
         """Nobody is left, and nobody may come back."""
         return not self.members and not self.accounts.away
 
+    @property
+    def unwritten(self) -> int:
+        """Batches of rows that wait to be written."""
+        return self._hearing.rows.waiting
+
     # --- requests ---
 
     def ask(self, event: REQUESTS) -> None:

@@ -37,6 +37,7 @@ from trainmover.server.clock import Clock
 from trainmover.server.control import ENDED, Control
 from trainmover.server.journal_disk import JournalDisk
 from trainmover.server.links import PURPOSE, MachineLink
+from trainmover.server.measures import Measures
 from trainmover.server.news import News
 from trainmover.server.notices import Notice
 from trainmover.server.past import Past
@@ -47,6 +48,7 @@ from trainmover.server.saving import Saving
 from trainmover.server.snapshot import snapshot
 from trainmover.server.surroundings import ByTheWay, Decided
 from trainmover.server.telling import Telling
+from trainmover.version import VERSION
 
 if TYPE_CHECKING:
     from trainmover.tls.contexts import Tls
@@ -197,11 +199,18 @@ class Server:
 
     def status(self) -> dict[str, Any]:
         """The job as a JSON value."""
-        heard = {machine: one.heard_us for machine, one in self.control.absence.quiet.items()}
-        heard |= {machine: link.heard_us for machine, link in self.control.members.items()}
         away = self.control.absence.away
-        known = snapshot(self.job, self.progress, heard, self.now(), away=away)
-        return known | {"journal": self._disk.status()}
+        known = snapshot(self.job, self.progress, self.heard_us(), self.now(), away=away)
+        return known | {
+            "version": VERSION,
+            "seq": self.news.newest,
+            "journal": self._disk.status(),
+        }
+
+    def heard_us(self) -> dict[MachineId, int]:
+        """Machine -> when its last byte came."""
+        heard = {machine: one.heard_us for machine, one in self.control.absence.quiet.items()}
+        return heard | {machine: link.heard_us for machine, link in self.control.members.items()}
 
     @property
     def job(self) -> Job:
@@ -212,6 +221,16 @@ class Server:
     def progress(self) -> Progress:
         """How far the ranks are."""
         return self._telling.progress
+
+    @property
+    def measures(self) -> Measures:
+        """What is counted."""
+        return self._telling.measures
+
+    @property
+    def unwritten(self) -> int:
+        """Facts and rows that were heard and are not in the journal yet."""
+        return self.control.unwritten + self._journal.unwritten
 
     @property
     def news(self) -> News:
