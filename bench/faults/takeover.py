@@ -67,7 +67,7 @@ class _Asked:
     """A run, by its API."""
 
     def __init__(self, run: Run) -> None:
-        self._url = f"{run.api_url}/api/status"
+        self._url = f"{run.api_url}/api/v1/status"
         token = read_token(Path(run.token_file)).decode()
         headers = {"Authorization": f"Bearer {token}"}
         # One for all questions: to make one costs more of the processor than an answer does.

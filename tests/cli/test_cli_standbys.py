@@ -22,6 +22,7 @@ ROW: dict[str, Any] = {
     "predicted_else_ms": 954.3,
     "record_bytes": 1612,
     "record_bytes_full": 2_682_956,
+    "cordoned": False,
     "note": "cannot be rank 3: the script asks for input at train.py line 12",
 }
 

@@ -18,7 +18,7 @@ from trainmover.journal import Journal
 from trainmover.launch.runs import Run
 from trainmover.protocol.hello import STORE
 from trainmover.protocol.messages import JobSpec
-from trainmover.server.api import Api
+from trainmover.server.http.api import Api
 from trainmover.server.run import Server, bind
 from trainmover.server.store_door import StoreDoor
 from trainmover.state.transfer import StateServer

@@ -21,8 +21,8 @@ NOISE = {
     "zeros": bytes(100_000),
     "an endless line": b"GET /" + b"x" * 100_000,
     "endless headers": b"GET / HTTP/1.1\r\n" + b"X: y\r\n" * 20_000,
-    "no token": b"GET /api/status HTTP/1.1\r\nHost: x\r\nAccept: */*\r\n\r\n",
-    "a long body": b"POST /api/move HTTP/1.1\r\nHost: x\r\nContent-Length: 9999999999\r\n\r\n",
+    "no token": b"GET /api/v1/status HTTP/1.1\r\nHost: x\r\nAccept: */*\r\n\r\n",
+    "a long body": b"POST /api/v1/move HTTP/1.1\r\nHost: x\r\nContent-Length: 9999999999\r\n\r\n",
 }
 
 

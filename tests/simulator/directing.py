@@ -10,7 +10,15 @@ import random
 from collections.abc import Callable
 from typing import Any
 
-from trainmover.controller.events import KillRequested, MoveRequested, StopRequested, Tick
+from trainmover.controller.events import (
+    REQUESTS,
+    CordonRequested,
+    KillRequested,
+    MoveRequested,
+    StopRequested,
+    Tick,
+    UncordonRequested,
+)
 from trainmover.ids import MachineId, Step
 from trainmover.protocol import messages as m
 from trainmover.simulator.chance import Chance
@@ -111,7 +119,7 @@ def _lose_a_link(director: Director) -> None:
         link.reset()
 
 
-def _ask(kind: type[MoveRequested] | type[KillRequested]) -> Callable[[Director], None]:
+def _ask(kind: type[REQUESTS]) -> Callable[[Director], None]:
     def ask(director: Director) -> None:
         world = director.world
         assert world.host is not None
@@ -164,6 +172,8 @@ ACTS: dict[str, Callable[[Director], None]] = {
     "MachinesLost": _lose_a_link,
     "MoveRequested": _ask(MoveRequested),
     "KillRequested": _ask(KillRequested),
+    "CordonRequested": _ask(CordonRequested),
+    "UncordonRequested": _ask(UncordonRequested),
     "StopRequested": _stop,
     "Tick": _tick,
     "ControllerReturned": lambda director: director.world.lose_controller(1000),

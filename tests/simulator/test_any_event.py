@@ -14,7 +14,14 @@ import msgspec
 from directing import busy
 
 from trainmover.controller.decide import decide
-from trainmover.controller.events import EVENTS, AgentSaid, StopRequested, WorkerSaid
+from trainmover.controller.events import (
+    EVENTS,
+    AgentSaid,
+    CordonRequested,
+    StopRequested,
+    UncordonRequested,
+    WorkerSaid,
+)
 from trainmover.controller.state import Job
 from trainmover.ids import Epoch, MachineId, Rank, Step
 from trainmover.protocol import messages as m
@@ -26,6 +33,8 @@ from trainmover.simulator.world import World
 
 RARE: list[EVENTS] = [
     StopRequested(at_us=0, code=1, why="enough"),
+    CordonRequested(at_us=0, request="c1", machine="m1", reason="its fan"),
+    UncordonRequested(at_us=0, request="u1", machine="m1"),
     *(
         WorkerSaid(at_us=0, machine=MachineId("m1"), local_rank=0, fact=fact, number=1)
         for fact in (

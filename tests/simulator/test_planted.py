@@ -39,6 +39,12 @@ BUGS = {
         "vaults = {**job.change.vaults, event.machine: {}}",
         "vaults = job.change.vaults",
     ),
+    "a machine that is cordoned is chosen all the same": (
+        "controller.seats",
+        "if name not in job.cordoned or name == its_own",
+        "if name or its_own",
+        "cordon,death,move",
+    ),
     "a standby is taken for two slots": (
         "controller.seats",
         "and machine.id not in taken",

@@ -93,3 +93,9 @@ def test_a_seed_is_the_only_chance() -> None:
 def test_ten_thousand_more(first: int) -> None:
     for seed in range(first, first + 250):
         well(play(plan_of(seed)))
+
+
+def test_machines_may_be_cordoned_at_any_moment() -> None:
+    faults = only(["cordon", "death", "move", "crash", "controller"])
+    for seed in range(8):
+        well(play(plan_of(seed, seconds=4, faults=faults)))

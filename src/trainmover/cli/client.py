@@ -11,37 +11,44 @@ import httpx
 from trainmover.cli.trust import tls_error, trust
 from trainmover.errors import PeerLost
 from trainmover.launch.runs import Run
+from trainmover.server.http.roles import viewer_token
 from trainmover.token_file import read_token
 
 CONNECT_S = 5.0
 DIALS_MAX = 5
+V1 = "/api/v1"
 
 
 class Client:
     """Raises PeerLost if the run ends meanwhile, ProtocolError if it is not the one it seems."""
 
-    def __init__(self, run: Run) -> None:
+    def __init__(self, run: Run, *, viewer: bool = False) -> None:
         self._run = run
-        token = read_token(Path(run.token_file)).decode()
+        token = read_token(Path(run.token_file))
+        token = viewer_token(token) if viewer else token
         self._http = httpx.Client(
             base_url=run.api_url,
-            headers={"Authorization": f"Bearer {token}"},
+            headers={"Authorization": f"Bearer {token.decode()}"},
             timeout=httpx.Timeout(None, connect=CONNECT_S),
             trust_env=False,
             verify=trust(run),
         )
 
     def status(self) -> dict[str, Any]:
-        return self._get("/api/status")  # type: ignore[no-any-return]
+        return self._get(f"{V1}/status")  # type: ignore[no-any-return]
 
     def events(self, after: int = 0) -> list[dict[str, Any]]:
-        return self._get(f"/api/events?after={after}")  # type: ignore[no-any-return]
+        return self._get(f"{V1}/events?after={after}")  # type: ignore[no-any-return]
+
+    def code(self) -> dict[str, Any]:
+        """For a session of a browser; good once."""
+        return self.ask("codes", {})
 
     def ask(self, what: str, body: dict[str, str]) -> dict[str, Any]:
-        """POST move, kill or stop; waits for the answer, however long it takes."""
+        """POST move, drain, kill, stop ...; waits for the answer, however long it takes."""
         self.status()  # A connection that has proved the token stands in no crowd.
         with self._translated():
-            reply = self._http.post(f"/api/{what}", json=body)
+            reply = self._http.post(f"{V1}/{what}", json=body)
             reply.raise_for_status()
             answer: dict[str, Any] = reply.json()
             return answer
@@ -51,7 +58,7 @@ class Client:
         headers = {"Accept": "text/event-stream", "Last-Event-ID": str(after)}
         with (
             self._translated(),
-            self._http.stream("GET", "/api/events", headers=headers) as reply,
+            self._http.stream("GET", f"{V1}/events", headers=headers) as reply,
         ):
             reply.raise_for_status()
             for line in reply.iter_lines():
@@ -77,7 +84,7 @@ class Client:
             yield
         except httpx.HTTPStatusError as error:
             raise PeerLost(
-                f"Run {self._run.run_id} refused the request (HTTP {error.response.status_code}).",
+                f"Run {self._run.run_id} refused the request: {_why(error.response)}",
                 means="Nothing was done; the job goes on.",
                 do=f"The token in {self._run.token_file} must be the one it was started with.",
             ) from error
@@ -89,3 +96,10 @@ class Client:
                 means="It has probably just ended.",
                 do="See whether it lives: trainmover status",
             ) from error
+
+
+def _why(reply: httpx.Response) -> str:
+    """Its own words, where it has any."""
+    with suppress(httpx.StreamError, ValueError, KeyError, TypeError):
+        return f"{reply.json()['error']} (HTTP {reply.status_code})"
+    return f"HTTP {reply.status_code}."

@@ -29,11 +29,13 @@ from trainmover.controller.effects import Answer, Effect
 from trainmover.controller.ending import end_when_all_left, finished, raised, went_on
 from trainmover.controller.events import (
     EVENTS,
+    REQUESTS,
     AgentSaid,
     CheckpointFailed,
     CheckpointFound,
     CheckpointPublished,
     ControllerReturned,
+    CordonRequested,
     KillRequested,
     MachineJoined,
     MachinesLost,
@@ -41,6 +43,7 @@ from trainmover.controller.events import (
     StopRequested,
     StoreMoved,
     Tick,
+    UncordonRequested,
     WorkerSaid,
 )
 from trainmover.controller.keep import last_checkpoint
@@ -60,6 +63,7 @@ from trainmover.controller.machines import (
     worker_exited,
     worker_up,
 )
+from trainmover.controller.standby.cordon import cordon, uncordon
 from trainmover.controller.standby.standbys import (
     held,
     joiner_parked,
@@ -133,6 +137,10 @@ def decide(job: Job, event: EVENTS) -> Decision:
             job, effects = request_move(job, event)
         case KillRequested():
             job, effects = kill(job, event)
+        case CordonRequested():
+            job, effects = cordon(job, event)
+        case UncordonRequested():
+            job, effects = uncordon(job, event)
         case StopRequested():
             job, effects = stop(job, event)
         case Tick():
@@ -155,10 +163,10 @@ def decide(job: Job, event: EVENTS) -> Decision:
 
 
 def _after_the_end(job: Job, event: EVENTS) -> Decision:
+    if isinstance(event, REQUESTS):
+        text = "The job has ended: nothing was done."
+        return job, (Answer(event.request, ok=False, text=text),)
     match event:
-        case MoveRequested() | KillRequested():
-            text = "The job has ended: nothing was done."
-            return job, (Answer(event.request, ok=False, text=text),)
         case MachinesLost():
             for one in event.lost:
                 job = without_machine(job, one.machine)

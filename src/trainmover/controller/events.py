@@ -77,6 +77,21 @@ class KillRequested(Event, frozen=True):
     machine: str
 
 
+class CordonRequested(Event, frozen=True):
+    """`machine` is to take no ranks until it is uncordoned. reason: of whoever asks."""
+
+    request: str
+    machine: str
+    reason: str = ""
+
+
+class UncordonRequested(Event, frozen=True):
+    """`machine` may take ranks again."""
+
+    request: str
+    machine: str
+
+
 class StopRequested(Event, frozen=True):
     """End the job.
 
@@ -132,6 +147,8 @@ class CheckpointFound(Event, frozen=True):
 
 EVENTS = (
     MachineJoined | MachinesLost | WorkerSaid | AgentSaid | MoveRequested | KillRequested
-    | StopRequested | Tick | ControllerReturned | StoreMoved
+    | CordonRequested | UncordonRequested | StopRequested | Tick | ControllerReturned | StoreMoved
     | CheckpointPublished | CheckpointFailed | CheckpointFound
 )  # fmt: skip
+REQUESTS = MoveRequested | KillRequested | CordonRequested | UncordonRequested
+"""Which are answered."""

@@ -4,7 +4,7 @@ from collections.abc import Iterable
 
 from trainmover.controller.change.buddies import further_keepers, keepers, vaults_of, with_keepers
 from trainmover.controller.change.incidents import amend, open_incident
-from trainmover.controller.change.seats import choose_joiners, spare, with_machine
+from trainmover.controller.change.seats import at_hand, choose_joiners, spare, with_machine
 from trainmover.controller.compare.comparison import Comparison
 from trainmover.controller.effects import Effect, End, Send
 from trainmover.controller.standby.attest import note_of
@@ -120,7 +120,8 @@ def _resume(job: Job, found: Checkpoint, at_us: int) -> Decision:
 def _first_seats(job: Job) -> tuple[MachineId, ...] | None:
     """Machines that hold ranks from the start; standbys only in the place of early losses, or where
     a torn journal has lost who was there: whoever was in the job before comes back as a standby."""
-    by_wish = sorted(job.machines.values(), key=lambda m: (m.standby, m.place))
+    free = [m for m in job.machines.values() if not (m.standby and m.id in job.cordoned)]
+    by_wish = sorted(free, key=lambda m: (m.standby, m.place))
     chosen = by_wish[: job.spec.machines]
     all_there = len(job.machines) >= job.spec.machines + job.spec.standbys - job.lost_early
     in_place = len(chosen) if job.takeovers and all_there else job.lost_early
@@ -272,9 +273,10 @@ def _superseded(job: Job) -> tuple[Incident, ...]:
 
 def no_standby(job: Job, cause: str, needed: int, *, waited_s: int = 0) -> str:
     """Three lines for the user when nobody can take a slot. waited_s: for how long in vain."""
-    have = sum(machine.id not in job.seats for machine in job.machines.values())
+    have = len(at_hand(job))
     unable = unable_to_stand_by(job)
     known = "".join(f"; {m.id} cannot: {m.note}" for m in unable if m.note not in cause)
+    known += cordoned_text(job)
     return (
         f"{cause}; {needed} machine{'s' * (needed > 1)} must be replaced and {have} standby"
         f"{'s are' if have != 1 else ' is'} left"
@@ -285,6 +287,15 @@ def no_standby(job: Job, cause: str, needed: int, *, waited_s: int = 0) -> str:
             if unable and have >= needed
             else "Start it again with more --standbys, or let it wait for one (--wait-for-machine)."
         )
+    )
+
+
+def cordoned_text(job: Job) -> str:
+    """Standbys that nobody may choose, as an aside; "" if there are none."""
+    spared = [machine.id for machine in spare(job) if machine.id in job.cordoned]
+    why = {name: job.cordoned[name].reason for name in spared}
+    return "".join(
+        f"; {name} is cordoned{f' ({text})' if text else ''}" for name, text in why.items()
     )
 
 

@@ -56,6 +56,14 @@ class Attestation:
 
 
 @dataclass(frozen=True)
+class Cordon:
+    """Why a machine takes no ranks, in somebody's words or "", and since when."""
+
+    at_us: int
+    reason: str = ""
+
+
+@dataclass(frozen=True)
 class Machine:
     """One machine with a live agent.
 
@@ -332,6 +340,8 @@ class Job:
     stopping        it was asked to stop, and makes one more checkpoint
     unusable        steps of checkpoints that turned out not to be whole
     hanging         ranks that stand still, and what follows from it
+    cordoned        machines that take no ranks until they are uncordoned, also those that are gone:
+                    who is mended comes back by the same name
     losses          machine and host -> when it was lost, in the last hour before the newest
     takeovers       how often the controller died and another went on; taken_over_us: last when
     """
@@ -368,6 +378,7 @@ class Job:
     unusable: frozenset[Step] = frozenset()
     hanging: Hanging = field(default_factory=Hanging)
     losses: dict[tuple[MachineId, str], tuple[int, ...]] = field(default_factory=dict)
+    cordoned: dict[MachineId, Cordon] = field(default_factory=dict)
     takeovers: int = 0
     taken_over_us: int = 0
     store: str = ""

@@ -19,6 +19,7 @@ class RunOptions:
     report      file for a report at the end; None: none
     progress    whether the screen says how far the run is
     token_file  a token to use; None: a fresh one
+    api_bind    host:port of the API, for other hosts too; "": port `api_port` on loopback
     bind        host:port where machines on other hosts reach the run, which starts none then;
                 "": all of them are on this host
     tls         whether what listens speaks TLS, with a certificate made for this run
@@ -72,6 +73,7 @@ class RunOptions:
     report: Path | None = None
     progress: bool = True
     api_port: int = 0
+    api_bind: str = ""
     bind: str = ""
     token_file: Path | None = None
     tls: bool = False

@@ -15,7 +15,7 @@ from trainmover.journal.aside import keep_aside
 from trainmover.launch.checkpoints import prepare
 from trainmover.launch.options import RunOptions, spec_of
 from trainmover.launch.runs import Run, RunDirectory, process_started
-from trainmover.launch.tls import certified
+from trainmover.launch.tls import ANY, LOOPBACK, certified
 from trainmover.protocol.messages import JobSpec
 from trainmover.server.checkpoints.folder import CheckpointFolder
 from trainmover.server.run import bind
@@ -53,7 +53,7 @@ class RunPlace:
         tls = certified(options, directory)
         control = bind(options.bind or "127.0.0.1:0", "The controller")
         stack.callback(control.close)
-        api = bind(f"127.0.0.1:{options.api_port}", "The API")
+        api = bind(options.api_bind or f"127.0.0.1:{options.api_port}", "The API")
         stack.callback(api.close)
         held = stack.enter_context(ExitStack())
         run = _run(options, directory, token_file, control, api, tls.files)
@@ -117,7 +117,8 @@ def _run(
     journal = options.journal or directory.path / "journal.sqlite"
     return Run(
         run_id=directory.run_id,
-        api_url="{}://{}:{}".format("https" if tls else "http", *api.getsockname()),
+        api_url=f"{'https' if tls else 'http'}://{_dialled(options, api)}",
+        api_bind=_bound(options, api),
         host=socket.gethostname(),
         pid=os.getpid(),
         started=started,
@@ -133,3 +134,15 @@ def _run(
         worker=options.worker,
         tls=tls,
     )
+
+
+def _bound(options: RunOptions, api: socket.socket) -> str:
+    host = options.api_bind.rpartition(":")[0]
+    return f"{host}:{api.getsockname()[1]}" if host else ""
+
+
+def _dialled(options: RunOptions, api: socket.socket) -> str:
+    """By commands on this host."""
+    given = options.api_bind.rpartition(":")[0]
+    host, port = api.getsockname()
+    return f"{LOOPBACK[0] if host == ANY else given or host}:{port}"

@@ -41,6 +41,7 @@ _WHO = ("badger", "crane", "finch", "heron", "ibis", "lark", "lynx", "marten", "
 class Run(msgspec.Struct, frozen=True, kw_only=True):
     """A live run. started: the kernel's start time of `pid`, so that a reused pid is not it.
 
+    api_bind    host:port where the API listens for other hosts too; "": for this one only
     controller  host:port that agents dial; the rest is what they are started with
     report      file that says at the end where the time went; "": none
     progress    whether its screen says how far it is
@@ -54,6 +55,7 @@ class Run(msgspec.Struct, frozen=True, kw_only=True):
     directory: str
     token_file: str
     journal: str
+    api_bind: str = ""
     controller: str = ""
     nproc: int = 1
     role: str = "default"

@@ -1,5 +1,6 @@
 """A run's certificate: a given one, looked at before anything starts, or one made for the run."""
 
+import socket
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
@@ -9,6 +10,7 @@ from trainmover.launch.runs import RunDirectory
 from trainmover.tls.files import TlsFiles
 
 SOON = timedelta(days=30)
+ANY = "0.0.0.0"
 LOOPBACK = ("127.0.0.1", "::1", "localhost")
 _COVERED = "TLS: links of agents, the API, vaults and state on its way are encrypted"
 _OPEN = {
@@ -41,7 +43,7 @@ def certified(options: RunOptions, directory: RunDirectory) -> Certified:
         files = _made(options, directory)
     from trainmover.tls.contexts import check
 
-    hosts = [options.bind.rpartition(":")[0]] * bool(options.bind) + [LOOPBACK[0]]
+    hosts = {options.bind.rpartition(":")[0], _api_host(options), LOOPBACK[0]} - {"", ANY}
     ends = min(check(files, host) for host in hosts)
     soon = ends - datetime.now(UTC) < SOON
     late = [f"the certificate ends on {ends:%Y-%m-%d}: no machine can join after that"] * soon
@@ -63,4 +65,9 @@ def _made(options: RunOptions, directory: RunDirectory) -> TlsFiles:
             means="Nothing was started.",
             do="pip install 'trainmover[tls]', or give one: --tls-cert, --tls-key, --tls-ca",
         ) from error
-    return make(directory.path / "tls", directory.run_id, LOOPBACK)
+    names = (*LOOPBACK, *({_api_host(options), socket.gethostname()} - {"", ANY, *LOOPBACK}))
+    return make(directory.path / "tls", directory.run_id, names)
+
+
+def _api_host(options: RunOptions) -> str:
+    return options.api_bind.rpartition(":")[0]

@@ -23,12 +23,11 @@ from trainmover.controller.effects import (
 )
 from trainmover.controller.events import (
     EVENTS,
+    REQUESTS,
     AgentSaid,
     ControllerReturned,
-    KillRequested,
     Lost,
     MachinesLost,
-    MoveRequested,
     StopRequested,
     Tick,
     WorkerSaid,
@@ -106,9 +105,14 @@ class Control:
         """Nobody is left, and nobody may come back."""
         return not self.members and not self.accounts.away
 
+    @property
+    def unwritten(self) -> int:
+        """Batches of rows that wait to be written."""
+        return self._hearing.rows.waiting
+
     # --- requests ---
 
-    def ask(self, event: MoveRequested | KillRequested) -> None:
+    def ask(self, event: REQUESTS) -> None:
         """It is answered once, now or later."""
         if self.over is None:
             self.take(event)

@@ -9,11 +9,19 @@ import asyncio
 import os
 import socket
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from trainmover.controller.effects import Answer, End, HostOrder
-from trainmover.controller.events import EVENTS, KillRequested, MoveRequested, StoreMoved
+from trainmover.controller.events import (
+    EVENTS,
+    CordonRequested,
+    KillRequested,
+    MoveRequested,
+    StoreMoved,
+    UncordonRequested,
+)
 from trainmover.controller.state import Job
 from trainmover.doors.door import Door
 from trainmover.errors import StateMismatch, UserError
@@ -32,6 +40,7 @@ from trainmover.server.machines.absence import Dialled
 from trainmover.server.machines.calls import Calls
 from trainmover.server.machines.links import PURPOSE, MachineLink
 from trainmover.server.machines.pulse import Pulse
+from trainmover.server.measures import Measures
 from trainmover.server.surroundings import ByTheWay, Decided
 from trainmover.server.view.news import News
 from trainmover.server.view.notices import Notice
@@ -39,6 +48,7 @@ from trainmover.server.view.progress import Progress
 from trainmover.server.view.protection import Unattached
 from trainmover.server.view.snapshot import snapshot
 from trainmover.server.view.telling import Telling
+from trainmover.version import VERSION
 
 if TYPE_CHECKING:
     from trainmover.tls.contexts import Tls
@@ -164,13 +174,43 @@ class Server:
         self.control.ask(KillRequested(at_us=self.now(), request=request, machine=machine))
         return answer
 
+    def cordon(self, machine: str, reason: str = "") -> asyncio.Future[Answer]:
+        """Let a machine take no ranks until it is uncordoned."""
+        request, answer = self._answers.expect()
+        at_us = self.now()
+        asked = CordonRequested(at_us=at_us, request=request, machine=machine, reason=reason)
+        self.control.ask(asked)
+        return answer
+
+    def uncordon(self, machine: str) -> asyncio.Future[Answer]:
+        """Let it take ranks again."""
+        request, answer = self._answers.expect()
+        self.control.ask(UncordonRequested(at_us=self.now(), request=request, machine=machine))
+        return answer
+
+    async def drain(self, machine: str, reason: str = "") -> Answer:
+        """Cordon it, then move its ranks, if it has any."""
+        cordoned = await self.cordon(machine, reason)
+        if not cordoned.ok or machine not in self.job.seats:
+            return cordoned
+        moved = await self.move(machine, reason)
+        text = moved.text if moved.ok else f"{machine} is cordoned. {moved.text}"
+        return replace(moved, text=text)
+
     def status(self) -> dict[str, Any]:
         """The job as a JSON value."""
-        heard = {machine: one.heard_us for machine, one in self.control.absence.quiet.items()}
-        heard |= {machine: link.heard_us for machine, link in self.control.members.items()}
         away = self.control.absence.away
-        known = snapshot(self.job, self.progress, heard, self.now(), away=away)
-        return known | {"journal": self._disk.status()}
+        known = snapshot(self.job, self.progress, self.heard_us(), self.now(), away=away)
+        return known | {
+            "version": VERSION,
+            "seq": self.news.newest,
+            "journal": self._disk.status(),
+        }
+
+    def heard_us(self) -> dict[MachineId, int]:
+        """Machine -> when its last byte came."""
+        heard = {machine: one.heard_us for machine, one in self.control.absence.quiet.items()}
+        return heard | {machine: link.heard_us for machine, link in self.control.members.items()}
 
     @property
     def job(self) -> Job:
@@ -181,6 +221,16 @@ class Server:
     def progress(self) -> Progress:
         """How far the ranks are."""
         return self._telling.progress
+
+    @property
+    def measures(self) -> Measures:
+        """What is counted."""
+        return self._telling.measures
+
+    @property
+    def unwritten(self) -> int:
+        """Facts and rows that were heard and are not in the journal yet."""
+        return self.control.unwritten + self._journal.unwritten
 
     @property
     def news(self) -> News:

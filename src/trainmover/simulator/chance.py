@@ -2,7 +2,12 @@
 
 from collections.abc import Callable
 
-from trainmover.controller.events import KillRequested, MoveRequested
+from trainmover.controller.events import (
+    CordonRequested,
+    KillRequested,
+    MoveRequested,
+    UncordonRequested,
+)
 from trainmover.ids import MachineId, Step
 from trainmover.protocol import messages as m
 from trainmover.simulator.faults import DISTURBS_LONG, Faults
@@ -13,7 +18,7 @@ from trainmover.simulator.workers import Worker
 from trainmover.simulator.world import World
 
 TORN_AGAIN = 0.3
-MOVES_ALONE = {"arrive", "full", "move", "flip", "nan", "recompile"}
+MOVES_ALONE = {"arrive", "full", "move", "cordon", "flip", "nan", "recompile"}
 """What no step need fail for."""
 
 
@@ -84,6 +89,7 @@ class Chance:
             "slow": self._slow, "controller": self._controller, "torn": self._torn,
             "store": self._store, "full": self._full, "arrive": self._arrive,
             "move": self._move, "drill": self._drill,
+            "cordon": self._cordon,
         }  # fmt: skip
         what = acts[name]()
         if not what:
@@ -321,10 +327,35 @@ class Chance:
         if host is None or not host.job.seats:
             return ""
         machine = self.random.choice(host.job.seats)
-        self.world.requests += 1
-        request = f"r{self.world.requests}"
-        host.request(kind(at_us=self.world.now, request=request, machine=machine))
+        host.request(kind(at_us=self.world.now, request=self._number(), machine=machine))
         return machine
+
+    def _number(self) -> str:
+        self.world.requests += 1
+        return f"r{self.world.requests}"
+
+    def _cordon(self) -> str:
+        """Rather a standby than not."""
+        host = self.world.host
+        if host is None or not host.job.machines:
+            return ""
+        names = sorted(host.job.machines)
+        standbys = [name for name in names if name not in host.job.seats]
+        some = standbys if standbys and self.random.random() < 0.7 else names
+        machine = self.random.choice(some)
+        host.request(CordonRequested(at_us=self.world.now, request=self._number(), machine=machine))
+        self.world.at(self.world.between(500_000, 5_000_000), self._uncordon, machine)
+        return machine
+
+    def _uncordon(self, machine: MachineId) -> None:
+        """Until it is: a controller may be away, and forget it with the end of its journal."""
+        host = self.world.host
+        cordoned = host is not None and machine in host.job.cordoned
+        if host is not None and cordoned:
+            at_us, request = self.world.now, self._number()
+            host.request(UncordonRequested(at_us=at_us, request=request, machine=machine))
+        if self.world.ended is None and (cordoned or self.going or host is None):
+            self.world.at(1_000_000, self._uncordon, machine)
 
 
 def _open(incidents: tuple[object, ...]) -> bool:

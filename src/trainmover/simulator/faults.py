@@ -30,6 +30,7 @@ NAMES = {
     "arrive": "a machine more comes",
     "move": "somebody asks for a move",
     "drill": "somebody asks for the death of a machine",
+    "cordon": "somebody cordons a machine, and uncordons it after a while",
 }
 DISTURBS_LONG = {
     "partition",
@@ -87,7 +88,8 @@ EVERYTHING = Faults(
         "drill": 3,
     }
 )
-"""All but a torn journal: after that machines are told to begin anew, most of a job at once."""
+"""All but cordons, and a torn journal: after that machines are told to begin anew, most of a job at
+once."""
 
 
 def only(names: list[str]) -> Faults:

@@ -174,6 +174,32 @@ def bind(given: str) -> str:
     return f"{host}:{int(port or 0)}"
 
 
+def api_bind(given: str, *, tls: bool, port_given: bool) -> str:
+    """host:port where the API listens for other hosts; "" if for none. Names are resolved there."""
+    if not given:
+        return ""
+    host, _, port = given.rpartition(":")
+    if not host or not port.isdigit() or int(port) > PORT_MAX:
+        raise UserError(
+            f"--api-bind {given} is no address.",
+            means="Nothing was started.",
+            do="Give an IPv4 address or a name of this host, and a port: 10.0.0.5:8443",
+        )
+    if port_given:
+        raise UserError(
+            "--api-bind and --api-port both say where the API listens.",
+            means="Nothing was started.",
+            do="Leave --api-port away.",
+        )
+    if not tls:
+        raise UserError(
+            "--api-bind opens the API to other hosts, and without --tls they could read the token.",
+            means="Nothing was started.",
+            do="Add --tls, or --tls-cert, --tls-key and --tls-ca.",
+        )
+    return given
+
+
 def shutdown_s(given: int | None) -> float:
     return SHUTDOWN_S if given is None else at_least(0, given, "--shutdown-timeout")
 

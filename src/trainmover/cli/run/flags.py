@@ -70,6 +70,9 @@ def parse(argv: list[str]) -> RunFlags:
         progress=not flags.no_progress,
         report=flag_values.report(flags.report),
         api_port=flag_values.port(flags.api_port),
+        api_bind=flag_values.api_bind(
+            flags.api_bind, tls=flags.tls or bool(flags.tls_cert), port_given=bool(flags.api_port)
+        ),
         bind=flag_values.bind(flags.bind),
         token_file=flags.token_file,
         tls=flags.tls,

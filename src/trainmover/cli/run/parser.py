@@ -172,6 +172,12 @@ def _add_ours(parser: argparse.ArgumentParser) -> None:
     add("--report", type=Path, metavar="FILE", help=_REPORT_HELP)
     add("--no-progress", action="store_true", help="do not say how far the run is")
     add("--api-port", type=int, default=0, metavar="PORT", help="of the HTTP API; 0: any free one")
+    add(
+        "--api-bind",
+        default="",
+        metavar="HOST:PORT",
+        help="let other hosts use the API; with --tls",
+    )
     add("--bind", default="", metavar="HOST[:PORT]", help=_BIND_HELP)
     add("--token-file", type=Path, metavar="FILE", help="use this token instead of a fresh one")
     add("--tls", action="store_true", help=_TLS_HELP)

@@ -28,7 +28,7 @@ from trainmover.launch.controller.hosting import RunHandle, RunResult
 from trainmover.launch.runs import Run
 from trainmover.outlet import Outlet
 from trainmover.protocol.messages import JobSpec
-from trainmover.server.api import told_json
+from trainmover.server.http.stream import entry
 from trainmover.server.length import length
 from trainmover.server.run import Server
 from trainmover.server.view.notices import Happened, Notice, Printed
@@ -66,7 +66,8 @@ class Screen:
         spare = spec.standbys
         standbys = f" + {spare} standby{'s' * (spare > 1)}" if spare else ""
         comm = f"groups on {described(spec.comm)}"
-        where = f"{machines}{standbys}  {comm}  {handle.run.api_url}"
+        page = f"{handle.run.api_url} (trainmover dashboard opens it)"
+        where = f"{machines}{standbys}  {comm}  {page}"
         self._say(f"trainmover {VERSION}  run {handle.run.run_id}  {where}", style="dim")
         if spec.log.log_dir is not None:
             self._say(f"logs: {spec.log.log_dir}/{handle.run.run_id}", style="dim")
@@ -179,7 +180,7 @@ class JsonScreen(Screen):
             case Printed(rank=rank, stream=stream, text=text):
                 self._put("output", rank=rank, stream=stream, text=text)
             case Happened():
-                self._put("event", loud=notice.loud, **told_json(notice))
+                self._put("event", loud=notice.loud, **entry(notice))
 
     def _say_end(self, result: RunResult, account: Goodput | None) -> None:
         spent = {} if account is None else {"goodput": account.share, "seconds": account.parts}

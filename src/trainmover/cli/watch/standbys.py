@@ -62,7 +62,7 @@ def _cells(row: dict[str, Any]) -> list[str]:
         _shown(row["held_bytes"], "{}", size),
         _predicted(row),
         _record(row),
-        row["note"],
+        "; ".join(filter(None, ("cordoned" * row["cordoned"], row["note"]))),
     ]
 
 

@@ -194,6 +194,14 @@ def replicas_line(replicas: dict[str, Any]) -> str:
     return f"same state after step {replicas['step']}: {families}{astray}  ({cost})"
 
 
+def _note(machine: dict[str, Any]) -> str:
+    cordon = machine["cordoned"]
+    if cordon is None:
+        return str(machine["note"])
+    why = f": {cordon['reason']}" if cordon["reason"] else ""
+    return f"cordoned{why}" + (f"; {machine['note']}" if machine["note"] else "")
+
+
 def _machines(machines: list[dict[str, Any]]) -> Table:
     table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
     for name in ("MACHINE", "STATE", "RANKS", "STEP", "MS/STEP", "LAST SEEN", ""):
@@ -207,6 +215,6 @@ def _machines(machines: list[dict[str, Any]]) -> Table:
             "-" if machine["step"] is None else str(machine["step"]),
             "-" if speed is None else f"{speed:.0f}",
             f"{machine['last_seen_s']:.1f} s",
-            machine["note"],
+            _note(machine),
         )
     return table

@@ -97,4 +97,7 @@ def _others(job: Job, seats: tuple[MachineId, ...]) -> list[MachineId]:
     taken = set(seats)
     here = {job.machines[name].domain for name in taken if name in job.machines}
     others = [machine for machine in job.machines.values() if machine.id not in taken]
-    return [m.id for m in sorted(others, key=lambda m: (m.domain in here, m.place))][:1]
+    return [
+        m.id
+        for m in sorted(others, key=lambda m: (m.id in job.cordoned, m.domain in here, m.place))
+    ][:1]

@@ -20,7 +20,7 @@ from trainmover.controller.change.switching import (
 from trainmover.controller.compare.replicas import replicas
 from trainmover.controller.effects import Answer, Effect, Send
 from trainmover.controller.events import MoveRequested
-from trainmover.controller.start import Decision, end, unable_to_stand_by
+from trainmover.controller.start import Decision, cordoned_text, end, unable_to_stand_by
 from trainmover.controller.state import (
     Change,
     Incident,
@@ -117,6 +117,7 @@ def unknown_machine(job: Job, machine: str) -> str:
 
 def _no_standby(job: Job, machine: MachineId) -> str:
     notes = "; ".join(f"{m.id} is {m.state}: {m.note}" for m in job.machines.values() if m.note)
+    notes += cordoned_text(job) if notes else cordoned_text(job).removeprefix("; ")
     do = (
         "More standbys would not help: mend what keeps these from taking ranks."
         if unable_to_stand_by(job)

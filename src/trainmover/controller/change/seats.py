@@ -55,7 +55,7 @@ def joiners_there_are(
 
     A machine that holds the very slot comes before all others, and one that failed a warm-up for
     such a slot after them. A machine whose worker crashed may take its own slot again: that is the
-    respawn on a healthy machine when no standby is left.
+    respawn on a healthy machine when no standby is left. A cordoned machine takes no other's.
     """
     vacant, taken, slots = set(job.vacant()), set(taken), list(slots)
     slot_of = {name: Slot(slot) for slot, name in enumerate(job.seats)}
@@ -72,8 +72,10 @@ def joiners_there_are(
     joiners: dict[Slot, MachineId] = {}
     held = {machine.held for machine in free.values() if machine.state is MachineState.WARM}
     for slot in sorted(slots, key=lambda slot: (slot not in held, slot)):
-        if free:
-            best = min(free.values(), key=lambda m: _readiness(m, slot, first_of.get(slot)))
+        its_own = job.seats[slot] if slot < len(job.seats) else None
+        able = [m for name, m in free.items() if name not in job.cordoned or name == its_own]
+        if able:
+            best = min(able, key=lambda m: _readiness(m, slot, first_of.get(slot)))
             joiners[slot] = free.pop(best.id).id
     return joiners
 
@@ -103,6 +105,11 @@ def spare(job: Job) -> list[Machine]:
     """Machines without ranks, in natural order."""
     names = job.machines.keys() - set(job.seats)
     return sorted((job.machines[name] for name in names), key=lambda machine: machine.place)
+
+
+def at_hand(job: Job) -> list[Machine]:
+    """Machines without ranks that may take some."""
+    return [machine for machine in spare(job) if machine.id not in job.cordoned]
 
 
 def other_torch(job: Job, machine: Machine) -> str:

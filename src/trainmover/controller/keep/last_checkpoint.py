@@ -14,13 +14,12 @@ from trainmover.controller.change.seats import address_of, with_machine, without
 from trainmover.controller.effects import Answer, Effect, Fence, GiveUpCheckpoint, Publish, Send
 from trainmover.controller.events import (
     EVENTS,
+    REQUESTS,
     AgentSaid,
     CheckpointFailed,
     CheckpointPublished,
-    KillRequested,
     MachineJoined,
     MachinesLost,
-    MoveRequested,
     StopRequested,
     Tick,
     WorkerSaid,
@@ -65,6 +64,9 @@ def take(job: Job, event: EVENTS) -> Decision:
     """An event while it is being written."""
     assert job.stopping is not None
     until_us = job.stopping.until_us
+    if isinstance(event, REQUESTS):
+        text = "The job is about to end: nothing was done."
+        return job, (Answer(event.request, ok=False, text=text),)
     match event:
         case MachinesLost(lost=lost):
             gone = [one.machine for one in lost if one.machine in job.machines]
@@ -88,9 +90,6 @@ def take(job: Job, event: EVENTS) -> Decision:
             return _end(job, event.why)
         case Tick(at_us=at_us) if at_us >= until_us:
             return _end(job, f"it took longer than {SAVE_US // 1_000_000} s")
-        case MoveRequested() | KillRequested():
-            text = "The job is about to end: nothing was done."
-            return job, (Answer(event.request, ok=False, text=text),)
         case _:
             return job, ()
 

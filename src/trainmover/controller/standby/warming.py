@@ -10,7 +10,7 @@ held and nothing else.
 
 from typing import Any
 
-from trainmover.controller.change.seats import in_new_run, other_torch, spare, with_machine
+from trainmover.controller.change.seats import at_hand, in_new_run, other_torch, with_machine
 from trainmover.controller.compare.roles import representatives
 from trainmover.controller.effects import Effect, Send
 from trainmover.controller.standby.attest import fit_kinds, kind_due, known_ms, note_of, stale
@@ -37,7 +37,7 @@ def tend_standbys(job: Job) -> Decision:
     if not any(map(_is_to_do, job.machines.values())):
         return job, ()  # The usual case, met at every event.
     effects: list[Effect] = []
-    for machine in filter(_is_to_do, spare(job)):
+    for machine in filter(_is_to_do, at_hand(job)):
         if machine.state is MachineState.DOWN:
             job, orders = _start_again(job, machine)
         elif job.all_recorded and not job.finished and job.spec.readiness != "idle":
@@ -100,7 +100,7 @@ def slot_to_hold(job: Job, machine: Machine) -> Slot:
     """A slot no other standby holds, if there is one; on a machine that failed before, if any."""
     others = {
         slot
-        for other in spare(job)
+        for other in at_hand(job)
         if other.id != machine.id
         for slot in (other.held, other.work if other.state is MachineState.HOLDING else None)
     }
@@ -152,11 +152,11 @@ def _prove_again(job: Job) -> Job:
 
 def attest_again(job: Job, at_us: int) -> Job:
     """From time to time each standby proves once more what it can, one machine at a time."""
-    if job.change is not None or any(machine.state in _BUSY for machine in spare(job)):
+    if job.change is not None or any(machine.state in _BUSY for machine in at_hand(job)):
         return job
     ages = {
         machine.id: min(attest.at_us for attest in machine.attests.values())
-        for machine in spare(job)
+        for machine in at_hand(job)
         if machine.state is MachineState.WARM and machine.attests
     }
     oldest = min(ages, key=lambda name: (ages[name], job.machines[name].place), default=None)
@@ -171,7 +171,7 @@ def try_cold_again(job: Job, at_us: int) -> Decision:
     effects: tuple[Effect, ...] = ()
     if job.change is not None or job.phase is not Phase.RUNNING:
         return job, ()
-    for machine in spare(job):
+    for machine in at_hand(job):
         if machine.state is MachineState.WARM and machine.tries:
             job = with_machine(job, machine.id, tries=0)
         if machine.state is not MachineState.COLD or machine.suspect or other_torch(job, machine):

@@ -190,7 +190,7 @@ class _Control:
             control, api = (socket.socket(fileno=fd) for fd in (given.control, given.api))
         else:
             control = bind(run.controller, "The controller")
-            api = bind(run.api_url.rpartition("/")[2], "The API")
+            api = bind(run.api_bind or run.api_url.rpartition("/")[2], "The API")
         for sock in (control, api):
             sock.set_inheritable(False)
             stack.callback(sock.close)

@@ -14,9 +14,9 @@ from trainmover.controller.state import Job
 from trainmover.ids import MachineId
 from trainmover.journal import Journal
 from trainmover.launch.runs import Run
-from trainmover.server.api import Api
 from trainmover.server.checkpoints.folder import CheckpointFolder
 from trainmover.server.history.past import Past
+from trainmover.server.http.api import Api
 from trainmover.server.machines.absence import AGENT_ENDED
 from trainmover.server.run import STOP_GRACE_S, Server
 from trainmover.server.view.notices import Notice
@@ -98,7 +98,8 @@ class Hosting:
     ) -> None:
         """Take in agents and requests until `stack` ends."""
         await self.server.start(control)
-        api = Api(self.server, self._token, self._tls)
+        names = [self.handle.run.api_bind.rpartition(":")[0].lower()]
+        api = Api(self.server, self._token, self._tls, names=list(filter(None, names)))
         await api.start(api_socket)
         stack.push_async_callback(api.close)
 

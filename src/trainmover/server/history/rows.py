@@ -17,6 +17,11 @@ class Rows:
         self._book = book
         self._batches: list[Batch] = []
 
+    @property
+    def waiting(self) -> int:
+        """Batches that are not written yet."""
+        return len(self._batches)
+
     def take(self, fact: Committed) -> None:
         """Keep the rows."""
         self._batches.append((fact.rank, fact.epoch, fact.rows))

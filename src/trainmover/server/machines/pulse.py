@@ -18,6 +18,8 @@ class Pulse:
         self._beat = beat
         self._loop = asyncio.get_running_loop()
         self._timer: asyncio.TimerHandle | None = None
+        self.lag_s = 0.0
+        """For which the last tick came late."""
 
     def start(self) -> None:
         """Until `stop`."""
@@ -30,7 +32,8 @@ class Pulse:
 
     def tick(self, due: float) -> None:
         """One tick. due: the loop's time for it; one that is late was not the machines' silence."""
-        stalled = self._loop.time() - due > STALL_S
+        self.lag_s = self._loop.time() - due
+        stalled = self.lag_s > STALL_S
         self._schedule(self._loop.time())
         for link in list(self._links):
             link.quiet_ticks = 0 if stalled else link.quiet_ticks + 1

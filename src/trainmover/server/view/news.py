@@ -3,6 +3,7 @@
 import asyncio
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator
+from itertools import takewhile
 
 from trainmover.journal import Journal
 from trainmover.server.history.bookmarks import told
@@ -27,6 +28,11 @@ class News:
         self._journal = journal
         self._after = after
         self._more = asyncio.Event()
+
+    @property
+    def newest(self) -> int:
+        """Number of the last entry."""
+        return self.recent[-1].seq if self.recent else self._after
 
     @property
     def more(self) -> asyncio.Event:
@@ -55,7 +61,8 @@ class News:
                 if one.seq % AT_ONCE == 0:
                     await asyncio.sleep(0)
             after = until
-        for one in [one for one in self.recent if one.seq > after]:
+        newer = list(takewhile(lambda one: one.seq > after, reversed(self.recent)))
+        for one in reversed(newer):
             yield one
 
     def _from_journal(self, after: int, until: int) -> Iterator[Told]:

@@ -9,6 +9,7 @@ from trainmover.controller.events import (
     CheckpointFailed,
     CheckpointFound,
     CheckpointPublished,
+    CordonRequested,
     Event,
     KillRequested,
     MachineJoined,
@@ -16,6 +17,7 @@ from trainmover.controller.events import (
     MoveRequested,
     StopRequested,
     StoreMoved,
+    UncordonRequested,
     WorkerSaid,
 )
 from trainmover.controller.state import Incident, Job, Kind, Machine, MachineState, Outcome, Phase
@@ -69,7 +71,7 @@ def sentence(before: Job, event: Event, after: Job) -> Sentence:
         return Sentence(_running(after))
     if said := _of_checkpoint(event, before):
         return said
-    said = _of_event(event, after)
+    said = _of_event(before, event, after)
     return said if said.text else _of_machines(before, after)
 
 
@@ -174,7 +176,7 @@ def _running(job: Job) -> str:
     return f"membership {job.epoch}: {seats}"
 
 
-def _of_event(event: Event, after: Job) -> Sentence:
+def _of_event(before: Job, event: Event, after: Job) -> Sentence:
     match event:
         case MachineJoined():
             return Sentence(f"{event.machine} joined" + (" as a standby" * event.standby))
@@ -184,6 +186,8 @@ def _of_event(event: Event, after: Job) -> Sentence:
             return Sentence(f"a move of {event.machine} was asked for and refused")
         case KillRequested():
             return _of_kill(event, after)
+        case CordonRequested() | UncordonRequested():
+            return _of_cordon(event, before, after)
         case StoreMoved():
             return Sentence("the key-value store was lost; groups meet in a new one", loud=True)
         case StopRequested():
@@ -205,6 +209,16 @@ def _of_kill(event: KillRequested, after: Job) -> Sentence:
     if after.code is not None or event.machine not in after.machines:
         return Sentence(f"a drill on {event.machine} was asked for and refused")
     return Sentence(f"a drill: {event.machine} is to die", loud=True)
+
+
+def _of_cordon(event: CordonRequested | UncordonRequested, before: Job, after: Job) -> Sentence:
+    machine, on = event.machine, isinstance(event, CordonRequested)
+    if before.cordoned == after.cordoned:
+        return Sentence(f"to {'cordon' if on else 'uncordon'} {machine} was asked for and refused")
+    if isinstance(event, CordonRequested):
+        why = f" ({event.reason})" if event.reason else ""
+        return Sentence(f"{machine} is cordoned{why}: it takes no ranks from others", loud=True)
+    return Sentence(f"{machine} is not cordoned any more", loud=True)
 
 
 def _of_worker(fact: WorkerFact) -> Sentence:

@@ -103,8 +103,16 @@ def _machine(
         "last_seen_s": max(0, now_us - heard_us) / 1e6,
         "host": machine.host,
         "rack": machine.rack,
+        "cordoned": _cordoned(job, machine.id, now_us),
         "note": machine.note,
     }
+
+
+def _cordoned(job: Job, machine: MachineId, now_us: int) -> dict[str, Any] | None:
+    cordon = job.cordoned.get(machine)
+    if cordon is None:
+        return None
+    return {"reason": cordon.reason, "since_s": max(0, now_us - cordon.at_us) / 1e6}
 
 
 def _snapshots(job: Job) -> dict[str, Any]:

@@ -67,6 +67,7 @@ def _row(
         "predicted_else_ms": _predicted_ms(job, machine, first, other_held=True),
         "record_bytes": sum(fact.bytes for fact in served),
         "record_bytes_full": sum(fact.bytes_full for fact in served),
+        "cordoned": machine.id in job.cordoned,
         "torch": machine.torch,
         "trainmover": machine.version,
         "fresh_processes": bool(machine.once),

@@ -7,6 +7,7 @@ from trainmover.journal import Journal
 from trainmover.journal.journal import NOTE
 from trainmover.protocol.messages import Committed, Heartbeat, Output, Unwritten
 from trainmover.server.history.past import Past
+from trainmover.server.measures import Measures
 from trainmover.server.surroundings import ByTheWay, Decided
 from trainmover.server.view.nans import not_a_number, stopped_text
 from trainmover.server.view.news import News
@@ -30,6 +31,7 @@ class Telling:
     ) -> None:
         self.news = News(watch, past.told, journal, past.replayed)
         self.progress = past.progress
+        self.measures = Measures()
         self._journal = journal
         self._job = past.job
         self._now = now
@@ -41,6 +43,7 @@ class Telling:
         """An event was taken."""
         event, before, after = moment.event, moment.before, moment.after
         self._job = after
+        self.measures.decided(before, after, event.at_us)
         said = sentence(before, event, after)
         kind = type(event).__name__
         self.news.add(
@@ -65,6 +68,7 @@ class Telling:
         match fact:
             case Committed():
                 self.progress.take(fact)
+                self.measures.committed(fact, self._now())
                 self.news.tell(Stepped(fact.rank, fact.epoch, fact.rows))
                 self._look_at_numbers(fact)
             case Output():

@@ -4,6 +4,7 @@ from trainmover.simulator.checkers.answers import Answers
 from trainmover.simulator.checkers.bindings import Bindings
 from trainmover.simulator.checkers.checker import Checker
 from trainmover.simulator.checkers.commits import Commits
+from trainmover.simulator.checkers.cordons import Cordons
 from trainmover.simulator.checkers.cuts import Cuts
 from trainmover.simulator.checkers.epochs import OneEpoch
 from trainmover.simulator.checkers.fences import Fences
@@ -33,6 +34,7 @@ def all_checkers() -> list[Checker]:
         Racks(),
         Replicas(),
         Quarantine(),
+        Cordons(),
         Answers(),
     ]
 

@@ -93,7 +93,8 @@ def _no_machine(world: World, count: dict[str, int], unsettled: list[str]) -> bo
     """Where a job does not wait, or not for long: there are too few now."""
     if count.get("torn") or (world.spec.wait_s < LONG_S and unsettled):
         return True
-    return _lost(world, count) + len(unsettled) > world.spec.standbys
+    cordoned = count.get("cordon", 0)
+    return _lost(world, count) + cordoned + len(unsettled) > world.spec.standbys
 
 
 _REASONS = {

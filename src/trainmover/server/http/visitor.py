@@ -40,3 +40,8 @@ class Visitor(H11Protocol):
 def proved(scope: Scope) -> None:
     """Whoever sent this request knows the token."""
     scope["state"][_VISITOR]._leave_crowd()
+
+
+def cut_off(scope: Scope) -> None:
+    """Whoever sent this request reads nothing of the answer: the connection ends, now."""
+    scope["state"][_VISITOR].transport.abort()

@@ -1,0 +1,29 @@
+"""`trainmover dashboard`: open the page of a live run, with a code that is good once."""
+
+import json
+import webbrowser
+
+from trainmover.cli.client import Client
+from trainmover.cli.options import add_which_run, parser_for, which_run
+
+SUMMARY = "open the page of a live run in a browser"
+
+
+def main(argv: list[str]) -> int:
+    """0: it was opened, or its address was printed."""
+    parser = parser_for("dashboard", SUMMARY)
+    add_which_run(parser)
+    parser.add_argument("--viewer", action="store_true", help="one that may look only")
+    parser.add_argument("--no-open", action="store_true", help="print the address")
+    options = parser.parse_args(argv)
+    run = which_run(options)
+    code = Client(run, viewer=options.viewer).code()
+    url = f"{run.api_url}/#code={code['code']}"
+    opened = not (options.no_open or options.json) and webbrowser.open(url)
+    if options.json:
+        print(json.dumps({"url": url, "expires_s": code["expires_s"]}))
+    elif opened:
+        print(f"The page of run {run.run_id} is open: {run.api_url}")
+    else:
+        print(f"{url}\n(good once, for {code['expires_s']:.0f} s)")
+    return 0

@@ -1,0 +1,261 @@
+"""What can be asked of a live run: one table, from which requests are served and described.
+
+Everything is at /api/v1, but what others expect elsewhere: /healthz, /metrics, and the page at /.
+"""
+
+import time
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+import msgspec
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.types import ASGIApp
+
+from trainmover.controller.effects import Answer as Answered
+from trainmover.protocol.malformed import MALFORMED
+from trainmover.server.http import types
+from trainmover.server.http.answers import as_json, encoded
+from trainmover.server.http.guard import asker_of, peer_of
+from trainmover.server.http.metrics import CONTENT_TYPE, Metrics
+from trainmover.server.http.roles import CODE_S, SESSION_S, Role, Roles
+from trainmover.server.http.stream import STREAMS_MAX, EventStream, Feed, entry
+from trainmover.server.run import STOP_GRACE_S, Server
+from trainmover.server.view.snapshot import incident_json
+
+V1 = "/api/v1"
+STOPPED_CODE = 143
+DIGITS_MAX = 18
+BODY_BYTES_MAX = 64 * 1024
+
+B = TypeVar("B", bound=msgspec.Struct)
+
+
+@dataclass(frozen=True)
+class Live:
+    """What requests are about."""
+
+    server: Server
+    roles: Roles
+    feed: Feed
+    metrics: Metrics
+    tls: bool
+
+
+@dataclass(frozen=True)
+class Endpoint:
+    """role: the least; None: anybody's. body, answer: types. optional_body: it may be missing.
+
+    query   name -> what it means
+    stream  what server-sent events carry, one of these, if it is asked for them
+    """
+
+    method: str
+    path: str
+    summary: str
+    role: Role | None
+    serve: Callable[[Live, Request], Awaitable[ASGIApp]]
+    answer: Any
+    body: type[msgspec.Struct] | None = None
+    optional_body: bool = False
+    query: tuple[tuple[str, str], ...] = ()
+    stream: tuple[Any, ...] = ()
+    content_type: str = "application/json"
+
+
+# --- looking --------------------------------------------------------------------------------------
+
+
+async def _healthz(live: Live, request: Request) -> Response:
+    return as_json(types.Healthy(ok=True, over=live.server.over))
+
+
+async def _metrics(live: Live, request: Request) -> Response:
+    return Response(live.metrics.text(), media_type=CONTENT_TYPE)
+
+
+async def _status(live: Live, request: Request) -> Response:
+    return encoded(live.feed.status())
+
+
+async def _incident(live: Live, request: Request) -> Response:
+    number = _number(request.path_params["number"], "The number of an incident")
+    incidents = live.server.job.incidents
+    if not 1 <= number <= len(incidents):
+        raise HTTPException(404, f"There is no incident {number}; there were {len(incidents)}.")
+    return as_json(incident_json(incidents[number - 1]))
+
+
+async def _events(live: Live, request: Request) -> ASGIApp:
+    given = request.headers.get("last-event-id") or request.query_params.get("after", "0")
+    after = _number(given, "after")
+    if "text/event-stream" not in request.headers.get("accept", ""):
+        return as_json([entry(told) async for told in live.server.news.since(after)])
+    if live.feed.readers >= STREAMS_MAX:
+        raise HTTPException(503, "Too many read the stream.", headers={"Retry-After": "5"})
+    pulses = request.query_params.get("pulse", "") == "true"
+    return EventStream(live.server, live.feed, after, pulses=pulses)
+
+
+def _number(given: str, what: str) -> int:
+    if not given.isascii() or not given.isdigit() or len(given) > DIGITS_MAX:
+        raise HTTPException(400, f"{what} must be a whole number, not {given[:100]!r}.")
+    return int(given)
+
+
+# --- changing -------------------------------------------------------------------------------------
+
+
+async def _move(live: Live, request: Request) -> Response:
+    asked = await _body(request, types.Ask)
+    _audit(live, request, f"move {asked.machine}", asked.reason)
+    return _answered(live, await live.server.move(asked.machine, asked.reason))
+
+
+async def _drain(live: Live, request: Request) -> Response:
+    asked = await _body(request, types.Ask)
+    _audit(live, request, f"drain {asked.machine}", asked.reason)
+    return _answered(live, await live.server.drain(asked.machine, asked.reason))
+
+
+async def _cordon(live: Live, request: Request) -> Response:
+    asked = await _body(request, types.Ask)
+    _audit(live, request, f"cordon {asked.machine}", asked.reason)
+    return _answered(live, await live.server.cordon(asked.machine, asked.reason))
+
+
+async def _uncordon(live: Live, request: Request) -> Response:
+    asked = await _body(request, types.Ask)
+    _audit(live, request, f"uncordon {asked.machine}", asked.reason)
+    return _answered(live, await live.server.uncordon(asked.machine))
+
+
+async def _kill(live: Live, request: Request) -> Response:
+    asked = await _body(request, types.Kill)
+    _audit(live, request, f"kill {asked.machine}")
+    return _answered(live, await live.server.kill(asked.machine))
+
+
+async def _stop(live: Live, request: Request) -> Response:
+    reason = (await _body(request, types.Stop, default=b"{}")).reason
+    _audit(live, request, "stop", reason)
+    why = "asked for over the API" + (f": {reason}" if reason else "")
+    live.server.stop(STOPPED_CODE, why, grace_s=STOP_GRACE_S)
+    return as_json(types.Answer(ok=True, text="The job is stopping.", incident=None))
+
+
+def _audit(live: Live, request: Request, what: str, reason: str = "") -> None:
+    """A line in the journal, before anything is done."""
+    why = f" ({reason})" if reason else ""
+    live.server.note(f"{asker_of(request.scope)} asks: {what}{why}")
+
+
+def _answered(live: Live, answer: Answered) -> Response:
+    incident = None
+    if answer.incident is not None:
+        incident = incident_json(live.server.job.incidents[answer.incident - 1])
+    return as_json({"ok": answer.ok, "text": answer.text, "incident": incident})
+
+
+# --- sessions -------------------------------------------------------------------------------------
+
+
+async def _code(live: Live, request: Request) -> Response:
+    role = asker_of(request.scope).role
+    return as_json(types.Code(code=live.roles.code(role, time.time()), expires_s=CODE_S))
+
+
+async def _enter(live: Live, request: Request) -> Response:
+    given = await _body(request, types.Enter)
+    role = None
+    if given.code is not None:
+        role = live.roles.redeem(given.code, time.time())
+    elif given.token is not None:
+        role = live.roles.of_token(given.token.encode())
+    if role is None:
+        live.server.turned_away(f"the API refused a session to {peer_of(request.scope)}")
+        why = "This code was used already, or is older than a minute. Type: trainmover dashboard"
+        raise HTTPException(401, why if given.token is None else "This is no token of the job.")
+    live.server.note(f"a session of the {role.word} begins at {peer_of(request.scope)}")
+    begun = as_json(types.Session(role=role.word, expires_s=SESSION_S))
+    _set_cookie(live, begun, live.roles.begin(role, time.time()), round(SESSION_S))
+    return begun
+
+
+async def _session(live: Live, request: Request) -> Response:
+    return as_json(types.Session(role=asker_of(request.scope).role.word, expires_s=SESSION_S))
+
+
+async def _leave(live: Live, request: Request) -> Response:
+    left = as_json(types.Answer(ok=True, text="The session is over.", incident=None))
+    _set_cookie(live, left, "", 0)
+    return left
+
+
+def _set_cookie(live: Live, response: Response, value: str, max_age_s: int) -> None:
+    response.set_cookie(
+        live.roles.cookie, value, max_age=max_age_s, path="/", secure=live.tls, httponly=True,
+        samesite="strict",
+    )  # fmt: skip
+
+
+async def _body(request: Request, kind: type[B], default: bytes = b"") -> B:
+    """Raises HTTPException for one that is none, or too large, before it is all here."""
+    body = b""
+    async for part in request.stream():
+        body += part
+        if len(body) > BODY_BYTES_MAX:
+            text = f"At most {BODY_BYTES_MAX} bytes are taken."
+            raise HTTPException(413, text, headers={"Connection": "close"})
+    try:
+        return msgspec.json.decode(body or default, type=kind)
+    except MALFORMED as error:
+        raise HTTPException(400, f"The body is no {kind.__name__.lower()}: {error}.") from error
+
+
+_AFTER = ("after", "entries above this number; the header Last-Event-ID says the same")
+_PULSE = ("pulse", "`true`: the stream has an event `pulse` each second, too")
+_V, _O = Role.VIEWER, Role.OPERATOR
+
+ENDPOINTS = (
+    Endpoint("GET", "/healthz", "Whether the controller answers.", None, _healthz, types.Healthy),
+    Endpoint("GET", "/metrics", "For Prometheus.", _V, _metrics, str, content_type="text/plain"),
+    Endpoint("GET", f"{V1}/status", "The whole job.", _V, _status, types.Status),
+    Endpoint(
+        "GET", f"{V1}/incidents/{{number}}", "One incident.", _V, _incident, types.IncidentOf
+    ),
+    Endpoint(
+        "GET", f"{V1}/events", "What has happened, or as a stream what happens.", _V, _events,
+        list[types.Entry], query=(_AFTER, _PULSE), stream=(types.Entry, types.Pulse),
+    ),
+    Endpoint(
+        "POST", f"{V1}/move", "Move a machine's ranks to a standby; answered when that is done.",
+        _O, _move, types.Answer, types.Ask,
+    ),
+    Endpoint(
+        "POST", f"{V1}/drain", "Cordon a machine, then move its ranks, if it has any.", _O, _drain,
+        types.Answer, types.Ask,
+    ),
+    Endpoint(
+        "POST", f"{V1}/cordon", "Let a machine take no ranks.", _O, _cordon, types.Answer, types.Ask
+    ),
+    Endpoint(
+        "POST", f"{V1}/uncordon", "Let it take ranks again.", _O, _uncordon, types.Answer, types.Ask
+    ),
+    Endpoint("POST", f"{V1}/kill", "A drill.", _O, _kill, types.Answer, types.Kill),
+    Endpoint(
+        "POST", f"{V1}/stop", "End the job in order.", _O, _stop, types.Answer, types.Stop, True
+    ),
+    Endpoint(
+        "POST", f"{V1}/codes", "A one-time code for a session of one's own role.", _V, _code,
+        types.Code,
+    ),
+    Endpoint(
+        "POST", f"{V1}/session", "Begin a session of a browser.", None, _enter, types.Session,
+        types.Enter,
+    ),
+    Endpoint("GET", f"{V1}/session", "Who one is.", _V, _session, types.Session),
+    Endpoint("DELETE", f"{V1}/session", "End the session.", _V, _leave, types.Answer),
+)  # fmt: skip

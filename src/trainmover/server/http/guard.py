@@ -1,0 +1,165 @@
+"""Who is let in: every request goes through here before anything else looks at it.
+
+Host     an address or a name of this host: a page that has its own name point here (DNS
+         rebinding) does not come through
+Origin   none, or this very page: no other site's page can ask with a user's session
+role     of the token or session; whoever has none sees that the controller lives, and the
+         page's files
+"""
+
+import ipaddress
+import socket
+import time
+from collections.abc import Callable, Collection
+from http.cookies import CookieError, SimpleCookie
+
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from trainmover.server.http.answers import refusal
+from trainmover.server.http.roles import Asker, Role, Roles
+from trainmover.server.http.visitor import proved
+
+ASKER = "asker"
+SAFE = ("GET", "HEAD", "OPTIONS")
+_HEADERS = {
+    b"x-content-type-options": b"nosniff",
+    b"referrer-policy": b"no-referrer",
+    b"x-frame-options": b"DENY",
+    b"content-security-policy": (
+        b"default-src 'none'; script-src 'self'; style-src 'self' 'unsafe-inline'; "
+        b"img-src 'self' data:; connect-src 'self'; base-uri 'none'; form-action 'none'; "
+        b"frame-ancestors 'none'"
+    ),
+}
+
+
+class Guard:
+    """open_to_all: (method, path) of what needs no role. names: of this host, besides its
+    addresses. refused: told of strangers who try to change something."""
+
+    def __init__(
+        self,
+        app: ASGIApp,
+        roles: Roles,
+        *,
+        tls: bool,
+        open_to_all: Collection[tuple[str, str]],
+        names: Collection[str] = (),
+        refused: Callable[[str], None],
+    ) -> None:
+        self._app = app
+        self._roles = roles
+        self._scheme = "https" if tls else "http"
+        self._open = frozenset(open_to_all)
+        self._names = {"localhost", socket.gethostname().lower(), *names}
+        self._refused = refused
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            return
+        headers = {name: value.decode("latin-1") for name, value in scope["headers"]}
+        send = _with_headers(send)
+        asker = self._asker(headers, scope)
+        if asker is not None:
+            proved(scope)
+            scope["state"][ASKER] = asker
+        if why := self._why_elsewhere(headers) or self._why_forged(headers, scope, asker):
+            await refusal(403, why)(scope, receive, send)
+        elif asker is None and (scope["method"], scope["path"]) not in self._open:
+            await self._turn_away(headers, scope, receive, send)
+        else:
+            await self._app(scope, receive, send)
+
+    async def _turn_away(
+        self, headers: dict[bytes, str], scope: Scope, receive: Receive, send: Send
+    ) -> None:
+        if scope["method"] not in SAFE:
+            what = f"{scope['method']} {scope['path'][:100]}"
+            self._refused(f"the API refused {what} without a token from {peer_of(scope)}")
+        had_session = self._roles.cookie in headers.get(b"cookie", "")
+        over = "The session is over. Type: trainmover dashboard"
+        none = "This request carries no token of the job, nor a session."
+        await refusal(401, over if had_session else none, close=True)(scope, receive, send)
+
+    def _asker(self, headers: dict[bytes, str], scope: Scope) -> Asker | None:
+        if (given := headers.get(b"authorization")) is not None:
+            kind, _, token = given.partition(" ")
+            role = self._roles.of_token(token.encode("latin-1")) if kind == "Bearer" else None
+            return None if role is None else Asker(role, "token", peer_of(scope))
+        if (cookie := _cookie(headers.get(b"cookie", ""), self._roles.cookie)) is not None:
+            role = self._roles.of_session(cookie, time.time())
+            return None if role is None else Asker(role, "session", peer_of(scope))
+        return None
+
+    def _why_elsewhere(self, headers: dict[bytes, str]) -> str:
+        host = headers.get(b"host", "")
+        if _is_here(host, self._names):
+            return ""
+        return f"Host is {host[:100]!r}: this is another one. Ask by address, or by its own name."
+
+    def _why_forged(self, headers: dict[bytes, str], scope: Scope, asker: Asker | None) -> str:
+        origin = headers.get(b"origin")
+        own = f"{self._scheme}://{headers.get(b'host', '')}"
+        if origin is not None and origin.lower() != own.lower():
+            return f"Another site's page has asked for this: {origin[:100]!r}."
+        by_session = asker is not None and asker.how == "session"
+        if by_session and origin is None and scope["method"] not in SAFE:
+            return "What changes something by a session has to say its Origin."
+        return ""
+
+
+def peer_of(scope: Scope) -> str:
+    host, port = scope.get("client") or ("?", 0)
+    return f"{host}:{port}"
+
+
+def _is_here(host: str, names: Collection[str]) -> bool:
+    """Addresses cannot be made to point elsewhere, names can.
+
+    >>> [_is_here(host, {"localhost"}) for host in ("10.0.0.5:80", "[::1]:80", "localhost")]
+    [True, True, True]
+    >>> _is_here("a.com:80", {"localhost"})
+    False
+    """
+    name, _, port = host.rpartition(":") if not host.endswith("]") else (host, "", "")
+    if not name or not (port == "" or port.isdigit()):
+        name = host
+    name = name.lower().removesuffix(".")
+    try:
+        ipaddress.ip_address(name.removeprefix("[").removesuffix("]"))
+    except ValueError:
+        return name in names
+    return True
+
+
+def _cookie(header: str, name: str) -> str | None:
+    try:
+        morsel = SimpleCookie(header).get(name)
+    except CookieError:
+        return None
+    return None if morsel is None else morsel.value
+
+
+def _with_headers(send: Send) -> Send:
+    async def sending(message: Message) -> None:
+        if message["type"] == "http.response.start":
+            given = list(message.get("headers", []))
+            there = {name.lower() for name, _ in given}
+            more = [(name, value) for name, value in _HEADERS.items() if name not in there]
+            if b"cache-control" not in there:
+                more.append((b"cache-control", b"no-store"))
+            message["headers"] = given + more
+        await send(message)
+
+    return sending
+
+
+def asker_of(scope: Scope) -> Asker:
+    """Of a request that has come through."""
+    asker: Asker = scope["state"][ASKER]
+    return asker
+
+
+def may(scope: Scope, role: Role) -> bool:
+    """Whether whoever asks has at least this role."""
+    return asker_of(scope).role >= role

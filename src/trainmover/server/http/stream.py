@@ -1,0 +1,162 @@
+"""Changes as server-sent events, for any number of readers at little more than the cost of one.
+
+What is sent is encoded once. A reader is given the next when the last has gone out, so nothing is
+queued for one that is slow: it has a place in the journal, and what the kernel and one buffer hold.
+One that takes nothing for `SLOW_S` is cut off; it may come again and go on after its last id.
+"""
+
+import asyncio
+import time
+from collections.abc import AsyncIterator, Callable
+from typing import Any
+
+import msgspec
+from starlette.types import Receive, Scope, Send
+
+from trainmover.ids import Slot
+from trainmover.server.http.types import Entry, Pulse
+from trainmover.server.http.visitor import cut_off
+from trainmover.server.run import Server
+from trainmover.server.view.notices import Happened, Told
+
+SLOW_S = 10.0
+STREAMS_MAX = 512
+PULSE_S = 1.0
+STATUS_S = 0.2
+KEPT = 512
+"""Entries that are kept encoded."""
+_HEADERS = [(b"content-type", b"text/event-stream"), (b"cache-control", b"no-store")]
+
+
+class Feed:
+    """What all readers get, made once for all of them. readers: how many there are."""
+
+    def __init__(self, server: Server, now_s: Callable[[], float] = time.monotonic) -> None:
+        self._server = server
+        self._now_s = now_s
+        self._lines: dict[int, bytes] = {}
+        self._status = (-1.0, -1, b"")
+        self._pulse = (-1.0, b"")
+        self.readers = 0
+
+    def line(self, told: Told) -> bytes:
+        """One entry."""
+        line = self._lines.get(told.seq)
+        if line is None:
+            line = b"id: %d\ndata: %s\n\n" % (told.seq, msgspec.json.encode(entry(told)))
+            self._lines[told.seq] = line
+            while len(self._lines) > KEPT:
+                del self._lines[next(iter(self._lines))]
+        return line
+
+    def status(self) -> bytes:
+        """As it was decided last; what only time changes may be a moment old."""
+        at_s, seq, data = self._status
+        now_s, newest = self._now_s(), self._server.news.newest
+        if seq != newest or now_s - at_s > STATUS_S:
+            data = msgspec.json.encode(self._server.status())
+            self._status = (now_s, newest, data)
+        return data
+
+    def pulse(self) -> bytes:
+        """What changes all the time: at most a second old."""
+        at_s, line = self._pulse
+        now_s = self._now_s()
+        if now_s - at_s >= PULSE_S / 2:
+            line = b"event: pulse\ndata: %s\n\n" % msgspec.json.encode(pulse(self._server))
+            self._pulse = (now_s, line)
+        return line
+
+
+class EventStream:
+    """The answer of one reader: entries above `after`, then each as it comes, until the job is
+    over; with a pulse each second, if it is asked for."""
+
+    def __init__(self, server: Server, feed: Feed, after: int, *, pulses: bool) -> None:
+        self._server = server
+        self._feed = feed
+        self._after = after
+        self._pulses = pulses
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        self._feed.readers += 1
+        gone = asyncio.create_task(_gone(receive))
+        said = asyncio.create_task(self._say(scope, send))
+        try:
+            await asyncio.wait({gone, said}, return_when=asyncio.FIRST_COMPLETED)
+            if said.done():
+                said.result()
+        finally:
+            self._feed.readers -= 1
+            gone.cancel()
+            said.cancel()
+
+    async def _say(self, scope: Scope, send: Send) -> None:
+        await send({"type": "http.response.start", "status": 200, "headers": _HEADERS})
+        async for part in self._parts():
+            body = {"type": "http.response.body", "body": part, "more_body": True}
+            try:
+                async with asyncio.timeout(SLOW_S):
+                    await send(body)
+            except TimeoutError:
+                cut_off(scope)
+                return
+        await send({"type": "http.response.body", "body": b"", "more_body": False})
+
+    async def _parts(self) -> AsyncIterator[bytes]:
+        while True:
+            more = self._server.news.more
+            async for told in self._server.news.since(self._after):
+                yield self._feed.line(told)
+                self._after = told.seq
+            if self._pulses:
+                yield self._feed.pulse()
+            if self._server.over:
+                return
+            await self._next(more)
+
+    async def _next(self, more: asyncio.Event) -> None:
+        """Until there is something to say."""
+        if not self._pulses:
+            await more.wait()
+            return
+        try:
+            async with asyncio.timeout(PULSE_S):
+                await more.wait()
+        except TimeoutError:
+            pass
+
+
+async def _gone(receive: Receive) -> None:
+    """Until the reader is."""
+    while (await receive())["type"] != "http.disconnect":
+        pass
+
+
+def entry(told: Told | Happened) -> Entry:
+    """One entry of the journal."""
+    event: dict[str, Any] | None = msgspec.to_builtins(told.event, str_keys=True)
+    return Entry(seq=told.seq, at_us=told.at_us, kind=told.kind, text=told.text, event=event)
+
+
+def pulse(server: Server) -> Pulse:
+    """From what each machine's ranks have said."""
+    job, progress = server.job, server.progress
+    away = set(server.control.absence.away)
+    machines: dict[str, tuple[int | None, float | None, bool]] = {}
+    for slot, name in enumerate(job.seats):
+        known = [one for rank in job.spec.ranks(Slot(slot)) if (one := progress.ranks.get(rank))]
+        step = min((one.step for one in known), default=None)
+        speeds = [ms for one in known if (ms := one.step_ms) is not None]
+        machines[name] = (step, max(speeds, default=None), name in away)
+    machines |= {name: (None, None, True) for name in away if name not in machines}
+    return Pulse(
+        at_us=server.now(),
+        phase=str(job.phase),
+        epoch=job.epoch,
+        step=progress.step,
+        loss=progress.loss,
+        step_ms=progress.step_ms,
+        over=server.over,
+        machines=machines,
+    )

@@ -1,0 +1,355 @@
+"""What is asked and answered over the API, as types. The OpenAPI document is made from them."""
+
+from typing import Annotated, Any, TypedDict
+
+import msgspec
+from msgspec import Meta
+
+MachineName = Annotated[str, Meta(min_length=1, max_length=200)]
+Reason = Annotated[str, Meta(max_length=1000)]
+Secret = Annotated[str, Meta(min_length=1, max_length=4096)]
+
+# --- what is asked --------------------------------------------------------------------------------
+
+
+class Kill(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A drill: let a machine die."""
+
+    machine: MachineName
+
+
+class Ask(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """To move, drain, cordon or uncordon a machine, and why."""
+
+    machine: MachineName
+    reason: Reason = ""
+
+
+class Stop(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """End the job. The body may be missing."""
+
+    reason: Reason = ""
+
+
+class Enter(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """What is exchanged for a session: a one-time code, or a token."""
+
+    code: Secret | None = None
+    token: Secret | None = None
+
+
+# --- what is answered -----------------------------------------------------------------------------
+
+
+class Error(TypedDict):
+    """What is wrong with a request."""
+
+    error: str
+
+
+class Healthy(TypedDict):
+    """The controller answers. over: the job has ended, and its processes leave."""
+
+    ok: bool
+    over: bool
+
+
+class Code(TypedDict):
+    """For a session of the same role, once, within so many seconds."""
+
+    code: str
+    expires_s: float
+
+
+class Session(TypedDict):
+    """The session's cookie comes beside it."""
+
+    role: str
+    expires_s: float
+
+
+class Vote(TypedDict):
+    """Where a rank stood when the verdict was made."""
+
+    rank: int
+    committed: int
+    gate: int
+    finished: bool
+
+
+class CertificateOf(TypedDict):
+    """Proof that a joiner trains on what its source held."""
+
+    rank: int
+    source_rank: int
+    step: int
+    epoch: int
+    source_digest: str
+    joiner_digest: str
+    trace: str
+    position: str
+    bytes: int
+    state_ms: float
+    given: dict[str, int]
+    held: int
+    equal: bool
+
+
+class IncidentOf(TypedDict):
+    """From detection to the first commit after it."""
+
+    number: int
+    kind: str
+    machine: str | None
+    joiner: str | None
+    ranks: list[int]
+    cause: str
+    rung: int
+    epoch: int
+    lost: list[str]
+    why_rung: str
+    outcome: str
+    note: str
+    request: str
+    step: int | None
+    failed: list[int] | None
+    redone: int
+    downtime_ms: float | None
+    marks: dict[str, int]
+    stacks: dict[str, str]
+    positions: list[Vote]
+    held: dict[str, list[int]]
+    certificates: list[CertificateOf]
+    committed_first: list[int]
+    phases_ms: dict[str, float]
+
+
+class Answer(TypedDict):
+    """What came of a request. ok false: nothing was done, and text says why."""
+
+    ok: bool
+    text: str
+    incident: IncidentOf | None
+
+
+class Entry(TypedDict):
+    """Of the journal. kind: of event, or Note; text: for people, or ""; event: the fact itself."""
+
+    seq: int
+    at_us: int
+    kind: str
+    text: str
+    event: dict[str, Any] | None
+
+
+class Pulse(TypedDict):
+    """What changes all the time, once a second. machines: name -> step, ms a step, away."""
+
+    at_us: int
+    phase: str
+    epoch: int
+    step: int
+    loss: float | None
+    step_ms: float | None
+    over: bool
+    machines: dict[str, tuple[int | None, float | None, bool]]
+
+
+class CordonOf(TypedDict):
+    reason: str
+    since_s: float
+
+
+class MachineOf(TypedDict):
+    """step, step_ms: of its slowest rank; None while it has none."""
+
+    id: str
+    state: str
+    ranks: list[int]
+    step: int | None
+    step_ms: float | None
+    last_seen_s: float
+    host: str
+    rack: str
+    cordoned: CordonOf | None
+    note: str
+    away: bool
+
+
+class StandbyOf(TypedDict):
+    """What one standby has proven for one kind of slots."""
+
+    machine: str
+    state: str
+    slots: list[int]
+    ranks: list[int]
+    roles: list[int]
+    holds: list[int]
+    trace_equal: bool | None
+    stale: bool
+    warmed_s: float | None
+    warm_ms: float | None
+    second_run_ms: float | None
+    held_bytes: int | None
+    predicted_ms: float | None
+    predicted_else_ms: float | None
+    record_bytes: int
+    record_bytes_full: int
+    cordoned: bool
+    torch: str
+    trainmover: str
+    fresh_processes: bool
+    note: str
+
+
+class RoleOf(TypedDict):
+    role: int
+    ranks: list[int]
+    trace: str
+    record_bytes: int
+    record_bytes_full: int
+
+
+class ReplicasOf(TypedDict):
+    """The newest comparison; step 0: there was none."""
+
+    step: int
+    families: list[list[int]]
+    astray: list[int]
+    bytes: int
+    cost_ms: float
+
+
+class DivergenceOf(TypedDict):
+    step: int
+    since: int
+    holders: list[int]
+    astray: list[int]
+    kind: str
+    paths: list[str]
+    text: str
+
+
+class SnapshotsOf(TypedDict):
+    every: int
+    step: int | None
+    bytes: int
+    cost_ms: float | None
+    at_hand: bool
+    why_none: str
+
+
+class CheckpointOf(TypedDict):
+    folder: str
+    every: int
+    step: int | None
+    bytes: int
+    writing: int | None
+
+
+class RankMemory(TypedDict):
+    rank: int
+    machine: str | None
+    kinds: dict[str, int]
+    rss: int
+    peak: int
+
+
+class MachineMemory(TypedDict):
+    machine: str
+    vault: int
+    vault_max: int
+
+
+class Memory(TypedDict):
+    ranks: list[RankMemory]
+    machines: list[MachineMemory]
+
+
+class StandsOf(TypedDict):
+    since_s: float
+    step: int
+    where: str
+    what: str
+
+
+class WatchOf(TypedDict):
+    rank: int
+    deadline_s: float | None
+    paused: str
+    stands: StandsOf | None
+
+
+class WaitsOf(TypedDict):
+    """For so many machines; left_s: then the job ends."""
+
+    machines: int
+    ranks: list[int]
+    left_s: float
+
+
+class StateBytes(TypedDict):
+    here: int
+    whole: int
+
+
+class ChangeOf(TypedDict):
+    """A change of membership under way."""
+
+    kind: str
+    stage: str
+    epoch: int
+    incident: int
+    joiners: dict[str, str]
+    leavers: dict[str, str]
+    missing: list[int]
+    waits: WaitsOf | None
+    state_bytes: StateBytes | None
+
+
+class ControllerOf(TypedDict):
+    restarts: int
+    since_s: float | None
+
+
+class JournalOf(TypedDict):
+    path: str
+    unwritten: int
+    why: str
+
+
+class Asked(TypedDict):
+    machines: int
+    standbys: int
+
+
+class Status(TypedDict):
+    """The whole job at one moment."""
+
+    run: str
+    version: str
+    seq: int
+    phase: str
+    epoch: int
+    step: int
+    loss: float | None
+    step_ms: float | None
+    world_size: int
+    asked: Asked
+    machines: list[MachineOf]
+    deadlines: dict[str, float]
+    standbys: list[StandbyOf]
+    roles: list[RoleOf]
+    replicas: ReplicasOf
+    divergences: list[DivergenceOf]
+    snapshots: SnapshotsOf
+    checkpoint: CheckpointOf | None
+    memory: Memory
+    watch: list[WatchOf]
+    quarantined: dict[str, float]
+    change: ChangeOf | None
+    controller: ControllerOf
+    incidents: list[IncidentOf]
+    code: int | None
+    ended_because: str
+    journal: JournalOf

@@ -1,0 +1,30 @@
+"""No change chooses a machine that is cordoned, but to have its own ranks again."""
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from trainmover.ids import MachineId, Slot
+from trainmover.simulator.happenings import Decided, Violation
+
+if TYPE_CHECKING:
+    from trainmover.controller.state import Job
+    from trainmover.simulator.world import World
+
+
+class Cordons:
+    """Looks at who is chosen in the moment of the choice."""
+
+    def heeds(self, world: "World") -> dict[type, Callable[[Any], None]]:
+        return {Decided: self.decided}
+
+    def decided(self, moment: Decided) -> None:
+        before, after = moment.before, moment.after
+        if before.change is after.change or not before.cordoned:
+            return
+        for slot, machine in _joiners(after) - _joiners(before):
+            if machine in before.cordoned and before.seats[slot] != machine:
+                raise Violation(f"{machine} is cordoned, and was chosen for slot {slot}")
+
+
+def _joiners(job: "Job") -> set[tuple[Slot, MachineId]]:
+    return set() if job.change is None else set(job.change.joiners.items())

@@ -1,0 +1,297 @@
+"""The HTTP API: what is answered to whom, and what is wrong with a request."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import httpx
+import msgspec
+import pytest
+from http_plays import AUTH, TOKEN, V1, VIEWER, play
+
+from trainmover.server.http.endpoints import ENDPOINTS, Endpoint
+from trainmover.server.http.roles import Role, Roles
+from trainmover.server.http.types import Status
+from trainmover.server.run import Server
+from trainmover.version import VERSION
+
+CHANGES = [each for each in ENDPOINTS if each.role is Role.OPERATOR]
+CLOSED = [each for each in ENDPOINTS if each.role is not None]
+
+
+def named(endpoint: Endpoint) -> str:
+    return f"{endpoint.method} {endpoint.path}"
+
+
+def path_of(endpoint: Endpoint) -> str:
+    return endpoint.path.replace("{number}", "1")
+
+
+def test_nothing_is_said_without_a_token(tmp_path: Path) -> None:
+    wrong = ["", "Bearer wrong", TOKEN.decode(), "Bearer", f"Basic {TOKEN.decode()}"]
+
+    async def act(server: Server, client: httpx.AsyncClient) -> None:
+        for path in [path_of(each) for each in CLOSED] + ["/nothing", f"{V1}/openapi.json"]:
+            for given in wrong:
+                for method in ("GET", "POST"):
+                    if (method, path) == ("POST", f"{V1}/session"):
+                        continue
+                    reply = await client.request(method, path, headers={"Authorization": given})
+                    assert (reply.status_code, list(reply.json())) == (401, ["error"])
+
+    play(tmp_path, act)
+
+
+def test_healthz_and_the_page_need_none_and_say_nothing_of_the_run(tmp_path: Path) -> None:
+    async def act(server: Server, client: httpx.AsyncClient) -> None:
+        del client.headers["Authorization"]
+        assert (await client.get("/healthz")).json() == {"ok": True, "over": False}
+
+    play(tmp_path, act)
+
+
+def test_a_viewer_changes_nothing(tmp_path: Path) -> None:
+    async def act(server: Server, client: httpx.AsyncClient) -> None:
+        client.headers.update(VIEWER)
+        assert (await client.get(f"{V1}/status")).status_code == 200
+        assert (await client.get("/metrics")).status_code == 200
+        for each in CHANGES:
+            reply = await client.post(each.path, json={"machine": "m1"})
+            assert reply.status_code == 403
+            assert "operator" in reply.json()["error"]
+        assert not server.over
+
+    play(tmp_path, act)
+
+
+def test_status_is_a_snapshot(tmp_path: Path) -> None:
+    async def act(server: Server, client: httpx.AsyncClient) -> None:
+        status = (await client.get(f"{V1}/status")).json()
+        assert (status["run"], status["phase"], status["machines"]) == ("r", "gathering", [])
+        assert status["version"] == VERSION
+        server.note("news")
+        assert (await client.get(f"{V1}/status")).json()["seq"] == 1
+        msgspec.convert(status, Status)
+
+    play(tmp_path, act)
+
+
+def test_a_request_that_is_refused_says_why_and_who_asked_is_in_the_journal(tmp_path: Path) -> None:
+    async def act(server: Server, client: httpx.AsyncClient) -> None:
+        for what in ("move", "kill", "drain", "cordon", "uncordon"):
+            body = {"machine": "m9"} | ({} if what == "kill" else {"reason": "its fan"})
+            answer = (await client.post(f"{V1}/{what}", json=body)).json()
+            assert answer["ok"] is False
+            assert answer["text"]
+        texts = [told.text for told in server.news.recent]
+        for what in ("move m9 (its fan)", "kill m9", "drain m9 (its fan)", "cordon m9 (its fan)"):
+            asked = [text for text in texts if text.endswith(f"asks: {what}")]
+            assert asked
+            assert asked[0].startswith("the operator (token) at 127.0.0.1:")
+
+    play(tmp_path, act)
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        b"", b"{}", b"[]", b"nothing", b'{"machine": 1}', b'{"machine": "m", "x": 1}', b"\xff",
+        b'{"machine": ""}', b'{"machine": "%s"}' % (b"m" * 201), b"[" * 5000,
+        b'{"machine": "m", "reason": "%s"}' % (b"r" * 1001),
+    ],
+)  # fmt: skip
+def test_a_bad_body_is_a_bad_request(tmp_path: Path, body: bytes) -> None:
+    async def act(server: Server, client: httpx.AsyncClient) -> None:
+        for what in ("move", "drain", "cordon", "uncordon", "kill"):
+            reply = await client.post(f"{V1}/{what}", content=body)
+            assert (reply.status_code, list(reply.json())) == (400, ["error"])
+        assert not list(server.news.recent)
+
+    play(tmp_path, act)
+
+
+def test_a_long_body_is_refused_before_it_is_here(tmp_path: Path) -> None:
+    async def endless() -> AsyncIterator[bytes]:
+        while True:
+            yield b"x" * 65536
+
+    async def act(server: Server, client: httpx.AsyncClient) -> None:
+        for body in (b"x" * 65537, endless()):
+            with suppress(httpx.WriteError, httpx.ReadError):
+                assert (await client.post(f"{V1}/move", content=body)).status_code == 413
+        assert (await client.get(f"{V1}/status")).status_code == 200
+
+    play(tmp_path, act)
+
+
+def test_wrong_methods_paths_and_numbers(tmp_path: Path) -> None:
+    async def act(server: Server, client: httpx.AsyncClient) -> None:
+        for each in ENDPOINTS:
+            for method in ("PUT", "PATCH", "DELETE", "OPTIONS"):
+                if (method, each.path) != ("DELETE", f"{V1}/session"):
+                    reply = await client.request(method, path_of(each))
+                    assert (reply.status_code, list(reply.json())) == (405, ["error"]), named(each)
+        assert (await client.get("/nothing")).status_code == 404
+        assert (await client.get("/api/status")).status_code == 404
+        for number in ("0", "7", "99999999999999999"):
+            assert (await client.get(f"{V1}/incidents/{number}")).status_code == 404
+        for number in ("x", "-1", "1e3", "9" * 30, "%C2%B2"):
+            assert (await client.get(f"{V1}/incidents/{number}")).status_code == 400
+            assert (await client.get(f"{V1}/events?after={number}")).status_code == 400
+
+    play(tmp_path, act)
+
+
+def test_other_hosts_and_other_sites_are_refused(tmp_path: Path) -> None:
+    async def act(server: Server, client: httpx.AsyncClient) -> None:
+        own = str(client.base_url).rstrip("/")
+        for host in (
+            "evil.example",
+            "evil.example:80",
+            "127.0.0.1.evil.example",
+            "x:y",
+            "[::1",
+            "",
+        ):
+            for path in ("/healthz", f"{V1}/status"):
+                reply = await client.get(path, headers={"Host": host})
+                assert reply.status_code in (400, 403), host
+        for host in ("localhost:1", "127.0.0.1", "[::1]:99", "10.1.2.3:8080"):
+            assert (await client.get("/healthz", headers={"Host": host})).status_code == 200
+        for origin in ("https://evil.example", "null", own.replace("http", "https"), f"{own}0"):
+            for method, path in (("GET", f"{V1}/status"), ("POST", f"{V1}/stop")):
+                reply = await client.request(method, path, headers={"Origin": origin})
+                assert reply.status_code == 403, origin
+        assert (await client.get(f"{V1}/status", headers={"Origin": own})).status_code == 200
+        assert not server.over
+
+    play(tmp_path, act)
+
+
+def test_a_code_becomes_a_session_once(tmp_path: Path) -> None:
+    async def act(server: Server, client: httpx.AsyncClient) -> None:
+        own = {"Origin": str(client.base_url).rstrip("/")}
+        code = (await client.post(f"{V1}/codes")).json()["code"]
+        del client.headers["Authorization"]
+        begun = await client.post(f"{V1}/session", json={"code": code}, headers=own)
+        assert begun.json()["role"] == "operator"
+        cookie = begun.headers["set-cookie"]
+        assert {"HttpOnly", "SameSite=strict", "Path=/"} <= set(cookie.split("; "))
+        assert TOKEN.decode() not in cookie
+        assert (await client.get(f"{V1}/status")).status_code == 200
+        assert (await client.post(f"{V1}/kill", json={"machine": "m9"}, headers=own)).json()["text"]
+        unsaid = await client.post(f"{V1}/kill", json={"machine": "m9"})
+        assert unsaid.status_code == 403
+        again = await client.post(f"{V1}/session", json={"code": code}, headers=own)
+        assert again.status_code == 401
+        await client.delete(f"{V1}/session", headers=own)
+        assert (await client.get(f"{V1}/status")).status_code == 401
+
+    play(tmp_path, act)
+
+
+def test_a_viewer_s_code_is_a_viewer_s_session_and_tokens_may_be_given(tmp_path: Path) -> None:
+    async def act(server: Server, client: httpx.AsyncClient) -> None:
+        code = (await client.post(f"{V1}/codes", headers=VIEWER)).json()["code"]
+        del client.headers["Authorization"]
+        begun = await client.post(f"{V1}/session", json={"code": code})
+        assert begun.json()["role"] == "viewer"
+        client.cookies.clear()
+        begun = await client.post(f"{V1}/session", json={"token": TOKEN.decode()})
+        assert begun.json()["role"] == "operator"
+        client.cookies.clear()
+        for body in ({}, {"token": "x"}, {"code": "x"}, {"token": "\u00e9" * 50}):
+            assert (await client.post(f"{V1}/session", json=body)).status_code == 401
+
+    play(tmp_path, act)
+
+
+def test_a_session_ends_is_signed_and_outlives_a_controller() -> None:
+    roles = Roles(TOKEN)
+    cookie = roles.begin(Role.VIEWER, 1000.0)
+    assert Roles(TOKEN).of_session(cookie, 1001.0) is Role.VIEWER
+    assert roles.of_session(cookie, 1000.0 + 13 * 3600) is None
+    assert Roles(TOKEN + b"x").of_session(cookie, 1001.0) is None
+    for forged in (
+        cookie.replace("viewer", "operator"),
+        cookie[:-1],
+        "",
+        "...",
+        "\u00e9",
+        "a.b.c.d",
+    ):
+        assert roles.of_session(forged, 1001.0) is None
+    code = roles.code(Role.VIEWER, 0.0)
+    assert roles.redeem(code, 61.0) is None
+    codes = [roles.code(Role.VIEWER, 0.0) for _ in range(1000)]
+    assert [roles.redeem(code, 1.0) for code in codes].count(Role.VIEWER) == 64
+
+
+def test_an_expired_session_is_told_what_to_do(tmp_path: Path) -> None:
+    async def act(server: Server, client: httpx.AsyncClient) -> None:
+        del client.headers["Authorization"]
+        roles = Roles(TOKEN)
+        client.cookies.set(roles.cookie, roles.begin(Role.OPERATOR, 0.0))
+        reply = await client.get(f"{V1}/status")
+        assert reply.status_code == 401
+        assert "trainmover dashboard" in reply.json()["error"]
+
+    play(tmp_path, act)
+
+
+def test_strangers_who_try_to_change_something_are_told_of(tmp_path: Path) -> None:
+    async def act(server: Server, client: httpx.AsyncClient) -> None:
+        for _ in range(20):
+            await client.post(f"{V1}/stop", headers={"Authorization": "Bearer x"})
+        texts = [told.text for told in server.news.recent]
+        assert texts[0].startswith(
+            f"the API refused POST {V1}/stop without a token from 127.0.0.1:"
+        )
+        assert len(texts) < 20
+
+    play(tmp_path, act)
+
+
+def test_stop_ends_the_job(tmp_path: Path) -> None:
+    async def act(server: Server, client: httpx.AsyncClient) -> None:
+        assert (await client.post(f"{V1}/stop", json={"reason": "enough"})).json()["ok"]
+        assert (await server.ended)[0] == 143
+        assert (await client.get("/healthz")).json()["over"]
+
+    play(tmp_path, act)
+
+
+def test_the_document_is_valid_and_describes_every_endpoint(tmp_path: Path) -> None:
+    validator = pytest.importorskip("openapi_spec_validator", reason="it is a tool of developers")
+    described: dict[str, Any] = {}
+
+    async def act(server: Server, client: httpx.AsyncClient) -> None:
+        described.update((await client.get(f"{V1}/openapi.json", headers=VIEWER)).json())
+
+    play(tmp_path, act)
+    validator.validate(described)
+    there = {(how.upper(), path) for path, each in described["paths"].items() for how in each}
+    assert there == {(each.method, each.path) for each in ENDPOINTS}
+    schemas = described["components"]["schemas"]
+    assert schemas["Ask"]["properties"]["machine"]["maxLength"] == 200
+    assert {"Status", "IncidentOf", "Entry", "Pulse", "Error"} <= set(schemas)
+
+
+def test_events_can_be_asked_for_after_a_number(tmp_path: Path) -> None:
+    async def act(server: Server, client: httpx.AsyncClient) -> None:
+        for text in ("one", "two", "three"):
+            server.note(text)
+        events = (await client.get(f"{V1}/events?after=1", headers=AUTH)).json()
+        assert [(event["seq"], event["text"]) for event in events] == [(2, "two"), (3, "three")]
+
+    play(tmp_path, act)
+
+
+def test_two_hundred_pages_at_once(tmp_path: Path) -> None:
+    async def act(server: Server, client: httpx.AsyncClient) -> None:
+        replies = await asyncio.gather(*(client.get(f"{V1}/status") for _ in range(200)))
+        assert {reply.status_code for reply in replies} == {200}
+
+    play(tmp_path, act)

@@ -1,0 +1,167 @@
+"""What watching costs: nothing of a worker, and of the controller's loop little, for any number.
+
+Times are compared with others of the same moment, or told: `python tests/server/test_http_cost.py`.
+"""
+
+import asyncio
+import json
+import sys
+import time
+from pathlib import Path
+
+import httpx
+import msgspec
+from http_jobs import commit, training
+from http_plays import AUTH, TOKEN, V1, play, serving
+
+from trainmover.server.http import stream
+from trainmover.server.http.metrics import Metrics
+from trainmover.server.http.stream import Feed
+from trainmover.server.http.types import IncidentOf, Pulse, Status
+from trainmover.server.run import Server
+
+
+def test_a_status_and_an_incident_are_what_their_types_say(tmp_path: Path) -> None:
+    async def act(server: Server, client: httpx.AsyncClient) -> None:
+        commit(server, 1, first=True)
+        status = (await client.get(f"{V1}/status")).json()
+        assert set(status) == set(Status.__annotations__)
+        exact = msgspec.convert(status, Status)
+        assert exact == status
+        for kind, value in (("machines", "MachineOf"), ("standbys", "StandbyOf")):
+            assert set(status[kind][0]) == set(getattr(stream_types, value).__annotations__)
+        incident = (await client.get(f"{V1}/incidents/1")).json()
+        assert set(incident) == set(IncidentOf.__annotations__)
+        assert msgspec.convert(incident, IncidentOf) == incident
+        beat = json.loads(Feed(server).pulse().partition(b"data: ")[2])
+        assert set(beat) == set(Pulse.__annotations__)
+        assert beat["machines"]["m1"] == [1, None, False]
+
+    from trainmover.server.http import types as stream_types
+
+    play(tmp_path, act, training(4, 2))
+
+
+def test_nothing_that_is_asked_over_http_is_asked_of_a_machine(tmp_path: Path) -> None:
+    """A worker does what it is told: so it does not know whether anybody looks."""
+
+    class Machine:
+        machine, quiet_ticks, heard_us = "m1", 0, 0
+
+        def __init__(self) -> None:
+            self.sent: list[object] = []
+
+        def send(self, order: object) -> None:
+            self.sent.append(order)
+
+        def close(self) -> None: ...
+
+        def abort(self) -> None: ...
+
+    async def act(server: Server, client: httpx.AsyncClient) -> None:
+        server.pulse.stop()
+        link = Machine()
+        server.control.members["m1"] = link  # type: ignore[index,assignment]
+        for _ in range(3):
+            for path in (
+                "/metrics",
+                "/healthz",
+                f"{V1}/status",
+                f"{V1}/events",
+                f"{V1}/incidents/1",
+            ):
+                assert (await client.get(path)).status_code == 200
+            Feed(server).pulse()
+        assert link.sent == []
+
+    play(tmp_path, act, training(4, 2))
+
+
+def test_a_status_is_made_once_for_who_asks_together(tmp_path: Path) -> None:
+    async def act(server: Server, client: httpx.AsyncClient) -> None:
+        made: list[int] = []
+        status = server.status
+
+        def counted() -> dict[str, object]:
+            made.append(1)
+            return status()
+
+        server.status = counted  # type: ignore[method-assign,assignment]
+        feed = Feed(server, now_s=lambda: 1.0)
+        assert len({feed.status() for _ in range(50)}) == 1
+        assert len(made) == 1
+        server.note("something has happened")
+        assert json.loads(feed.status())["seq"] == 1
+        assert len(made) == 2
+
+    play(tmp_path, act, training(4, 2))
+
+
+async def measure(machines: int, streams: int, seconds: float, folder: Path) -> dict[str, float]:
+    """Milliseconds, and parts of a core."""
+    async with serving(folder / f"{machines}.sqlite", training(machines, 4)) as (server, url):
+        for step in range(1, 80):
+            commit(server, step, first=step == 1)
+        took = {}
+        for name, act in (
+            ("status_ms", lambda: msgspec.json.encode(server.status())),
+            ("metrics_ms", Metrics(server).text),
+            ("pulse_ms", lambda: stream.pulse(server)),
+        ):
+            begun = time.perf_counter()
+            for _ in range(10):
+                act()
+            took[name] = (time.perf_counter() - begun) * 100
+        reader = await asyncio.create_subprocess_exec(
+            sys.executable, __file__, "read", url, str(streams), str(seconds),
+            stdout=asyncio.subprocess.PIPE,
+        )  # fmt: skip
+        idle = time.process_time()
+        await asyncio.sleep(1.0)
+        idle = time.process_time() - idle
+        assert reader.stdout is not None
+        await reader.stdout.readline()
+        begun, spent, step = time.monotonic(), time.process_time(), 80
+        while time.monotonic() - begun < seconds:
+            await asyncio.sleep(0.5)
+            server.note(f"step {step}")
+            step += 1
+        took["core"] = (time.process_time() - spent) / (time.monotonic() - begun)
+        reader.kill()
+        await reader.communicate()
+        return took
+
+
+async def read(url: str, streams: int, seconds: float) -> None:
+    async def one() -> None:
+        headers = AUTH | {"Accept": "text/event-stream"}
+        async with (
+            httpx.AsyncClient(
+                base_url=url, headers=headers, trust_env=False, timeout=None
+            ) as client,
+            client.stream("GET", f"{V1}/events?pulse=true") as reply,
+        ):
+            async for _ in reply.aiter_raw():
+                pass
+
+    readers = [asyncio.create_task(one()) for _ in range(streams)]
+    await asyncio.sleep(0.5)
+    print("ready", flush=True)
+    async with httpx.AsyncClient(base_url=url, headers=AUTH, trust_env=False) as client:
+        while True:
+            await client.get("/metrics")
+            await asyncio.sleep(1.0)
+
+
+if __name__ == "__main__":
+    if sys.argv[1:2] == ["read"]:
+        asyncio.run(read(sys.argv[2], int(sys.argv[3]), float(sys.argv[4])))
+    else:
+        import tempfile
+
+        assert TOKEN
+        for machines, streams in ((4, 0), (4, 10), (1000, 0), (1000, 10)):
+            with tempfile.TemporaryDirectory() as folder:
+                print(
+                    machines, streams, asyncio.run(measure(machines, streams, 10.0, Path(folder)))
+                )
