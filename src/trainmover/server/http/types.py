@@ -332,6 +332,7 @@ class Status(TypedDict):
     phase: str
     epoch: int
     step: int
+    length: int | None
     loss: float | None
     step_ms: float | None
     world_size: int
