@@ -144,13 +144,18 @@ async def read(url: str, streams: int, seconds: float) -> None:
             async for _ in reply.aiter_raw():
                 pass
 
-    readers = [asyncio.create_task(one()) for _ in range(streams)]
-    await asyncio.sleep(0.5)
-    print("ready", flush=True)
-    async with httpx.AsyncClient(base_url=url, headers=AUTH, trust_env=False) as client:
-        while True:
-            await client.get("/metrics")
-            await asyncio.sleep(1.0)
+    async def scrape() -> None:
+        async with httpx.AsyncClient(base_url=url, headers=AUTH, trust_env=False) as client:
+            while True:
+                await client.get("/metrics")
+                await asyncio.sleep(1.0)
+
+    async with asyncio.TaskGroup() as group:
+        for _ in range(streams):
+            group.create_task(one())
+        await asyncio.sleep(0.5)
+        print("ready", flush=True)
+        group.create_task(scrape())
 
 
 if __name__ == "__main__":

@@ -96,14 +96,13 @@ def _of_machines(server: Server) -> Iterator[Metric]:
     age = GaugeMetricFamily(
         "trainmover_heartbeat_age_seconds", "Since anything was heard.", labels=["machine"]
     )
-    heard = server.heard_us()
-    for name, machine in job.machines.items():
-        ranks.add_metric([name], job.spec.nproc if job.slot_of(machine.id) is not None else 0)
+    heard, seated = server.heard_us(), set(job.seats)
+    for name in job.machines:
+        ranks.add_metric([name], job.spec.nproc if name in seated else 0)
         age.add_metric([name], max(0, now_us - heard.get(name, now_us)) / 1e6)
     yield ranks
     yield age
     yield _gauge("machines_away", "Of which nothing is heard.", len(server.control.absence.away))
-    seated = set(job.seats)
     ready = Counter(str(m.state) for m in job.machines.values() if m.id not in seated)
     standbys = GaugeMetricFamily("trainmover_standbys", "By readiness.", labels=["readiness"])
     for state, count in sorted(ready.items()):
