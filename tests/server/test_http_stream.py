@@ -141,3 +141,43 @@ def test_too_many_readers_are_told_to_come_later(
             assert (refused.status_code, refused.headers["retry-after"]) == (503, "5")
 
     play(tmp_path, act)
+
+
+def test_two_hundred_pages_at_once(tmp_path: Path) -> None:
+    """Each is a snapshot, and a stream that stays."""
+    pages = 200
+    limits = httpx.Limits(max_connections=2 * pages)
+
+    async def act(server: Server, client: httpx.AsyncClient) -> None:
+        url, own = str(client.base_url), {"headers": AUTH, "trust_env": False, "limits": limits}
+        seen: list[tuple[int, str]] = []
+
+        async def page(many: httpx.AsyncClient) -> None:
+            assert (await many.get(f"{V1}/status")).status_code == 200
+            async with many.stream("GET", f"{V1}/events", headers=SSE) as reply:
+                seen.extend(await read(reply, 2))
+
+        async with httpx.AsyncClient(base_url=url, timeout=None, **own) as many:
+            server.note("before")
+            pages_open = [asyncio.create_task(page(many)) for _ in range(pages)]
+            while len(seen) < pages and len(server.news.recent) < 2:
+                await asyncio.sleep(0.01)
+                if _streams(server) == pages:
+                    server.note("now")
+            await asyncio.gather(*pages_open)
+        assert sorted(set(seen)) == [(1, "before"), (2, "now")]
+        assert len(seen) == 2 * pages
+
+    def _streams(server: Server) -> int:
+        return feeds[0].readers
+
+    feeds: list[stream.Feed] = []
+    begin = stream.Feed.__init__
+
+    def watched(feed: stream.Feed, *given: object) -> None:
+        begin(feed, *given)  # type: ignore[arg-type]
+        feeds.append(feed)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(stream.Feed, "__init__", watched)
+        play(tmp_path, act)

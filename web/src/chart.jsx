@@ -13,8 +13,8 @@ export function Chart({ label, times, values }) {
     const axis = { stroke: ink, grid: { stroke: style.getPropertyValue("--line"), width: 1 }, ticks: { show: false }, size: 56 };
     const options = {
       width: box.current.clientWidth, height: 150, legend: { show: false }, cursor: { y: false },
-      axes: [{ ...axis, size: 28 }, axis],
-      series: [{}, { label, stroke: style.getPropertyValue("--accent"), width: 2, spanGaps: true }],
+      axes: [{ ...axis, size: 40 }, axis],
+      series: [{}, { label, stroke: style.getPropertyValue("--accent"), width: 2, spanGaps: true, points: { show: false } }],
     };
     plot.current = new uPlot(options, [[], []], box.current);
     const watcher = new ResizeObserver(() => plot.current.setSize({ width: box.current.clientWidth, height: 150 }));

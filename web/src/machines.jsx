@@ -1,11 +1,13 @@
 // Machines as a grid: cards while they are few, one cell each when they are many.
 
 import { useRef, useState } from "preact/hooks";
-import { looks, ms, spans } from "./words.js";
+import { isSlow, looks, ms, roleWords, spans } from "./words.js";
 
 const CARDS_MAX = 48;
 
-export function Machines({ machines, chosen, choose }) {
+export function Machines({ status, chosen, choose }) {
+  const machines = status.machines;
+  const roleOf = roleWords(status);
   const grid = useRef(null);
   const [at, setAt] = useState(0);
   const few = machines.length <= CARDS_MAX;
@@ -26,20 +28,20 @@ export function Machines({ machines, chosen, choose }) {
       {machines.map((machine, index) => (
         <Machine
           key={machine.id} machine={machine} few={few} tab={index === Math.min(at, machines.length - 1)}
-          chosen={machine.id === chosen} choose={choose}
+          chosen={machine.id === chosen} choose={choose} role={roleOf(machine)} slow={isSlow(machine, status.step_ms)}
         />
       ))}
     </div>
   );
 }
 
-function Machine({ machine, few, tab, chosen, choose }) {
+function Machine({ machine, few, tab, chosen, choose, role: kind, slow }) {
   const look = looks(machine);
-  const role = machine.ranks.length ? `rank ${spans(machine.ranks)}` : "standby";
-  const says = `${machine.id}: ${role}, ${machine.away ? "away" : machine.state}, step ${machine.step ?? "-"}, ${ms(machine.step_ms)}`;
+  const role = machine.ranks.length ? `rank ${spans(machine.ranks)}${kind ? `, ${kind}` : ""}` : "standby";
+  const says = `${machine.id}: ${role}, ${machine.away ? "away" : machine.state}, step ${machine.step ?? "-"}, ${ms(machine.step_ms)}${slow ? ", slow" : ""}`;
   return (
     <button
-      class={`machine is-${look}`} title={says} aria-label={says} aria-pressed={chosen}
+      class={`machine is-${look}${slow ? " is-slow" : ""}`} title={says} aria-label={says} aria-pressed={chosen}
       tabIndex={tab ? 0 : -1} data-machine={machine.id} onClick={() => choose(chosen ? null : machine.id)}
     >
       {few ? (
@@ -57,7 +59,9 @@ function Machine({ machine, few, tab, chosen, choose }) {
   );
 }
 
-export function Legend({ machines }) {
+export function Legend({ status }) {
+  const machines = status.machines;
+  const slow = machines.filter((machine) => isSlow(machine, status.step_ms)).length;
   const counts = {};
   for (const machine of machines) counts[looks(machine)] = (counts[looks(machine)] || 0) + 1;
   return (
@@ -65,6 +69,7 @@ export function Legend({ machines }) {
       {["active", "warm", "warming", "cordoned", "cold", "away"].map((look) => (
         <span key={look}><i class={`dot is-${look}`} />{look} {counts[look] || 0}</span>
       ))}
+      <span><i class="dot is-active is-slow" />slow {slow}</span>
     </p>
   );
 }

@@ -102,8 +102,8 @@ function Body({ live, status, role, chosen, choose, ask }) {
     <main>
       <section class="wide">
         <h2>Machines <small>{seated} with ranks, {machines.length - seated} standbys</small></h2>
-        <Legend machines={machines} />
-        <Machines machines={machines} chosen={chosen} choose={choose} />
+        <Legend status={status} />
+        <Machines status={status} chosen={chosen} choose={choose} />
         <Chosen
           machine={machines.find((one) => one.id === chosen)} may={role === "operator"}
           act={(what, machine) => ask({ what, machine })}

@@ -36,3 +36,18 @@ export function doing(status, over) {
   if (change.waits) return `waits for a machine, ${change.waits.left_s.toFixed(0)} s left`;
   return change.kind === "move" ? `running, move: ${change.stage}` : `recovering: ${change.stage}`;
 }
+
+const SLOW = 1.5;
+
+// Whether its steps take much longer than those of most.
+export const isSlow = (machine, step_ms) => step_ms > 0 && machine.step_ms > SLOW * step_ms;
+
+// Machine -> the roles of its ranks in words; "" where all ranks have one.
+export function roleWords(status) {
+  if (status.roles.length < 2) return () => "";
+  const of = new Map(status.roles.flatMap((one) => one.ranks.map((rank) => [rank, one.role])));
+  return (machine) => {
+    const all = [...new Set(machine.ranks.map((rank) => of.get(rank)))].filter((role) => role !== undefined);
+    return all.length ? `role ${all.join(",")}` : "";
+  };
+}
