@@ -98,7 +98,7 @@ def test_a_request_that_is_refused_says_why_and_who_asked_is_in_the_journal(tmp_
     [
         b"", b"{}", b"[]", b"nothing", b'{"machine": 1}', b'{"machine": "m", "x": 1}', b"\xff",
         b'{"machine": ""}', b'{"machine": "%s"}' % (b"m" * 201), b"[" * 5000,
-        b'{"machine": "m", "reason": "%s"}' % (b"r" * 1001),
+        b'{"machine": "m", "reason": "%s"}' % (b"r" * 1001), b'{"machine": "m1\\nthe operator"}',
     ],
 )  # fmt: skip
 def test_a_bad_body_is_a_bad_request(tmp_path: Path, body: bytes) -> None:

@@ -65,6 +65,7 @@ def snapshot(
         "memory": memory_json(job, progress),
         "watch": watch_json(job, progress, now_us),
         "quarantined": quarantined(job, now_us),
+        "cordoned": {name: _cordoned(job, name, now_us) for name in job.cordoned},
         "change": _change(job, progress, now_us),
         "controller": {
             "restarts": job.takeovers,
