@@ -6,6 +6,7 @@ import re
 import shutil
 import time
 from collections.abc import Iterator
+from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,7 @@ from trainmover.server.http.roles import Role, Roles
 from trainmover.version import VERSION
 
 PAGES = Path(__file__).resolve().parents[2] / "src/trainmover/server/http/pages"
+WEB = Path(__file__).resolve().parents[2] / "web"
 BYTES_MAX = 150_000
 WAIT_MS = 30_000
 FLAGS = [
@@ -72,13 +74,21 @@ def says(page: Any, text: str, where: str = ".said") -> None:
 
 def test_what_is_built_is_small_of_this_version_and_asks_nobody_else() -> None:
     files = [path for path in PAGES.rglob("*") if path.is_file()]
-    assert {path.suffix for path in files} == {".html", ".js", ".css", ".svg"}
+    assert {path.suffix for path in files} == {".html", ".js", ".css", ".svg", ".txt"}
     assert sum(len(gzip.compress(path.read_bytes())) for path in files) <= BYTES_MAX
     text = "".join(path.read_text() for path in files)
     assert f'"{VERSION}"' in text or f"`{VERSION}`" in text
     elsewhere = set(re.findall(r"https?://[\w./]+", text))
     assert {one for one in elsewhere if "www.w3.org" not in one} == set()
     assert "trainmover status" in (PAGES / "index.html").read_text()
+
+
+def test_it_is_built_from_the_sources_there_are() -> None:
+    names = [f"src/{path.name}" for path in (WEB / "src").iterdir()]
+    whole = sha256()
+    for name in sorted([*names, "index.html", "package-lock.json"]):
+        whole.update((WEB / name).read_bytes())
+    assert (PAGES / "built-from.txt").read_text().strip() == whole.hexdigest(), "make web"
 
 
 def test_a_move_a_kill_and_a_cordon_from_the_page(page: Any, tmp_path: Path) -> None:

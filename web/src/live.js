@@ -9,6 +9,7 @@ import * as api from "./api.js";
 const ENTRIES_KEPT = 300;
 const POINTS_KEPT = 900;
 const LOOK_AGAIN_MS = 400;
+const LOOK_AGAIN_MS_A_MACHINE = 3;
 const RETRY_MS = 1000;
 
 export function follow(changed) {
@@ -42,7 +43,11 @@ export function follow(changed) {
     return false;
   }
 
-  const soon = () => (timer = timer || setTimeout(look, LOOK_AGAIN_MS));
+  // A snapshot of many machines is long: the pulse says what matters meanwhile.
+  function soon() {
+    const machines = live.status ? live.status.machines.length : 0;
+    timer = timer || setTimeout(look, Math.max(LOOK_AGAIN_MS, LOOK_AGAIN_MS_A_MACHINE * machines));
+  }
 
   function entry(message) {
     const one = JSON.parse(message.data);
