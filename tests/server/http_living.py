@@ -20,9 +20,9 @@ from trainmover.controller.state import MachineState
 from trainmover.ids import Rank, Step
 from trainmover.journal import Journal
 from trainmover.protocol import messages as m
+from trainmover.server.history.past import Past
 from trainmover.server.http.api import Api
 from trainmover.server.http.roles import Role
-from trainmover.server.past import Past
 from trainmover.server.run import Server, bind
 
 SPEC = m.JobSpec(run_id="calm-heron", argv=["x"], machines=2, standbys=2, fingerprint_every=0)
