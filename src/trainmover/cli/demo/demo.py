@@ -41,7 +41,7 @@ DATA_BYTES = 10_000
 
 def main(argv: list[str]) -> int:
     """Exit status: 0 if the disturbed run equals the undisturbed one."""
-    options = _parser().parse_args(argv)
+    options = parser().parse_args(argv)
     _check(options)
     _make(options.out)
     outlet: Outlet[TextIO] = Outlet(write_to, lambda to, error: None)  # The report has it all.
@@ -69,7 +69,7 @@ def script() -> Path:
     return next(path for folder in found if (path := folder / "gpt.py").is_file())
 
 
-def _parser() -> argparse.ArgumentParser:
+def parser() -> argparse.ArgumentParser:
     parser = parser_for("demo", SUMMARY)
     parser.add_argument("--steps", type=int, default=200, help="steps of each run (200)")
     parser.add_argument("--out", type=Path, default=Path("demo"), help="folder of the results")

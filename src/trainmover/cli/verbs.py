@@ -1,0 +1,25 @@
+"""The commands: each is a module with a SUMMARY, `parser()` and `main(argv) -> exit status`."""
+
+VERBS = {
+    "run": "trainmover.cli.run.run",
+    "status": "trainmover.cli.watch.status",
+    "top": "trainmover.cli.watch.top",
+    "standbys": "trainmover.cli.watch.standbys",
+    "add": "trainmover.cli.add",
+    "agent": "trainmover.cli.agent",
+    "move": "trainmover.cli.move",
+    "kill": "trainmover.cli.kill",
+    "stop": "trainmover.cli.stop",
+    "events": "trainmover.cli.watch.events",
+    "incident": "trainmover.cli.watch.incident",
+    "report": "trainmover.cli.report.report",
+    "trace": "trainmover.cli.report.trace",
+    "memory": "trainmover.cli.watch.memory",
+    "data": "trainmover.cli.watch.data",
+    "checkpoints": "trainmover.cli.watch.checkpoints",
+    "controller": "trainmover.cli.controller",
+    "demo": "trainmover.cli.demo.demo",
+    "simulate": "trainmover.cli.simulate",
+    "completion": "trainmover.cli.completion",
+    "version": "trainmover.cli.version",
+}
