@@ -61,6 +61,7 @@ PURE_ROOMS = {"errors", "ids", "version", "protocol", "controller"}
 PURE_FILES = {
     "agent/decide.py",
     "agent/outbox.py",
+    "cli/doctor/verdicts.py",
     "cli/report/chrome.py",
     "cli/report/goodput.py",
     "cli/report/lanes.py",

@@ -46,6 +46,11 @@ EXAMPLES: dict[str, list[str]] = {
         "trainmover simulate --seed 31 --trace",
         "trainmover simulate --seeds 0..500 --faults death,controller",
     ],
+    "doctor": [
+        "trainmover doctor",
+        "trainmover doctor --connect 10.0.0.5:7070",
+        "trainmover doctor --journal /data/run.db --json",
+    ],
     "completion": [
         "source <(trainmover completion bash)",
         "trainmover completion zsh > ~/.zfunc/_trainmover",

@@ -20,6 +20,7 @@ VERBS = {
     "controller": "trainmover.cli.controller",
     "demo": "trainmover.cli.demo.demo",
     "simulate": "trainmover.cli.simulate",
+    "doctor": "trainmover.cli.doctor.doctor",
     "completion": "trainmover.cli.completion",
     "version": "trainmover.cli.version",
 }
