@@ -103,6 +103,24 @@ def test_help_on_a_command_is_its_own_and_on_nothing_is_refused(
     assert "Did you mean exit-codes?" in capsys.readouterr().err
 
 
+# --- words ---
+
+OURS = re.compile(r"\b(rung|epoch|gate|cut|astray)\b")
+"""Words that mean something else to who trains models, or nothing."""
+
+
+@pytest.mark.parametrize("path", sorted(CLI.rglob("*.py")), ids=lambda path: path.stem)
+def test_what_a_command_says_is_in_the_words_of_the_field(path: Path) -> None:
+    tree = ast.parse(path.read_text())
+    texts = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr)}
+    said = [
+        node.value for node in ast.walk(tree)
+        if isinstance(node, ast.Constant) and isinstance(node.value, str) and id(node) not in texts
+    ]  # fmt: skip
+    sentences = [one for one in said if " " in one.strip()]
+    assert [one for one in sentences if OURS.search(one)] == []
+
+
 # --- completion ---
 
 

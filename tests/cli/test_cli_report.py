@@ -152,6 +152,21 @@ def test_going_on_from_a_checkpoint_is_no_incident() -> None:
     assert goodput([past([100] * 5, resumed)]).incidents == []
 
 
+@pytest.mark.parametrize(
+    ("told", "cause"),
+    [
+        ("a move was asked for: worker 3 of it was lost: twice", "planned move"),
+        ("rank 1 on m2 raised OSError: m3 was lost: the file", "script raised"),
+        ("rank 1 differs from its replicas since step 10", "silent corruption"),
+        ("rank 1 lost a link (it broke)", "link broken"),
+        ("the key-value store was lost while groups met in it", "store lost"),
+        ("m1 and m2 were lost: gone", "machine lost"),
+    ],
+)
+def test_what_somebody_has_written_into_a_cause_does_not_count(told: str, cause: str) -> None:
+    assert cause_of(incident(cause=told, lost=())) == cause
+
+
 def many(count: int) -> Goodput:
     gaps = ([100.0] * 9 + [400.0]) * count
     return goodput(

@@ -232,14 +232,23 @@ def _leave(
     out.mkdir(parents=True, exist_ok=True)
     left = [out / "report.json"]
     left[0].write_text(json.dumps(result, indent=2) + "\n")
-    draw: list[tuple[str, Callable[[Path], None]]] = [
-        ("losses.png", lambda path: pictures.losses(path, disturbed, undisturbed)),
-        ("incidents.png", lambda path: pictures.incidents(path, disturbed)),
+    draw: list[tuple[str, str, Callable[[Path], None]]] = [
+        (
+            "losses.png",
+            "losses of both runs, one line over the other, and their difference",
+            lambda path: pictures.losses(path, disturbed, undisturbed),
+        ),
+        (
+            "incidents.png",
+            "what each machine did over time, and the phases of the move and of the loss",
+            lambda path: pictures.incidents(path, disturbed),
+        ),
     ]
     try:
-        for name, picture in draw:
+        for name, what, picture in draw:
             picture(out / name)
             left.append(out / name)
+            console.print(f"drawn: {out / name}: {what}", style="dim")
     except UserError as error:
         console.print(str(error), style="yellow")
     return left
