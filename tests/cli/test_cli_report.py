@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import sqlite3
 from dataclasses import replace
 from html.parser import HTMLParser
 from pathlib import Path
@@ -16,13 +17,14 @@ from trainmover.cli.main import main
 from trainmover.cli.report import text
 from trainmover.cli.report.goodput import Goodput, RunPast, cause_of, goodput
 from trainmover.cli.report.page import page
-from trainmover.cli.report.reading import family
+from trainmover.cli.report.reading import family, past_of
 from trainmover.cli.run.screen import JsonScreen, Screen
 from trainmover.controller.events import MachineJoined
 from trainmover.controller.state import Incident, Job, Kind, Outcome
 from trainmover.ids import Epoch, MachineId, Rank, Step
 from trainmover.journal import Journal
 from trainmover.journal.aside import keep_aside
+from trainmover.journal.damage import check_of
 from trainmover.launch.hosting import RunResult
 from trainmover.launch.runs import Run
 from trainmover.protocol import messages as m
@@ -256,6 +258,25 @@ def test_journals_of_the_runs_before_are_read_with_it(
     assert [one.name for one in family(path)] == ["run.db.1", "run.db.2", "run.db"]
     assert main(["report", "--journal", str(path), "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["runs"] == ["first", "second", "third"]
+
+
+def test_a_journal_that_grows_meanwhile_is_read_as_far_as_it_was(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    journal_at(tmp_path / "run.db", "live")
+    entries = Journal.entries
+
+    def grows(journal: Journal, after: int = 0, until: int = 2**63 - 1) -> Any:
+        with sqlite3.connect(tmp_path / "run.db") as db:
+            (seq,) = db.execute("SELECT max(seq) + 1 FROM events").fetchone()
+            text = json.dumps(f"note {seq}")
+            check = check_of(seq, 5_000_000, "Note", text)
+            row = (seq, 5_000_000, "Note", text, check)
+            db.execute("INSERT INTO events VALUES (?, ?, ?, ?, ?)", row)
+        return entries(journal, after, until)
+
+    monkeypatch.setattr(Journal, "entries", grows)
+    assert goodput([past_of(tmp_path / "run.db")]).steps == 2
 
 
 def test_a_page_is_written_beside_the_text(

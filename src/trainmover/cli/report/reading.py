@@ -39,7 +39,7 @@ def past_of(path: Path, job: Job | None = None) -> RunPast:
                 means="There is nothing to report.",
                 do="Ask again when the run has begun.",
             )
-        (last,) = journal.entries(journal.seq - 1)
+        (last,) = journal.entries(journal.seq - 1, journal.seq)  # A live run has more by now.
         job = job or _folded(journal)
         steps, at_us = array("q"), array("q")
         for step, at in journal.commits():
