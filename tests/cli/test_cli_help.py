@@ -6,6 +6,7 @@ import re
 import shlex
 import shutil
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -39,6 +40,33 @@ def test_help_ends_with_examples_that_the_command_takes(verb: str) -> None:
 
 def test_no_example_is_of_a_command_that_there_is_not() -> None:
     assert EXAMPLES.keys() == verbs.VERBS.keys()
+
+
+def test_a_mistyped_flag_is_refused_before_anything_heavy_is_loaded() -> None:
+    """It is the first thing that many type."""
+    code = "import sys; from trainmover.cli.main import main; main(['run', '--machnes', '2']); "
+    heavy = ["torch", "matplotlib", "httpx", "sqlite3", "trainmover.journal", "trainmover.server"]
+    code += f"sys.exit(' '.join(name for name in {heavy} if name in sys.modules) or 0)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert "Did you mean --machines?" in done.stderr
+
+
+@pytest.mark.parametrize("verb", sorted(verbs.VERBS))
+def test_no_command_loads_torch_or_draws_before_it_is_asked_to(verb: str) -> None:
+    assert {"torch", "matplotlib"} & at_module_level(CLI.parent / f"{place(verb)}.py") == set()
+
+
+def place(verb: str) -> str:
+    return verbs.VERBS[verb].removeprefix("trainmover.").replace(".", "/")
+
+
+def at_module_level(path: Path) -> set[str]:
+    nodes = ast.parse(path.read_text()).body
+    plain = (alias.name for node in nodes if isinstance(node, ast.Import) for alias in node.names)
+    return {name.partition(".")[0] for name in plain} | {
+        (node.module or "").partition(".")[0] for node in nodes if isinstance(node, ast.ImportFrom)
+    }
 
 
 # --- exit codes ---
