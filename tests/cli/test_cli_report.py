@@ -233,10 +233,16 @@ def test_at_a_thousand_incidents_the_text_stays_a_page() -> None:
 
 
 def journal_at(path: Path, run: str, resumed: int = 0) -> None:
-    spec = m.JobSpec(run_id=run, argv=["train.py"])
+    """Of a run with steps 1 and 2; resumed: the first of them was told from a checkpoint."""
+    found = m.Checkpoint(
+        folder="", run_id="r", step=Step(resumed), epoch=Epoch(2), argv=[], module=False, script="",
+        machines=1, nproc=1, torch="", trainmover="", python="", states={}, records={}, compiled={},
+        recorded=[],
+    )  # fmt: skip
+    spec = m.JobSpec(run_id=run, argv=["train.py"], resume=found if resumed else None)
     with Journal.create(path, spec) as journal:
         joined = MachineJoined(
-            at_us=1_000_000 * (resumed + 1),
+            at_us=1_000_000,
             machine=MachineId("m1"),
             standby=False,
             vault="",
@@ -258,6 +264,15 @@ def test_journals_of_the_runs_before_are_read_with_it(
     assert [one.name for one in family(path)] == ["run.db.1", "run.db.2", "run.db"]
     assert main(["report", "--journal", str(path), "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["runs"] == ["first", "second", "third"]
+
+
+def test_steps_that_are_told_from_a_checkpoint_are_those_of_the_run_before(tmp_path: Path) -> None:
+    for run in (0, 1):
+        path = tmp_path / f"run.db.{run}"
+        journal_at(path, f"r{run}", resumed=run)
+    assert past_of(path).steps.tolist() == [2]  # type: ignore[attr-defined]
+    account = goodput([past_of(tmp_path / "run.db.0"), past_of(path)])
+    assert (account.steps, account.redone, account.missing) == (2, 1, 0)
 
 
 def test_a_journal_that_grows_meanwhile_is_read_as_far_as_it_was(
