@@ -26,7 +26,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/ready
 EXTENSION := $(VENV)/extension
-PIP := $(BIN)/python -m pip --quiet --disable-pip-version-check
+PIP := PIP_ROOT_USER_ACTION=ignore $(BIN)/python -m pip -qq --disable-pip-version-check
 TORCH_FROM := $(if $(TORCH_INDEX),--index-url $(TORCH_INDEX))
 SOURCES := src tests bench examples native
 NATIVE_SOURCES := native/backend.py native/CMakeLists.txt $(shell find native/src -type f)

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from trainmover import errors
-from trainmover.cli.main import VERBS
+from trainmover.cli.verbs import VERBS
 
 ROOT = Path(__file__).resolve().parents[1]
 README = (ROOT / "README.md").read_text()
@@ -20,7 +20,8 @@ def flags_of(verb: str) -> set[str]:
     """The long flags that `trainmover VERB --help` shows; for `run` those in its own group."""
     command = [sys.executable, "-m", "trainmover.cli.main", verb, "--help"]
     done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=True)
-    ours = done.stdout.rpartition("\ntrainmover:")[2]
+    shown = done.stdout.partition("\nexamples:")[0]
+    ours = shown.rpartition("\ntrainmover:")[2]
     return set(re.findall(r"--[a-z][a-z-]+", ours)) - {"--help", "--nnodes", "--standby"}
 
 

@@ -118,7 +118,8 @@ class Journal:
             raise UserError(
                 f"{path} exists already.",
                 means="A journal is never overwritten; nothing was started.",
-                do="Give --journal another path, or remove that file.",
+                do="Give --journal another path; with --checkpoint DIR --resume auto this one "
+                "would be kept beside the new one.",
             )
         with ExitStack() as undo:
             try:

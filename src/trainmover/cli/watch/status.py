@@ -19,15 +19,8 @@ SUMMARY = "show machines, ranks, steps and incidents of a live run"
 INCIDENTS_SHOWN = 5
 
 
-EXAMPLES = [
-    "trainmover status",
-    "trainmover status --watch",
-    "trainmover status --json --run-id calm-otter",
-]
-
-
 def parser() -> argparse.ArgumentParser:
-    parser = parser_for("status", SUMMARY, EXAMPLES)
+    parser = parser_for("status", SUMMARY)
     add_which_run(parser)
     parser.add_argument("--watch", action="store_true", help="go on, in place: trainmover top")
     return parser
