@@ -45,8 +45,8 @@ def changed(worker: "Worker", order: m.Switch) -> None:
         worker.snapshots.back_to(order.committed)
 
 
-def follow(worker: "Worker", order: m.Switch) -> None:
-    """The rank has another buddy, who is to have what is complete."""
+def follow(worker: "Worker", order: m.RunRank | m.Switch) -> None:
+    """The rank has a buddy, or another one, who is to have what is complete."""
     rank, vaults = worker.rank, order.buddies
     further = order.further.get(rank, "")
     put = worker.snapshots.follow(rank, vaults.get(rank, ""), worker.epoch, further)

@@ -149,6 +149,7 @@ def run_rank(worker: "Worker", order: m.RunRank) -> None:
     worker.ledger.first_of = order.epoch
     worker.runs += 1
     worker.box.follow(order)
+    snapshots.follow(worker, order)
     worker.moved()
     worker.say(m.Attached(rank=worker.rank))
     members.settle(worker)
