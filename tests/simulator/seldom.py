@@ -33,7 +33,7 @@ _OF_STATE = {
     "recovery switch": "CheckpointFailed CheckpointFound CheckpointPublished Interrupted Left "
     "Parked Position Prepared Reached SandboxFailed Wrote",
     "going back boundary": "CheckpointFailed Committed Interrupted Loaded Position Prepared "
-    "Reached Switched Wrote",
+    "Reached Stands Switched Wrote",
     "going back switch": "CheckpointFailed CheckpointFound CheckpointPublished Held Interrupted "
     "Left Parked Position Prepared Raised Reached SandboxFailed Stack Warm Warned Wrote",
 }
