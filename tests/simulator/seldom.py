@@ -31,7 +31,7 @@ _OF_STATE = {
     "recovery boundary": "CheckpointFailed CheckpointFound Interrupted Loaded Position Reached "
     "Switched Wrote",
     "recovery switch": "CheckpointFailed CheckpointFound CheckpointPublished Interrupted Left "
-    "Parked Position Prepared Reached SandboxFailed Wrote",
+    "Parked Position Prepared Reached SandboxFailed Stack Wrote",
     "going back boundary": "CheckpointFailed Committed Interrupted Loaded Position Prepared "
     "Reached Stands Switched Wrote",
     "going back switch": "CheckpointFailed CheckpointFound CheckpointPublished Held Interrupted "
