@@ -10,7 +10,6 @@ import sys
 from pathlib import Path
 
 import pytest
-from trainmover.server.http.endpoints import STOPPED_CODE
 
 import trainmover
 from trainmover.cli import exit_codes, verbs
@@ -19,6 +18,7 @@ from trainmover.cli.examples import EXAMPLES
 from trainmover.cli.main import main
 from trainmover.errors import JobFailed, PeerLost, ProtocolError, StateMismatch, UserError
 from trainmover.launch.run_job import STOP_SIGNALS
+from trainmover.server.http.endpoints import STOPPED_CODE
 
 README = (Path(__file__).resolve().parents[2] / "README.md").read_text()
 CLI = Path(trainmover.__file__).parent / "cli"
