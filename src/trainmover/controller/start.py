@@ -120,6 +120,9 @@ def _resume(job: Job, found: Checkpoint, at_us: int) -> Decision:
 def _first_seats(job: Job) -> tuple[MachineId, ...] | None:
     """Machines that hold ranks from the start; standbys only in the place of early losses, or where
     a torn journal has lost who was there: whoever was in the job before comes back as a standby."""
+    idle = sum(m.state is MachineState.IDLE for m in job.machines.values())
+    if idle < job.spec.machines:
+        return None  # The usual case, while a thousand machines come.
     free = [m for m in job.machines.values() if not (m.standby and m.id in job.cordoned)]
     by_wish = sorted(free, key=lambda m: (m.standby, m.place))
     chosen = by_wish[: job.spec.machines]

@@ -1,11 +1,14 @@
-"""`replace` for frozen dataclasses, ten times as quick as the library's. Pure.
+"""Values that are replaced and never changed: quickly; and what to keep of them. Pure.
 
-A decision replaces values some ten times, and a job has many fields. The library goes through them
-one by one and calls the constructor, which does the same. None of our values does anything when it
-is made, so a copy of what it holds is the same value.
+`replace` is ten times as quick as the library's. A decision replaces values some ten times, and a
+job has many fields. The library goes through them one by one and calls the constructor, which does
+the same. None of our values does anything when it is made, so a copy of what it holds is the same.
 """
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from functools import wraps
+from operator import attrgetter, is_
+from typing import TYPE_CHECKING, Any, TypeVar
 
 if TYPE_CHECKING:
     from dataclasses import replace
@@ -22,4 +25,32 @@ else:
         return new
 
 
-__all__ = ["replace"]
+J = TypeVar("J")
+R = TypeVar("R")
+
+
+def kept_for(*names: str) -> Callable[[Callable[[J], R]], Callable[[J], R]]:
+    """What a function makes of these fields of a job, and of nothing else, is kept for as long as
+    it is asked about the very same objects: values are never changed, and many ask at every event.
+    """
+
+    def keeping(function: Callable[[J], R]) -> Callable[[J], R]:
+        newest: list[tuple[tuple[object, ...], R]] = []
+        fields = attrgetter(*names) if len(names) > 1 else lambda job: (getattr(job, names[0]),)
+
+        @wraps(function)
+        def kept(job: J) -> R:
+            given = fields(job)
+            for objects, result in newest:
+                if all(map(is_, objects, given)):
+                    return result
+            result = function(job)
+            newest[:] = [(given, result)]
+            return result
+
+        return kept
+
+    return keeping
+
+
+__all__ = ["kept_for", "replace"]

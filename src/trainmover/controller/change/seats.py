@@ -5,7 +5,7 @@ from typing import Any
 
 from trainmover.controller.compare.roles import representatives
 from trainmover.controller.state import Change, Job, Machine, MachineState
-from trainmover.controller.values import replace
+from trainmover.controller.values import kept_for, replace
 from trainmover.ids import MachineId, Rank, Slot, Step
 
 # A joiner that is warm costs least; one that still comes up is better than none. A cold one (its
@@ -103,8 +103,13 @@ def _readiness(
 
 def spare(job: Job) -> list[Machine]:
     """Machines without ranks, in natural order."""
-    names = job.machines.keys() - set(job.seats)
+    names = job.machines.keys() - _seated(job)
     return sorted((job.machines[name] for name in names), key=lambda machine: machine.place)
+
+
+@kept_for("seats")
+def _seated(job: Job) -> frozenset[MachineId]:
+    return frozenset(job.seats)
 
 
 def at_hand(job: Job) -> list[Machine]:

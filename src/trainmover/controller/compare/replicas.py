@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping
 from trainmover.controller.compare.comparison import apart, healed, took_over, with_fact
 from trainmover.controller.compare.parting import VOTERS_MIN, Divergence
 from trainmover.controller.state import Job
-from trainmover.controller.values import replace
+from trainmover.controller.values import kept_for, replace
 from trainmover.ids import Rank, Step
 from trainmover.protocol.messages import Certificate, Fingerprinted, Unproven
 
@@ -83,6 +83,7 @@ def replicas(job: Job, rank: Rank, among: Iterable[Rank]) -> list[Rank]:
     return equal[first:] + equal[:first]
 
 
+@kept_for("spec", "recorded", "comparison")
 def held_once(job: Job) -> list[Rank]:
     """Ranks whose state is on no other machine."""
     families, astray, nproc = job.comparison.families, job.comparison.astray, job.spec.nproc

@@ -4,17 +4,13 @@ Paper section 4.3. Equal signature of the tracked state and equal trace of the s
 role: in a pipeline first, middle and last stage, in data parallelism one. The roles of a slot's
 ranks, in order, are its kind. A standby that has warmed one slot of each kind can take any slot;
 the first slot of a kind stands for it.
-
-What is found is kept for as long as the same records are asked about: every standby's row and every
-choice asks again, and a thousand ranks are not looked through each time. It is not to be changed.
 """
 
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from trainmover.controller.state import Job
+from trainmover.controller.values import kept_for
 from trainmover.ids import Rank, Slot
-from trainmover.protocol.messages import JobSpec, Recorded
 
 
 def roles(job: Job) -> dict[Rank, int]:
@@ -34,30 +30,17 @@ def representatives(job: Job) -> dict[Slot, Slot]:
 
 @dataclass(frozen=True)
 class _Found:
-    """Of these very records."""
+    """All three. Not to be changed, since it is kept."""
 
-    spec: JobSpec
-    recorded: Mapping[Rank, Recorded]
     roles: dict[Rank, int] = field(default_factory=dict)
     kinds: dict[Slot, list[Slot]] = field(default_factory=dict)
     first_of: dict[Slot, Slot] = field(default_factory=dict)
 
 
-_newest: list[_Found] = []
-
-
+@kept_for("spec", "recorded")
 def _found(job: Job) -> _Found:
-    for one in _newest:
-        if one.recorded is job.recorded and one.spec is job.spec:
-            return one
-    found = _look(job)
-    _newest[:] = [found]
-    return found
-
-
-def _look(job: Job) -> _Found:
     if not job.all_recorded:
-        return _Found(job.spec, job.recorded)
+        return _Found()
     numbers: dict[tuple[str, str], int] = {}
     role_of = {
         rank: numbers.setdefault((fact.signature, fact.trace), len(numbers))
@@ -68,4 +51,4 @@ def _look(job: Job) -> _Found:
         by_roles.setdefault(tuple(role_of[rank] for rank in job.spec.ranks(slot)), []).append(slot)
     found = {slots[0]: slots for slots in by_roles.values()}
     first_of = {slot: first for first, slots in found.items() for slot in slots}
-    return _Found(job.spec, job.recorded, role_of, found, first_of)
+    return _Found(role_of, found, first_of)

@@ -56,7 +56,8 @@ def snapped(job: Job, fact: Snapped) -> Decision:
         job, effects = _keep(job, 0)
         job = replace(job, no_snapshots=f"of rank {fact.rank}: {fact.refused}")
         fact = msgspec.structs.replace(fact, vault="", refused="")
-    before = {rank: said for rank, said in job.snapped.items() if said.step == fact.step}
+    newest = next(iter(job.snapped.values()), fact)  # All are of one step.
+    before = job.snapped if newest.step == fact.step else {}
     job = replace(job, snapped={**before, fact.rank: fact})
     job, more = _complete(job) if len(job.snapped) == job.spec.world_size else (job, ())
     return job, effects + more

@@ -17,7 +17,7 @@ from trainmover.controller.standby.attest import fit_kinds, kind_due, known_ms, 
 from trainmover.controller.standby.places import Places
 from trainmover.controller.start import Decision, start_workers
 from trainmover.controller.state import Job, Kind, Machine, MachineState, Phase
-from trainmover.controller.values import replace
+from trainmover.controller.values import kept_for, replace
 from trainmover.ids import MachineId, Rank, Slot
 from trainmover.protocol.messages import Hold, Recorded, StepsChanged, WarmUp
 
@@ -34,18 +34,24 @@ def tend_standbys(job: Job) -> Decision:
     """While no change is under way: start crashed workers again, warm up, hold."""
     if job.change is not None or job.phase is not Phase.RUNNING:
         return job, ()
-    if not any(map(_is_to_do, job.machines.values())):
+    if not _are_to_do(job):
         return job, ()  # The usual case, met at every event.
+    may_warm = job.all_recorded and not job.finished and job.spec.readiness != "idle"
     effects: list[Effect] = []
     for machine in filter(_is_to_do, at_hand(job)):
         if machine.state is MachineState.DOWN:
             job, orders = _start_again(job, machine)
-        elif job.all_recorded and not job.finished and job.spec.readiness != "idle":
+        elif may_warm:
             job, orders = _make_ready(job, machine)
         else:
             orders = ()
         effects += orders
     return job, tuple(effects)
+
+
+@kept_for("machines")
+def _are_to_do(job: Job) -> bool:
+    return any(map(_is_to_do, job.machines.values()))
 
 
 def _is_to_do(machine: Machine) -> bool:
