@@ -4,24 +4,20 @@ Files of the repository that pages link to become part of the site, tables of fl
 the parsers of the commands, and no page may load anything from another host.
 """
 
-import argparse
-import importlib
 import posixpath
 import re
 import sys
 from pathlib import Path
 from typing import Any
-from unittest.mock import patch
 
 from mkdocs.exceptions import PluginError
 from mkdocs.structure.files import File, Files
 
 ROOT = Path(__file__).resolve().parents[1]
-sys.path.insert(0, str(ROOT / "src"))
+sys.path[:0] = [str(ROOT / "src"), str(ROOT / "docs")]
 
 LINK = re.compile(r"\]\(([^)#:\s]+)(#[^)\s]*)?\)")
 FLAGS = re.compile(r"^<!-- flags of (\w+) -->$", re.MULTILINE)
-COMMON = {"--help", "--run-id", "--run-dir", "--json"}
 ELSEWHERE = re.compile(r"<(?:script|link|img|iframe)\b[^>]*\b(?:src|href)=\"?(?:https?:)?//[^>]*>")
 
 
@@ -56,6 +52,8 @@ def on_page_markdown(markdown: str, page: Any, config: Any, files: Files) -> str
             return match[0]
         return f"]({posixpath.relpath(target, here or '.')}{match[2] or ''})"
 
+    from flags import table_of_flags  # where sys.path leads now
+
     return FLAGS.sub(lambda found: table_of_flags(found[1]), LINK.sub(link, markdown))
 
 
@@ -65,36 +63,3 @@ def on_post_page(output: str, page: Any, config: Any) -> str:
     if found:
         raise PluginError(f"{page.file.src_uri} loads from another host: {found[0]}")
     return output
-
-
-class Asked(Exception):
-    """Carries the parser of a command out of it."""
-
-
-def parser_of(verb: str) -> argparse.ArgumentParser:
-    """What `trainmover VERB` parses its arguments with."""
-    from trainmover.cli.main import VERBS
-
-    def give(parser: argparse.ArgumentParser, *_: Any) -> None:
-        raise Asked(parser)
-
-    with patch.object(argparse.ArgumentParser, "parse_args", give):
-        try:
-            importlib.import_module(VERBS[verb]).main([])
-        except Asked as asked:
-            (parser,) = asked.args
-            return parser
-    raise PluginError(f"trainmover {verb} parses nothing")
-
-
-def table_of_flags(verb: str) -> str:
-    """Arguments and flags of a command but those that nearly all have."""
-    rows = []
-    for action in parser_of(verb)._actions:
-        everywhere = COMMON if verb != "controller" else {"--help"}
-        if action.help == argparse.SUPPRESS or everywhere & set(action.option_strings):
-            continue
-        value = str(action.metavar or (action.dest.upper() if action.nargs != 0 else ""))
-        shown = [f"{name} {value}".strip() for name in action.option_strings] or [value]
-        rows.append(f"| {' or '.join(f'`{one}`' for one in shown)} | {action.help} |")
-    return "\n".join(["| argument | meaning |", "|---|---|", *rows]) if rows else ""

@@ -2,14 +2,17 @@
 
 import importlib
 import re
+import shlex
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
+from docs.flags import parser_of, table_of_flags
 from trainmover import errors
 from trainmover.cli.main import VERBS
+from trainmover.cli.run.parser import _known_flags
 
 ROOT = Path(__file__).resolve().parents[1]
 SITE = ROOT / "docs"
@@ -59,13 +62,33 @@ def test_every_error_is_in_the_reference_and_on_the_tree() -> None:
     assert {e.__name__ for e in leaves if e.__name__ not in (errors.__doc__ or "")} == set()
 
 
-def test_commands_that_the_pages_show_exist() -> None:
-    for page in [README, *(path.read_text() for path in SITE.rglob("*.md"))]:
+def shown_commands() -> list[str]:
+    """Each command line in a block of code of a page, up to what the shell does with it."""
+    found = []
+    for page in [README, *(path.read_text() for path in sorted(SITE.rglob("*.md")))]:
         blocks = re.findall(r"^```.*?^```$|^    .*?$", page, re.MULTILINE | re.DOTALL)
-        typed = r"^\s*(?:\$ )?(?:\w+=\S+ )*trainmover ([a-z]\S*)"
-        shown = re.findall(typed, "\n".join(blocks), re.MULTILINE)
-        shown += re.findall(r"`trainmover ([a-z]\S*?)[ `]", page)
-        assert set(shown) <= set(VERBS)
+        typed = r"^\s*(?:\$ |until )?(?:\w+=\S+ )*trainmover ([a-z][^\n#;>|&]*)"
+        found += re.findall(typed, "\n".join(blocks), re.MULTILINE)
+    lines = {line.strip().removesuffix("...").removesuffix(" 2") for line in found}
+    return sorted(line for line in lines if "[" not in line)  # a pattern, not a command
+
+
+def test_command_lines_of_the_pages_are_understood() -> None:
+    assert len(shown_commands()) > 30
+    for line in shown_commands():
+        verb, *arguments = shlex.split(line)
+        if verb != "run":
+            assert parser_of(verb).parse_args(arguments), line
+        else:
+            _, unknown = _known_flags().parse_known_args(arguments)
+            assert not unknown, line
+
+
+def test_the_table_of_a_command_has_its_flags() -> None:
+    table = table_of_flags("move")
+    assert "| `MACHINE` | its name, as trainmover status shows it |" in table
+    assert "| `--reason TEXT` | kept with the incident |" in table
+    assert "--run-id" not in table
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.relative_to(ROOT).as_posix())
