@@ -6,15 +6,14 @@ the parsers of the commands, and no page may load anything from another host.
 
 import posixpath
 import re
-import sys
 from pathlib import Path
 from typing import Any
 
+from flags import table_of_flags
 from mkdocs.exceptions import PluginError
 from mkdocs.structure.files import File, Files
 
 ROOT = Path(__file__).resolve().parents[1]
-sys.path[:0] = [str(ROOT / "src"), str(ROOT / "docs")]
 
 LINK = re.compile(r"\]\(([^)#:\s]+)(#[^)\s]*)?\)")
 FLAGS = re.compile(r"^<!-- flags of (\w+) -->$", re.MULTILINE)
@@ -51,8 +50,6 @@ def on_page_markdown(markdown: str, page: Any, config: Any, files: Files) -> str
         if files.get_file_from_path(target) is None:
             return match[0]
         return f"]({posixpath.relpath(target, here or '.')}{match[2] or ''})"
-
-    from flags import table_of_flags  # where sys.path leads now
 
     return FLAGS.sub(lambda found: table_of_flags(found[1]), LINK.sub(link, markdown))
 
