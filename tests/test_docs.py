@@ -19,6 +19,7 @@ SITE = ROOT / "docs"
 README = (ROOT / "README.md").read_text()
 REFERENCE = {page.name: page.read_text() for page in sorted((SITE / "reference").glob("*.md"))}
 PAGES = [*ROOT.glob("*.md"), *SITE.rglob("*.md"), *(ROOT / "deploy").glob("*.md")]
+PAGE = re.MULTILINE | re.DOTALL
 TABLE = "<!-- flags of {} -->"
 """Where docs/build.py puts a command's flags, as its parser has them."""
 
@@ -66,7 +67,7 @@ def shown_commands() -> list[str]:
     """Each command line in a block of code of a page, up to what the shell does with it."""
     found = []
     for page in [README, *(path.read_text() for path in sorted(SITE.rglob("*.md")))]:
-        blocks = re.findall(r"^```.*?^```$|^    .*?$", page, re.MULTILINE | re.DOTALL)
+        blocks = re.findall(r"^```.*?^```$|^    .*?$", page, PAGE)
         typed = r"^\s*(?:\$ |until )?(?:\w+=\S+ )*trainmover ([a-z][^\n#;>|&]*)"
         found += re.findall(typed, "\n".join(blocks), re.MULTILINE)
     lines = {line.strip().removesuffix("...").removesuffix(" 2") for line in found}
@@ -82,6 +83,12 @@ def test_command_lines_of_the_pages_are_understood() -> None:
         else:
             _, unknown = _known_flags().parse_known_args(arguments)
             assert not unknown, line
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.relative_to(ROOT).as_posix())
+def test_python_of_a_page_is_python(page: Path) -> None:
+    for block in re.findall(r"^```python[^\n]*\n(.*?)^```$", page.read_text(), PAGE):
+        compile(block, page.name, "exec")
 
 
 def test_the_table_of_a_command_has_its_flags() -> None:
