@@ -7,6 +7,7 @@
 #   make fix      format and lint, mended in place
 #   make native   build the native communicator, build and run its C++ tests
 #   make native-asan, make native-tsan    the same tests under the address or thread sanitizer
+#   make web      build the page into the package; Node 20 is needed
 #   make soak     long fault campaigns
 #   make bench    downtime and overhead beside torchrun, what each mechanism buys, collectives, state,
 #                 how soon a failure is seen, what strangers at a door cost
@@ -26,13 +27,13 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/ready
 EXTENSION := $(VENV)/extension
-PIP := $(BIN)/python -m pip --quiet --disable-pip-version-check
+PIP := PIP_ROOT_USER_ACTION=ignore $(BIN)/python -m pip -qq --disable-pip-version-check
 TORCH_FROM := $(if $(TORCH_INDEX),--index-url $(TORCH_INDEX))
 SOURCES := src tests bench examples native docs
 NATIVE_SOURCES := native/backend.py native/CMakeLists.txt $(shell find native/src -type f)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test check fix native native-asan native-tsan soak bench docs clean
+.PHONY: help setup demo test check fix native native-asan native-tsan web soak bench docs clean
 
 help:
 	@sed -n 's/^#   //p' Makefile
@@ -73,6 +74,10 @@ native-asan:
 native-tsan:
 	@native/test.sh thread
 
+web:
+	npm --prefix web ci --no-audit --no-fund
+	npm --prefix web run build
+
 soak: $(EXTENSION)
 	native/test.sh address
 	native/test.sh thread
@@ -97,5 +102,5 @@ docs: $(VENV)/docs
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet
 
 clean:
-	rm -rf $(VENV) build dist demo .mypy_cache .ruff_cache .pytest_cache .hypothesis bench/results/tmp
+	rm -rf $(VENV) build dist demo web/node_modules .mypy_cache .ruff_cache .pytest_cache .hypothesis bench/results/tmp
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -68,6 +68,7 @@ PURE_FILES = {
     "server/hearing.py",
     "server/machines/reception.py",
     "server/history/rows.py",
+    "cli/doctor/verdicts.py",
     "cli/report/chrome.py",
     "cli/report/goodput.py",
     "cli/report/lanes.py",

@@ -3,6 +3,7 @@
 import json
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -15,7 +16,7 @@ from trainmover.cli.demo.recording import (
     missing,
     report,
 )
-from trainmover.controller.state import Incident, Job, Kind, Outcome
+from trainmover.controller.state import Incident, Job, Kind, MachineState, Outcome
 from trainmover.errors import UserError
 from trainmover.ids import Epoch, MachineId, Rank, Step
 from trainmover.journal import CommittedRow
@@ -86,6 +87,28 @@ def test_pictures_are_drawn(tmp_path: Path) -> None:
     pictures.losses(tmp_path / "losses.png", recording(), recording())
     pictures.incidents(tmp_path / "incidents.png", recording())
     assert {path.name for path in tmp_path.iterdir()} == {"losses.png", "incidents.png"}
+
+
+def test_every_colour_of_a_machine_has_a_name_in_the_legend(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    pytest.importorskip("matplotlib")
+    assert pictures.STATES.keys() == set(MachineState)
+    spans = [
+        Span(MachineId("m1"), str(state), 900_000 + at, 900_001 + at)
+        for at, state in enumerate(MachineState)
+    ]
+    lacking: list[set[Any]] = []
+
+    def look(plt: Any, figure: Any, path: Path) -> None:
+        for axis in figure.axes:
+            bars = {bar.patches[0].get_facecolor() for bar in axis.containers}
+            named = {bar.get_facecolor() for bar in axis.get_legend().legend_handles}
+            lacking.append(bars - named)
+
+    monkeypatch.setattr(pictures, "_save", look)
+    pictures.incidents(tmp_path / "incidents.png", replace(recording(), spans=spans))
+    assert lacking == [set()] * 3
 
 
 def test_the_script_of_the_demo_is_found() -> None:

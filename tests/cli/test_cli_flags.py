@@ -10,7 +10,7 @@ from host_tools import environment
 from torch.distributed.run import get_args_parser
 
 from trainmover.cli.run.flags import parse
-from trainmover.cli.run.parser import HONOURED, REFUSED, WITHOUT_EFFECT, _known_flags, parser
+from trainmover.cli.run.parser import HONOURED, REFUSED, WITHOUT_EFFECT, known_flags, parser
 from trainmover.errors import UserError
 from trainmover.launch.checkpoints import CheckpointOptions
 from trainmover.launch.run_job import RunOptions
@@ -197,7 +197,7 @@ def test_streams_without_a_directory_get_one() -> None:
 
 def test_what_is_looked_at_without_torch_knows_torchrun_s_flags() -> None:
     """Names, short ones, and whether a value follows."""
-    ours = _known_flags()._option_string_actions
+    ours = known_flags()._option_string_actions
     for action in get_args_parser()._actions:
         for name in action.option_strings:
             assert (ours[name].nargs == 0) == (action.nargs == 0), name

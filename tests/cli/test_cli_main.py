@@ -4,7 +4,8 @@ import json
 
 import pytest
 
-from trainmover.cli.main import VERBS, main
+from trainmover.cli.main import main
+from trainmover.cli.verbs import VERBS
 from trainmover.version import VERSION
 
 pytestmark = pytest.mark.usefixtures("own_home")

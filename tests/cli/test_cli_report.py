@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import sqlite3
 from dataclasses import replace
 from html.parser import HTMLParser
 from pathlib import Path
@@ -16,13 +17,14 @@ from trainmover.cli.main import main
 from trainmover.cli.report import text
 from trainmover.cli.report.goodput import Goodput, RunPast, cause_of, goodput
 from trainmover.cli.report.page import page
-from trainmover.cli.report.reading import family
+from trainmover.cli.report.reading import family, past_of
 from trainmover.cli.run.screen import JsonScreen, Screen
 from trainmover.controller.events import MachineJoined
 from trainmover.controller.state import Incident, Job, Kind, Outcome
 from trainmover.ids import Epoch, MachineId, Rank, Step
 from trainmover.journal import Journal
 from trainmover.journal.aside import keep_aside
+from trainmover.journal.damage import check_of
 from trainmover.launch.controller.hosting import RunResult
 from trainmover.launch.runs import Run
 from trainmover.protocol import messages as m
@@ -152,6 +154,21 @@ def test_going_on_from_a_checkpoint_is_no_incident() -> None:
     assert goodput([past([100] * 5, resumed)]).incidents == []
 
 
+@pytest.mark.parametrize(
+    ("told", "cause"),
+    [
+        ("a move was asked for: worker 3 of it was lost: twice", "planned move"),
+        ("rank 1 on m2 raised OSError: m3 was lost: the file", "script raised"),
+        ("rank 1 differs from its replicas since step 10", "silent corruption"),
+        ("rank 1 lost a link (it broke)", "link broken"),
+        ("the key-value store was lost while groups met in it", "store lost"),
+        ("m1 and m2 were lost: gone", "machine lost"),
+    ],
+)
+def test_what_somebody_has_written_into_a_cause_does_not_count(told: str, cause: str) -> None:
+    assert cause_of(incident(cause=told, lost=())) == cause
+
+
 def many(count: int) -> Goodput:
     gaps = ([100.0] * 9 + [400.0]) * count
     return goodput(
@@ -216,10 +233,16 @@ def test_at_a_thousand_incidents_the_text_stays_a_page() -> None:
 
 
 def journal_at(path: Path, run: str, resumed: int = 0) -> None:
-    spec = m.JobSpec(run_id=run, argv=["train.py"])
+    """Of a run with steps 1 and 2; resumed: the first of them was told from a checkpoint."""
+    found = m.Checkpoint(
+        folder="", run_id="r", step=Step(resumed), epoch=Epoch(2), argv=[], module=False, script="",
+        machines=1, nproc=1, torch="", trainmover="", python="", states={}, records={}, compiled={},
+        recorded=[],
+    )  # fmt: skip
+    spec = m.JobSpec(run_id=run, argv=["train.py"], resume=found if resumed else None)
     with Journal.create(path, spec) as journal:
         joined = MachineJoined(
-            at_us=1_000_000 * (resumed + 1),
+            at_us=1_000_000,
             machine=MachineId("m1"),
             standby=False,
             vault="",
@@ -241,6 +264,34 @@ def test_journals_of_the_runs_before_are_read_with_it(
     assert [one.name for one in family(path)] == ["run.db.1", "run.db.2", "run.db"]
     assert main(["report", "--journal", str(path), "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["runs"] == ["first", "second", "third"]
+
+
+def test_steps_that_are_told_from_a_checkpoint_are_those_of_the_run_before(tmp_path: Path) -> None:
+    for run in (0, 1):
+        path = tmp_path / f"run.db.{run}"
+        journal_at(path, f"r{run}", resumed=run)
+    assert past_of(path).steps.tolist() == [2]  # type: ignore[attr-defined]
+    account = goodput([past_of(tmp_path / "run.db.0"), past_of(path)])
+    assert (account.steps, account.redone, account.missing) == (2, 1, 0)
+
+
+def test_a_journal_that_grows_meanwhile_is_read_as_far_as_it_was(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    journal_at(tmp_path / "run.db", "live")
+    entries = Journal.entries
+
+    def grows(journal: Journal, after: int = 0, until: int = 2**63 - 1) -> Any:
+        with sqlite3.connect(tmp_path / "run.db") as db:
+            (seq,) = db.execute("SELECT max(seq) + 1 FROM events").fetchone()
+            text = json.dumps(f"note {seq}")
+            check = check_of(seq, 5_000_000, "Note", text)
+            row = (seq, 5_000_000, "Note", text, check)
+            db.execute("INSERT INTO events VALUES (?, ?, ?, ?, ?)", row)
+        return entries(journal, after, until)
+
+    monkeypatch.setattr(Journal, "entries", grows)
+    assert goodput([past_of(tmp_path / "run.db")]).steps == 2
 
 
 def test_a_page_is_written_beside_the_text(

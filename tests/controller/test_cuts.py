@@ -153,3 +153,16 @@ def test_one_more_copy_is_a_place_to_go_back_to() -> None:
     cut = cut_at_hand(job)
     assert cut is not None
     assert (cut.vaults, cut.further) == ({}, dict.fromkeys(range(3), "vault-m3"))
+
+
+def test_who_had_the_second_copy_and_becomes_the_buddy_has_one_copy() -> None:
+    job, _ = with_a_cut()
+    copies = [
+        ({"vault": "vault-m2", "further": "vault-m3"}, {0: "vault-m3"}),
+        ({"vault": "vault-m3"}, {}),
+        ({"vault": "vault-m3", "further": "vault-m2"}, {0: "vault-m2"}),
+    ]
+    for given, further in copies:
+        job, _ = after(job, snapped("m1", 0, **given))  # type: ignore[arg-type]
+        assert job.cut is not None
+        assert (job.cut.vaults[0], job.cut.further) == (given["vault"], further)  # type: ignore[index]

@@ -78,7 +78,7 @@ def test_a_machine_astray_is_replaced_and_not_trusted_again() -> None:
     assert job.comparison.astray == frozenset()
     assert job.machines["m2"].state is MachineState.COLD
     assert "since step 10" in job.machines["m2"].note
-    assert job.incidents[0].cause == "rank 1 is astray since step 10"
+    assert job.incidents[0].cause == "rank 1 differs from its replicas since step 10"
     assert (job.incidents[0].outcome, job.change) == (Outcome.DONE, None)
 
 

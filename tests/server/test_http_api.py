@@ -1,6 +1,5 @@
 """The HTTP API: what is answered to whom, and what is wrong with a request."""
 
-import asyncio
 from collections.abc import AsyncIterator
 from contextlib import suppress
 from pathlib import Path
@@ -32,14 +31,17 @@ def path_of(endpoint: Endpoint) -> str:
 def test_nothing_is_said_without_a_token(tmp_path: Path) -> None:
     wrong = ["", "Bearer wrong", TOKEN.decode(), "Bearer", f"Basic {TOKEN.decode()}"]
 
+    async def refused(client: httpx.AsyncClient, method: str, path: str, given: str) -> None:
+        reply = await client.request(method, path, headers={"Authorization": given})
+        assert (reply.status_code, list(reply.json())) == (401, ["error"]), path
+
     async def act(server: Server, client: httpx.AsyncClient) -> None:
-        for path in [path_of(each) for each in CLOSED] + ["/nothing", f"{V1}/openapi.json"]:
-            for given in wrong:
-                for method in ("GET", "POST"):
-                    if (method, path) == ("POST", f"{V1}/session"):
-                        continue
-                    reply = await client.request(method, path, headers={"Authorization": given})
-                    assert (reply.status_code, list(reply.json())) == (401, ["error"])
+        for given in wrong:
+            await refused(client, "GET", f"{V1}/status", given)
+        for each in CLOSED:
+            await refused(client, each.method, path_of(each), wrong[0])
+        for path in ("/nothing", f"{V1}/openapi.json", f"{V1}/move"):
+            await refused(client, "GET", path, wrong[1])
 
     play(tmp_path, act)
 
@@ -94,19 +96,19 @@ def test_a_request_that_is_refused_says_why_and_who_asked_is_in_the_journal(tmp_
     play(tmp_path, act)
 
 
-@pytest.mark.parametrize(
-    "body",
-    [
-        b"", b"{}", b"[]", b"nothing", b'{"machine": 1}', b'{"machine": "m", "x": 1}', b"\xff",
-        b'{"machine": ""}', b'{"machine": "%s"}' % (b"m" * 201), b"[" * 5000,
-        b'{"machine": "m", "reason": "%s"}' % (b"r" * 1001),
-    ],
-)  # fmt: skip
-def test_a_bad_body_is_a_bad_request(tmp_path: Path, body: bytes) -> None:
+BAD_BODIES = [
+    b"", b"{}", b"[]", b"nothing", b'{"machine": 1}', b'{"machine": "m", "x": 1}', b"\xff",
+    b'{"machine": ""}', b'{"machine": "%s"}' % (b"m" * 201), b"[" * 5000,
+    b'{"machine": "m", "reason": "%s"}' % (b"r" * 1001), b'{"machine": "m1\\nthe operator"}',
+]  # fmt: skip
+
+
+def test_a_bad_body_is_a_bad_request(tmp_path: Path) -> None:
     async def act(server: Server, client: httpx.AsyncClient) -> None:
-        for what in ("move", "drain", "cordon", "uncordon", "kill"):
-            reply = await client.post(f"{V1}/{what}", content=body)
-            assert (reply.status_code, list(reply.json())) == (400, ["error"])
+        for body in BAD_BODIES:
+            for what in ("move", "drain", "cordon", "uncordon", "kill"):
+                reply = await client.post(f"{V1}/{what}", content=body)
+                assert (reply.status_code, list(reply.json())) == (400, ["error"]), body
         assert not list(server.news.recent)
 
     play(tmp_path, act)
@@ -285,13 +287,5 @@ def test_events_can_be_asked_for_after_a_number(tmp_path: Path) -> None:
             server.note(text)
         events = (await client.get(f"{V1}/events?after=1", headers=AUTH)).json()
         assert [(event["seq"], event["text"]) for event in events] == [(2, "two"), (3, "three")]
-
-    play(tmp_path, act)
-
-
-def test_two_hundred_pages_at_once(tmp_path: Path) -> None:
-    async def act(server: Server, client: httpx.AsyncClient) -> None:
-        replies = await asyncio.gather(*(client.get(f"{V1}/status") for _ in range(200)))
-        assert {reply.status_code for reply in replies} == {200}
 
     play(tmp_path, act)

@@ -54,7 +54,9 @@ def test_every_measure_is_there_with_its_value(tmp_path: Path) -> None:
         assert samples["trainmover_downtime_seconds_sum", "recovery"] == 0.061
         assert samples["trainmover_incident_phase_seconds_sum", "recovery", "drain"] == 0.011
         assert samples["trainmover_state_moved_bytes_total",] == 4_700_000
-        assert samples["trainmover_standbys", "warm"] == 2
+        assert samples["trainmover_standbys", "warm"] == 1
+        assert samples["trainmover_standbys", "cordoned"] == 1
+        assert samples["trainmover_standbys", "holding"] == 0
         assert samples["trainmover_machines_cordoned",] == 1
         assert samples["trainmover_machine_ranks", "m1"] == 1
         assert samples["trainmover_machine_ranks", "m5"] == 0
@@ -98,6 +100,11 @@ def test_promtool_finds_nothing_to_say_against_them(tmp_path: Path) -> None:
         capture_output=True, text=True, timeout=60, check=False,
     )  # fmt: skip
     assert rules.returncode == 0, rules.stdout + rules.stderr
+    played = subprocess.run(
+        [promtool, "test", "rules", str(Path(__file__).with_name("alerts_played.yml"))],
+        capture_output=True, text=True, timeout=60, check=False,
+    )  # fmt: skip
+    assert played.returncode == 0, played.stdout + played.stderr
 
     async def act(server: Server, client: httpx.AsyncClient) -> None:
         commit(server, 1, first=True)

@@ -141,3 +141,33 @@ def test_too_many_readers_are_told_to_come_later(
             assert (refused.status_code, refused.headers["retry-after"]) == (503, "5")
 
     play(tmp_path, act)
+
+
+def test_two_hundred_pages_at_once(tmp_path: Path) -> None:
+    """Each is a snapshot, and a stream that stays."""
+    pages = 200
+
+    async def act(server: Server, client: httpx.AsyncClient) -> None:
+        host, _, port = str(client.base_url).rstrip("/").removeprefix("http://").rpartition(":")
+        token = f"Host: {host}\r\nAuthorization: {AUTH['Authorization']}\r\n"
+        there: list[int] = []
+
+        async def page() -> None:
+            reader, writer = await asyncio.open_connection(host, int(port))
+            writer.write(f"GET {V1}/status HTTP/1.1\r\n{token}\r\n".encode())
+            assert await reader.readline() == b"HTTP/1.1 200 OK\r\n"
+            ask = f"GET {V1}/events HTTP/1.1\r\n{token}Accept: text/event-stream\r\n\r\n"
+            writer.write(ask.encode())
+            await reader.readuntil(b'"text":"before"')
+            there.append(1)
+            await reader.readuntil(b'"text":"now"')
+            writer.close()
+
+        server.note("before")
+        open_pages = [asyncio.create_task(page()) for _ in range(pages)]
+        while len(there) < pages and not any(one.done() for one in open_pages):
+            await asyncio.sleep(0.01)
+        server.note("now")
+        await asyncio.gather(*open_pages)
+
+    play(tmp_path, act)

@@ -12,28 +12,28 @@ _OF_STATE = {
     "starting": "BetweenSteps Finished Moves Snapped Stands StepsChanged WentOn",
     "running": "AtBoundary CheckpointFound Parked Prepared Switched WentOn",
     "saving": "AtBoundary Attached BetweenSteps CheckpointFailed CheckpointFound Committed "
-    "Fingerprinted Held Left Loaded Moves Parked Prepared Recorded "
-    "SandboxFailed Snapped Stands StepsChanged Switched Warm WentOn "
-    "WorkerUp",
-    "ending": "AtBoundary CheckpointFailed CheckpointFound CheckpointPublished Loaded "
-    "Position Prepared Reached SandboxFailed Snapped Stack Switched VaultHeld Warned "
-    "Wrote",
-    "move bind": "AtBoundary CheckpointFound Left Moves Prepared Reached StepsChanged",
+    "Fingerprinted Finished Held Left Loaded Moves Parked Prepared Recorded SandboxFailed "
+    "Snapped Stands StepsChanged Switched Warm WentOn WorkerUp",
+    "ending": "AtBoundary CheckpointFailed CheckpointFound CheckpointPublished Loaded Position "
+    "Prepared Reached SandboxFailed Snapped Stack Switched VaultHeld Warned Wrote",
+    "move bind": "AtBoundary CheckpointFailed CheckpointFound Left Moves Prepared Reached "
+    "StepsChanged",
     "move prepare": "AtBoundary BetweenSteps CheckpointFailed CheckpointFound Left Moves Parked "
     "Reached SandboxFailed StepsChanged",
-    "move pause": "CheckpointFailed CheckpointFound Finished Left Parked Prepared Reached "
-    "SandboxFailed StepsChanged",
+    "move pause": "BetweenSteps CheckpointFailed CheckpointFound Finished Left Moves Parked "
+    "Prepared Reached SandboxFailed StepsChanged",
     "move switch": "CheckpointFailed CheckpointFound Interrupted Left Parked Prepared Reached "
-    "SandboxFailed Wrote",
-    "recovery waiting": "AtBoundary BetweenSteps Committed Finished Held Loaded Moves Prepared "
-    "Reached SandboxFailed StepsChanged Switched WentOn Wrote",
-    "recovery drain": "CheckpointFailed CheckpointFound Finished Moves StepsChanged WentOn",
-    "recovery boundary": "CheckpointFailed CheckpointFound Interrupted Loaded Position "
-    "Reached Switched Wrote",
-    "recovery switch": "CheckpointFailed CheckpointFound CheckpointPublished Left Parked Position "
-    "Prepared Reached SandboxFailed Wrote",
+    "SandboxFailed Stack Wrote",
+    "recovery waiting": "AtBoundary BetweenSteps CheckpointFailed Committed Finished Held Loaded "
+    "Moves Prepared Reached SandboxFailed StepsChanged Switched Unproven WentOn Wrote",
+    "recovery drain": "CheckpointFailed CheckpointFound Finished Moves StepsChanged Unproven "
+    "WentOn",
+    "recovery boundary": "CheckpointFailed CheckpointFound Interrupted Loaded Position Reached "
+    "Switched Wrote",
+    "recovery switch": "CheckpointFailed CheckpointFound CheckpointPublished Interrupted Left "
+    "Parked Position Prepared Reached SandboxFailed Stack Wrote",
     "going back boundary": "CheckpointFailed Committed Interrupted Loaded Position Prepared "
-    "Reached Switched Wrote",
+    "Reached Stands Switched Wrote",
     "going back switch": "CheckpointFailed CheckpointFound CheckpointPublished Held Interrupted "
     "Left Parked Position Prepared Raised Reached SandboxFailed Stack Warm Warned Wrote",
 }

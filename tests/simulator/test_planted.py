@@ -108,6 +108,55 @@ BUGS = {
         "if name != keeper]",
         "if name]",
     ),
+    "a done move is never answered: who has asked waits for ever": (
+        "controller.move",
+        'return amend(job, last.number, request=""), (answer,)',
+        'return amend(job, last.number, request=""), ()',
+    ),
+    "a checkpoint is published with the state of one rank missing": (
+        "controller.checkpoints",
+        "return len(writing.wrote) == job.spec.world_size",
+        "return len(writing.wrote) >= job.spec.world_size - 1",
+    ),
+    "the job ends before the process of rank 0 has left": (
+        "controller.ending",
+        "if rank not in job.exited\n",
+        "if rank not in job.exited and rank\n",
+    ),
+    "a rank that is overtaken at a switchover waits for its end: all others wait for it": (
+        "rank.standing",
+        "return False if self.ordered > epoch else NOT_YET",
+        "return NOT_YET",
+    ),
+    "a rank whose step was cut short does not hear that all go back": (
+        "rank.standing",
+        """            if self.exit or self.goes_back:
+                raise Unwind
+            return NOT_YET""",
+        "            return NOT_YET",
+    ),
+    "a verdict to commit is taken for one to run the step again": (
+        "rank.standing",
+        "if verdict.committed < step:",
+        "if verdict.committed <= step:",
+        "death,crash",
+    ),
+    "a run that is over still holds its rank": (
+        "rank.standing",
+        "self.live = self.finished = False",
+        "self.finished = False",
+    ),
+    "rows that were told to an agent that dies with them are lost": (
+        "rank.told",
+        "return [*chain.from_iterable(self._told), *self._kept]",
+        "return [*self._kept]",
+        "controller,death,power",
+    ),
+    "a process drops the snapshot that all could go back to": (
+        "rank.cuts",
+        "at for at in self.held if at < step",
+        "at for at in self.held if at <= step",
+    ),
     "a machine that is lost again and again is taken back at once": (
         "controller.flapping",
         "if len(losses) < 2:",

@@ -69,7 +69,7 @@ def test_one_thing_at_a_time_never_ends_a_job(faults: str) -> None:
     for seed in range(10):
         plan = plan_of(seed, seconds=5, faults=alone)
         plan.early = plan.stops = False
-        plan.world["unfit"] = ()
+        plan.world |= {"unfit": (), "corrupts": 0.0}
         result = play(plan)
         well(result)
         assert result.world.ended is not None

@@ -6,7 +6,7 @@ import pytest
 
 from trainmover.controller.compare.roles import kinds
 from trainmover.controller.events import MoveRequested
-from trainmover.controller.state import Kind, Machine, MachineState, Outcome
+from trainmover.controller.state import Kind, Machine, MachineState, Outcome, Stage
 from trainmover.ids import MachineId, Step
 from trainmover.simulator.checkers import all_checkers
 from trainmover.simulator.faults import SECOND
@@ -87,6 +87,26 @@ def test_a_loss_in_a_move_with_one_standby_never_ends_a_job_that_waits(seed: int
     move(world, world.job.seats[1])
     world.run(world.between(0, SECOND))
     world.crash(world.random.choice(world.job.seats))
+    well(world)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_ranks_that_stand_at_a_pause_train_on_if_it_is_taken_back(seed: int) -> None:
+    world = world_of(seed, standbys=2, nproc=1 + seed % 2)
+    assert until(world, lambda: trains(world))
+    move(world, world.job.seats[1])
+
+    def stands() -> bool:
+        change = world.job.change
+        at_pause = change is not None and change.stage is Stage.PAUSE
+        return at_pause and any(w.paused and w.waits is not None for w in world.workers())
+
+    assert until(world, stands)
+    assert world.job.change is not None
+    world.crash(next(iter(world.job.change.joiners.values())))
+    assert until(world, lambda: trains(world))
+    newest = world.training.newest
+    assert until(world, lambda: world.training.newest > newest + 3, seconds=2)
     well(world)
 
 

@@ -16,9 +16,12 @@ from trainmover.nursery import Nursery
 from trainmover.tls.files import absolute, all_or_none
 
 
-def main(argv: list[str] | None = None) -> int:
-    """0: the job is over. 1: the machine is out, and why is on stderr. 2: a wrong call."""
-    options = _parser().parse_args(argv)
+def main(argv: list[str] | None = None, *, examples: str = "") -> int:
+    """0: the job is over. 1: the machine is out, and why is on stderr. 2: a wrong call.
+
+    examples: the end of the help text
+    """
+    options = parser(examples).parse_args(argv)
     if options.parent:
         die_with(options.parent)
     if os.getsid(0) != os.getpid() and os.getpgid(0) != os.getpid():
@@ -51,8 +54,13 @@ def _config(options: argparse.Namespace) -> AgentConfig:
     )
 
 
-def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="trainmover agent", description=__doc__)
+def parser(examples: str = "") -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="trainmover agent",
+        description="Be one machine of a run that was started on another host.",
+        epilog=examples,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
     add = parser.add_argument
     add("--controller", required=True, metavar="HOST:PORT", help="where the job's controller is")
     add("--machine", required=True, metavar="NAME", help="a name no other machine of the job has")

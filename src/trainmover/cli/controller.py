@@ -17,7 +17,7 @@ SUMMARY = "take over a run whose controller has died"
 
 def main(argv: list[str]) -> int:
     """The exit status of the job."""
-    options = _parser().parse_args(argv)
+    options = parser().parse_args(argv)
     if options.run_dir is None:
         raise UserError(
             "No run was named.",
@@ -42,7 +42,7 @@ def main(argv: list[str]) -> int:
     )
 
 
-def _parser() -> argparse.ArgumentParser:
+def parser() -> argparse.ArgumentParser:
     parser = parser_for("controller", SUMMARY)
     add = parser.add_argument
     add("--run-dir", type=Path, metavar="DIR", help="the private directory of the run")

@@ -1,4 +1,4 @@
-"""`trainmover VERB ...`. A verb is a module with a SUMMARY and `main(argv) -> exit status`.
+"""`trainmover VERB ...`: see `verbs`. `help exit-codes` has what each exit status says.
 
 Errors are three lines on stderr: what happened, what it means, what to type next. Exit status 2 is
 the user's to mend, 1 is a job or a request that failed, and `run` ends with the script's own.
@@ -11,39 +11,14 @@ import sys
 from contextlib import suppress
 from types import ModuleType
 
+from trainmover.cli.exit_codes import FAILED, INTERRUPTED, WRONG_CALL, table
 from trainmover.cli.suggest import did_you_mean
+from trainmover.cli.verbs import VERBS
 from trainmover.errors import JobFailed, TrainmoverError, UserError
 from trainmover.outlet import open_standard_streams
 from trainmover.version import VERSION
 
-VERBS = {
-    "run": "trainmover.cli.run.run",
-    "status": "trainmover.cli.watch.status",
-    "top": "trainmover.cli.watch.top",
-    "standbys": "trainmover.cli.watch.standbys",
-    "add": "trainmover.cli.add",
-    "agent": "trainmover.cli.agent",
-    "move": "trainmover.cli.move",
-    "cordon": "trainmover.cli.cordon",
-    "uncordon": "trainmover.cli.uncordon",
-    "drain": "trainmover.cli.drain",
-    "token": "trainmover.cli.token",
-    "dashboard": "trainmover.cli.dashboard",
-    "kill": "trainmover.cli.kill",
-    "stop": "trainmover.cli.stop",
-    "events": "trainmover.cli.watch.events",
-    "incident": "trainmover.cli.watch.incident",
-    "report": "trainmover.cli.report.report",
-    "trace": "trainmover.cli.report.trace",
-    "memory": "trainmover.cli.watch.memory",
-    "data": "trainmover.cli.watch.data",
-    "checkpoints": "trainmover.cli.watch.checkpoints",
-    "controller": "trainmover.cli.controller",
-    "demo": "trainmover.cli.demo.demo",
-    "simulate": "trainmover.cli.simulate",
-    "version": "trainmover.cli.version",
-}
-INTERRUPTED = 130
+_EXIT_CODES = "exit-codes"
 UNWRITTEN = {errno.EPIPE, errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.ENXIO}
 """What a write to a screen, a pipe or a file fails with; of a file with a name, it is another's."""
 
@@ -59,7 +34,7 @@ def main(argv: list[str] | None = None) -> int:
     except JobFailed as error:
         return _complain(error, error.code)
     except TrainmoverError as error:
-        return _complain(error, 2 if isinstance(error, UserError) else 1)
+        return _complain(error, WRONG_CALL if isinstance(error, UserError) else FAILED)
     except KeyboardInterrupt:
         return INTERRUPTED
     except OSError as error:
@@ -76,14 +51,15 @@ def _unwritten(error: OSError) -> int:
             os.dup2(nothing, stream.fileno())
     why = f"The output could not be written: {error.strerror}."
     means = "What was asked for was done, as far as it had come."
-    return _complain(TrainmoverError(why, means=means, do="Have it go where there is room."), 1)
+    return _complain(
+        TrainmoverError(why, means=means, do="Have it go where there is room."), FAILED
+    )
 
 
 def _dispatch(argv: list[str]) -> int:
     verb, rest = (argv[0], argv[1:]) if argv else ("", [])
     if verb in ("-h", "--help", "help"):
-        print(_usage())
-        return 0
+        return _help(rest)
     if verb == "--version":
         verb = "version"
     if verb not in VERBS:
@@ -95,6 +71,24 @@ def _dispatch(argv: list[str]) -> int:
         )
     status: int = _module(verb).main(rest)
     return status
+
+
+def _help(about: list[str]) -> int:
+    """Of everything, of one command, or of exit codes."""
+    if verb := next((word for word in about if word in VERBS), ""):
+        return _dispatch([verb, "--help"])
+    if about == [_EXIT_CODES]:
+        print(f"what the exit status of a command says\n\n{table()}")
+        return 0
+    if about:
+        meant = did_you_mean(about[0], [*VERBS, _EXIT_CODES])
+        raise UserError(
+            f"There is no help on {about[0]!r}.",
+            means="Nothing was done.",
+            do=f"{meant} Type trainmover help, help COMMAND or help {_EXIT_CODES}".lstrip(),
+        )
+    print(_usage())
+    return 0
 
 
 def _module(verb: str) -> ModuleType:
@@ -110,6 +104,8 @@ def _usage() -> str:
             "usage: trainmover COMMAND [...]      (trainmover COMMAND --help says more)",
             "",
             *lines,
+            "",
+            f"trainmover help {_EXIT_CODES} has what each exit status says",
         ]
     )
 

@@ -1,28 +1,23 @@
 """Option parsing that every verb shares: complaints in three lines, and which run is meant."""
 
 import argparse
-from collections.abc import Sequence
 from pathlib import Path
 
+from trainmover.cli.examples import examples_of
 from trainmover.cli.suggest import complain_in_three_lines
 from trainmover.launch.runs import Run, find_run
 
 
-def parser_for(verb: str, summary: str, examples: Sequence[str] = ()) -> argparse.ArgumentParser:
-    """A parser whose complaints are UserErrors. examples: command lines that its help ends with."""
+def parser_for(verb: str, summary: str) -> argparse.ArgumentParser:
+    """A parser whose complaints are UserErrors, and whose help ends with examples."""
     parser = argparse.ArgumentParser(
         prog=f"trainmover {verb}",
         description=f"{summary}.",
-        epilog=examples_text(examples),
+        epilog=examples_of(verb),
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     complain_in_three_lines(parser)
     return parser
-
-
-def examples_text(examples: Sequence[str]) -> str:
-    """The end of a help text; "" of none."""
-    return "\n  ".join(["examples:", *examples]) if examples else ""
 
 
 def add_which_run(parser: argparse.ArgumentParser) -> None:

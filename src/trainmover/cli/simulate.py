@@ -6,6 +6,7 @@ import json
 import sys
 import time
 
+from trainmover.cli.examples import examples_of
 from trainmover.cli.suggest import complain_in_three_lines
 from trainmover.errors import UserError
 from trainmover.simulator.coverage import Coverage, possible_pairs
@@ -22,8 +23,7 @@ GARBAGE_AFTER = 20_000
 
 def main(argv: list[str]) -> int:
     """Play seeds. Exit status 1 if something happened that must never be."""
-    parser = _parser()
-    options = parser.parse_args(argv)
+    options = parser().parse_args(argv)
     seeds = _seeds(options)
     gc.set_threshold(GARBAGE_AFTER)
     began = time.perf_counter()
@@ -41,12 +41,12 @@ def main(argv: list[str]) -> int:
     return 1 if summary.failed else 0
 
 
-def _parser() -> argparse.ArgumentParser:
+def parser() -> argparse.ArgumentParser:
     faults = "\n".join(f"  {name:<12}{what}" for name, what in NAMES.items())
     parser = argparse.ArgumentParser(
         prog="trainmover simulate",
         description=f"{SUMMARY}.",
-        epilog=f"faults:\n{faults}",
+        epilog=f"faults:\n{faults}\n\n{examples_of('simulate')}",
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     complain_in_three_lines(parser)

@@ -13,11 +13,15 @@ from trainmover.version import VERSION
 SUMMARY = "show the versions of trainmover, torch and Python"
 
 
+def parser() -> argparse.ArgumentParser:
+    parser = parser_for("version", SUMMARY)
+    parser.add_argument("--json", action="store_true", help="one JSON object")
+    return parser
+
+
 def main(argv: list[str]) -> int:
     """Asks the installed packages, so that torch need not be imported."""
-    parser: argparse.ArgumentParser = parser_for("version", SUMMARY)
-    parser.add_argument("--json", action="store_true", help="one JSON object")
-    options = parser.parse_args(argv)
+    options = parser().parse_args(argv)
     versions = {
         "trainmover": VERSION,
         "protocol": PROTOCOL,

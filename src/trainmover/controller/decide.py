@@ -79,6 +79,7 @@ from trainmover.controller.start import Decision, gather
 from trainmover.controller.state import Job, Kind, Phase, Stage
 from trainmover.controller.store import store_moved
 from trainmover.controller.values import replace
+from trainmover.ids import MachineId
 from trainmover.protocol.messages import (
     AtBoundary,
     Attached,
@@ -120,6 +121,7 @@ from trainmover.protocol.messages import (
 
 def decide(job: Job, event: EVENTS) -> Decision:
     """Apply one event. Equal inputs give equal outputs."""
+    settled = job
     if job.phase is Phase.ENDED:
         return _after_the_end(job, event)
     if job.phase is Phase.SAVING and not isinstance(event, ControllerReturned):
@@ -158,7 +160,8 @@ def decide(job: Job, event: EVENTS) -> Decision:
         case _:
             assert_never(event)
     job, judged = judge(job, event.at_us)
-    job, more = _settle(job, event.at_us)
+    machine = event.machine if isinstance(event, WorkerSaid | AgentSaid) else None
+    job, more = _settle(job, event.at_us, settled, machine)
     return job, effects + judged + more
 
 
@@ -175,16 +178,38 @@ def _after_the_end(job: Job, event: EVENTS) -> Decision:
             return job, ()
 
 
-def _settle(job: Job, at_us: int) -> Decision:
-    """Advance whatever waits for facts, until nothing moves any more."""
+def _settle(job: Job, at_us: int, settled: Job, machine: MachineId | None) -> Decision:
+    """Advance whatever waits for facts, until nothing moves any more.
+
+    settled  as it was left by the event before
+    machine  the only one that has said something since; None: any may be another
+    """
     effects: tuple[Effect, ...] = ()
     while job.phase is not Phase.ENDED:
         before = job
+        job, bound = _bind(job, settled, machine)
+        settled, machine = job, None
         job, more = _advance(job, at_us)
-        effects += more
+        effects += bound + more
         if job is before or job == before:
             break
     return job, effects
+
+
+def _bind(job: Job, settled: Job, machine: MachineId | None) -> Decision:
+    """Joiners that can be bound now. Only those that may be others than in `settled` are looked
+    at: all machines join where all go back, and each of them says many things."""
+    change, before = job.change, settled.change
+    if job.phase is not Phase.RUNNING or change is None:
+        return job, ()
+    waits = change.stage is Stage.BIND or change.kind is not Kind.MOVE
+    if not waits or change.stage is Stage.SWITCH:
+        return job, ()
+    if before is None or change.joiners is not before.joiners:
+        return bind_ready(job)
+    if job.machines is settled.machines:
+        return job, ()
+    return bind_ready(job, machine)
 
 
 def _advance(job: Job, at_us: int) -> Decision:
@@ -209,13 +234,9 @@ def _advance(job: Job, at_us: int) -> Decision:
             return job, write + answers + keep + moving
         job, more = tend_standbys(job)
         return job, write + answers + keep + more
-    if change.kind is Kind.MOVE:
-        job, bound = bind_ready(job) if change.stage is Stage.BIND else (job, ())
-        job, more = advance_move(job, at_us)
-    else:
-        job, bound = bind_ready(job) if change.stage is not Stage.SWITCH else (job, ())
-        job, more = advance_recovery(job, at_us)
-    return job, write + bound + more
+    advance = advance_move if change.kind is Kind.MOVE else advance_recovery
+    job, more = advance(job, at_us)
+    return job, write + more
 
 
 def _agent_said(job: Job, event: AgentSaid) -> Decision:

@@ -50,7 +50,7 @@ from trainmover.journal.file import (
 )
 from trainmover.journal.lock import WriterLock
 from trainmover.journal.memory import Line, Memory, Record, Steps
-from trainmover.journal.rows import Batch, Texts
+from trainmover.journal.rows import STEPS, Batch, Texts
 from trainmover.protocol.messages import JobSpec, Row
 
 NOTE = "Note"
@@ -118,7 +118,8 @@ class Journal:
             raise UserError(
                 f"{path} exists already.",
                 means="A journal is never overwritten; nothing was started.",
-                do="Give --journal another path, or remove that file.",
+                do="Give --journal another path; with --checkpoint DIR --resume auto this one "
+                "would be kept beside the new one.",
             )
         with ExitStack() as undo:
             try:
@@ -280,41 +281,48 @@ class Journal:
 
     def commits(self) -> Iterator[tuple[Step, int]]:
         """When the lowest rank that has any committed each step, in order."""
-        query = (
-            "SELECT step, at_us FROM rows WHERE rank = (SELECT min(rank) FROM rows) ORDER BY step"
-        )
         with readable(self.path):
-            yield from self._db.execute(query)
+            yield from self._db.execute(STEPS, (0, _LAST))
 
     def committed(self, first: Step, last: Step | None) -> int:
         """How many steps from `first` to `last` (None: all) that rank has committed."""
-        query = "SELECT count(*) FROM rows WHERE rank = (SELECT min(rank) FROM rows)"
         with readable(self.path):
             limits = (first, _LAST if last is None else last)
-            (count,) = self._db.execute(f"{query} AND step BETWEEN ? AND ?", limits).fetchone()
-        return int(count)
+            return sum(1 for _ in self._db.execute(STEPS, limits))
 
     def rows_between(
         self, ranks: Iterable[int], first: Step, last: Step | None
     ) -> Iterator[tuple[Rank, Step, Epoch, int]]:
         """Rank, step, epoch and time of what was committed from `first` to `last` (None: all)."""
-        query = "SELECT rank, step, epoch, at_us FROM rows WHERE rank = ? AND step BETWEEN ? AND ?"
+        query = "SELECT rank, step, epoch, at_us FROM rows WHERE step BETWEEN ? AND ?"
+        wanted = ", ".join(str(int(rank)) for rank in ranks)
         with readable(self.path):
-            for rank in ranks:
-                limits = (first, _LAST if last is None else last)
-                yield from self._db.execute(f"{query} ORDER BY step", (rank, *limits))
+            limits = (first, _LAST if last is None else last)
+            query = f"{query} AND rank IN ({wanted}) ORDER BY rank, step"
+            yield from self._db.execute(query, limits)
 
     def newest_rows(self, count: int) -> Iterator[CommittedRow]:
         """Of every rank the last `count` steps, by rank and step."""
         with readable(self.path):
-            query = "SELECT * FROM rows WHERE rank = ? ORDER BY step DESC LIMIT ?"
+            written = self._newest_written(count)
             for rank in map(Rank, range(self.spec.world_size)):
-                newest = {
-                    step: CommittedRow(rank, step, epoch, at_us, json.loads(text))
-                    for _, step, epoch, at_us, text in self._db.execute(query, (rank, count))
-                }
+                newest = {row.step: row for row in written.get(rank, [])}
                 newest |= {row.step: row for row in self._unwritten_rows(rank)}
                 yield from (newest[step] for step in sorted(newest)[-count:])
+
+    def _newest_written(self, count: int) -> dict[Rank, list[CommittedRow]]:
+        """From the last step back, until each rank has so many."""
+        found: dict[Rank, list[CommittedRow]] = {}
+        complete = 0
+        query = "SELECT rank, step, epoch, at_us, values_json FROM rows ORDER BY step DESC"
+        for rank, step, epoch, at_us, text in self._db.execute(query):
+            its = found.setdefault(rank, [])
+            if len(its) < count:
+                its.append(CommittedRow(rank, step, epoch, at_us, json.loads(text)))
+                complete += len(its) == count
+            if complete == self.spec.world_size:
+                break
+        return found
 
     def safe(self) -> dict[str, int]:
         """Incarnation of an agent -> how many of its facts it was told are safe, at least."""

@@ -13,7 +13,7 @@ from trainmover.protocol.messages import Row
 SCHEMA = """\
 CREATE TABLE rows (rank INTEGER NOT NULL, step INTEGER NOT NULL, epoch INTEGER NOT NULL,
                    at_us INTEGER NOT NULL, values_json TEXT NOT NULL,
-                   PRIMARY KEY (rank, step)) WITHOUT ROWID;
+                   PRIMARY KEY (step, rank)) WITHOUT ROWID;
 CREATE TABLE safe (incarnation TEXT PRIMARY KEY, facts INTEGER NOT NULL) WITHOUT ROWID;
 """
 _NO_VALUES = "{}"
@@ -22,6 +22,17 @@ INSERT INTO rows VALUES (?, ?, ?, ?, ?) ON CONFLICT DO UPDATE SET epoch = exclud
   at_us = excluded.at_us, values_json = excluded.values_json WHERE values_json = '{_NO_VALUES}'
 """
 _SELECT = "SELECT epoch, values_json FROM rows WHERE rank = ? AND step = ?"
+
+STEPS = """\
+WITH RECURSIVE steps(step) AS (
+  SELECT min(step) FROM rows WHERE step >= ?
+  UNION ALL SELECT (SELECT min(rows.step) FROM rows WHERE rows.step > steps.step) FROM steps
+    WHERE steps.step IS NOT NULL)
+SELECT rows.step, rows.at_us FROM steps JOIN rows ON rows.step = steps.step
+  AND rows.rank = (SELECT rank FROM rows ORDER BY step, rank LIMIT 1)
+  WHERE rows.step <= ? ORDER BY rows.step"""
+"""Those from one to another, and when the first of the ranks has committed each; it looks at no row
+of another rank. All ranks commit a step together, so what is written lies together by step."""
 
 Batch = tuple[Rank, Epoch, list[Row]]
 """Steps one rank has committed in one epoch."""

@@ -17,7 +17,7 @@ from trainmover.protocol.messages import Draw, Row
 
 SCHEMA = """\
 CREATE TABLE samples (rank INTEGER NOT NULL, step INTEGER NOT NULL, draws_json TEXT NOT NULL,
-                      PRIMARY KEY (rank, step)) WITHOUT ROWID;
+                      PRIMARY KEY (step, rank)) WITHOUT ROWID;
 """
 
 

@@ -154,7 +154,7 @@ class Cuts(Generic[Held]):
             return None, None
         if not refused:
             self._given = (Step(put.snapshot.step), put.vault, put.further)
-        more = self.further and not put.further and not refused
+        more = self.further not in ("", put.vault) and not put.further and not refused
         return put.said(nbytes, refused), replace(put, further=self.further) if more else None
 
     def follow(self, rank: Rank, vault: str, epoch: Epoch, further: str = "") -> Put[Held] | None:

@@ -18,7 +18,17 @@ from trainmover.simulator.workers import Worker
 from trainmover.simulator.world import World
 
 TORN_AGAIN = 0.3
-MOVES_ALONE = {"arrive", "full", "move", "cordon", "flip", "nan", "recompile"}
+MOVES_ALONE = {
+    "arrive",
+    "full",
+    "vault",
+    "move",
+    "cordon",
+    "unprepared",
+    "flip",
+    "nan",
+    "recompile",
+}
 """What no step need fail for."""
 
 
@@ -88,6 +98,7 @@ class Chance:
             "reset": self._reset, "cut": self._cut, "partition": self._partition,
             "slow": self._slow, "controller": self._controller, "torn": self._torn,
             "store": self._store, "full": self._full, "arrive": self._arrive,
+            "vault": self._vault, "unprepared": self._unprepared,
             "move": self._move, "drill": self._drill,
             "cordon": self._cordon,
         }  # fmt: skip
@@ -311,6 +322,20 @@ class Chance:
         self.world.disk_full = True
         self.world.at(1_500_000, setattr, self.world, "disk_full", False)
         return "for 1.5 s"
+
+    def _vault(self) -> str:
+        box = self._box()
+        if box is None or not box.has_room:
+            return ""
+        box.has_room = False
+        return box.name
+
+    def _unprepared(self) -> str:
+        worker = self._live()
+        if worker is None:
+            return ""
+        worker.unprepared = "no memory is left for its links"
+        return repr(worker)
 
     def _arrive(self) -> str:
         return self.world.add(standby=True).name

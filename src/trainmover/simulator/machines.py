@@ -51,6 +51,7 @@ class Box:
         self.vault: dict[Rank, dict[Step, list[m.Row]]] = {}  # Records: the rows that they bring.
         self.fence = Epoch(0)  # Its vault keeps no record of an older epoch.
         self.snapshots: dict[Rank, dict[Step, Snapshot]] = {}  # of other machines
+        self.has_room = True  # For snapshots, in its vault.
         self.buddies: dict[Rank, str] = {}
         self.further: dict[Rank, str] = {}
         self.place = Place()

@@ -28,7 +28,8 @@ def prepare(worker: "Worker", order: m.Prepare) -> None:
 
 def _prepared(worker: "Worker", epoch: Epoch, store: str) -> None:
     if store == worker.world.store:  # Who meets in a store that is dead meets nobody.
-        worker.say(m.Prepared(rank=worker.rank, epoch=epoch))
+        reason, worker.unprepared = worker.unprepared, ""
+        worker.say(m.Prepared(rank=worker.rank, epoch=epoch, reason=reason))
 
 
 def note(worker: "Worker", order: Told) -> None:

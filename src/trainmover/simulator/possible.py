@@ -98,12 +98,11 @@ IMPOSSIBLE: tuple[tuple[str, tuple[str, ...], tuple[str, ...]], ...] = (
         ),
     ),
     (
-        "only who takes the state of others says so, while all wait for it",
+        "only who takes the state of others says so, while all wait for it, or before it hears "
+        "that this is overtaken",
         (
             "running",
             *MOVE,
-            "recovery waiting",
-            "recovery drain",
             "recovery boundary",
             *BACK,
             "saving",

@@ -60,14 +60,18 @@ class Summary:
         """For people."""
         each = f"{self.incidents / took_s:.0f} a second" if took_s else ""
         faults = ", ".join(f"{count} {name}" for name, count in self.faults.most_common())
-        rungs = ", ".join(f"{count} on rung {rung}" for rung, count in sorted(self.rungs.items()))
+        ways = ", ".join(f"{count} {_WAYS[rung]}" for rung, count in sorted(self.rungs.items()))
         return [
             f"{self.seeds} seeds, {clock(self.simulated_us)[:-7]} simulated in {took_s:.1f} s: "
             f"{self.incidents} incidents ({each}), {self.events} events, {self.steps} steps",
             f"  faults     {faults or 'none'}",
-            f"  incidents  {rungs or 'none'} (0: moves)",
+            f"  incidents  {ways or 'none'}",
             *(f"  ended      {count:6d}  {end}" for end, count in self.ends.most_common()),
         ]
+
+
+_WAYS = {0: "moved", 1: "step run again", 2: "back to a snapshot", 3: "all started again"}
+"""What was done on each rung."""
 
 
 def _end(result: Result) -> str:
@@ -89,6 +93,7 @@ _SHORT = {
     " times:": "one step failed three times",
     "without a committed step": "eight recoveries in a row",
     "The job has ended after step": "state was lost with two machines, and no snapshot was there",
+    "did not receive the state": "a joiner received what was not sent",
     "before the job began": "a machine was lost before the job began",
     "--on-nan stop": "a step reported a number that is none",
     "before the script began": "a worker ended before the script began",

@@ -1,123 +1,123 @@
-"""What a process keeps of its rank's state, and gives to the vaults of other machines."""
+"""What a process keeps of its rank's state, and gives to the vaults of other machines.
 
-from dataclasses import dataclass, field
+What is due, kept, given and dropped is decided by `rank.cuts`, as in the worker room; here is what
+takes time, and what vaults have.
+"""
+
 from typing import TYPE_CHECKING, NamedTuple
 
 from trainmover.ids import Rank, Step
 from trainmover.protocol import messages as m
 from trainmover.protocol.messages import Row
+from trainmover.rank.cuts import Put
 from trainmover.simulator.bits import Bits
 
 if TYPE_CHECKING:
     from trainmover.simulator.workers import Worker
 
-GIVE_US = (1_000, 40_000)
-"""To give a vault one more copy."""
+GIVE_US, ACKNOWLEDGE_US = (500, 20_000), (100, 2_000)
+"""To give a vault one more copy, and until it has said so."""
+AGAIN_US = 500_000
+COST_US, STEP_US = 1, 20
 
 
 class Snapshot(NamedTuple):
     """A rank's state after a step, and the rows that travel with it."""
 
     rank: Rank
+    step: Step
     holds: Bits
     rows: list[Row]
 
 
-@dataclass
-class Snapshots:
-    """Of one process. every: committed steps from one to the next; 0: none is wanted. asked: one is
-    wanted at the next gate; complete: step of the newest that all ranks have."""
-
-    every: int = 0
-    asked: bool = False
-    complete: Step = Step(0)
-    held: dict[Step, Snapshot] = field(default_factory=dict)
-
-    def of(self, rank: Rank, step: Step) -> Snapshot | None:
-        """What it has of this rank."""
-        found = self.held.get(step)
-        return found if found is not None and found.rank == rank else None
-
-    @property
-    def busy(self) -> bool:
-        return any(step > self.complete for step in self.held)
-
-    def wanted(self, rank: Rank, gate: Step) -> bool:
-        """Whether to say so at the gate."""
-        if self.busy:
-            return False
-        held = [at for at, its in self.held.items() if its.rank == rank]
-        due = self.every and (not held or gate - max(held) >= self.every)
-        return self.asked or bool(due)
-
-
 def keep_snapshots(worker: "Worker", order: m.KeepSnapshots) -> None:
-    worker.snapshots.every = order.every
-    worker.snapshots.asked |= order.now
+    worker.snapshots.keep(order.every, now=order.now)
 
 
 def cut_complete(worker: "Worker", order: m.CutComplete) -> None:
-    its = worker.snapshots
-    its.complete = order.step
-    its.held = {at: one for at, one in its.held.items() if at >= order.step}
+    worker.snapshots.completed(order.step)
 
 
 def changed(worker: "Worker", order: m.Switch) -> None:
-    """Members change: what is not complete will never be; what is has to be with the new buddy."""
-    its = worker.snapshots
+    """Members change."""
+    worker.snapshots.changed(order.snapshot_every)
     if order.back:
-        its.complete = min(its.complete, order.committed)
-    its.held = {at: one for at, one in its.held.items() if at <= its.complete}
-    its.every = order.snapshot_every
+        worker.snapshots.back_to(order.committed)
 
 
-def take(worker: "Worker") -> None:
+def follow(worker: "Worker", order: m.RunRank | m.Switch) -> None:
+    """The rank has a buddy, or another one, who is to have what is complete."""
+    rank, vaults = worker.rank, order.buddies
+    further = order.further.get(rank, "")
+    put = worker.snapshots.follow(rank, vaults.get(rank, ""), worker.epoch, further)
+    if put is not None:
+        _queue(worker, put)
+
+
+def take(worker: "Worker", step: Step) -> None:
     """At the boundary that all have agreed upon."""
-    worker.snapshots.asked = False
-    rows = worker.ledger.in_doubt
-    worker.snapshots.held[worker.step] = Snapshot(worker.rank, worker.holds, rows)
-    put(worker, worker.step)
-
-
-def put(worker: "Worker", step: Step) -> None:
-    """With the buddy, if that is there, and says so; for a checkpoint alone with nobody."""
-    if not worker.snapshots.every and worker.world.spec.checkpoint:
-        _said(worker, step, "")
-    elif (vault := _given(worker, step, worker.box.buddies)) is not None:
-        _said(worker, step, vault)
-        if worker.rank in worker.box.further:
-            worker.later(worker.world.between(*GIVE_US), _put_further, worker, step, vault)
-
-
-def _put_further(worker: "Worker", step: Step, vault: str) -> None:
-    further = _given(worker, step, worker.box.further)
-    if further is not None:
-        _said(worker, step, vault, further=further)
-
-
-def _given(worker: "Worker", step: Step, vaults: dict[Rank, str]) -> str | None:
-    """The vault that has it now; None: it is out of reach, or there is nothing to give any more."""
-    snapshot = worker.snapshots.of(worker.rank, step)
-    box = worker.world.vault_at(vaults.get(worker.rank, ""))
-    if snapshot is None or box is None or not box.answers(worker.box):
-        return None
-    box.snapshots[worker.rank] = {**box.snapshots.get(worker.rank, {}), step: snapshot}
-    return box.address
-
-
-def _said(worker: "Worker", step: Step, vault: str, *, further: str = "") -> None:
-    worker.say(
-        m.Snapped(
-            rank=worker.rank,
-            epoch=worker.epoch,
-            step=step,
-            vault=vault,
-            bytes=1,
-            cost_us=1,
-            step_us=20,
-            further=further,
-        )
+    snapshot = Snapshot(worker.rank, step, worker.holds, worker.ledger.in_doubt)
+    vault = worker.box.buddies.get(worker.rank, "")
+    put = worker.snapshots.took(
+        snapshot, epoch=worker.epoch, vault=vault, cost_us=COST_US, step_us=STEP_US
     )
+    _queue(worker, put)
+
+
+# --- the thread that gives them to vaults -------------------------------------------------------
+
+
+def _queue(worker: "Worker", put: Put[Snapshot]) -> None:
+    """One after the other; it outlives the run of the script."""
+    worker.puts.append(put)
+    if len(worker.puts) == 1:
+        _begin(worker)
+
+
+def _begin(worker: "Worker") -> None:
+    worker.beside(worker.world.between(*GIVE_US), _give, worker)
+
+
+def _next(worker: "Worker") -> None:
+    worker.puts.popleft()
+    if worker.puts:
+        _begin(worker)
+
+
+def _give(worker: "Worker") -> None:
+    put = worker.puts[0]
+    if not put.vault:
+        worker.say(put.said(1))
+        _next(worker)
+        return
+    if not worker.snapshots.has(put.snapshot):
+        _next(worker)
+        return
+    box = worker.world.vault_at(put.further or put.vault)
+    if box is None or not box.answers(worker.box):
+        if len(worker.puts) > 1:
+            _next(worker)
+        else:
+            worker.beside(AGAIN_US, _give, worker)
+        return
+    refused = "" if box.has_room else f"The vault of {box.name} cannot keep a snapshot"
+    if not refused:
+        held = box.snapshots.get(put.snapshot.rank, {})
+        box.snapshots[put.snapshot.rank] = {**held, put.snapshot.step: put.snapshot}
+    worker.beside(worker.world.between(*ACKNOWLEDGE_US), _given, worker, refused)
+
+
+def _given(worker: "Worker", refused: str) -> None:
+    """It was acknowledged."""
+    fact, more = worker.snapshots.given(worker.puts[0], refused, 1)
+    if fact is not None:
+        worker.say(fact)
+    if more is not None:
+        worker.puts.append(more)
+    _next(worker)
+
+
+# --- checkpoints --------------------------------------------------------------------------------
 
 
 def write(worker: "Worker", order: m.WriteCheckpoint) -> None:

@@ -30,8 +30,8 @@ def begin_step(worker: "Worker") -> None:
     if worker.step >= worker.world.training.steps:
         _finish(worker)
         return
-    if worker.standing.cut_here():
-        snapshots.take(worker)
+    if cut := worker.standing.cut_here():
+        snapshots.take(worker, cut)
     worker.computing = True
     worker.box.keep(worker, Step(worker.step + 1), worker.epoch, worker.ledger.in_doubt)
     took_us = worker.world.between(STEP_US // 2, STEP_US)
@@ -144,10 +144,12 @@ def tell_rows(worker: "Worker") -> None:
 def run_rank(worker: "Worker", order: m.RunRank) -> None:
     """The script, for real, from its beginning."""
     worker.standing.begin(order.epoch)
+    worker.snapshots.clear()
     worker.rank = worker.world.rank_at(order.slot, worker.local)
     worker.ledger.first_of = order.epoch
     worker.runs += 1
     worker.box.follow(order)
+    snapshots.follow(worker, order)
     worker.moved()
     worker.say(m.Attached(rank=worker.rank))
     members.settle(worker)

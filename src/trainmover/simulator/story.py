@@ -71,7 +71,7 @@ def plan_of(
         "wait_s": chance.choice((60, 60, 1)),
         "no_standby": chance.choice(("end", "checkpoint")),
     }
-    return Plan(
+    plan = Plan(
         seed,
         machines,
         standbys,
@@ -83,6 +83,8 @@ def plan_of(
         late=chance.random() < 0.3,
         stops=chance.random() < 0.1,
     )
+    world["corrupts"] = 0.3 if chance.random() < 0.03 else 0.0
+    return plan
 
 
 @dataclass

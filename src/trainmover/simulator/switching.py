@@ -50,9 +50,7 @@ def _exchange(worker: "Worker", order: m.Switch, store: str, tries: int) -> None
         _certify(worker, order)
     rows = worker.ledger.in_doubt
     worker.box.keep(worker, Step(order.committed + 1), order.epoch, rows)
-    for step, snapshot in worker.snapshots.held.items():
-        if snapshot.rank == worker.rank:
-            snapshots.put(worker, step)
+    snapshots.follow(worker, order)
     worker.standing.connected(order.epoch)
     worker.say(m.Switched(rank=worker.rank, epoch=order.epoch))
     members.await_go(worker, order.epoch)
@@ -185,13 +183,14 @@ def _place(worker: "Worker", order: m.Switch, holds: Bits, rows: list[Row], sour
 
 
 def _certify(worker: "Worker", order: m.Switch) -> None:
+    corrupt = worker.world.corrupts and worker.world.random.random() < worker.world.corrupts
     certificate = m.Certificate(
         rank=worker.rank,
         source_rank=worker.given_by,
         step=order.committed,
         epoch=order.epoch,
         source_digest="d",
-        joiner_digest="d",
+        joiner_digest="e" if corrupt else "d",
         trace="t",
         position="",
         bytes=1,

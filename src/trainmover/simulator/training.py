@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from trainmover.ids import Epoch, Rank, Step
+from trainmover.rank.cuts import WANTED
 from trainmover.simulator.rounds import hash_of, is_due
 from trainmover.simulator.steps import pass_gate
 
@@ -38,7 +39,6 @@ class Training:
 
     world: "World"
     steps: int
-    every: int
     open: dict[tuple[Epoch, Step], Gate] = field(default_factory=dict)
     newest: Step = Step(0)
 
@@ -73,9 +73,7 @@ class Training:
     def _open(self, epoch: Epoch, step: Step, inside: list["Worker"]) -> None:
         steps = [Step(w.step + 1) for w in inside]
         pause = max(w.standing.pause_flag for w in inside)
-        due = bool(self.every) and step % self.every == 0
-        wanted = due or any(w.snapshots.wanted(w.rank, step) for w in inside)
-        cut = wanted and not any(w.snapshots.busy for w in inside)
+        cut = max(w.snapshots.flag(w.rank, step) for w in inside) == WANTED
         gate = Gate(epoch, step, inside, max(steps), min(steps), pause, cut)
         if is_due(step, self.world.spec.fingerprint_every):
             gate.hashes = {w.rank: hash_of(w) for w in inside}

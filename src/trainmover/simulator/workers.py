@@ -6,18 +6,20 @@ its time, its orders, its script's thread, how it fails; `runs` are in the sandb
 forgotten if it ends, or if it has unwound meanwhile (`life`).
 """
 
+from collections import deque
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from trainmover.errors import StateMismatch
 from trainmover.ids import Epoch, Rank, Step
 from trainmover.protocol import messages as m
+from trainmover.rank.cuts import Cuts, Put
 from trainmover.rank.standing import NONE, NOT_YET, NotYet, Standing, Unwind
 from trainmover.rank.told import Rows
 from trainmover.simulator import members, runs, snapshots, steps
 from trainmover.simulator.bits import NOTHING
 from trainmover.simulator.happenings import Violation
-from trainmover.simulator.snapshots import Snapshots
+from trainmover.simulator.snapshots import Snapshot
 
 if TYPE_CHECKING:
     from trainmover.simulator.machines import Box
@@ -25,6 +27,8 @@ if TYPE_CHECKING:
 
 WAKES_US = (100, 10_000)
 """Until the script's thread sees what it was told."""
+EXITS_US = (1_000, 60_000)
+"""For what scripts do as they exit."""
 Answer = TypeVar("Answer")
 
 
@@ -47,8 +51,11 @@ class Worker:
         self.gone = False
         self.stopped = False
         self.deferred: list[tuple[int, Callable[..., None], tuple[Any, ...]]] = []
+        self.deferred_beside: list[tuple[Callable[..., None], tuple[Any, ...]]] = []
         self.runs = 0
-        self.snapshots = Snapshots()
+        spec = box.world.spec
+        self.snapshots: Cuts[Snapshot] = Cuts(spec.checkpoint_every if spec.checkpoint else 0)
+        self.puts: deque[Put[Snapshot]] = deque()
         self.standing = Standing()
         self.rank = Rank(-1)
         self.recorded = False
@@ -74,7 +81,7 @@ class Worker:
         self.held = Rank(-1)
         self.ledger: Rows[m.Row] = Rows()
         self.told_layout = False
-        self.steps_changed = ""
+        self.steps_changed = self.unprepared = ""
         self.calls = 0
         self.lived_steps = 0
         self.moved_us = self.world.now
@@ -90,6 +97,18 @@ class Worker:
         """Do it then, if this run of the script still goes on."""
         self.box.later(delay_us, self._due, self.life, act, args)
 
+    def beside(self, delay_us: int, act: Callable[..., None], *args: Any) -> None:
+        """Do it then in another thread, whatever becomes of this run of the script."""
+        self.box.later(delay_us, self._due_beside, act, args)
+
+    def _due_beside(self, act: Callable[..., None], args: tuple[Any, ...]) -> None:
+        if self.gone:
+            return
+        if self.stopped:
+            self.deferred_beside.append((act, args))
+        else:
+            act(*args)
+
     def _due(self, life: int, act: Callable[..., None], args: tuple[Any, ...]) -> None:
         if self.gone or life != self.life:
             return
@@ -104,6 +123,9 @@ class Worker:
         deferred, self.deferred = self.deferred, []
         for life, act, args in deferred:
             self.box.later(0, self._due, life, act, args)
+        beside, self.deferred_beside = self.deferred_beside, []
+        for act, args in beside:
+            self.box.later(0, self._due_beside, act, args)
 
     # --- the script's thread --------------------------------------------------------------------
 
@@ -191,7 +213,7 @@ class Worker:
         self.store = order.address
 
     def exit(self, order: m.Exit) -> None:
-        self.box.exited(self, 0)
+        self.beside(self.world.between(*EXITS_US), self.box.exited, self, 0)
 
     # --- faults ---------------------------------------------------------------------------------
 

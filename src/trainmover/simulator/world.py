@@ -67,13 +67,15 @@ class World:
         on_divergence: str = "report",
         on_nan: str = "ignore",
         no_standby: str = "end",
+        corrupts: float = 0.0,
         disk_us: tuple[int, int] = (1_000, 50_000),
         checkers: "list[Checker] | None" = None,
     ) -> None:
         """refill: a machine that is gone for good is replaced by a new one. racks: how many, of
         which each machine is in one; 0: nothing is known of them. copies: of each snapshot, on
         other machines. rounds: committed steps from one to the next; 0: there are none. disk_us:
-        for which work on checkpoints takes, by chance."""
+        for which work on checkpoints takes, by chance. corrupts: how often a joiner receives what
+        was not sent."""
         self.seed = seed
         self.random = random.Random(seed)
         self.first_store = self.store = "store:1"
@@ -95,7 +97,7 @@ class World:
             on_nan=on_nan,
             no_standby=no_standby if checkpoints else "end",
         )
-        self.racks, self.disk_us = racks, disk_us
+        self.racks, self.disk_us, self.corrupts = racks, disk_us, corrupts
         self.stages, self.once, self.unfit, self.alone = stages, once, unfit, alone
         self.now = 0
         self.trace: deque[str] = deque(maxlen=TRACE_MAX)
@@ -119,7 +121,7 @@ class World:
                 self._checkers.setdefault(kind, []).append(check)
         self.processes: dict[str, Worker] = {}
         self.network = Network(self)
-        self.training = Training(self, steps, checkpoints)
+        self.training = Training(self, steps)
         self.disk = Disk(self.spec)
         self.host: Host | None = Host(self)
         self.boxes: dict[MachineId, Box] = {}

@@ -41,7 +41,7 @@ DATA_BYTES = 10_000
 
 def main(argv: list[str]) -> int:
     """Exit status: 0 if the disturbed run equals the undisturbed one."""
-    options = _parser().parse_args(argv)
+    options = parser().parse_args(argv)
     _check(options)
     _make(options.out)
     outlet: Outlet[TextIO] = Outlet(write_to, lambda to, error: None)  # The report has it all.
@@ -69,7 +69,7 @@ def script() -> Path:
     return next(path for folder in found if (path := folder / "gpt.py").is_file())
 
 
-def _parser() -> argparse.ArgumentParser:
+def parser() -> argparse.ArgumentParser:
     parser = parser_for("demo", SUMMARY)
     parser.add_argument("--steps", type=int, default=200, help="steps of each run (200)")
     parser.add_argument("--out", type=Path, default=Path("demo"), help="folder of the results")
@@ -232,14 +232,23 @@ def _leave(
     out.mkdir(parents=True, exist_ok=True)
     left = [out / "report.json"]
     left[0].write_text(json.dumps(result, indent=2) + "\n")
-    draw: list[tuple[str, Callable[[Path], None]]] = [
-        ("losses.png", lambda path: pictures.losses(path, disturbed, undisturbed)),
-        ("incidents.png", lambda path: pictures.incidents(path, disturbed)),
+    draw: list[tuple[str, str, Callable[[Path], None]]] = [
+        (
+            "losses.png",
+            "losses of both runs, one line over the other, and their difference",
+            lambda path: pictures.losses(path, disturbed, undisturbed),
+        ),
+        (
+            "incidents.png",
+            "what each machine did over time, and the phases of the move and of the loss",
+            lambda path: pictures.incidents(path, disturbed),
+        ),
     ]
     try:
-        for name, picture in draw:
+        for name, what, picture in draw:
             picture(out / name)
             left.append(out / name)
+            console.print(f"drawn: {out / name}: {what}", style="dim")
     except UserError as error:
         console.print(str(error), style="yellow")
     return left

@@ -10,16 +10,19 @@ from trainmover.errors import UserError
 INK, PALE = "#1d2433", "#8b93a3"
 DISTURBED, UNDISTURBED = "#f2a541", "#1f4e8c"
 EVENT_COLOURS = {Kind.MOVE: "#2a9d6f", Kind.RECOVERY: "#c8413b"}
-STATE_COLOURS = {
-    "active": "#1f4e8c",
-    "warm": "#8cc5a8",
-    "warming": "#d8e8df",
-    "holding": "#b3d7c4",
-    "bound": "#f2a541",
-    "leaving": "#8d93a5",
-    "starting": "#e3e6ec",
-    "idle": "#e3e6ec",
+STATES = {
+    "active": ("#1f4e8c", "trains"),
+    "bound": ("#f2a541", "takes ranks"),
+    "leaving": ("#8d93a5", "leaves its ranks"),
+    "starting": ("#e3e6ec", "starts"),
+    "idle": ("#e3e6ec", "starts"),
+    "warming": ("#d8e8df", "warms up"),
+    "holding": ("#b3d7c4", "readies a rank"),
+    "warm": ("#8cc5a8", "stands by"),
+    "cold": ("#d9b8b6", "is no standby"),
+    "down": ("#d9b8b6", "is no standby"),
 }
+"""Colour, and what the legend calls it."""
 PHASE_COLOURS = {
     "detect": "#c8413b",
     "drain": "#e07a3f",
@@ -153,18 +156,17 @@ def _draw_lanes(axis: Any, recording: Recording, origin: int) -> None:
     machines = sorted({span.machine for span in recording.spans}, reverse=True)
     shown: set[str] = set()
     for span in recording.spans:
-        colour = STATE_COLOURS.get(span.state, PALE)
-        label = span.state if span.state in ("active", "warming", "warm", "bound") else None
+        colour, label = STATES[span.state]
         axis.barh(
             machines.index(span.machine), (span.to_us - span.from_us) / 1e6,
             left=(span.from_us - origin) / 1e6, height=0.62, color=colour,
             label=label if label not in shown else None,
         )  # fmt: skip
-        shown |= {label} if label else set()
+        shown.add(label)
     axis.set_yticks(range(len(machines)), machines)
     axis.set_xlabel("seconds")
     axis.set_title("Machines over time", loc="left")
-    axis.legend(frameon=False, ncols=4, loc="lower left", bbox_to_anchor=(0.35, 1.0))
+    axis.legend(frameon=False, ncols=4, loc="lower right", bbox_to_anchor=(1.0, 1.0), fontsize=8.5)
     axis.tick_params(left=False)
 
 

@@ -10,6 +10,7 @@ A job that is queued again has several runs, one after the other; they are one a
 """
 
 import math
+import re
 import statistics
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Sequence
@@ -22,15 +23,19 @@ USUAL_STEPS = 32
 HELPS = 0.95
 """A move has helped if steps take at most so much of what they took."""
 _RESUMED = "the job goes on after step "
-_CAUSES = (
-    ("machine lost", (" was lost: ", " were lost: ")),
-    ("worker ended", ("worker ",)),
-    ("rank stuck", (" stood still", " did not leave its step", " did not ")),
-    ("silent corruption", (" is astray ", " differ", "replicas")),
-    ("store lost", ("the key-value store ",)),
-    ("script raised", (" raised ",)),
-    ("link broken", ("link", "connection", "broke")),
-)
+_CAUSES = {
+    name: re.compile(text)
+    for name, text in {
+        "planned move": "a move was asked for",
+        "worker ended": r"worker \d+ of ",
+        "rank stuck": r"rank \d+ on \S+ (stood still|did not )",
+        "script raised": r"rank \d+ on \S+ raised ",
+        "silent corruption": r"rank \d+ differs from its replicas|.* its replicas have parted",
+        "store lost": "the key-value store ",
+        "link broken": r"rank \d+ lost a link",
+        "machine lost": ".* (was|were) lost: ",
+    }.items()
+}
 
 
 @dataclass(frozen=True)
@@ -185,10 +190,9 @@ def cause_of(incident: Incident) -> str:
     """In a word or two; "" for what is none, as going on from a checkpoint."""
     if incident.cause.startswith(_RESUMED):
         return ""
-    for name, marks in _CAUSES[:1] if incident.lost else _CAUSES:
-        if any(mark in incident.cause for mark in marks):
-            return name
-    return "planned move" if incident.kind is Kind.MOVE else "other"
+    if incident.lost:
+        return "machine lost"
+    return next((name for name, text in _CAUSES.items() if text.match(incident.cause)), "other")
 
 
 def goodput(runs: Sequence[RunPast], points: int = 400) -> Goodput:

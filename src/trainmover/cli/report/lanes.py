@@ -114,11 +114,15 @@ def _arrows(
     orders = places.get((Track(CONTROLLER, ORDERS), 0))
     if orders is None:
         return
+    rows = {
+        (track, span.from_us, span.to_us): number
+        for track, of in placed.items()
+        for number, row in enumerate(of)
+        for span in row
+    }
     for flow in line.flows:
-        for number, row in enumerate(placed.get(flow.track, [])):
-            if any((span.from_us, span.to_us) == (flow.from_us, flow.to_us) for span in row):
-                x = _x(frame, _ms(line, flow.from_us))
-                to = places[flow.track, number]
-                yield svg.element(
-                    "line", x1=x, x2=x, y1=orders + ROW, y2=to, class_="arrow tick k8"
-                )
+        number = rows.get((flow.track, flow.from_us, flow.to_us))
+        if number is not None:
+            x = _x(frame, _ms(line, flow.from_us))
+            to = places[flow.track, number]
+            yield svg.element("line", x1=x, x2=x, y1=orders + ROW, y2=to, class_="arrow tick k8")

@@ -39,20 +39,24 @@ def past_of(path: Path, job: Job | None = None) -> RunPast:
                 means="There is nothing to report.",
                 do="Ask again when the run has begun.",
             )
-        (last,) = journal.entries(journal.seq - 1)
+        (last,) = journal.entries(journal.seq - 1, journal.seq)  # A live run has more by now.
         job = job or _folded(journal)
+        spec = journal.spec
+        resumed = 0 if spec.resume is None else spec.resume.step
         steps, at_us = array("q"), array("q")
         for step, at in journal.commits():
-            steps.append(step)
-            at_us.append(at)
-        spec = journal.spec
+            if (
+                step > resumed
+            ):  # Those before are told from the checkpoint: the run before made them.
+                steps.append(step)
+                at_us.append(at)
     return RunPast(
         run=spec.run_id,
         machines=spec.machines,
         ranks=spec.world_size,
         begun_us=first.at_us,
         ended_us=max(last.at_us, at_us[-1] if at_us else 0),
-        resumed=0 if spec.resume is None else spec.resume.step,
+        resumed=resumed,
         over=job.phase is Phase.ENDED,
         code=job.code,
         incidents=job.incidents,

@@ -7,24 +7,19 @@ from pathlib import Path
 
 from trainmover.cli.options import add_which_run, parser_for, which_run
 from trainmover.cli.report import page, text
+from trainmover.cli.report.forms import check_name
 from trainmover.cli.report.goodput import Goodput, goodput
 from trainmover.cli.report.reading import family, runs
 from trainmover.errors import UserError
 from trainmover.version import VERSION
 
 SUMMARY = "show where the time went: goodput, what was lost to which cause, downtimes"
-EXAMPLES = [
-    "trainmover report",
-    "trainmover report -o report.html",
-    "trainmover report --journal run.db --json",
-]
-
 
 OUT_HELP = "write it there: a page with plots as .html, or .json, or .txt"
 
 
 def parser() -> argparse.ArgumentParser:
-    parser = parser_for("report", SUMMARY, EXAMPLES)
+    parser = parser_for("report", SUMMARY)
     add_which_run(parser)
     parser.add_argument(
         "--journal", type=Path, action="append", metavar="PATH",
@@ -48,17 +43,6 @@ def main(argv: list[str]) -> int:
 def _journals(options: argparse.Namespace) -> list[Path]:
     given: list[Path] = options.journal or [Path(which_run(options).journal)]
     return family(given[0]) if len(given) == 1 else given
-
-
-def check_name(path: Path) -> Path:
-    """The same. Raises UserError if it does not say what to write."""
-    if path.suffix in (".html", ".json", ".txt"):
-        return path
-    raise UserError(
-        f"{path} does not say how a report is to be written.",
-        means="It was not written.",
-        do="Let its name end in .html, .json or .txt",
-    )
 
 
 def write(path: Path, account: Goodput) -> None:

@@ -54,6 +54,7 @@ _TOLD: tuple[str, ...] = (
     "reason",
 )
 _TOLD += ("links_opened", "links_kept", "gap_us")
+_TOLD_AS = {"epoch": "membership", "gate": "at the commit of"}
 RUNS = (m.StartWorkers, m.RunRank, m.WarmUp, m.Hold, m.Bind)
 """The whole process is at it: what it did before is over."""
 
@@ -353,7 +354,7 @@ def _epoch(message: m.Order | m.WorkerFact) -> int:
 
 def _of(fact: m.WorkerFact) -> dict[str, Any]:
     """What a fact tells besides that it is so."""
-    known = {name: getattr(fact, name, None) for name in _TOLD}
+    known = {_TOLD_AS.get(name, name): getattr(fact, name, None) for name in _TOLD}
     return {name: value for name, value in known.items() if value not in (None, "")}
 
 

@@ -16,18 +16,13 @@ from trainmover.ids import Step
 from trainmover.journal import Journal
 
 SUMMARY = "write what every process did in an incident, for Perfetto or chrome://tracing"
-EXAMPLES = [
-    "trainmover trace 2 -o incident.json",
-    "trainmover trace 2 -o incident.svg --journal run.db",
-    "trainmover trace --whole -o run.json --journal run.db",
-]
 AROUND_US = (100_000, 5_000_000)
 """What is shown before and after an incident: a quarter of it, at least and at most."""
 ROWS_MAX = 200_000
 
 
 def parser() -> argparse.ArgumentParser:
-    parser = parser_for("trace", SUMMARY, EXAMPLES)
+    parser = parser_for("trace", SUMMARY)
     parser.add_argument("number", type=int, nargs="?", help="of the incident; the last one if none")
     parser.add_argument(
         "-o", "--out", type=Path, metavar="FILE", help="as .json, or .svg for a picture of it"

@@ -6,7 +6,7 @@ from collections.abc import Collection
 from pathlib import Path
 from typing import TypeVar
 
-from trainmover.cli.report.report import check_name
+from trainmover.cli.report.forms import check_name
 from trainmover.errors import UserError
 
 RECORDS = ("moments", "full")

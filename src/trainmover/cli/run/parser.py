@@ -9,6 +9,7 @@ import os
 from pathlib import Path
 
 from trainmover import communicators
+from trainmover.cli.examples import examples_of
 from trainmover.cli.run.flag_values import NO_STANDBY, ON_DIVERGENCE, ON_NAN, READINESS, RECORDS
 from trainmover.cli.suggest import complain_in_three_lines, see_help
 from trainmover.errors import UserError
@@ -87,7 +88,7 @@ _SCRIPT = ("training_script", "training_script_args")
 
 def look(argv: list[str]) -> None:
     """Without torch. Raises UserError for a flag or a script that there is not."""
-    known = _known_flags()
+    known = known_flags()
     flags, left = known.parse_known_args(argv)
     if flags.help:
         return
@@ -108,7 +109,7 @@ def look(argv: list[str]) -> None:
         )
 
 
-def _known_flags() -> argparse.ArgumentParser:
+def known_flags() -> argparse.ArgumentParser:
     """torchrun's flags by name, and ours."""
     known = argparse.ArgumentParser(prog="trainmover run", add_help=False)
     complain_in_three_lines(known)
@@ -130,7 +131,9 @@ def parser() -> argparse.ArgumentParser:
     parser: argparse.ArgumentParser = get_args_parser()
     parser.prog = "trainmover run"
     parser.description = "Run a script on several machines that can be replaced while it runs."
-    parser.epilog = "Options not in the trainmover group mean what they mean to torchrun."
+    same = "Options not in the trainmover group mean what they mean to torchrun."
+    parser.epilog = f"{same}\n\n{examples_of('run')}"
+    parser.formatter_class = argparse.RawDescriptionHelpFormatter
     complain_in_three_lines(parser)
     _require_only_the_script(parser)
     if all(action.dest != "shutdown_timeout" for action in parser._actions):  # torch 2.11

@@ -1,5 +1,6 @@
 """`trainmover checkpoints DIR`: what a folder of checkpoints holds, and whether it is whole."""
 
+import argparse
 import json
 import subprocess
 import sys
@@ -14,13 +15,17 @@ from trainmover.server.checkpoints.check import newest_whole, whole_ones
 SUMMARY = "show checkpoints, and which are whole; or write one for torch to read"
 
 
-def main(argv: list[str]) -> int:
-    """0: there is one that a job can go on from."""
+def parser() -> argparse.ArgumentParser:
     parser = parser_for("checkpoints", SUMMARY)
     parser.add_argument("folder", type=Path, metavar="DIR", help="what --checkpoint named")
     parser.add_argument("--export", type=Path, metavar="OUT", help="newest, for torch to read")
     parser.add_argument("--json", action="store_true", help="JSON for programs")
-    options = parser.parse_args(argv)
+    return parser
+
+
+def main(argv: list[str]) -> int:
+    """0: there is one that a job can go on from."""
+    options = parser().parse_args(argv)
     if options.export is not None:
         return _export(options.folder, options.export, as_json=options.json)
     found = list(whole_ones(options.folder))

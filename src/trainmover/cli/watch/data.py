@@ -18,13 +18,17 @@ SUMMARY = "show which samples each step used, and whether each came exactly once
 REPEATED_SHOWN = 5
 
 
-def main(argv: list[str]) -> int:
-    """0: every sample came once in its data pass, or nothing is known. 1: some came again."""
+def parser() -> argparse.ArgumentParser:
     parser = parser_for("data", SUMMARY)
     add_which_run(parser)
     parser.add_argument("--journal", type=Path, metavar="PATH", help="of a run that has ended")
     parser.add_argument("--steps", action="store_true", help="every step's samples as well")
-    options = parser.parse_args(argv)
+    return parser
+
+
+def main(argv: list[str]) -> int:
+    """0: every sample came once in its data pass, or nothing is known. 1: some came again."""
+    options = parser().parse_args(argv)
     with Journal.open(options.journal or which_run(options).journal) as journal:
         used = list(journal.used())
     passes = data_passes(used)

@@ -19,7 +19,7 @@ SUMMARY = "show what has happened, and what happens (--follow)"
 
 def main(argv: list[str]) -> int:
     """One line an event."""
-    options = _parser().parse_args(argv)
+    options = parser().parse_args(argv)
     if options.journal is not None:
         _print(_tail(list(_from_journal(options.journal)), options), options)
         return 0
@@ -32,7 +32,7 @@ def main(argv: list[str]) -> int:
     return 0
 
 
-def _parser() -> argparse.ArgumentParser:
+def parser() -> argparse.ArgumentParser:
     parser = parser_for("events", SUMMARY)
     add_which_run(parser)
     parser.add_argument("-f", "--follow", action="store_true", help="go on until the run ends")

@@ -27,13 +27,17 @@ _WAYS = {
 SUMMARY = "show all that is known of one incident: phases, verdict, certificates"
 
 
-def main(argv: list[str]) -> int:
-    """The last one, if none is named."""
+def parser() -> argparse.ArgumentParser:
     parser = parser_for("incident", SUMMARY)
     parser.add_argument("number", type=int, nargs="?", help="as trainmover status shows it")
     add_which_run(parser)
     parser.add_argument("--journal", type=Path, metavar="PATH", help="of a run that has ended")
-    options = parser.parse_args(argv)
+    return parser
+
+
+def main(argv: list[str]) -> int:
+    """The last one, if none is named."""
+    options = parser().parse_args(argv)
     incident = _chosen(_incidents(options), options.number)
     if options.json:
         print(json.dumps(incident))

@@ -1,5 +1,6 @@
 """`trainmover memory`: what training and trainmover hold in host memory, rank by rank."""
 
+import argparse
 import json
 from typing import Any
 
@@ -15,11 +16,15 @@ SUMMARY = "show what is held in host memory: by kind for each rank, and for othe
 _KINDS = ("state", "gradients", "undo", "snapshot", "record", "communicator")
 
 
-def main(argv: list[str]) -> int:
-    """Ask once and print."""
+def parser() -> argparse.ArgumentParser:
     parser = parser_for("memory", SUMMARY)
     add_which_run(parser)
-    options = parser.parse_args(argv)
+    return parser
+
+
+def main(argv: list[str]) -> int:
+    """Ask once and print."""
+    options = parser().parse_args(argv)
     memory = Client(which_run(options)).status()["memory"]
     if options.json:
         print(json.dumps(memory))

@@ -1,5 +1,6 @@
 """`trainmover standbys`: what each standby has proven, kind by kind, and what its joining costs."""
 
+import argparse
 import json
 from typing import Any
 
@@ -25,11 +26,15 @@ _COLUMNS = (
 )
 
 
-def main(argv: list[str]) -> int:
-    """Ask once and print."""
+def parser() -> argparse.ArgumentParser:
     parser = parser_for("standbys", SUMMARY)
     add_which_run(parser)
-    options = parser.parse_args(argv)
+    return parser
+
+
+def main(argv: list[str]) -> int:
+    """Ask once and print."""
+    options = parser().parse_args(argv)
     status = Client(which_run(options)).status()
     if options.json:
         print(json.dumps({key: status[key] for key in ("run", "standbys", "roles")}))

@@ -19,15 +19,8 @@ SUMMARY = "show machines, ranks, steps and incidents of a live run"
 INCIDENTS_SHOWN = 5
 
 
-EXAMPLES = [
-    "trainmover status",
-    "trainmover status --watch",
-    "trainmover status --json --run-id calm-otter",
-]
-
-
 def parser() -> argparse.ArgumentParser:
-    parser = parser_for("status", SUMMARY, EXAMPLES)
+    parser = parser_for("status", SUMMARY)
     add_which_run(parser)
     parser.add_argument("--watch", action="store_true", help="go on, in place: trainmover top")
     return parser
@@ -65,6 +58,8 @@ def show(status: dict[str, Any], console: Console) -> None:
     if status["journal"]["unwritten"]:
         console.print(journal_line(status["journal"]), style="bold yellow")
     for line in watch_lines(status["watch"], status["quarantined"]):
+        console.print(line)
+    for line in absent_lines(status):
         console.print(line)
     if status["replicas"]["step"]:
         console.print(replicas_line(status["replicas"]))
@@ -184,6 +179,15 @@ def watch_lines(watch: list[dict[str, Any]], quarantined: dict[str, float]) -> I
             )
     for machine, left_s in quarantined.items():
         yield f"{machine} was lost several times: kept out for another {left_s:.0f} s"
+
+
+def absent_lines(status: dict[str, Any]) -> Iterator[str]:
+    """Cordoned machines that are not here: they would be so again."""
+    here = {machine["id"] for machine in status["machines"]}
+    for name, cordon in status["cordoned"].items():
+        if name not in here:
+            why = f" ({cordon['reason']})" if cordon["reason"] else ""
+            yield f"{name} is cordoned{why}, and not here"
 
 
 def replicas_line(replicas: dict[str, Any]) -> str:

@@ -21,13 +21,12 @@ from trainmover.cli.watch.status import doing, show
 from trainmover.errors import PeerLost
 
 SUMMARY = "show a run as it goes: machines, progress, what happens"
-EXAMPLES = ["trainmover top", "trainmover top --every 5 --run-id calm-otter"]
 EVENTS_SHOWN = 5
 _UP_AND_CLEAR = "\x1b[{}F\x1b[J"
 
 
 def parser() -> argparse.ArgumentParser:
-    parser = parser_for("top", SUMMARY, EXAMPLES)
+    parser = parser_for("top", SUMMARY)
     add_every(parser)
     add_which_run(parser)
     return parser

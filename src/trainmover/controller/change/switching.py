@@ -39,13 +39,16 @@ SOURCES_MAX = 16
 """Ranks that give a joiner its state, however many hold it."""
 
 
-def bind_ready(job: Job) -> Decision:
-    """Bind the joiners whose processes are up; start fresh processes for one that crashed."""
+def bind_ready(job: Job, only: MachineId | None = None) -> Decision:
+    """Bind the joiners whose processes are up; start fresh processes for one that crashed.
+
+    only: no other machine can have become ready
+    """
     change = job.change
     assert change is not None
     effects: list[Effect] = []
     places: Places | None = None
-    for slot, name in _to_be_bound(job, change):
+    for slot, name in _to_be_bound(job, change, only):
         machine = job.machines[name]
         if machine.state is MachineState.DOWN:
             job, order = start_workers(job, name)
@@ -73,11 +76,16 @@ def bind_ready(job: Job) -> Decision:
 _CAN_BE_BOUND = (MachineState.WARM, MachineState.HOLDING, MachineState.IDLE)
 
 
-def _to_be_bound(job: Job, change: Change) -> list[tuple[Slot, MachineId]]:
-    """Mostly few: it is asked at every event, and all machines join in a change that goes back."""
+def _to_be_bound(job: Job, change: Change, only: MachineId | None) -> list[tuple[Slot, MachineId]]:
     states = {*_CAN_BE_BOUND, MachineState.DOWN}
+    if only in job.machines and job.machines[only].state not in states:
+        return []
     joiners = change.joiners.items()
-    return sorted((slot, name) for slot, name in joiners if job.machines[name].state in states)
+    return sorted(
+        (slot, name)
+        for slot, name in joiners
+        if only in (None, name) and job.machines[name].state in states
+    )
 
 
 def _needs_fresh_processes(machine: Machine, slot: Slot) -> bool:
@@ -146,10 +154,12 @@ def begin_back(job: Job, joiners: dict[Slot, MachineId], **where: Any) -> Job:
 
 def too_few(job: Job, change: Change, said: int) -> bool:
     """Whether fewer have said something than there are survivors. It need not tell so of every
-    number, but is quick: of most facts of a large job it is all that has to be known."""
-    gone = len(job.seats) - len(job.machines.keys() & set(job.seats))
-    slots = len(job.seats) - len(change.joiners) - len(change.missing) - gone
-    return said < slots * job.spec.nproc - len(job.exited)
+    number, but is quick: of most facts of a large job it is all that has to be known.
+
+    Who neither has a new machine nor speaks has finished: a slot is vacant, or all its ranks have.
+    """
+    slots = len(job.seats) - len(change.joiners) - len(change.missing)
+    return said < slots * job.spec.nproc - len(job.finished)
 
 
 def joining(job: Job, change: Change) -> list[Rank]:
@@ -158,11 +168,12 @@ def joining(job: Job, change: Change) -> list[Rank]:
 
 
 def parked(job: Job, change: Change) -> bool:
-    """Whether every joiner's workers have run the script and wait."""
+    """Whether every joiner's workers have run the script and wait. The last ones are asked first:
+    while all go back it is asked at every event, and the first ones have mostly said so."""
     return all(
         job.machines[name].state is MachineState.BOUND
         and len(job.machines[name].said) == job.spec.nproc
-        for name in change.joiners.values()
+        for name in reversed(change.joiners.values())
     )
 
 

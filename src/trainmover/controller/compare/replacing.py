@@ -40,7 +40,7 @@ def replace_astray(job: Job, at_us: int) -> Decision:
         found = next((d for d in reversed(job.comparison.divergences) if rank in d.astray), None)
         if found is None or not _is_proof(found):
             continue
-        cause = f"rank {rank} is astray since step {found.step}"
+        cause = f"rank {rank} differs from its replicas since step {found.step}"
         tries = sum(incident.cause == cause for incident in job.incidents)
         if tries < TRIES_MAX and _can_be_mended(job, rank):
             begun = begin_move(job, machine, cause, request="", at_us=at_us)

@@ -4,34 +4,68 @@ Paper section 4.3. Equal signature of the tracked state and equal trace of the s
 role: in a pipeline first, middle and last stage, in data parallelism one. The roles of a slot's
 ranks, in order, are its kind. A standby that has warmed one slot of each kind can take any slot;
 the first slot of a kind stands for it.
+
+What is found is kept for as long as the same records are asked about: every standby's row and every
+choice asks again, and a thousand ranks are not looked through each time. It is not to be changed.
 """
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 
 from trainmover.controller.state import Job
 from trainmover.ids import Rank, Slot
+from trainmover.protocol.messages import JobSpec, Recorded
 
 
 def roles(job: Job) -> dict[Rank, int]:
     """Rank -> role, numbered from 0 by their first ranks; {} until every rank has recorded."""
-    if not job.all_recorded:
-        return {}
-    numbers: dict[tuple[str, str], int] = {}
-    return {
-        rank: numbers.setdefault((fact.signature, fact.trace), len(numbers))
-        for rank, fact in sorted(job.recorded.items())
-    }
+    return _found(job).roles
 
 
 def kinds(job: Job) -> dict[Slot, list[Slot]]:
     """First slot of a kind -> all slots of that kind; {} until every rank has recorded."""
-    role_of = roles(job)
-    if not role_of:
-        return {}
-    by_roles: dict[tuple[int, ...], list[Slot]] = {}
-    for slot in map(Slot, range(job.spec.machines)):
-        by_roles.setdefault(tuple(role_of[rank] for rank in job.spec.ranks(slot)), []).append(slot)
-    return {slots[0]: slots for slots in by_roles.values()}
+    return _found(job).kinds
 
 
 def representatives(job: Job) -> dict[Slot, Slot]:
     """Slot -> the first slot of its kind; {} until every rank has recorded."""
-    return {slot: first for first, slots in kinds(job).items() for slot in slots}
+    return _found(job).first_of
+
+
+@dataclass(frozen=True)
+class _Found:
+    """Of these very records."""
+
+    spec: JobSpec
+    recorded: Mapping[Rank, Recorded]
+    roles: dict[Rank, int] = field(default_factory=dict)
+    kinds: dict[Slot, list[Slot]] = field(default_factory=dict)
+    first_of: dict[Slot, Slot] = field(default_factory=dict)
+
+
+_newest: list[_Found] = []
+
+
+def _found(job: Job) -> _Found:
+    for one in _newest:
+        if one.recorded is job.recorded and one.spec is job.spec:
+            return one
+    found = _look(job)
+    _newest[:] = [found]
+    return found
+
+
+def _look(job: Job) -> _Found:
+    if not job.all_recorded:
+        return _Found(job.spec, job.recorded)
+    numbers: dict[tuple[str, str], int] = {}
+    role_of = {
+        rank: numbers.setdefault((fact.signature, fact.trace), len(numbers))
+        for rank, fact in sorted(job.recorded.items())
+    }
+    by_roles: dict[tuple[int, ...], list[Slot]] = {}
+    for slot in map(Slot, range(job.spec.machines)):
+        by_roles.setdefault(tuple(role_of[rank] for rank in job.spec.ranks(slot)), []).append(slot)
+    found = {slots[0]: slots for slots in by_roles.values()}
+    first_of = {slot: first for first, slots in found.items() for slot in slots}
+    return _Found(job.spec, job.recorded, role_of, found, first_of)

@@ -48,9 +48,7 @@ def snapped(job: Job, fact: Snapped) -> Decision:
     A rank whose snapshot of the complete cut has got another vault, or one more, says so again.
     """
     if job.cut is not None and fact.step == job.cut.step and not fact.refused:
-        vaults = {**job.cut.vaults, fact.rank: fact.vault}
-        further = {**job.cut.further, fact.rank: fact.further} if fact.further else job.cut.further
-        return replace(job, cut=replace(job.cut, vaults=vaults, further=further)), ()
+        return replace(job, cut=_held_by(job.cut, fact)), ()
     if fact.epoch != job.epoch or not (job.change is None or before_switch(job.change)):
         return job, ()
     effects: tuple[Effect, ...] = ()
@@ -62,6 +60,15 @@ def snapped(job: Job, fact: Snapped) -> Decision:
     job = replace(job, snapped={**before, fact.rank: fact})
     job, more = _complete(job) if len(job.snapped) == job.spec.world_size else (job, ())
     return job, effects + more
+
+
+def _held_by(cut: Cut, fact: Snapped) -> Cut:
+    """Another vault has the rank's snapshot. The one that had a second copy may be it: that is one
+    copy then."""
+    further = {**cut.further, fact.rank: fact.further or cut.further.get(fact.rank, "")}
+    if further[fact.rank] in ("", fact.vault):
+        del further[fact.rank]
+    return replace(cut, vaults={**cut.vaults, fact.rank: fact.vault}, further=further)
 
 
 def _complete(job: Job) -> Decision:

@@ -44,7 +44,8 @@ class Api:
         *,
         names: Collection[str] = (),
     ) -> None:
-        app = _application(server, token, tls is not None, names)
+        self.roles = Roles(token)
+        app = _application(server, self.roles, tls is not None, names)
         crowd: Crowd[asyncio.Transport] = Crowd()
 
         def visitor(**given: Any) -> asyncio.Protocol:
@@ -87,8 +88,7 @@ class _QuietUvicorn(uvicorn.Server):
         yield
 
 
-def _application(server: Server, token: bytes, tls: bool, names: Collection[str]) -> ASGIApp:
-    roles = Roles(token)
+def _application(server: Server, roles: Roles, tls: bool, names: Collection[str]) -> ASGIApp:
     live = Live(server, roles, Feed(server), Metrics(server), tls)
     pages = page_routes()
     routes: list[BaseRoute] = [*(_route(live, each) for each in ENDPOINTS), _described(), *pages]

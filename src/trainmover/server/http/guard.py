@@ -26,9 +26,8 @@ _HEADERS = {
     b"referrer-policy": b"no-referrer",
     b"x-frame-options": b"DENY",
     b"content-security-policy": (
-        b"default-src 'none'; script-src 'self'; style-src 'self' 'unsafe-inline'; "
-        b"img-src 'self' data:; connect-src 'self'; base-uri 'none'; form-action 'none'; "
-        b"frame-ancestors 'none'"
+        b"default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; "
+        b"connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
     ),
 }
 

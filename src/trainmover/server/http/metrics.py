@@ -13,12 +13,15 @@ from prometheus_client.core import (
 from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4, generate_latest
 from prometheus_client.registry import Collector
 
-from trainmover.controller.state import Incident, Job, Kind, Outcome, Phase
+from trainmover.controller.state import Incident, Job, Kind, MachineState, Outcome, Phase
 from trainmover.server.measures import PAUSE_S, Histogram
 from trainmover.server.run import Server
 from trainmover.version import VERSION
 
 CONTENT_TYPE = CONTENT_TYPE_PLAIN_0_0_4
+CORDONED = "cordoned"
+READINESS = (*(str(state) for state in MachineState if state is not MachineState.ACTIVE), CORDONED)
+"""What a machine without ranks may be: each is always there, so that an alert sees a 0."""
 
 
 class Metrics:
@@ -96,18 +99,18 @@ def _of_machines(server: Server) -> Iterator[Metric]:
     age = GaugeMetricFamily(
         "trainmover_heartbeat_age_seconds", "Since anything was heard.", labels=["machine"]
     )
-    heard = server.heard_us()
-    for name, machine in job.machines.items():
-        ranks.add_metric([name], job.spec.nproc if job.slot_of(machine.id) is not None else 0)
+    heard, seated = server.heard_us(), set(job.seats)
+    for name in job.machines:
+        ranks.add_metric([name], job.spec.nproc if name in seated else 0)
         age.add_metric([name], max(0, now_us - heard.get(name, now_us)) / 1e6)
     yield ranks
     yield age
     yield _gauge("machines_away", "Of which nothing is heard.", len(server.control.absence.away))
-    seated = set(job.seats)
-    ready = Counter(str(m.state) for m in job.machines.values() if m.id not in seated)
+    spare = [machine for machine in job.machines.values() if machine.id not in seated]
+    ready = Counter(CORDONED if m.id in job.cordoned else str(m.state) for m in spare)
     standbys = GaugeMetricFamily("trainmover_standbys", "By readiness.", labels=["readiness"])
-    for state, count in sorted(ready.items()):
-        standbys.add_metric([state], count)
+    for state in READINESS:
+        standbys.add_metric([state], ready[state])
     yield standbys
     cordoned = sum(name in job.machines for name in job.cordoned)
     yield _gauge("machines_cordoned", "That take no ranks.", cordoned)

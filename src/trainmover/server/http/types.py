@@ -5,8 +5,9 @@ from typing import Annotated, Any, TypedDict
 import msgspec
 from msgspec import Meta
 
-MachineName = Annotated[str, Meta(min_length=1, max_length=200)]
-Reason = Annotated[str, Meta(max_length=1000)]
+_ONE_LINE = r"^[^\x00-\x1f\x7f]*$"
+MachineName = Annotated[str, Meta(min_length=1, max_length=200, pattern=_ONE_LINE)]
+Reason = Annotated[str, Meta(max_length=1000, pattern=_ONE_LINE)]
 Secret = Annotated[str, Meta(min_length=1, max_length=4096)]
 
 # --- what is asked --------------------------------------------------------------------------------
@@ -348,6 +349,7 @@ class Status(TypedDict):
     memory: Memory
     watch: list[WatchOf]
     quarantined: dict[str, float]
+    cordoned: dict[str, CordonOf]
     change: ChangeOf | None
     controller: ControllerOf
     incidents: list[IncidentOf]

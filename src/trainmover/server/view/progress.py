@@ -20,11 +20,15 @@ class RankProgress:
     values: dict[str, float] = field(default_factory=dict)
     at_us: int = 0
     gaps_us: deque[int] = field(default_factory=lambda: deque(maxlen=RECENT_STEPS))
+    _median: tuple[int, float | None] = (0, None)
 
     @property
     def step_ms(self) -> float | None:
-        """Median milliseconds of recent steps; None before the second."""
-        return statistics.median(self.gaps_us) / 1000.0 if self.gaps_us else None
+        """Median milliseconds of recent steps; None before the second. Looked up once a step."""
+        if self._median[0] != self.at_us:
+            known = statistics.median(self.gaps_us) / 1000.0 if self.gaps_us else None
+            self._median = (self.at_us, known)
+        return self._median[1]
 
     def take(self, fact: Committed) -> None:
         for index, row in enumerate(fact.rows):

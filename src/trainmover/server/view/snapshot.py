@@ -8,7 +8,7 @@ import msgspec
 from trainmover.controller.keep.cuts import cut_at_hand
 from trainmover.controller.standby.flapping import quarantined
 from trainmover.controller.state import Change, Incident, Job, Machine
-from trainmover.ids import MachineId, Rank
+from trainmover.ids import MachineId, Rank, Slot
 from trainmover.protocol.deadlines import deadlines_json
 from trainmover.protocol.messages import Position
 from trainmover.server.length import length
@@ -33,6 +33,8 @@ def snapshot(
     away      machines of which nothing is heard
     """
     machines = sorted(job.machines.values(), key=lambda machine: machine.place)
+    slots = {name: Slot(slot) for slot, name in enumerate(job.seats)}
+    away = frozenset(away)
     return {
         "run": job.spec.run_id,
         "phase": str(job.phase),
@@ -44,7 +46,14 @@ def snapshot(
         "world_size": job.spec.world_size,
         "asked": {"machines": job.spec.machines, "standbys": job.spec.standbys},
         "machines": [
-            _machine(job, machine, progress, heard_us.get(machine.id, now_us), now_us)
+            _machine(
+                job,
+                machine,
+                slots.get(machine.id),
+                progress,
+                heard_us.get(machine.id, now_us),
+                now_us,
+            )
             | {"away": machine.id in away}
             for machine in machines
         ],
@@ -58,6 +67,7 @@ def snapshot(
         "memory": memory_json(job, progress),
         "watch": watch_json(job, progress, now_us),
         "quarantined": quarantined(job, now_us),
+        "cordoned": {name: _cordoned(job, name, now_us) for name in job.cordoned},
         "change": _change(job, progress, now_us),
         "controller": {
             "restarts": job.takeovers,
@@ -88,9 +98,13 @@ def _vote(position: Position) -> dict[str, Any]:
 
 
 def _machine(
-    job: Job, machine: Machine, progress: Progress, heard_us: int, now_us: int
+    job: Job,
+    machine: Machine,
+    slot: Slot | None,
+    progress: Progress,
+    heard_us: int,
+    now_us: int,
 ) -> dict[str, Any]:
-    slot = job.slot_of(machine.id)
     ranks: list[Rank] = [] if slot is None else job.spec.ranks(slot)
     known: list[RankProgress] = [progress.ranks[r] for r in ranks if r in progress.ranks]
     speeds = [ms for rank in known if (ms := rank.step_ms) is not None]

@@ -30,7 +30,8 @@ def roles_json(job: Job) -> list[dict[str, Any]]:
 
 def standbys_json(job: Job, now_us: int) -> list[dict[str, Any]]:
     """A row for every machine without ranks and every kind of slot; one before kinds are known."""
-    spare = [machine for machine in job.machines.values() if machine.id not in job.seats]
+    seated = set(job.seats)
+    spare = [machine for machine in job.machines.values() if machine.id not in seated]
     if not job.seats:
         spare = [machine for machine in spare if machine.standby]
     by_kind = kinds(job)

@@ -3,6 +3,7 @@
 from trainmover.simulator.checkers.answers import Answers
 from trainmover.simulator.checkers.bindings import Bindings
 from trainmover.simulator.checkers.checker import Checker
+from trainmover.simulator.checkers.checkpoints import Checkpoints
 from trainmover.simulator.checkers.commits import Commits
 from trainmover.simulator.checkers.cordons import Cordons
 from trainmover.simulator.checkers.cuts import Cuts
@@ -11,11 +12,13 @@ from trainmover.simulator.checkers.fences import Fences
 from trainmover.simulator.checkers.holders import Holders
 from trainmover.simulator.checkers.incidents import Incidents
 from trainmover.simulator.checkers.journaled import Journaled
+from trainmover.simulator.checkers.leaving import Leaving
 from trainmover.simulator.checkers.quarantine import Quarantine
 from trainmover.simulator.checkers.racks import Racks
 from trainmover.simulator.checkers.replicas import Replicas
 from trainmover.simulator.checkers.sizes import WorldSize
 from trainmover.simulator.checkers.verdicts import Verdicts
+from trainmover.simulator.checkers.waits import Waits
 
 
 def all_checkers() -> list[Checker]:
@@ -36,6 +39,9 @@ def all_checkers() -> list[Checker]:
         Quarantine(),
         Cordons(),
         Answers(),
+        Checkpoints(),
+        Leaving(),
+        Waits(),
     ]
 
 

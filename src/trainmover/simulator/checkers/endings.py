@@ -73,16 +73,22 @@ def _failed_thrice(world: World, count: dict[str, int], unsettled: list[str]) ->
 
 def _nothing_to_go_back_to(world: World, count: dict[str, int], unsettled: list[str]) -> bool:
     """State of a rank is gone with two machines, or with one if no other holds the same: a rank in
-    which a bit had flipped before the first round never had any like it, nor one without others."""
+    which a bit had flipped before the first round never had any like it, nor one without others.
+    Once a vault had no room no cut follows: what is misled may have none to go back to."""
     if count.get("torn") or "rack" in unsettled:
         return True  # The whole job may have begun anew; a rack may be most of it.
-    needed = 1 if world.alone or count.get("flip") or world.spec.machines == 1 else 2
+    single = world.alone or count.get("flip") or count.get("vault") or world.spec.machines == 1
+    needed = 1 if single else 2
     gone = [name for name in unsettled if name in (*MACHINES, *PROCESSES, "controller")]
     return len(gone) >= needed
 
 
 def _not_a_number(world: World, count: dict[str, int], unsettled: list[str]) -> bool:
     return bool(world.nan_steps) and world.spec.on_nan == "stop"
+
+
+def _corrupt(world: World, count: dict[str, int], unsettled: list[str]) -> bool:
+    return world.corrupts > 0
 
 
 def _early(world: World, count: dict[str, int], unsettled: list[str]) -> bool:
@@ -102,6 +108,7 @@ _REASONS = {
     " times:": _failed_thrice,
     "without a committed step": _failed_thrice,
     "The job has ended after step": _nothing_to_go_back_to,
+    "did not receive the state its source sent": _corrupt,
     "before the job began": _early,
     "before the script began": _early,
     "that is what --on-nan stop asks for": _not_a_number,

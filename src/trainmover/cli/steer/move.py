@@ -1,13 +1,19 @@
 """`trainmover move m2`: its ranks go to a standby; waits until the job trains there."""
 
+import argparse
+
 from trainmover.cli.ask import ask, parser_of
 
 SUMMARY = "move a machine's ranks to a standby while the job runs"
 
 
-def main(argv: list[str]) -> int:
-    """0: done. 1: refused or cancelled; the job trains on as it was."""
+def parser() -> argparse.ArgumentParser:
     parser = parser_of("move", SUMMARY)
     parser.add_argument("--reason", default="", metavar="TEXT", help="kept with the incident")
-    options = parser.parse_args(argv)
+    return parser
+
+
+def main(argv: list[str]) -> int:
+    """0: done. 1: refused or cancelled; the job trains on as it was."""
+    options = parser().parse_args(argv)
     return ask("move", options, reason=options.reason)

@@ -1,5 +1,6 @@
 """`trainmover add`: one more machine, on this host, joins a live run as a standby."""
 
+import argparse
 import json
 import time
 
@@ -12,13 +13,17 @@ SUMMARY = "add a machine to a live run, as a standby"
 _LOOK_S = 0.05
 
 
-def main(argv: list[str]) -> int:
-    """0: the machine has joined. It warms up by itself, and lives as long as the run."""
+def parser() -> argparse.ArgumentParser:
     parser = parser_for("add", SUMMARY)
     parser.add_argument("--machine", default="", metavar="NAME", help="its name; the next free mN")
     parser.add_argument("--rack", default="", metavar="NAME", help="what it would be lost with")
     add_which_run(parser)
-    options = parser.parse_args(argv)
+    return parser
+
+
+def main(argv: list[str]) -> int:
+    """0: the machine has joined. It warms up by itself, and lives as long as the run."""
+    options = parser().parse_args(argv)
     run = which_run(options)
     client = Client(run)
     names = [machine["id"] for machine in client.status()["machines"]]

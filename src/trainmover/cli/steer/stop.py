@@ -1,5 +1,6 @@
 """`trainmover stop`: the job ends in order, as by SIGTERM; waits until its run is over."""
 
+import argparse
 import json
 import time
 
@@ -11,12 +12,16 @@ SUMMARY = "end a live run in order, with one more checkpoint where some are writ
 _LOOK_S = 0.05
 
 
-def main(argv: list[str]) -> int:
-    """0: the run is over."""
+def parser() -> argparse.ArgumentParser:
     parser = parser_for("stop", SUMMARY)
     parser.add_argument("--reason", default="", metavar="TEXT", help="shown where the run is")
     add_which_run(parser)
-    options = parser.parse_args(argv)
+    return parser
+
+
+def main(argv: list[str]) -> int:
+    """0: the run is over."""
+    options = parser().parse_args(argv)
     run = which_run(options)
     Client(run).ask("stop", {"reason": options.reason})
     while lives(run):

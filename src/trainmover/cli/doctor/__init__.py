@@ -1,0 +1,1 @@
+"""`trainmover doctor`: whether a job could run here, and what to mend."""

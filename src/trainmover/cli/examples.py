@@ -1,0 +1,70 @@
+"""What the help of each command ends with. Each line is one that the command takes."""
+
+EXAMPLES: dict[str, list[str]] = {
+    "run": [
+        "trainmover run --machines 4 --standbys 1 train.py --lr 3e-4",
+        "trainmover run --machines 2 --nproc-per-node 8 --standbys 1 -m package.train",
+        "trainmover run --machines 4 --checkpoint kept --resume auto --journal run.db train.py",
+    ],
+    "status": ["trainmover status", "trainmover status --watch", "trainmover status --json"],
+    "top": ["trainmover top", "trainmover top --every 5 --run-id calm-otter"],
+    "standbys": ["trainmover standbys", "trainmover standbys --run-id calm-otter --json"],
+    "add": ["trainmover add", "trainmover add --machine m7 --rack r2"],
+    "agent": [
+        "trainmover agent --controller 10.0.0.5:7070 --token-file token --machine m1",
+        "trainmover agent --controller 10.0.0.5:7070 --token-file token --machine m5 --standby",
+    ],
+    "move": ["trainmover move m2", 'trainmover move m2 --reason "its fan is loud"'],
+    "drain": ["trainmover drain m2", 'trainmover drain m2 --reason "new firmware" --json'],
+    "cordon": ["trainmover cordon m3", 'trainmover cordon m3 --reason "ECC errors"'],
+    "uncordon": ["trainmover uncordon m3", 'trainmover uncordon m3 --reason "mended"'],
+    "kill": ["trainmover kill m1", "trainmover kill m1 --run-id calm-otter"],
+    "stop": ["trainmover stop", 'trainmover stop --reason "the machine room is hot"'],
+    "events": [
+        "trainmover events --follow",
+        "trainmover events -n 20 --journal run.db",
+        "trainmover events --all --json",
+    ],
+    "incident": ["trainmover incident", "trainmover incident 2 --journal run.db"],
+    "report": [
+        "trainmover report",
+        "trainmover report -o report.html",
+        "trainmover report --journal run.db --json",
+    ],
+    "trace": [
+        "trainmover trace 2 -o incident.json",
+        "trainmover trace 2 -o incident.svg --journal run.db",
+        "trainmover trace --whole -o run.json --journal run.db",
+    ],
+    "dashboard": ["trainmover dashboard", "trainmover dashboard --viewer --no-open"],
+    "token": ["trainmover token --viewer", "trainmover token --json"],
+    "memory": ["trainmover memory", "trainmover memory --json"],
+    "data": ["trainmover data", "trainmover data --steps --journal run.db"],
+    "checkpoints": ["trainmover checkpoints kept", "trainmover checkpoints kept --export weights"],
+    "controller": [
+        "trainmover controller --run-dir ~/.cache/trainmover/runs/calm-otter",
+        "trainmover controller --run-dir kept/run --json",
+    ],
+    "demo": ["trainmover demo", "trainmover demo --steps 400 --out demo"],
+    "simulate": [
+        "trainmover simulate --seeds 0..20",
+        "trainmover simulate --seed 31 --trace",
+        "trainmover simulate --seeds 0..500 --faults death,controller",
+    ],
+    "doctor": [
+        "trainmover doctor",
+        "trainmover doctor --connect 10.0.0.5:7070",
+        "trainmover doctor --journal /data/run.db --json",
+    ],
+    "completion": [
+        "source <(trainmover completion bash)",
+        "trainmover completion zsh > ~/.zfunc/_trainmover",
+        "trainmover completion fish > ~/.config/fish/completions/trainmover.fish",
+    ],
+    "version": ["trainmover version", "trainmover version --json"],
+}
+
+
+def examples_of(verb: str) -> str:
+    """The end of its help; "" if there is none."""
+    return "\n  ".join(["examples:", *EXAMPLES[verb]]) if verb in EXAMPLES else ""

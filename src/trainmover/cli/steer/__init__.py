@@ -1,0 +1,1 @@
+"""Commands that change a live run: its machines, and its end."""

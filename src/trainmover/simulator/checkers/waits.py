@@ -1,0 +1,44 @@
+"""Every wait ends: no rank stands between two steps while nobody is about to tell it anything.
+
+Such a job would heal itself, for whoever stands still is given up in the end; so it is looked for.
+"""
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from trainmover.controller.effects import Send
+from trainmover.protocol.messages import EndWorker, Stands
+from trainmover.simulator.happenings import Decided, Said, Violation
+
+if TYPE_CHECKING:
+    from trainmover.simulator.workers import Worker
+    from trainmover.simulator.world import World
+
+
+class Waits:
+    def heeds(self, world: "World") -> dict[type, Callable[[Any], None]]:
+        self.world = world
+        return {Said: self.said, Decided: self.decided}
+
+    def said(self, moment: Said) -> None:
+        """Its watch sees it stand still, and members do not change."""
+        fact = moment.fact
+        if isinstance(fact, Stands) and fact.where == "runtime":
+            for worker in self.world.boxes[moment.machine].workers:
+                if worker.rank == fact.rank and worker.waits is not None:
+                    raise Violation(f"{worker} waits for what nobody is about to say")
+
+    def decided(self, moment: Decided) -> None:
+        """The controller gives up who waits for its word."""
+        for effect in moment.effects:
+            if isinstance(effect, Send) and isinstance(effect.order, EndWorker):
+                worker = self.world.process_at(f"{effect.machine}/{effect.order.pid}")
+                if worker is not None and self._waits(worker):
+                    raise Violation(f"{worker} is ended, and waits: {effect.order.why}")
+
+    def _waits(self, worker: "Worker") -> bool:
+        """It has said all that it has to say, and that has arrived."""
+        box, network = worker.box, self.world.network
+        held = worker.stopped or worker.stuck or worker.spins or box.frozen
+        heard = box.is_in and not network.cuts and box.name not in network.slow
+        return worker.waits is not None and worker.live and heard and not held

@@ -1,0 +1,199 @@
+import "uplot/dist/uPlot.min.css";
+import { render } from "preact";
+import { useEffect, useRef, useState } from "preact/hooks";
+import * as api from "./api.js";
+import { Chart } from "./chart.jsx";
+import { Incidents, Timeline } from "./incidents.jsx";
+import { follow } from "./live.js";
+import { Chosen, Legend, Machines } from "./machines.jsx";
+import { clock, doing, ms, number, size, spans } from "./words.js";
+
+const ACTS = {
+  move: "Its ranks go to a standby; the job pauses for a moment.",
+  drain: "It is cordoned, then its ranks go to a standby; the job pauses for a moment.",
+  cordon: "No change will choose it until it is uncordoned. Ranks that it has it keeps.",
+  uncordon: "It may take ranks again.",
+  kill: "A drill: its agent and workers die at once, and the job recovers.",
+};
+
+async function begin() {
+  const code = /^#code=(.+)$/.exec(location.hash)?.[1];
+  if (code) {
+    history.replaceState(null, "", location.pathname);
+    return (await api.enter({ code })).role;
+  }
+  return (await api.session()).role;
+}
+
+function Page() {
+  const [role, setRole] = useState("");
+  const [out, setOut] = useState("");
+  useEffect(() => {
+    begin().then(setRole, (error) => setOut(error.message));
+  }, []);
+  if (out) return <Door why={out} enter={(now) => { setOut(""); setRole(now); }} />;
+  return <Run role={role} leave={setOut} />;
+}
+
+function Door({ why, enter }) {
+  const [said, setSaid] = useState(why);
+  async function submit(event) {
+    event.preventDefault();
+    try {
+      enter((await api.enter({ token: new FormData(event.target).get("token") })).role);
+    } catch (error) {
+      setSaid(error.message);
+    }
+  }
+  return (
+    <main class="door">
+      <h1>trainmover</h1>
+      <p role="alert">{said}</p>
+      <p>Where the run was started, type <code>trainmover dashboard</code>; or give a token (<code>trainmover token --viewer</code>).</p>
+      <form onSubmit={submit}>
+        <label>Token <input name="token" type="password" autocomplete="off" required /></label> <button>Enter</button>
+      </form>
+    </main>
+  );
+}
+
+function Run({ role, leave }) {
+  const [live, setLive] = useState(null);
+  const [chosen, choose] = useState(null);
+  const [asked, setAsked] = useState(null);
+  const [said, setSaid] = useState("");
+  const feed = useRef(null);
+
+  useEffect(() => {
+    if (!role) return;
+    feed.current = follow((now) => (now.out ? leave(now.out) : setLive(now)));
+    return () => feed.current.stop();
+  }, [role]);
+
+  async function act({ what, machine, reason }) {
+    setAsked(null);
+    setSaid(`${what} ${machine} ...`);
+    try {
+      const body = what === "kill" ? { machine } : { machine, reason };
+      const answer = await api.ask(what, body);
+      setSaid(answer.text);
+    } catch (error) {
+      setSaid(`${what} ${machine}: ${error.message}`);
+      if (error.status === 401) leave(error.message);
+    }
+    feed.current.look();
+  }
+
+  const status = live?.status;
+  return (
+    <>
+      <Head status={status} live={live} role={role} />
+      <p class="said" role="status" aria-live="polite">{said}</p>
+      {status ? <Body live={live} status={status} role={role} chosen={chosen} choose={choose} ask={setAsked} /> : null}
+      {asked ? <Ask asked={asked} act={act} close={() => setAsked(null)} /> : null}
+    </>
+  );
+}
+
+function Body({ live, status, role, chosen, choose, ask }) {
+  const machines = status.machines;
+  const seated = machines.filter((one) => one.ranks.length).length;
+  return (
+    <main>
+      <section class="wide">
+        <h2>Machines <small>{seated} with ranks, {machines.length - seated} standbys</small></h2>
+        <Legend status={status} />
+        <Machines status={status} chosen={chosen} choose={choose} />
+        <Chosen
+          machine={machines.find((one) => one.id === chosen)} may={role === "operator"}
+          act={(what, machine) => ask({ what, machine })}
+        />
+      </section>
+      <section><Chart label="loss" times={live.points[0]} values={live.points[1]} /></section>
+      <section><Chart label="step time, ms" times={live.points[0]} values={live.points[2]} /></section>
+      <section class="wide"><h2>Standbys</h2><Standbys rows={status.standbys} /></section>
+      <section class="wide">
+        <h2>Timeline</h2>
+        <Timeline incidents={status.incidents} entries={live.entries} />
+        <Events entries={live.entries} />
+      </section>
+      <section class="wide"><h2>Incidents</h2><Incidents incidents={status.incidents} /></section>
+    </main>
+  );
+}
+
+function Head({ status, live, role }) {
+  const old = status && status.version !== __VERSION__;
+  const away = live?.away || "";
+  const told = old ? `This page is of version ${__VERSION__}, the controller of ${status.version}: load it again.` : away;
+  return (
+    <header>
+      <h1>trainmover <small>{status ? status.run : " "}</small></h1>
+      <dl>
+        <Figure name="the job is" value={status ? doing(status, live.over) : "..."} wide />
+        <Figure name="membership" value={status?.epoch ?? "-"} />
+        <Figure name="step" value={status?.step ?? "-"} />
+        <Figure name="loss" value={number(status?.loss)} />
+        <Figure name="a step" value={ms(status?.step_ms)} />
+        <Figure name="you are" value={role || "..."} />
+      </dl>
+      <p class="banner" role="status">{told || (live?.over && status?.ended_because) || " "}</p>
+    </header>
+  );
+}
+
+const Figure = ({ name, value, wide }) => <div class={wide ? "figure-wide" : ""}><dt>{name}</dt><dd>{value}</dd></div>;
+
+function Standbys({ rows }) {
+  if (!rows.length) return <p class="muted">There is no standby. The job trains on. Give it one: trainmover add</p>;
+  return (
+    <div class="scroll"><table>
+      <thead><tr>{["machine", "ranks", "ready", "trace", "warmed", "a loss would take", "held", ""].map((name) => <th key={name}>{name}</th>)}</tr></thead>
+      <tbody>
+        {rows.slice(0, 200).map((row) => (
+          <tr key={`${row.machine} ${row.slots}`}>
+            <td>{row.machine}</td><td>{spans(row.ranks) || "-"}</td>
+            <td>{row.holds.length ? `holds ${spans(row.holds)}` : row.state}</td>
+            <td>{row.trace_equal == null ? "-" : row.trace_equal ? "equal" : "failed"}{row.stale ? " (old)" : ""}</td>
+            <td>{row.warmed_s == null ? "-" : `${row.warmed_s.toFixed(0)} s ago`}</td>
+            <td>{ms(row.predicted_ms)}</td><td>{row.held_bytes == null ? "-" : size(row.held_bytes)}</td>
+            <td>{[row.cordoned ? "cordoned" : "", row.note].filter(Boolean).join("; ")}</td>
+          </tr>
+        ))}
+      </tbody>
+    </table></div>
+  );
+}
+
+function Events({ entries }) {
+  return (
+    <ol class="events">
+      {entries.slice(-100).reverse().map((one) => <li key={one.seq}><time>{clock(one.at_us)}</time> <span>{one.text}</span></li>)}
+    </ol>
+  );
+}
+
+function Ask({ asked, act, close }) {
+  const dialog = useRef(null);
+  useEffect(() => dialog.current.showModal(), []);
+  const { what, machine } = asked;
+  function submit(event) {
+    event.preventDefault();
+    act({ ...asked, reason: new FormData(event.target).get("reason") || "" });
+  }
+  return (
+    <dialog ref={dialog} onClose={close} aria-labelledby="asked">
+      <form onSubmit={submit}>
+        <h2 id="asked">{what} {machine}?</h2>
+        <p>{ACTS[what]}</p>
+        {what === "kill" ? null : <label>Why <input name="reason" maxLength={1000} placeholder="kept in the journal" /></label>}
+        <p class="acts">
+          <button class={what === "kill" ? "act danger" : "act"} data-confirm autofocus>{what} {machine}</button>
+          <button type="button" class="act" onClick={close}>leave it</button>
+        </p>
+      </form>
+    </dialog>
+  );
+}
+
+render(<Page />, document.getElementById("page"));

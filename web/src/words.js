@@ -1,0 +1,53 @@
+// Numbers and states, as people read them. The words are those of the command line.
+
+export function spans(ranks) {
+  const ends = [];
+  for (const rank of ranks) {
+    const last = ends[ends.length - 1];
+    if (last && rank === last[1] + 1) last[1] = rank;
+    else ends.push([rank, rank]);
+  }
+  return ends.map(([a, b]) => (a === b ? `${a}` : `${a}-${b}`)).join(",");
+}
+
+export const ms = (value) => (value == null ? "-" : `${value < 10 ? value.toFixed(1) : value.toFixed(0)} ms`);
+export const number = (value) => (value == null ? "-" : Number(value.toPrecision(6)).toString());
+
+export function size(bytes) {
+  for (const [unit, name] of [[1e9, "GB"], [1e6, "MB"], [1e3, "kB"]])
+    if (bytes >= unit) return `${(bytes / unit).toFixed(1)} ${name}`;
+  return `${bytes} B`;
+}
+
+export const clock = (at_us) => new Date(at_us / 1000).toLocaleTimeString([], { hour12: false });
+
+// What a machine is to who looks: one word, which is a colour too.
+export function looks(machine) {
+  if (machine.away) return "away";
+  if (machine.ranks.length) return machine.cordoned ? "cordoned" : "active";
+  if (machine.cordoned) return "cordoned";
+  return { warm: "warm", cold: "cold", down: "cold" }[machine.state] || "warming";
+}
+
+export function doing(status, over) {
+  const change = status.change;
+  if (over || status.phase === "ended") return "ended";
+  if (!change) return status.phase;
+  if (change.waits) return `waits for a machine, ${change.waits.left_s.toFixed(0)} s left`;
+  return change.kind === "move" ? `running, move: ${change.stage}` : `recovering: ${change.stage}`;
+}
+
+const SLOW = 1.5;
+
+// Whether its steps take much longer than those of most.
+export const isSlow = (machine, step_ms) => step_ms > 0 && machine.step_ms > SLOW * step_ms;
+
+// Machine -> the roles of its ranks in words; "" where all ranks have one.
+export function roleWords(status) {
+  if (status.roles.length < 2) return () => "";
+  const of = new Map(status.roles.flatMap((one) => one.ranks.map((rank) => [rank, one.role])));
+  return (machine) => {
+    const all = [...new Set(machine.ranks.map((rank) => of.get(rank)))].filter((role) => role !== undefined);
+    return all.length ? `role ${all.join(",")}` : "";
+  };
+}
