@@ -11,6 +11,7 @@
 #   make soak     long fault campaigns
 #   make bench    downtime and overhead beside torchrun, what each mechanism buys, collectives, state,
 #                 how soon a failure is seen, what strangers at a door cost
+#   make docs     the documentation site, into build/site; strict: no broken link, no missing page
 #   make clean    remove what the verbs made
 #
 # torch comes first and alone: PYTHON=python3.12 chooses the interpreter, and
@@ -28,11 +29,11 @@ READY := $(VENV)/ready
 EXTENSION := $(VENV)/extension
 PIP := PIP_ROOT_USER_ACTION=ignore $(BIN)/python -m pip -qq --disable-pip-version-check
 TORCH_FROM := $(if $(TORCH_INDEX),--index-url $(TORCH_INDEX))
-SOURCES := src tests bench examples native
+SOURCES := src tests bench examples native docs
 NATIVE_SOURCES := native/backend.py native/CMakeLists.txt $(shell find native/src -type f)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test check fix native native-asan native-tsan web soak bench clean
+.PHONY: help setup demo test check fix native native-asan native-tsan web soak bench docs clean
 
 help:
 	@sed -n 's/^#   //p' Makefile
@@ -92,6 +93,13 @@ bench: $(EXTENSION)
 	$(BIN)/python -m bench.state
 	$(BIN)/python -m bench.faults
 	$(BIN)/python -m bench.flood
+
+$(VENV)/docs: $(READY)
+	$(PIP) install -c constraints.txt mkdocs-material 'mkdocstrings[python]'
+	@touch $@
+
+docs: $(VENV)/docs
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet
 
 clean:
 	rm -rf $(VENV) build dist demo web/node_modules .mypy_cache .ruff_cache .pytest_cache .hypothesis bench/results/tmp

@@ -20,7 +20,7 @@ from trainmover.errors import JobFailed, PeerLost, ProtocolError, StateMismatch,
 from trainmover.launch.run_job import STOP_SIGNALS
 from trainmover.server.http.endpoints import STOPPED_CODE
 
-README = (Path(__file__).resolve().parents[2] / "README.md").read_text()
+PAGE = Path(__file__).resolve().parents[2] / "docs" / "reference" / "exit-codes.md"
 CLI = Path(trainmover.__file__).parent / "cli"
 
 
@@ -72,8 +72,8 @@ def at_module_level(path: Path) -> set[str]:
 # --- exit codes ---
 
 
-def test_the_table_is_in_the_readme_and_in_the_help(capsys: pytest.CaptureFixture[str]) -> None:
-    rows = dict(re.findall(r"^\| `?(\w+)`? \| (.*) \|$", README, re.MULTILINE))
+def test_the_table_is_in_the_reference_and_in_the_help(capsys: pytest.CaptureFixture[str]) -> None:
+    rows = dict(re.findall(r"^\| `?(\w+)`? \| (.*) \|$", PAGE.read_text(), re.MULTILINE))
     assert {code: rows.get(code) for code in exit_codes.MEANINGS} == exit_codes.MEANINGS
     assert main(["help", "exit-codes"]) == 0
     shown = capsys.readouterr().out

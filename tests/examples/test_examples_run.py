@@ -14,6 +14,11 @@ STARTERS = {
     "torchrun": ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node=1"],
     "trainmover": ["-m", "trainmover.cli.main", "run", "--machines", "1"],
 }
+PAIR = {
+    "torchrun": ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2"],
+    "trainmover": ["-m", "trainmover.cli.main", "run", "--machines", "2"],
+}
+LAYOUTS = ("fsdp2", "pipeline", "tensor_parallel")
 SMALL = {
     "gpt": ["--steps", "12", "--log-every", "1", "--dim", "32", "--layers", "1"],
     "classifier": ["--passes", "1", "--log-every", "1"],
@@ -49,6 +54,15 @@ def test_one_rank_gives_the_numbers_of_plain_python(
     plain = numbers(script, tmp_path)
     assert len(plain) >= 12
     assert numbers([*STARTERS[starter], *script], tmp_path) == plain
+
+
+@pytest.mark.turns(3)
+@pytest.mark.parametrize("name", LAYOUTS)
+def test_a_layout_of_two_ranks_gives_the_numbers_of_torchrun(name: str, tmp_path: Path) -> None:
+    script = [str(ROOT / "examples" / f"{name}.py"), "--steps", "6", "--log-every", "1"]
+    theirs, ours = (numbers([*PAIR[starter], *script], tmp_path) for starter in PAIR)
+    assert len(theirs) == 6
+    assert ours == theirs
 
 
 @pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.name)

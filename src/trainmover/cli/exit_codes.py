@@ -1,4 +1,4 @@
-"""What the exit status of a command says. The README has this table, too."""
+"""What the exit status of a command says. docs/reference/exit-codes.md has this table, too."""
 
 DONE, FAILED, WRONG_CALL = 0, 1, 2
 HUNG_UP, INTERRUPTED, TERMINATED = 129, 130, 143
@@ -7,9 +7,9 @@ MEANINGS = {
     str(DONE): "done; of `run`: the script ended well on every rank",
     str(
         FAILED
-    ): "not done: the job has failed or a request was refused; what was checked is not as "
-    "it should be (`checkpoints`, `data`, `demo`, `doctor`, `simulate`)",
-    str(WRONG_CALL): "yours to mend: a flag, a file, a run that there is not; nothing was begun",
+    ): "not done: the job has failed or a request was refused; or what was checked is not "
+    "as it should be (`checkpoints`, `data`, `demo`, `doctor`, `simulate`)",
+    str(WRONG_CALL): "yours to mend: a flag, a file, or there is no such run; nothing was begun",
     str(HUNG_UP): "stopped by SIGHUP: the terminal was closed",
     str(INTERRUPTED): "stopped by SIGINT: Ctrl-C",
     str(TERMINATED): "stopped by SIGTERM, or with `trainmover stop`",

@@ -92,9 +92,9 @@ class Job:
         """Name what must survive a machine: anything with state_dict and load_state_dict, and
         generators of random numbers (torch's, numpy's, Python's).
 
-        Change rank-private state before `optimizer.step()`: what a step changes after its gate is
-        known elsewhere only if another rank holds the same. A name used again stands for the new
-        object. Raises UserError for an object without them.
+        Change state that only one rank has before `optimizer.step()`: what a step changes after
+        that is known elsewhere only if another rank holds the same. A name used again stands for
+        the new object. Raises UserError for an object without them.
         """
         for name, tracked in objects.items():
             self._runtime.tracked.add(name, tracked)
@@ -134,7 +134,7 @@ class Job:
         """Decorator: one call of `function` is one transaction.
 
         It commits at the first `optimizer.step()` inside, or at its return if there is none or if
-        updates make collectives: then they are undone where need be, see `undo`. If a
+        updates make collectives: then what they have changed can be undone. If a
         machine is lost before that, the function is run again with the same arguments, after RNG,
         buffers and small tracked state are put back. It may raise; that ends the job.
         """
@@ -152,7 +152,8 @@ class Job:
         """Iterate `passes` data passes over `loader` (None: without end), resuming where the rank
         stood.
 
-        loader   a StatefulDataLoader, a map-style DataLoader, or a sequence such as `range(1000)`
+        loader   a DataLoader, a StatefulDataLoader, a sequence such as `range(1000)`, or an
+                 iterable that gives the same each time it is begun
         samples  have the journal say which samples each committed step used (`trainmover data`):
                  True for the sampler's indices, or a function that gives a batch's ids
         What the script says to a sampler by `set_epoch` counts; only the passes of one call are
