@@ -10,7 +10,7 @@
 #   make web      build the page into the package; Node 20 is needed
 #   make soak     long fault campaigns
 #   make bench    downtime and overhead beside torchrun, what each mechanism buys, collectives, state,
-#                 how soon a failure is seen, what strangers at a door cost
+#                 how soon a failure is seen, what strangers at a door cost, what deciding costs
 #   make docs     the documentation site, into build/site; strict: no broken link, no missing page
 #   make clean    remove what the verbs made
 #
@@ -93,6 +93,7 @@ bench: $(EXTENSION)
 	$(BIN)/python -m bench.state
 	$(BIN)/python -m bench.faults
 	$(BIN)/python -m bench.flood
+	$(BIN)/python -m bench.control
 
 $(VENV)/docs: $(READY)
 	$(PIP) install -c constraints.txt mkdocs-material 'mkdocstrings[python]'

@@ -1,0 +1,45 @@
+"""The control bench: its machines lead a job through a start and a loss; what is claimed of it."""
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from bench.control import __main__ as control
+from bench.control.machines import Machines
+from trainmover.controller.state import Outcome, Phase
+
+
+def test_machines_start_a_job_and_take_the_place_of_many_that_are_lost() -> None:
+    world = Machines(12, standbys=4)
+    started = sum(1 for _ in world.play(world.joins))
+    assert world.job.phase is Phase.RUNNING
+    assert world.job.all_recorded
+    assert started > 12 * 4
+    lost = ["m2", "m3", "m5", "m7"]
+    events = sum(1 for _ in world.play([world.loss(lost)]))
+    assert events > 12 * 4
+    assert world.job.change is None
+    assert not set(lost) & set(world.job.seats)
+    assert [one.outcome for one in world.job.incidents] == [Outcome.DONE]
+
+
+@pytest.mark.parametrize(
+    ("slow", "failed"),
+    [
+        ({}, 0),
+        ({"us": {"tick": 21.0, "snapped": 19.0}}, 1),
+        ({"incident_s": 5.1}, 1),
+    ],
+)
+def test_the_largest_job_is_judged_by_the_smallest(slow: dict[str, Any], failed: int) -> None:
+    small = control.Size(10, 0.1, 0.1, 50, {"tick": 10.0, "snapped": 10.0})
+    large = control.Size(100, 1.0, 1.0, 500, {"tick": 19.0, "snapped": 19.0})
+    judged = control.judge([small, replace(large, **slow)], 0.5, 200.0, 40.0)
+    assert sum(not claim.holds for claim in judged) == failed
+
+
+def test_a_journal_of_an_hour_is_weighed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(control, "JOURNAL_RANKS", 10)
+    monkeypatch.setattr(control, "JOURNAL_STEPS", 5)
+    assert 0.1 < control.journal_an_hour() < 200
