@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from trainmover.agent.workers.processes import states as looking
+from trainmover.agent.workers import states as looking
 from trainmover.agent.workers.stacks import take_stack
 from trainmover.agent.workers.states import (
     BEATS_DEAF,

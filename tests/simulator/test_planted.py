@@ -20,17 +20,17 @@ LOADED = (outbox, admission, past)
 
 BUGS = {
     "some ranks in the gate count as all: one is told a step it has not computed": (
-        "controller.verdict",
+        "controller.change.verdict",
         "everybody_in = len(in_gate) == len(positions) > 0",
         "everybody_in = len(in_gate) > 0",
     ),
     "a recovery that fails takes the same epoch again: who has heard of it ignores the second": (
-        "controller.recovery",
+        "controller.change.recovery",
         "    epoch = Epoch(job.epoch_last + 1)",
         "    epoch = Epoch(job.epoch + 1)",
     ),
     "training goes on before every rank has exchanged its members: the others never follow": (
-        "controller.change",
+        "controller.change.switching",
         "if not {*survivors(job, change), *joining(job, change)} <= change.switched:",
         "if not change.switched:",
     ),
@@ -40,25 +40,25 @@ BUGS = {
         "vaults = job.change.vaults",
     ),
     "a machine that is cordoned is chosen all the same": (
-        "controller.seats",
+        "controller.change.seats",
         "if name not in job.cordoned or name == its_own",
         "if name or its_own",
         "cordon,death,move",
     ),
     "a standby is taken for two slots": (
-        "controller.seats",
+        "controller.change.seats",
         "and machine.id not in taken",
         "and machine.id",
         "death,crash,move",
     ),
     "a successor forgets which facts it has: agents say them twice": (
-        "server.accounts",
+        "server.machines.accounts",
         "self.facts = max(self.facts, number)",
         "self.facts = 0",
         "controller,crash,death",
     ),
     "after a takeover each machine lacks one order": (
-        "server.accounts",
+        "server.machines.accounts",
         "return pending[len(pending) - missing :]",
         "return pending[len(pending) - missing + 1 :]",
     ),
@@ -73,22 +73,22 @@ BUGS = {
         "return Place(slot=slot)",
     ),
     "a cut counts as complete with one snapshot missing: nobody can go back to it": (
-        "controller.cuts",
+        "controller.keep.cuts",
         "if len(job.snapped) == job.spec.world_size else",
         "if len(job.snapped) >= job.spec.world_size - 1 else",
     ),
     "a move is answered again and again": (
-        "controller.move",
+        "controller.change.move",
         'return amend(job, last.number, request=""), (answer,)',
         "return job, (answer,)",
     ),
     "an incident never ends, and no move is taken on any more": (
-        "controller.incidents",
+        "controller.change.incidents",
         "if len({*ranks, *job.finished}) < job.spec.world_size:",
         "if len({*ranks, *job.finished}) <= job.spec.world_size:",
     ),
     "a successor keeps no orders for the machines that come back": (
-        "server.past",
+        "server.history.past",
         "self.accounts.journaled(event, away=True)",
         "self.accounts.journaled(event, away=False)",
     ),
@@ -99,22 +99,22 @@ BUGS = {
         "store,death,move",
     ),
     "a rank's buddy is the next machine, also where that is in its own rack": (
-        "controller.buddies",
+        "controller.change.buddies",
         "if domains[at] != domains[place])",
         "if at != place)",
     ),
     "the machine that keeps the first copy of a snapshot is to keep the second one too": (
-        "controller.buddies",
+        "controller.change.buddies",
         "if name != keeper]",
         "if name]",
     ),
     "a done move is never answered: who has asked waits for ever": (
-        "controller.move",
+        "controller.change.move",
         'return amend(job, last.number, request=""), (answer,)',
         'return amend(job, last.number, request=""), ()',
     ),
     "a checkpoint is published with the state of one rank missing": (
-        "controller.checkpoints",
+        "controller.keep.checkpoints",
         "return len(writing.wrote) == job.spec.world_size",
         "return len(writing.wrote) >= job.spec.world_size - 1",
     ),
@@ -158,7 +158,7 @@ BUGS = {
         "at for at in self.held if at <= step",
     ),
     "a machine that is lost again and again is taken back at once": (
-        "controller.flapping",
+        "controller.standby.flapping",
         "if len(losses) < 2:",
         "if len(losses) < 20:",
     ),
@@ -188,6 +188,6 @@ def test_what_is_planted_is_taken_out_again() -> None:
 
 
 def test_a_bug_that_cannot_be_planted_is_told() -> None:
-    nothing = planted("controller.verdict", "no such line", "")
+    nothing = planted("controller.change.verdict", "no such line", "")
     with pytest.raises(AssertionError, match="0 times"), nothing:
         pass
