@@ -18,7 +18,7 @@ from trainmover.ids import Epoch, MachineId, Rank
 from trainmover.journal import Journal
 from trainmover.protocol import messages as m
 
-SEED_MOVED = 4
+SEEDS_MAX = 40
 LANE = Track("m1", "worker 0")
 
 
@@ -26,12 +26,13 @@ def line_of(run: Played) -> Timeline:
     return Timeline.of(run.disk.spec, run.events)
 
 
-def done(line: Timeline, kind: Kind) -> int:
-    """Number of one that came to its end."""
-    return next(
-        one.number for one in line.job.incidents
-        if one.kind is kind and one.outcome is Outcome.DONE and one.rung < 2
-    )  # fmt: skip
+def one_of(kind: Kind) -> Timeline:
+    """The part of a run, the first one in which there is any, in which one came to its end."""
+    for line in (line_of(played(seed)) for seed in range(SEEDS_MAX)):
+        for one in line.job.incidents:
+            if one.kind is kind and one.outcome is Outcome.DONE and one.rung < 2:
+                return part_of(line, one.number)
+    raise AssertionError(f"no {kind} in {SEEDS_MAX} seeds")
 
 
 def part_of(line: Timeline, number: int) -> Timeline:
@@ -47,8 +48,7 @@ def test_a_simulated_run_makes_a_trace_without_a_fault(seed: int) -> None:
 
 
 def test_of_a_recovery_every_order_leads_to_what_was_done_on_it() -> None:
-    line = line_of(played(0))
-    part = part_of(line, done(line, Kind.RECOVERY))
+    part = one_of(Kind.RECOVERY)
     done_by: dict[str, set[str]] = {}
     for span in part.spans:
         if span.track.lane.startswith("worker"):
@@ -109,8 +109,7 @@ def test_steps_are_drawn_on_whoever_had_the_rank() -> None:
 
 
 def test_a_picture_of_it_is_whole() -> None:
-    line = line_of(played(SEED_MOVED))
-    drawn = drawing(part_of(line, done(line, Kind.MOVE)))
+    drawn = drawing(one_of(Kind.MOVE))
     words = "".join(ElementTree.fromstring(drawn).itertext())
     assert "controller" in words
     assert "pause" in words
