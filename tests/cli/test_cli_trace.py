@@ -26,12 +26,12 @@ def line_of(run: Played) -> Timeline:
     return Timeline.of(run.disk.spec, run.events)
 
 
-def one_of(kind: Kind) -> Timeline:
-    """The part of a run, the first one in which there is any, in which one came to its end."""
+def run_with(kind: Kind) -> tuple[Timeline, int]:
+    """The first that has one which came to its end, and its number."""
     for line in (line_of(played(seed)) for seed in range(SEEDS_MAX)):
         for one in line.job.incidents:
             if one.kind is kind and one.outcome is Outcome.DONE and one.rung < 2:
-                return part_of(line, one.number)
+                return line, one.number
     raise AssertionError(f"no {kind} in {SEEDS_MAX} seeds")
 
 
@@ -48,7 +48,7 @@ def test_a_simulated_run_makes_a_trace_without_a_fault(seed: int) -> None:
 
 
 def test_of_a_recovery_every_order_leads_to_what_was_done_on_it() -> None:
-    part = one_of(Kind.RECOVERY)
+    part = part_of(*run_with(Kind.RECOVERY))
     done_by: dict[str, set[str]] = {}
     for span in part.spans:
         if span.track.lane.startswith("worker"):
@@ -62,8 +62,8 @@ def test_of_a_recovery_every_order_leads_to_what_was_done_on_it() -> None:
 
 
 def test_phases_of_an_incident_are_those_that_it_is_told_with() -> None:
-    line = line_of(played(0))
-    incident = line.job.incidents[done(line, Kind.RECOVERY) - 1]
+    line, number = run_with(Kind.RECOVERY)
+    incident = line.job.incidents[number - 1]
     of = [span for span in line.spans if span.track == Track("controller", "incidents")]
     (whole,) = (span for span in of if span.name.startswith(f"#{incident.number} "))
     inside = [s for s in of if whole.from_us <= s.from_us < whole.to_us and s is not whole]
@@ -109,7 +109,7 @@ def test_steps_are_drawn_on_whoever_had_the_rank() -> None:
 
 
 def test_a_picture_of_it_is_whole() -> None:
-    drawn = drawing(one_of(Kind.MOVE))
+    drawn = drawing(part_of(*run_with(Kind.MOVE)))
     words = "".join(ElementTree.fromstring(drawn).itertext())
     assert "controller" in words
     assert "pause" in words
