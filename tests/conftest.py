@@ -8,6 +8,10 @@ from functools import cache
 from pathlib import Path
 
 import pytest
+from hypothesis import settings
+
+settings.register_profile("no clock decides", deadline=None)
+settings.load_profile("no clock decides")
 
 SEED = "TRAINMOVER_TEST_SEED"
 

@@ -1,6 +1,7 @@
 """`trainmover run` with fake workers, as a process of its own."""
 
 import json
+import signal
 import subprocess
 import sys
 from collections.abc import Sequence
@@ -40,6 +41,7 @@ class Running:
         self.process = subprocess.Popen(
             command, stdout=stdout, stderr=stderr, text=True, cwd=tmp_path,
             env=environment() | {"TMPDIR": str(self.tmp)}, start_new_session=True,
+            preexec_fn=_hears_sighup,
         )  # fmt: skip
         self.family: list[int] = []
 
@@ -55,6 +57,11 @@ class Running:
     def ended(self) -> tuple[int, str, str]:
         out, err = self.process.communicate(timeout=60)
         return self.process.returncode, out, err
+
+
+def _hears_sighup() -> None:
+    """Also where the tests themselves run under nohup."""
+    signal.signal(signal.SIGHUP, signal.SIG_DFL)
 
 
 def events() -> str:

@@ -31,6 +31,7 @@ BUGS = {
     ),
     "training goes on before every rank has exchanged its members: the others never follow": (
         "controller.change.switching",
+        "if too_few(job, change, len(change.switched) - joiners):\n        return job, ()\n    "
         "if not {*survivors(job, change), *joining(job, change)} <= change.switched:",
         "if not change.switched:",
     ),
