@@ -11,6 +11,7 @@ from typing import Any
 import msgspec
 import pytest
 
+from trainmover.cli.report.reading import past_of
 from trainmover.controller.decide import decide
 from trainmover.controller.effects import Send
 from trainmover.controller.events import EVENTS, Tick
@@ -204,6 +205,15 @@ def test_one_of_other_code_is_not_used(kept: Path, monkeypatch: pytest.MonkeyPat
     past, _ = of(kept)
     assert (past.replayed, "another trainmover" in past.unused) == (0, True)
     assert of(kept)[0].unused == ""
+
+
+def test_who_reads_a_journal_of_other_code_changes_nothing(
+    kept: Path, whole: tuple[Past, list[tuple[int, str]]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(bookmarks, "code", lambda: "0.0.0 other")
+    assert past_of(kept).incidents == whole[0].job.incidents
+    with Journal.open(kept) as journal:
+        assert len(journal.bookmarks()[0]) == 3
 
 
 def test_what_a_crash_has_torn_takes_its_bookmarks_along(kept: Path) -> None:

@@ -175,7 +175,7 @@ class Found:
 
 
 def find(journal: Journal) -> Found:
-    """The newest bookmark that can be gone on from; later ones are removed."""
+    """The newest bookmark that can be gone on from. Reads only: the journal may be a live run's."""
     marks, unused = journal.bookmarks()
     found = Found(0, None, unused)
     for mark in reversed(marks):
@@ -189,8 +189,6 @@ def find(journal: Journal) -> Found:
             break
         except (*MALFORMED, LookupError) as error:
             found = Found(0, None, f"the bookmark behind record {mark.seq} cannot be read: {error}")
-    if found.unused:
-        journal.drop_bookmarks(after=found.seq)
     return found
 
 

@@ -64,6 +64,8 @@ class Past:
 
     def _begin(self, journal: Journal) -> None:
         found = find(journal)
+        if found.unused:
+            journal.drop_bookmarks(after=found.seq)
         self.replayed, self.unused = found.seq, found.unused
         if found.known is not None:
             self.job, self.accounts = found.known
