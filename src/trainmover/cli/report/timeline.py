@@ -52,8 +52,10 @@ _TOLD: tuple[str, ...] = (
     "warm_ms",
     "run_ms",
     "reason",
+    "links_opened",
+    "links_kept",
+    "gap_us",
 )
-_TOLD += ("links_opened", "links_kept", "gap_us")
 _TOLD_AS = {"epoch": "membership", "gate": "at the commit of"}
 RUNS = (m.StartWorkers, m.RunRank, m.WarmUp, m.Hold, m.Bind)
 """The whole process is at it: what it did before is over."""

@@ -8,12 +8,9 @@ SUMMARY = "let a machine take no ranks until it is uncordoned"
 
 
 def parser() -> argparse.ArgumentParser:
-    parser = parser_of("cordon", SUMMARY)
-    parser.add_argument("--reason", default="", metavar="TEXT", help="kept, and shown in status")
-    return parser
+    return parser_of("cordon", SUMMARY, reason="kept, and shown in status")
 
 
 def main(argv: list[str]) -> int:
     """0: done. 1: refused; the job trains on as it was."""
-    options = parser().parse_args(argv)
-    return ask("cordon", options, reason=options.reason)
+    return ask("cordon", parser().parse_args(argv))

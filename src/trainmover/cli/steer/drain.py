@@ -8,12 +8,9 @@ SUMMARY = "cordon a machine, and move its ranks to a standby"
 
 
 def parser() -> argparse.ArgumentParser:
-    parser = parser_of("drain", SUMMARY)
-    parser.add_argument("--reason", default="", metavar="TEXT", help="kept, and shown in status")
-    return parser
+    return parser_of("drain", SUMMARY, reason="kept, and shown in status")
 
 
 def main(argv: list[str]) -> int:
     """0: done. 1: refused; the job trains on as it was."""
-    options = parser().parse_args(argv)
-    return ask("drain", options, reason=options.reason)
+    return ask("drain", parser().parse_args(argv))

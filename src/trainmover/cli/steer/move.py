@@ -8,12 +8,9 @@ SUMMARY = "move a machine's ranks to a standby while the job runs"
 
 
 def parser() -> argparse.ArgumentParser:
-    parser = parser_of("move", SUMMARY)
-    parser.add_argument("--reason", default="", metavar="TEXT", help="kept with the incident")
-    return parser
+    return parser_of("move", SUMMARY, reason="kept with the incident")
 
 
 def main(argv: list[str]) -> int:
     """0: done. 1: refused or cancelled; the job trains on as it was."""
-    options = parser().parse_args(argv)
-    return ask("move", options, reason=options.reason)
+    return ask("move", parser().parse_args(argv))

@@ -108,28 +108,23 @@ def _number(given: str, what: str) -> int:
 # --- changing -------------------------------------------------------------------------------------
 
 
-async def _move(live: Live, request: Request) -> Response:
-    asked = await _body(request, types.Ask)
-    _audit(live, request, f"move {asked.machine}", asked.reason)
-    return _answered(live, await live.server.move(asked.machine, asked.reason))
+def _asks(
+    verb: str, act: Callable[[Server, types.Ask], Awaitable[Answered]]
+) -> Callable[[Live, Request], Awaitable[Response]]:
+    """One that names a machine, and may say why."""
+
+    async def serve(live: Live, request: Request) -> Response:
+        asked = await _body(request, types.Ask)
+        _audit(live, request, f"{verb} {asked.machine}", asked.reason)
+        return _answered(live, await act(live.server, asked))
+
+    return serve
 
 
-async def _drain(live: Live, request: Request) -> Response:
-    asked = await _body(request, types.Ask)
-    _audit(live, request, f"drain {asked.machine}", asked.reason)
-    return _answered(live, await live.server.drain(asked.machine, asked.reason))
-
-
-async def _cordon(live: Live, request: Request) -> Response:
-    asked = await _body(request, types.Ask)
-    _audit(live, request, f"cordon {asked.machine}", asked.reason)
-    return _answered(live, await live.server.cordon(asked.machine, asked.reason))
-
-
-async def _uncordon(live: Live, request: Request) -> Response:
-    asked = await _body(request, types.Ask)
-    _audit(live, request, f"uncordon {asked.machine}", asked.reason)
-    return _answered(live, await live.server.uncordon(asked.machine))
+_move = _asks("move", lambda server, asked: server.move(asked.machine, asked.reason))
+_drain = _asks("drain", lambda server, asked: server.drain(asked.machine, asked.reason))
+_cordon = _asks("cordon", lambda server, asked: server.cordon(asked.machine, asked.reason))
+_uncordon = _asks("uncordon", lambda server, asked: server.uncordon(asked.machine))
 
 
 async def _kill(live: Live, request: Request) -> Response:

@@ -13,6 +13,7 @@ from prometheus_client.core import (
 from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4, generate_latest
 from prometheus_client.registry import Collector
 
+from trainmover.controller.change.seats import spare
 from trainmover.controller.state import Incident, Job, Kind, MachineState, Outcome, Phase
 from trainmover.server.measures import PAUSE_S, Histogram
 from trainmover.server.run import Server
@@ -106,8 +107,7 @@ def _of_machines(server: Server) -> Iterator[Metric]:
     yield ranks
     yield age
     yield _gauge("machines_away", "Of which nothing is heard.", len(server.control.absence.away))
-    spare = [machine for machine in job.machines.values() if machine.id not in seated]
-    ready = Counter(CORDONED if m.id in job.cordoned else str(m.state) for m in spare)
+    ready = Counter(CORDONED if m.id in job.cordoned else str(m.state) for m in spare(job))
     standbys = GaugeMetricFamily("trainmover_standbys", "By readiness.", labels=["readiness"])
     for state in READINESS:
         standbys.add_metric([state], ready[state])

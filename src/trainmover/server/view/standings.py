@@ -2,6 +2,7 @@
 
 from typing import Any
 
+from trainmover.controller.change.seats import spare
 from trainmover.controller.compare.roles import kinds, roles
 from trainmover.controller.standby.attest import predicted_ms
 from trainmover.controller.state import Job, Machine
@@ -30,13 +31,11 @@ def roles_json(job: Job) -> list[dict[str, Any]]:
 
 def standbys_json(job: Job, now_us: int) -> list[dict[str, Any]]:
     """A row for every machine without ranks and every kind of slot; one before kinds are known."""
-    seated = set(job.seats)
-    spare = [machine for machine in job.machines.values() if machine.id not in seated]
-    if not job.seats:
-        spare = [machine for machine in spare if machine.standby]
     by_kind = kinds(job)
     rows = []
-    for machine in sorted(spare, key=lambda machine: machine.place):
+    for machine in spare(job):
+        if not job.seats and not machine.standby:
+            continue
         if not by_kind:
             rows.append(_row(job, machine, None, [], now_us))
         for first, slots in by_kind.items():
