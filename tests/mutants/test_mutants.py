@@ -3,6 +3,7 @@
 import argparse
 import ast
 import os
+import signal
 import sys
 from pathlib import Path
 from typing import Any
@@ -111,14 +112,23 @@ def test_who_imports_the_module_there_gets_the_changed_one(tmp_path: Path) -> No
 
 
 def test_what_is_imported_already_cannot_be_changed() -> None:
+    def again() -> dict[str, Any]:
+        plant("one_line", Path("one_line.py"), ast.parse(""))
+        return {}
+
     with pytest.raises(RuntimeError, match="one_line is imported already"):
-        in_child(lambda: plant("one_line", Path("one_line.py"), ast.parse("")) or {})
+        in_child(again)
 
 
 def test_what_goes_wrong_there_is_told_and_is_no_change_that_is_found() -> None:
     with pytest.raises(RuntimeError, match="ZeroDivisionError"):
         in_child(lambda: {"never": 1 // 0})
-    assert in_child(lambda: os.kill(os.getpid(), 9) or {}) is None
+    assert in_child(die) is None
+
+
+def die() -> dict[str, Any]:
+    os.kill(os.getpid(), signal.SIGKILL)
+    return {}
 
 
 def test_what_does_not_end_is_ended() -> None:
@@ -153,9 +163,12 @@ def test_it_goes_on_where_it_was_and_only_in_this_commit(
     every = mutants.drawn("s", 5)
     first = mutants.campaign(every[:3], options, "this")
     assert [one["how"] for one in first.values()] == [change.id for change in every[:3]]
-    monkeypatch.setattr(
-        mutants, "_tried", lambda left, _: tried.extend(one.id for one in left) or ()
-    )
+
+    def note(left: list[one_line.Change], _: object) -> list[object]:
+        tried.extend(one.id for one in left)
+        return []
+
+    monkeypatch.setattr(mutants, "_tried", note)
     mutants.campaign(every, options, "this")
     assert tried == [change.id for change in every[3:]]
     tried.clear()
