@@ -9,6 +9,7 @@
 #   make native-asan, make native-tsan    the same tests under the address or thread sanitizer
 #   make web      build the page into the package; Node 20 is needed
 #   make soak     long fault campaigns
+#   make mutants  how many one-line changes in what decides the tests find; SEED=1 draws them
 #   make bench    downtime and overhead beside torchrun, what each mechanism buys, collectives, state,
 #                 how soon a failure is seen, what strangers at a door cost, what deciding costs
 #   make docs     the documentation site, into build/site; strict: no broken link, no missing page
@@ -22,6 +23,7 @@
 PYTHON ?= python3
 TORCH_INDEX ?=
 WORKERS ?= 3
+SEED ?= 1
 
 VENV := .venv
 BIN := $(VENV)/bin
@@ -33,7 +35,7 @@ SOURCES := src tests bench examples native docs
 NATIVE_SOURCES := native/backend.py native/CMakeLists.txt $(shell find native/src -type f)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test check fix native native-asan native-tsan web soak bench docs clean
+.PHONY: help setup demo test check fix native native-asan native-tsan web soak mutants bench docs clean
 
 help:
 	@sed -n 's/^#   //p' Makefile
@@ -84,6 +86,9 @@ soak: $(EXTENSION)
 	$(BIN)/python -m pytest tests/e2e --comm gloo --all-turns -m 'not soak'
 	$(BIN)/python -m pytest -m soak --timeout 3600
 	$(BIN)/python tests/e2e/scripts/campaign.py
+
+mutants: $(EXTENSION)
+	$(BIN)/python tests/mutants/mutants.py --seed $(SEED)
 
 bench: $(EXTENSION)
 	$(BIN)/python -m bench.downtime

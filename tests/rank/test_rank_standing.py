@@ -117,7 +117,7 @@ def test_who_was_not_in_the_gate_cannot_commit() -> None:
 
 
 def test_a_step_is_not_judged_where_all_go_back() -> None:
-    one = standing(live=True, epoch=1, gate=8, ordered=2, leave=2)
+    one = standing(live=True, epoch=1, gate=8, ordered=2, back=2)
     with pytest.raises(Unwind):
         one.judged(RANK, Step(8))
 
@@ -233,6 +233,25 @@ def test_what_was_said_to_one_life_is_not_said_to_the_next() -> None:
     assert not one.leaves(Epoch(3))
     one.become(Step(7))
     assert one.committed == 7
+
+
+def test_who_is_to_go_back_does_so_also_if_the_next_epoch_comes_before_it_looks() -> None:
+    one = standing(live=True, epoch=1)
+    one.interrupt(Epoch(2))
+    one.obey(m.Leave(epoch=Epoch(2)))
+    one.interrupt(Epoch(4))
+    with pytest.raises(Unwind):
+        one.judged(RANK, Step(8))
+    assert one.goes_back, "its snapshots are what it goes back to"
+
+
+def test_a_leaver_that_is_interrupted_does_not_go_back() -> None:
+    one = standing(live=True, epoch=1)
+    one.obey(m.Leave(epoch=Epoch(2)))
+    one.interrupt(Epoch(3))
+    with pytest.raises(Unwind):
+        one.in_force(Epoch(2))
+    assert not one.goes_back
 
 
 WAITS: dict[str, Callable[[Standing], object]] = {

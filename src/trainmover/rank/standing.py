@@ -62,6 +62,7 @@ class Standing:
     committed   last step whose update is applied, or is bound to be
     gate        step in whose gate the rank stands with its record safe; 0: none
     switched    epoch whose members this rank has exchanged: `Go` puts it in force
+    back        newest epoch for which it was told to leave instead of a verdict
     pause_asked epoch whose pause flag is raised at the next gate
     pause_at    epoch whose pause was agreed at a gate: stop at the next fetch
     cut_at      step after which all ranks take a snapshot, as agreed at its gate
@@ -77,6 +78,7 @@ class Standing:
     switch: Switch | None = None
     switched: Epoch = NONE
     leave: Epoch = NONE
+    back: Epoch = NONE
     discarded: Epoch = NONE
     pause_asked: Epoch = NONE
     pause_at: Epoch = NONE
@@ -117,6 +119,8 @@ class Standing:
                 self._go(epoch)
             case Leave(epoch=epoch):
                 self.leave = max(self.leave, epoch)
+                if self.pending:
+                    self.back = max(self.back, epoch)
             case Discard(epoch=epoch):
                 self.discarded = max(self.discarded, epoch)
             case PauseAt(epoch=epoch):
@@ -154,8 +158,9 @@ class Standing:
 
     @property
     def goes_back(self) -> bool:
-        """Whether all ranks leave instead of a verdict, to run the script again from a cut."""
-        return self.pending and self.leave >= self.ordered
+        """Whether it is to leave instead of a verdict, to run the script again from a cut: also if
+        a newer epoch was ordered right after it was told, for in that one it is a joiner."""
+        return self.pending and self.back > self.epoch
 
     def leaves(self, bound_for: Epoch = NONE) -> bool:
         """Whether it was told to leave the epoch in force, or the one that it is bound for."""

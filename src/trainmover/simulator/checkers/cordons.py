@@ -19,10 +19,10 @@ class Cordons:
 
     def decided(self, moment: Decided) -> None:
         before, after = moment.before, moment.after
-        if before.change is after.change or not before.cordoned:
+        if before.change is after.change or not after.cordoned:
             return
         for slot, machine in _joiners(after) - _joiners(before):
-            if machine in before.cordoned and before.seats[slot] != machine:
+            if machine in after.cordoned and before.seats[slot] != machine:
                 raise Violation(f"{machine} is cordoned, and was chosen for slot {slot}")
 
 

@@ -29,9 +29,12 @@ class Waits:
                     raise Violation(f"{worker} waits for what nobody is about to say")
 
     def decided(self, moment: Decided) -> None:
-        """The controller gives up who waits for its word."""
+        """The controller gives up who waits for its word, and was not seen to stand stopped."""
+        stopped = moment.before.hanging.disturbed
         for effect in moment.effects:
             if isinstance(effect, Send) and isinstance(effect.order, EndWorker):
+                if (effect.machine, effect.order.local_rank) in stopped:
+                    continue
                 worker = self.world.process_at(f"{effect.machine}/{effect.order.pid}")
                 if worker is not None and self._waits(worker):
                     raise Violation(f"{worker} is ended, and waits: {effect.order.why}")
