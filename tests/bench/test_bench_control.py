@@ -40,6 +40,6 @@ def test_the_largest_job_is_judged_by_the_smallest(slow: dict[str, Any], failed:
 
 
 def test_a_journal_of_an_hour_is_weighed(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(control, "JOURNAL_RANKS", 10)
-    monkeypatch.setattr(control, "JOURNAL_STEPS", 5)
-    assert 0.1 < control.journal_an_hour() < 200
+    monkeypatch.setattr(control, "JOURNAL_RANKS", 200)
+    monkeypatch.setattr(control, "JOURNAL_STEPS", 20)
+    assert 4 < control.journal_an_hour() < 20

@@ -14,8 +14,8 @@ from trainmover.cli.report.chrome import clipped, lanes, trace
 from trainmover.cli.report.lanes import drawing
 from trainmover.cli.report.timeline import Clocks, Span, Timeline, Track, step_spans
 from trainmover.controller.state import Kind, Outcome
-from trainmover.ids import Epoch, MachineId, Rank
-from trainmover.journal import Journal
+from trainmover.ids import Epoch, MachineId, Rank, Step
+from trainmover.journal import CommittedRow, Journal
 from trainmover.protocol import messages as m
 
 SEEDS_MAX = 40
@@ -99,7 +99,10 @@ def test_steps_are_drawn_on_whoever_had_the_rank() -> None:
     line = Timeline(m.JobSpec(run_id="r", argv=["train.py"]))
     line.memberships = [(0, (MachineId("m1"),)), (100, (MachineId("m2"),))]
     line.seats = {Epoch(1): (MachineId("m1"),), Epoch(2): (MachineId("m2"),)}
-    rows = [(Rank(0), step, Epoch(2), at) for step, at in ((1, 50), (2, 80), (3, 150), (4, 190))]
+    rows = [
+        CommittedRow(Rank(0), Step(step), Epoch(2), at, {})
+        for step, at in ((1, 50), (2, 80), (3, 150), (4, 190))
+    ]
     spans = list(step_spans(line, rows))
     assert [(s.track.process, s.name, s.from_us, s.to_us) for s in spans] == [
         ("m1", "step 2", 50, 80),

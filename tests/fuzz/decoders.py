@@ -1,6 +1,8 @@
 """Everything that reads bytes which another process or a disk has given, and real bytes for it."""
 
+import math
 import tempfile
+import zlib
 from collections import Counter, OrderedDict, defaultdict
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -15,6 +17,7 @@ import xxhash
 from trainmover.controller.events import Tick
 from trainmover.ids import Epoch, MachineId, Rank, Step
 from trainmover.journal import Journal
+from trainmover.journal.packed import packed, place_of, plain
 from trainmover.protocol import keys
 from trainmover.protocol import messages as m
 from trainmover.protocol.checkpoint import MANIFEST
@@ -83,16 +86,30 @@ def _manifest(data: bytes) -> object:
 
 
 def _journal(data: bytes) -> list[object]:
-    """One event, and values and samples of a row, each a line."""
-    event, values, draws = [*data.decode("utf-8", "replace").split("\n"), "", "", ""][:3]
+    """One event, and samples of a step, each a line."""
+    event, draws = [*data.decode("utf-8", "replace").split("\n"), "", ""][:2]
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "journal.sqlite"
         with Journal.create(path, m.JobSpec(run_id="r", argv=["x"])) as journal:
             journal._insert(1, "Tick", event)
-            journal._db.execute("INSERT INTO rows VALUES (0, 1, 1, 1, ?)", (values,))
             journal._db.execute("INSERT INTO samples VALUES (0, 1, ?)", (draws,))
         with Journal.open(path) as journal:
-            return [*journal.entries(), *journal.rows(), *journal.used()]
+            return [*journal.entries(), *journal.used()]
+
+
+def _rows(data: bytes) -> list[object]:
+    """Committed steps of some ranks, as a journal keeps them."""
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "journal.sqlite"
+        with Journal.create(path, m.JobSpec(run_id="r", argv=["x"])) as journal:
+            place = place_of(Step(1), Rank(0))
+            journal._db.execute("INSERT INTO rows VALUES (?, ?)", (place, data))
+        with Journal.open(path) as journal:
+            return [*journal.rows(), *journal.commits(), *journal.newest_rows(2)]
+
+
+def _seal_rows(data: bytes) -> bytes:
+    return zlib.crc32(data[4:]).to_bytes(4, "little") + data[4:]
 
 
 def _seal_record(data: bytes) -> bytes:
@@ -213,7 +230,12 @@ def _restored(data: bytes) -> None:
 
 def _journal_lines() -> bytes:
     event = msgspec.json.encode(Tick(at_us=1))
-    return b"\n".join([event, b'{"loss": 0.5, "nan": NaN}', b'[["a", 1, [[0, 4], "x", 9]]]'])
+    return b"\n".join([event, b'[["a", 1, [[0, 4], "x", 9]]]'])
+
+
+def _packed_rows() -> bytes:
+    rows = [{"loss": 0.5}, {"loss": 0.1, "nan": math.nan}, {}, {"loss": 7.0}]
+    return packed({at: (Epoch(1 + at // 3), 5 * at, plain(row)) for at, row in enumerate(rows)})
 
 
 def _hear(hello: Listener | Dialler, data: bytes) -> None:
@@ -270,4 +292,5 @@ DECODERS: dict[str, Decoder] = {
     ),
     "manifest": Decoder(_manifest, [_checkpoint()], _seal_manifest),
     "journal": Decoder(_journal, [_journal_lines()]),
+    "rows": Decoder(_rows, [_packed_rows()], _seal_rows),
 }

@@ -5,15 +5,12 @@ import sqlite3
 from pathlib import Path
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from trainmover.controller.events import Lost, MachineJoined, MachinesLost, WorkerSaid
 from trainmover.errors import StateMismatch, UserError
 from trainmover.ids import Epoch, MachineId, Rank, Step
 from trainmover.journal import Journal
 from trainmover.journal.replay import replay, replayed
-from trainmover.journal.rows import values_json
 from trainmover.protocol.messages import JobSpec, Row, WorkerUp
 
 SPEC = JobSpec(run_id="r", argv=["train.py"], machines=1)
@@ -92,16 +89,6 @@ def test_two_truths_for_one_step_stop_everything_and_write_nothing(journal: Jour
 def test_equal_rows_in_one_batch_are_checked_against_each_other(journal: Journal) -> None:
     with pytest.raises(StateMismatch):
         journal.append_rows(Rank(0), Epoch(1), [*rows(1.0), *rows(2.0)])
-
-
-@given(st.floats())
-def test_text_of_values_is_equal_if_and_only_if_the_bits_are(value: float) -> None:
-    import json
-
-    text = values_json({"v": value})
-    back = json.loads(text)["v"]
-    assert values_json({"v": back}) == text
-    assert back == value or (math.isnan(back) and math.isnan(value))
 
 
 def test_a_journal_is_never_overwritten(journal: Journal) -> None:

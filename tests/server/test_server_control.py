@@ -11,7 +11,7 @@ from trainmover.controller.effects import Fence
 from trainmover.controller.events import EVENTS, MachineJoined, MachinesLost, MoveRequested
 from trainmover.controller.values import replace
 from trainmover.errors import ProtocolError
-from trainmover.ids import MachineId
+from trainmover.ids import Epoch, MachineId, Rank, Step
 from trainmover.protocol import messages as m
 from trainmover.server.control import Control
 from trainmover.server.machines.absence import Dialled
@@ -133,6 +133,19 @@ def test_who_is_silent_is_away_and_may_be_heard_again(control: Control, written:
     control.beat(50_000_000)
     assert (control.absence.away, silent.ended) == ([], "")
     assert any(str(one).startswith("m1 is back after 39.8 s") for one in written.done)
+
+
+@pytest.mark.parametrize(("step", "at_us"), [(-1, 0), (2**43, 0), (2**63, 0), (1, -1), (1, 2**63)])
+def test_a_step_that_cannot_be_is_refused_before_the_journal(
+    control: Control, written: Written, step: int, at_us: int
+) -> None:
+    line = join(control, written, "m1")
+    rows = [m.Row(step=Step(1), at_us=1, values={}), m.Row(step=Step(step), at_us=at_us, values={})]
+    fact = m.Committed(rank=Rank(0), epoch=Epoch(1), rows=rows)
+    said = m.FromWorker(local_rank=0, payload=msgspec.Raw(m.encode(fact)))
+    with pytest.raises(ProtocolError, match=f"m1 speaks of step {step}, committed at {at_us} us"):
+        control.said(line, said, 6)
+    assert control.unwritten == 0
 
 
 @pytest.mark.parametrize("rank", [-5, -1, 2, 99])

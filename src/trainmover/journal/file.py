@@ -14,7 +14,7 @@ from trainmover.protocol.malformed import MALFORMED
 from trainmover.protocol.messages import PROTOCOL, JobSpec
 from trainmover.version import VERSION
 
-FORMAT = "trainmover journal 5"
+FORMAT = "trainmover journal 6"
 CODE = f"{VERSION}, protocol {PROTOCOL}"
 """Of who writes it. Decisions that were made by other code need not come out the same again."""
 _BOOT_ID = Path("/proc/sys/kernel/random/boot_id")

@@ -2,7 +2,7 @@
 
     meta    key, value                                     the spec, version of the writer
     events  seq, at_us, kind, json, crc                    what `decide` was given, in order
-    rows    rank, step, epoch, at_us, values_json          every committed step, once
+    rows    place, data                                    every committed step, once, packed
     samples rank, step, draws_json                         what it used, where a script tells
     safe    incarnation, facts                             how many of an agent's facts are here
     bookmarks  seq, code, state, told, digest              what was known after an event
@@ -50,7 +50,7 @@ from trainmover.journal.file import (
 )
 from trainmover.journal.lock import WriterLock
 from trainmover.journal.memory import Line, Memory, Record, Steps
-from trainmover.journal.rows import STEPS, Batch, Texts
+from trainmover.journal.rows import Batch, Blocks, CommittedRow
 from trainmover.protocol.messages import JobSpec, Row
 
 NOTE = "Note"
@@ -73,17 +73,6 @@ class Entry:
     text: str = ""
 
 
-@dataclass(frozen=True)
-class CommittedRow:
-    """One step of one rank. Floats are bit exact."""
-
-    rank: Rank
-    step: Step
-    epoch: Epoch
-    at_us: int
-    values: dict[str, float]
-
-
 class Journal:
     """Use `create`, `take_over` or `open`.
 
@@ -103,7 +92,7 @@ class Journal:
         self._lock = lock
         self._memory = memory
         self._why = ""
-        self._texts: Texts = {}
+        self._blocks: Blocks = {}
         self.path = path
         self.spec = spec
         self.cut = ""
@@ -191,7 +180,7 @@ class Journal:
             return f"its disk was full, and records from number {left} on are lost" if lost else ""
         for record in self._memory.records:
             if isinstance(record, Steps):
-                rows.add(self._texts, self._db, record.batches)
+                rows.add(self._blocks, self._db, record.batches)
         self._tell_successor(self._seq + 1)
         self._seq = lines[-1].seq if lines else self._seq
         self._why = "the controller before this one could not write it"
@@ -274,32 +263,25 @@ class Journal:
 
     def rows(self) -> Iterator[CommittedRow]:
         """Committed steps, by rank and step."""
-        query = "SELECT rank, step, epoch, at_us, values_json FROM rows ORDER BY rank, step"
         with readable(self.path):
-            for rank, step, epoch, at_us, text in self._db.execute(query):
-                yield CommittedRow(rank, step, epoch, at_us, json.loads(text))
+            yield from rows.read(self._db)
 
     def commits(self) -> Iterator[tuple[Step, int]]:
         """When the lowest rank that has any committed each step, in order."""
         with readable(self.path):
-            yield from self._db.execute(STEPS, (0, _LAST))
+            yield from rows.commits(self._db, Step(0), None)
 
     def committed(self, first: Step, last: Step | None) -> int:
         """How many steps from `first` to `last` (None: all) that rank has committed."""
         with readable(self.path):
-            limits = (first, _LAST if last is None else last)
-            return sum(1 for _ in self._db.execute(STEPS, limits))
+            return sum(1 for _ in rows.commits(self._db, first, last))
 
     def rows_between(
         self, ranks: Iterable[int], first: Step, last: Step | None
-    ) -> Iterator[tuple[Rank, Step, Epoch, int]]:
-        """Rank, step, epoch and time of what was committed from `first` to `last` (None: all)."""
-        query = "SELECT rank, step, epoch, at_us FROM rows WHERE step BETWEEN ? AND ?"
-        wanted = ", ".join(str(int(rank)) for rank in ranks)
+    ) -> Iterator[CommittedRow]:
+        """What was committed from `first` to `last` (None: all), by rank and step."""
         with readable(self.path):
-            limits = (first, _LAST if last is None else last)
-            query = f"{query} AND rank IN ({wanted}) ORDER BY rank, step"
-            yield from self._db.execute(query, limits)
+            yield from rows.between(self._db, ranks, first, last)
 
     def newest_rows(self, count: int) -> Iterator[CommittedRow]:
         """Of every rank the last `count` steps, by rank and step."""
@@ -314,11 +296,10 @@ class Journal:
         """From the last step back, until each rank has so many."""
         found: dict[Rank, list[CommittedRow]] = {}
         complete = 0
-        query = "SELECT rank, step, epoch, at_us, values_json FROM rows ORDER BY step DESC"
-        for rank, step, epoch, at_us, text in self._db.execute(query):
-            its = found.setdefault(rank, [])
+        for row in rows.newest_first(self._db):
+            its = found.setdefault(row.rank, [])
             if len(its) < count:
-                its.append(CommittedRow(rank, step, epoch, at_us, json.loads(text)))
+                its.append(row)
                 complete += len(its) == count
             if complete == self.spec.world_size:
                 break
@@ -414,7 +395,7 @@ class Journal:
         self._memory.forget(len(first))
         if self.unwritten:
             return False
-        self._texts.clear()
+        self._blocks.clear()
         self._tell_successor(0)
         with self._unless_full():  # What was begun in vain would look like a crash's work.
             self._db.execute("PRAGMA busy_timeout = 0")
@@ -470,7 +451,7 @@ class Journal:
     def _keep(self, record: Record) -> None:
         assert self._memory is not None
         if isinstance(record, Steps):
-            rows.add(self._texts, self._db, record.batches)
+            rows.add(self._blocks, self._db, record.batches)
         try:
             self._memory.keep(record)
         except OSError as error:

@@ -30,6 +30,9 @@ from trainmover.server.machines.absence import Absence
 from trainmover.server.machines.accounts import Account
 from trainmover.server.surroundings import Surroundings
 
+STEP_MAX, AT_US_MAX = 2**42, 2**62
+"""What a journal can hold; nobody comes so far."""
+
 
 class Taker(Protocol):
     """What hearing leads to; the controller."""
@@ -97,6 +100,17 @@ class Hearing:
                 do="Look at that machine: what runs there is no worker of this job.",
             )
 
+    def _look_at_rows(self, machine: MachineId, fact: Committed) -> None:
+        """As above: what no journal can hold."""
+        for row in fact.rows:
+            if not (0 <= row.step <= STEP_MAX and 0 <= row.at_us <= AT_US_MAX):
+                raise ProtocolError(
+                    f"{machine} speaks of step {row.step}, committed at {row.at_us} us: that "
+                    "cannot be.",
+                    means="What it said was not taken.",
+                    do="Look at that machine: what runs there is no worker of this job.",
+                )
+
     def _worker_said(
         self, machine: MachineId, local_rank: int, fact: WorkerFact, number: int, at_us: int
     ) -> None:
@@ -105,6 +119,7 @@ class Hearing:
             self._around.told(machine, fact)
             return
         if isinstance(fact, Committed):
+            self._look_at_rows(machine, fact)
             self.rows.take(fact)
             self._around.told(machine, fact)
             if fact.rows:

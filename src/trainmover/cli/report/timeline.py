@@ -15,7 +15,8 @@ from trainmover.controller.decide import decide
 from trainmover.controller.effects import Effect, Send
 from trainmover.controller.events import EVENTS, AgentSaid, MachinesLost, WorkerSaid
 from trainmover.controller.state import Incident, Job, Outcome
-from trainmover.ids import Epoch, MachineId, Rank
+from trainmover.ids import Epoch, MachineId
+from trainmover.journal import CommittedRow
 from trainmover.protocol import messages as m
 from trainmover.server.view.sentences import sentence
 
@@ -360,14 +361,15 @@ def _of(fact: m.WorkerFact) -> dict[str, Any]:
     return {name: value for name, value in known.items() if value not in (None, "")}
 
 
-def step_spans(line: Timeline, rows: Iterable[tuple[Rank, int, Epoch, int]]) -> Iterable[Span]:
-    """Of committed steps (rank, step, membership, time), by rank and step. One begins with the
-    commit before it, or with the membership in which it was made."""
+def step_spans(line: Timeline, rows: Iterable[CommittedRow]) -> Iterable[Span]:
+    """Of committed steps, by rank and step. One begins with the commit before it, or with the
+    membership in which it was made."""
     since = [at for at, _ in line.memberships]
     before = (-1, 0, 0)
-    for rank, step, epoch, told_us in rows:
+    for row in rows:
+        rank, step = row.rank, row.step
         slot, local = divmod(rank, line.job.spec.nproc)
-        at_us = told_us + line.clocks.behind_us(line.host_of(slot, epoch))
+        at_us = row.at_us + line.clocks.behind_us(line.host_of(slot, row.epoch))
         membership = bisect_right(since, at_us) - 1
         if membership >= 0:
             begun_us, seats = line.memberships[membership]
