@@ -21,6 +21,7 @@ import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ProcessPoolExecutor
 from contextlib import contextmanager
+from multiprocessing.synchronize import Event
 from pathlib import Path
 from typing import Any
 
@@ -159,8 +160,9 @@ async def _controller_cost(
             for _ in range(10):
                 act()
             took[name] = (time.process_time() - begun) * 100
-        with reading(url, TOKEN.decode(), streams):
-            await asyncio.sleep(1.0)
+        with reading(url, TOKEN.decode(), streams) as all_read:
+            while not all_read.is_set():
+                await asyncio.sleep(0.1)
             begun, spent = time.monotonic(), time.process_time()
             while time.monotonic() - begun < seconds:
                 await asyncio.sleep(0.5)
@@ -173,41 +175,49 @@ async def _controller_cost(
 
 
 @contextmanager
-def reading(url: str, token: str, streams: int) -> Iterator[None]:
-    """As long as the body runs; 0 streams: nobody does."""
-    reader = multiprocessing.get_context("spawn").Process(target=read, args=(url, token, streams))
+def reading(url: str, token: str, streams: int) -> Iterator[Event]:
+    """As long as the body runs; 0 streams: nobody does. The event says that all have begun."""
+    context = multiprocessing.get_context("spawn")
+    all_read = context.Event()
+    reader = context.Process(target=read, args=(url, token, streams, all_read))
     if streams:
         reader.start()
+    else:
+        all_read.set()
     try:
-        yield
+        yield all_read
     finally:
         if streams:
             reader.kill()
             reader.join()
 
 
-def read(url: str, token: str, streams: int) -> None:
+def read(url: str, token: str, streams: int, all_read: Event) -> None:
     """Until the end of this process: streams, and a scrape each second."""
-    asyncio.run(_read(url, token, streams))
+    asyncio.run(_read(url, token, streams, all_read))
 
 
-async def _read(url: str, token: str, streams: int) -> None:
+async def _read(url: str, token: str, streams: int, all_read: Event) -> None:
     headers = {"Authorization": f"Bearer {token}"}
     limits = httpx.Limits(max_connections=None)
 
     async with httpx.AsyncClient(
         base_url=url, headers=headers, trust_env=False, timeout=None, limits=limits
     ) as client:
+        begun: list[int] = []
 
-        async def follow() -> None:
+        async def follow(number: int) -> None:
             path, kind = f"{V1}/events?pulse=true", {"Accept": "text/event-stream"}
             async with client.stream("GET", path, headers=kind) as reply:
+                begun.append(number)
+                if len(begun) == streams:
+                    all_read.set()
                 async for _ in reply.aiter_raw():
                     pass
 
         async with asyncio.TaskGroup() as group:
-            for _ in range(streams):
-                group.create_task(follow())
+            for number in range(streams):
+                group.create_task(follow(number))
             while True:
                 (await client.get("/metrics")).raise_for_status()
                 await asyncio.sleep(1.0)
@@ -219,28 +229,29 @@ async def _read(url: str, token: str, streams: int) -> None:
 def step_time(steps: int, *, read: bool) -> float:
     """Median milliseconds of a step of one run."""
     with tempfile.TemporaryDirectory(prefix="bench-watching-") as folder:
-        there = Path(folder) / "run"
-        watcher = multiprocessing.get_context("spawn").Process(target=read_run, args=(there,))
+        there, context = Path(folder) / "run", multiprocessing.get_context("spawn")
+        all_read = context.Event()
+        watcher = context.Process(target=read_run, args=(there, all_read))
         if read:
             watcher.start()
         try:
             command = [*starter("trainmover", RANKS), f"--run-dir={there}"]
-            return timed(command, ["--steps", str(steps), "--batch", "16"])
+            took = timed(command, ["--steps", str(steps), "--batch", "16"])
+            assert all_read.is_set() == read
+            return took
         finally:
             if read:
-                watched = watcher.is_alive()
                 watcher.kill()
                 watcher.join()
-                assert watched or watcher.exitcode == 0, "nobody has read"
 
 
-def read_run(directory: Path) -> None:
+def read_run(directory: Path, all_read: Event) -> None:
     """The run there, once it has begun, until it is over."""
     while not (directory / PUBLISHED).exists():
         time.sleep(0.05)
     run = msgspec.json.decode((directory / PUBLISHED).read_bytes(), type=Run)
     try:
-        read(run.api_url, Path(run.token_file).read_text(), STREAMS)
+        read(run.api_url, Path(run.token_file).read_text(), STREAMS, all_read)
     except* (httpx.TransportError, httpx.HTTPStatusError):
         pass  # It is over.
 

@@ -1,18 +1,11 @@
 """The arguments and flags of each command, from its own parser, as a table for its page."""
 
 import argparse
-import importlib
 
-from trainmover.cli.verbs import VERBS
+from trainmover.cli.verbs import parser_of
 
 COMMON = {"--help", "--run-id", "--run-dir", "--json"}
 """What nearly all have is said once, above all tables."""
-
-
-def parser_of(verb: str) -> argparse.ArgumentParser:
-    """What `trainmover VERB` parses its arguments with."""
-    parser: argparse.ArgumentParser = importlib.import_module(VERBS[verb]).parser()
-    return parser
 
 
 def table_of_flags(verb: str) -> str:

@@ -58,11 +58,9 @@ def build(python: str, arch: str, out: Path) -> str:
         made, checked = Path(folder) / "made", Path(folder) / "checked"
         settings = environment(python, arch, toolchain(Path(folder), arch))
         run(python, "-m", "build", "--wheel", "--no-isolation", "--skip-dependency-check",
-            "--outdir", str(made), str(PROJECT), env=settings)  # fmt: skip
+            f"-Cbuild-dir={folder}/build", "-o", str(made), str(PROJECT), env=settings)  # fmt: skip
         (wheel,) = made.glob("*.whl")
-        platform = f"manylinux_{GLIBC.replace('.', '_')}_{arch}"
-        run(sys.executable, "-m", "auditwheel", "repair", "--plat", platform, "--only-plat",
-            "-w", str(checked), str(wheel))  # fmt: skip
+        run(sys.executable, "-m", "auditwheel", "repair", "-w", str(checked), str(wheel))
         (wheel,) = checked.glob("*.whl")
         if "-abi3-" in wheel.name:
             run(sys.executable, "-m", "abi3audit", "--strict", str(wheel))

@@ -5,12 +5,17 @@ from pathlib import Path
 
 import pytest
 
-from trainmover.cli.watch.checkpoints import main
+from trainmover.cli.verbs import parser_of
+from trainmover.cli.watch import checkpoints
 from trainmover.errors import UserError
 from trainmover.ids import Epoch, Step
 from trainmover.protocol.checkpoint import MANIFEST, writing_name
 from trainmover.protocol.messages import Checkpoint
 from trainmover.server.checkpoints.folder import CheckpointFolder
+
+
+def main(argv: list[str]) -> int:
+    return checkpoints.main(parser_of("checkpoints").parse_args(argv))
 
 
 @pytest.fixture

@@ -16,6 +16,7 @@ from trainmover.cli.demo.recording import (
     missing,
     report,
 )
+from trainmover.cli.verbs import parser_of
 from trainmover.controller.state import Incident, Job, Kind, MachineState, Outcome
 from trainmover.errors import UserError
 from trainmover.ids import Epoch, MachineId, Rank, Step
@@ -111,6 +112,10 @@ def test_every_colour_of_a_machine_has_a_name_in_the_legend(
     assert lacking == [set()] * 3
 
 
+def demonstrated(argv: list[str]) -> int:
+    return demo.main(parser_of("demo").parse_args(argv))
+
+
 def test_the_script_of_the_demo_is_found() -> None:
     assert demo.script().name == "gpt.py"
 
@@ -120,14 +125,14 @@ def test_the_script_of_the_demo_is_found() -> None:
 )
 def test_a_demo_that_cannot_work_is_refused(argv: list[str]) -> None:
     with pytest.raises(UserError):
-        demo.main(argv)
+        demonstrated(argv)
 
 
 @pytest.mark.timeout(400)
 def test_the_demo_holds_what_it_promises(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], own_home: Path
 ) -> None:
-    code = demo.main(["--json", "--steps", "80", "--out", str(tmp_path / "out")])
+    code = demonstrated(["--json", "--steps", "80", "--out", str(tmp_path / "out")])
     captured = capsys.readouterr()
     result = json.loads(captured.out)
     assert (code, result["faults"]) == (0, []), captured.err

@@ -1,7 +1,6 @@
 """What a user is told before anything is started: help, examples, exit codes, completion."""
 
 import ast
-import importlib
 import os
 import pty
 import re
@@ -30,7 +29,7 @@ CLI = Path(trainmover.__file__).parent / "cli"
 
 @pytest.mark.parametrize("verb", sorted(verbs.VERBS))
 def test_help_ends_with_examples_that_the_command_takes(verb: str) -> None:
-    parser = importlib.import_module(verbs.VERBS[verb]).parser()
+    parser = verbs.parser_of(verb)
     assert 2 <= len(EXAMPLES[verb]) <= 3
     for example in EXAMPLES[verb]:
         program, name, *rest = shlex.split(
@@ -40,6 +39,18 @@ def test_help_ends_with_examples_that_the_command_takes(verb: str) -> None:
         parser.parse_args(rest)
     if verb != "run":  # Its help is torchrun's, and that loads torch: tests/test_docs.py has it.
         assert all(example in parser.format_help() for example in EXAMPLES[verb])
+
+
+@pytest.mark.parametrize("verb", sorted(verbs.VERBS))
+def test_a_mistyped_flag_waits_for_nothing_that_only_the_command_needs(verb: str) -> None:
+    heavy = {"httpx", "torch", "numpy", "rich", "starlette", "sqlite3", "asyncio"}
+    heavy |= {f"trainmover.{room}" for room in ("controller", "server", "journal")}
+    code = "import sys; from trainmover.cli.main import main; status = main(sys.argv[1:]); "
+    code += f"print(status, sorted({heavy!r} & sys.modules.keys()))"
+    said = subprocess.run(
+        [sys.executable, "-c", code, verb, "--jsom"], capture_output=True, text=True, check=False
+    )
+    assert said.stdout == "2 []\n", said.stderr
 
 
 def test_no_example_is_of_a_command_that_there_is_not() -> None:
@@ -62,7 +73,7 @@ def test_no_command_loads_torch_or_draws_before_it_is_asked_to(verb: str) -> Non
 
 
 def place(verb: str) -> str:
-    return verbs.VERBS[verb].removeprefix("trainmover.").replace(".", "/")
+    return verbs.VERBS[verb].module.removeprefix("trainmover.").replace(".", "/")
 
 
 def at_module_level(path: Path) -> set[str]:

@@ -1,13 +1,9 @@
 """`trainmover completion bash`: a script that has the shell complete commands and their flags."""
 
 import argparse
-import importlib
 from dataclasses import dataclass
 
-from trainmover.cli.options import parser_for
-from trainmover.cli.verbs import VERBS
-
-SUMMARY = "write a script for the shell to complete commands and flags: bash, zsh or fish"
+from trainmover.cli.verbs import VERBS, parser_of
 
 
 @dataclass(frozen=True)
@@ -30,22 +26,15 @@ class Command:
     values: tuple[str, ...] = ()
 
 
-def parser() -> argparse.ArgumentParser:
-    parser = parser_for("completion", SUMMARY)
-    parser.add_argument("shell", choices=sorted(SCRIPTS))
-    return parser
-
-
-def main(argv: list[str]) -> int:
+def main(options: argparse.Namespace) -> int:
     """0, and the script on stdout."""
-    print(SCRIPTS[parser().parse_args(argv).shell](commands()))
+    print(SCRIPTS[options.shell](commands()))
     return 0
 
 
 def commands() -> list[Command]:
-    """All there are, from their own parsers; none of them loads torch."""
-    modules = {verb: importlib.import_module(module) for verb, module in VERBS.items()}
-    return [_command(verb, of.SUMMARY, of.parser()) for verb, of in modules.items()]
+    """All there are, from their own parsers."""
+    return [_command(verb, one.summary, parser_of(verb)) for verb, one in VERBS.items()]
 
 
 def _command(verb: str, summary: str, of: argparse.ArgumentParser) -> Command:

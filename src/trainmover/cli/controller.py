@@ -5,19 +5,14 @@ live on other machines than their controller did, and still look for it.
 """
 
 import argparse
-from pathlib import Path
 
-from trainmover.cli.options import parser_for
 from trainmover.cli.run.screen import JsonScreen, Screen
 from trainmover.errors import UserError
 from trainmover.launch.controller.control import Inherited, control
 
-SUMMARY = "take over a run whose controller has died"
 
-
-def main(argv: list[str]) -> int:
+def main(options: argparse.Namespace) -> int:
     """The exit status of the job."""
-    options = parser().parse_args(argv)
     if options.run_dir is None:
         raise UserError(
             "No run was named.",
@@ -40,15 +35,3 @@ def main(argv: list[str]) -> int:
         on_ready=screen.ready,
         on_end=screen.ended,
     )
-
-
-def parser() -> argparse.ArgumentParser:
-    parser = parser_for("controller", SUMMARY)
-    add = parser.add_argument
-    add("--run-dir", type=Path, metavar="DIR", help="the private directory of the run")
-    add("--json", action="store_true", help="one JSON object a line on stdout")
-    inherited = ("--supervisor", "--control", "--api", "--checkpoint-lock", "--journal-memory")
-    for flag in inherited:
-        add(flag, type=int, default=-1, metavar="FD", help=argparse.SUPPRESS)
-    add("--parent", type=int, default=0, metavar="PID", help=argparse.SUPPRESS)
-    return parser

@@ -5,22 +5,11 @@ import json
 import webbrowser
 
 from trainmover.cli.client import Client
-from trainmover.cli.options import add_which_run, parser_for, which_run
-
-SUMMARY = "open the page of a live run in a browser"
+from trainmover.cli.options import which_run
 
 
-def parser() -> argparse.ArgumentParser:
-    parser = parser_for("dashboard", SUMMARY)
-    add_which_run(parser)
-    parser.add_argument("--viewer", action="store_true", help="one that may look only")
-    parser.add_argument("--no-open", action="store_true", help="print the address")
-    return parser
-
-
-def main(argv: list[str]) -> int:
+def main(options: argparse.Namespace) -> int:
     """0: it was opened, or its address was printed."""
-    options = parser().parse_args(argv)
     run = which_run(options)
     code = Client(run, viewer=options.viewer).code()
     url = f"{run.api_url}/#code={code['code']}"

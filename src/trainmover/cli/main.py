@@ -4,16 +4,18 @@ Errors are three lines on stderr: what happened, what it means, what to type nex
 the user's to mend, 1 is a job or a request that failed, and `run` ends with the script's own.
 """
 
+import argparse
 import errno
 import importlib
 import os
 import sys
+from collections.abc import Callable
 from contextlib import suppress
-from types import ModuleType
+from typing import Any
 
 from trainmover.cli.exit_codes import FAILED, INTERRUPTED, WRONG_CALL, table
 from trainmover.cli.suggest import did_you_mean
-from trainmover.cli.verbs import VERBS
+from trainmover.cli.verbs import VERBS, parser_of
 from trainmover.errors import JobFailed, TrainmoverError, UserError
 from trainmover.outlet import open_standard_streams
 from trainmover.version import VERSION
@@ -69,8 +71,10 @@ def _dispatch(argv: list[str]) -> int:
             means="Nothing was done.",
             do=f"{meant} Type one of: {', '.join(f'trainmover {name}' for name in VERBS)}".lstrip(),
         )
-    status: int = _module(verb).main(rest)
-    return status
+    if VERBS[verb].itself:
+        return _main_of(verb)(rest)
+    options = parser_of(verb).parse_args(rest, argparse.Namespace(verb=verb))
+    return _main_of(verb)(options)
 
 
 def _help(about: list[str]) -> int:
@@ -91,12 +95,13 @@ def _help(about: list[str]) -> int:
     return 0
 
 
-def _module(verb: str) -> ModuleType:
-    return importlib.import_module(VERBS[verb])
+def _main_of(verb: str) -> Callable[[Any], int]:
+    main: Callable[[Any], int] = importlib.import_module(VERBS[verb].module).main
+    return main
 
 
 def _usage() -> str:
-    lines = [f"  {verb:<13}{_module(verb).SUMMARY}" for verb in VERBS]
+    lines = [f"  {verb:<13}{one.summary}" for verb, one in VERBS.items()]
     return "\n".join(
         [
             f"trainmover {VERSION}: keeps a PyTorch job running while machines are replaced",

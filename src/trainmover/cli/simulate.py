@@ -6,8 +6,6 @@ import json
 import sys
 import time
 
-from trainmover.cli.examples import examples_of
-from trainmover.cli.suggest import complain_in_three_lines
 from trainmover.errors import UserError
 from trainmover.simulator.coverage import Coverage, possible_pairs
 from trainmover.simulator.faults import EVERYTHING, NAMES, Faults, only
@@ -15,15 +13,13 @@ from trainmover.simulator.report import Summary, failure
 from trainmover.simulator.story import plan_of, play
 from trainmover.simulator.trace import Trace
 
-SUMMARY = "let machines, links and the controller fail in a fake world, and check what it decides"
 PROGRESS_S = 0.5
 GARBAGE_AFTER = 20_000
 """Worlds make many values and few cycles: to look for those less often makes them quicker."""
 
 
-def main(argv: list[str]) -> int:
+def main(options: argparse.Namespace) -> int:
     """Play seeds. Exit status 1 if something happened that must never be."""
-    options = parser().parse_args(argv)
     seeds = _seeds(options)
     gc.set_threshold(GARBAGE_AFTER)
     began = time.perf_counter()
@@ -39,35 +35,6 @@ def main(argv: list[str]) -> int:
         if options.coverage:
             print("\n".join(_coverage_lines(coverage)))
     return 1 if summary.failed else 0
-
-
-def parser() -> argparse.ArgumentParser:
-    faults = "\n".join(f"  {name:<12}{what}" for name, what in NAMES.items())
-    parser = argparse.ArgumentParser(
-        prog="trainmover simulate",
-        description=f"{SUMMARY}.",
-        epilog=f"faults:\n{faults}\n\n{examples_of('simulate')}",
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
-    complain_in_three_lines(parser)
-    seeds = parser.add_mutually_exclusive_group()
-    seeds.add_argument("--seed", type=int, default=0, metavar="N", help="the only chance in it")
-    seeds.add_argument("--seeds", metavar="A..B", help="all from A up to, not including, B")
-    parser.add_argument("--machines", type=int, default=4, metavar="N", help="that hold ranks")
-    parser.add_argument("--standbys", type=int, default=2, metavar="N", help="and others")
-    parser.add_argument(
-        "--nproc", type=int, metavar="N", help="workers a machine (1 or 2, by seed)"
-    )
-    parser.add_argument(
-        "--minutes", type=float, default=1 / 3, metavar="M", help="of faults, before they stop"
-    )
-    parser.add_argument("--faults", metavar="NAME,...", help="these only; see below")
-    parser.add_argument("--trace", action="store_true", help="show every event and what followed")
-    parser.add_argument(
-        "--coverage", action="store_true", help="show which transitions were not reached"
-    )
-    parser.add_argument("--json", action="store_true", help="JSON for programs")
-    return parser
 
 
 def _seeds(options: argparse.Namespace) -> range:

@@ -6,22 +6,12 @@ import json
 import platform
 
 from trainmover import communicators
-from trainmover.cli.options import parser_for
 from trainmover.protocol.messages import PROTOCOL
 from trainmover.version import VERSION
 
-SUMMARY = "show the versions of trainmover, torch and Python"
 
-
-def parser() -> argparse.ArgumentParser:
-    parser = parser_for("version", SUMMARY)
-    parser.add_argument("--json", action="store_true", help="one JSON object")
-    return parser
-
-
-def main(argv: list[str]) -> int:
+def main(options: argparse.Namespace) -> int:
     """Asks the installed packages, so that torch need not be imported."""
-    options = parser().parse_args(argv)
     versions = {
         "trainmover": VERSION,
         "protocol": PROTOCOL,

@@ -21,7 +21,6 @@ import trainmover
 from trainmover.cli.demo import pictures
 from trainmover.cli.demo.recording import Recording, Span, differences, missing, report
 from trainmover.cli.demo.screen import DemoScreen
-from trainmover.cli.options import parser_for
 from trainmover.cli.stream import stream, write_to
 from trainmover.controller.state import Job, Kind, MachineState, Outcome
 from trainmover.errors import JobFailed, UserError
@@ -32,16 +31,14 @@ from trainmover.outlet import Outlet
 from trainmover.protocol.messages import LogSpec, Row
 from trainmover.server.view.notices import Happened, Notice, Printed, Stepped
 
-SUMMARY = "train, move a machine, kill a machine, compare bit for bit"
 MACHINES = 4
 MOVED = "m2"
 STEPS_MIN = 80
 DATA_BYTES = 10_000
 
 
-def main(argv: list[str]) -> int:
+def main(options: argparse.Namespace) -> int:
     """Exit status: 0 if the disturbed run equals the undisturbed one."""
-    options = parser().parse_args(argv)
     _check(options)
     _make(options.out)
     outlet: Outlet[TextIO] = Outlet(write_to, lambda to, error: None)  # The report has it all.
@@ -67,15 +64,6 @@ def script() -> Path:
     package = Path(trainmover.__file__).parent
     found = [package / "examples", package.parents[1] / "examples"]
     return next(path for folder in found if (path := folder / "gpt.py").is_file())
-
-
-def parser() -> argparse.ArgumentParser:
-    parser = parser_for("demo", SUMMARY)
-    parser.add_argument("--steps", type=int, default=200, help="steps of each run (200)")
-    parser.add_argument("--out", type=Path, default=Path("demo"), help="folder of the results")
-    parser.add_argument("--data", type=Path, help="file to train on (default: Python's help texts)")
-    parser.add_argument("--json", action="store_true", help="print one JSON object, the report")
-    return parser
 
 
 def _check(options: argparse.Namespace) -> None:

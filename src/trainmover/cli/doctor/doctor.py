@@ -21,11 +21,9 @@ from trainmover import communicators, errors
 from trainmover.cli.doctor import verdicts
 from trainmover.cli.doctor.verdicts import Finding
 from trainmover.cli.exit_codes import DONE, FAILED
-from trainmover.cli.options import parser_for
 from trainmover.errors import UserError
 from trainmover.launch.runs import runs_home
 
-SUMMARY = "look whether a job could run here, and say what to mend"
 CONNECT_S = 5.0
 LOAD_S = 300.0
 WATCHED_S = 0.1
@@ -34,20 +32,8 @@ _REQUIRED = re.compile(r"([A-Za-z0-9_.-]+)\s*(.*)")
 _LOAD = "import torch, trainmover.torch_internals"
 
 
-def parser() -> argparse.ArgumentParser:
-    parser = parser_for("doctor", SUMMARY)
-    parser.add_argument(
-        "--connect", metavar="HOST:PORT", help="look whether that controller can be reached"
-    )
-    parser.add_argument("--journal", type=Path, metavar="PATH", help="look at this place for one")
-    parser.add_argument("--quick", action="store_true", help="do not load torch")
-    parser.add_argument("--json", action="store_true", help="JSON for programs")
-    return parser
-
-
-def main(argv: list[str]) -> int:
+def main(options: argparse.Namespace) -> int:
     """1 if something is broken."""
-    options = parser().parse_args(argv)
     address = None if options.connect is None else _address(options.connect)
     rooms = {
         "installation": installation(load=not options.quick),

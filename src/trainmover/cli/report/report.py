@@ -5,7 +5,7 @@ import json
 from datetime import datetime
 from pathlib import Path
 
-from trainmover.cli.options import add_which_run, parser_for, which_run
+from trainmover.cli.options import which_run
 from trainmover.cli.report import page, text
 from trainmover.cli.report.forms import check_name
 from trainmover.cli.report.goodput import Goodput, goodput
@@ -13,26 +13,9 @@ from trainmover.cli.report.reading import family, runs
 from trainmover.errors import UserError
 from trainmover.version import VERSION
 
-SUMMARY = "show where the time went: goodput, what was lost to which cause, downtimes"
 
-OUT_HELP = "write it there: a page with plots as .html, or .json, or .txt"
-
-
-def parser() -> argparse.ArgumentParser:
-    parser = parser_for("report", SUMMARY)
-    add_which_run(parser)
-    parser.add_argument(
-        "--journal", type=Path, action="append", metavar="PATH",
-        help="of a run that has ended, and of those before it that are kept beside it; several: in "
-        "this order, as one",
-    )  # fmt: skip
-    parser.add_argument("-o", "--out", type=Path, metavar="FILE", help=OUT_HELP)
-    return parser
-
-
-def main(argv: list[str]) -> int:
+def main(options: argparse.Namespace) -> int:
     """0, whatever there is to report."""
-    options = parser().parse_args(argv)
     account = goodput(runs(_journals(options)))
     if options.out is not None:
         write(check_name(options.out), account)

@@ -6,7 +6,7 @@ from bisect import bisect_left, bisect_right
 from pathlib import Path
 from typing import Any
 
-from trainmover.cli.options import add_which_run, parser_for, which_run
+from trainmover.cli.options import which_run
 from trainmover.cli.report.chrome import clipped, trace
 from trainmover.cli.report.lanes import drawing
 from trainmover.cli.report.timeline import Timeline, step_spans
@@ -15,27 +15,13 @@ from trainmover.errors import UserError
 from trainmover.ids import Step
 from trainmover.journal import Journal
 
-SUMMARY = "write what every process did in an incident, for Perfetto or chrome://tracing"
 AROUND_US = (100_000, 5_000_000)
 """What is shown before and after an incident: a quarter of it, at least and at most."""
 ROWS_MAX = 200_000
 
 
-def parser() -> argparse.ArgumentParser:
-    parser = parser_for("trace", SUMMARY)
-    parser.add_argument("number", type=int, nargs="?", help="of the incident; the last one if none")
-    parser.add_argument(
-        "-o", "--out", type=Path, metavar="FILE", help="as .json, or .svg for a picture of it"
-    )
-    parser.add_argument("--whole", action="store_true", help="the whole run, not one incident")
-    parser.add_argument("--journal", type=Path, metavar="PATH", help="of a run that has ended")
-    add_which_run(parser)
-    return parser
-
-
-def main(argv: list[str]) -> int:
+def main(options: argparse.Namespace) -> int:
     """0 when it is written."""
-    options = parser().parse_args(argv)
     if options.whole and options.number is not None:
         raise UserError(
             f"--whole and incident {options.number} contradict each other.",

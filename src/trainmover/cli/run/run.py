@@ -1,24 +1,16 @@
 """`trainmover run [torchrun's options] [ours] script.py ...`: a job on this machine."""
 
-import argparse
 import importlib.util
 from contextlib import nullcontext
 from typing import TYPE_CHECKING
 
-from trainmover.cli.run.parser import known_flags, look
+from trainmover.cli.run.parser import look
 from trainmover.errors import UserError
 
 if TYPE_CHECKING:
     from contextlib import AbstractContextManager
 
     from trainmover.launch.nursery import NurseryProcess
-
-SUMMARY = "run a script on machines that can be replaced (in place of torchrun)"
-
-
-def parser() -> argparse.ArgumentParser:
-    """Of what a command line may say; its help is torchrun's and ours, and takes longer."""
-    return known_flags()
 
 
 def main(argv: list[str]) -> int:

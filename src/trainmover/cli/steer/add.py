@@ -5,25 +5,15 @@ import json
 import time
 
 from trainmover.cli.client import Client
-from trainmover.cli.options import add_which_run, parser_for, which_run
+from trainmover.cli.options import which_run
 from trainmover.errors import JobFailed
 from trainmover.launch.late import LateMachine, start_late
 
-SUMMARY = "add a machine to a live run, as a standby"
 _LOOK_S = 0.05
 
 
-def parser() -> argparse.ArgumentParser:
-    parser = parser_for("add", SUMMARY)
-    parser.add_argument("--machine", default="", metavar="NAME", help="its name; the next free mN")
-    parser.add_argument("--rack", default="", metavar="NAME", help="what it would be lost with")
-    add_which_run(parser)
-    return parser
-
-
-def main(argv: list[str]) -> int:
+def main(options: argparse.Namespace) -> int:
     """0: the machine has joined. It warms up by itself, and lives as long as the run."""
-    options = parser().parse_args(argv)
     run = which_run(options)
     client = Client(run)
     names = [machine["id"] for machine in client.status()["machines"]]

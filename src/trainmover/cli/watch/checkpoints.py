@@ -6,26 +6,14 @@ import subprocess
 import sys
 from pathlib import Path
 
-from trainmover.cli.options import parser_for
 from trainmover.errors import JobFailed, UserError
 from trainmover.protocol.checkpoint import published_name
 from trainmover.protocol.messages import Checkpoint
 from trainmover.server.checkpoints.check import newest_whole, whole_ones
 
-SUMMARY = "show checkpoints, and which are whole; or write one for torch to read"
 
-
-def parser() -> argparse.ArgumentParser:
-    parser = parser_for("checkpoints", SUMMARY)
-    parser.add_argument("folder", type=Path, metavar="DIR", help="what --checkpoint named")
-    parser.add_argument("--export", type=Path, metavar="OUT", help="newest, for torch to read")
-    parser.add_argument("--json", action="store_true", help="JSON for programs")
-    return parser
-
-
-def main(argv: list[str]) -> int:
+def main(options: argparse.Namespace) -> int:
     """0: there is one that a job can go on from."""
-    options = parser().parse_args(argv)
     if options.export is not None:
         return _export(options.folder, options.export, as_json=options.json)
     found = list(whole_ones(options.folder))

@@ -2,33 +2,22 @@
 
 import argparse
 import json
-from pathlib import Path
 from typing import Any
 
 from rich.console import Console
 from rich.table import Table
 
 from trainmover.cli.console import whole_lines
-from trainmover.cli.options import add_which_run, parser_for, which_run
+from trainmover.cli.options import which_run
 from trainmover.journal import Journal
 from trainmover.journal.samples import DataPass, Used, data_passes
 from trainmover.server.ranks import ranks_text
 
-SUMMARY = "show which samples each step used, and whether each came exactly once"
 REPEATED_SHOWN = 5
 
 
-def parser() -> argparse.ArgumentParser:
-    parser = parser_for("data", SUMMARY)
-    add_which_run(parser)
-    parser.add_argument("--journal", type=Path, metavar="PATH", help="of a run that has ended")
-    parser.add_argument("--steps", action="store_true", help="every step's samples as well")
-    return parser
-
-
-def main(argv: list[str]) -> int:
+def main(options: argparse.Namespace) -> int:
     """0: every sample came once in its data pass, or nothing is known. 1: some came again."""
-    options = parser().parse_args(argv)
     with Journal.open(options.journal or which_run(options).journal) as journal:
         used = list(journal.used())
     passes = data_passes(used)

@@ -10,16 +10,13 @@ from typing import Any
 import msgspec
 
 from trainmover.cli.client import Client
-from trainmover.cli.options import add_which_run, parser_for, which_run
+from trainmover.cli.options import which_run
 from trainmover.journal.replay import replayed
 from trainmover.server.view.sentences import sentence
 
-SUMMARY = "show what has happened, and what happens (--follow)"
 
-
-def main(argv: list[str]) -> int:
+def main(options: argparse.Namespace) -> int:
     """One line an event."""
-    options = parser().parse_args(argv)
     if options.journal is not None:
         _print(_tail(list(_from_journal(options.journal)), options), options)
         return 0
@@ -30,16 +27,6 @@ def main(argv: list[str]) -> int:
         after = past[-1]["seq"] if past else 0
         _print(client.follow(after), options)
     return 0
-
-
-def parser() -> argparse.ArgumentParser:
-    parser = parser_for("events", SUMMARY)
-    add_which_run(parser)
-    parser.add_argument("-f", "--follow", action="store_true", help="go on until the run ends")
-    parser.add_argument("-n", "--last", type=int, metavar="N", help="only the last N lines")
-    parser.add_argument("--all", action="store_true", help="also facts that have no sentence")
-    parser.add_argument("--journal", type=Path, metavar="PATH", help="read a journal instead")
-    return parser
 
 
 def _from_journal(path: Path) -> Iterator[dict[str, Any]]:

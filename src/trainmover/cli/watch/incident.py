@@ -3,7 +3,6 @@
 import argparse
 import json
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 from rich.console import Console
@@ -11,7 +10,7 @@ from rich.table import Table
 
 from trainmover.cli.client import Client
 from trainmover.cli.console import whole_lines
-from trainmover.cli.options import add_which_run, parser_for, which_run
+from trainmover.cli.options import which_run
 from trainmover.cli.watch.standbys import size
 from trainmover.cli.watch.status import incident_line
 from trainmover.errors import UserError
@@ -24,20 +23,10 @@ _WAYS = {
     2: "all ranks go back to a snapshot",
     3: "all start again",
 }
-SUMMARY = "show all that is known of one incident: phases, verdict, certificates"
 
 
-def parser() -> argparse.ArgumentParser:
-    parser = parser_for("incident", SUMMARY)
-    parser.add_argument("number", type=int, nargs="?", help="as trainmover status shows it")
-    add_which_run(parser)
-    parser.add_argument("--journal", type=Path, metavar="PATH", help="of a run that has ended")
-    return parser
-
-
-def main(argv: list[str]) -> int:
+def main(options: argparse.Namespace) -> int:
     """The last one, if none is named."""
-    options = parser().parse_args(argv)
     incident = _chosen(_incidents(options), options.number)
     if options.json:
         print(json.dumps(incident))

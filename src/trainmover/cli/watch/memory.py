@@ -9,22 +9,14 @@ from rich.table import Table
 
 from trainmover.cli.client import Client
 from trainmover.cli.console import whole_lines
-from trainmover.cli.options import add_which_run, parser_for, which_run
+from trainmover.cli.options import which_run
 from trainmover.cli.watch.standbys import size
 
-SUMMARY = "show what is held in host memory: by kind for each rank, and for others"
 _KINDS = ("state", "gradients", "undo", "snapshot", "record", "communicator")
 
 
-def parser() -> argparse.ArgumentParser:
-    parser = parser_for("memory", SUMMARY)
-    add_which_run(parser)
-    return parser
-
-
-def main(argv: list[str]) -> int:
+def main(options: argparse.Namespace) -> int:
     """Ask once and print."""
-    options = parser().parse_args(argv)
     memory = Client(which_run(options)).status()["memory"]
     if options.json:
         print(json.dumps(memory))

@@ -9,9 +9,8 @@ from rich.table import Table
 
 from trainmover.cli.client import Client
 from trainmover.cli.console import whole_lines
-from trainmover.cli.options import add_which_run, parser_for, which_run
+from trainmover.cli.options import which_run
 
-SUMMARY = "show what each standby is ready for, how it was proven and what a loss would cost"
 _COLUMNS = (
     "STANDBY",
     "RANKS",
@@ -26,15 +25,8 @@ _COLUMNS = (
 )
 
 
-def parser() -> argparse.ArgumentParser:
-    parser = parser_for("standbys", SUMMARY)
-    add_which_run(parser)
-    return parser
-
-
-def main(argv: list[str]) -> int:
+def main(options: argparse.Namespace) -> int:
     """Ask once and print."""
-    options = parser().parse_args(argv)
     status = Client(which_run(options)).status()
     if options.json:
         print(json.dumps({key: status[key] for key in ("run", "standbys", "roles")}))

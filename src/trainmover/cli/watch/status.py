@@ -10,25 +10,16 @@ from rich.table import Table
 
 from trainmover.cli.client import Client
 from trainmover.cli.console import whole_lines
-from trainmover.cli.options import add_which_run, parser_for, which_run
+from trainmover.cli.options import which_run
 from trainmover.ids import Rank
 from trainmover.server.ranks import ranks_named, ranks_text
 from trainmover.server.view.watching import stands_text
 
-SUMMARY = "show machines, ranks, steps and incidents of a live run"
 INCIDENTS_SHOWN = 5
 
 
-def parser() -> argparse.ArgumentParser:
-    parser = parser_for("status", SUMMARY)
-    add_which_run(parser)
-    parser.add_argument("--watch", action="store_true", help="go on, in place: trainmover top")
-    return parser
-
-
-def main(argv: list[str]) -> int:
+def main(options: argparse.Namespace) -> int:
     """Ask once and print; or again and again."""
-    options = parser().parse_args(argv)
     client = Client(which_run(options))
     if options.watch:
         from trainmover.cli.watch.top import follow

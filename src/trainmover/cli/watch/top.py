@@ -15,30 +15,17 @@ from typing import Any
 from rich.console import Console
 
 from trainmover.cli.client import Client
-from trainmover.cli.options import add_which_run, parser_for, which_run
+from trainmover.cli.options import which_run
 from trainmover.cli.watch.progress import line
 from trainmover.cli.watch.status import doing, show
 from trainmover.errors import PeerLost
 
-SUMMARY = "show a run as it goes: machines, progress, what happens"
 EVENTS_SHOWN = 5
 _UP_AND_CLEAR = "\x1b[{}F\x1b[J"
 
 
-def parser() -> argparse.ArgumentParser:
-    parser = parser_for("top", SUMMARY)
-    add_every(parser)
-    add_which_run(parser)
-    return parser
-
-
-def add_every(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--every", type=float, default=1.0, metavar="SECONDS", help="look (1)")
-
-
-def main(argv: list[str]) -> int:
+def main(options: argparse.Namespace) -> int:
     """0 when the run has ended, or at Ctrl-C."""
-    options = parser().parse_args(argv)
     return follow(Client(which_run(options)), options.every, as_json=options.json)
 
 

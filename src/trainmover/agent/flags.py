@@ -1,0 +1,36 @@
+"""What an agent is started with. Light, for who only asks what there is."""
+
+import argparse
+from pathlib import Path
+
+from trainmover.tls.files import absolute
+
+
+def parser(examples: str = "") -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="trainmover agent",
+        description="Be one machine of a run that was started on another host.",
+        epilog=examples,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    add = parser.add_argument
+    add("--controller", required=True, metavar="HOST:PORT", help="where the job's controller is")
+    add("--machine", required=True, metavar="NAME", help="a name no other machine of the job has")
+    add("--nproc", type=int, default=1, metavar="N", help="workers on this machine")
+    add("--standby", action="store_true", help="join without ranks")
+    add("--token-file", type=Path, required=True, metavar="FILE", help="the job's token")
+    add("--tls-cert", type=absolute, default="", metavar="FILE", help="shown to who dials here")
+    add("--tls-key", type=absolute, default="", metavar="FILE", help="that belongs to it")
+    add(
+        "--tls-ca", type=absolute, default="", metavar="FILE", help="whom to believe who is dialled"
+    )
+    add("--dir", type=Path, metavar="DIR", help="private to this machine; removed at the end")
+    add("--rack", default="", metavar="NAME", help="machines of one rack may be lost together")
+    add("--role", default="default", metavar="NAME", help="ROLE_NAME of the workers")
+    add("--shutdown-timeout", type=float, default=5.0, metavar="S", help="from SIGTERM to SIGKILL")
+    add("--controller-timeout", type=float, default=60.0, metavar="S", help="it may be away")
+    add("--worker", metavar="JSON", help=argparse.SUPPRESS)
+    add("--nursery", type=int, metavar="FD", help=argparse.SUPPRESS)
+    add("--run", type=int, metavar="PID", help=argparse.SUPPRESS)  # so does the job
+    add("--parent", type=int, metavar="PID", help=argparse.SUPPRESS)  # ends with it
+    return parser
