@@ -11,6 +11,7 @@ import torch.distributed as dist
 from comm_ranks import Ranks, join_live
 
 from trainmover.comm import Groups, ShimGroup, groups
+from trainmover.comm.groups import Mode
 from trainmover.errors import UserError
 
 WITHOUT_GPU = pytest.mark.skipif(Path("/dev/nvidia0").exists(), reason="None means nccl there")
@@ -123,3 +124,46 @@ def names(rank: int, ranks: Ranks) -> list[str]:
 @pytest.mark.parametrize("ranks", [2], indirect=True)
 def test_each_group_keeps_its_own_name(ranks: Ranks) -> None:
     assert ranks.run(names) == [["0", "1", "2"]] * 2
+
+
+def over_another(rank: int, ranks: Ranks, live: bool) -> tuple[str, float]:
+    internals: Any = dist.distributed_c10d
+    made = lambda store, rank, size, timeout: internals.ProcessGroupGloo.stock(  # noqa: E731
+        store, rank, size, timeout
+    )
+    dist.Backend.register_backend("elsewhere", made, devices=["cpu"])
+    if live:
+        join_live(rank, ranks)
+    else:
+        dist.init_process_group("gloo", store=ranks.connect(), rank=rank, world_size=ranks.size)
+    said = ""
+    try:
+        group = dist.new_group([0, 1], backend="elsewhere")
+        assert type(group) is not ShimGroup
+    except UserError as error:
+        said = str(error)
+    total = torch.ones(1)
+    dist.all_reduce(total)
+    return said, total.item()
+
+
+@pytest.mark.parametrize("ranks", [2], indirect=True)
+def test_a_group_that_could_not_follow_is_refused_in_a_job_and_only_there(ranks: Ranks) -> None:
+    for said, total in ranks.run(over_another, True):
+        assert "talk over elsewhere" in said
+        assert "cpu:gloo,cuda:nccl" in said
+        assert total == 2
+
+
+@pytest.mark.parametrize("ranks", [2], indirect=True)
+def test_where_nobody_is_replaced_it_is_torch_s_own(ranks: Ranks) -> None:
+    assert ranks.run(over_another, False) == [("", 2.0)] * 2
+
+
+def test_what_torch_lacks_it_refuses_itself(monkeypatch: pytest.MonkeyPatch) -> None:
+    """So that a script that tries one after the other goes on as it would."""
+    if dist.is_nccl_available():
+        pytest.skip("this torch has NCCL")
+    monkeypatch.setattr(groups, "mode", Mode.LIVE)
+    with pytest.raises(RuntimeError, match="NCCL"):
+        dist.init_process_group("nccl", store=dist.HashStore(), rank=0, world_size=1)

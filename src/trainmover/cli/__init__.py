@@ -1,4 +1,5 @@
-"""The command line: `verbs` has them all with their flags, `main` dispatches, a module carries out.
+"""The command line: `verbs` has all commands and their flags, `main` dispatches.
 
-`run`, `watch`, `steer`, `report`, `demo` and `doctor` are folders of them; `client` asks a live run.
+`run`, `watch`, `steer`, `report`, `demo`, `doctor` are folders of what carries them out; `client`
+asks a live run.
 """

@@ -46,6 +46,8 @@ class _Making(threading.local):
     taken: bool = False
 
 
+_HARMLESS = {"fake", "undefined"}
+"""Talk to nobody."""
 _making = _Making()
 _installed: list[Groups] = []
 
@@ -115,7 +117,7 @@ def _announcing(stock: Callable[..., Any]) -> Callable[..., Any]:
     def helper(*args: Any, **kwargs: Any) -> Any:
         arguments = signature.bind(*args, **kwargs).arguments
         before = _making.groups, _making.name, _making.ranks, _making.taken
-        _making.groups = _installed[0] if _on_gloo(arguments["backend"]) else None
+        _making.groups = _installed[0] if _is_served(arguments["backend"]) else None
         _making.name, _making.taken = str(arguments["group_name"]), False
         _making.ranks = tuple(arguments["global_ranks_in_group"])  # Of the world: none.
         try:
@@ -126,10 +128,26 @@ def _announcing(stock: Callable[..., Any]) -> Callable[..., Any]:
     return helper
 
 
-def _on_gloo(backend: Any) -> bool:
-    """True when the group's CPU traffic goes over gloo."""
+def _is_served(backend: Any) -> bool:
+    """True when the group's CPU traffic goes over gloo: then ours carries all of it. One that torch
+    would make without us is refused in a job; one that it would refuse itself is its affair."""
     devices = c10d.BackendConfig(c10d.Backend(backend or "undefined")).get_device_backend_map()
-    return bool(devices.get("cpu") == "gloo")
+    if devices.get("cpu") == "gloo":
+        return True
+    others = sorted(set(devices.values()) - _HARMLESS)
+    if others and _installed[0].mode is not Mode.PLAIN and all(map(_is_there, others)):
+        raise UserError(
+            f"This group is to talk over {' and '.join(others)}: trainmover does not carry that.",
+            means="Its members could not be replaced: a loss would leave the others waiting.",
+            do='Name no backend, or "cpu:gloo,cuda:nccl": trainmover carries such a group, '
+            "and takes tensors of a GPU through host memory.",
+        )
+    return False
+
+
+def _is_there(backend: str) -> bool:
+    """Whether torch has it, of its own or by a plug-in."""
+    return c10d.is_backend_available(backend)
 
 
 def _lending(stock: Callable[..., Any]) -> Callable[..., Any]:
