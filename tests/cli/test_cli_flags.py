@@ -1,5 +1,6 @@
 """Every torchrun flag means what it means there, or is refused with a sentence."""
 
+import argparse
 import subprocess
 import sys
 from pathlib import Path
@@ -9,8 +10,10 @@ import pytest
 from host_tools import environment
 from torch.distributed.run import get_args_parser
 
+from trainmover.cli.run import torchruns
 from trainmover.cli.run.flags import parse
 from trainmover.cli.run.parser import HONOURED, REFUSED, WITHOUT_EFFECT, known_flags, parser
+from trainmover.cli.run.torchruns import torchruns_parser
 from trainmover.errors import UserError
 from trainmover.launch.checkpoints import CheckpointOptions
 from trainmover.launch.run_job import RunOptions
@@ -34,6 +37,44 @@ def test_every_flag_of_this_torchrun_has_its_place_in_the_table() -> None:
 
 def test_every_flag_we_honour_can_be_given() -> None:
     assert {action.dest for action in parser()._actions} >= HONOURED
+
+
+def test_its_parser_is_had_without_torch() -> None:
+    """A run keeps in memory what it has imported."""
+    program = "import sys, trainmover.launch.supervise; from trainmover.cli.run.flags import parse"
+    program += "; parse(['--machines', '2', '--nproc-per-node', '2', 'train.py'])"
+    program += "; sys.exit('torch' in sys.modules)"
+    done = subprocess.run([sys.executable, "-c", program], env=environment(), check=False)
+    assert done.returncode == 0
+
+
+def test_its_parser_is_the_one_that_torchrun_has() -> None:
+    def seen(parser: argparse.ArgumentParser) -> list[dict[str, object]]:
+        """Its actions; what was made twice by name."""
+        return [
+            vars(action)
+            | {"class": type(action).__name__, "container": None}
+            | {"type": getattr(action.type, "__name__", None)}
+            for action in parser._actions
+        ]
+
+    assert seen(torchruns_parser()) == seen(get_args_parser())
+    assert torchruns_parser().format_help() == get_args_parser().format_help()
+
+
+def test_what_torchrun_s_parser_uses_besides_is_had_from_its_module(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    source = "def get_args_parser():\n    return [planted, len(ArgumentParser().prog) > 0]\n"
+    (tmp_path / "run.py").write_text(source)
+    kept = torchruns._file
+    monkeypatch.setattr("torch.distributed.run.planted", 7, raising=False)
+    monkeypatch.setattr(
+        torchruns,
+        "_file",
+        lambda module: tmp_path / "run.py" if module.endswith("distributed.run") else kept(module),
+    )
+    assert torchruns_parser() == [7, True]
 
 
 def test_defaults() -> None:

@@ -20,7 +20,7 @@ from trainmover.cli.completion import SCRIPTS, commands
 from trainmover.cli.examples import EXAMPLES
 from trainmover.cli.main import main
 from trainmover.errors import JobFailed, PeerLost, ProtocolError, StateMismatch, UserError
-from trainmover.launch.run_job import STOP_SIGNALS
+from trainmover.launch.signals import STOP_SIGNALS
 from trainmover.server.http.endpoints import STOPPED_CODE
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "reference" / "exit-codes.md"

@@ -7,10 +7,19 @@ import sys
 
 import numpy as np
 
+known = 0
+
+
+def before_forks() -> None:
+    global known
+    known = os.getpid()
+
 
 def main() -> None:
     what = sys.argv[1]
-    if what == "draw":
+    if what == "known":
+        print(known)
+    elif what == "draw":
         print(random.random(), np.random.random())
     elif what == "raise":
         raise ValueError("planted")

@@ -1,6 +1,7 @@
 """Processes forked from a nursery: as if they had been started, and as if by us."""
 
 import contextlib
+import mmap
 import os
 import signal
 import socket
@@ -16,6 +17,7 @@ from host_tools import environment, until, words_of
 from trainmover.lifeline import adopt_orphans
 from trainmover.nursery import Birth, Child, Nursery
 from trainmover.nursery.fitness import unfit
+from trainmover.nursery.pages import HUGE_BYTES, MADV_COLLAPSE, whole_pages
 
 FOLDER = Path(__file__).parent
 Started = tuple[Nursery, "subprocess.Popen[bytes]"]
@@ -79,6 +81,17 @@ def born(nursery: Nursery, *arguments: str, cwd: str = "") -> tuple[Child, int]:
     return Child(pid), pipe
 
 
+def gives_huge_pages() -> bool:
+    """Whether this kernel does, for a mapping of our own."""
+    with mmap.mmap(-1, 2 * HUGE_BYTES, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS) as memory:
+        memory.write(b"x" * len(memory))
+        try:
+            memory.madvise(MADV_COLLAPSE)
+        except OSError:
+            return False
+        return True
+
+
 def test_what_is_born_is_our_child_and_what_was_asked_for(start: Start, tmp_path: Path) -> None:
     nursery, _ = start("nursery_module")
     assert nursery.said_ready()
@@ -112,6 +125,39 @@ def test_children_draw_other_random_numbers(start: Start) -> None:
         drawn += said(pipe).split()
         child.wait()
     assert len(drawn) == len(set(drawn)) == 4
+
+
+def test_what_all_need_is_found_out_before_they_are_forked(start: Start) -> None:
+    nursery, process = start("nursery_module")
+    assert nursery.said_ready()
+    child, pipe = born(nursery, "known")
+    assert said(pipe) == f"{process.pid}\n"
+    assert child.wait() == 0
+
+
+def test_its_memory_lies_in_huge_pages(start: Start) -> None:
+    nursery, process = start("nursery_module", "nursery_large")
+    assert nursery.said_ready()
+    if not gives_huge_pages():
+        pytest.skip("this kernel has none to give")
+    rollup = Path(f"/proc/{process.pid}/smaps_rollup").read_text()
+    [kilobytes] = [line.split()[1] for line in rollup.splitlines() if "AnonHugePages" in line]
+    assert int(kilobytes) >= 30 * 1024
+
+
+def test_huge_pages_are_asked_for_where_whole_ones_fit() -> None:
+    maps = """\
+00400000-00600000 r-xp 00000000 08:01 1234 /usr/bin/python3.11
+00600000-00a00000 rw-p 00200000 08:01 1234 /usr/bin/python3.11
+01234000-01a34000 rw-p 00000000 00:00 0 [heap]
+7f0000000000-7f00001ff000 rw-p 00000000 00:00 0
+7f0000200000-7f0000600000 rw-p 00000000 00:00 0
+7f0000600000-7f0000a00000 rw-s 00000000 00:00 0
+7f0000a00000-7f0000e00000 r--p 00000000 00:00 0
+7ffc00000000-7ffc00400000 rw-p 00000000 00:00 0 [stack]
+"""
+    heap, nameless = (0x1400000, 3 * HUGE_BYTES), (0x7F0000200000, 2 * HUGE_BYTES)
+    assert list(whole_pages(maps.splitlines())) == [heap, nameless]
 
 
 def test_an_exception_and_a_signal_end_it_as_they_end_any_process(start: Start) -> None:

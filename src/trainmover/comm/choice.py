@@ -5,7 +5,7 @@ from collections.abc import Callable
 
 from trainmover.comm.communicator import Communicator
 from trainmover.comm.gloo.communicator import GlooCommunicator
-from trainmover.communicators import checked
+from trainmover.communicators import checked, native_is_built
 
 
 def communicator_named(name: str, token: bytes | None) -> Callable[[], Communicator]:
@@ -15,3 +15,9 @@ def communicator_named(name: str, token: bytes | None) -> Callable[[], Communica
     from trainmover.comm.native.communicator import NativeCommunicator
 
     return functools.partial(NativeCommunicator, token)
+
+
+def load_all() -> None:
+    """Whichever is wanted later."""
+    if native_is_built():
+        communicator_named("native", None)

@@ -5,11 +5,8 @@ which may be lost, is what `supervise` runs.
 """
 
 import asyncio
-import signal
-import threading
 from collections.abc import Callable
 from contextlib import AsyncExitStack
-from functools import partial
 from typing import Any
 
 import msgspec
@@ -22,18 +19,15 @@ from trainmover.launch.nursery import NurseryProcess, hash_seed_of
 from trainmover.launch.options import RunOptions
 from trainmover.launch.place import RunPlace
 from trainmover.launch.processes import LocalProcesses, usable
+from trainmover.launch.signals import watch_signals
 from trainmover.lifeline import adopt_orphans, reap
 from trainmover.protocol.messages import WorkerUp
 from trainmover.server.view.notices import Happened, Notice
 
 __all__ = ["RunHandle", "RunOptions", "RunResult", "run_job"]
 
-STOP_SIGNALS = {signal.SIGINT: 130, signal.SIGTERM: 143, signal.SIGHUP: 129}
-
 OnChange = Callable[[Notice, RunHandle], None]
 OnReady = Callable[[RunHandle], None]
-OnSignal = Callable[[str, int, int], None]
-"""Name, exit status to end with, how many of them by now."""
 
 
 def run_job(
@@ -49,28 +43,6 @@ def run_job(
     nursery  one that was started beforehand, to save time; the caller stops it
     """
     return asyncio.run(_Call(options, on_change, on_ready).run(nursery))
-
-
-def watch_signals(stack: AsyncExitStack, told: OnSignal) -> None:
-    """Tell of every signal that asks to stop, until `stack` ends; in the main thread only.
-
-    A SIGHUP that we were started to ignore (nohup) stays ignored. Not SIGINT: a shell ignores that
-    for whatever a script starts in the background, and who sends it by kill means it."""
-    if threading.current_thread() is not threading.main_thread():
-        return
-    loop = asyncio.get_running_loop()
-    times = 0
-
-    def signalled(name: str, code: int) -> None:
-        nonlocal times
-        times += 1
-        told(name, code, times)
-
-    for number, code in STOP_SIGNALS.items():
-        if number is signal.SIGHUP and signal.getsignal(number) is signal.SIG_IGN:
-            continue
-        loop.add_signal_handler(number, partial(signalled, number.name, code))
-        stack.callback(loop.remove_signal_handler, number)
 
 
 class _Call:

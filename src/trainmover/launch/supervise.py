@@ -22,7 +22,7 @@ from trainmover.launch.nursery import NurseryProcess, hash_seed_of
 from trainmover.launch.options import RunOptions
 from trainmover.launch.place import RunPlace
 from trainmover.launch.processes import LocalProcesses, usable
-from trainmover.launch.run_job import watch_signals
+from trainmover.launch.signals import watch_signals
 from trainmover.lifeline import adopt_orphans
 
 AT_ONCE = 3

@@ -1,4 +1,7 @@
-"""`python -m trainmover.nursery MODULE ...`: import the modules, then fork when asked."""
+"""`python -m trainmover.nursery MODULE ...`: import the modules, then fork when asked.
+
+A module may have a function `before_forks`, for what all that are forked would do.
+"""
 
 import argparse
 import gc
@@ -8,6 +11,7 @@ import sys
 
 from trainmover.lifeline import die_with, end_quickly
 from trainmover.nursery.fitness import unfit
+from trainmover.nursery.pages import use_huge_pages
 from trainmover.nursery.serving import serve
 from trainmover.nursery.wire import READY
 
@@ -23,11 +27,12 @@ def main() -> None:
     sock = socket.socket(fileno=options.socket)
     sock.set_inheritable(False)
     for module in options.modules:
-        importlib.import_module(module)
+        getattr(importlib.import_module(module), "before_forks", _nothing)()
     if unfit():
         sys.exit(1)
     gc.collect()
     gc.freeze()  # Collections in children need not touch, and so copy, what all share.
+    use_huge_pages()
     sock.send(READY)
     birth = serve(sock)
     if birth is not None:
@@ -35,6 +40,9 @@ def main() -> None:
         if not birth.asks:
             sys.path.insert(0, "")  # As `python -m` has it; an agent is started with -P.
         end_quickly(importlib.import_module(birth.module).main() or 0)
+
+
+def _nothing() -> None: ...
 
 
 if __name__ == "__main__":

@@ -26,7 +26,7 @@ from trainmover.comm.shim import ShimGroup
 from trainmover.errors import PeerLost, StateMismatch, UserError
 from trainmover.ids import Rank, Step
 from trainmover.protocol.messages import StepsChanged, Warned, WentOn
-from trainmover.sandbox.process.modules import is_own_file
+from trainmover.sandbox.process.modules import is_own_file, of_scripts
 from trainmover.state import rng
 from trainmover.state.script.variables import Variables
 from trainmover.state.tracked import Tracked
@@ -102,7 +102,7 @@ class Member:
     def _listen_to_script(self, station: Station) -> None:
         """What it has, draws and reports."""
         self.variables = Variables(
-            lambda: self.tracked.items(), is_own_file, lambda: self.loops.generators()
+            lambda: self.tracked.items(), is_own_file, lambda: self.loops.generators(), of_scripts
         )
         self.tracked = Tracked(self.variables.stored_on)
         self._buffers = Buffers(self.tracked)

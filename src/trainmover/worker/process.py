@@ -16,9 +16,11 @@ from torch.optim.optimizer import (
 )
 
 from trainmover.comm import groups, hook_torch
+from trainmover.comm.choice import load_all
 from trainmover.doors.dial import dial_in_tls
 from trainmover.lifeline import STACK_SIGNAL, end_quickly
 from trainmover.protocol.messages import JobSpec, Warned, WorkerUp
+from trainmover.sandbox.process import modules
 from trainmover.state.kinds.hooks import watch_hooks
 from trainmover.state.kinds.modes import watch_wrappers
 from trainmover.state.transfer import StateServer
@@ -41,6 +43,13 @@ from trainmover.worker.watch.watch import Watch
 _PR_SET_PDEATHSIG = 1
 
 
+def before_forks() -> None:
+    """Once in a nursery: what each worker would do again."""
+    load_all()
+    "".encode("idna")  # Imports, as whoever resolves a name does.
+    modules.ours_are_loaded()
+
+
 def main() -> None:
     """Run one worker process; ends with the exit status of the script's last run."""
     _die_with_agent()
@@ -54,6 +63,7 @@ def main() -> None:
     control = Control(station)
     _hook_optimizers(station, control)
     runs = Runs(station, control)
+    modules.ours_are_loaded()
     api.on_attach(runs.attached)
     sys.path[0] = ""
     station.link.listen(control.obey)

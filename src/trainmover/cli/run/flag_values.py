@@ -205,16 +205,22 @@ def shutdown_s(given: int | None) -> float:
 
 
 def nproc(given: str) -> int:
-    from torch.distributed.run import determine_local_world_size
-
     try:
-        return at_least(1, int(determine_local_world_size(given)), "--nproc-per-node")
+        return at_least(1, _nproc(given), "--nproc-per-node")
     except ValueError as error:
         raise UserError(
             f"--nproc-per-node {given} cannot be used: {error}.",
             means="Nothing was started.",
             do="Give a number, or one of auto, cpu, gpu.",
         ) from error
+
+
+def _nproc(given: str) -> int:
+    if given.isdecimal():
+        return int(given)
+    from torch.distributed.run import determine_local_world_size
+
+    return int(determine_local_world_size(given))
 
 
 def at_least(least: int, value: _Number, flag: str) -> _Number:

@@ -13,7 +13,7 @@ from trainmover.cli.run.parser import look, parser, refuse
 from trainmover.cli.run.rates import bytes_a_second
 from trainmover.errors import UserError
 from trainmover.launch.checkpoints import CheckpointOptions
-from trainmover.launch.run_job import RunOptions
+from trainmover.launch.options import RunOptions
 from trainmover.protocol.messages import LogSpec
 from trainmover.tls.files import all_or_none
 
@@ -27,7 +27,7 @@ class RunFlags:
 
 
 def parse(argv: list[str]) -> RunFlags:
-    """Raises UserError for what cannot be honoured. Imports torch."""
+    """Raises UserError for what cannot be honoured."""
     look(argv)
     flags = parser().parse_args(argv)
     refuse(flags)
@@ -104,6 +104,8 @@ def _log(flags: argparse.Namespace, nproc: int) -> LogSpec:
 
 def _streams(given: str, nproc: int) -> dict[int, int]:
     """`3` for all local ranks or `0:1,1:3`, as torchrun has it."""
+    if given == "0":
+        return {}  # Without torch.
     from torch.distributed.elastic.multiprocessing import Std
 
     try:

@@ -1,7 +1,7 @@
 """The command line of `trainmover run`: torchrun's own parser, and our options on top.
 
 A torchrun flag means what it means there, or it is refused with a sentence: never silently dropped.
-What is plainly wrong is said before torch is loaded (`look`).
+What is plainly wrong is said before all else (`look`).
 """
 
 import argparse
@@ -11,6 +11,7 @@ from pathlib import Path
 from trainmover import communicators
 from trainmover.cli.examples import examples_of
 from trainmover.cli.run.flag_values import NO_STANDBY, ON_DIVERGENCE, ON_NAN, READINESS, RECORDS
+from trainmover.cli.run.torchruns import torchruns_parser
 from trainmover.cli.suggest import complain_in_three_lines, see_help
 from trainmover.errors import UserError
 from trainmover.protocol.deadlines import PATIENCE_S
@@ -126,9 +127,7 @@ def known_flags() -> argparse.ArgumentParser:
 
 def parser() -> argparse.ArgumentParser:
     """torchrun's parser with our options."""
-    from torch.distributed.run import get_args_parser  # the store starts meanwhile
-
-    parser: argparse.ArgumentParser = get_args_parser()
+    parser = torchruns_parser()
     parser.prog = "trainmover run"
     parser.description = "Run a script on several machines that can be replaced while it runs."
     same = "Options not in the trainmover group mean what they mean to torchrun."

@@ -31,8 +31,9 @@ from trainmover.launch.controller.channel import (
     StoreLost,
 )
 from trainmover.launch.controller.hosting import Hosting, RunHandle, RunResult
-from trainmover.launch.run_job import OnChange, watch_signals
+from trainmover.launch.run_job import OnChange
 from trainmover.launch.runs import Run, RunDirectory, kept_run, lived_by_us
+from trainmover.launch.signals import watch_signals
 from trainmover.lifeline import die_with, flush_output
 from trainmover.protocol.messages import JobSpec
 from trainmover.server.checkpoints.folder import CheckpointFolder

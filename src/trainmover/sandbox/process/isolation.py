@@ -11,7 +11,6 @@ seen from here. It shows when the script runs a second time, and that is done in
 
 import gc
 import os
-import sys
 from typing import Any
 
 import torch
@@ -37,13 +36,13 @@ class Isolation:
         self._exit_calls = ExitCalls(stays=lambda: self._imports.importing)
         self._kept: list[Any] = []
         self._before_import: list[Any] = []
-        self._modules: set[str] = set()
+        self._last_module = ""
         self._outputs: list[int] = []
         self._remains: Remains | None = None
 
     def snapshot(self) -> None:
         """A run begins."""
-        self._modules = set(sys.modules)
+        self._last_module = modules.last()
         self._outputs = [os.dup(fd) for fd in _OUTPUTS]
         self._remains = Remains()
         self._kept = self._read()
@@ -58,7 +57,7 @@ class Isolation:
         self._exit_calls.put_back()
         self._put_back_outputs()
         lasting = self._write()
-        modules.forget(modules.own(self._modules))
+        modules.forget(modules.own(self._last_module))
         gc.collect()
         torch.clear_autocast_cache()
         remains, self._remains = self._remains, None

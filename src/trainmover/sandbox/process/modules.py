@@ -6,6 +6,7 @@ would not do what the first did. Packages with compiled parts are never loaded t
 """
 
 import importlib.machinery
+import itertools
 import os
 import site
 import sys
@@ -17,6 +18,7 @@ from types import ModuleType
 from trainmover.torch_internals.compiling import is_kept
 
 _SITES = frozenset({"site-packages", "dist-packages"})
+_last_of_ours = ""
 
 
 @cache
@@ -46,12 +48,40 @@ def top_of(name: str) -> str:
     return name.partition(".")[0]
 
 
-def own(known: Iterable[str]) -> list[str]:
-    """Names of the script's own modules among those loaded since `known` was noted."""
-    kept = {top_of(name) for name in known} | {"__main__", "trainmover"}
+def last() -> str:
+    """Name of the module that was loaded last."""
+    return next(reversed(sys.modules))
+
+
+def since(name: str) -> list[str]:
+    """Those loaded after that one, in order; all, if it is no more.
+
+    A process that was forked copies what it looks at, and thousands were loaded before.
+    """
+    newer = [*itertools.takewhile(lambda one: one != name, reversed(sys.modules))]
+    return newer[::-1]
+
+
+def ours_are_loaded() -> None:
+    """No script has run yet, here or in what is forked from here: `of_scripts` begins now."""
+    global _last_of_ours
+    _last_of_ours = last()
+
+
+def of_scripts() -> list[ModuleType]:
+    """`__main__`, and all modules that were loaded while a script ran, installed ones too."""
+    names = dict.fromkeys(["__main__", *since(_last_of_ours)])
+    return [module for name in names if type(module := sys.modules.get(name)) is ModuleType]
+
+
+def own(before: str) -> list[str]:
+    """Names of the script's own modules among those loaded after the one named `before`. A package
+    of which parts were there is none: its top is loaded first."""
+    newer = since(before)
+    tops = set(newer) - {"__main__", "trainmover"}
     packages: dict[str, list[str]] = {}
-    for name in list(sys.modules):
-        if top_of(name) not in kept:
+    for name in newer:
+        if top_of(name) in tops:
             packages.setdefault(top_of(name), []).append(name)
     return [name for names in packages.values() if _all_own(names) for name in names]
 

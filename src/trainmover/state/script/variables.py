@@ -137,12 +137,17 @@ class _Layout:
     uses: int = 0
 
 
+def all_loaded() -> list[ModuleType]:
+    return [module for module in list(sys.modules.values()) if type(module) is ModuleType]
+
+
 class Variables:
     """Of one run of the script. Main thread only.
 
     tracked  the objects that it tracks, by name
     is_own   whether a file is the script's own, and not installed
     of_loops generators that draw for the loops under way
+    loaded   modules of which some may be the script's own
     """
 
     def __init__(
@@ -150,10 +155,12 @@ class Variables:
         tracked: Callable[[], Iterable[tuple[str, object]]],
         is_own: Callable[[str], bool],
         of_loops: Callable[[], Iterable[object]] = tuple,
+        loaded: Callable[[], Iterable[ModuleType]] = all_loaded,
     ) -> None:
         self._tracked = tracked
         self._is_own = is_own
         self._of_loops = of_loops
+        self._loaded = loaded
         self._own_codes: dict[CodeType, bool] = {}
         self._own_files: dict[str, bool] = {}
         self._layouts: dict[tuple[Any, ...], _Layout] = {}
@@ -283,8 +290,8 @@ class Variables:
 
     def _is_own_file(self, path: str) -> bool:
         if path not in self._own_files:
-            file = os.path.isfile(path) and not path.startswith(_PACKAGE)
-            self._own_files[path] = file and self._is_own(path)
+            may_be = not path.startswith(_PACKAGE) and self._is_own(path)
+            self._own_files[path] = may_be and os.path.isfile(path)
         return self._own_files[path]
 
     def _layout_for(self, frames: list[FrameType], locals_of: list[Any]) -> _Layout:
@@ -306,8 +313,7 @@ class Variables:
         if len(sys.modules) == self._modules_seen:
             return
         self._modules_seen = len(sys.modules)
-        modules = [module for module in list(sys.modules.values()) if type(module) is ModuleType]
-        paths = [(module, getattr(module, "__file__", None)) for module in modules]
+        paths = [(module, getattr(module, "__file__", None)) for module in self._loaded()]
         own = [(module, path) for module, path in paths if path and self._is_own_file(path)]
         self._own_modules = [module for module, _ in own]
         known = [source for _, path in own if (source := source_of(path)) is not None]
