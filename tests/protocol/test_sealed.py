@@ -1,9 +1,11 @@
 """What comes over a proved connection is what was said, in that order, or nothing."""
 
+import hmac
+
 import pytest
 
 from trainmover.errors import ProtocolError
-from trainmover.protocol.sealed import HEAD_BYTES, MARK_BYTES, SealedReader, Session
+from trainmover.protocol.sealed import HEAD_BYTES, MARK_BYTES, Marks, SealedReader, Session
 
 ONE, OTHER = b"1" * 32, b"2" * 32
 SAID = [b"first", b"", b"third" * 10]
@@ -74,3 +76,11 @@ def test_a_mark_covers_all_parts_together() -> None:
     hears.hears.check(memoryview(mark), b"abc")
     with pytest.raises(ProtocolError):
         hears.hears.check(mark, b"abc")
+
+
+@pytest.mark.parametrize("key", [b"", b"k" * 32, b"k" * 64, b"k" * 65, b"k" * 200])
+def test_a_mark_is_the_hmac_of_its_number_and_what_is_said(key: bytes) -> None:
+    marks = Marks(key)
+    for number, said in enumerate([b"", b"a", b"a" * 100_000]):
+        whole = hmac.digest(key, number.to_bytes(8) + said, "sha256")
+        assert marks.next(said) == whole[:MARK_BYTES]

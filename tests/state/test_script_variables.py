@@ -820,3 +820,40 @@ def test_a_handle_that_is_gone_is_no_value() -> None:
     assert entry_of(Peers("gone")) is NO_VALUE
     assert entry_of(Peers("a")) == [known_as(handle_entry("a")), "peers"]
     assert entry_of({"x": Peers("a")}) != entry_of({"x": Peers("b")})
+
+
+FRAMES = """
+import sys
+
+def step():
+    return frames(sys._getframe())
+
+def drawn():
+    while True:
+        yield step()
+
+def main():
+    return [next(source), step(), deeper(), next(source)]
+
+def deeper():
+    return step()
+
+source = drawn()
+"""
+
+
+def test_frames_are_the_same_however_often_they_are_looked_for(tmp_path: Path) -> None:
+    """Whoever calls the outermost one is not looked at again; a generator is called by others."""
+    path = tmp_path / "train.py"
+    path.write_text(FRAMES)
+    variables = Variables(dict[str, object]().items, lambda file: file == str(path))
+    names = runpy.run_path(str(path), {"frames": variables.frames})
+
+    def found(frames: list[Any]) -> list[str]:
+        return [frame.f_code.co_name for frame in frames]
+
+    for _ in range(2):
+        assert found(next(names["source"])) == ["drawn", "step"]
+        main = [["drawn", "step"], ["step"], ["deeper", "step"], ["drawn", "step"]]
+        assert list(map(found, names["main"]())) == [["main", *one] for one in main]
+        assert found(names["deeper"]()) == ["deeper", "step"]

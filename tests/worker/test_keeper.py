@@ -48,6 +48,30 @@ def test_a_record_comes_back_equal(now: bool) -> None:
     assert back.to_bytes() == taken.to_bytes()
 
 
+LATER = [
+    Moment(b"rng" * 99, {"counter": b"c" * 99, "model.buffers": b"b" * 999}),
+    Moment(b"rng" * 99, {"counter": b"d" * 99, "model.buffers": b"b" * 999}),
+    Moment(b"other" * 99, {"counter": b"c" * 99}),
+    Moment(b"rng" * 99, {"new": b"n", "counter": b""}),
+    Moment(b"", {}),
+]
+
+
+@pytest.mark.parametrize("later", LATER)
+def test_what_a_moment_has_of_the_one_before_goes_once(later: Moment) -> None:
+    taken = replace(record(8, now=True), top=LATER[0], now=later)
+    data = taken.to_bytes()
+    assert RankRecord.from_bytes(data) == taken
+    assert data.count(b"b" * 999) == 1
+    assert data.count(b"rng" * 99) == 1
+
+
+def test_a_moment_that_leaves_out_what_was_not_before_is_no_record() -> None:
+    good = replace(record(8, now=True), top=LATER[0], now=LATER[0]).to_bytes()
+    with pytest.raises(ProtocolError):
+        RankRecord.from_bytes(good.replace(b"counter", b"missing", 1))
+
+
 def test_the_places_of_a_fetch_go_with_the_record_of_the_gate() -> None:
     """Encoded once, and never those of another fetch."""
     fetch = record(8)

@@ -100,6 +100,9 @@ class PromptSession(Session, Protocol):
     def start(self, request: Any, told: Callable[[], None] | None) -> Any:
         """As `issue`; `told` is called once the outputs are final, before anybody is released."""
 
+    def largest(self, numbers: Sequence[int]) -> list[int]:
+        """Of each number of 64 bits the largest that any seat gives; by the shortest way."""
+
     def translate(self, error: Exception) -> Exception:
         """What a call has raised, in the words and types that scripts know."""
 

@@ -1,7 +1,9 @@
 """A group that belongs to the runtime and not to the script."""
 
+from collections.abc import Sequence
 from typing import Any, Protocol
 
+import torch
 import torch.distributed as dist
 from torch import Tensor
 
@@ -44,7 +46,30 @@ class PrivateGroup:
         options.reduceOp = op
         watch.start(Request("allreduce", ([tensor], options), {})).wait()
         if watch.released:
-            raise Drained(f"epoch {watch.session.epoch} ended in group {self.name}")
+            raise self._drained(watch)
+
+    def largest(self, numbers: Sequence[int]) -> list[int]:
+        """Of each the largest that any rank gives. Raises Drained as `all_reduce` does."""
+        watch = self._connected()
+        if watch.prompt is None:
+            tensor = torch.tensor(numbers, dtype=torch.int64)
+            self.all_reduce(tensor, dist.ReduceOp.MAX)
+            return [int(number) for number in tensor.tolist()]
+        try:
+            found = watch.prompt.largest(numbers)
+        except Exception as error:
+            known = watch.judge(error)
+            if known is error:
+                raise
+            if known is not None:
+                raise known from error
+            raise self._drained(watch) from error
+        if watch.released:
+            raise self._drained(watch)
+        return found
+
+    def _drained(self, watch: Watch) -> Drained:
+        return Drained(f"epoch {watch.session.epoch} ended in group {self.name}")
 
     def _connected(self) -> Watch:
         watch = self._member.watch

@@ -18,6 +18,7 @@ from trainmover.protocol.framing import FRAME_BYTES_MAX, HEADER, frame_length, t
 MARK_BYTES = 16
 HEAD_BYTES = HEADER.size + MARK_BYTES
 _NUMBER = struct.Struct(">Q")
+_BLOCK = hashlib.sha256().block_size
 
 Part = bytes | bytearray | memoryview
 
@@ -26,17 +27,21 @@ class Marks:
     """Of one direction, one after the other."""
 
     def __init__(self, key: bytes) -> None:
-        self._keyed = hmac.new(key, digestmod=hashlib.sha256)
+        # HMAC by its two hashes: its own class takes ten calls of Python for a mark.
+        key = (hashlib.sha256(key).digest() if len(key) > _BLOCK else key).ljust(_BLOCK, b"\0")
+        self._inner = hashlib.sha256(bytes(byte ^ 0x36 for byte in key))
+        self._outer = hashlib.sha256(bytes(byte ^ 0x5C for byte in key))
         self._number = 0
 
     def next(self, *parts: Part) -> bytes:
         """The mark of what is said now, all parts together."""
-        mac = self._keyed.copy()
-        mac.update(_NUMBER.pack(self._number))
+        inner, outer = self._inner.copy(), self._outer.copy()
+        inner.update(_NUMBER.pack(self._number))
         for part in parts:
-            mac.update(part)
+            inner.update(part)
+        outer.update(inner.digest())
         self._number += 1
-        return mac.digest()[:MARK_BYTES]
+        return outer.digest()[:MARK_BYTES]
 
     def check(self, given: Part, *parts: Part) -> None:
         """Raises ProtocolError unless it is the mark of what has come now."""

@@ -4,10 +4,10 @@ Covers torch's CPU generator, CUDA's default generators once CUDA is initialised
 numpy's global generator once numpy is imported. Generators a script makes for itself are its own:
 `job.track` takes them, and those of a loader are looked for (`data/loader_parts.py`).
 
-Python and numpy give their words as hundreds of objects. A step asks three times and mostly nobody
-has drawn from them meanwhile: then all the memory that such a generator is made of is what it was,
-and so is the answer. Memory never is the answer itself, and where it may not be all they are made
-of, they are asked.
+To ask them takes long: Python and numpy give their words as hundreds of objects, torch makes a
+tensor. A step asks four times and mostly nobody has drawn meanwhile: then all the memory that such
+a generator is made of is what it was, and so is the answer. Memory never is the answer itself, and
+where it may not be all they are made of, they are asked.
 """
 
 import ctypes
@@ -15,14 +15,17 @@ import random
 import struct
 import sys
 from dataclasses import dataclass
+from operator import is_
 from typing import Any
 
 import msgspec
 import torch
 import xxhash
 
+from trainmover.asked import Pieces
 from trainmover.errors import ProtocolError
 from trainmover.protocol.malformed import MALFORMED
+from trainmover.torch_internals import generators
 from trainmover.torch_internals.tensors import numpy_of
 
 _WORDS = struct.Struct("<625I")  # 624 words of Mersenne Twister state and the place in them
@@ -43,10 +46,19 @@ _decoder = msgspec.msgpack.Decoder(_Generators)
 
 def capture() -> bytes:
     """State of all generators of this process, about 10 KB. Equal state gives equal bytes."""
+    global _newest
     words, gauss = _capture_python()
-    torch_cpu = numpy_of(torch.default_generator.get_state()).tobytes()
-    cuda = _capture_cuda() if torch.cuda.is_initialized() else []  # type: ignore[no-untyped-call]
-    return _encoder.encode(_Generators(torch_cpu, cuda, words, gauss, _capture_numpy()))
+    parts = _capture_torch(), words, gauss, _capture_numpy()
+    if torch.cuda.is_initialized():  # type: ignore[no-untyped-call]
+        return _encoded(parts, _capture_cuda())
+    if not all(map(is_, parts, _newest[0])):
+        _newest = parts, _encoded(parts, [])
+    return _newest[1]
+
+
+def _encoded(parts: "_Parts", cuda: list[bytes]) -> bytes:
+    torch_cpu, words, gauss, numpy = parts
+    return _encoder.encode(_Generators(torch_cpu, cuda, words, gauss, numpy))
 
 
 def seed_as(job_seed: int, rank: int) -> None:
@@ -118,7 +130,37 @@ def _capture_cuda() -> list[bytes]:
     return [torch.cuda.get_rng_state(index).numpy().tobytes() for index in devices]
 
 
-_Memory = ctypes.Array[ctypes.c_char]
+_Parts = tuple[bytes, bytes, float | None, tuple[bytes, int, float] | None]
+"""Of torch's generator on the CPU, Python's (words, gauss) and numpy's: the same objects for as
+long as nothing was drawn."""
+_newest: tuple[tuple[Any, ...], bytes] = (object(),) * 4, b""
+
+
+class _Torch:
+    """torch's generator on the CPU: where it lies, what lay there as it was asked for, and the
+    answer."""
+
+    def __init__(self, generator: torch.Generator) -> None:
+        self.generator = generator
+        self.memory = generators.memory_of(generator)
+        self.seen: bytes | None = None
+        self.state = b""
+
+
+_torch: _Torch | None = None
+
+
+def _capture_torch() -> bytes:
+    global _torch
+    if _torch is None or _torch.generator is not torch.default_generator:
+        _torch = _Torch(torch.default_generator)
+    known = _torch
+    now = None if known.memory is None else known.memory.read()
+    if now is None or now is not known.seen:
+        known.seen, state = now, numpy_of(known.generator.get_state()).tobytes()
+        if state != known.state:
+            known.state = state
+    return known.state
 
 
 class _Python:
@@ -142,15 +184,15 @@ def _capture_python() -> tuple[bytes, float | None]:
     if _python is None or _python.generator is not generator:
         _python = _Python(generator)
     known = _python
-    now = None if known.memory is None else known.memory.raw
-    if now is None or now != known.seen:
+    now = None if known.memory is None else known.memory.read()
+    if now is None or now is not known.seen:
         _, words, gauss = random.getstate()
         known.seen, known.words = now, _WORDS.pack(*words)
         return known.words, gauss
     return known.words, generator.gauss_next
 
 
-def _words_of(generator: random.Random) -> _Memory | None:
+def _words_of(generator: random.Random) -> Pieces | None:
     """The words and the place in them, whole: CPython's object is its head and nothing else. None
     for another generator, or another Python."""
     head = object.__basicsize__
@@ -159,7 +201,7 @@ def _words_of(generator: random.Random) -> _Memory | None:
     fits = _WORDS.size <= size < _WORDS.size + ctypes.sizeof(ctypes.c_void_p)
     if type(generator) is not random.Random or sys.implementation.name != "cpython" or not fits:
         return None
-    return (ctypes.c_char * size).from_address(id(generator) + head)
+    return Pieces([id(generator) + head], [size])
 
 
 class _Numpy:
@@ -172,15 +214,12 @@ class _Numpy:
 
     def __init__(self, state: Any, generator: Any) -> None:
         self.state, self.generator = state, generator
-        self.memory: list[_Memory] = []
+        self.memory: Pieces | None = None
         if type(generator).__name__ == _MT19937:
             head = object.__basicsize__
-            own = (ctypes.c_char * (type(state).__basicsize__ - head)).from_address(
-                id(state) + head
-            )
-            words = (ctypes.c_char * _WORDS.size).from_address(generator.ctypes.state_address)
-            self.memory = [own, words]
-        self.seen: list[bytes] | None = None
+            places = [id(state) + head, generator.ctypes.state_address]
+            self.memory = Pieces(places, [type(state).__basicsize__ - head, _WORDS.size])
+        self.seen: bytes | None = None
         self.captured: tuple[bytes, int, float] = b"", 0, 0.0
 
 
@@ -196,8 +235,8 @@ def _capture_numpy() -> tuple[bytes, int, float] | None:
     known, generator = _numpy_known, functions._bit_generator
     if known is None or known.state is not functions or known.generator is not generator:
         known = _numpy_known = _Numpy(functions, generator)
-    now = [memory.raw for memory in known.memory]
-    if now and now == known.seen:
+    now = None if known.memory is None else known.memory.read()
+    if now is not None and now is known.seen:
         return known.captured
     state = numpy.random.get_state(legacy=False)
     if state["bit_generator"] != _MT19937:

@@ -312,7 +312,7 @@ def _is_large(state: object) -> bool:
 
 def _encoder(value: HasState) -> Callable[[], bytes]:
     """What gives its state in bytes, at each step."""
-    if isinstance(value, Modes):
+    if isinstance(value, Modes | Buffers):
         return value.encoded
     if isinstance(value, Unsaved) and value.is_empty:
         return lambda: _NOTHING

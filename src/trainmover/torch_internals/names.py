@@ -79,8 +79,13 @@ _ASYNC = ("asyncOp",)
 
 IN_MEMORY: Names = {
     "torch": ("_foreach_copy_",),
-    "torch.Tensor": ("_nnz", "_version"),
-    "torch._C": ("_clear_DTensor_sharding_propagator_cache", "_current_graph_task_id"),
+    "torch.Tensor": ("_cdata", "_nnz", "_version"),
+    "torch._C": (
+        "TensorBase",
+        "_clear_DTensor_sharding_propagator_cache",
+        "_current_graph_task_id",
+    ),
+    "torch._C.Generator": ("_cdata",),
     "torch._C._autograd": (
         "_profiler_enabled",
         "_record_function_with_args_enter",

@@ -10,6 +10,9 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch._C import TensorBase
+
+from trainmover.asked import Answers, stands_for
 
 version_of: Callable[[Tensor], int] = operator.attrgetter("_version")
 """How often torch has written to it. One made in inference mode has no version: RuntimeError."""
@@ -50,14 +53,18 @@ def arrived(tensor: Any) -> Tensor:
     return here
 
 
-Marks = tuple[list[int], list[int], list[Mark]]
-_address = Tensor.data_ptr
+GRADIENT, VERSION = Tensor.grad, Tensor._version
+ADDRESS, FORM = Tensor.data_ptr, (Tensor.is_contiguous, Tensor.shape, Tensor.dtype)
+TRAINED = Tensor.requires_grad
+"""Questions for `asked`: as the class has them, so that no name is looked for at each tensor."""
+
+_probe = torch.empty(1)
+stands_for(TensorBase, _probe, _probe._cdata)
 
 
 class Watched:
-    """Version counters and addresses of many tensors, asked for one kind after the other: a step
-    does so twice, of all parameters and optimizers' state. What writes past torch (`.data`, numpy)
-    leaves no mark."""
+    """Version counters and addresses of many tensors: a step asks twice, for all parameters and
+    optimizers' state. What writes past torch (`.data`, numpy) leaves no mark."""
 
     def __init__(self, tensors: Iterable[Tensor]) -> None:
         every = list(tensors)
@@ -65,17 +72,31 @@ class Watched:
         others = [at for at, tensor in enumerate(every) if type(tensor) not in _PLAIN]
         self._plain, self._others = [every[at] for at in plain], [every[at] for at in others]
         self._order = plain + others
+        self._marks = Answers(VERSION, ADDRESS)
+        self._marks_of_others: list[Mark] = []
 
-    def now(self) -> Marks:
-        """Of the plain ones, and of the others."""
-        plain = self._plain
-        others = list(map(_mark, self._others))
-        return list(map(version_of, plain)), list(map(_address, plain)), others
+    def note(self) -> None:
+        """As they are now."""
+        self._marks.note(self._plain)
+        self._marks_of_others = list(map(_mark, self._others))
 
-    def changed(self, before: Marks, now: Marks) -> list[int]:
-        """Which of the tensors, by number, have another mark."""
-        both = zip(_each(before), _each(now), self._order, strict=True)
+    def same(self) -> bool:
+        """Whether they are as they were noted."""
+        return self._marks.same(self._plain) and (
+            not self._others or list(map(_mark, self._others)) == self._marks_of_others
+        )
+
+    def changed(self) -> list[int]:
+        """Which of them are not, by number."""
+        now = [(tensor._version, tensor.data_ptr()) for tensor in self._plain]
+        known = zip(self._marks.noted(0), self._marks.noted(1), strict=True)
+        noted = [*known, *self._marks_of_others]
+        both = zip(noted, [*now, *map(_mark, self._others)], self._order, strict=True)
         return sorted(at for one, other, at in both if one != other)
+
+    def addresses(self) -> object:
+        """As they were noted: equal as long as each lies where it lay."""
+        return self._marks.noted(1), self._marks_of_others
 
 
 def _mark(tensor: Tensor) -> Mark:
@@ -84,8 +105,3 @@ def _mark(tensor: Tensor) -> Mark:
         return version_of(tensor), tensor.data_ptr()
     part = local_of(tensor)
     return version_of(tensor) + version_of(part), part.data_ptr()
-
-
-def _each(marked: Marks) -> list[Mark]:
-    versions, addresses, others = marked
-    return [*zip(versions, addresses, strict=True), *others]

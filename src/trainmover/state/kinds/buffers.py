@@ -13,6 +13,7 @@ import torch
 from torch import Tensor, nn
 
 from trainmover.errors import ProtocolError
+from trainmover.state import encode
 from trainmover.state.kinds.flat import Flat
 from trainmover.torch_internals.modules import buffers_of
 
@@ -35,6 +36,8 @@ class Buffers:
         ]
         self._names = [name for name, _, _ in self._slots]
         self._flat = Flat()
+        self._seen: tuple[bytes, bytes] | None = None
+        self._encoded = b""
 
     def live(self) -> dict[str, Tensor]:
         """Live tensors by name; {} for a module with none, or with too many bytes of them."""
@@ -52,6 +55,16 @@ class Buffers:
             return {}
         fit, data = self._flat.state(names, values)
         return {"fit": fit, "data": data}
+
+    def encoded(self) -> bytes:
+        """Its state in bytes; the same ones for as long as `Flat` gives the same."""
+        state = self.state_dict()
+        if not state:
+            return encode.encode(state)
+        seen, now = self._seen, (state["fit"], state["data"])
+        if seen is None or seen[0] is not now[0] or seen[1] is not now[1]:
+            self._seen, self._encoded = now, encode.encode(state)
+        return self._encoded
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Copy into the live tensors. Raises ProtocolError if they are others."""

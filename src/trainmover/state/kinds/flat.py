@@ -1,26 +1,20 @@
 """Many small tensors as one run of bytes, in a few calls of torch instead of some for each; and in
 one of Python's, as long as they lie in memory where they lay."""
 
-import ctypes
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from operator import attrgetter, is_
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 import msgspec
 import torch
 from torch import Tensor
 
+from trainmover.asked import Answers, Pieces, are
 from trainmover.state import tensor_bytes
+from trainmover.torch_internals.tensors import ADDRESS, FORM
 
 _Kind = tuple[torch.dtype, torch.device]
 _Fit = tuple[str, torch.dtype, torch.device, torch.Size]
 _Place = tuple[str, str, list[int]]
-_ASKED: tuple[Callable[[Tensor], object], ...] = (
-    *(Tensor.data_ptr, Tensor.is_contiguous),
-    *(attrgetter("shape"), attrgetter("dtype")),
-)
-"""What a tensor's memory depends on: it may be given other memory, of another form (`.data = ...`),
-and stay the same object. Not its version: the bytes are read, whoever has written them."""
 
 
 class Memory:
@@ -28,35 +22,30 @@ class Memory:
 
     def __init__(self) -> None:
         self._values: list[Tensor] = []
-        self._asked: list[list[object]] = []
-        self._parts: list[ctypes.Array[ctypes.c_char]] | None = None
+        # What their memory depends on: a tensor may be given other memory, of another form
+        # (`.data = ...`), and stay the same object. Not its version: bytes are read, whoever has
+        # written them.
+        self._places = Answers(ADDRESS, *FORM)
+        self._pieces: Pieces | None = None
 
-    def holds(self, values: Sequence[Tensor]) -> bool:
+    def holds(self, values: list[Tensor]) -> bool:
         """Whether they are the tensors that were noted, which lie where they lay, in one form.
         False if their bytes cannot be read so."""
-        return (
-            self._parts is not None
-            and len(values) == len(self._values)
-            and all(map(is_, values, self._values))
-            and [list(map(ask, values)) for ask in _ASKED] == self._asked
-        )
+        return self._pieces is not None and are(values, self._values) and self._places.same(values)
 
-    def note(self, values: Sequence[Tensor], order: Sequence[int]) -> None:
+    def note(self, values: list[Tensor], order: Iterable[int]) -> None:
         """order: of their bytes"""
-        self._values, self._parts, self._asked = list(values), None, []
+        self._values, self._pieces = list(values), None
         if all(map(_is_readable, values)):
-            self._asked = [list(map(ask, values)) for ask in _ASKED]
+            self._places.note(self._values)
             parts = [values[index] for index in order]
-            self._parts = [_memory_of(part.data_ptr(), part.nbytes) for part in parts]
+            self._pieces = Pieces([one.data_ptr() for one in parts], [one.nbytes for one in parts])
 
     def read(self) -> bytes:
-        """The bytes of all. To be called only where `holds` has said so."""
-        assert self._parts is not None
-        return b"".join(self._parts)
-
-
-def _memory_of(address: int, size: int) -> "ctypes.Array[ctypes.c_char]":
-    return (ctypes.c_char * size).from_address(address)
+        """The bytes of all: the same object as long as they are equal. To be called only where
+        `holds` has said so."""
+        assert self._pieces is not None
+        return self._pieces.read()
 
 
 def _is_readable(tensor: Tensor) -> bool:
@@ -75,7 +64,7 @@ class Flat:
         self._fit = b""
         self._memory = Memory()
 
-    def state(self, names: Sequence[str], values: Sequence[Tensor]) -> tuple[bytes, bytes]:
+    def state(self, names: Sequence[str], values: list[Tensor]) -> tuple[bytes, bytes]:
         """Name, dtype and shape of each, in the order of the bytes, as msgpack: it is the same for
         as long as their forms are. And the bytes of all, in that order: by dtype and device."""
         if self._memory.holds(values):

@@ -19,19 +19,21 @@ to them.
 """
 
 import weakref
-from collections.abc import Callable, Iterable
-from types import NoneType
+from collections.abc import Callable, Iterable, Iterator, Set
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
+from trainmover.asked import are, given
 from trainmover.errors import StateMismatch
 from trainmover.state.encode import as_local
-from trainmover.torch_internals.tensors import Noted, note_all, version_of
+from trainmover.torch_internals.tensors import GRADIENT, Noted, note_all, version_of
 
 BYTES_MAX = 4 * 1024 * 1024
 """Values up to this size go with every step's record, twice; more are bulk state."""
+_GROUPS_KNOWN = 8
+_NOBODY: frozenset[int] = frozenset()
 
 
 class Gradients:
@@ -45,10 +47,12 @@ class Gradients:
         self.large = LargeGradients(self)
         self._parameters = list(module.parameters())
         self._ids = frozenset(map(id, self._parameters))
+        self._none: list[Noted | None] = [None] * len(self._parameters)
+        self._consumed = _Consumed(self._ids)
         self._consumers = consumers
         self._added_to: set[int] = set()
         self._cleared: set[int] = set()
-        self._spent: set[int] = set()  # Parameters, by id, that were updated in this step.
+        self._spent: Set[int] = _NOBODY  # Parameters, by id, that were updated in this step.
         self._updating = False
         # Whether those that are consumed still lie there as the step ends, and if so as zeros.
         self._stay = self._stay_zero = False
@@ -80,7 +84,7 @@ class Gradients:
     def begin_step(self) -> None:
         """A step starts: note what it finds, and copy what it may add to."""
         self._note()
-        if not any(self._found):
+        if self._found is self._none:
             self._copies = {}
             return
         settled = self._cleared - self._added_to
@@ -92,12 +96,12 @@ class Gradients:
         self._note()
 
     def _note(self) -> None:
-        self._spent, self._lost = set(), False
-        grads = [parameter.grad for parameter in self._parameters]
-        if _are_none(grads):
-            self._found = self._noted = [None] * len(grads)
+        self._spent, self._lost = _NOBODY, False
+        if not any(given(GRADIENT, self._parameters)):
+            self._found = self._noted = self._none
             self._held = {}
             return
+        grads = [parameter.grad for parameter in self._parameters]
         self._found = note_all(grads)
         self._noted = self._found
         known = self._added_to | self._cleared
@@ -111,7 +115,7 @@ class Gradients:
         """See what the step has done to what it found. Raises StateMismatch where it has added to
         zeros that stand for values which nobody has given this process."""
         found, self._found = self._found, []
-        if not any(found):
+        if found is self._none or not any(found):
             return
         # The usual case, told without a call: what was known to be cleared is there no more.
         grads = [parameter.grad for parameter in self._parameters]
@@ -192,7 +196,8 @@ class Gradients:
     def spend(self, parameters: Iterable[Tensor]) -> None:
         """An update is about to consume the gradients of these."""
         self._updating = True
-        self._spent.update(map(id, parameters))
+        going = self._consumed.ids_of(parameters if type(parameters) is list else list(parameters))
+        self._spent = self._spent | going if self._spent else going
 
     def end_step(self) -> None:
         """A step has returned, and is committed."""
@@ -203,8 +208,8 @@ class Gradients:
         """A step has returned: what is left of those that it has consumed?"""
         if self._updating:
             self._updating = False
-            lie = enumerate([parameter.grad is not None for parameter in self._parameters])
-            left = [i for i, lies in lie if lies and id(self._parameters[i]) in self._spent]
+            lie = given(GRADIENT, self._parameters)
+            left = [i for i in _ones(lie) if id(self._parameters[i]) in self._spent]
             self._stay = bool(left)
             self._stay_zero = self._stay and all(map(self._is_zero, left))
 
@@ -239,12 +244,14 @@ class Gradients:
         }
 
     def _lies(self) -> bytes:
-        if not self._updating or self._stay:
-            return bytes([p.grad is not None for p in self._parameters])
         going = self._spent
-        if going >= self._ids:
+        if self._updating and not self._stay and (going is self._ids or going >= self._ids):
             return bytes(len(self._parameters))
-        return bytes([p.grad is not None and id(p) not in going for p in self._parameters])
+        lie = given(GRADIENT, self._parameters)
+        if not self._updating or self._stay:
+            return lie
+        of_each = zip(lie, self._parameters, strict=True)
+        return bytes([lies and id(p) not in going for lies, p in of_each])
 
     def _values(self, lies: bytes) -> dict[int, Tensor]:
         """Those that count: all that are added to; and unknown ones, if a record can carry them."""
@@ -284,7 +291,7 @@ class Gradients:
         values, lies = state.get("values", {}), state.get("lies", b"")
         large, zeros = bool(state.get("large")), set(state.get("zeros", []))
         self._added_to |= set(state.get("added_to", []))
-        self._spent, self._updating, self._made_up = set(), False, set()
+        self._spent, self._updating, self._made_up = _NOBODY, False, set()
         self._stay, self._stay_zero = state.get("stay", [False, False])
         for index, parameter in enumerate(self._parameters):
             lie = index < len(lies) and bool(lies[index])
@@ -300,7 +307,7 @@ class Gradients:
     def load_large(self, values: dict[int, Tensor]) -> None:
         """Make these the gradients of their parameters; of others nothing is said. They wait for
         the next step: an update of this process's own, in the sandbox, has not consumed them."""
-        self._spent, self._updating = set(), False
+        self._spent, self._updating = _NOBODY, False
         for index, value in values.items():
             parameter = self._parameters[index]
             parameter.grad = _like(parameter, value)
@@ -324,8 +331,28 @@ class LargeGradients:
         self._gradients.load_large({int(index): value for index, value in state.items()})
 
 
-def _are_none(values: list[Tensor | None]) -> bool:
-    return {*map(type, values)} <= {NoneType}
+class _Consumed:
+    """Ids of the parameters of optimizers' groups: mostly the same objects as in the step before.
+    Those of the last groups are kept, with the parameters, so that no other gets an id."""
+
+    def __init__(self, all_ids: frozenset[int]) -> None:
+        self._all = all_ids
+        self._known: list[tuple[list[Tensor], frozenset[int]]] = []
+
+    def ids_of(self, parameters: list[Tensor]) -> frozenset[int]:
+        for known, ids in self._known:
+            if are(known, parameters):
+                return ids
+        ids = frozenset(map(id, parameters))
+        if ids == self._all:
+            ids = self._all
+        self._known = [*self._known[1 - _GROUPS_KNOWN :], (list(parameters), ids)]
+        return ids
+
+
+def _ones(flags: bytes) -> Iterator[int]:
+    """Where they are set."""
+    return (index for index, flag in enumerate(flags) if flag) if any(flags) else iter(())
 
 
 def _size(values: dict[int, Tensor]) -> int:

@@ -15,10 +15,12 @@ from typing import Any
 from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 
+from trainmover.asked import Answers
 from trainmover.state import encode
 from trainmover.torch_internals import ddp
+from trainmover.torch_internals.tensors import TRAINED
 
-_TRAINING, _TRAINED = attrgetter("training"), attrgetter("requires_grad")
+_TRAINING = attrgetter("training")
 _FLAGS = attrgetter(*ddp.SYNC_FLAGS)
 _Wrapper = weakref.ref[DistributedDataParallel]
 _wrappers: list[_Wrapper] = []
@@ -62,7 +64,8 @@ class Modes:
     def __init__(self, module: nn.Module) -> None:
         self.modules = list(module.modules())
         self._parameters = list(module.parameters())
-        self._seen: tuple[bytes, bytes, list[tuple[Any, ...]]] | None = None
+        self._training, self._trained = Answers(_TRAINING), Answers(TRAINED)
+        self._flags: list[tuple[Any, ...]] = []
         self._encoded = b""
         self._made = -1
         self._found: list[_Wrapper] = []
@@ -74,20 +77,19 @@ class Modes:
 
     def encoded(self) -> bytes:
         """Its state in bytes; the same ones for as long as no flag is another."""
-        now = (
-            bytes(map(_TRAINING, self.modules)),
-            bytes(map(_TRAINED, self._parameters)),
-            list(map(_FLAGS, self._wrapped_in())),
-        )
-        if now != self._seen:
-            self._seen, self._encoded = now, encode.encode(self.state_dict())
+        flags = list(map(_FLAGS, self._wrapped_in()))
+        known = self._training.same(self.modules) and self._trained.same(self._parameters)
+        if not known or flags != self._flags:
+            self._training.note(self.modules)
+            self._trained.note(self._parameters)
+            self._flags, self._encoded = flags, encode.encode(self.state_dict())
         return self._encoded
 
     def state_dict(self) -> dict[str, Any]:
         """training: a byte per module; trained: per parameter. sync: the flags of each wrapper."""
         return {
             "training": bytes(map(_TRAINING, self.modules)),
-            "trained": bytes(map(_TRAINED, self._parameters)),
+            "trained": bytes([one.requires_grad for one in self._parameters]),
             "sync": [ddp.flags_of(wrapper) for wrapper in self._wrapped_in()],
         }
 

@@ -55,6 +55,8 @@ LOOKS_AGAIN_EVERY = 64
 _SMALL, _NESTED_MAX = 64, 3
 _HELD_BY_US = 4
 """References to what a frame shows of its locals: its own, our list's, our loop's, the count's."""
+_RESUMED = inspect.CO_GENERATOR | inspect.CO_COROUTINE | inspect.CO_ASYNC_GENERATOR
+"""Of code whose frame is called anew each time it goes on."""
 ABSENT: Any = object()
 _PACKAGE = os.path.join(
     os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)))), ""
@@ -163,6 +165,7 @@ class Variables:
         self._loaded = loaded
         self._own_codes: dict[CodeType, bool] = {}
         self._own_files: dict[str, bool] = {}
+        self._outermost: FrameType | None = None
         self._layouts: dict[tuple[Any, ...], _Layout] = {}
         self._modules_seen = 0
         self._own_modules: list[ModuleType] = []
@@ -274,9 +277,13 @@ class Variables:
         return full or slot.key in self._counting
 
     def frames(self, innermost: FrameType | None) -> list[FrameType]:
-        """Those of the script's own code, outermost first."""
+        """Those of the script's own code, outermost first.
+
+        What has called the outermost one is not looked at again: that stays the same for as long as
+        it runs, unless it is a generator.
+        """
         found = []
-        frame, own = innermost, self._own_codes
+        frame, own, outermost = innermost, self._own_codes, self._outermost
         while frame is not None:
             code = frame.f_code
             is_own = own.get(code)
@@ -284,7 +291,12 @@ class Variables:
                 is_own = own[code] = self._is_own_file(code.co_filename)
             if is_own:
                 found.append(frame)
+                if frame is outermost:
+                    break
             frame = frame.f_back
+        if frame is None:
+            is_fixed = found and not found[-1].f_code.co_flags & _RESUMED
+            self._outermost = found[-1] if is_fixed else None
         found.reverse()
         return found
 
@@ -382,6 +394,7 @@ class Variables:
     def forget(self) -> None:
         """Drop every reference to what the script made."""
         self._given, self._newest, self._views = (), None, Views()
+        self._outermost = None
         self._layouts.clear()
         self._own_modules.clear()
         self._own_codes.clear()

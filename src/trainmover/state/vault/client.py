@@ -18,6 +18,8 @@ from trainmover.state.vault import wire
 from trainmover.state.vault.store import Record
 
 _RECV_BYTES = 1024 * 1024
+_ACK_BYTES = 4096
+"""Memory for more is not to be had at once, and mostly an acknowledgement is all that comes."""
 _POLL_MS = 10  # How long a cancelled wait may go unnoticed.
 
 
@@ -34,6 +36,7 @@ class VaultClient:
         self._poll.register(self._link, select.POLLIN)
         self._frames = SealedReader(self._session)
         self._replies: list[wire.Reply] = []
+        self._much_comes = False
         self._acks_due = 0
         self._refusal: wire.Refused | None = None
         self._epoch = 0  # Of the newest record.
@@ -182,11 +185,12 @@ class VaultClient:
 
     def _receive(self) -> None:
         try:
-            data = self._link.recv(_RECV_BYTES)
+            data = self._link.recv(_RECV_BYTES if self._much_comes else _ACK_BYTES)
         except OSError as error:
             raise self._lost(str(error)) from error
         if not data:
             raise self._lost("the connection was closed")
+        self._much_comes = len(data) >= _ACK_BYTES
         try:
             payloads = self._frames.feed(data)
         except ProtocolError as error:  # The vault is not to blame, and not to be heard either.

@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 from torch.amp.grad_scaler import GradScaler
 
+from trainmover.asked import are
 from trainmover.state import moments, rng, tensor_bytes
 from trainmover.state.kinds.flat import Memory, grouped
 from trainmover.state.kinds.unsharded import Unsharded
@@ -54,7 +55,7 @@ class Buffers:
     def _find(self) -> list[Tensor | None]:
         owners = [buffers_of(part) for part in self._tracked.modules]
         counts = list(map(len, owners))
-        if counts == self._counts and all(map(is_, owners, self._owners)):
+        if counts == self._counts and are(owners, self._owners):
             live = [owner.get(name, ABSENT) for owner, name in self._slots]
             if not any(map(is_, live, repeat(ABSENT))):
                 return live

@@ -29,7 +29,7 @@ from trainmover.sandbox.record import STEPS
 from trainmover.state.digest import hash_of
 from trainmover.state.encode import as_local
 from trainmover.state.tracked import Tracked
-from trainmover.torch_internals.tensors import Marks, Watched
+from trainmover.torch_internals.tensors import Watched
 
 SHARE = 0.003
 """Of the time, that looks at bytes may take after the first steps."""
@@ -51,7 +51,7 @@ class Changes:
         self._tensors: dict[str, Tensor] = {}
         self._fit: list[int] = []
         self._watch: Watched = Watched(())
-        self._marks: Marks = [], [], []
+        self._begun: Watched = self._watch
         self._hashes: dict[str, bytes] = {}
         self._made = self._look_ns = self._credit_ns = self._last_ns = 0
 
@@ -69,7 +69,8 @@ class Changes:
         if looks or self._fit != _fit(tracked):
             self._fit = _fit(tracked)
             self._know(tracked)
-        self._marks = self._watch.now()
+        self._begun = self._watch
+        self._begun.note()
         self._hashes = self._read() if looks else {}
 
     def look(self) -> bool:
@@ -78,9 +79,8 @@ class Changes:
         tracked, self._tracked = self._tracked, None
         if tracked is None:
             return False
-        now = self._watch.now()
-        if now != self._marks:
-            self.names = [list(self._tensors)[i] for i in self._watch.changed(self._marks, now)]
+        if not self._begun.same():
+            self.names = [list(self._tensors)[i] for i in self._begun.changed()]
         elif self._hashes:
             self._know(tracked)
             found = self._read()
@@ -92,7 +92,7 @@ class Changes:
 
     def addresses(self) -> object:
         """Of all that is watched, as the step began: equal as long as each lies where it lay."""
-        return self._marks[1:], self._fit
+        return self._begun.addresses(), self._fit
 
     def _know(self, tracked: Tracked) -> None:
         self._tensors = dict(watched(tracked))

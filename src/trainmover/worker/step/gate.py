@@ -13,7 +13,6 @@ nothing: ranks may disagree on whether it came through.
 from collections.abc import Callable
 
 import torch
-import torch.distributed as dist
 from torch import Tensor
 
 from trainmover.comm import Drained, groups
@@ -81,16 +80,20 @@ class Gate:
         cut = self._snapshots.flag(self._rank, step)
         behind, self.behind = self.behind, 0
         asked = [step, -step, standing.pause_flag, self.undo_wanted, cut, behind, -behind]
-        flags = torch.tensor([*asked, self.early, *self.likeness.asks()], dtype=torch.int64)
         try:
-            self._group.all_reduce(flags, dist.ReduceOp.MAX)
+            flags = self._group.largest([*asked, self.early, *self.likeness.asks()])
         except Drained:
             return False
-        newest, minus_oldest, pause, undo, cut, most, minus_least, early, *alike = flags.tolist()
+        newest, minus_oldest, pause, undo, cut, most, minus_least, early, *alike = flags
         oldest = -minus_oldest
         with standing.changed:
             passes = standing.pass_gate(
-                self._rank, step, newest=newest, oldest=oldest, pause=pause, cut=cut == WANTED
+                self._rank,
+                step,
+                newest=Step(newest),
+                oldest=Step(oldest),
+                pause=Epoch(pause),
+                cut=cut == WANTED,
             )
             if not passes:
                 return False
@@ -110,13 +113,11 @@ class Gate:
         who was told the last step's verdict. False if the epoch ends first."""
         likeness = self.likeness
         asked = [self.undo_wanted, self.early, likeness.known, likeness.vain]
-        wanted = torch.tensor(asked, dtype=torch.int64)
         epoch = self._standing.epoch
         try:
-            self._group.all_reduce(wanted, dist.ReduceOp.MAX)
+            undo, early, known, vain = self._group.largest(asked)
         except Drained:
             return False
-        undo, early, known, vain = wanted.tolist()
         self.undo = self.undo_wanted = bool(undo)
         self.early = bool(early)
         likeness.begin_epoch(known=bool(known), vain=bool(vain))

@@ -9,7 +9,7 @@ Record of a rank, "how to run step s on another machine":
     member    path of the loop that fetches; [] for the innermost of `positions`
     top       RNG and small state just before that fetch
     now       RNG and small state at the gate of step s - 1, if a step was made since the fetch; in
-              a complete record at the fetch that followed it
+              a complete record at the fetch that followed it; what is as in `top` goes once
     rows      committed rows not yet told to the controller, so that none is lost with the rank;
               each encoded once, however many records it goes with
     drawn     hashes of the batches drawn since `top`: who goes back there draws the same
@@ -50,6 +50,18 @@ class Moment:
     small: dict[str, bytes]
 
 
+def _since(top: Moment, now: Moment) -> list[Any]:
+    """A later moment of the same step: None for what is still the same, which is most of it."""
+    small = {name: None if top.small.get(name) == one else one for name, one in now.small.items()}
+    return [None if now.rng == top.rng else now.rng, small]
+
+
+def _moment_since(top: Moment, state: bytes | None, small: dict[str, bytes | None]) -> Moment:
+    """The moment again."""
+    every = {name: top.small[name] if one is None else one for name, one in small.items()}
+    return Moment(top.rng if state is None else state, every)
+
+
 @dataclass
 class RankRecord:
     """See the module's text. places: positions, beside, member and groups as bytes, once they were
@@ -75,7 +87,7 @@ class RankRecord:
 
     def to_bytes(self) -> bytes:
         """For the vault and the wire."""
-        now = None if self.now is None else [self.now.rng, self.now.small]
+        now = None if self.now is None else _since(self.top, self.now)
         top = [self.top.rng, self.top.small]
         if not self.places:
             self.places = encode([self.positions, self.beside, self.member, self.groups])
@@ -94,13 +106,14 @@ class RankRecord:
             (hashes, reserve, between), sample, variables, objects = further
             for row in rows:
                 row_of(row)
+            begin = Moment(*top)
             return RankRecord(
                 step,
                 complete,
                 top_step,
                 positions,
-                Moment(*top),
-                None if now is None else Moment(*now),
+                begin,
+                None if now is None else _moment_since(begin, *now),
                 rows,
                 beside,
                 member,
@@ -112,7 +125,7 @@ class RankRecord:
                 groups,
                 [_object_of(line, pickled) for line, pickled in objects],
             )
-        except (TypeError, ValueError, *MALFORMED) as error:
+        except (TypeError, ValueError, LookupError, *MALFORMED) as error:
             raise ProtocolError(f"These bytes are no rank record: {error}.") from error
 
 

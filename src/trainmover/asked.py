@@ -1,0 +1,101 @@
+"""What a step asks of many objects at once: whether any answers otherwise than it did, and what
+lies in memory that was looked at before.
+
+Every step asks hundreds of tensors and modules the same few questions, and mostly hears what it has
+heard. In Python each answer costs a call, and waits for memory by itself; the extension asks all in
+one call. Both give the same, so an installation without the extension is only slower.
+
+A question is an attribute or a method as its class has it (`Tensor.requires_grad`, not that of a
+tensor), or a function of the object. What answers is compared as Python compares it.
+"""
+
+import ctypes
+from collections.abc import Callable, Sequence
+from importlib import import_module
+from operator import attrgetter, is_
+from types import GetSetDescriptorType
+from typing import TYPE_CHECKING, Any
+
+from trainmover.communicators import native_is_built
+
+
+class PlainAnswers:
+    """In Python; see `_native.pyi` for the words."""
+
+    def __init__(self, *questions: Any) -> None:
+        self._questions = list(map(_function, questions))
+        self._noted: list[list[Any]] | None = None
+
+    def note(self, objects: list[Any]) -> None:
+        self._noted = None
+        self._noted = self._asked(objects)
+
+    def same(self, objects: list[Any]) -> bool:
+        return self._noted is not None and self._asked(objects) == self._noted
+
+    def noted(self, question: int) -> list[Any]:
+        return [] if self._noted is None else list(self._noted[question])
+
+    def _asked(self, objects: list[Any]) -> list[list[Any]]:
+        return [list(map(question, objects)) for question in self._questions]
+
+
+class PlainPieces:
+    """In Python; see `_native.pyi` for the words."""
+
+    def __init__(self, addresses: Sequence[int], sizes: Sequence[int]) -> None:
+        both = zip(addresses, sizes, strict=True)
+        self._parts = [(ctypes.c_char * size).from_address(at) for at, size in both]
+        self._newest = b""
+
+    def read(self) -> bytes:
+        now = b"".join(self._parts)
+        if now != self._newest:
+            self._newest = now
+        return self._newest
+
+
+def plain_given(question: Any, objects: list[Any]) -> bytes:
+    """In Python; see `_native.pyi` for the words."""
+    return bytes([answer is not None for answer in map(_function(question), objects)])
+
+
+def plain_are(objects: list[Any], others: list[Any]) -> bool:
+    """In Python; see `_native.pyi` for the words."""
+    return len(objects) == len(others) and all(map(is_, objects, others))
+
+
+def plain_stands_for(of: type, probe: object, address: int) -> bool:
+    """In Python nothing can be made of it."""
+    return False
+
+
+def _function(question: Any) -> Callable[[Any], Any]:
+    if isinstance(question, GetSetDescriptorType):
+        return attrgetter(question.__name__)
+    function: Callable[[Any], Any] = question
+    return function
+
+
+def _is_in_c() -> bool:
+    """Not where the extension was built for Python's stable ABI."""
+    return native_is_built() and hasattr(import_module("trainmover._native"), "Answers")
+
+
+if TYPE_CHECKING or _is_in_c():
+    from trainmover._native import Answers, Pieces, are, given, stands_for
+else:
+    Answers, Pieces = PlainAnswers, PlainPieces
+    are, given, stands_for = plain_are, plain_given, plain_stands_for
+
+__all__ = [
+    "Answers",
+    "Pieces",
+    "PlainAnswers",
+    "PlainPieces",
+    "are",
+    "given",
+    "plain_are",
+    "plain_given",
+    "stands_for",
+]

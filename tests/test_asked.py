@@ -1,0 +1,156 @@
+"""The extension and Python hear the same answers."""
+
+import weakref
+from operator import attrgetter
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from trainmover import asked
+from trainmover.asked import (
+    Answers,
+    Pieces,
+    PlainAnswers,
+    PlainPieces,
+    are,
+    given,
+    plain_are,
+    plain_given,
+)
+
+BOTH = pytest.mark.parametrize("kind", [Answers, PlainAnswers])
+FORM = (Tensor._version, Tensor.data_ptr, Tensor.is_contiguous, Tensor.shape, Tensor.dtype)
+
+
+def tensors() -> list[Any]:
+    return [nn.Parameter(torch.arange(6.0).view(2, 3)), torch.zeros(4), torch.zeros(0)]
+
+
+@BOTH
+def test_nothing_is_the_same_before_it_was_noted(kind: type[Answers]) -> None:
+    answers = kind(*FORM)
+    assert not answers.same(tensors())
+    assert answers.noted(0) == []
+
+
+@BOTH
+def test_a_write_another_memory_and_another_form_are_seen(kind: type[Answers]) -> None:
+    asked_of, answers = tensors(), kind(*FORM)
+    answers.note(asked_of)
+    assert answers.same(asked_of)
+    asked_of[1].add_(1)
+    assert not answers.same(asked_of)
+    answers.note(asked_of)
+    asked_of[1].data = torch.zeros(4)
+    assert not answers.same(asked_of)
+    answers.note(asked_of)
+    asked_of[0].data = asked_of[0].data.view(3, 2)
+    assert not answers.same(asked_of)
+    answers.note(asked_of)
+    assert answers.same(asked_of)
+
+
+@BOTH
+def test_more_fewer_and_others_are_not_the_same(kind: type[Answers]) -> None:
+    asked_of, answers = tensors(), kind(*FORM)
+    answers.note(asked_of)
+    assert not answers.same(asked_of[1:])
+    assert not answers.same([*asked_of, torch.zeros(1)])
+    assert not answers.same(asked_of[::-1])
+
+
+@BOTH
+def test_attributes_that_python_has_are_asked_for_too(kind: type[Answers]) -> None:
+    modules, answers = [nn.ReLU() for _ in range(3)], kind(attrgetter("training"))
+    answers.note(modules)
+    assert answers.same(modules)
+    modules[1].training = False
+    assert not answers.same(modules)
+    answers.note(modules)
+    assert answers.noted(0) == [True, False, True]
+
+
+@BOTH
+def test_numbers_beyond_64_bits_and_other_types_differ(kind: type[Answers]) -> None:
+    one, answers = SimpleNamespace(value=2**70), kind(attrgetter("value"))
+    answers.note([one])
+    assert answers.same([one])
+    assert answers.noted(0) == [2**70]
+    for other in (2**70 + 1, 7, "7", None, (7,)):
+        one.value = other
+        assert not answers.same([one])
+        answers.note([one])
+        assert answers.same([one])
+
+
+@BOTH
+def test_who_cannot_answer_raises_and_nothing_is_noted(kind: type[Answers]) -> None:
+    answers = kind(Tensor._version)
+    answers.note(tensors())
+    with pytest.raises((TypeError, AttributeError)):
+        answers.note([3])
+    assert not answers.same(tensors())
+    with torch.inference_mode():
+        unversioned = torch.zeros(2)
+    with pytest.raises(RuntimeError):
+        answers.note([unversioned])
+
+
+@BOTH
+def test_a_list_that_shrinks_while_it_is_asked_harms_nothing(kind: type[Answers]) -> None:
+    objects: list[Any] = [SimpleNamespace(at=at) for at in range(50)]
+
+    def takes_some(one: Any) -> int:
+        del objects[one.at + 5 :]
+        return int(one.at)
+
+    answers = kind(takes_some)
+    answers.note(objects)
+    assert answers.noted(0) == [0, 1, 2, 3, 4] or not answers.same(objects)
+
+
+@BOTH
+def test_answers_keep_no_object_alive(kind: type[Answers]) -> None:
+    objects, answers = tensors(), kind(*FORM)
+    alive = [weakref.ref(one) for one in objects]
+    answers.note(objects)
+    objects.clear()
+    assert [reference() for reference in alive] == [None] * 3
+
+
+@pytest.mark.parametrize("compare", [are, plain_are])
+def test_two_lists_have_the_very_same_objects(compare: Any) -> None:
+    one = tensors()
+    assert compare(one, list(one))
+    assert compare([], [])
+    assert not compare(one, one[1:])
+    assert not compare(one, [*one[:2], torch.zeros(0)])
+    assert not compare(one, [one[1], one[0], one[2]])
+
+
+@pytest.mark.parametrize("ask", [given, plain_given])
+def test_given_tells_who_has_one(ask: Any) -> None:
+    parameters = tensors()
+    assert ask(Tensor.grad, parameters) == bytes(3)
+    parameters[0].grad = torch.zeros(2, 3)
+    assert ask(Tensor.grad, parameters) == b"\x01\x00\x00"
+
+
+@pytest.mark.parametrize("kind", [Pieces, PlainPieces])
+def test_pieces_are_the_same_object_until_something_is_written(kind: type[Pieces]) -> None:
+    memory = torch.arange(4)
+    pieces = kind([memory.data_ptr(), memory.data_ptr() + 24, 0], [16, 8, 0])
+    first = pieces.read()
+    assert first == memory[[0, 1, 3]].numpy().tobytes()
+    assert pieces.read() is first
+    memory[2] = 9
+    assert pieces.read() is first
+    memory[3] = 9
+    assert pieces.read() == memory[[0, 1, 3]].numpy().tobytes() != first
+
+
+def test_where_an_object_does_not_lie_it_is_not_believed() -> None:
+    assert not asked.stands_for(Tensor, torch.zeros(1), 16)
