@@ -109,8 +109,11 @@ def test_python_is_not_asked_again_while_nobody_draws() -> None:
     assert known is not None
     assert known.memory is not None
     known.words, words = b"as known", known.words
+    assert rng.capture() is before  # No generator is asked.
+    torch.rand(1)
     assert rng._decoder.decode(rng.capture()).python == b"as known"
     known.words = words
+    rng.restore(before)
     assert rng.capture() == before
 
 

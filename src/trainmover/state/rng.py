@@ -46,14 +46,27 @@ _decoder = msgspec.msgpack.Decoder(_Generators)
 
 def capture() -> bytes:
     """State of all generators of this process, about 10 KB. Equal state gives equal bytes."""
-    global _newest
-    words, gauss = _capture_python()
-    parts = _capture_torch(), words, gauss, _capture_numpy()
+    global _whole
+    numpy: Any = sys.modules.get("numpy")
+    functions = None if numpy is None else numpy.random.mtrand._rand
+    bits = None if functions is None else functions._bit_generator
+    python: Any = getattr(random.getstate, "__self__", None)
+    of = torch.default_generator, python, functions, bits
     if torch.cuda.is_initialized():  # type: ignore[no-untyped-call]
-        return _encoded(parts, _capture_cuda())
-    if not all(map(is_, parts, _newest[0])):
-        _newest = parts, _encoded(parts, [])
-    return _newest[1]
+        return _encoded(_parts(), _capture_cuda())
+    if _whole is None or not all(map(is_, of, _whole.of)):
+        _whole = _Whole(of)
+    known = _whole
+    now = None if known.memory is None else known.memory.read()
+    if now is None or now is not known.seen or python.gauss_next is not known.gauss:
+        parts = _parts()
+        known.seen, known.gauss, known.data = now, parts[2], _encoded(parts, [])
+    return known.data
+
+
+def _parts() -> "_Parts":
+    words, gauss = _capture_python()
+    return _capture_torch(), words, gauss, _capture_numpy()
 
 
 def _encoded(parts: "_Parts", cuda: list[bytes]) -> bytes:
@@ -131,9 +144,34 @@ def _capture_cuda() -> list[bytes]:
 
 
 _Parts = tuple[bytes, bytes, float | None, tuple[bytes, int, float] | None]
-"""Of torch's generator on the CPU, Python's (words, gauss) and numpy's: the same objects for as
-long as nothing was drawn."""
-_newest: tuple[tuple[Any, ...], bytes] = (object(),) * 4, b""
+"""Of torch's generator on the CPU, Python's (words, gauss) and numpy's."""
+_Place = tuple[int, int]
+"""Address and size of memory."""
+
+
+def _pieces(places: list[_Place] | None) -> Pieces | None:
+    if places is None:
+        return None
+    return Pieces([at for at, _ in places], [size for _, size in places])
+
+
+class _Whole:
+    """All of them, by whose they are: what lay there as they were asked for, and the answer. Mostly
+    nobody has drawn from any."""
+
+    def __init__(self, of: tuple[Any, Any, Any, Any]) -> None:
+        self.of = of
+        torchs, pythons, numpys, bits = of
+        places = [generators.places_of(torchs), _words_of(pythons)]
+        places.append([] if numpys is None else _words_of_numpy(numpys, bits))
+        known = [place for one in places if one is not None for place in one]
+        self.memory = None if None in places else _pieces(known)
+        self.seen: bytes | None = None
+        self.gauss: float | None = None
+        self.data = b""
+
+
+_whole: _Whole | None = None
 
 
 class _Torch:
@@ -142,7 +180,7 @@ class _Torch:
 
     def __init__(self, generator: torch.Generator) -> None:
         self.generator = generator
-        self.memory = generators.memory_of(generator)
+        self.memory = _pieces(generators.places_of(generator))
         self.seen: bytes | None = None
         self.state = b""
 
@@ -157,9 +195,7 @@ def _capture_torch() -> bytes:
     known = _torch
     now = None if known.memory is None else known.memory.read()
     if now is None or now is not known.seen:
-        known.seen, state = now, numpy_of(known.generator.get_state()).tobytes()
-        if state != known.state:
-            known.state = state
+        known.seen, known.state = now, numpy_of(known.generator.get_state()).tobytes()
     return known.state
 
 
@@ -169,7 +205,7 @@ class _Python:
 
     def __init__(self, generator: random.Random) -> None:
         self.generator = generator
-        self.memory = _words_of(generator)
+        self.memory = _pieces(_words_of(generator))
         self.seen: bytes | None = None
         self.words = b""
 
@@ -192,7 +228,7 @@ def _capture_python() -> tuple[bytes, float | None]:
     return known.words, generator.gauss_next
 
 
-def _words_of(generator: random.Random) -> Pieces | None:
+def _words_of(generator: random.Random) -> list[_Place] | None:
     """The words and the place in them, whole: CPython's object is its head and nothing else. None
     for another generator, or another Python."""
     head = object.__basicsize__
@@ -201,7 +237,7 @@ def _words_of(generator: random.Random) -> Pieces | None:
     fits = _WORDS.size <= size < _WORDS.size + ctypes.sizeof(ctypes.c_void_p)
     if type(generator) is not random.Random or sys.implementation.name != "cpython" or not fits:
         return None
-    return Pieces([id(generator) + head], [size])
+    return [(id(generator) + head, size)]
 
 
 class _Numpy:
@@ -214,13 +250,17 @@ class _Numpy:
 
     def __init__(self, state: Any, generator: Any) -> None:
         self.state, self.generator = state, generator
-        self.memory: Pieces | None = None
-        if type(generator).__name__ == _MT19937:
-            head = object.__basicsize__
-            places = [id(state) + head, generator.ctypes.state_address]
-            self.memory = Pieces(places, [type(state).__basicsize__ - head, _WORDS.size])
+        self.memory = _pieces(_words_of_numpy(state, generator))
         self.seen: bytes | None = None
         self.captured: tuple[bytes, int, float] = b"", 0, 0.0
+
+
+def _words_of_numpy(state: Any, generator: Any) -> list[_Place] | None:
+    if type(generator).__name__ != _MT19937:
+        return None
+    head = object.__basicsize__
+    own = id(state) + head, type(state).__basicsize__ - head
+    return [own, (generator.ctypes.state_address, _WORDS.size)]
 
 
 _numpy_known: _Numpy | None = None

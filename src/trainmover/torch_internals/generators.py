@@ -19,18 +19,19 @@ _address: Callable[[torch.Generator], int] = operator.attrgetter("_cdata")
 _is_whole: bool | None = None
 
 
-def memory_of(generator: torch.Generator) -> Pieces | None:
-    """All of its memory, as long as it lives; None if that may not be all it is made of."""
+def places_of(generator: torch.Generator) -> list[tuple[int, int]] | None:
+    """Address and size of all of its memory, as long as it lives; None if that may not be all it is
+    made of."""
     global _is_whole
     if _is_whole is None:
         _is_whole = _shows_all(torch.Generator())
     return _lying(generator) if _is_whole else None
 
 
-def _lying(generator: torch.Generator) -> Pieces | None:
+def _lying(generator: torch.Generator) -> list[tuple[int, int]] | None:
     address = _address(generator)
     size = _size_at(address)
-    return Pieces([address + _COUNTED], [size - _COUNTED]) if size > _COUNTED else None
+    return [(address + _COUNTED, size - _COUNTED)] if size > _COUNTED else None
 
 
 def _size_at(address: int) -> int:
@@ -48,10 +49,11 @@ def _size_at(address: int) -> int:
 def _shows_all(generator: torch.Generator) -> bool:
     """Whether the words lie in that memory, and each part of the state that is no word shows there:
     it is set to other values, and another memory must be seen each time."""
-    memory = _lying(generator)
+    places = _lying(generator)
     state = generator.get_state()
-    if memory is None or state.numel() < _TAIL.size:
+    if places is None or state.numel() < _TAIL.size:
         return False
+    memory = Pieces(*zip(*places, strict=True))
     data = state.numpy().tobytes()
     words = data[24 : -_TAIL.size]
     every = b"".join(words[at : at + 4] for at in range(0, len(words), 8))
