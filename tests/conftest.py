@@ -1,5 +1,6 @@
 """Shared by all tests. Modules here and in each folder are importable by their plain names."""
 
+import gc
 import hashlib
 import os
 import subprocess
@@ -48,6 +49,13 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         among.sort(key=lambda item: hashlib.sha256(f"{seed()} {item.nodeid}".encode()).digest())
         for item in among[-(-len(among) // turns) :]:
             item.add_marker(pytest.mark.soak)
+
+
+def pytest_collection_finish() -> None:
+    """What is loaded by now stays: collections, and searches for who holds an object, pass it by.
+    There are millions of objects, and tests of the worker collect at each end of a run."""
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.fixture
