@@ -2,6 +2,7 @@
 
 from trainmover.simulator.checkers.answers import Answers
 from trainmover.simulator.checkers.bindings import Bindings
+from trainmover.simulator.checkers.capacity import Capacity
 from trainmover.simulator.checkers.checker import Checker
 from trainmover.simulator.checkers.checkpoints import Checkpoints
 from trainmover.simulator.checkers.commits import Commits
@@ -15,8 +16,10 @@ from trainmover.simulator.checkers.journaled import Journaled
 from trainmover.simulator.checkers.leaving import Leaving
 from trainmover.simulator.checkers.quarantine import Quarantine
 from trainmover.simulator.checkers.racks import Racks
+from trainmover.simulator.checkers.records import Records
 from trainmover.simulator.checkers.replicas import Replicas
 from trainmover.simulator.checkers.sizes import WorldSize
+from trainmover.simulator.checkers.staying import Staying
 from trainmover.simulator.checkers.verdicts import Verdicts
 from trainmover.simulator.checkers.waits import Waits
 
@@ -42,6 +45,9 @@ def all_checkers() -> list[Checker]:
         Checkpoints(),
         Leaving(),
         Waits(),
+        Staying(),
+        Capacity(),
+        Records(),
     ]
 
 
