@@ -15,8 +15,8 @@ from trainmover.controller.state import Outcome, Phase
 from trainmover.ids import Step
 from trainmover.simulator.chance import Chance
 from trainmover.simulator.checkers import Checker, all_checkers
-from trainmover.simulator.checkers.endings import legitimate
-from trainmover.simulator.checkers.wanting import lacks
+from trainmover.simulator.checkers.people.endings import legitimate
+from trainmover.simulator.checkers.people.wanting import lacks
 from trainmover.simulator.faults import EVERYTHING, SECOND, Faults
 from trainmover.simulator.happenings import Violation
 from trainmover.simulator.world import World, clock
@@ -113,7 +113,7 @@ def play(plan: Plan, *more: Checker) -> Result:
         standbys=plan.standbys,
         nproc=plan.nproc,
         checkers=[*all_checkers(), *more],
-        **plan.world,  # type: ignore[arg-type]
+        **plan.world,
     )
     chance = Chance(world, plan.faults)
     result = Result(plan, world, chance)

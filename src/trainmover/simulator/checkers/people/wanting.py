@@ -25,7 +25,7 @@ def _is_ready(world: World, machine: Machine, count: dict[str, int]) -> bool:
     if any(w.stopped or w.circles for w in world.boxes[machine.id].workers):
         return True  # As ready as it can be: it may go on, or be given up after long.
     if machine.state is MachineState.COLD:
-        return bool(world.unfit or world.corrupts or SPOILS_STANDBYS & count.keys())
+        return bool(world.knobs.unfit or world.knobs.corrupts or SPOILS_STANDBYS & count.keys())
     return machine.state is MachineState.WARM and machine.held is not None
 
 

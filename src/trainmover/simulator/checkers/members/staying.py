@@ -14,7 +14,7 @@ from trainmover.ids import Rank, Slot
 from trainmover.simulator.happenings import Decided, Replayed, Violation
 
 if TYPE_CHECKING:
-    from trainmover.simulator.workers import Worker
+    from trainmover.simulator.ranks.workers import Worker
     from trainmover.simulator.world import World
 
 
@@ -33,7 +33,7 @@ class Staying:
         before, after = moment.before.change, moment.after.change
         if before is None or after is None or before.back or not after.back:
             return
-        if self.torn or self.world.flips or self.world.corrupts or moment.before.exited:
+        if self.torn or self.world.flips or self.world.knobs.corrupts or moment.before.exited:
             return
         stay = self._stay(moment.before, before)
         if stay and self._could_stay(moment.before, before, stay):
@@ -54,7 +54,7 @@ class Staying:
     def _could_stay(self, job: Job, change: Change, stay: "list[Worker]") -> bool:
         slots = {*change.joiners, *change.missing}
         lost = [rank for slot in slots for rank in job.spec.ranks(slot)]
-        if any(worker.misled for worker in stay) or (self.world.alone and lost):
+        if any(worker.misled for worker in stay) or (self.world.knobs.alone and lost):
             return False
         past = max(job.committed, *(worker.step for worker in stay))
         if any(past not in (worker.step, worker.gate) for worker in stay):
