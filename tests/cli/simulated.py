@@ -11,8 +11,8 @@ from trainmover.cli.report.goodput import RunPast
 from trainmover.controller.decide import decide
 from trainmover.controller.events import EVENTS
 from trainmover.controller.state import Job, Phase
-from trainmover.simulator import steps
-from trainmover.simulator.disk import Disk
+from trainmover.simulator.places.disk import Disk
+from trainmover.simulator.ranks import steps
 from trainmover.simulator.story import Result, plan_of, play
 
 

@@ -9,18 +9,27 @@ from trainmover.simulator.faults import EVERYTHING, Faults, only
 from trainmover.simulator.story import Plan, plan_of, play
 
 ALL = Faults(EVERYTHING.weights | {"cordon": 3, "torn": 1}, pause_us=400_000)
-FOCUSED = (
-    "move,death,crash",
-    "death,crash,move,controller",
-    "flip,move,death",
-    "cordon,move,death",
-    "stuck,stop,spins,freeze",
-    "cut,partition,reset,freeze",
-    "store,move,crash",
-    "torn,move",
-    "vault,unprepared,death,between,garbage",
-    "rack,death,arrive",
+ALONE: dict[str, object] = {"alone": True, "unfit": ()}
+FOCUSED: tuple[tuple[str, dict[str, object]], ...] = (
+    ("move,death,crash", {}),
+    ("death,crash,move", ALONE | {"snapshots": 3}),
+    ("stuck,stop,spins,freeze", {}),
+    ("flip,move,death", {"rounds": 3, "on_divergence": "replace"}),
+    ("death,power,crash", ALONE | {"snapshots": 0, "checkpoints": 5}),
+    ("cordon,move,death", {}),
+    (
+        "death,drill,move",
+        {"no_standby": "checkpoint", "wait_s": 0, "checkpoints": 5, "snapshots": 3},
+    ),
+    ("cut,partition,reset,freeze", {}),
+    ("store,move,crash", {}),
+    ("rack,death,power", ALONE | {"racks": 3, "copies": 2, "snapshots": 3}),
+    ("vault,unprepared,death,between,garbage", {}),
+    ("torn,move", {}),
+    ("move,controller,death", {"once": ("m1", "m2", "m3", "m4", "m5", "m6")}),
+    ("stuck,stop,death", {"snapshots": 3, "checkpoints": 3}),
 )
+"""Few things that go wrong, and where that is most telling."""
 
 
 def wrong_in(seed: int) -> str:
@@ -36,11 +45,13 @@ def _plan(seed: int) -> Plan:
         machines, standbys = chance.choice(((1, 1), (1, 2), (2, 1), (3, 0), (3, 1), (8, 4)))
         return plan_of(seed, machines=machines, standbys=standbys, seconds=4, faults=ALL)
     if turn in (1, 3):
-        names = FOCUSED[seed // 2 % len(FOCUSED)].split(",")
-        plan = plan_of(seed, seconds=4, faults=replace(only(names), pause_us=400_000))
+        names, where = FOCUSED[seed // 2 % len(FOCUSED)]
+        plan = plan_of(seed, seconds=4, faults=replace(only(names.split(",")), pause_us=400_000))
+        plan.world |= where
+        plan.standbys = 0 if plan.world["wait_s"] == 0 else plan.standbys
     else:
         plan = plan_of(seed, seconds=5, faults=ALL)
     often = {"snapshots": 3, "checkpoints": 5, "rounds": 3}
-    if turn in (2, 3):
+    if turn == 2:
         plan.world.update({name: every for name, every in often.items() if plan.world[name]})
     return plan

@@ -25,9 +25,9 @@ from trainmover.simulator.chance import Chance
 from trainmover.simulator.coverage import Coverage, Pair, event_of, state_of
 from trainmover.simulator.faults import SECOND, Faults, only
 from trainmover.simulator.happenings import Decided, Said
-from trainmover.simulator.network import CONTROLLER
+from trainmover.simulator.places.network import CONTROLLER
+from trainmover.simulator.ranks.workers import Worker
 from trainmover.simulator.story import Plan, plan_of, play
-from trainmover.simulator.workers import Worker
 from trainmover.simulator.world import World
 
 HOLD_US = (300_000, 900_000)

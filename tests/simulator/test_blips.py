@@ -8,7 +8,7 @@ from trainmover.controller.state import MachineState
 from trainmover.ids import MachineId
 from trainmover.simulator.checkers import all_checkers
 from trainmover.simulator.faults import SECOND
-from trainmover.simulator.network import CONTROLLER
+from trainmover.simulator.places.network import CONTROLLER
 from trainmover.simulator.world import World
 
 FROZEN_US = round(1.4 * SECOND)

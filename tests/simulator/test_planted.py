@@ -158,6 +158,47 @@ BUGS = {
         "at for at in self.held if at < step",
         "at for at in self.held if at <= step",
     ),
+    "every loss sends all ranks back to the newest cut, also where others hold the state": (
+        "controller.change.recovery",
+        "alone = [rank for rank in lost if not replicas(job, rank, stay)]",
+        "alone = list(lost)",
+    ),
+    "a record is looked for where it is not: all go back though they could stay": (
+        "controller.change.recovery",
+        "resume = Step(change.committed + 1)",
+        "resume = Step(change.committed + 3)",
+    ),
+    "a standby that still warms up is not taken: the job waits for a machine, or ends": (
+        "controller.change.seats",
+        "        if machine.state in _PREFERENCE\n",
+        "        if machine.state in _PREFERENCE[:1]\n",
+    ),
+    "a machine that has joined while the job waits is not taken": (
+        "controller.change.recovery",
+        "    if not more:\n        return job\n    joiners",
+        "    if more:\n        return job\n    joiners",
+    ),
+    "standbys are never held at a first step: a loss costs what it would cost without": (
+        "controller.standby.warming",
+        'if job.spec.readiness != "held":',
+        'if job.spec.readiness == "held":',
+    ),
+    "that a machine is not cordoned any more is answered as if it had failed": (
+        "controller.standby.cordon",
+        "return replace(job, cordoned=cordoned), (Answer(event.request, ok=True, text=text),)",
+        "return replace(job, cordoned=cordoned), (Answer(event.request, ok=False, text=text),)",
+        "cordon",
+    ),
+    "all went back, and the incident says that a step was run again": (
+        "controller.change.going_back",
+        'return {"rung": 2, "why_rung": why, "redone": redone}',
+        'return {"rung": 1, "why_rung": why, "redone": redone}',
+    ),
+    "no cut follows the first one": (
+        "controller.keep.cuts",
+        "    job = replace(job, cut=cut, snapped={})\n",
+        "    job = replace(job, cut=job.cut or cut, snapped={})\n",
+    ),
     "a machine that is lost again and again is taken back at once": (
         "controller.standby.flapping",
         "if len(losses) < 2:",

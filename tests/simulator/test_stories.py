@@ -14,7 +14,7 @@ from trainmover.simulator.world import World
 
 
 def world_of(seed: int, **knobs: object) -> World:
-    return World(seed, checkers=all_checkers(), **knobs)  # type: ignore[arg-type]
+    return World(seed, checkers=all_checkers(), **knobs)
 
 
 def until(world: World, fact: Callable[[], bool], seconds: int = 60) -> bool:

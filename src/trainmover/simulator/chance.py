@@ -11,10 +11,10 @@ from trainmover.controller.events import (
 from trainmover.ids import MachineId, Step
 from trainmover.protocol import messages as m
 from trainmover.simulator.faults import DISTURBS_LONG, Faults
-from trainmover.simulator.machines import Box
-from trainmover.simulator.network import CONTROLLER
-from trainmover.simulator.runs import go_in_circles
-from trainmover.simulator.workers import Worker
+from trainmover.simulator.places.machines import Box
+from trainmover.simulator.places.network import CONTROLLER
+from trainmover.simulator.ranks.runs import go_in_circles
+from trainmover.simulator.ranks.workers import Worker
 from trainmover.simulator.world import World
 
 TORN_AGAIN = 0.3

@@ -7,10 +7,10 @@ from trainmover.controller.state import Job
 from trainmover.ids import Epoch, MachineId, Rank, Step
 from trainmover.protocol.messages import AgentFact, Order, WorkerFact
 from trainmover.server.surroundings import Decided
-from trainmover.simulator.bits import Bits
+from trainmover.simulator.ranks.bits import Bits
 
 if TYPE_CHECKING:
-    from trainmover.simulator.workers import Worker
+    from trainmover.simulator.ranks.workers import Worker
 
 __all__ = [
     "Decided",

@@ -1,8 +1,8 @@
 """One world from its start to its end: first anything may go wrong, then nothing does any more.
 
     safety    faults at any time; checkers look at every moment
-    liveness  `heal`; within a bound every incident is over and steps are committed again; then the
-              script comes to its end and the job with it
+    liveness  `heal`; within a bound every incident is over, steps are committed again, standbys are
+              ready and cuts follow each other; then the script ends and the job with it
 
 A job may end before, for a reason that what happened to it explains (`checkers.endings`).
 """
@@ -15,13 +15,16 @@ from trainmover.controller.state import Outcome, Phase
 from trainmover.ids import Step
 from trainmover.simulator.chance import Chance
 from trainmover.simulator.checkers import Checker, all_checkers
-from trainmover.simulator.checkers.endings import legitimate
+from trainmover.simulator.checkers.people.endings import legitimate
+from trainmover.simulator.checkers.people.wanting import lacks
 from trainmover.simulator.faults import EVERYTHING, SECOND, Faults
 from trainmover.simulator.happenings import Violation
 from trainmover.simulator.world import World, clock
 
 BOUND_US = 180 * SECOND
 """Virtual time within which a job that nothing happens to any more has to be well again."""
+AS_BEFORE_US = 20 * SECOND
+"""After that it has again all that it is to have (`checkers.wanting`)."""
 STEPS_MORE = 5
 QUIET_US = 20 * SECOND
 
@@ -110,7 +113,7 @@ def play(plan: Plan, *more: Checker) -> Result:
         standbys=plan.standbys,
         nproc=plan.nproc,
         checkers=[*all_checkers(), *more],
-        **plan.world,  # type: ignore[arg-type]
+        **plan.world,
     )
     chance = Chance(world, plan.faults)
     result = Result(plan, world, chance)
@@ -159,6 +162,11 @@ def _liveness(world: World, chance: Chance, plan: Plan) -> None:
     there = lambda: world.training.newest >= begun + STEPS_MORE and _is_quiet(world)  # noqa: E731
     if not finished and not world.run(BOUND_US, until=there) and world.ended is None:
         raise Violation(f"no step is committed any more: {_state(world)}")
+    until_us = world.now + AS_BEFORE_US
+    while world.ended is None and (what := lacks(world, begun, chance)):
+        if world.now > until_us:
+            raise Violation(f"the job lacks {what}: {_state(world)}")
+        world.run(SECOND)
 
 
 def _ending(world: World, chance: Chance, plan: Plan) -> None:

@@ -8,7 +8,7 @@ import msgspec
 from trainmover.controller.effects import Send
 from trainmover.server.view.sentences import sentence
 from trainmover.simulator.happenings import Decided, Fenced, Placed, Replayed
-from trainmover.simulator.training import Gate
+from trainmover.simulator.ranks.training import Gate
 
 if TYPE_CHECKING:
     from trainmover.simulator.world import World

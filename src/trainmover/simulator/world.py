@@ -19,15 +19,16 @@ from typing import TYPE_CHECKING, Any
 from trainmover.controller.effects import Answer, End
 from trainmover.controller.state import Job
 from trainmover.ids import MachineId, Rank, Slot, Step
-from trainmover.protocol.messages import Checkpoint, JobSpec, Stands
-from trainmover.simulator.disk import Disk
+from trainmover.protocol.messages import Checkpoint, Stands
 from trainmover.simulator.happenings import Flipped
-from trainmover.simulator.host import Host
-from trainmover.simulator.machines import Box
-from trainmover.simulator.network import CONTROLLER, Link, Network
-from trainmover.simulator.snapshots import Snapshot
-from trainmover.simulator.training import Training
-from trainmover.simulator.workers import Worker
+from trainmover.simulator.knobs import Knobs
+from trainmover.simulator.places.disk import Disk
+from trainmover.simulator.places.host import Host
+from trainmover.simulator.places.machines import Box
+from trainmover.simulator.places.network import CONTROLLER, Link, Network
+from trainmover.simulator.ranks.snapshots import Snapshot
+from trainmover.simulator.ranks.training import Training
+from trainmover.simulator.ranks.workers import Worker
 
 if TYPE_CHECKING:
     from trainmover.simulator.checkers import Checker
@@ -41,64 +42,13 @@ TRACE_MAX = 4000
 
 
 class World:
-    """once: machines on which a process runs the script once. unfit: (machine, program) that its
-    sandbox cannot run. alone: no two ranks hold the same state. stages: how many programs, slot by
-    slot. steps: of the script."""
+    """knobs: fields of `Knobs`."""
 
-    def __init__(
-        self,
-        seed: int,
-        *,
-        machines: int = 4,
-        standbys: int = 2,
-        nproc: int = 1,
-        steps: int = 10**9,
-        stages: int = 1,
-        once: tuple[str, ...] = (),
-        unfit: tuple[tuple[str, str], ...] = (),
-        alone: bool = False,
-        wait_s: int = 60,
-        snapshots: int | None = None,
-        checkpoints: int = 0,
-        refill: bool = True,
-        racks: int = 0,
-        copies: int = 1,
-        rounds: int = 0,
-        on_divergence: str = "report",
-        on_nan: str = "ignore",
-        no_standby: str = "end",
-        corrupts: float = 0.0,
-        disk_us: tuple[int, int] = (1_000, 50_000),
-        checkers: "list[Checker] | None" = None,
-    ) -> None:
-        """refill: a machine that is gone for good is replaced by a new one. racks: how many, of
-        which each machine is in one; 0: nothing is known of them. copies: of each snapshot, on
-        other machines. rounds: committed steps from one to the next; 0: there are none. disk_us:
-        for which work on checkpoints takes, by chance. corrupts: how often a joiner receives what
-        was not sent."""
-        self.seed = seed
+    def __init__(self, seed: int, *, checkers: "list[Checker] | None" = None, **knobs: Any) -> None:
+        self.seed, self.knobs = seed, Knobs(**knobs)
         self.random = random.Random(seed)
         self.first_store = self.store = "store:1"
-        self.spec = JobSpec(
-            run_id=f"seed {seed}",
-            argv=["train.py"],
-            machines=machines,
-            standbys=standbys,
-            nproc=nproc,
-            store=self.store,
-            restarts_max=50,
-            wait_s=wait_s,
-            snapshot_every=snapshots,
-            checkpoint="/kept" if checkpoints else "",
-            checkpoint_every=checkpoints or 1000,
-            snapshot_copies=copies,
-            fingerprint_every=rounds,
-            on_divergence=on_divergence,
-            on_nan=on_nan,
-            no_standby=no_standby if checkpoints else "end",
-        )
-        self.racks, self.disk_us, self.corrupts = racks, disk_us, corrupts
-        self.stages, self.once, self.unfit, self.alone = stages, once, unfit, alone
+        self.spec = self.knobs.spec(seed, self.store)
         self.now = 0
         self.trace: deque[str] = deque(maxlen=TRACE_MAX)
         self.show: Callable[[str], None] | None = None
@@ -111,22 +61,21 @@ class World:
         self.flips = 0
         self.requests = 0
         self.store_known = True
-        self.refill = refill
         self._queue: list[tuple[int, int, Callable[..., None], tuple[Any, ...]]] = []
         self._number = self._pid = 0
-        self._wanted = machines + standbys
+        self._wanted = self.knobs.machines + self.knobs.standbys
         self._checkers: dict[type, list[Callable[[Any], None]]] = {}
         for checker in checkers or ():
             for kind, check in checker.heeds(self).items():
                 self._checkers.setdefault(kind, []).append(check)
         self.processes: dict[str, Worker] = {}
         self.network = Network(self)
-        self.training = Training(self, steps)
+        self.training = Training(self, self.knobs.steps)
         self.disk = Disk(self.spec)
         self.host: Host | None = Host(self)
         self.boxes: dict[MachineId, Box] = {}
         for number in range(self._wanted):
-            self.add(standby=number >= machines)
+            self.add(standby=number >= self.knobs.machines)
         self.at(LOOK_US, self._look)
 
     # --- time -----------------------------------------------------------------------------------
@@ -168,7 +117,7 @@ class World:
 
     def program(self, rank: Rank) -> str:
         """What the script does there."""
-        return f"p{rank // self.spec.nproc % self.stages}"
+        return f"p{rank // self.spec.nproc % self.knobs.stages}"
 
     def rank_at(self, slot: Slot, local: int) -> Rank:
         return Rank(slot * self.spec.nproc + local)
@@ -207,7 +156,7 @@ class World:
     def add(self, *, standby: bool) -> Box:
         """One machine more."""
         name = MachineId(f"m{len(self.boxes) + 1}")
-        rack = f"rack {len(self.boxes) % self.racks}" if self.racks else ""
+        rack = f"rack {len(self.boxes) % self.knobs.racks}" if self.knobs.racks else ""
         box = self.boxes[name] = Box(self, name, standby=standby, rack=rack)
         box.boot()
         return box
@@ -225,7 +174,7 @@ class World:
     def died(self, box: Box) -> None:
         """It may return; or another machine comes, which has another name."""
         alive = sum(one.alive for one in self.boxes.values())
-        if not self.refill or alive >= self._wanted:
+        if not self.knobs.refill or alive >= self._wanted:
             return
         delay_us = self.between(*RETURNS_US)
         if self.random.random() < 0.5:

@@ -11,7 +11,7 @@ from trainmover.protocol.messages import EndWorker, Stands
 from trainmover.simulator.happenings import Decided, Said, Violation
 
 if TYPE_CHECKING:
-    from trainmover.simulator.workers import Worker
+    from trainmover.simulator.ranks.workers import Worker
     from trainmover.simulator.world import World
 
 

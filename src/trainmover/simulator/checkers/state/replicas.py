@@ -12,7 +12,7 @@ from trainmover.controller.events import WorkerSaid
 from trainmover.ids import Rank, Step
 from trainmover.protocol.messages import Fingerprinted
 from trainmover.simulator.happenings import Decided, Placed, Replayed, Violation
-from trainmover.simulator.training import Gate
+from trainmover.simulator.ranks.training import Gate
 
 if TYPE_CHECKING:
     from trainmover.simulator.world import World

@@ -7,13 +7,13 @@ from trainmover.ids import Epoch, Rank, Step
 from trainmover.protocol import messages as m
 from trainmover.protocol.messages import Row
 from trainmover.rank.standing import NONE
-from trainmover.simulator import members, snapshots
-from trainmover.simulator.bits import Bits
 from trainmover.simulator.happenings import Placed, Violation
-from trainmover.simulator.snapshots import Snapshot
+from trainmover.simulator.ranks import members, snapshots
+from trainmover.simulator.ranks.bits import Bits
+from trainmover.simulator.ranks.snapshots import Snapshot
 
 if TYPE_CHECKING:
-    from trainmover.simulator.workers import Worker
+    from trainmover.simulator.ranks.workers import Worker
 
 TRIES_MAX = 60
 AGAIN_US = 50_000
@@ -183,7 +183,9 @@ def _place(worker: "Worker", order: m.Switch, holds: Bits, rows: list[Row], sour
 
 
 def _certify(worker: "Worker", order: m.Switch) -> None:
-    corrupt = worker.world.corrupts and worker.world.random.random() < worker.world.corrupts
+    corrupt = (
+        worker.world.knobs.corrupts and worker.world.random.random() < worker.world.knobs.corrupts
+    )
     certificate = m.Certificate(
         rank=worker.rank,
         source_rank=worker.given_by,

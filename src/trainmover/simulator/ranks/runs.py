@@ -6,11 +6,11 @@ from typing import TYPE_CHECKING
 from trainmover.ids import Rank
 from trainmover.protocol import messages as m
 from trainmover.simulator.happenings import Violation
-from trainmover.simulator.members import unwind
-from trainmover.simulator.switching import await_order
+from trainmover.simulator.ranks.members import unwind
+from trainmover.simulator.ranks.switching import await_order
 
 if TYPE_CHECKING:
-    from trainmover.simulator.workers import Worker
+    from trainmover.simulator.ranks.workers import Worker
 
 
 CIRCLES_US, TIMES, UNWIND_US = 60_000_000, 10, 10_000_000
@@ -47,8 +47,8 @@ def _run_through(worker: "Worker", number: int, store: str) -> None:
     order, worker.work, rank = worker.work, None, worker.rank
     worker.runs += 1
     program = worker.world.program(rank)
-    again = worker.box.name in worker.world.once and worker.runs > 1
-    if again or (worker.box.name, program) in worker.world.unfit:
+    again = worker.box.name in worker.world.knobs.once and worker.runs > 1
+    if again or (worker.box.name, program) in worker.world.knobs.unfit:
         if isinstance(order, m.Bind) and worker.standing.leaves(order.epoch):
             unwind(worker)
         else:

@@ -16,13 +16,13 @@ from trainmover.protocol import messages as m
 from trainmover.rank.cuts import Cuts, Put
 from trainmover.rank.standing import NONE, NOT_YET, NotYet, Standing, Unwind
 from trainmover.rank.told import Rows
-from trainmover.simulator import members, runs, snapshots, steps
-from trainmover.simulator.bits import NOTHING
 from trainmover.simulator.happenings import Violation
-from trainmover.simulator.snapshots import Snapshot
+from trainmover.simulator.ranks import members, runs, snapshots, steps
+from trainmover.simulator.ranks.bits import NOTHING
+from trainmover.simulator.ranks.snapshots import Snapshot
 
 if TYPE_CHECKING:
-    from trainmover.simulator.machines import Box
+    from trainmover.simulator.places.machines import Box
 
 
 WAKES_US = (100, 10_000)

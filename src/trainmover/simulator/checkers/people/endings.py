@@ -61,7 +61,7 @@ def _all_told(world: World) -> None:
 
 
 def _lost(world: World, count: dict[str, int]) -> int:
-    in_a_rack = len(world.boxes) // max(1, world.racks)
+    in_a_rack = len(world.boxes) // max(1, world.knobs.racks)
     return sum(count.get(name, 0) for name in MACHINES) + in_a_rack * count.get("rack", 0)
 
 
@@ -77,7 +77,9 @@ def _nothing_to_go_back_to(world: World, count: dict[str, int], unsettled: list[
     Once a vault had no room no cut follows: what is misled may have none to go back to."""
     if count.get("torn") or "rack" in unsettled:
         return True  # The whole job may have begun anew; a rack may be most of it.
-    single = world.alone or count.get("flip") or count.get("vault") or world.spec.machines == 1
+    single = (
+        world.knobs.alone or count.get("flip") or count.get("vault") or world.spec.machines == 1
+    )
     needed = 1 if single else 2
     gone = [name for name in unsettled if name in (*MACHINES, *PROCESSES, "controller")]
     return len(gone) >= needed
@@ -88,7 +90,7 @@ def _not_a_number(world: World, count: dict[str, int], unsettled: list[str]) -> 
 
 
 def _corrupt(world: World, count: dict[str, int], unsettled: list[str]) -> bool:
-    return world.corrupts > 0
+    return world.knobs.corrupts > 0
 
 
 def _early(world: World, count: dict[str, int], unsettled: list[str]) -> bool:

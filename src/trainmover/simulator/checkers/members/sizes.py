@@ -4,7 +4,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from trainmover.simulator.happenings import Decided, Violation
-from trainmover.simulator.training import Gate
+from trainmover.simulator.ranks.training import Gate
 
 if TYPE_CHECKING:
     from trainmover.simulator.world import World

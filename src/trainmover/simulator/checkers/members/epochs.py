@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from trainmover.ids import Epoch
 from trainmover.simulator.happenings import Violation
-from trainmover.simulator.training import Gate
+from trainmover.simulator.ranks.training import Gate
 
 if TYPE_CHECKING:
     from trainmover.simulator.world import World

@@ -16,7 +16,7 @@ from trainmover.protocol.messages import RunRank, Snapped, Switch
 from trainmover.simulator.happenings import Decided, Violation
 
 if TYPE_CHECKING:
-    from trainmover.simulator.machines import Box
+    from trainmover.simulator.places.machines import Box
     from trainmover.simulator.world import World
 
 

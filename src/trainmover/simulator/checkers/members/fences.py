@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 from trainmover.ids import Epoch
 from trainmover.simulator.happenings import Fenced, Replayed, Stepped, Violation
-from trainmover.simulator.training import Gate
-from trainmover.simulator.workers import Worker
+from trainmover.simulator.ranks.training import Gate
+from trainmover.simulator.ranks.workers import Worker
 
 if TYPE_CHECKING:
     from trainmover.simulator.world import World

@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING
 
 from trainmover.ids import Epoch, Rank, Step
 from trainmover.rank.cuts import WANTED
-from trainmover.simulator.rounds import hash_of, is_due
-from trainmover.simulator.steps import pass_gate
+from trainmover.simulator.ranks.rounds import hash_of, is_due
+from trainmover.simulator.ranks.steps import pass_gate
 
 if TYPE_CHECKING:
-    from trainmover.simulator.workers import Worker
+    from trainmover.simulator.ranks.workers import Worker
     from trainmover.simulator.world import World
 
 

@@ -32,11 +32,11 @@ from trainmover.server.control import Control
 from trainmover.server.machines.absence import LINK_ENDED, Dialled
 from trainmover.server.surroundings import ByTheWay, Decided
 from trainmover.simulator.happenings import Fenced, Replayed
-from trainmover.simulator.network import CONTROLLER, Link
+from trainmover.simulator.places.network import CONTROLLER, Link
 
 if TYPE_CHECKING:
     from trainmover.server.history.past import Past
-    from trainmover.simulator.machines import Box
+    from trainmover.simulator.places.machines import Box
     from trainmover.simulator.world import World
 
 BEAT_US = round(BEAT_S * 1e6)
@@ -238,7 +238,7 @@ class Host:
         self.world.end(end)
 
     def save(self, order: HostOrder) -> None:
-        self.world.at(self.world.between(*self.world.disk_us), self._saved, order)
+        self.world.at(self.world.between(*self.world.knobs.disk_us), self._saved, order)
 
     def _saved(self, order: HostOrder) -> None:
         event = None if self.dead else self._came_of(order)

@@ -10,10 +10,10 @@ from trainmover.ids import Rank, Step
 from trainmover.protocol import messages as m
 from trainmover.protocol.messages import Row
 from trainmover.rank.cuts import Put
-from trainmover.simulator.bits import Bits
+from trainmover.simulator.ranks.bits import Bits
 
 if TYPE_CHECKING:
-    from trainmover.simulator.workers import Worker
+    from trainmover.simulator.ranks.workers import Worker
 
 GIVE_US, ACKNOWLEDGE_US = (500, 20_000), (100, 2_000)
 """To give a vault one more copy, and until it has said so."""

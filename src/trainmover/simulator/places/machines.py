@@ -16,9 +16,9 @@ from trainmover.ids import Epoch, MachineId, Rank, Step
 from trainmover.protocol import messages as m
 from trainmover.protocol.deadlines import ANSWER_S, SILENT_S
 from trainmover.simulator.happenings import Heard, Said
-from trainmover.simulator.network import CONTROLLER, Link
-from trainmover.simulator.snapshots import Snapshot
-from trainmover.simulator.workers import Worker
+from trainmover.simulator.places.network import CONTROLLER, Link
+from trainmover.simulator.ranks.snapshots import Snapshot
+from trainmover.simulator.ranks.workers import Worker
 from trainmover.version import VERSION
 
 if TYPE_CHECKING:

@@ -6,13 +6,13 @@ from typing import TYPE_CHECKING
 
 from trainmover.ids import Step
 from trainmover.protocol import messages as m
-from trainmover.simulator import members, rounds, snapshots
-from trainmover.simulator.bits import loss
 from trainmover.simulator.happenings import Stepped
+from trainmover.simulator.ranks import members, rounds, snapshots
+from trainmover.simulator.ranks.bits import loss
 
 if TYPE_CHECKING:
-    from trainmover.simulator.training import Gate
-    from trainmover.simulator.workers import Worker
+    from trainmover.simulator.ranks.training import Gate
+    from trainmover.simulator.ranks.workers import Worker
 
 RECORDED_AT = 3
 STEP_US = 100_000
@@ -127,7 +127,7 @@ def _row(worker: "Worker") -> m.Row:
 
 def _say_recorded(worker: "Worker") -> None:
     worker.recorded = True
-    digest = f"d{worker.rank}" if worker.world.alone else "d"
+    digest = f"d{worker.rank}" if worker.world.knobs.alone else "d"
     trace = worker.world.program(worker.rank)
     fact = m.Recorded(rank=worker.rank, step=worker.step, trace=trace, digest=digest, bytes=1)
     worker.say(fact)

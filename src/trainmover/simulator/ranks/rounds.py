@@ -7,8 +7,8 @@ from trainmover.ids import Rank, Step
 from trainmover.protocol import messages as m
 
 if TYPE_CHECKING:
-    from trainmover.simulator.training import Gate
-    from trainmover.simulator.workers import Worker
+    from trainmover.simulator.ranks.training import Gate
+    from trainmover.simulator.ranks.workers import Worker
 
 EARLY = (3, 10)
 LAYOUT, PATHS, SECTIONS = "one tensor", ["w"], [1, 0, 0]
@@ -21,7 +21,7 @@ def is_due(step: Step, every: int) -> bool:
 
 def hash_of(worker: "Worker") -> bytes:
     """Of what it will hold after the step. Where ranks hold the same depends on the job."""
-    return worker.holds.next().hash(worker.rank + 1 if worker.world.alone else 0)
+    return worker.holds.next().hash(worker.rank + 1 if worker.world.knobs.alone else 0)
 
 
 def tell(worker: "Worker", gate: "Gate") -> None:

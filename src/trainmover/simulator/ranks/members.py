@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING
 from trainmover.ids import Epoch
 from trainmover.protocol import messages as m
 from trainmover.rank.standing import Told
-from trainmover.simulator import steps, switching
 from trainmover.simulator.happenings import Violation
+from trainmover.simulator.ranks import steps, switching
 
 if TYPE_CHECKING:
-    from trainmover.simulator.workers import Worker
+    from trainmover.simulator.ranks.workers import Worker
 
 
 PATIENCE_MS = 20_000

@@ -1,0 +1,88 @@
+"""Whoever asks is answered exactly once: never twice, and by when nothing is under way any more.
+What the answer says is so: what is done is done, and a move that could be made is not refused.
+
+Where a crash tears the event of the answer off the journal, the next controller gives it again, to
+nobody.
+"""
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from trainmover.controller.change.incidents import open_incident
+from trainmover.controller.effects import Answer
+from trainmover.controller.events import (
+    REQUESTS,
+    CordonRequested,
+    KillRequested,
+    MoveRequested,
+    UncordonRequested,
+)
+from trainmover.controller.state import Kind, MachineState, Outcome, Phase
+from trainmover.simulator.happenings import Decided, Replayed, Violation
+
+if TYPE_CHECKING:
+    from trainmover.simulator.world import World
+
+
+class Answers:
+    def __init__(self) -> None:
+        self.asked: set[str] = set()
+        self.given: set[str] = set()
+        self.moves: dict[str, str] = {}
+
+    def heeds(self, world: "World") -> dict[type, Callable[[Any], None]]:
+        return {Decided: self.decided, Replayed: self.replayed}
+
+    def decided(self, moment: Decided) -> None:
+        if isinstance(moment.event, REQUESTS):
+            self.asked.add(moment.event.request)
+            self.moves[moment.event.request] = moment.event.machine
+        for effect in moment.effects:
+            if isinstance(effect, Answer):
+                if effect.request in self.given:
+                    raise Violation(f"request {effect.request} was answered twice")
+                self.given.add(effect.request)
+                self._is_so(moment, effect)
+        job = moment.after
+        if job.phase is Phase.RUNNING and job.change is None and open_incident(job) is None:
+            for request in self.asked - self.given:
+                raise Violation(f"request {request} was never answered, and nothing is under way")
+
+    def _is_so(self, moment: Decided, answer: Answer) -> None:
+        job, machine = moment.after, self.moves.get(answer.request)
+        match moment.event:
+            case CordonRequested() | UncordonRequested() if answer.request == moment.event.request:
+                asked = isinstance(moment.event, CordonRequested)
+                if answer.ok and (machine in job.cordoned) != asked:
+                    raise Violation(f"it is said to be done, and {machine} is not: {moment.event}")
+                if not answer.ok and machine in job.machines and moment.before.code is None:
+                    raise Violation(f"{machine} was not (un)cordoned: {answer.text}")
+            case MoveRequested() if answer.request == moment.event.request and not answer.ok:
+                if _could_move(moment, moment.event):
+                    raise Violation(f"{machine} could be moved: {answer.text}")
+            case KillRequested():
+                pass
+            case _ if answer.ok and answer.incident is not None:
+                one = job.incidents[answer.incident - 1]
+                if (one.kind, one.outcome) == (Kind.MOVE, Outcome.DONE) and machine in job.seats:
+                    raise Violation(f"{machine} is said to have moved, and has ranks")
+                if one.kind is Kind.MOVE and one.outcome is not Outcome.DONE:
+                    raise Violation(f"the move of {machine} is said to be done: {one.outcome}")
+
+    def replayed(self, moment: Replayed) -> None:
+        if moment.torn:
+            self.asked.clear()
+            self.given.clear()
+
+
+def _could_move(moment: Decided, event: MoveRequested) -> bool:
+    """Nothing is under way, and a standby is warm."""
+    job = moment.before
+    quiet = job.phase is Phase.RUNNING and job.change is None and open_incident(job) is None
+    if not quiet or job.finished or not job.all_recorded or event.machine not in job.seats:
+        return False
+    return any(
+        machine.state is MachineState.WARM and name not in job.seats and not machine.suspect
+        for name, machine in job.machines.items()
+        if name not in job.cordoned
+    )

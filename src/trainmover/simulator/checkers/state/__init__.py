@@ -1,0 +1,1 @@
+"""What is kept, where, and whether it is right."""

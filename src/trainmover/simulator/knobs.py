@@ -1,0 +1,64 @@
+"""What a world is like; whatever nobody sets is as in the usual job."""
+
+from dataclasses import dataclass
+
+from trainmover.protocol.messages import JobSpec
+
+
+@dataclass(frozen=True)
+class Knobs:
+    """Those of the job are as in its spec, but for these:
+
+    steps      of the script            stages     how many programs, slot by slot
+    snapshots  steps from cut to cut    copies     of each, on other machines
+    rounds     committed steps from one to the next; 0: there are none
+    once       machines on which a process runs the script once
+    unfit      machine and program that its sandbox cannot run
+    alone      no two ranks hold the same state
+    refill     a machine that is gone for good is replaced by a new one
+    racks      how many, of which each machine is in one; 0: nothing is known of them
+    corrupts   how often a joiner receives what was not sent
+    disk_us    for which work on checkpoints takes, by chance
+    """
+
+    machines: int = 4
+    standbys: int = 2
+    nproc: int = 1
+    steps: int = 10**9
+    stages: int = 1
+    once: tuple[str, ...] = ()
+    unfit: tuple[tuple[str, str], ...] = ()
+    alone: bool = False
+    wait_s: int = 60
+    snapshots: int | None = None
+    checkpoints: int = 0
+    refill: bool = True
+    racks: int = 0
+    copies: int = 1
+    rounds: int = 0
+    on_divergence: str = "report"
+    on_nan: str = "ignore"
+    no_standby: str = "end"
+    corrupts: float = 0.0
+    disk_us: tuple[int, int] = (1_000, 50_000)
+
+    def spec(self, seed: int, store: str) -> JobSpec:
+        """Of the job."""
+        return JobSpec(
+            run_id=f"seed {seed}",
+            argv=["train.py"],
+            machines=self.machines,
+            standbys=self.standbys,
+            nproc=self.nproc,
+            store=store,
+            restarts_max=50,
+            wait_s=self.wait_s,
+            snapshot_every=self.snapshots,
+            checkpoint="/kept" if self.checkpoints else "",
+            checkpoint_every=self.checkpoints or 1000,
+            snapshot_copies=self.copies,
+            fingerprint_every=self.rounds,
+            on_divergence=self.on_divergence,
+            on_nan=self.on_nan,
+            no_standby=self.no_standby if self.checkpoints else "end",
+        )

@@ -1,0 +1,1 @@
+"""Where processes run, and what is between them: machines, network, the controller, its disk."""

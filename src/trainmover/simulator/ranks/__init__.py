@@ -1,0 +1,1 @@
+"""Processes that have ranks, or are to have some; what they decide is decided by `rank`."""
