@@ -10,9 +10,10 @@ from trainmover.controller import Job
 from trainmover.controller.change.seats import (
     choose_joiners,
     with_machine,
-    without_machine,
+    without_machines,
 )
 from trainmover.controller.compare.replicas import replicas
+from trainmover.controller.facts import Facts
 from trainmover.controller.standby.places import Places
 from trainmover.controller.state import MachineState
 from trainmover.ids import Rank
@@ -59,7 +60,7 @@ def test_too_few_are_none_at_all() -> None:
 
 
 def test_a_machine_that_trains_does_not_join() -> None:
-    job = without_machine(RUNNING, "m4")
+    job = without_machines(RUNNING, ["m4"])
     assert choose_joiners(job, [1], taken=()) is None
 
 
@@ -70,17 +71,17 @@ def test_a_seat_is_vacant_while_its_machine_is_respawned() -> None:
 
 
 def test_a_seat_whose_ranks_have_finished_is_not_vacant() -> None:
-    job = replace(without_machine(RUNNING, "m2"), finished={1: (9, "d")})
+    job = replace(without_machines(RUNNING, ["m2"]), finished=Facts({1: (9, "d")}))
     assert job.vacant() == []
 
 
 def test_a_seat_with_one_rank_still_at_work_is_vacant() -> None:
-    job = replace(without_machine(running(nproc=2), "m2"), finished={2: (9, "d")})
+    job = replace(without_machines(running(nproc=2), ["m2"]), finished=Facts({2: (9, "d")}))
     assert job.vacant() == [1]
 
 
 def test_the_first_steps_of_a_lost_rank_are_looked_for_on_every_machine_that_lives() -> None:
-    job = without_machine(running(machines=2, standbys=1), "m1")
+    job = without_machines(running(machines=2, standbys=1), ["m1"])
     for slot in range(2):
         (stored,) = Places(job).of(slot).values()
         assert all(each.vaults == ["vault-m2", "vault-m3"] for each in stored)
@@ -88,7 +89,7 @@ def test_the_first_steps_of_a_lost_rank_are_looked_for_on_every_machine_that_liv
 
 
 def test_of_many_machines_those_behind_the_slot_are_asked() -> None:
-    (stored, _) = Places(without_machine(running(machines=20, standbys=1), "m3")).of(1)[1]
+    (stored, _) = Places(without_machines(running(machines=20, standbys=1), ["m3"])).of(1)[1]
     assert stored.vaults == [*(f"vault-m{n}" for n in range(4, 12)), "vault-m21"]
 
 
@@ -108,7 +109,7 @@ def test_a_rank_without_a_record_is_served_by_those_of_its_role() -> None:
 def test_ranks_that_a_record_refers_to_come_with_it() -> None:
     job = running(machines=4, standbys=0)
     small = msgspec.structs.replace(job.recorded[Rank(3)], base=Rank(1))
-    places = Places(replace(job, recorded={**job.recorded, Rank(3): small})).of(3)
+    places = Places(replace(job, recorded=job.recorded.having(Rank(3), small))).of(3)
     assert places.keys() == {1, 3}
     assert [stored.rank for stored in places[Rank(1)]] == [1, 0]
 

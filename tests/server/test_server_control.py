@@ -195,7 +195,7 @@ def test_who_is_silent_and_is_given_up_by_the_job_itself_is_asked_after_no_more(
         control.beat(beat * 200_000)
     assert control.absence.away == ["m1"]
     control._carry_out(Fence(MachineId("m1")))
-    control.job = replace(control.job, machines={"m2": control.job.machines[MachineId("m2")]})
+    control.job = replace(control.job, machines=control.job.machines.without({MachineId("m1")}))
     control.beat(2_000_000)
     assert (control.absence.away, silent.ended) == ([], "aborted")
 
