@@ -4,19 +4,25 @@ from dataclasses import replace
 
 import msgspec
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from jobs import RUNNING, after, exited, joined, lost, recorded, running, up
 
 from trainmover.controller import Job
 from trainmover.controller.change.seats import (
+    _PREFERENCE,
+    _readiness,
     choose_joiners,
+    joiners_there_are,
     with_machine,
     without_machines,
 )
 from trainmover.controller.compare.replicas import replicas
+from trainmover.controller.compare.roles import representatives
 from trainmover.controller.facts import Facts
 from trainmover.controller.standby.places import Places
-from trainmover.controller.state import MachineState
-from trainmover.ids import Rank
+from trainmover.controller.state import Attestation, Cordon, MachineState
+from trainmover.ids import MachineId, Rank, Slot
 
 
 def with_spares(*states: MachineState) -> Job:
@@ -51,6 +57,44 @@ def test_ties_go_to_the_natural_order_of_names() -> None:
 @pytest.mark.parametrize("state", [MachineState.COLD, MachineState.BOUND, MachineState.ACTIVE])
 def test_some_machines_never_join(state: MachineState) -> None:
     assert choose_joiners(with_spares(state), [1], taken=()) is None
+
+
+def one_by_one(job: Job, slots: list[Slot]) -> dict[Slot, MachineId]:
+    """As plainly as can be: for each slot all machines that are left are looked at."""
+    free = {
+        name: one
+        for name, one in job.machines.items()
+        if name not in job.seats and one.state in _PREFERENCE
+    }
+    held = {one.held for one in free.values() if one.state is MachineState.WARM}
+    joiners = {}
+    for slot in sorted(slots, key=lambda slot: (slot not in held, slot)):
+        able = [one for name, one in free.items() if name not in job.cordoned]
+        if able:
+            best = min(able, key=lambda one: _readiness(one, slot, representatives(job)[slot]))
+            joiners[slot] = free.pop(best.id).id
+    return joiners
+
+
+SPARE = st.tuples(
+    st.sampled_from([*_PREFERENCE, MachineState.WARM, MachineState.WARM, MachineState.COLD]),
+    st.none() | st.integers(0, 5).map(Slot),
+    st.booleans(),
+    st.booleans(),
+)
+
+
+@given(st.lists(SPARE, max_size=9), st.sets(st.integers(0, 5).map(Slot)))
+def test_many_joiners_are_those_that_one_after_the_other_would_be(
+    spares: list[tuple[MachineState, Slot | None, bool, bool]], slots: set[Slot]
+) -> None:
+    job = running(machines=6, standbys=len(spares))
+    for number, (state, held, unfit, cordoned) in enumerate(spares):
+        name = MachineId(f"m{number + 7}")
+        attests = {Slot(0): Attestation(0, failed="it differs" if unfit else "")}
+        job = with_machine(job, name, state=state, held=held, attests=attests)
+        job = replace(job, cordoned={**job.cordoned, name: Cordon(0)} if cordoned else job.cordoned)
+    assert joiners_there_are(job, slots, ()) == one_by_one(job, sorted(slots))
 
 
 def test_too_few_are_none_at_all() -> None:

@@ -1,9 +1,13 @@
 """What comes over a proved connection is what was said, in that order, or nothing."""
 
+import hmac
+
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from trainmover.errors import ProtocolError
-from trainmover.protocol.sealed import HEAD_BYTES, MARK_BYTES, SealedReader, Session
+from trainmover.protocol.sealed import HEAD_BYTES, MARK_BYTES, Marks, SealedReader, Session
 
 ONE, OTHER = b"1" * 32, b"2" * 32
 SAID = [b"first", b"", b"third" * 10]
@@ -74,3 +78,11 @@ def test_a_mark_covers_all_parts_together() -> None:
     hears.hears.check(memoryview(mark), b"abc")
     with pytest.raises(ProtocolError):
         hears.hears.check(mark, b"abc")
+
+
+@given(st.binary(max_size=64), st.lists(st.binary(max_size=200), max_size=3))
+def test_a_mark_is_the_hmac_of_what_was_said_and_its_number(key: bytes, parts: list[bytes]) -> None:
+    marks = Marks(key)
+    for number in range(3):
+        whole = number.to_bytes(8, "big") + b"".join(parts)
+        assert marks.next(*parts) == hmac.digest(key, whole, "sha256")[:MARK_BYTES]

@@ -58,7 +58,7 @@ def joiners_there_are(
     respawn on a healthy machine when no standby is left. A cordoned machine takes no other's.
     """
     taken, slots, slot_of = set(taken), list(slots), seated(job)
-    free = _Free(
+    may_join = (
         machine
         for machine in job.machines.values()
         if machine.state in _PREFERENCE
@@ -67,12 +67,13 @@ def joiners_there_are(
         and not other_torch(job, machine)
         and not (machine.suspect and machine.id not in slot_of)
     )
+    free = _Free(may_join, job.cordoned)
     first_of = representatives(job)
     joiners: dict[Slot, MachineId] = {}
     held = {machine.held for machine in free.all.values() if machine.state is MachineState.WARM}
     for slot in sorted(slots, key=lambda slot: (slot not in held, slot)):
         first, its_own = first_of.get(slot), job.seats[slot] if slot < len(job.seats) else None
-        able = [m for m in free.best(slot, first, job.cordoned) if m.id not in job.cordoned]
+        able = free.best(slot, first)
         if its_own in free.all:
             able.append(free.all[its_own])
         if able:
@@ -88,22 +89,21 @@ class _Free:
     """Machines that may join, in the order in which they are taken: for thousands of slots it is
     made once for each kind. Only who holds the run of a slot is another one for that slot."""
 
-    def __init__(self, machines: Iterable[Machine]) -> None:
+    def __init__(self, machines: Iterable[Machine], cordoned: Collection[MachineId]) -> None:
         self.all = {machine.id: machine for machine in machines}
+        self._for_others = [m for m in self.all.values() if m.id not in cordoned]
         self._by_held: dict[Slot, list[Machine]] = {}
-        for machine in self.all.values():
+        for machine in self._for_others:
             if machine.held is not None:
                 self._by_held.setdefault(machine.held, []).append(machine)
         self._in_order: dict[Slot | None, list[Machine]] = {}
 
-    def best(
-        self, slot: Slot, first: Slot | None, cordoned: Collection[MachineId]
-    ) -> list[Machine]:
+    def best(self, slot: Slot, first: Slot | None) -> list[Machine]:
         """Those among whom the best is: who holds the slot's run, and the first of all others."""
         order = self._in_order.get(first)
         if order is None:
             order = sorted(
-                (one for one in self.all.values() if one.id not in cordoned),
+                self._for_others,
                 key=lambda machine: _readiness(machine, _NO_SLOT, first),
                 reverse=True,
             )
