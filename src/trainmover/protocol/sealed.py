@@ -6,7 +6,7 @@ changed, left out, said twice or in another order by whoever sits on the wire. P
 The first mark covers the length, so nobody waits for bytes that were never sent. The number of a
 mark does not travel: both ends count. Marks are HMAC-SHA256 under the key of their direction, cut
 to 16 bytes; keys come from the hello and serve one connection. They are made of two hashes that
-have taken the key in already, since the library's own copies of a keyed one take six times as
+have taken the key in already, since the library's own copies of a keyed one take up to six times as
 long, and two marks a frame are most of what a heartbeat costs.
 """
 
