@@ -1,6 +1,6 @@
 """What deciding costs as a job grows: the controller without sockets, machines that obey at once.
 
-    python -m bench.control            up to 16,384 machines, about five minutes
+    python -m bench.control            up to 16,384 machines, some minutes
     python -m bench.control --quick    up to 2,048
 
 steady    one event outside of any incident, at ten machines and at most of them: a beat of the
@@ -9,6 +9,9 @@ one lost  everything that is decided from the loss of one machine to the first c
           all; the seconds are processor time of one core
 many      1,000 machines (a quarter) lost at once, with as many standbys: that one decision
 journal   what committed steps take on disk, of 1,000 ranks at one step a second
+live      2,000 agents of 8 ranks at a real controller (`live.py`): processor time of its process
+          for a second, which is one step of all and five beats of each; until the orders that
+          follow from a machine's loss are written to all others; and for the status
 """
 
 import os
@@ -24,7 +27,10 @@ from random import Random
 from typing import TypeVar
 
 from bench import result
-from bench.control.machines import STEP, Machines
+from bench.control.live import Live
+from bench.control.live import measured as live_of
+from bench.control.machines import Machines
+from bench.control.obedient import STEP
 from trainmover.controller import Job, decide
 from trainmover.controller.events import EVENTS, Tick, WorkerSaid
 from trainmover.ids import Epoch, MachineId, Rank, Step
@@ -36,6 +42,8 @@ MANY, MANY_QUICK = 4_000, 1_000
 STEADY_MOST, INCIDENT_S_MOST, MANY_S_MOST, MEMORY_MB_MOST = 2.0, 5.0, 1.0, 300.0
 JOURNAL_MB_MOST = 50.0
 EVENTS_TIMED, JOURNAL_RANKS, JOURNAL_STEPS = 200, 1_000, 120
+AGENTS, AGENTS_QUICK, NPROC, LIVE_STEPS = 2_000, 100, 8, 5
+STEP_CPU_S_MOST, ORDERS_S_MOST, STATUS_S_MOST = 0.5, 0.2, 0.05
 R = TypeVar("R")
 
 
@@ -61,10 +69,12 @@ def main() -> int:
     many_s = lost_at_once(many, many // 4)
     memory_mb = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
     journal_mb = journal_an_hour()
+    live = live_of(AGENTS_QUICK if options.quick else AGENTS, NPROC, LIVE_STEPS)
     loads.append(os.getloadavg()[0])
-    claims = judge(sizes, many_s, memory_mb, journal_mb)
-    table = tabulated(sizes)
+    claims = [*judge(sizes, many_s, memory_mb, journal_mb), *judge_live(live)]
+    table = [*tabulated(sizes), "", *tabulated_live(live)]
     raw = {"sizes": [vars(size) for size in sizes], "many_s": many_s, "journal_mb": journal_mb}
+    raw["live"] = vars(live)
     path = result.write("control", claims, table, result.setting(loads), raw, quick=options.quick)
     return result.say("control", claims, [*table, f"written to {path}"], as_json=options.json)
 
@@ -172,6 +182,27 @@ def judge(
         result.Claim("journal of 1,000 ranks, an hour", journal_mb, "MB", JOURNAL_MB_MOST)
     )
     return claims
+
+
+def judge_live(live: Live) -> list[result.Claim]:
+    of = f"{live.agents} agents of {live.nproc} ranks"
+    return [
+        result.Claim(f"{of}, a step a second: of one core", live.cpu_s, "s", STEP_CPU_S_MOST),
+        result.Claim(f"{of}, one lost: orders out", live.orders_s, "s", ORDERS_S_MOST),
+        result.Claim(f"{of}: status", live.status_s, "s", STATUS_S_MOST),
+    ]
+
+
+def tabulated_live(live: Live) -> list[str]:
+    """What is not judged too: by the clock, on a host that does other things beside."""
+    return [
+        "| agents | ranks each | a step, s | orders, s | heard by all, s | recovered, s "
+        "| status, s | memory, MB |",
+        "|---|---|---|---|---|---|---|---|",
+        f"| {live.agents} | {live.nproc} | {live.cpu_s:.3f} | {live.orders_s:.3f} "
+        f"| {live.heard_s:.2f} | {live.recovered_s:.1f} | {live.status_s:.3f} "
+        f"| {live.memory_mb:.0f} |",
+    ]
 
 
 def tabulated(sizes: list[Size]) -> list[str]:

@@ -1,9 +1,11 @@
-"""Machines that obey at once: what each order of the controller is answered with. One rank each."""
+"""Machines that obey at once, and the controller that decides, without anything between. One rank
+each."""
 
 from collections import deque
 from collections.abc import Iterable, Iterator
 from itertools import chain
 
+from bench.control.obedient import Obedient
 from trainmover.controller import Job, decide
 from trainmover.controller.effects import Effect, Send
 from trainmover.controller.events import (
@@ -14,11 +16,8 @@ from trainmover.controller.events import (
     MachinesLost,
     WorkerSaid,
 )
-from trainmover.ids import Epoch, MachineId, Rank, Step
+from trainmover.ids import MachineId, Rank
 from trainmover.protocol import messages as m
-
-STEP = Step(100)
-"""What all ranks have committed last."""
 
 
 class Machines:
@@ -32,8 +31,7 @@ class Machines:
             MachineJoined(at_us=0, machine=name, standby=at >= machines, vault=name, host=name)
             for at, name in enumerate(names)
         ]
-        self.ranks = {name: Rank(at) for at, name in enumerate(names) if at < machines}
-        self._joining: set[MachineId] = set()
+        self._there = {name: Obedient(name) for name in names}
 
     def play(self, events: Iterable[EVENTS]) -> Iterator[int]:
         """Decide until nobody has anything to say; after each event how many orders it gave."""
@@ -47,65 +45,23 @@ class Machines:
         """They are gone, all at once."""
         lost = [Lost(machine=name, why="link broke", heard_us=0) for name in names]
         for one in lost:
-            self.ranks.pop(one.machine, None)
+            self._there.pop(one.machine, None)
         return MachinesLost(at_us=0, lost=lost)
 
     def _answers(self, effect: Effect) -> list[EVENTS]:
-        if not isinstance(effect, Send) or effect.machine not in self.job.machines:
+        if not isinstance(effect, Send) or effect.machine not in self._there:
             return []
-        name = effect.machine
-        facts = [
-            WorkerSaid(at_us=0, machine=name, local_rank=0, fact=fact)
-            for fact in self._facts(name, effect.order)
+        name, order = effect.machine, effect.order
+        there = self._there[name]
+        said: list[EVENTS] = [
+            WorkerSaid(at_us=0, machine=name, local_rank=local, fact=fact)
+            for local, fact in there.facts(order)
         ]
-        if isinstance(effect.order, m.Interrupt):
-            return [*facts, AgentSaid(at_us=0, machine=name, fact=self._vault(effect.order))]
-        return [*facts]
+        if isinstance(order, m.Interrupt):
+            held = there.vault(order, self._lost())
+            said.append(AgentSaid(at_us=0, machine=name, fact=held))
+        return said
 
-    def _vault(self, order: m.Interrupt) -> m.VaultHeld:
-        """Each has the records of all: which one would, is not what is measured."""
+    def _lost(self) -> list[Rank]:
         change = self.job.change
-        lost = () if change is None else (*change.joiners, *change.missing)
-        return m.VaultHeld(epoch=order.epoch, records={Rank(at): [Step(STEP + 1)] for at in lost})
-
-    def _facts(self, name: MachineId, order: m.Order) -> list[m.WorkerFact]:
-        rank = self.ranks.get(name)
-        match order:
-            case m.StartWorkers():
-                return [m.WorkerUp(pid=1, address=name, torch="2", version="1")]
-            case m.RunRank(slot=slot):
-                self.ranks[name] = Rank(slot)
-                recorded = m.Recorded(rank=Rank(slot), step=Step(3), trace="t", digest="d", bytes=1)
-                return [m.Attached(rank=Rank(slot)), self._first(Rank(slot), order.epoch), recorded]
-            case m.WarmUp(slot=slot):
-                return [m.Warm(rank=Rank(slot), shadow_steps=3, trace="t", warm_ms=1, held_bytes=1)]
-            case m.Hold(slot=slot):
-                return [m.Held(rank=Rank(slot), trace="t", run_ms=1, held_bytes=1)]
-            case m.Interrupt(epoch=epoch) if rank is not None:
-                return [m.Position(rank=rank, epoch=epoch, committed=STEP, gate=Step(0))]
-            case m.Bind(epoch=epoch, slot=slot):
-                self.ranks[name] = Rank(slot)
-                self._joining.add(name)
-                return [m.Parked(rank=Rank(slot), epoch=epoch, trace="t", bind_ms=1)]
-            case m.Verdict(epoch=epoch) if rank is not None:
-                return [m.AtBoundary(rank=rank, epoch=epoch, committed=STEP)]
-            case m.Switch(epoch=epoch) if rank is not None:
-                switched = m.Switched(rank=rank, epoch=epoch)
-                joins = name in self._joining
-                self._joining.discard(name)
-                return [self._loaded(rank, epoch), switched] if joins else [switched]
-            case m.Go(epoch=epoch) if rank is not None:
-                return [self._first(rank, epoch)]
-            case _:
-                return []
-
-    def _first(self, rank: Rank, epoch: Epoch) -> m.Committed:
-        rows = [m.Row(step=STEP, at_us=0, values={})]
-        return m.Committed(rank=rank, epoch=epoch, rows=rows, first=True, gap_us=1, median_us=1)
-
-    def _loaded(self, rank: Rank, epoch: Epoch) -> m.Loaded:
-        certificate = m.Certificate(
-            rank=rank, source_rank=Rank(0), step=STEP, epoch=epoch, source_digest="d",
-            joiner_digest="d", trace="t", position="", bytes=1, state_ms=1.0,
-        )  # fmt: skip
-        return m.Loaded(rank=rank, epoch=epoch, certificate=certificate)
+        return [] if change is None else [Rank(at) for at in (*change.joiners, *change.missing)]

@@ -9,6 +9,7 @@ from simulated import played
 from trainmover.cli.run.footer import TOLD_S, Footer
 from trainmover.cli.watch import top
 from trainmover.cli.watch.progress import left_s, line
+from trainmover.controller.facts import Facts
 from trainmover.controller.state import Job
 from trainmover.errors import PeerLost
 from trainmover.ids import Rank, Step
@@ -23,7 +24,7 @@ def job(*arguments: str, told: int = 0) -> Job:
     said = m.Recorded(
         rank=Rank(0), step=Step(3), trace="", digest="", bytes=1, length=told
     )  # fmt: skip
-    return Job(spec=spec, recorded={Rank(0): said})
+    return Job(spec=spec, recorded=Facts({Rank(0): said}))
 
 
 def test_what_the_loops_say_goes_before_what_a_flag_says() -> None:

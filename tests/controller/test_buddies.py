@@ -9,8 +9,9 @@ from jobs import RUNNING, after, lost, orders, running
 
 from trainmover.controller import Job
 from trainmover.controller.change.buddies import further_keepers, keepers, vaults_of, with_keepers
-from trainmover.controller.change.seats import without_machine
+from trainmover.controller.change.seats import without_machines
 from trainmover.controller.standby.places import Places
+from trainmover.controller.state import Machines
 from trainmover.protocol import messages as m
 
 
@@ -22,14 +23,14 @@ def in_racks(racks: str, standbys: str = "") -> Job:
     """A job of machines m1, m2, ... in the racks of these letters."""
     job = running(machines=len(racks), standbys=len(standbys))
     named = zip(job.machines.values(), racks + standbys, strict=True)
-    return replace(job, machines={one.id: replace(one, rack=rack) for one, rack in named})
+    return replace(job, machines=Machines({one.id: replace(one, rack=rack) for one, rack in named}))
 
 
 def test_records_are_kept_round_the_ring_of_machines_that_live() -> None:
     job = running(nproc=2, standbys=0)
     ring = buddies(job)
     assert ring == {r: f"vault-m{(r // 2 + 1) % 3 + 1}" for r in range(6)}
-    assert buddies(without_machine(job, "m2")) == {
+    assert buddies(without_machines(job, ["m2"])) == {
         0: "vault-m3", 1: "vault-m3", 4: "vault-m1", 5: "vault-m1",
     }  # fmt: skip
 
@@ -37,7 +38,7 @@ def test_records_are_kept_round_the_ring_of_machines_that_live() -> None:
 def test_a_job_of_one_machine_asks_a_standby_and_at_last_itself() -> None:
     job = running(machines=1, standbys=1)
     assert buddies(job) == {0: "vault-m2"}
-    job = without_machine(job, "m2")
+    job = without_machines(job, ["m2"])
     assert buddies(job) == {0: "vault-m1"}
 
 
@@ -75,7 +76,7 @@ def test_what_a_lost_rank_was_told_is_where_its_first_steps_are_looked_for() -> 
     (stored, _) = orders(effects, m.Bind)["m21"].records[1]
     assert job.keepers[1] == ("m12", "m20")
     assert stored.vaults[:3] == ["vault-m12", "vault-m20", "vault-m3"]
-    assert Places(without_machine(job, "m12")).of(1)[1][0].vaults[0] == "vault-m20"
+    assert Places(without_machines(job, ["m12"])).of(1)[1][0].vaults[0] == "vault-m20"
 
 
 def test_the_ranks_are_told_of_the_keepers_that_the_job_remembers() -> None:

@@ -7,6 +7,7 @@ from jobs import RUNNING, after, ended, finished, lost, orders, recorded, said, 
 
 from trainmover.controller import Job
 from trainmover.controller.effects import Effect
+from trainmover.controller.facts import Facts
 from trainmover.controller.keep.cuts import cut_at_hand, interval, lost_of
 from trainmover.protocol import messages as m
 
@@ -15,7 +16,7 @@ SEATED = [("m1", 0), ("m2", 1), ("m3", 2)]
 
 def alone(every: int | None = None) -> tuple[Job, tuple[Effect, ...]]:
     """RUNNING, but no two ranks hold the same."""
-    job = replace(RUNNING, recorded={}, spec=m_replace(RUNNING.spec, snapshot_every=every))
+    job = replace(RUNNING, recorded=Facts(), spec=m_replace(RUNNING.spec, snapshot_every=every))
     events = [recorded(machine, rank, digest=f"d{rank}") for machine, rank in SEATED]
     return after(job, *events)
 
@@ -42,7 +43,7 @@ def with_a_cut() -> tuple[Job, tuple[Effect, ...]]:
 
 def test_replicas_need_no_snapshots() -> None:
     events = [recorded(machine, rank) for machine, rank in SEATED]
-    job, effects = after(replace(RUNNING, recorded={}), *events)
+    job, effects = after(replace(RUNNING, recorded=Facts()), *events)
     assert not orders(effects, m.KeepSnapshots)
     assert job.snapshot_every == 0
 

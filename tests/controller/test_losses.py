@@ -28,7 +28,7 @@ from trainmover.controller import Job, decide
 from trainmover.controller.change.recovery import RETRIES_MAX
 from trainmover.controller.effects import End, Fence
 from trainmover.controller.events import WorkerSaid
-from trainmover.controller.state import Outcome, Phase, Stage
+from trainmover.controller.state import Machines, Outcome, Phase, Stage
 from trainmover.protocol import messages as m
 
 
@@ -40,7 +40,7 @@ def with_standbys(machines: int, standbys: int) -> Job:
     more = {
         name: replace(spare, id=name, vault=f"v{name}", workers={0: f"{name}/0"}) for name in names
     }
-    return replace(job, machines={**job.machines, **more})
+    return replace(job, machines=Machines({**job.machines, **more}))
 
 
 def recover(job: Job) -> Job:

@@ -21,7 +21,8 @@ from jobs import (
 
 from trainmover.controller import Job, decide
 from trainmover.controller.effects import Send
-from trainmover.controller.state import Cut
+from trainmover.controller.facts import Facts, Ranks
+from trainmover.controller.state import Cut, Machines
 from trainmover.protocol import messages as m
 
 Play = Iterator[tuple[Job, int]]
@@ -57,10 +58,10 @@ def job_of(machines: int, *, alike: bool) -> Job:
     return replace(
         few,
         spec=msgspec.structs.replace(few.spec, machines=machines),
-        machines=all_machines,
+        machines=Machines(all_machines),
         seats=tuple(names[:-1]),
-        attached=frozenset(ranks),
-        recorded=told,
+        attached=Ranks(ranks),
+        recorded=Facts(told),
         snapshot_every=0 if alike else 5,
         cut=None if alike else cut,
     )

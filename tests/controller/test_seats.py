@@ -4,18 +4,25 @@ from dataclasses import replace
 
 import msgspec
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from jobs import RUNNING, after, exited, joined, lost, recorded, running, up
 
 from trainmover.controller import Job
 from trainmover.controller.change.seats import (
+    _PREFERENCE,
+    _readiness,
     choose_joiners,
+    joiners_there_are,
     with_machine,
-    without_machine,
+    without_machines,
 )
 from trainmover.controller.compare.replicas import replicas
+from trainmover.controller.compare.roles import representatives
+from trainmover.controller.facts import Facts
 from trainmover.controller.standby.places import Places
-from trainmover.controller.state import MachineState
-from trainmover.ids import Rank
+from trainmover.controller.state import Attestation, Cordon, MachineState
+from trainmover.ids import MachineId, Rank, Slot
 
 
 def with_spares(*states: MachineState) -> Job:
@@ -52,6 +59,44 @@ def test_some_machines_never_join(state: MachineState) -> None:
     assert choose_joiners(with_spares(state), [1], taken=()) is None
 
 
+def one_by_one(job: Job, slots: list[Slot]) -> dict[Slot, MachineId]:
+    """As plainly as can be: for each slot all machines that are left are looked at."""
+    free = {
+        name: one
+        for name, one in job.machines.items()
+        if name not in job.seats and one.state in _PREFERENCE
+    }
+    held = {one.held for one in free.values() if one.state is MachineState.WARM}
+    joiners = {}
+    for slot in sorted(slots, key=lambda slot: (slot not in held, slot)):
+        able = [one for name, one in free.items() if name not in job.cordoned]
+        if able:
+            best = min(able, key=lambda one: _readiness(one, slot, representatives(job)[slot]))
+            joiners[slot] = free.pop(best.id).id
+    return joiners
+
+
+SPARE = st.tuples(
+    st.sampled_from([*_PREFERENCE, MachineState.WARM, MachineState.WARM, MachineState.COLD]),
+    st.none() | st.integers(0, 5).map(Slot),
+    st.booleans(),
+    st.booleans(),
+)
+
+
+@given(st.lists(SPARE, max_size=9), st.sets(st.integers(0, 5).map(Slot)))
+def test_many_joiners_are_those_that_one_after_the_other_would_be(
+    spares: list[tuple[MachineState, Slot | None, bool, bool]], slots: set[Slot]
+) -> None:
+    job = running(machines=6, standbys=len(spares))
+    for number, (state, held, unfit, cordoned) in enumerate(spares):
+        name = MachineId(f"m{number + 7}")
+        attests = {Slot(0): Attestation(0, failed="it differs" if unfit else "")}
+        job = with_machine(job, name, state=state, held=held, attests=attests)
+        job = replace(job, cordoned={**job.cordoned, name: Cordon(0)} if cordoned else job.cordoned)
+    assert joiners_there_are(job, slots, ()) == one_by_one(job, sorted(slots))
+
+
 def test_too_few_are_none_at_all() -> None:
     assert choose_joiners(RUNNING, [0, 1], taken=()) is None
     assert choose_joiners(RUNNING, [1], taken=["m4"]) is None
@@ -59,7 +104,7 @@ def test_too_few_are_none_at_all() -> None:
 
 
 def test_a_machine_that_trains_does_not_join() -> None:
-    job = without_machine(RUNNING, "m4")
+    job = without_machines(RUNNING, ["m4"])
     assert choose_joiners(job, [1], taken=()) is None
 
 
@@ -70,17 +115,17 @@ def test_a_seat_is_vacant_while_its_machine_is_respawned() -> None:
 
 
 def test_a_seat_whose_ranks_have_finished_is_not_vacant() -> None:
-    job = replace(without_machine(RUNNING, "m2"), finished={1: (9, "d")})
+    job = replace(without_machines(RUNNING, ["m2"]), finished=Facts({1: (9, "d")}))
     assert job.vacant() == []
 
 
 def test_a_seat_with_one_rank_still_at_work_is_vacant() -> None:
-    job = replace(without_machine(running(nproc=2), "m2"), finished={2: (9, "d")})
+    job = replace(without_machines(running(nproc=2), ["m2"]), finished=Facts({2: (9, "d")}))
     assert job.vacant() == [1]
 
 
 def test_the_first_steps_of_a_lost_rank_are_looked_for_on_every_machine_that_lives() -> None:
-    job = without_machine(running(machines=2, standbys=1), "m1")
+    job = without_machines(running(machines=2, standbys=1), ["m1"])
     for slot in range(2):
         (stored,) = Places(job).of(slot).values()
         assert all(each.vaults == ["vault-m2", "vault-m3"] for each in stored)
@@ -88,7 +133,7 @@ def test_the_first_steps_of_a_lost_rank_are_looked_for_on_every_machine_that_liv
 
 
 def test_of_many_machines_those_behind_the_slot_are_asked() -> None:
-    (stored, _) = Places(without_machine(running(machines=20, standbys=1), "m3")).of(1)[1]
+    (stored, _) = Places(without_machines(running(machines=20, standbys=1), ["m3"])).of(1)[1]
     assert stored.vaults == [*(f"vault-m{n}" for n in range(4, 12)), "vault-m21"]
 
 
@@ -108,7 +153,7 @@ def test_a_rank_without_a_record_is_served_by_those_of_its_role() -> None:
 def test_ranks_that_a_record_refers_to_come_with_it() -> None:
     job = running(machines=4, standbys=0)
     small = msgspec.structs.replace(job.recorded[Rank(3)], base=Rank(1))
-    places = Places(replace(job, recorded={**job.recorded, Rank(3): small})).of(3)
+    places = Places(replace(job, recorded=job.recorded.having(Rank(3), small))).of(3)
     assert places.keys() == {1, 3}
     assert [stored.rank for stored in places[Rank(1)]] == [1, 0]
 

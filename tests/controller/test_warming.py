@@ -398,7 +398,7 @@ def test_a_cold_machine_is_tried_again_after_a_wait_that_grows() -> None:
 
 def test_the_wait_has_an_end_and_begins_anew_once_it_was_warm() -> None:
     often = replace(m4(COLD), tries=40)
-    job = replace(COLD, machines={**COLD.machines, "m4": often})
+    job = replace(COLD, machines=COLD.machines.having("m4", often))
     job, told = ticks(job, 0, TRY_AGAIN_US_MAX)
     assert told == [("m4", "StartWorkers")]
     job = hold_all(after(job, up("m4"), warm("m4", 0))[0])

@@ -152,6 +152,15 @@ def _agent_facts() -> list[m.AgentFact]:
         m.WorkerExited(local_rank=0, pid=1, code=-9),
         m.VaultHeld(epoch=Epoch(1), records={Rank(0): [Step(1), Step(2)]}),
         m.FromWorker(local_rank=0, payload=msgspec.Raw(m.encode(_facts()[0]))),
+        m.CommittedHere(
+            told=[
+                m.Committed(
+                    rank=Rank(0),
+                    epoch=Epoch(1),
+                    rows=[m.Row(step=Step(3), at_us=1, values={"loss": 0.5})],
+                )
+            ]
+        ),
     ]
 
 

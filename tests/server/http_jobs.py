@@ -1,6 +1,7 @@
 """Jobs of any size that train, with an incident behind them, and what their ranks have said."""
 
 from trainmover.controller import Job
+from trainmover.controller.facts import Facts, Ranks
 from trainmover.controller.state import (
     Attestation,
     Cordon,
@@ -8,6 +9,7 @@ from trainmover.controller.state import (
     Incident,
     Kind,
     Machine,
+    Machines,
     MachineState,
     Outcome,
     Phase,
@@ -31,12 +33,12 @@ def training(machines: int, standbys: int = 1, *, incidents: int = 1) -> Job:
     return Job(
         spec=spec,
         phase=Phase.RUNNING,
-        machines=known,
+        machines=Machines(known),
         seats=tuple(names[:machines]),
         epoch=Epoch(2),
         epoch_last=Epoch(2),
-        recorded=recorded,
-        attached=frozenset(recorded),
+        recorded=Facts(recorded),
+        attached=Ranks(recorded),
         incidents=tuple(_incident(number + 1) for number in range(incidents)),
         cut=Cut(Step(90), {}, {}, 10_000, 3000),
         cordoned={names[-1]: Cordon(0, "its fan")} if standbys > 1 else {},

@@ -135,6 +135,23 @@ def test_who_is_silent_is_away_and_may_be_heard_again(control: Control, written:
     assert any(str(one).startswith("m1 is back after 39.8 s") for one in written.done)
 
 
+def test_steps_of_all_ranks_of_a_machine_come_in_one_fact(
+    control: Control, written: Written
+) -> None:
+    line = join(control, written, "m1")
+    rows = [m.Row(step=Step(4), at_us=1, values={"loss": 0.5})]
+    told = [m.Committed(rank=Rank(rank), epoch=Epoch(1), rows=rows) for rank in (0, 1)]
+    before = len(written.events)
+    control.said(line, m.CommittedHere(told=told), 6)
+    assert (control.unwritten, written.done[-2:], len(written.events)) == (2, told, before)
+    assert control.accounts.of[MachineId("m1")].facts == 1
+    for wrong, why in ((Rank(2), "rank 2 in Committed"), (Rank(0), "the first step of epoch 1")):
+        one = m.Committed(rank=wrong, epoch=Epoch(1), rows=rows, first=True)
+        with pytest.raises(ProtocolError, match=f"m1 speaks of {why}"):
+            control.said(line, m.CommittedHere(told=[one]), 6)
+    assert control.unwritten == 2
+
+
 @pytest.mark.parametrize(("step", "at_us"), [(-1, 0), (2**43, 0), (2**63, 0), (1, -1), (1, 2**63)])
 def test_a_step_that_cannot_be_is_refused_before_the_journal(
     control: Control, written: Written, step: int, at_us: int
@@ -195,7 +212,7 @@ def test_who_is_silent_and_is_given_up_by_the_job_itself_is_asked_after_no_more(
         control.beat(beat * 200_000)
     assert control.absence.away == ["m1"]
     control._carry_out(Fence(MachineId("m1")))
-    control.job = replace(control.job, machines={"m2": control.job.machines[MachineId("m2")]})
+    control.job = replace(control.job, machines=control.job.machines.without({MachineId("m1")}))
     control.beat(2_000_000)
     assert (control.absence.away, silent.ended) == ([], "aborted")
 

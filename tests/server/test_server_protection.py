@@ -1,5 +1,6 @@
 """A script that never asks for protection is told of it while it runs, once."""
 
+from trainmover.controller.facts import Ranks
 from trainmover.controller.state import Job, Phase
 from trainmover.controller.values import replace
 from trainmover.ids import Rank
@@ -27,5 +28,5 @@ def test_the_time_begins_when_the_script_does() -> None:
 
 
 def test_a_script_that_attaches_in_time_hears_nothing() -> None:
-    attached = replace(RUNNING, attached=frozenset([Rank(0)]))
+    attached = replace(RUNNING, attached=Ranks([Rank(0)]))
     assert told([RUNNING] * BEATS + [attached] * BEATS) == []

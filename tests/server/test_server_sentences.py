@@ -16,6 +16,7 @@ from trainmover.controller.state import (
     Job,
     Kind,
     Machine,
+    Machines,
     MachineState,
     Outcome,
     Stage,
@@ -28,7 +29,7 @@ from trainmover.server.view.sentences import Sentence, sentence
 M1 = MachineId("m1")
 JOB = Job(
     spec=JobSpec(run_id="r", argv=["x.py"], machines=1),
-    machines={M1: Machine(id=M1, standby=False, vault="", host="here")},
+    machines=Machines({M1: Machine(id=M1, standby=False, vault="", host="here")}),
 )
 LOST = Incident(
     number=1,
@@ -61,8 +62,8 @@ class Untouched(Machine):
 def test_of_machines_only_those_are_looked_at_that_are_others() -> None:
     names = [MachineId(f"m{number}") for number in range(2, 50)]
     same = {name: Untouched(id=name, standby=False, vault="", host="h") for name in names}
-    before = replace(JOB, machines={**same, STANDBY.id: STANDBY})
-    after = replace(JOB, machines={**same, STANDBY.id: replace(STANDBY, note="is slow")})
+    before = replace(JOB, machines=Machines({**same, STANDBY.id: STANDBY}))
+    after = replace(JOB, machines=Machines({**same, STANDBY.id: replace(STANDBY, note="is slow")}))
     said = sentence(before, Tick(at_us=5), after)
     assert said.text == "m4 is slow"
     assert sentence(before, Tick(at_us=5), before).text == ""
@@ -82,9 +83,9 @@ def told(before: Machine, after: Machine, recorded: str = "") -> Sentence:
     fact = Recorded(rank=Rank(0), step=Step(3), trace="", digest="", bytes=1)
     event = WorkerSaid(at_us=5, machine=before.id, local_rank=0, fact=fact)
     return sentence(
-        replace(job, machines={M1: JOB.machines[M1], before.id: before}),
+        replace(job, machines=Machines({M1: JOB.machines[M1], before.id: before})),
         event,
-        replace(job, machines={M1: JOB.machines[M1], before.id: after}),
+        replace(job, machines=Machines({M1: JOB.machines[M1], before.id: after})),
     )
 
 

@@ -37,13 +37,13 @@ BUGS = {
     ),
     "a machine that joins in a recovery is waited for as if it had been asked: no verdict": (
         "controller.machines",
-        "vaults = {**job.change.vaults, event.machine: {}}",
+        "vaults = job.change.vaults.having(event.machine, {})",
         "vaults = job.change.vaults",
     ),
     "a machine that is cordoned is chosen all the same": (
         "controller.change.seats",
-        "if name not in job.cordoned or name == its_own",
-        "if name or its_own",
+        "if m.id not in cordoned",
+        "if m.id",
         "cordon,death,move",
     ),
     "a standby is taken for two slots": (
@@ -85,8 +85,8 @@ BUGS = {
     ),
     "an incident never ends, and no move is taken on any more": (
         "controller.change.incidents",
-        "if len({*ranks, *job.finished}) < job.spec.world_size:",
-        "if len({*ranks, *job.finished}) <= job.spec.world_size:",
+        "if len(ranks.union(job.finished)) < job.spec.world_size:",
+        "if len(ranks.union(job.finished)) <= job.spec.world_size:",
     ),
     "a successor keeps no orders for the machines that come back": (
         "server.history.past",
@@ -152,6 +152,11 @@ BUGS = {
         "return [*chain.from_iterable(self._told), *self._kept]",
         "return [*self._kept]",
         "controller,death,power",
+    ),
+    "steps that waited for those of another worker are left out": (
+        "agent.together",
+        "self._told.append(fact)",
+        "self._told = [fact]",
     ),
     "a process drops the snapshot that all could go back to": (
         "rank.cuts",

@@ -21,7 +21,7 @@ from trainmover.controller.change.reports import (
     unproven,
     vault_held,
 )
-from trainmover.controller.change.seats import without_machine
+from trainmover.controller.change.seats import without_machines
 from trainmover.controller.change.switching import bind_ready
 from trainmover.controller.clock import tick
 from trainmover.controller.compare.replacing import compared, replace_astray
@@ -171,9 +171,7 @@ def _after_the_end(job: Job, event: EVENTS) -> Decision:
         return job, (Answer(event.request, ok=False, text=text),)
     match event:
         case MachinesLost():
-            for one in event.lost:
-                job = without_machine(job, one.machine)
-            return job, ()
+            return without_machines(job, [one.machine for one in event.lost]), ()
         case _:
             return job, ()
 
@@ -267,7 +265,7 @@ def _worker_said(job: Job, event: WorkerSaid) -> Decision:
         return job, ()  # Of a process that is being replaced.
     match fact:
         case Attached(rank=rank):
-            return replace(job, attached=job.attached | {rank}), ()
+            return replace(job, attached=job.attached.having(rank)), ()
         case Recorded(rank=rank):
             if job.rank_of(machine, local_rank) != rank:
                 return job, ()

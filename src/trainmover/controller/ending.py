@@ -24,7 +24,7 @@ def finished(job: Job, machine: MachineId, local_rank: int, fact: Finished, at_u
         )
         return end(job, fact.code, text)
     first = not job.finished
-    job = replace(job, finished={**job.finished, fact.rank: (fact.step, fact.digest)})
+    job = replace(job, finished=job.finished.having(fact.rank, (fact.step, fact.digest)))
     job = count_rank(replace(job, committed=max(job.committed, fact.step)), fact.rank, at_us)
     effects: tuple[Effect, ...] = ()
     if before_switch(job.change):

@@ -10,7 +10,7 @@ from trainmover.controller.change.seats import (
     joiners_there_are,
     other_torch,
     with_machine,
-    without_machine,
+    without_machines,
 )
 from trainmover.controller.effects import Answer, Effect, Fence, Send
 from trainmover.controller.events import (
@@ -19,8 +19,8 @@ from trainmover.controller.events import (
     MachineJoined,
     MachinesLost,
 )
-from trainmover.controller.keep.cuts import without_vault
-from trainmover.controller.standby.flapping import loss_noted
+from trainmover.controller.keep.cuts import without_vaults
+from trainmover.controller.standby.flapping import losses_noted
 from trainmover.controller.standby.standbys import sandbox_failed
 from trainmover.controller.standstill.condemned import condemned_of, without_processes
 from trainmover.controller.standstill.stuck import Condemned
@@ -43,9 +43,9 @@ def machine_joined(job: Job, event: MachineJoined) -> Decision:
         host=event.host,
         rack=event.rack,
     )
-    job = replace(job, machines={**job.machines, event.machine: machine})
+    job = replace(job, machines=job.machines.having(event.machine, machine))
     if job.change is not None:  # It was not asked what records it holds, and it holds none.
-        vaults = {**job.change.vaults, event.machine: {}}
+        vaults = job.change.vaults.having(event.machine, {})
         job = replace(job, change=replace(job.change, vaults=vaults))
     where = (Send(event.machine, StoreAt(address=job.store)),) if job.store else ()
     job, started = start_workers(job, event.machine)
@@ -91,26 +91,20 @@ def _lost_early(
 
 def can_be_spared(job: Job, machine: MachineId) -> bool:
     """Whether others could take its ranks, or will be waited for."""
-    without = without_machine(job, machine)
+    without = without_machines(job, [machine])
     slots = without.vacant()
     return bool(job.spec.wait_s) or len(joiners_there_are(without, slots, ())) == len(slots)
 
 
 def _all_gone(job: Job, machines: Sequence[MachineId], at_us: int) -> Job:
-    for machine in machines:
-        job = _gone(job, machine, at_us)
-    return job
-
-
-def _gone(job: Job, machine: MachineId, at_us: int) -> Job:
-    job = loss_noted(job, job.machines[machine], at_us)
-    job = without_vault(job, job.machines[machine].vault)
-    job = without_machine(without_processes(job, machine), machine)
-    slot = job.slot_of(machine)
-    if slot is None or slot in job.vacant():
-        return job
-    # Its ranks were through with the script. It may return by the same name, and without them.
-    return replace(job, exited=job.exited.union(job.spec.ranks(slot)))
+    gone = [job.machines[name] for name in machines]
+    job = losses_noted(job, gone, at_us)
+    job = without_vaults(job, {machine.vault for machine in gone})
+    job = without_machines(without_processes(job, set(machines)), machines)
+    slots = (slot for name in machines if (slot := job.slot_of(name)) is not None)
+    # Ranks that were through with the script. It may return by the same name, and without them.
+    done = [rank for slot in slots if not job.is_vacant(slot) for rank in job.spec.ranks(slot)]
+    return replace(job, exited=job.exited.union(done)) if done else job
 
 
 def _lost(
@@ -193,7 +187,7 @@ def worker_exited(job: Job, machine: MachineId, fact: WorkerExited, at_us: int) 
     if fact.pid in job.machines[machine].gone:
         return job, ()
     if rank is not None and rank in job.finished:
-        return replace(job, exited=job.exited | {rank}), ()
+        return replace(job, exited=job.exited.having(rank)), ()
     if job.machines[machine].state is MachineState.DOWN:
         return job, ()
     cause = f"worker {fact.local_rank} of {machine} ended ({_manner(fact)})"
@@ -202,12 +196,12 @@ def worker_exited(job: Job, machine: MachineId, fact: WorkerExited, at_us: int) 
         return end(job, 1, text)
     if (condemned := condemned_of(job, machine, fact.pid)) is not None:
         return _stuck_ended(job, machine, condemned, at_us)
-    return _lost(without_processes(_down(job, machine), machine), [machine], cause, at_us, at_us)
+    return _lost(without_processes(_down(job, machine), {machine}), [machine], cause, at_us, at_us)
 
 
 def process_given_up(job: Job, machine: MachineId, cause: str, at_us: int) -> Decision:
     """A process lives, and its rank cannot go on in it: as if it had ended."""
-    return _lost(without_processes(_down(job, machine), machine), [machine], cause, at_us, at_us)
+    return _lost(without_processes(_down(job, machine), {machine}), [machine], cause, at_us, at_us)
 
 
 def _stuck_ended(job: Job, machine: MachineId, condemned: Condemned, at_us: int) -> Decision:
@@ -217,7 +211,7 @@ def _stuck_ended(job: Job, machine: MachineId, condemned: Condemned, at_us: int)
         cause = f"{cause}; it is not the first time, and {machine} is given up"
         job, effects = give_up(job, machine, cause, at_us, since_us)
     else:
-        job = without_processes(_down(job, machine), machine)
+        job = without_processes(_down(job, machine), {machine})
         job, effects = _lost(job, [machine], cause, at_us, since_us)
     current = open_incident(job)
     if current is not None and current.cause == cause:

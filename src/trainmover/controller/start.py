@@ -7,6 +7,7 @@ from trainmover.controller.change.incidents import amend, open_incident
 from trainmover.controller.change.seats import at_hand, choose_joiners, spare, with_machine
 from trainmover.controller.compare.comparison import Comparison
 from trainmover.controller.effects import Effect, End, Send
+from trainmover.controller.facts import Facts, Ranks
 from trainmover.controller.standby.attest import note_of
 from trainmover.controller.standstill.condemned import without_processes
 from trainmover.controller.state import (
@@ -35,6 +36,8 @@ def gather(job: Job, at_us: int) -> Decision:
         if seats is None:
             return job, ()
         job = replace(job, seats=seats)
+    if job.machines.count(MachineState.IDLE) < len(job.seats):
+        return job, ()  # The usual case, while a thousand machines come.
     if any(job.machines[machine].state is not MachineState.IDLE for machine in job.seats):
         return job, ()
     if job.spec.resume is not None:
@@ -111,8 +114,8 @@ def _resume(job: Job, found: Checkpoint, at_us: int) -> Decision:
         committed=found.step,
         checkpoint=found,
         checkpointed=found.step,
-        recorded={said.rank: said for said in found.recorded},
-        attached=frozenset(said.rank for said in found.recorded),
+        recorded=Facts({said.rank: said for said in found.recorded}),
+        attached=Ranks(said.rank for said in found.recorded),
         incidents=(*job.incidents, resumed),
     ), ()
 
@@ -120,8 +123,7 @@ def _resume(job: Job, found: Checkpoint, at_us: int) -> Decision:
 def _first_seats(job: Job) -> tuple[MachineId, ...] | None:
     """Machines that hold ranks from the start; standbys only in the place of early losses, or where
     a torn journal has lost who was there: whoever was in the job before comes back as a standby."""
-    idle = sum(m.state is MachineState.IDLE for m in job.machines.values())
-    if idle < job.spec.machines:
+    if job.machines.count(MachineState.IDLE) < job.spec.machines:
         return None  # The usual case, while a thousand machines come.
     free = [m for m in job.machines.values() if not (m.standby and m.id in job.cordoned)]
     by_wish = sorted(free, key=lambda m: (m.standby, m.place))
@@ -153,7 +155,7 @@ def lost_early(job: Job, machine: MachineId, why: str) -> Decision:
 def start_workers(job: Job, machine: MachineId) -> Decision:
     """Fresh processes on one machine. What it failed it would fail again; what it has proven counts
     on, if every run gets fresh processes anyway."""
-    job = without_processes(job, machine)
+    job = without_processes(job, {machine})
     current = job.machines[machine]
     attests = {
         first: attest for first, attest in current.attests.items() if attest.failed or current.once
@@ -244,16 +246,16 @@ def _anew(job: Job, joiners: dict[Slot, MachineId]) -> Job:
         phase=Phase.STARTING,
         epoch_last=Epoch(job.epoch_last + 1),
         committed=Step(0),
-        attached=frozenset(),
-        recorded={},
+        attached=Ranks(),
+        recorded=Facts(),
         keepers={},
         changed=frozenset(),
-        finished={},
-        exited=frozenset(),
+        finished=Facts(),
+        exited=Ranks(),
         snapshot_every=0,
         no_snapshots="",
         cut=None,
-        snapped={},
+        snapped=Facts(),
         comparison=Comparison(),
     )
 

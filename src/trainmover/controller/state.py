@@ -2,12 +2,16 @@
 
 import itertools
 import re
+from collections import Counter
+from collections.abc import Mapping, Set
 from dataclasses import dataclass, field
 from enum import StrEnum
 from functools import cache
 
 from trainmover.controller.compare.comparison import Comparison
+from trainmover.controller.facts import Facts, Ranks
 from trainmover.controller.standstill.stuck import Hanging
+from trainmover.controller.values import kept_for
 from trainmover.ids import Epoch, MachineId, Rank, Slot, Step
 from trainmover.protocol.messages import (
     Certificate,
@@ -143,6 +147,37 @@ def _place(machine: MachineId) -> tuple[str, int, str]:
     return (match[1], int(match[2] or 0), machine)
 
 
+class Machines(Facts[MachineId, Machine]):
+    """All of a job, and how many are in each state.
+
+    >>> known = Machines().having("m1", Machine("m1", False, "v", "h"))
+    >>> known.count(MachineState.STARTING), known.count(MachineState.IDLE)
+    (1, 0)
+    """
+
+    __slots__ = ("_counts",)
+
+    def __init__(self, known: Mapping[MachineId, Machine] | None = None) -> None:
+        super().__init__(known)
+        self._counts = Counter(machine.state for machine in self.values())
+
+    def having(self, key: MachineId, value: Machine) -> "Machines":
+        new = super().having(key, value)
+        assert isinstance(new, Machines)
+        new._counts = self._counts.copy()
+        new._counts[value.state] += 1
+        if key in self:
+            new._counts[self[key].state] -= 1
+        return new
+
+    def without(self, keys: Set[MachineId]) -> "Machines":
+        return Machines({name: machine for name, machine in self.items() if name not in keys})
+
+    def count(self, state: MachineState) -> int:
+        """Those that are in it."""
+        return self._counts[state]
+
+
 class Kind(StrEnum):
     """Why a membership changes."""
 
@@ -194,14 +229,14 @@ class Change:
     checkpoint: Checkpoint | None = None
     on_way: frozenset[MachineId] = frozenset()
     committed: Step | None = None
-    positions: dict[Rank, Position] = field(default_factory=dict)
-    vaults: dict[MachineId, dict[Rank, list[Step]]] = field(default_factory=dict)
-    prepared: frozenset[Rank] = frozenset()
-    at_boundary: dict[Rank, Step] = field(default_factory=dict)
-    misled: frozenset[Rank] = frozenset()
+    positions: Facts[Rank, Position] = field(default_factory=Facts)
+    vaults: Facts[MachineId, dict[Rank, list[Step]]] = field(default_factory=Facts)
+    prepared: Ranks = field(default_factory=Ranks)
+    at_boundary: Facts[Rank, Step] = field(default_factory=Facts)
+    misled: Ranks = field(default_factory=Ranks)
     since_us: int = 0
-    loaded: frozenset[Rank] = frozenset()
-    switched: frozenset[Rank] = frozenset()
+    loaded: Ranks = field(default_factory=Ranks)
+    switched: Ranks = field(default_factory=Ranks)
 
 
 @dataclass(frozen=True)
@@ -291,7 +326,7 @@ class Incident:
     positions: dict[Rank, Position] = field(default_factory=dict)
     held: dict[Rank, list[Step]] = field(default_factory=dict)
     certificates: tuple[Certificate, ...] = ()
-    committed_first: frozenset[Rank] = frozenset()
+    committed_first: Ranks = field(default_factory=Ranks)
 
     @property
     def phases_ms(self) -> dict[str, float]:
@@ -348,21 +383,21 @@ class Job:
 
     spec: JobSpec
     phase: Phase = Phase.GATHERING
-    machines: dict[MachineId, Machine] = field(default_factory=dict)
+    machines: Machines = field(default_factory=Machines)
     seats: tuple[MachineId, ...] = ()
     epoch: Epoch = Epoch(0)
     epoch_last: Epoch = Epoch(0)
     committed: Step = Step(0)
-    attached: frozenset[Rank] = frozenset()
-    recorded: dict[Rank, Recorded] = field(default_factory=dict)
+    attached: Ranks = field(default_factory=Ranks)
+    recorded: Facts[Rank, Recorded] = field(default_factory=Facts)
     keepers: dict[Slot, tuple[MachineId, ...]] = field(default_factory=dict)
     changed: frozenset[tuple[str, str]] = frozenset()
     comparison: Comparison = field(default_factory=Comparison)
-    finished: dict[Rank, tuple[Step, str]] = field(default_factory=dict)
+    finished: Facts[Rank, tuple[Step, str]] = field(default_factory=Facts)
     change: Change | None = None
     incidents: tuple[Incident, ...] = ()
     lost_early: int = 0
-    exited: frozenset[Rank] = frozenset()
+    exited: Ranks = field(default_factory=Ranks)
     restarts: int = 0
     retries: int = 0
     runs: int = 0
@@ -371,7 +406,7 @@ class Job:
     between: str = ""
     no_snapshots: str = ""
     cut: Cut | None = None
-    snapped: dict[Rank, Snapped] = field(default_factory=dict)
+    snapped: Facts[Rank, Snapped] = field(default_factory=Facts)
     writing: Writing | None = None
     checkpoint: Checkpoint | None = None
     checkpointed: Step = Step(0)
@@ -388,7 +423,7 @@ class Job:
 
     def slot_of(self, machine: MachineId) -> Slot | None:
         """The slot a machine holds, None for a standby or a joiner."""
-        return Slot(self.seats.index(machine)) if machine in self.seats else None
+        return slots(self).get(machine)
 
     @property
     def all_recorded(self) -> bool:
@@ -400,9 +435,15 @@ class Job:
         return [
             Slot(slot)
             for slot, machine in enumerate(self.seats)
-            if self._is_empty(machine)
-            and not all(rank in self.finished for rank in self.spec.ranks(Slot(slot)))
+            if self._is_empty(machine) and self._is_needed(Slot(slot))
         ]
+
+    def is_vacant(self, slot: Slot) -> bool:
+        """Whether it is one of them."""
+        return self._is_empty(self.seats[slot]) and self._is_needed(slot)
+
+    def _is_needed(self, slot: Slot) -> bool:
+        return not all(rank in self.finished for rank in self.spec.ranks(slot))
 
     def _is_empty(self, machine: MachineId) -> bool:
         """Whether the seat of `machine` has no rank running: also while it is respawned there."""
@@ -417,3 +458,9 @@ class Job:
         """The rank of a worker that holds one."""
         slot = self.slot_of(machine)
         return None if slot is None else self.spec.ranks(slot)[local_rank]
+
+
+@kept_for("seats")
+def slots(job: Job) -> dict[MachineId, Slot]:
+    """Which slot each machine holds, of those that hold one."""
+    return {machine: Slot(slot) for slot, machine in enumerate(job.seats)}

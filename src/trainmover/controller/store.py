@@ -10,6 +10,7 @@ from trainmover.controller.change.recovery import interrupt
 from trainmover.controller.change.seats import seats_after, with_machine
 from trainmover.controller.effects import Send
 from trainmover.controller.events import StoreMoved
+from trainmover.controller.facts import Ranks
 from trainmover.controller.start import Decision
 from trainmover.controller.state import Job, MachineState, Stage
 from trainmover.controller.values import replace
@@ -63,6 +64,6 @@ def _prepare_again(job: Job) -> Decision:
     epoch = Epoch(job.epoch_last + 1)
     job = amend(job, change.incident, epoch=epoch)
     job = replace(job, epoch_last=epoch)
-    job = replace(job, change=replace(change, epoch=epoch, prepared=frozenset()))
+    job = replace(job, change=replace(change, epoch=epoch, prepared=Ranks()))
     order = Prepare(epoch=epoch)
     return job, tuple(Send(machine, order) for machine in seats_after(job, change))

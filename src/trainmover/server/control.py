@@ -232,7 +232,8 @@ class Control:
             self._around.dial(machine, self.job.machines[machine].vault)
 
     def _ask(self) -> None:
-        fresh = {name for name, link in self.members.items() if link.quiet_ticks <= FRESH_TICKS}
+        members = self.members.items() if self.absence.quiet else ()
+        fresh = {name for name, link in members if link.quiet_ticks <= FRESH_TICKS}
         witnesses = self.absence.witnesses(self.job, fresh)
         vaults = {name: self.job.machines[name].vault for name in self.absence.quiet}
         for witness in witnesses:

@@ -11,6 +11,7 @@ from trainmover.protocol.messages import (
     UNNUMBERED,
     AgentFact,
     Committed,
+    CommittedHere,
     Found,
     FromWorker,
     Heartbeat,
@@ -65,6 +66,9 @@ class Hearing:
             case FromWorker(local_rank=local_rank, payload=payload):
                 told = decode_worker_fact(payload)
                 self._worker_said(machine, local_rank, told, number, at_us)
+            case CommittedHere(told=all_told):
+                for one in all_told:
+                    self._steps_said(machine, one)
             case WorkerExited() | VaultHeld() | WorkerState() | Stack() | Reached():
                 said = AgentSaid(at_us=at_us, machine=machine, fact=fact, number=number)
                 self._taker.take(said)
@@ -100,6 +104,24 @@ class Hearing:
                 do="Look at that machine: what runs there is no worker of this job.",
             )
 
+    def _steps_said(self, machine: MachineId, fact: Committed) -> None:
+        """Said with those of other ranks: nothing else follows from it."""
+        self._look_at_rank(machine, fact)
+        if fact.first:
+            raise ProtocolError(
+                f"{machine} speaks of the first step of epoch {fact.epoch} by the way.",
+                means="What it said was not taken.",
+                do="Look at that machine: what runs there is no agent of this job.",
+            )
+        self._take_steps(machine, fact)
+
+    def _take_steps(self, machine: MachineId, fact: Committed) -> None:
+        self._look_at_rows(machine, fact)
+        self.rows.take(fact)
+        self._around.told(machine, fact)
+        if fact.rows:
+            self._taker.absence.steps.committed(fact.epoch, fact.rows[-1].step)
+
     def _look_at_rows(self, machine: MachineId, fact: Committed) -> None:
         """As above: what no journal can hold."""
         for row in fact.rows:
@@ -119,11 +141,7 @@ class Hearing:
             self._around.told(machine, fact)
             return
         if isinstance(fact, Committed):
-            self._look_at_rows(machine, fact)
-            self.rows.take(fact)
-            self._around.told(machine, fact)
-            if fact.rows:
-                self._taker.absence.steps.committed(fact.epoch, fact.rows[-1].step)
+            self._take_steps(machine, fact)
             if fact.decided_on is None:
                 return
             fact = fact.decided_on

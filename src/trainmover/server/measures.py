@@ -2,7 +2,7 @@
 decisions. Pure."""
 
 from bisect import bisect_left
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from itertools import accumulate
 
 from trainmover.controller.state import Job
@@ -54,10 +54,10 @@ class Measures:
         self._step = Step(0)
         self._at_us = 0
 
-    def committed(self, fact: Committed, now_us: int) -> None:
+    def committed(self, fact: Committed, now: Callable[[], int]) -> None:
         """Some rank has told of steps."""
         if self.since_us is None:
-            self.since_us = now_us
+            self.since_us = now()
         if fact.rank != 0:
             return
         for index, row in enumerate(fact.rows):

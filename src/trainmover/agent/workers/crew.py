@@ -4,6 +4,7 @@ One that ends because we ended it is no news; of any other the controller learns
 it had to say.
 """
 
+import asyncio
 import os
 import shutil
 import signal
@@ -17,6 +18,7 @@ import msgspec
 from trainmover.agent.config import AgentConfig
 from trainmover.agent.decide import Place, place_after
 from trainmover.agent.socket_folder import make_socket_folder
+from trainmover.agent.together import WAIT_S, Together
 from trainmover.agent.workers.births import Births
 from trainmover.agent.workers.environment import PULSE, STACKS, Setting, worker_environment
 from trainmover.agent.workers.printing import Printing
@@ -27,6 +29,7 @@ from trainmover.errors import ProtocolError
 from trainmover.protocol.deadlines import BEAT_S
 from trainmover.protocol.framing import frame
 from trainmover.protocol.messages import (
+    CommittedHere,
     EndWorker,
     FromWorker,
     JobSpec,
@@ -37,6 +40,7 @@ from trainmover.protocol.messages import (
     Unwritten,
     WorkerExited,
     WorkerState,
+    committed_in,
 )
 
 ENDED_FROM_OUTSIDE = (0, -signal.SIGKILL, -signal.SIGTERM)
@@ -45,7 +49,9 @@ ENDED_FROM_OUTSIDE = (0, -signal.SIGKILL, -signal.SIGTERM)
 class Reporter(Protocol):
     """Who hears of the workers. `say` counts and is not lost, `tell` is said by the way."""
 
-    def say(self, fact: FromWorker | WorkerExited | WorkerState | Stack, /) -> None: ...
+    def say(
+        self, fact: CommittedHere | FromWorker | WorkerExited | WorkerState | Stack, /
+    ) -> None: ...
 
     def tell(self, fact: Output | Unwritten, /) -> None: ...
 
@@ -73,6 +79,7 @@ class Crew:
         self._workers: dict[int, Worker] = {}
         self._leaving: set[Worker] = set()
         self._when_gone: Callable[[], None] | None = None
+        self._together = Together(config.nproc)
         self._printing = Printing(config.machine, reporter.tell, reporter.clogged)
         self._states = States(lambda local_rank: self._directory / str(local_rank) / PULSE)
         self._notes: dict[int, str] = {}
@@ -122,6 +129,7 @@ class Crew:
     def end(self, number: int, *, then: Callable[[], None]) -> None:
         """Signal all workers; `then` is called when the last is gone. The newest call counts."""
         self._when_gone = then
+        self._say_together()
         for worker in self._workers.values():
             worker.mute()
             self._leaving.add(worker)
@@ -153,7 +161,7 @@ class Crew:
             return
 
         def told(text: str) -> None:
-            self._up.say(Stack(local_rank=order.local_rank, pid=order.pid, text=text))
+            self._say(Stack(local_rank=order.local_rank, pid=order.pid, text=text))
             if self._workers.get(order.local_rank) is worker:
                 worker.signal(signal.SIGKILL)
 
@@ -203,7 +211,25 @@ class Crew:
         return start_worker(config.worker, spec.cwd, environment, listener, self._births)
 
     def _said(self, local_rank: int, payload: bytes) -> None:
-        self._up.say(FromWorker(local_rank=local_rank, payload=msgspec.Raw(payload)))
+        fact = committed_in(payload)
+        if fact is None or not self._together.may_wait(fact):
+            self._say(FromWorker(local_rank=local_rank, payload=msgspec.Raw(payload)))
+            return
+        first = not self._together.waits
+        if self._together.take(fact):
+            self._say_together()
+        elif first:
+            asyncio.get_running_loop().call_later(WAIT_S, self._say_together)
+
+    def _say(self, fact: FromWorker | WorkerExited | WorkerState | Stack) -> None:
+        """Behind the steps that came before it."""
+        self._say_together()
+        self._up.say(fact)
+
+    def _say_together(self) -> None:
+        given = self._together.given()
+        if given is not None:
+            self._up.say(given)
 
     def _printed(self, local_rank: int, stream: str, lines: bytes) -> None:
         spec, place = self._known_spec, self._place
@@ -216,7 +242,7 @@ class Crew:
         self._printing.ended(local_rank, show=not ours and code not in ENDED_FROM_OUTSIDE)
         if not ours:
             note = self._note_on(worker.pid, code)
-            self._up.say(WorkerExited(local_rank=local_rank, pid=worker.pid, code=code, note=note))
+            self._say(WorkerExited(local_rank=local_rank, pid=worker.pid, code=code, note=note))
         self._go_on_when_gone()
 
     def _state_changed(self, changed: Changed) -> None:
@@ -231,7 +257,7 @@ class Crew:
         state = WorkerState(
             local_rank=changed.local_rank, pid=changed.pid, state=changed.state, since_ms=since_ms
         )
-        self._up.say(state)
+        self._say(state)
 
     def _note_on(self, pid: int, code: int) -> str:
         """What else is known of the end of a worker."""

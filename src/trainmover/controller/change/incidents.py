@@ -55,9 +55,11 @@ def count_rank(job: Job, rank: int, at_us: int) -> Job:
     current = open_incident(job)
     if current is None or job.change is not None or job.epoch != current.epoch:
         return job
-    ranks = current.committed_first | {rank}
+    ranks = current.committed_first.having(rank)
     job = amend(job, current.number, committed_first=ranks)
-    if len({*ranks, *job.finished}) < job.spec.world_size:
+    if len(ranks) + len(job.finished) < job.spec.world_size:
+        return job  # Of most ranks of a large job that is all.
+    if len(ranks.union(job.finished)) < job.spec.world_size:
         return job
     return amend(
         mark(job, current.number, "first_step", at_us), current.number, outcome=Outcome.DONE

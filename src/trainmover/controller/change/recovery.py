@@ -142,7 +142,8 @@ def _open_epoch(
 def _crashes(job: Job, machine: MachineId | None) -> int:
     """How often its processes have ended in a row: a change in which that goes on is no progress,
     while each of many machines may lose its processes once at the same moment."""
-    return job.machines[machine].crashes if machine in job.machines else 0
+    known = None if machine is None else job.machines.get(machine)
+    return 0 if known is None else known.crashes
 
 
 def _joiners_kept(job: Job) -> dict[Slot, MachineId]:

@@ -73,19 +73,19 @@ def about_change(
         case Prepared(reason=reason) if reason:
             return cancel_move(job, f"phase 1 failed on rank {rank} ({reason})", failed=True)
         case Prepared():
-            change = replace(change, prepared=change.prepared | {rank})
+            change = replace(change, prepared=change.prepared.having(rank))
         case Position():
-            change = replace(change, positions={**change.positions, rank: fact})
+            change = replace(change, positions=change.positions.having(rank, fact))
         case AtBoundary(committed=step, misled=misled):
             change = replace(
                 change,
-                at_boundary={**change.at_boundary, rank: step},
-                misled=change.misled | {rank} if misled else change.misled,
+                at_boundary=change.at_boundary.having(rank, step),
+                misled=change.misled.having(rank) if misled else change.misled,
             )
         case Switched():
-            change = replace(change, switched=change.switched | {rank})
+            change = replace(change, switched=change.switched.having(rank))
         case Loaded(certificate=certificate):
-            change = replace(change, loaded=change.loaded | {rank})
+            change = replace(change, loaded=change.loaded.having(rank))
             certificates = (*incident(job, change.incident).certificates, certificate)
             job = amend(job, change.incident, certificates=certificates)
             if not certificate.equal:
@@ -108,7 +108,7 @@ def vault_held(job: Job, machine: MachineId, fact: VaultHeld) -> Job:
     change = job.change
     if change is None or change.epoch != fact.epoch:
         return job
-    vaults = {**change.vaults, machine: fact.records}
+    vaults = change.vaults.having(machine, fact.records)
     return replace(job, change=replace(change, vaults=vaults))
 
 

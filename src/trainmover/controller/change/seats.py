@@ -1,10 +1,11 @@
 """Who keeps what for whom: buddies, sources of state, choice of a joiner. Pure."""
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from typing import Any
 
 from trainmover.controller.compare.roles import representatives
 from trainmover.controller.state import Change, Job, Machine, MachineState
+from trainmover.controller.state import slots as seated
 from trainmover.controller.values import kept_for, replace
 from trainmover.ids import MachineId, Rank, Slot, Step
 
@@ -23,9 +24,8 @@ _PREFERENCE = (
 
 def with_machine(job: Job, machine: MachineId, **changes: Any) -> Job:
     """The job with one machine changed."""
-    return replace(
-        job, machines={**job.machines, machine: replace(job.machines[machine], **changes)}
-    )
+    changed = replace(job.machines[machine], **changes)
+    return replace(job, machines=job.machines.having(machine, changed))
 
 
 def in_new_run(job: Job, machine: MachineId, **changes: Any) -> Job:
@@ -34,9 +34,9 @@ def in_new_run(job: Job, machine: MachineId, **changes: Any) -> Job:
     return with_machine(job, machine, run=job.runs, outdated=False, **changes)
 
 
-def without_machine(job: Job, machine: MachineId) -> Job:
-    """The job with one machine gone; its seat, if it had one, becomes vacant."""
-    return replace(job, machines={m: v for m, v in job.machines.items() if m != machine})
+def without_machines(job: Job, machines: Iterable[MachineId]) -> Job:
+    """The job with some machines gone; their seats, if they had any, become vacant."""
+    return replace(job, machines=job.machines.without(set(machines)))
 
 
 def choose_joiners(
@@ -57,27 +57,60 @@ def joiners_there_are(
     such a slot after them. A machine whose worker crashed may take its own slot again: that is the
     respawn on a healthy machine when no standby is left. A cordoned machine takes no other's.
     """
-    vacant, taken, slots = set(job.vacant()), set(taken), list(slots)
-    slot_of = {name: Slot(slot) for slot, name in enumerate(job.seats)}
-    free = {
-        machine.id: machine
+    taken, slots, slot_of = set(taken), list(slots), seated(job)
+    may_join = (
+        machine
         for machine in job.machines.values()
         if machine.state in _PREFERENCE
         and machine.id not in taken
-        and (machine.id not in slot_of or slot_of[machine.id] in vacant)
+        and (machine.id not in slot_of or job.is_vacant(slot_of[machine.id]))
         and not other_torch(job, machine)
         and not (machine.suspect and machine.id not in slot_of)
-    }
+    )
+    free = _Free(may_join, job.cordoned)
     first_of = representatives(job)
     joiners: dict[Slot, MachineId] = {}
-    held = {machine.held for machine in free.values() if machine.state is MachineState.WARM}
+    held = {machine.held for machine in free.all.values() if machine.state is MachineState.WARM}
     for slot in sorted(slots, key=lambda slot: (slot not in held, slot)):
-        its_own = job.seats[slot] if slot < len(job.seats) else None
-        able = [m for name, m in free.items() if name not in job.cordoned or name == its_own]
+        first, its_own = first_of.get(slot), job.seats[slot] if slot < len(job.seats) else None
+        able = free.best(slot, first)
+        if its_own in free.all:
+            able.append(free.all[its_own])
         if able:
-            best = min(able, key=lambda m: _readiness(m, slot, first_of.get(slot)))
-            joiners[slot] = free.pop(best.id).id
+            best = min(able, key=lambda m: _readiness(m, slot, first))
+            joiners[slot] = free.all.pop(best.id).id
     return joiners
+
+
+_NO_SLOT = Slot(-1)
+
+
+class _Free:
+    """Machines that may join, in the order in which they are taken: for thousands of slots it is
+    made once for each kind. Only who holds the run of a slot is another one for that slot."""
+
+    def __init__(self, machines: Iterable[Machine], cordoned: Collection[MachineId]) -> None:
+        self.all = {machine.id: machine for machine in machines}
+        self._for_others = [m for m in self.all.values() if m.id not in cordoned]
+        self._by_held: dict[Slot, list[Machine]] = {}
+        for machine in self._for_others:
+            if machine.held is not None:
+                self._by_held.setdefault(machine.held, []).append(machine)
+        self._in_order: dict[Slot | None, list[Machine]] = {}
+
+    def best(self, slot: Slot, first: Slot | None) -> list[Machine]:
+        """Those among whom the best is: who holds the slot's run, and the first of all others."""
+        order = self._in_order.get(first)
+        if order is None:
+            order = sorted(
+                self._for_others,
+                key=lambda machine: _readiness(machine, _NO_SLOT, first),
+                reverse=True,
+            )
+            self._in_order[first] = order
+        while order and order[-1].id not in self.all:
+            order.pop()
+        return [m for m in (*self._by_held.get(slot, ()), *order[-1:]) if m.id in self.all]
 
 
 def _holds(machine: Machine, slot: Slot) -> bool:
@@ -101,15 +134,11 @@ def _readiness(
     )
 
 
-def spare(job: Job) -> list[Machine]:
+@kept_for("machines", "seats")
+def spare(job: Job) -> tuple[Machine, ...]:
     """Machines without ranks, in natural order."""
-    names = job.machines.keys() - _seated(job)
-    return sorted((job.machines[name] for name in names), key=lambda machine: machine.place)
-
-
-@kept_for("seats")
-def _seated(job: Job) -> frozenset[MachineId]:
-    return frozenset(job.seats)
+    names = job.machines.keys() - seated(job).keys()
+    return tuple(sorted((job.machines[name] for name in names), key=lambda machine: machine.place))
 
 
 def at_hand(job: Job) -> list[Machine]:
@@ -120,9 +149,13 @@ def at_hand(job: Job) -> list[Machine]:
 def other_torch(job: Job, machine: Machine) -> str:
     """Both versions, if `machine` has another torch than the job's ranks: its numbers would differ,
     or its collectives; "" if it has not, or that is not known yet."""
-    seated = [job.machines[name].torch for name in job.seats if name in job.machines]
-    theirs = next((torch for torch in seated if torch), "")
-    if machine.id in job.seats or not machine.torch or machine.torch == (theirs or machine.torch):
+    known = (job.machines[name].torch for name in job.seats if name in job.machines)
+    theirs = next((torch for torch in known if torch), "")
+    if (
+        job.slot_of(machine.id) is not None
+        or not machine.torch
+        or machine.torch == (theirs or machine.torch)
+    ):
         return ""
     return f"it runs torch {machine.torch}, the job's ranks run torch {theirs}"
 

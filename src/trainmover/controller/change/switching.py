@@ -27,6 +27,7 @@ from trainmover.controller.change.seats import (
 from trainmover.controller.compare.comparison import gone_back
 from trainmover.controller.compare.replicas import taken_over
 from trainmover.controller.effects import Effect, Send
+from trainmover.controller.facts import Facts, Ranks
 from trainmover.controller.standby.attest import known_ms
 from trainmover.controller.standby.places import Places
 from trainmover.controller.start import Decision, start_workers
@@ -78,7 +79,8 @@ _CAN_BE_BOUND = (MachineState.WARM, MachineState.HOLDING, MachineState.IDLE)
 
 def _to_be_bound(job: Job, change: Change, only: MachineId | None) -> list[tuple[Slot, MachineId]]:
     states = {*_CAN_BE_BOUND, MachineState.DOWN}
-    if only in job.machines and job.machines[only].state not in states:
+    one = None if only is None else job.machines.get(only)
+    if one is not None and one.state not in states:
         return []
     joiners = change.joiners.items()
     return sorted(
@@ -149,7 +151,9 @@ def begin_back(job: Job, joiners: dict[Slot, MachineId], **where: Any) -> Job:
         **where,
     )
     job = amend(job, change.incident, epoch=epoch)
-    return replace(job, epoch_last=epoch, change=back, snapped={}, finished={}, exited=frozenset())
+    return replace(
+        job, epoch_last=epoch, change=back, snapped=Facts(), finished=Facts(), exited=Ranks()
+    )
 
 
 def too_few(job: Job, change: Change, said: int) -> bool:
@@ -299,8 +303,8 @@ def go_when_switched(job: Job, at_us: int) -> Decision:
             effects.append(Send(machine, Leave(epoch=change.epoch)))
             job = with_machine(job, machine, state=MachineState.LEAVING, said=frozenset())
     job = mark(job, change.incident, "switchover", at_us)
-    exited = job.exited.difference(joining(job, change))
-    job = replace(job, seats=after, epoch=change.epoch, change=None, snapped={}, exited=exited)
+    exited = job.exited.without(joining(job, change))
+    job = replace(job, seats=after, epoch=change.epoch, change=None, snapped=Facts(), exited=exited)
     for certificate in incident(job, change.incident).certificates:
         job = taken_over(job, certificate)
     return job, tuple(effects)

@@ -8,12 +8,14 @@ there is always one that all ranks can go back to, whatever machine is lost (`go
 """
 
 import math
+from collections.abc import Set
 
 import msgspec
 
 from trainmover.controller.change.move import before_switch
 from trainmover.controller.compare.replicas import held_once
 from trainmover.controller.effects import Effect, Send
+from trainmover.controller.facts import Facts
 from trainmover.controller.start import Decision
 from trainmover.controller.state import Cut, Job
 from trainmover.controller.values import replace
@@ -57,8 +59,8 @@ def snapped(job: Job, fact: Snapped) -> Decision:
         job = replace(job, no_snapshots=f"of rank {fact.rank}: {fact.refused}")
         fact = msgspec.structs.replace(fact, vault="", refused="")
     newest = next(iter(job.snapped.values()), fact)  # All are of one step.
-    before = job.snapped if newest.step == fact.step else {}
-    job = replace(job, snapped={**before, fact.rank: fact})
+    before = job.snapped if newest.step == fact.step else Facts()
+    job = replace(job, snapped=before.having(fact.rank, fact))
     job, more = _complete(job) if len(job.snapped) == job.spec.world_size else (job, ())
     return job, effects + more
 
@@ -83,7 +85,7 @@ def _complete(job: Job) -> Decision:
         cost_us=max(fact.cost_us for fact in said.values()),
         further={rank: fact.further for rank, fact in said.items() if fact.further},
     )
-    job = replace(job, cut=cut, snapped={})
+    job = replace(job, cut=cut, snapped=Facts())
     orders: tuple[Effect, ...] = tuple(
         Send(machine, CutComplete(step=step)) for machine in sorted(job.machines)
     )
@@ -134,14 +136,14 @@ def _ranks_of(cut: Cut) -> set[Rank]:
     return {*cut.vaults, *cut.further, *cut.workers}
 
 
-def without_vault(job: Job, vault: str) -> Job:
-    """Nothing of the cut is in this vault any more. A machine that was given up and comes back has
-    the same one, and it is empty."""
+def without_vaults(job: Job, gone: Set[str]) -> Job:
+    """Nothing of the cut is in these vaults any more. A machine that was given up and comes back
+    has the same one, and it is empty."""
     cut = job.cut
-    if cut is None or vault not in {*cut.vaults.values(), *cut.further.values()}:
+    if cut is None or gone.isdisjoint({*cut.vaults.values(), *cut.further.values()}):
         return job
-    vaults = {rank: "" if its == vault else its for rank, its in cut.vaults.items()}
-    further = {rank: its for rank, its in cut.further.items() if its != vault}
+    vaults = {rank: "" if its in gone else its for rank, its in cut.vaults.items()}
+    further = {rank: its for rank, its in cut.further.items() if its not in gone}
     return replace(job, cut=replace(cut, vaults=vaults, further=further))
 
 

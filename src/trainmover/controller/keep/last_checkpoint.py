@@ -10,7 +10,7 @@ Nobody trains meanwhile; ranks stay where they were when the machine was lost. O
 means that others write.
 """
 
-from trainmover.controller.change.seats import address_of, with_machine, without_machine
+from trainmover.controller.change.seats import address_of, with_machine, without_machines
 from trainmover.controller.effects import Answer, Effect, Fence, GiveUpCheckpoint, Publish, Send
 from trainmover.controller.events import (
     EVENTS,
@@ -25,7 +25,7 @@ from trainmover.controller.events import (
     WorkerSaid,
 )
 from trainmover.controller.keep.checkpoints import complete, published
-from trainmover.controller.keep.cuts import cut_at_hand, without_vault
+from trainmover.controller.keep.cuts import cut_at_hand, without_vaults
 from trainmover.controller.standby.places import Places
 from trainmover.controller.start import Decision, end, no_standby
 from trainmover.controller.state import (
@@ -70,14 +70,13 @@ def take(job: Job, event: EVENTS) -> Decision:
     match event:
         case MachinesLost(lost=lost):
             gone = [one.machine for one in lost if one.machine in job.machines]
-            for machine in gone:
-                job = without_vault(job, job.machines[machine].vault)
-                job = without_machine(job, machine)
+            job = without_vaults(job, {job.machines[machine].vault for machine in gone})
+            job = without_machines(job, gone)
             job, effects = _begin(job) if gone else (job, ())
             return job, (*map(Fence, gone), *effects)
         case MachineJoined():
             new = Machine(event.machine, event.standby, event.vault, event.host)
-            return replace(job, machines={**job.machines, event.machine: new}), ()
+            return replace(job, machines=job.machines.having(event.machine, new)), ()
         case AgentSaid(machine=machine, fact=WorkerExited() as fact) if machine in job.machines:
             return _process_ended(job, machine, fact)
         case WorkerSaid(machine=machine, fact=Wrote() as fact) if machine in job.seats:

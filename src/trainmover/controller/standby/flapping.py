@@ -4,6 +4,8 @@ The first loss may happen to any. From the second within an hour on it stays out
 each, and each time twice as long.
 """
 
+from collections.abc import Iterable
+
 from trainmover.controller.state import Job, Machine
 from trainmover.controller.values import replace
 from trainmover.ids import MachineId
@@ -13,10 +15,13 @@ FIRST_S = 30.0
 LONGEST_S = 3600.0
 
 
-def loss_noted(job: Job, machine: Machine, at_us: int) -> Job:
-    """The machine has been lost, or was given up."""
-    known = _lately(job, machine.id, machine.host, at_us)
-    return replace(job, losses={**job.losses, (machine.id, machine.host): (*known, at_us)})
+def losses_noted(job: Job, machines: Iterable[Machine], at_us: int) -> Job:
+    """These have been lost, or were given up."""
+    now = {
+        (machine.id, machine.host): (*_lately(job, machine.id, machine.host, at_us), at_us)
+        for machine in machines
+    }
+    return replace(job, losses={**job.losses, **now})
 
 
 def quarantine_s(job: Job, machine: MachineId, host: str, now_us: int) -> float:

@@ -124,7 +124,7 @@ def _troubles(job: Job, machine: MachineId) -> int:
 def recorded(job: Job, fact: Recorded) -> Job:
     """A rank's first steps are recorded. If that is news standbys prove again what they can."""
     before = job.recorded.get(fact.rank)
-    job = replace(job, recorded={**job.recorded, fact.rank: fact})
+    job = replace(job, recorded=job.recorded.having(fact.rank, fact))
     return job if before is None or before.trace == fact.trace else _prove_again(job)
 
 

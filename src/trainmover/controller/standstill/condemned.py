@@ -1,5 +1,7 @@
 """Workers that are to end because their rank keeps the others waiting. Pure."""
 
+from collections.abc import Set
+
 from trainmover.controller.standstill.stuck import Condemned
 from trainmover.controller.state import Job
 from trainmover.controller.values import replace
@@ -25,9 +27,9 @@ def stack_told(job: Job, machine: MachineId, fact: Stack) -> Job:
     return job if one is None else with_condemned(job, machine, replace(one, stack=fact.text))
 
 
-def without_processes(job: Job, machine: MachineId) -> Job:
-    """Nothing that was known of the processes of `machine` is true any more."""
+def without_processes(job: Job, machines: Set[MachineId]) -> Job:
+    """Nothing that was known of the processes of these machines is true any more."""
     hanging = job.hanging
-    condemned = {name: one for name, one in hanging.condemned.items() if name != machine}
-    disturbed = {key: one for key, one in hanging.disturbed.items() if key[0] != machine}
+    condemned = {name: one for name, one in hanging.condemned.items() if name not in machines}
+    disturbed = {key: one for key, one in hanging.disturbed.items() if key[0] not in machines}
     return replace(job, hanging=replace(hanging, condemned=condemned, disturbed=disturbed))

@@ -4,6 +4,7 @@ import msgspec
 
 from trainmover.ids import Epoch, MachineId, Rank, Step
 from trainmover.protocol.messages.root import Message
+from trainmover.protocol.messages.worker_facts import Committed
 
 
 class AgentFact(Message, frozen=True):
@@ -134,6 +135,13 @@ class FromWorker(AgentFact, frozen=True):
 
     local_rank: int
     payload: msgspec.Raw
+
+
+class CommittedHere(AgentFact, frozen=True):
+    """Steps that ranks of this machine have committed, as their workers told them: none is the
+    first of its epoch."""
+
+    told: list[Committed]
 
 
 UNNUMBERED = Hello | Return | Heartbeat | Output | Found | Unwritten

@@ -4,9 +4,10 @@ from typing import Any
 
 import msgspec
 
-from trainmover.protocol.malformed import read_message
+from trainmover.protocol.malformed import MALFORMED, read_message
 from trainmover.protocol.messages.agent_facts import (
     AgentFact,
+    CommittedHere,
     Found,
     FromWorker,
     Heartbeat,
@@ -97,7 +98,7 @@ WORKER_FACTS = (
 )  # fmt: skip
 AGENT_FACTS = (
     Hello | Return | Heartbeat | WorkerExited | VaultHeld | WorkerState | Stack | Reached | Found
-    | Output | Unwritten | FromWorker
+    | Output | Unwritten | FromWorker | CommittedHere
 )  # fmt: skip
 WORKER_ORDERS = (
     RunRank | WarmUp | Hold | Bind | Prepare | Discard | PauseAt | KeepSnapshots | CutComplete
@@ -111,6 +112,7 @@ ORDERS = (
 
 _encoder = msgspec.msgpack.Encoder()
 _worker_facts: msgspec.msgpack.Decoder[Any] = msgspec.msgpack.Decoder(WORKER_FACTS)
+_committed = msgspec.msgpack.Decoder(Committed)
 _agent_facts: msgspec.msgpack.Decoder[Any] = msgspec.msgpack.Decoder(AGENT_FACTS)
 _orders: msgspec.msgpack.Decoder[Any] = msgspec.msgpack.Decoder(ORDERS)
 
@@ -123,6 +125,14 @@ def encode(message: Message) -> bytes:
 def decode_worker_fact(payload: bytes | msgspec.Raw) -> WorkerFact:
     """Raises ProtocolError if `payload` is none."""
     return read_message(_worker_facts, payload)  # type: ignore[no-any-return]
+
+
+def committed_in(payload: bytes) -> Committed | None:
+    """What a worker has said, if that is steps; whatever else it is, somebody else may read it."""
+    try:
+        return _committed.decode(payload)
+    except MALFORMED:
+        return None
 
 
 def decode_agent_fact(payload: bytes) -> AgentFact:

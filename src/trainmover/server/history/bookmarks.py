@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from functools import cache
 from hashlib import blake2b
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, cast, get_args, get_origin
 
 import msgspec
 
@@ -20,7 +20,8 @@ import trainmover
 from trainmover.controller.compare.comparison import Comparison
 from trainmover.controller.compare.holders import Held
 from trainmover.controller.effects import FindCheckpoint, GiveUpCheckpoint, HostOrder, Publish
-from trainmover.controller.state import Job
+from trainmover.controller.facts import Facts, Ranks
+from trainmover.controller.state import Job, Machine, Machines
 from trainmover.controller.values import replace
 from trainmover.ids import MachineId, Rank
 from trainmover.journal import Journal
@@ -65,8 +66,26 @@ class _Known(msgspec.Struct):
     reign: int
 
 
-_encoder = msgspec.msgpack.Encoder()
-_known: "msgspec.msgpack.Decoder[_Known]" = msgspec.msgpack.Decoder(_Known)
+def _plainly(value: Any) -> Any:
+    if isinstance(value, Facts):
+        return dict(value)
+    if isinstance(value, Ranks):
+        return value.bits.to_bytes((value.bits.bit_length() + 7) // 8, "little")
+    raise NotImplementedError
+
+
+def _of_plain(kind: Any, value: Any) -> Any:
+    if kind is Ranks:
+        return Ranks(bits=int.from_bytes(value, "little"))
+    if kind is Machines:
+        return Machines(msgspec.convert(value, dict[MachineId, Machine], dec_hook=_of_plain))
+    if get_origin(kind) is Facts:
+        return Facts(msgspec.convert(value, dict[get_args(kind)], dec_hook=_of_plain))  # type: ignore[misc]
+    raise NotImplementedError
+
+
+_encoder = msgspec.msgpack.Encoder(enc_hook=_plainly)
+_known: "msgspec.msgpack.Decoder[_Known]" = msgspec.msgpack.Decoder(_Known, dec_hook=_of_plain)
 _told: "msgspec.msgpack.Decoder[dict[int, str]]" = msgspec.msgpack.Decoder(dict[int, str])
 
 

@@ -148,18 +148,15 @@ class Absence:
     def listen(self, links: Mapping[MachineId, Link]) -> dict[MachineId, float]:
         """A beat. Machines that are heard again, and after how many seconds, as `back` says."""
         self.steps.still_beats += 1
+        quiet = beats(QUIET_S)
         for machine, link in links.items():
-            if link.quiet_ticks >= beats(QUIET_S):
+            if link.quiet_ticks >= quiet:
                 one = self.quiet.setdefault(machine, Quiet(link.heard_us))
                 one.beats = link.quiet_ticks
         for machine, one in self.quiet.items():
             if machine not in links:
                 one.beats += 1
-        again = [
-            name
-            for name in self.quiet
-            if name in links and links[name].quiet_ticks < beats(QUIET_S)
-        ]
+        again = [name for name in self.quiet if name in links and links[name].quiet_ticks < quiet]
         return {name: self.back(name) for name in again}
 
     def back(self, machine: MachineId) -> float:

@@ -35,6 +35,11 @@ class News:
         return self.recent[-1].seq if self.recent else self._after
 
     @property
+    def is_watched(self) -> bool:
+        """Whether anybody is told at once."""
+        return self._watch is not None
+
+    @property
     def more(self) -> asyncio.Event:
         """Set once there is more, or nothing more to come. Each serves once."""
         return self._more

@@ -81,7 +81,7 @@ def snapshot(
 
 def incident_json(incident: Incident) -> dict[str, Any]:
     """An incident with what is derived from its fields."""
-    value: dict[str, Any] = msgspec.to_builtins(incident, str_keys=True)
+    value: dict[str, Any] = msgspec.to_builtins(incident, str_keys=True, enc_hook=list)
     for given, certificate in zip(value["certificates"], incident.certificates, strict=True):
         given["equal"] = certificate.equal
     votes = [_vote(position) for _, position in sorted(incident.positions.items())]

@@ -68,8 +68,9 @@ class Telling:
         match fact:
             case Committed():
                 self.progress.take(fact)
-                self.measures.committed(fact, self._now())
-                self.news.tell(Stepped(fact.rank, fact.epoch, fact.rows))
+                self.measures.committed(fact, self._now)
+                if self.news.is_watched:
+                    self.news.tell(Stepped(fact.rank, fact.epoch, fact.rows))
                 self._look_at_numbers(fact)
             case Output():
                 self.news.tell(Printed(fact.rank, fact.stream, fact.text))

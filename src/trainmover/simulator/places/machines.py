@@ -12,6 +12,7 @@ import msgspec
 
 from trainmover.agent.decide import Place, pause_s, place_after
 from trainmover.agent.outbox import Outbox
+from trainmover.agent.together import WAIT_S, Together
 from trainmover.ids import Epoch, MachineId, Rank, Step
 from trainmover.protocol import messages as m
 from trainmover.protocol.deadlines import ANSWER_S, SILENT_S
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
 
 SILENT_US = round(SILENT_S * 1e6)
 ANSWER_US = round(ANSWER_S * 1e6)
+WAIT_US = round(WAIT_S * 1e6)
 UNSAFE_US = 450_000
 """Facts that nobody has said to be safe for so long: the limit of the agent, and a beat of it."""
 Act = Callable[..., None]
@@ -56,6 +58,7 @@ class Box:
         self.further: dict[Rank, str] = {}
         self.place = Place()
         self.outbox = Outbox()
+        self.together = Together(self.world.spec.nproc)
         self.heard = self.reign = 0
         self.is_in = self.returns = False
         self.heard_us = self.world.now  # When something last came from the controller.
@@ -194,9 +197,18 @@ class Box:
         return bool(self.said_us) and self.world.now - self.said_us[0] > UNSAFE_US
 
     def say(self, fact: m.AgentFact) -> None:
-        """A fact that must not be lost."""
+        """A fact that must not be lost, behind all that waits to be said together."""
+        self._say_together()
         if not isinstance(fact, m.FromWorker):
             self.world.tell(Said(self.name, fact))
+        self._say(fact)
+
+    def _say_together(self) -> None:
+        given = self.together.given()
+        if given is not None:
+            self._say(given)
+
+    def _say(self, fact: m.AgentFact) -> None:
         payload = m.encode(fact)
         self.outbox.keep(payload)
         self.said_us.append(self.world.now)
@@ -346,6 +358,12 @@ class Box:
     def worker_said(self, worker: Worker, fact: m.WorkerFact) -> None:
         """On its way up."""
         self.world.tell(Said(self.name, fact))
+        if isinstance(fact, m.Committed) and self.together.may_wait(fact):
+            if self.together.take(fact):
+                self._say_together()
+            else:
+                self.later(WAIT_US, self._say_together)
+            return
         payload = msgspec.Raw(m.encode(fact))
         self.say(m.FromWorker(local_rank=worker.local, payload=payload))
 

@@ -1,0 +1,320 @@
+"""A real controller in a process of its own, and agents over the loopback interface that do nothing
+but speak: every frame is sealed, sent, heard, decided on and journaled as in earnest.
+
+What is measured is the processor time of the controller's process. A second is one step, of all
+ranks at once, and five beats of every agent: counted, so that a busy host stretches it and spoils
+nothing.
+"""
+
+import asyncio
+import multiprocessing
+import resource
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from multiprocessing.connection import Connection
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from bench.control.obedient import STEP, Obedient
+from trainmover.agent.dial import dial
+from trainmover.agent.link import FrameLink
+from trainmover.agent.together import Together
+from trainmover.controller.events import EVENTS, MachinesLost
+from trainmover.errors import PeerLost
+from trainmover.ids import Epoch, MachineId, Rank, Step
+from trainmover.journal import Journal
+from trainmover.protocol import messages as m
+from trainmover.protocol.deadlines import BEAT_S
+from trainmover.server.run import Server, bind
+from trainmover.version import VERSION
+
+TOKEN = b"bench" * 8
+AT_ONCE = 32
+"""That dial; more would push each other out of the crowd at the door."""
+BEATS_A_STEP = round(1.0 / BEAT_S)
+STANDBYS = 2
+WAIT_S = 300.0
+
+
+@dataclass(frozen=True)
+class Live:
+    """agents, of nproc ranks each.
+
+    cpu_s      of the controller's process, for one step of all and a second of beats
+    orders_s   of it, from a machine's loss until its orders were written to all others
+    heard_s    from the death of that machine until the last of the others had its order, by the
+               clock, with whatever else the host does
+    status_s   of it, for the whole status as JSON
+    memory_mb  of the controller's process
+    """
+
+    agents: int
+    nproc: int
+    steps: int
+    cpu_s: float
+    orders_s: float
+    heard_s: float
+    recovered_s: float
+    status_s: float
+    memory_mb: float
+
+
+def measured(agents: int, nproc: int, steps: int) -> Live:
+    """Start a job, train for some steps, lose a machine, recover."""
+    _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
+    with _controller(agents, nproc) as controller:
+        return asyncio.run(_Play(controller, agents, nproc).all(steps))
+
+
+# --- the controller's process -----------------------------------------------------------------
+
+
+@contextmanager
+def _controller(agents: int, nproc: int) -> Iterator[Connection]:
+    context = multiprocessing.get_context("spawn")
+    ours, theirs = context.Pipe()
+    process = context.Process(target=_serve, args=(theirs, agents, nproc), daemon=True)
+    process.start()
+    theirs.close()
+    try:
+        yield ours
+    finally:
+        process.kill()
+        process.join()
+        ours.close()
+
+
+def _serve(asked: Connection, agents: int, nproc: int) -> None:
+    spec = m.JobSpec(
+        run_id="bench", argv=["train.py"], machines=agents, standbys=STANDBYS, nproc=nproc
+    )
+    with (
+        tempfile.TemporaryDirectory(prefix="bench-control-") as folder,
+        Journal.create(Path(folder) / "journal.sqlite", spec) as journal,
+    ):
+        asyncio.run(_serve_on_loop(asked, journal))
+
+
+async def _serve_on_loop(asked: Connection, journal: Journal) -> None:
+    await _Serving(asked, journal).serve()
+
+
+class _Serving:
+    """Answers what it is asked over a pipe, each time at once."""
+
+    def __init__(self, asked: Connection, journal: Journal) -> None:
+        self._asked = asked
+        self._server = Server(journal.spec, TOKEN, journal)
+        self._take = self._server.control.take
+        self._server.control.take = self._timed  # type: ignore[method-assign]
+        self._orders_s = 0.0
+
+    async def serve(self) -> None:
+        listener = bind("127.0.0.1:0", "The controller")
+        await self._server.start(listener)
+        self._asked.send(listener.getsockname()[1])
+        asyncio.get_running_loop().add_reader(self._asked.fileno(), self._answer)
+        await self._server.ended
+
+    def _timed(self, event: EVENTS) -> None:
+        """A clock of processor time is asked only for what is measured: it is dear."""
+        if not isinstance(event, MachinesLost):
+            self._take(event)
+            return
+        begun = time.process_time()
+        self._take(event)
+        self._orders_s = time.process_time() - begun
+
+    def _answer(self) -> None:
+        self._asked.recv()
+        job = self._server.job
+        begun = time.process_time()
+        status = msgspec.json.encode(self._server.status())
+        said = {
+            "status_s": time.process_time() - begun,
+            "status_bytes": len(status),
+            "cpu_s": begun,
+            "orders_s": self._orders_s,
+            "step": min((one.step for one in self._server.progress.ranks.values()), default=0),
+            "warm": job.all_recorded and all(one.held is not None for one in _spare(job)),
+            "done": bool(job.incidents) and str(job.incidents[-1].outcome) != "open",
+            "memory_mb": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024,
+        }
+        self._asked.send(said)
+
+
+def _spare(job: Any) -> list[Any]:
+    return [job.machines[name] for name in job.machines if name not in job.seats]
+
+
+# --- agents -----------------------------------------------------------------------------------
+
+
+class _Agent:
+    """One machine: a proved link, and workers that obey at once."""
+
+    def __init__(self, play: "_Play", name: MachineId, *, standby: bool) -> None:
+        self.there = Obedient(name, play.nproc)
+        self.link: FrameLink | None = None
+        self.interrupted_s = 0.0
+        self._play = play
+        self._standby = standby
+        self._heard = 0
+        self._together = Together(play.nproc)
+
+    async def join(self) -> None:
+        dialled = None
+        while dialled is None:  # As an agent does: it may be busy with those that came before.
+            with suppress(PeerLost):
+                dialled = await dial(f"127.0.0.1:{self._play.port}", TOKEN, me=self.there.name)
+        self.link = FrameLink(dialled, self._hear, lambda why, alien: None)
+        self.link.begin()
+        hello = m.Hello(
+            machine=self.there.name, version=VERSION, protocol=m.PROTOCOL, nproc=self._play.nproc,
+            standby=self._standby, vault=f"127.0.0.1:{NOBODY}", host=self.there.name, pid=1,
+            incarnation=f"{self.there.name}.1",
+        )  # fmt: skip
+        self._say([m.encode(hello)])
+
+    def beat(self) -> None:
+        self._say([m.encode(m.Heartbeat(heard=self._heard))])
+
+    def commit(self, step: Step, epoch: Epoch, at_us: int) -> None:
+        """All its ranks, in one fact, as an agent does."""
+        for rank in self.there.ranks:
+            rows = [m.Row(step=step, at_us=at_us + rank, values={"loss": 1 / (step + rank)})]
+            self._together.take(m.Committed(rank=rank, epoch=epoch, rows=rows))
+        given = self._together.given()
+        if given is not None:
+            self._say([m.encode(given)])
+
+    def die(self) -> None:
+        assert self.link is not None
+        self.link.abort()
+        self.link = None
+
+    def _say(self, payloads: list[bytes]) -> None:
+        if self.link is not None:
+            self.link.send(payloads)
+
+    def _hear(self, payload: bytes) -> None:
+        order = m.decode_order(payload)
+        if not isinstance(order, m.UNCOUNTED):
+            self._heard += 1
+        self.there.step = self._play.step
+        said = [
+            m.encode(m.FromWorker(local_rank=local, payload=msgspec.Raw(m.encode(fact))))
+            for local, fact in self.there.facts(order)
+        ]
+        if isinstance(order, m.Interrupt):
+            self.interrupted_s = time.monotonic()
+            said.append(m.encode(self.there.vault(order, self._play.lost)))
+        if said:
+            self._say(said)
+
+
+NOBODY = 1
+"""A port at which nobody listens, so that a host that is asked refuses at once."""
+
+
+class _Play:
+    def __init__(self, controller: Connection, agents: int, nproc: int) -> None:
+        self.nproc = nproc
+        self.port: int = controller.recv()
+        self.step = STEP
+        self.lost: list[Rank] = []
+        self._controller = controller
+        names = [MachineId(f"m{number + 1}") for number in range(agents + STANDBYS)]
+        self._agents = [_Agent(self, name, standby=at >= agents) for at, name in enumerate(names)]
+        self._count = agents
+
+    async def all(self, steps: int) -> Live:
+        for first in range(0, len(self._agents), AT_ONCE):
+            await asyncio.gather(*(agent.join() for agent in self._agents[first : first + AT_ONCE]))
+            self._beat_all()
+        await self._until("warm")
+        _say(f"{self._count} agents of {self.nproc} ranks train")
+        for _ in range(2):
+            await self._train_one(Epoch(1))
+        before = self._ask()
+        for _ in range(steps):
+            await self._train_one(Epoch(1))
+        after = self._ask()
+        status = min((self._ask() for _ in range(5)), key=lambda one: one["status_s"])
+        cpu_s = (after["cpu_s"] - before["cpu_s"] - before["status_s"]) / steps
+        _say(f"a step {cpu_s:.3f} s, status {status['status_s']:.3f} s")
+        heard_s, recovered_s = await self._lose()
+        last = self._ask()
+        return Live(
+            agents=self._count,
+            nproc=self.nproc,
+            steps=steps,
+            cpu_s=cpu_s,
+            orders_s=last["orders_s"],
+            heard_s=heard_s,
+            recovered_s=recovered_s,
+            status_s=status["status_s"],
+            memory_mb=last["memory_mb"],
+        )
+
+    async def _train_one(self, epoch: Epoch) -> None:
+        """One step, and a second of beats, until the controller has heard all of it."""
+        self.step = Step(self.step + 1)
+        begun = time.monotonic()
+        for agent in self._agents:
+            agent.commit(self.step, epoch, time.time_ns() // 1000)
+            if agent.there.name.endswith("00"):
+                await asyncio.sleep(0)
+        for beat in range(BEATS_A_STEP):
+            self._beat_all()
+            await asyncio.sleep(max(0.0, begun + (beat + 1) * BEAT_S - time.monotonic()))
+
+    async def _lose(self) -> tuple[float, float]:
+        lost = self._agents[1]
+        others = [agent for agent in self._agents if agent is not lost]
+        self.lost = list(lost.there.ranks)
+        begun = time.monotonic()
+        lost.die()
+        while not all(agent.interrupted_s for agent in others):
+            await asyncio.sleep(0.005)
+            if time.monotonic() - begun > WAIT_S:
+                raise TimeoutError("not all were told of the loss")
+        heard_s = max(agent.interrupted_s for agent in others) - begun
+        _say(
+            f"one lost: orders {self._ask()['orders_s']:.3f} s, heard by all after {heard_s:.2f} s"
+        )
+        self._agents = others
+        await self._until("done")
+        return heard_s, time.monotonic() - begun
+
+    def _beat_all(self) -> None:
+        for agent in self._agents:
+            agent.beat()
+
+    async def _until(self, what: str) -> None:
+        begun = time.monotonic()
+        while not self._ask()[what]:
+            if time.monotonic() - begun > WAIT_S:
+                raise TimeoutError(f"the controller is not {what}")
+            self._beat_all()
+            await asyncio.sleep(BEAT_S)
+
+    def _ask(self) -> dict[str, Any]:
+        self._controller.send("how is it?")
+        known: dict[str, Any] = self._controller.recv()
+        return known
+
+
+def _say(text: str) -> None:
+    print(text, file=sys.stderr, flush=True)
+
+
+if __name__ == "__main__":
+    print(measured(*map(int, sys.argv[1:])))
