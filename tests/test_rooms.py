@@ -39,7 +39,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "state": WORDS | {"asked", "protocol", "tls", "doors", "torch_internals"},
     "sandbox": WORDS | {"protocol", "comm", "state", "torch_internals"},
     "worker": WORDS
-    | {"durable", "lifeline", "names", "tls", "token_file"}
+    | {"asked", "durable", "lifeline", "names", "tls", "token_file"}
     | {"protocol", "rank", "doors", "comm", "state", "sandbox", "torch_internals"},
     "agent": WORDS
     | {"lifeline", "outlet", "tls", "token_file", "nursery", "splice"}

@@ -153,6 +153,10 @@ def _is_native(value: object, depth: int = 0) -> bool:
         kind = type(one)
         if kind in _PLAIN or (kind is list and _PLAIN.issuperset(map(type, one))):  # type: ignore[call-overload]
             continue
+        if kind is dict and _PLAIN.issuperset(map(type, one.values())):  # type: ignore[attr-defined]
+            if not _ONLY_STR.issuperset(map(type, one)):  # type: ignore[call-overload]
+                return False
+            continue
         if not _is_native(one, depth + 1):
             return False
     return True

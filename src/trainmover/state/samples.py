@@ -16,7 +16,7 @@ and then other objects that hand out the memory they work with.
 """
 
 import ctypes
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -36,6 +36,7 @@ OBJECTS_EVERY = 8
 BYTES = 32
 KEPT = 4
 _SPREAD = 0x9E3779B1
+_PLAIN = (Tensor, nn.Parameter)
 
 
 class Sample(NamedTuple):
@@ -140,17 +141,18 @@ class Samples:
         count = len(places.parameters)
         if count:
             parameter = places.parameters[step % count]
-            found.append(_elements(parameter, step))
+            chosen: list[Tensor] = [parameter]
             for optimizer in places.optimizers:
                 kept = optimizer.state.get(parameter, {})
                 for name in sorted(kept):
                     if isinstance(kept[name], Tensor):
-                        found.append(_elements(kept[name], step))
+                        chosen.append(kept[name])
+            found += _elements(chosen, step)
         if places.objects and step % OBJECTS_EVERY == 0:
             turn = step // OBJECTS_EVERY
             tensors = _tensors(places.objects[turn % len(places.objects)])
             if tensors:
-                found.append(_elements(tensors[turn % len(tensors)], step))
+                found += _elements([tensors[turn % len(tensors)]], step)
         return found
 
     def _places_now(self) -> _Places:
@@ -180,7 +182,7 @@ def _gradients(optimizer: torch.optim.Optimizer, step: Step) -> list[bytes]:
     parameters = groups[step % len(groups)]
     turns = range(min(GRADIENTS, len(parameters)))
     chosen = [parameters[(step * GRADIENTS + turn) % len(parameters)].grad for turn in turns]
-    return [_elements(one, step) for one in chosen if one is not None and not one.is_sparse]
+    return _elements([one for one in chosen if one is not None and not one.is_sparse], step)
 
 
 def _hands_out_memory(obj: HasState) -> bool:
@@ -204,17 +206,22 @@ def _walk(path: str, value: object) -> Iterator[tuple[str, Tensor]]:
             yield from _walk(f"{path}.{number}", entry)
 
 
-def _elements(tensor: Tensor, step: Step) -> bytes:
-    """A few elements that lie beside each other, wherever the step says."""
-    local = encode.as_local(tensor) if type(tensor) not in (Tensor, nn.Parameter) else tensor
-    size, count = local.element_size(), local.numel()
-    length = max(1, BYTES // size)
-    first = 0 if count <= length else step * _SPREAD % (count - length + 1)
-    length = min(length, count)
-    if not length:
-        return b""
-    if local.is_cpu and local.is_contiguous() and not local.is_neg():
-        begin = local.data_ptr()  # 0: somebody has freed it for now, as sharded modules do.
-        part = (ctypes.c_char * (length * size)).from_address(begin + first * size)
-        return part.raw if begin else b""
-    return bytes(tensor_bytes.read_range(local, first * size, (first + length) * size))
+def _elements(tensors: Iterable[Tensor], step: Step) -> list[bytes]:
+    """Of each a few elements that lie beside each other, wherever the step says."""
+    found = []
+    for tensor in tensors:
+        local = encode.as_local(tensor) if type(tensor) not in _PLAIN else tensor
+        size, count = local.element_size(), local.numel()
+        length = max(1, BYTES // size)
+        first = 0 if count <= length else step * _SPREAD % (count - length + 1)
+        length = min(length, count)
+        if not length:
+            continue
+        if local.is_cpu and local.is_contiguous() and not local.is_neg():
+            begin = local.data_ptr()  # 0: somebody has freed it for now, as sharded modules do.
+            if begin:
+                found.append(ctypes.string_at(begin + first * size, length * size))
+        else:
+            read = tensor_bytes.read_range(local, first * size, (first + length) * size)
+            found.append(bytes(read))
+    return found

@@ -77,7 +77,12 @@ class Modes:
 
     def encoded(self) -> bytes:
         """Its state in bytes; the same ones for as long as no flag is another."""
-        flags = list(map(_FLAGS, self._wrapped_in()))
+        if self._made != _made:
+            self._wrapped_in()
+        flags = []
+        for reference in self._found:  # No call but for what is there: this is asked at each step.
+            if (wrapper := reference()) is not None:
+                flags.append(_FLAGS(wrapper))
         known = self._training.same(self.modules) and self._trained.same(self._parameters)
         if not known or flags != self._flags:
             self._training.note(self.modules)
