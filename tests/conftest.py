@@ -11,6 +11,8 @@ from pathlib import Path
 import pytest
 from hypothesis import settings
 
+from trainmover.nursery.pages import use_huge_pages
+
 settings.register_profile("no clock decides", deadline=None)
 settings.load_profile("no clock decides")
 
@@ -53,9 +55,11 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 def pytest_collection_finish() -> None:
     """What is loaded by now stays: collections, and searches for who holds an object, pass it by.
-    There are millions of objects, and tests of the worker collect at each end of a run."""
+    There are millions of objects, and tests of the worker collect at each end of a run. Forks, of
+    which tests of groups make thousands, copy little of it."""
     gc.collect()
     gc.freeze()
+    use_huge_pages()
 
 
 @pytest.fixture
