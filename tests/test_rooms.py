@@ -63,6 +63,8 @@ PURE_ROOMS = {"errors", "ids", "version", "protocol", "controller", "rank"}
 PURE_FILES = {
     "agent/decide.py",
     "agent/outbox.py",
+    "agent/together.py",
+    "journal/packed.py",
     "server/machines/absence.py",
     "server/machines/accounts.py",
     "server/control.py",

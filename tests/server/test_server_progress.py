@@ -18,6 +18,14 @@ def test_the_median_leaves_out_the_first_step_of_an_epoch() -> None:
     assert progress.step_ms == 10.0
 
 
+def test_the_speed_is_that_of_the_lowest_rank_that_knows() -> None:
+    progress = Progress()
+    progress.take(fact(2, (1, 1), (2, 30_001)))
+    progress.take(fact(1, (1, 1), (2, 20_001)))
+    progress.take(fact(0, (1, 1)))
+    assert progress.step_ms == 20.0
+
+
 def test_step_is_the_slowest_rank_s_and_loss_the_lowest_rank_s() -> None:
     progress = Progress()
     assert (progress.step, progress.loss, progress.step_ms) == (0, None, None)

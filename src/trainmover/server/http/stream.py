@@ -18,6 +18,7 @@ from trainmover.server.http.types import Entry, Pulse
 from trainmover.server.http.visitor import cut_off
 from trainmover.server.run import Server
 from trainmover.server.view.notices import Happened, Told
+from trainmover.server.view.progress import speed_of
 
 SLOW_S = 10.0
 STREAMS_MAX = 512
@@ -147,8 +148,7 @@ def pulse(server: Server) -> Pulse:
     for slot, name in enumerate(job.seats):
         known = [one for rank in job.spec.ranks(Slot(slot)) if (one := progress.ranks.get(rank))]
         step = min((one.step for one in known), default=None)
-        speeds = [ms for one in known if (ms := one.step_ms) is not None]
-        machines[name] = (step, max(speeds, default=None), name in away)
+        machines[name] = (step, speed_of(known), name in away)
     machines |= {name: (None, None, True) for name in away if name not in machines}
     return Pulse(
         at_us=server.now(),

@@ -162,7 +162,8 @@ class CordonOf(TypedDict):
 
 
 class MachineOf(TypedDict):
-    """step, step_ms: of its slowest rank; None while it has none."""
+    """step: of its slowest rank; step_ms: of any, since all commit together; None while it has
+    none."""
 
     id: str
     state: str

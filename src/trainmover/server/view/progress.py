@@ -44,6 +44,12 @@ class RankProgress:
         self.step, self.values, self.at_us = row.step, row.values, row.at_us
 
 
+def speed_of(ranks: Iterable[RankProgress]) -> float | None:
+    """Of the first that knows: all ranks pass a gate together, so each is as fast as any other, and
+    of thousands not all need be asked."""
+    return next((ms for rank in ranks if (ms := rank.step_ms) is not None), None)
+
+
 class Progress:
     """Of all ranks."""
 
@@ -94,9 +100,8 @@ class Progress:
 
     @property
     def step_ms(self) -> float | None:
-        """Median over ranks of their recent medians."""
-        known = [ms for rank in self.ranks.values() if (ms := rank.step_ms) is not None]
-        return statistics.median(known) if known else None
+        """Of the lowest rank that knows."""
+        return speed_of(self.ranks[rank] for rank in sorted(self.ranks))
 
     @property
     def loss(self) -> float | None:

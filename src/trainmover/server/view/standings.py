@@ -15,15 +15,14 @@ def roles_json(job: Job) -> list[dict[str, Any]]:
     ranks_of: dict[int, list[Rank]] = {}
     for rank, role in roles(job).items():
         ranks_of.setdefault(role, []).append(rank)
+    said = {role: [job.recorded[rank] for rank in ranks] for role, ranks in ranks_of.items()}
     return [
         {
             "role": role,
             "ranks": ranks,
-            "trace": job.recorded[ranks[0]].trace,
-            "record_bytes": sum(job.recorded[rank].bytes for rank in ranks),
-            "record_bytes_full": sum(
-                job.recorded[rank].bytes_full for rank in ranks if job.recorded[rank].bytes
-            ),
+            "trace": said[role][0].trace,
+            "record_bytes": sum(fact.bytes for fact in said[role]),
+            "record_bytes_full": sum(fact.bytes_full for fact in said[role] if fact.bytes),
         }
         for role, ranks in ranks_of.items()
     ]
