@@ -68,6 +68,18 @@ def test_a_cut_is_complete_with_the_last_rank_and_all_machines_hear_of_it() -> N
     assert {order.every for order in orders(effects, m.KeepSnapshots).values()} == {30}
 
 
+@pytest.mark.parametrize(("asked", "cost_us", "every"), [(7, 300, 7), (5, 300, 5), (None, 50, 5)])
+def test_an_interval_that_was_asked_for_or_is_right_is_not_told_again(
+    asked: int | None, cost_us: int, every: int
+) -> None:
+    job, _ = alone(asked)
+    facts = [snapped(name, rank, cost_us=cost_us) for name, rank in SEATED]
+    job, effects = after(job, *facts)  # type: ignore[arg-type]
+    assert job.cut is not None
+    assert job.snapshot_every == every
+    assert not orders(effects, m.KeepSnapshots)
+
+
 def test_snapshots_of_different_steps_are_no_cut() -> None:
     job, _ = alone()
     facts = [snapped(name, rank, step=5 + rank // 2) for name, rank in SEATED]

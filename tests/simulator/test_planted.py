@@ -204,6 +204,29 @@ BUGS = {
         "    job = replace(job, cut=cut, snapped={})\n",
         "    job = replace(job, cut=job.cut or cut, snapped={})\n",
     ),
+    "a verdict does not wait for vaults: records that are there count as lost": (
+        "controller.change.recovery",
+        """len(change.positions)) or len(change.vaults) < len(job.machines):
+        return job, ()
+    stay = survivors(job, change)
+    if not set(stay) <= set(change.positions) or not set(job.machines) <= set(change.vaults):""",
+        """len(change.positions)):
+        return job, ()
+    stay = survivors(job, change)
+    if not set(stay) <= set(change.positions):""",
+    ),
+    "a move that is cancelled is never answered": (
+        "controller.change.move",
+        "effects.append(Answer(change.request, ok=False, text=text, incident=change.incident))",
+        "pass",
+        "move,death",
+    ),
+    "a process that cannot be killed is waited for": (
+        "controller.standstill.hanging",
+        "        if at_us - one.judged_us >= END_US:",
+        "        if at_us < one.judged_us:",
+        "stuck",
+    ),
     "a machine that is lost again and again is taken back at once": (
         "controller.standby.flapping",
         "if len(losses) < 2:",

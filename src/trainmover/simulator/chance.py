@@ -17,7 +17,7 @@ from trainmover.simulator.ranks.runs import go_in_circles
 from trainmover.simulator.ranks.workers import Worker
 from trainmover.simulator.world import World
 
-TORN_AGAIN = 0.3
+TORN_AGAIN, BLOCKED = 0.3, 0.25
 MOVES_ALONE = {
     "arrive",
     "full",
@@ -188,7 +188,8 @@ class Chance:
             return ""
         worker = self.random.choice(steady)
         worker.stuck = True
-        return repr(worker)
+        worker.blocked = self.random.random() < BLOCKED
+        return f"{worker!r}{', and cannot be killed' if worker.blocked else ''}"
 
     def _spins(self) -> str:
         worker = self._live()

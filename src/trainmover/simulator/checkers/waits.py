@@ -1,6 +1,7 @@
 """Every wait ends: no rank stands between two steps while nobody is about to tell it anything.
 
 Such a job would heal itself, for whoever stands still is given up in the end; so it is looked for.
+Nor does the job wait longer for a machine than it was told to.
 """
 
 from collections.abc import Callable
@@ -13,6 +14,9 @@ from trainmover.simulator.happenings import Decided, Said, Violation
 if TYPE_CHECKING:
     from trainmover.simulator.ranks.workers import Worker
     from trainmover.simulator.world import World
+
+BEAT_US = 1_000_000
+"""Of the controller's clock, and then some."""
 
 
 class Waits:
@@ -30,6 +34,10 @@ class Waits:
 
     def decided(self, moment: Decided) -> None:
         """The controller gives up who waits for its word, and was not seen to stand stopped."""
+        change = moment.before.change
+        waited = change is not None and bool(change.missing) and moment.after.change is change
+        if change is not None and waited and moment.event.at_us > change.until_us + BEAT_US:
+            raise Violation(f"slots {sorted(change.missing)} are waited for longer than was said")
         stopped = moment.before.hanging.disturbed
         for effect in moment.effects:
             if isinstance(effect, Send) and isinstance(effect.order, EndWorker):

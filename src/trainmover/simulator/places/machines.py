@@ -332,7 +332,8 @@ class Box:
         for worker in self.workers:
             if worker.local == order.local_rank and worker.pid == order.pid:
                 self.say(m.Stack(local_rank=worker.local, pid=worker.pid, text="in train.py"))
-                self.exited(worker, -9)
+                if not worker.blocked:
+                    self.exited(worker, -9)
                 return
 
     def _probed(self, order: m.Probe) -> None:

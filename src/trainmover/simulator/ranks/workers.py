@@ -39,6 +39,7 @@ class Worker:
     drains   its collectives end with what their buffers hold
     order    the switchover that it takes part in
     stopped  by a signal; stuck: in the script, as a rank; circles: in the sandbox, for ever
+    blocked  in the kernel: no signal ends it, as long as its machine is not shut out
     quiet    its script is over: it stands nowhere
     spins    its script goes round for ever once its groups drain
     between  it is in a collective between two steps when they do; misled: it was
@@ -67,7 +68,7 @@ class Worker:
         self.standing.end_run()
         self.waits: tuple[Callable[[], object], Callable[[Any], None]] | None = None
         self.quiet = False
-        self.stuck = self.circles = self.spins = False
+        self.stuck = self.blocked = self.circles = self.spins = False
         self.between = self.misled = False
         self.holds = NOTHING
         self.computing = self.drains = False

@@ -1,9 +1,13 @@
-"""Verdicts agree: one for each epoch, and none that undoes what a member has committed."""
+"""Verdicts agree: one for each epoch, and none that undoes what a member has committed.
+
+What one is made of was said for its epoch, and stays so: no vault keeps records of older ones then.
+"""
 
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from trainmover.controller.effects import Send
+from trainmover.controller.state import Job
 from trainmover.ids import Epoch, Step
 from trainmover.protocol.messages import Switch, Verdict
 from trainmover.simulator.happenings import Decided, Violation
@@ -26,6 +30,18 @@ class Verdicts:
                 self._is_one(effect.order.epoch, effect.order.committed)
                 if isinstance(effect.order, Switch) and not effect.order.back:
                     self._undoes_nothing(moment, effect.order)
+
+                if isinstance(effect.order, Verdict):
+                    self._stays_so(moment.after, effect.order.epoch)
+
+    def _stays_so(self, job: Job, epoch: Epoch) -> None:
+        assert job.change is not None
+        for rank, said in job.incidents[job.change.incident - 1].positions.items():
+            if said.epoch != epoch:
+                raise Violation(f"the verdict of epoch {epoch} counts on {said} of rank {rank}")
+        for box in map(self.world.boxes.__getitem__, job.machines):
+            if box.alive and box.vault and box.fence < epoch:
+                raise Violation(f"{box.name} may keep records after the verdict of epoch {epoch}")
 
     def _is_one(self, epoch: Epoch, committed: Step) -> None:
         before = self.given.setdefault(epoch, committed)

@@ -21,6 +21,9 @@ class Incidents:
         back = after.restarts > before.restarts or (after.change and after.change.back)
         if after.committed < before.committed and not back:
             raise Violation(f"step {before.committed} was committed, and now {after.committed} is")
+        going = after.change
+        if going is not None and going.back and going.committed not in (None, after.committed):
+            raise Violation(f"all go back to {going.committed}, and {after.committed} is committed")
         if after.incidents is not before.incidents:
             self._in_turn(before, after)
         change = after.change
