@@ -2,7 +2,8 @@
 
 `pip install -e .` puts src on the path by a plain .pth file and builds the extension into
 src/trainmover, from the build folder that `make` goes on with. So every way to start Python finds
-the same extension, PYTHONPATH keeps its meaning, and a rebuild is a rebuild of what changed.
+the same extension, PYTHONPATH keeps its meaning, and a rebuild is a rebuild of what changed. It has
+the synchronisation points that tests ask for (native/src/points.hpp); a wheel has none.
 
     python native/backend.py    build the extension of the present sources; fails where that fails
 
@@ -99,7 +100,7 @@ def build_extension() -> None:
     ninja = ["-G", "Ninja"] if which("ninja") and not (BUILD / "CMakeCache.txt").exists() else []
     configure = ["cmake", "-S", str(NATIVE), "-B", str(BUILD), *ninja, "-DTRAINMOVER_INPLACE=ON"]
     configure += ["-DCMAKE_BUILD_TYPE=Release", f"-DPython_EXECUTABLE={sys.executable}"]
-    configure += [f"-Dnanobind_DIR={nanobind.cmake_dir()}"]
+    configure += [f"-Dnanobind_DIR={nanobind.cmake_dir()}", "-DTRAINMOVER_POINTS=ON"]
     try:
         subprocess.run([*configure, "-Wno-dev"], check=True, stdout=subprocess.DEVNULL)
         subprocess.run(["cmake", "--build", str(BUILD), "--parallel"], check=True)

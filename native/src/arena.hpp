@@ -5,9 +5,9 @@
 #include <cstdint>
 #include <map>
 #include <memory>
-#include <mutex>
 
 #include "life.hpp"
+#include "points.hpp"
 #include "sockets.hpp"
 
 namespace tmc {
@@ -44,7 +44,7 @@ private:
     std::byte* base_ = nullptr;
     std::size_t size_;
     std::size_t taken_ = 0;
-    mutable std::mutex mutex_;
+    mutable Mutex mutex_;
     std::map<std::uint64_t, std::size_t> free_;  // offset -> bytes, neighbours merged
 };
 

@@ -101,14 +101,15 @@ void one_each(const Group& group, std::size_t given, const char* what) {
                   std::to_string(group.size) + " seats of group " + group.name);
 }
 
-/// A ticket, and the group whose queue its waiter may have to run.
+/// A ticket, and the group whose queue its waiter may have to run, or whose links it has to move.
 struct Handle {
     std::shared_ptr<Ticket> ticket;
-    std::shared_ptr<Group> group;  // null for messages: they need nobody to run them
+    std::shared_ptr<Group> group;
+    bool message = false;
 
     bool wait(double seconds) const {
-        const bool done = group == nullptr ? ticket->wait_until(now_ns() + nanoseconds(seconds))
-                                           : group->wait(ticket, nanoseconds(seconds));
+        const auto patience = nanoseconds(seconds);
+        const bool done = message ? group->wait_for_message(*ticket, patience) : group->wait(ticket, patience);
         if (!done) return false;
         if (const auto trouble = ticket->trouble()) throw Failure(trouble);
         return true;
@@ -226,7 +227,7 @@ Handle send(const Shared& g, Pointer data, std::uint64_t count, int dtype, std::
             std::uint32_t tag, std::int64_t epoch) {
     not_oneself(*g, to);
     const auto seat = seat_in(*g, to, "receiver");
-    return {g->send(bytes_at(data), count, type_of(dtype), seat, tag, epoch), nullptr};
+    return {g->send(bytes_at(data), count, type_of(dtype), seat, tag, epoch), g, true};
 }
 
 Handle receive(const Shared& g, Pointer data, std::uint64_t count, int dtype, std::int64_t from,
@@ -234,7 +235,7 @@ Handle receive(const Shared& g, Pointer data, std::uint64_t count, int dtype, st
     not_oneself(*g, from);
     if (from < Mail::kAnybody) throw Bad("sender " + std::to_string(from) + " is no seat");
     const int seat = from < 0 ? Mail::kAnybody : static_cast<int>(seat_in(*g, from, "sender"));
-    return {g->receive(bytes_at(data), count, type_of(dtype), seat, tag, epoch), nullptr};
+    return {g->receive(bytes_at(data), count, type_of(dtype), seat, tag, epoch), g, true};
 }
 
 nb::bytes as_bytes(const std::vector<std::byte>& bytes) { return nb::bytes(bytes.data(), bytes.size()); }
@@ -512,9 +513,11 @@ NB_MODULE(_native, m) {
 #ifndef Py_LIMITED_API
     define_asked(m);
 #endif
+#ifdef TRAINMOVER_POINTS
     m.def("points", &points_passed);
     m.def("arm_point", &arm_point, nb::arg("countdown"), nb::arg("signal"));
     m.def("delay_points", &delay_points, nb::arg("seed"), nb::arg("most_us"));
+#endif
     m.def("features", [] {
         nb::dict result;
         result["isa"] = isa();

@@ -7,6 +7,7 @@
 
 #include "plan.hpp"
 #include "reduce.hpp"
+#include "row.hpp"
 
 namespace tmc {
 namespace {
@@ -14,16 +15,10 @@ namespace {
 // One step instead of two while a tensor is small: all seats reduce all of it.
 constexpr std::size_t kSmallBytes = 32 * 1024;  // of all seats together
 constexpr std::size_t kWirePiece = 1024 * 1024;
-// Of a sum that goes from host to host: partial sums that are on their way at one of them.
-constexpr std::size_t kPartials = 4;
 
 /// Bytes of a chunk, the same on all seats: what fits a slot, or more where nobody has one.
 std::size_t chunk_bytes(const Session& s) {
     return s.topology.hosts.size() == s.topology.size ? kWireChunk : s.board.slot_bytes();
-}
-
-void put(Bytes to, ConstBytes from, std::size_t bytes) {
-    if (bytes > 0 && to != from) std::memcpy(to, from, bytes);
 }
 
 /// Whether a call in which a tree carries that many bytes a seat goes by a tree over the hosts.
@@ -324,133 +319,6 @@ void reduce_by_tree(Session& s, const Reduction& r, Bytes data, std::size_t coun
     if (r.root == kEverywhere) spread(s, speakers, data, count * r.width);
 }
 
-/// Hosts in a row, each with consecutive seats: a partial sum travels from the first to the last, so
-/// that the order of additions is that of the seats, and the result travels back. Piece follows piece;
-/// each crosses to a host twice, whatever the number of hosts.
-class Row {
-public:
-    Row(Session& session, const Reduction& reduction, Bytes data, std::uint64_t count)
-        : s_(session),
-          t_(session.topology),
-          r_(reduction),
-          data_(data),
-          count_(count),
-          most_(session.board.slot_bytes() / reduction.width),
-          pieces_(chunks_of(count, most_)),
-          last_(session.topology.hosts.size() - 1),
-          workers_(t_.thinnest),
-          works_(t_.index < workers_),
-          partial_bytes_((most_ / workers_ + 1) * accumulator_size(reduction.dtype)),
-          partials_(session.scratch.take(kPartials * partial_bytes_)) {}
-
-    void run() {
-        // A result is there when its partial sum was at the last host, and has come back.
-        const auto delay = 2 * (last_ - t_.host);
-        if (works_) expect_all();
-        for (std::uint64_t i = 0; i < pieces_ + delay; ++i) {
-            if (i < pieces_) up(i);
-            if (i >= delay) down(i - delay);
-        }
-        s_.wires.settle();
-    }
-
-private:
-    Slice piece(std::uint64_t i) const {
-        const auto first = i * most_;
-        return {first, first + piece_at(count_, first, most_)};
-    }
-    Slice part(std::uint64_t i, std::size_t worker) const {
-        const auto whole = piece(i);
-        const auto its = slice_of(whole.count(), worker, workers_);
-        return {whole.first + its.first, whole.first + its.last};
-    }
-    Bytes at(std::size_t element) const { return data_ + element * r_.width; }
-    Bytes partial(std::uint64_t i) const { return partials_ + i % kPartials * partial_bytes_; }
-    std::size_t partial_size(std::uint64_t i) const {
-        return part(i, t_.index).count() * accumulator_size(r_.dtype);
-    }
-    std::uint32_t before() const { return t_.hosts[t_.host - 1][t_.index]; }
-    std::uint32_t behind() const { return t_.hosts[t_.host + 1][t_.index]; }
-
-    void expect_all() {
-        for (std::uint64_t i = 0; i < pieces_ && t_.host < last_; ++i) {
-            const auto own = part(i, t_.index);
-            s_.wires.expect(behind(), at(own.first), own.count() * r_.width);
-        }
-        for (std::uint64_t i = 0; i < std::min<std::uint64_t>(kPartials / 2, pieces_); ++i)
-            expect_partial(i);
-    }
-
-    void expect_partial(std::uint64_t i) {
-        if (t_.host > 0) s_.wires.expect(before(), partial(i), partial_size(i));
-    }
-
-    /// Have the memory for a later partial sum free, and expect it there.
-    void make_room(std::uint64_t i) {
-        const auto later = i + kPartials / 2;
-        if (t_.host < last_ && later >= kPartials) {
-            // Of those that were sent all but the latest are written.
-            const auto frames = chunks_of(partial_size(i - 1), kPayloadMax);
-            s_.wires.await_written(behind(), frames);
-        }
-        if (later < pieces_) expect_partial(later);
-    }
-
-    /// Everybody shows its piece; each worker adds one part of it to what comes from the host before.
-    void up(std::uint64_t i) {
-        const auto whole = piece(i);
-        put(s_.board.open(), at(whole.first), t_.neighbours.empty() ? 0 : whole.count() * r_.width);
-        s_.board.post();
-        if (!works_) return;
-        const auto own = part(i, t_.index);
-        const auto skip = (own.first - whole.first) * r_.width;
-        std::vector<const void*> inputs;
-        for (const auto seat : t_.here())
-            inputs.push_back(seat == t_.seat ? at(own.first) : s_.board.see(seat) + skip);
-        make_room(i);
-        auto* sum = partial(i);
-        if (t_.host == 0) {
-            accumulate_first(inputs, sum, own.count(), r_.dtype, r_.op);
-        } else {
-            s_.wires.await_from(before(), std::min<std::uint64_t>(kPartials / 2, pieces_ - 1 - i));
-            accumulate_more(sum, inputs, own.count(), r_.dtype, r_.op);
-        }
-        s_.board.verify();
-        if (t_.host < last_)
-            s_.wires.send(behind(), sum, partial_size(i));
-        else
-            finish(sum, at(own.first), own.count(), r_.dtype, r_.op, t_.size);
-    }
-
-    /// The result comes back; each worker shows its part of it.
-    void down(std::uint64_t i) {
-        const auto own = part(i, t_.index);
-        if (works_ && t_.host < last_) s_.wires.await_from(behind(), pieces_ - 1 - i);
-        if (works_ && t_.host > 0) s_.wires.send(before(), at(own.first), own.count() * r_.width);
-        auto* slot = s_.board.open();
-        if (works_) put(slot, at(own.first), t_.neighbours.empty() ? 0 : own.count() * r_.width);
-        s_.board.post();
-        for (std::size_t worker = 0; worker < workers_; ++worker) {
-            const auto seat = t_.here()[worker];
-            const auto theirs = part(i, worker);
-            if (seat != t_.seat) put(at(theirs.first), s_.board.see(seat), theirs.count() * r_.width);
-        }
-    }
-
-    Session& s_;
-    const Topology& t_;
-    const Reduction& r_;
-    const Bytes data_;
-    const std::uint64_t count_;
-    const std::size_t most_;
-    const std::uint64_t pieces_;
-    const std::size_t last_;
-    const std::size_t workers_;
-    const bool works_;
-    const std::size_t partial_bytes_;
-    const Bytes partials_;
-};
-
 /// A large sum where hosts share their seats out in some other order: two exchanges of slices.
 void reduce_crossed(Session& s, const Reduction& r, Bytes data, std::size_t count) {
     const auto size = s.topology.size;
@@ -480,7 +348,7 @@ void reduce_to(Session& s, Bytes data, std::uint64_t count, DType dtype, Op op, 
     const auto small = pair ? chunk_bytes(s) : kSmallBytes / t.size;
     if (root == kEverywhere && count * r.width > small) {
         if (t.hosts.size() == t.size) return reduce_apart(s, r, data, count);
-        if (t.mixed() && t.contiguous) return Row(s, r, data, count).run();
+        if (t.mixed() && t.contiguous) return reduce_in_row(s, data, count, dtype, op);
         if (t.mixed())
             return in_chunks(count, kWireChunk / r.width, [&](std::uint64_t at, std::size_t step) {
                 reduce_crossed(s, r, data + at * r.width, step);
@@ -542,9 +410,12 @@ void reduce_scatter(Session& s, std::span<const ConstBytes> inputs, Bytes output
     const auto& t = s.topology;
     if (t.distant.empty()) return reduce_scatter_here(s, inputs, output, count, dtype, op);
     const auto width = size_of(dtype);
+    const bool in_row = t.mixed() && t.contiguous;
     in_chunks(count, share_bytes(kWireChunk, t.size) / width, [&](std::uint64_t at, std::size_t step) {
         std::vector<ConstBytes> from;
         for (const auto* input : inputs) from.push_back(input + at * width);
+        if (in_row && step * width * t.size > kTreeBytes)
+            return reduce_scatter_in_row(s, from, output + at * width, step, dtype, op);
         reduce_parts(s, from, std::vector<std::size_t>(t.size, step), output + at * width, dtype, op);
     });
 }

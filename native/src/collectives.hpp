@@ -16,18 +16,21 @@
 //   reduce          as all_reduce without the way down; large ones m (n-1)/n and m/n, in two steps
 //   barrier         up to 8 seats 1 step; else 2 log8(h) steps by a tree
 //   all_gather      together up to 32 KiB: by a tree; else (n-1) m, in one step
-//   all_to_all, reduce_scatter   (n-1) m, in one step
+//   all_to_all, reduce_scatter   (n-1) m, in one step; where hosts share seats out in a row a
+//                   reduce_scatter of more than 32 KiB sends n m / k from host to host, k seats on each,
+//                   and m
 //   broadcast       m log2(h) by the root of a tree, small ones 7 m log8(h); with many pieces m from
 //                   host to host, in a row
 //   gather, scatter m, or (n-1) m by the root
 // Where seats share hosts a tree is one of hosts, and all_reduce, broadcast and all_gather let each byte
 // cross to a host once, or twice, and spread it there through memory. A large all_reduce goes along the
-// hosts and back, piece behind piece, if each host's seats are consecutive; else, as reduce_scatter does,
-// from every seat to every other one.
+// hosts and back, piece behind piece, if each host's seats are consecutive, and a reduce_scatter along them
+// (row.hpp); else from every seat to every other one.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
 #include <span>
 
 #include "session.hpp"
@@ -36,6 +39,10 @@ namespace tmc {
 
 using Bytes = std::byte*;
 using ConstBytes = const std::byte*;
+
+inline void put(Bytes to, ConstBytes from, std::size_t bytes) {
+    if (bytes > 0 && to != from) std::memcpy(to, from, bytes);
+}
 
 // Counts are elements. All of these block and throw Failure.
 

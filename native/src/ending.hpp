@@ -8,12 +8,12 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
-#include <mutex>
 #include <string>
 #include <vector>
 
 #include "call.hpp"
 #include "engine.hpp"
+#include "points.hpp"
 #include "sockets.hpp"
 #include "trouble.hpp"
 
@@ -78,7 +78,7 @@ private:
     std::atomic<const std::atomic<std::uint64_t>*> asleep_{nullptr};
     std::atomic<std::uint64_t> naps_{0};
     std::atomic<bool> awaiting_{false};
-    mutable std::mutex mutex_;
+    mutable Mutex mutex_;
     Trouble trouble_;
     std::atomic<bool> outdated_{false};
     Trouble outdated_by_;

@@ -14,34 +14,9 @@ namespace tmc {
 namespace {
 
 constexpr std::size_t kArenaBytes = std::size_t{4} << 30;  // Sparse: what is not used costs nothing.
-constexpr std::int64_t kHelloNs = 10'000'000'000;
 constexpr std::int64_t kCloseNs = 200'000'000;
-constexpr std::size_t kHellosMax = 512;
-constexpr std::size_t kEarlyMax = 4096;
 constexpr std::size_t kBuriedMax = 65536;
-constexpr int kTickMs = 50;
-constexpr int kDials = 3;
-// Two processes that both want a link: the one with the lower number dials, the other a little later,
-// in case that one does not want it.
-constexpr std::int64_t kHeadStartNs = 5'000'000;
-// What the other one dials instead of this one is here within that time, or this one dials again.
-constexpr std::int64_t kAgainNs = 50'000'000;
-// A door that has no room for one more is tried again so soon.
-constexpr std::int64_t kFullNs = 1'000'000;
-constexpr int kAcceptsAtOnce = 4;
-
-constexpr std::uint64_t kTcpListener = 1;
-constexpr std::uint64_t kLocalListener = 2;
-constexpr std::uint64_t kBell = 3;
-constexpr std::uint64_t kLinks = 4;
-
-/// Words of a peer, which may be anything, as text.
-std::string readable(const Landing& landing, std::size_t length) {
-    std::string text(reinterpret_cast<const char*>(landing.own.get()), length);
-    for (auto& letter : text)
-        if (letter < ' ' || letter > '~') letter = '?';
-    return text;
-}
+constexpr auto kForever = ~std::uint64_t{0};  // As an epoch: later than any other.
 
 }  // namespace
 
@@ -160,6 +135,9 @@ EndpointFacts Endpoint::facts() {
     auto facts = facts_;
     facts.arena_bytes = arena_.taken();
     facts.groups = groups_.size();
+    const std::lock_guard left(left_mutex_);
+    facts.links_refused = refused_;
+    facts.last_close_reason = last_end_;
     return facts;
 }
 
@@ -281,7 +259,6 @@ void Endpoint::lost(Link& link, const std::string& why, bool orderly) {
         const auto found = links_.find(link.peer);
         const bool current = found != links_.end() && found->second.get() == &link;
         if (link.opened()) ++facts_.links_closed;
-        facts_.last_close_reason = why;
         // The thread that reads the link still uses it: its last reference goes to the bell.
         std::shared_ptr<Link> kept;
         for (auto it = watched_.begin(); it != watched_.end();) {
@@ -292,7 +269,11 @@ void Endpoint::lost(Link& link, const std::string& why, bool orderly) {
                 ++it;
             }
         }
-        if (kept != nullptr) tasks_.push_back([kept] {});
+        {
+            const std::lock_guard left(left_mutex_);
+            last_end_ = why;
+            if (kept != nullptr) tasks_.push_back([kept] {});
+        }
         if (current) links_.erase(found);
         for (const auto& [life, session] : sessions_) {
             const int seat = session->seat_of(link.peer);
@@ -369,18 +350,13 @@ void Endpoint::bury(const Session* last, std::uint64_t region, std::size_t bytes
                 buried_.erase(buried_order_.front());
                 buried_order_.pop_front();
             }
-            Grave grave{life, region, bytes, {}};
-            for (std::size_t seat = 0; seat < last->view.size(); ++seat) {
-                const auto& link = last->view.links[seat];
-                if (link == nullptr || !link->alive() || !last->view.local(seat)) continue;
-                Outgoing frame;
-                frame.header.kind = Frame::farewell;
-                frame.header.group = life;
-                link->enqueue(std::move(frame));
-                told.push_back(link);
-                if (farewells_.erase({life, link->peer}) == 0) grave.readers.insert(link->peer);
+            Grave grave{life, last->epoch(), region, bytes, {}};
+            say_farewell(last->view, kForever, told);
+            for (const auto& link : told) {
+                const auto said = farewells_.find({life, link->peer});
+                if (said == farewells_.end() || said->second < grave.epoch) grave.readers.insert(link->peer);
             }
-            std::erase_if(farewells_, [&](const auto& entry) { return entry.first == life; });
+            std::erase_if(farewells_, [&](const auto& entry) { return entry.first.first == life; });
             std::erase_if(early_, [&](const auto& entry) { return std::get<0>(entry.first) == life; });
             free = grave.readers.empty();
             if (!free) graves_.push_back(std::move(grave));
@@ -396,10 +372,34 @@ void Endpoint::free_board(std::uint64_t region, std::size_t bytes) noexcept {
     arena_.give(region, bytes);
 }
 
-/// A neighbour reads nothing of that life any more.
-void Endpoint::farewell(std::uint64_t life, std::uint64_t peer) {
+void Endpoint::part(const View& view) {
+    std::vector<std::shared_ptr<Link>> told;
+    {
+        const std::lock_guard lock(mutex_);
+        say_farewell(view, view.epoch, told);
+    }
+    for (const auto& link : told) link->push();
+}
+
+/// To all neighbours; they go into `told`, which the caller pushes. With the mutex held.
+void Endpoint::say_farewell(const View& view, std::uint64_t epoch, std::vector<std::shared_ptr<Link>>& told) {
+    for (std::size_t seat = 0; seat < view.size(); ++seat) {
+        const auto& link = view.links[seat];
+        if (link == nullptr || !link->alive() || !view.local(seat)) continue;
+        Outgoing frame;
+        frame.header.kind = Frame::farewell;
+        frame.header.group = view.life;
+        frame.header.epoch = epoch;
+        link->enqueue(std::move(frame));
+        told.push_back(link);
+    }
+}
+
+/// A neighbour reads nothing of that life any more that belongs to this epoch or an earlier one.
+void Endpoint::farewell(std::uint64_t life, std::uint64_t peer, std::uint64_t epoch) {
     for (auto it = graves_.begin(); it != graves_.end(); ++it) {
         if (it->life != life) continue;
+        if (epoch < it->epoch) return;
         it->readers.erase(peer);
         if (!it->readers.empty()) return;
         free_board(it->region, it->bytes);
@@ -410,13 +410,14 @@ void Endpoint::farewell(std::uint64_t life, std::uint64_t peer) {
     if (buried_.contains(life)) return;
     // Of those that never come the oldest make room: at worst some memory is freed later.
     if (farewells_.size() >= kEarlyMax) farewells_.erase(farewells_.begin());
-    farewells_.insert({life, peer});
+    auto& until = farewells_[{life, peer}];
+    until = std::max(until, epoch);
 }
 
 /// A process reads nothing at all any more, unless it is this one that closes the link.
 void Endpoint::mourn(std::uint64_t peer) {
     if (closing_.load()) return;
-    std::erase_if(farewells_, [&](const auto& entry) { return entry.second == peer; });
+    std::erase_if(farewells_, [&](const auto& entry) { return entry.first.second == peer; });
     for (auto it = graves_.begin(); it != graves_.end();) {
         it->readers.erase(peer);
         if (!it->readers.empty()) {
@@ -426,427 +427,6 @@ void Endpoint::mourn(std::uint64_t peer) {
         free_board(it->region, it->bytes);
         it = graves_.erase(it);
     }
-}
-
-// Frames.
-
-/// Whose frame it is: a session's, or one that waits for its session, or nobody's.
-Endpoint::Addressee Endpoint::addressee(const Link& link, const Header& header) {
-    const auto found = sessions_.find(header.group);
-    if (found != sessions_.end()) {
-        const auto& session = found->second;
-        if (header.epoch < session->epoch()) return {};
-        if (header.epoch == session->epoch()) {
-            const int seat = session->seat_of(link.peer);
-            if (seat < 0 || session->ending.stopped()) return {};
-            return {session, seat, nullptr};
-        }
-    } else if (buried_.contains(header.group)) {
-        return {};
-    }
-    const bool kept = header.kind == Frame::data || header.kind == Frame::letter || header.kind == Frame::broken;
-    return {nullptr, -1, kept ? early({header.group, header.epoch, link.peer}) : nullptr};
-}
-
-Early* Endpoint::early(const EarlyKey& key) {
-    const auto found = early_.find(key);
-    if (found != early_.end()) return &found->second;
-    if (early_.size() >= kEarlyMax) throw Failure(Why::peer_lost, "it talks to too many unknown groups");
-    return &early_[key];
-}
-
-Landing Endpoint::arrive(Link& link, const Header& header) {
-    const auto own = [&] {
-        Landing landing;
-        landing.own = std::make_unique<std::byte[]>(header.length + std::size_t{1});
-        landing.at = landing.own.get();
-        return landing;
-    };
-    const std::lock_guard lock(mutex_);
-    switch (header.kind) {
-        case Frame::data:
-        case Frame::letter:
-        case Frame::body: {
-            const auto to = addressee(link, header);
-            const auto seat = static_cast<std::size_t>(std::max(to.seat, 0));
-            if (to.session != nullptr) {
-                if (header.kind == Frame::data) return to.session->wires.arrive(seat, header);
-                if (header.kind == Frame::letter) return to.session->mail.arrive_letter(seat, header);
-                return to.session->mail.arrive_body(seat, header);
-            }
-            if (to.early == nullptr || header.kind == Frame::body) {
-                ++facts_.frames_dropped;
-                return {};
-            }
-            auto& held = header.kind == Frame::data ? to.early->inflow.held : to.early->letters.held;
-            held += header.length;
-            if (held > kWindow) throw Failure(Why::peer_lost, "it sends more than its window");
-            return header.length == 0 && header.kind == Frame::letter ? Landing{} : own();
-        }
-        case Frame::broken:
-        case Frame::replaced: return own();
-        default: return {};
-    }
-}
-
-void Endpoint::take_early(const Header& header, Landing& landing, Early& early) {
-    if (header.kind == Frame::data && landing.own != nullptr) {
-        early.inflow.pieces.push_back({std::move(landing.own), header.length, header.tag});
-    } else if (header.kind == Frame::letter && (header.length == 0 || landing.own != nullptr)) {
-        if (early.letters.letters.size() >= kLettersMax)
-            throw Failure(Why::peer_lost, "it sends more messages than it may");
-        early.letters.letters.push_back(
-            {header.a, header.b, header.tag, std::move(landing.own), 0});
-    } else if (header.kind == Frame::broken) {
-        early.broken = "it gave up: " + readable(landing, header.length);
-    }
-}
-
-std::optional<Trouble> Endpoint::take(const Header& header, Landing& landing, const Addressee& to) {
-    auto& session = *to.session;
-    const auto seat = static_cast<std::size_t>(to.seat);
-    switch (header.kind) {
-        case Frame::data: {
-            auto trouble = session.wires.landed(seat, header, landing);
-            session.wires.give_credit(seat);
-            return trouble;
-        }
-        case Frame::credit: session.wires.credit(seat, header.a); return std::nullopt;
-        case Frame::letter: return session.mail.landed_letter(seat, header, landing);
-        case Frame::clear: session.mail.clear(seat, header.a); return std::nullopt;
-        case Frame::body:
-            if (landing.owner != nullptr) session.mail.landed_body(seat, header);
-            return std::nullopt;
-        case Frame::read: session.mail.read(seat, header.a); return std::nullopt;
-        case Frame::waiting: return session.compare(seat, header.a, header.tag);
-        case Frame::broken: {
-            session.ending.lose(seat, "it gave up: " + readable(landing, header.length));
-            session.mail.lose(seat, header.a == 1, true);
-            return std::nullopt;
-        }
-        default: return std::nullopt;
-    }
-}
-
-/// The others have gone on without this process. What they said before still counts, so a call that
-/// runs may end well; none can begin. Each of them says so: what is on its way from another than the
-/// `speaker` may be landing just now, and ends when that one says it.
-void Endpoint::outdate(Session& session, std::uint64_t epoch, std::size_t speaker) {
-    const auto text =
-        "this process's seat was given to another one in epoch " + std::to_string(epoch);
-    session.ending.outdate({Why::refused, text});
-    for (std::size_t seat = 0; seat < session.view.size(); ++seat) {
-        if (seat == session.view.seat) continue;
-        session.ending.lose(seat, text);
-        if (seat == speaker)
-            session.mail.lose(seat, false, true);
-        else
-            session.mail.part(seat, false);
-    }
-}
-
-/// A peer counts on this process in an epoch that is over here, and may not know: there was no link to
-/// tell it by. With the mutex held.
-void Endpoint::answer_late(Link& link, const Header& header) {
-    if (header.kind != Frame::data && header.kind != Frame::letter && header.kind != Frame::waiting) return;
-    const auto found = sessions_.find(header.group);
-    if (found == sessions_.end()) {
-        if (buried_.contains(header.group))
-            link.enqueue(broken_frame(header.group, header.epoch, "it has closed the group", true));
-        return;
-    }
-    auto& session = *found->second;
-    const int seat = session.seat_of(link.peer);
-    if (session.epoch() == header.epoch && seat >= 0) session.tell_late(static_cast<std::size_t>(seat));
-    if (session.epoch() > header.epoch && seat < 0)
-        link.enqueue(replaced_frame(header.group, session.epoch()));
-}
-
-void Endpoint::landed(Link& link, const Header& header, Landing landing) {
-    std::optional<Trouble> trouble;
-    std::shared_ptr<Session> session;
-    bool answers = false;
-    {
-        const std::lock_guard lock(mutex_);
-        if (header.kind == Frame::leaving) return;
-        if (header.kind == Frame::farewell) return farewell(header.group, link.peer);
-        if (header.kind == Frame::replaced) {
-            const auto found = sessions_.find(header.group);
-            if (found == sessions_.end() || found->second->epoch() >= header.epoch) return;
-            const auto seat = found->second->seat_of(link.peer);
-            if (seat < 0) return;
-            session = found->second;
-            outdate(*session, header.epoch, static_cast<std::size_t>(seat));
-        } else {
-            auto to = addressee(link, header);
-            session = to.session;
-            if (session != nullptr)
-                trouble = take(header, landing, to);
-            else if (to.early != nullptr)
-                take_early(header, landing, *to.early);
-            else
-                answer_late(link, header);
-            answers = header.kind != Frame::broken && link.wants_to_write();
-        }
-    }
-    const bool loses = header.kind == Frame::broken || header.kind == Frame::replaced;
-    if (session != nullptr && loses) session->ending.wake();
-    if (answers) link.push();
-    if (!trouble) return;
-    // This thread reads the link, so it cannot also have it forget the session's buffers.
-    later([session, reason = *trouble] {
-        session->stop(reason, Tell::broken);
-        session->clean();
-    });
-}
-
-// The endpoint's thread.
-
-void Endpoint::watch(int fd, std::uint64_t id, std::uint32_t events) {
-    epoll_event event{};
-    event.events = events;
-    event.data.u64 = id;
-    epoll_ctl(doors_, EPOLL_CTL_ADD, fd, &event);
-}
-
-void Endpoint::later(std::function<void()> task) {
-    {
-        const std::lock_guard lock(mutex_);
-        tasks_.push_back(std::move(task));
-    }
-    ring(bell_);
-}
-
-void Endpoint::run() {
-    pthread_setname_np(pthread_self(), "tmc-progress");
-    arena_.life().hold();
-    epoll_event events[64];
-    while (!stopping_.load()) {
-        const int n = epoll_wait(doors_, events, 64, patience_ms());
-        for (int i = 0; i < n; ++i) serve(events[i].data.u64);
-        tick();
-    }
-    arena_.life().release();
-}
-
-void Endpoint::serve(std::uint64_t id) {
-    if (id == kTcpListener) return accept_all(tcp_listener_, false);
-    if (id == kLocalListener) return accept_all(local_door_.fd(), true);
-    if (id == kBell) return drain_event(bell_);
-    if (id == kLinks) return engine_->serve_unwaited();
-    if (hellos_.contains(id)) advance(id);
-    if (openings_.contains(id)) go_on(id);
-}
-
-void Endpoint::serve_link(std::uint64_t id) {
-    std::shared_ptr<Link> link;
-    {
-        const std::lock_guard lock(mutex_);
-        const auto found = watched_.find(id);
-        if (found == watched_.end()) return;
-        link = found->second;
-    }
-    link->pump(read_buffer_);
-    link->push();
-}
-
-void Endpoint::accept_all(int listener, bool local) {
-    // A few at a time: a crowd at the door must not hold up those who are inside.
-    for (int i = 0; i < kAcceptsAtOnce; ++i) {
-        const int fd = accept_from(listener);
-        if (fd < 0) return;
-        if (local && !same_user(fd)) {
-            close_stranger(fd);
-            refused("another user's process");
-            continue;
-        }
-        if (!local) tune_tcp(fd);
-        if (hellos_.size() >= kHellosMax) make_room();
-        const auto id = fresh_id();
-        hellos_[id] = std::make_unique<Hello>(fd, local, local ? local_door_.path() : address_,
-                                              now_ns() + kHelloNs);
-        watch(fd, id, EPOLLIN);
-    }
-}
-
-std::uint64_t Endpoint::fresh_id() {
-    const std::lock_guard lock(mutex_);
-    return next_id_++;
-}
-
-/// A crowd that only stands at the door keeps nobody out: peers greet at once, so whoever has said
-/// nothing for longest goes.
-void Endpoint::make_room() {
-    auto oldest = hellos_.begin();
-    for (auto it = hellos_.begin(); it != hellos_.end(); ++it) {
-        const bool quieter = !it->second->greeted() && oldest->second->greeted();
-        const bool older = it->first < oldest->first;
-        if (quieter || (older && it->second->greeted() == oldest->second->greeted())) oldest = it;
-    }
-    epoll_ctl(doors_, EPOLL_CTL_DEL, oldest->second->fd(), nullptr);
-    hellos_.erase(oldest);
-    refused("too many connections at once");
-}
-
-void Endpoint::advance(std::uint64_t id) {
-    auto& hello = *hellos_.at(id);
-    const auto state = hello.advance(self());
-    if (state == Hello::State::waiting) return;
-    epoll_ctl(doors_, EPOLL_CTL_DEL, hello.fd(), nullptr);
-    const std::string reason = hello.reason();
-    if (state == Hello::State::accepted && !closing_.load()) admit(hello.take(), hello.from());
-    hellos_.erase(id);
-    if (!reason.empty()) refused(reason);
-}
-
-void Endpoint::refused(const std::string& why) {
-    const std::lock_guard lock(mutex_);
-    ++facts_.links_refused;
-    facts_.last_close_reason = why;
-}
-
-/// What has a deadline, and what other threads left to be done.
-void Endpoint::tick() {
-    begin_openings();
-    const auto now = now_ns();
-    tend_openings(now);
-    std::vector<std::function<void()>> tasks;
-    {
-        const std::lock_guard lock(mutex_);
-        tasks.swap(tasks_);
-    }
-    for (const auto& task : tasks) task();
-    for (auto it = hellos_.begin(); it != hellos_.end();) {
-        if (it->second->deadline_ns() > now) {
-            ++it;
-            continue;
-        }
-        epoll_ctl(doors_, EPOLL_CTL_DEL, it->second->fd(), nullptr);
-        it = hellos_.erase(it);
-        refused("a peer did not finish its hello in time");
-    }
-}
-
-/// How long the endpoint's thread may sleep.
-int Endpoint::patience_ms() const noexcept {
-    std::int64_t ms = hellos_.empty() ? -1 : kTickMs;
-    for (const auto& [id, opening] : openings_) {
-        if (opening.dial != nullptr) continue;
-        const auto left = std::max<std::int64_t>(opening.dial_at_ns - now_ns(), 0) / 1'000'000 + 1;
-        ms = ms < 0 ? left : std::min(ms, left);
-    }
-    return static_cast<int>(ms);
-}
-
-// Links that are wanted. All of it in the endpoint's thread, which no wait of anybody holds up: so a
-// process that is itself about to wait for a link always answers who dials it.
-
-void Endpoint::wanted(Link& link) {
-    {
-        const std::lock_guard lock(asked_mutex_);
-        asked_.push_back(link.shared_from_this());
-    }
-    ring(bell_);
-}
-
-void Endpoint::begin_openings() {
-    std::vector<std::shared_ptr<Link>> asked;
-    {
-        const std::lock_guard lock(asked_mutex_);
-        asked.swap(asked_);
-    }
-    for (auto& link : asked) {
-        const auto head_start = incarnation < link->peer ? 0 : kHeadStartNs;
-        openings_[fresh_id()] = {std::move(link), now_ns() + head_start, 0, nullptr};
-    }
-}
-
-void Endpoint::tend_openings(std::int64_t now) {
-    for (auto it = openings_.begin(); it != openings_.end();) {
-        auto& [id, opening] = *it;
-        if (opening.link->opened() || !opening.link->alive()) {
-            hang_up(opening, 0);
-            it = openings_.erase(it);
-            continue;
-        }
-        if (opening.dial == nullptr && opening.dial_at_ns <= now) dial(id, opening);
-        ++it;
-    }
-}
-
-void Endpoint::dial(std::uint64_t id, Opening& opening) {
-    const auto& link = *opening.link;
-    const bool comes = std::any_of(hellos_.begin(), hellos_.end(), [&](const auto& entry) {
-        return entry.second->proved() && entry.second->from() == link.peer;
-    });
-    if (comes) return hang_up(opening, now_ns() + kAgainNs);
-    try {
-        opening.dial = std::make_unique<Dial>(self(), link.peer, link.reach);
-    } catch (const Failure& failure) {
-        return dialled_in_vain(opening, failure);
-    }
-    if (opening.dial->fd() < 0) return hang_up(opening, now_ns() + kFullNs);
-    ++opening.dials;
-    watch(opening.dial->fd(), id, EPOLLOUT);
-}
-
-void Endpoint::go_on(std::uint64_t id) {
-    auto& opening = openings_.at(id);
-    const auto link = opening.link;
-    if (opening.dial == nullptr) return;
-    auto& dial = *opening.dial;
-    const bool connects = dial.connecting();
-    try {
-        switch (dial.advance(self())) {
-            case Dial::State::waiting: {
-                epoll_event event{};
-                event.events = EPOLLIN;
-                event.data.u64 = id;
-                if (connects) epoll_ctl(doors_, EPOLL_CTL_MOD, dial.fd(), &event);
-                return;
-            }
-            case Dial::State::crossed: return hang_up(opening, now_ns() + kAgainNs);
-            case Dial::State::accepted: break;
-        }
-    } catch (const Failure& failure) {
-        return dialled_in_vain(opening, failure);
-    }
-    epoll_ctl(doors_, EPOLL_CTL_DEL, dial.fd(), nullptr);
-    auto peer = dial.take();
-    openings_.erase(id);
-    if (closing_.load()) return close_fd(peer.fd);
-    admit(std::move(peer), link->peer);
-}
-
-void Endpoint::dialled_in_vain(Opening& opening, const Failure& failure) {
-    const auto link = opening.link;
-    hang_up(opening, now_ns());
-    // Whoever listens lives, and may only have been too busy to hear this one out.
-    if (failure.trouble().why == Why::peer_lost && opening.dials > 0 && opening.dials < kDials) return;
-    {
-        const std::lock_guard lock(mutex_);
-        link->trouble = failure.trouble();
-    }
-    link->kill(std::string("it could not be reached: ") + failure.what(), false);
-}
-
-void Endpoint::hang_up(Opening& opening, std::int64_t dial_at_ns) {
-    if (opening.dial != nullptr && opening.dial->fd() >= 0)
-        epoll_ctl(doors_, EPOLL_CTL_DEL, opening.dial->fd(), nullptr);
-    opening.dial.reset();
-    opening.dial_at_ns = dial_at_ns;
-}
-
-/// Of two processes that dial each other the one with the lower number decides; see hello.hpp.
-bool Endpoint::prefers_another(std::uint64_t from) {
-    if (from < incarnation) return false;
-    const bool dials = std::any_of(openings_.begin(), openings_.end(), [&](const auto& entry) {
-        return entry.second.dial != nullptr && entry.second.link->peer == from;
-    });
-    if (dials) return true;
-    const std::lock_guard lock(mutex_);
-    const auto found = links_.find(from);
-    return found != links_.end() && found->second->opened() && found->second->alive();
 }
 
 }  // namespace tmc

@@ -3,14 +3,12 @@
 #pragma once
 
 #include <atomic>
-#include <condition_variable>
 #include <cstdint>
 #include <deque>
 #include <functional>
 #include <list>
 #include <map>
 #include <memory>
-#include <mutex>
 #include <optional>
 #include <set>
 #include <string>
@@ -24,6 +22,7 @@
 #include "hello.hpp"
 #include "link.hpp"
 #include "local_door.hpp"
+#include "points.hpp"
 #include "session.hpp"
 #include "ticket.hpp"
 
@@ -90,7 +89,7 @@ public:
     /// Throws Failure in a forked child: before any lock, since who held one does not exist there.
     void not_in_child() const;
     Arena& arena() noexcept { return arena_; }
-    std::mutex& mutex() noexcept { return mutex_; }
+    Mutex& mutex() noexcept { return mutex_; }
     Engine& engine() noexcept { return *engine_; }
     /// The view gets its links, open or not, and holds them until `drop`. What is open of the epoch
     /// before, if there is one, was opened for that.
@@ -106,6 +105,9 @@ public:
     /// group uses any more. They stay open as long as their process lives: it may come back, and a
     /// link that one side closes while the other counts on it would be worse than an idle one.
     int exchange(const std::shared_ptr<Session>& past, const std::shared_ptr<Session>& next);
+    /// This process reads no memory of the view's seats any more that they use in its epoch. It may have
+    /// known of that epoch what they have begun, though it never began here.
+    void part(const View& view);
     /// The group is closed. Its board is free once no neighbour reads it any more.
     void bury(const Session* last, std::uint64_t region, std::size_t bytes);
     void forget(Group* group);
@@ -117,6 +119,14 @@ public:
     bool prefers_another(std::uint64_t from) override;
 
 private:
+    // By what number the endpoint's thread is told of what it watches; connections have larger ones.
+    static constexpr std::uint64_t kTcpListener = 1;
+    static constexpr std::uint64_t kLocalListener = 2;
+    static constexpr std::uint64_t kBell = 3;
+    static constexpr std::uint64_t kLinks = 4;
+    static constexpr std::uint64_t kFirstConnection = 16;
+    static constexpr std::size_t kEarlyMax = 4096;
+
     using EarlyKey = std::tuple<std::uint64_t, std::uint64_t, std::uint64_t>;  // life, epoch, peer
     struct Addressee {
         std::shared_ptr<Session> session;
@@ -132,6 +142,7 @@ private:
     };
     struct Grave {
         std::uint64_t life = 0;
+        std::uint64_t epoch = 0;
         std::uint64_t region = 0;
         std::size_t bytes = 0;
         std::set<std::uint64_t> readers;
@@ -170,7 +181,8 @@ private:
     void outdate(Session& session, std::uint64_t epoch, std::size_t speaker);
     void take_early(const Header& header, Landing& landing, Early& early);
     void answer_late(Link& link, const Header& header);
-    void farewell(std::uint64_t life, std::uint64_t peer);
+    void say_farewell(const View& view, std::uint64_t epoch, std::vector<std::shared_ptr<Link>>& told);
+    void farewell(std::uint64_t life, std::uint64_t peer, std::uint64_t epoch);
     void mourn(std::uint64_t peer);
     void free_board(std::uint64_t region, std::size_t bytes) noexcept;
 
@@ -189,23 +201,31 @@ private:
     std::atomic<bool> closing_{false};
     std::atomic<bool> stopping_{false};
 
-    std::mutex asked_mutex_;  // May be taken under any other.
-    std::vector<std::shared_ptr<Link>> asked_;
+    // The endpoint's thread only.
+    std::map<std::uint64_t, std::unique_ptr<Hello>> hellos_;  // the oldest first
+    std::unordered_map<std::uint64_t, Opening> openings_;
+    std::int64_t look_at_ns_ = 0;  // whether a deadline has passed
 
-    std::mutex mutex_;
-    std::condition_variable changed_;
-    std::uint64_t next_id_ = 16;
+    std::atomic<std::uint64_t> next_id_{kFirstConnection};
+
+    // What is left to the endpoint's thread, and what it has to say of the doors. It may be taken under any
+    // other lock. A stranger has the thread take this one only, which no message waits for.
+    Mutex left_mutex_;
+    std::vector<std::shared_ptr<Link>> asked_;
+    std::vector<std::function<void()>> tasks_;
+    std::uint64_t refused_ = 0;
+    std::string last_end_;
+
+    Mutex mutex_;
+    Condition changed_;
     std::unordered_map<std::uint64_t, std::shared_ptr<Link>> links_;      // by incarnation
     std::unordered_map<std::uint64_t, std::shared_ptr<Link>> watched_;    // by id
-    std::unordered_map<std::uint64_t, std::unique_ptr<Hello>> hellos_;    // the endpoint's thread only
-    std::unordered_map<std::uint64_t, Opening> openings_;                 // likewise
     std::map<std::uint64_t, std::shared_ptr<Session>> sessions_;          // by life
     std::map<EarlyKey, Early> early_;
     std::deque<std::uint64_t> buried_order_;
     std::set<std::uint64_t> buried_;
     std::list<Grave> graves_;
-    std::set<std::pair<std::uint64_t, std::uint64_t>> farewells_;         // life, peer
-    std::vector<std::function<void()>> tasks_;
+    std::map<std::pair<std::uint64_t, std::uint64_t>, std::uint64_t> farewells_;  // (life, peer) -> epoch
     std::set<Group*> groups_;
     EndpointFacts facts_;
 };

@@ -6,6 +6,7 @@
 #include <cerrno>
 #include <chrono>
 #include <cstring>
+#include <utility>
 
 #include "points.hpp"
 #include "trouble.hpp"
@@ -87,7 +88,11 @@ void Engine::leave(Waiter& waiter) noexcept {
 }
 
 bool Engine::turn(Waiter& waiter, int wait_ms) {
-    if (leader_.load(std::memory_order_acquire) == &waiter) return serve_events(wait_ms) > 0;
+    if (leader_.load(std::memory_order_acquire) == &waiter) {
+        // It may have been called while it followed, and have become the leader since.
+        if (std::unique_lock lock(mutex_); std::exchange(waiter.called_, false)) return true;
+        return serve_events(wait_ms) > 0;
+    }
     if (wait_ms == 0) return false;
     std::unique_lock lock(mutex_);
     const auto called = [&] { return waiter.called_ || leader_.load() == &waiter; };
@@ -99,11 +104,9 @@ bool Engine::turn(Waiter& waiter, int wait_ms) {
 void Engine::wake(Waiter& waiter) noexcept {
     point();
     const std::lock_guard lock(mutex_);
+    if (leader_.load() == &waiter) return ring(bell_);
     waiter.called_ = true;
-    if (leader_.load() == &waiter)
-        ring(bell_);
-    else
-        waiter.woken_.notify_one();
+    waiter.woken_.notify_one();
 }
 
 void Engine::serve_unwaited() {

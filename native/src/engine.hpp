@@ -15,12 +15,11 @@
 #pragma once
 
 #include <atomic>
-#include <condition_variable>
 #include <cstdint>
 #include <deque>
 #include <functional>
-#include <mutex>
 
+#include "points.hpp"
 #include "sockets.hpp"
 
 namespace tmc {
@@ -28,7 +27,7 @@ namespace tmc {
 /// A place for one thread at a time that waits for links.
 class Waiter {
     friend class Engine;
-    std::condition_variable woken_;
+    Condition woken_;
     bool called_ = false;
 };
 
@@ -69,7 +68,7 @@ private:
     int links_ = -1;
     int bell_ = -1;  // Ends the leader's sleep.
 
-    std::mutex mutex_;
+    Mutex mutex_;
     std::atomic<Waiter*> leader_{nullptr};
     std::deque<Waiter*> followers_;
     bool armed_ = false;

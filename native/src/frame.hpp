@@ -27,7 +27,8 @@ enum class Frame : std::uint8_t {
                 // 0: it waits for nothing so far, but will
     broken,     // the sender has ended this group's epoch; a = 1: in good order; payload: why
     replaced,   // the receiver's seat in this group belongs to another process; payload: since when
-    farewell,   // the sender has closed this group and reads nothing of it any more
+    farewell,   // the sender reads nothing of this group any more up to that epoch: it has closed it, or
+                // given up one that was prepared
     leaving,    // the sender closes this link in an orderly way
 };
 

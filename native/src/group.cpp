@@ -199,6 +199,7 @@ void Group::check_board(const View& view, std::size_t other) const {
 void Group::discard(std::uint64_t epoch) {
     endpoint_->not_in_child();
     std::shared_ptr<Cancel> cancel;
+    std::shared_ptr<Session> given_up;
     {
         const std::lock_guard lock(mutex_);
         discarded_.insert(epoch);
@@ -206,9 +207,13 @@ void Group::discard(std::uint64_t epoch) {
         if (preparing != preparing_.end()) cancel = preparing->second;
         const auto ready = prepared_.find(epoch);
         if (ready != prepared_.end()) {
-            endpoint_->drop(ready->second->view.links);
+            given_up = std::move(ready->second);
             prepared_.erase(ready);
         }
+    }
+    if (given_up != nullptr) {
+        endpoint_->part(given_up->view);
+        endpoint_->drop(given_up->view.links);
     }
     if (cancel != nullptr) endpoint_->interrupt(*cancel);
 }
@@ -368,7 +373,7 @@ bool Group::wait(const std::shared_ptr<Ticket>& ticket, std::int64_t timeout_ns)
 }
 
 /// Execute the oldest job. With the lock held, which is given up meanwhile.
-void Group::run_front(std::unique_lock<std::mutex>& lock) {
+void Group::run_front(std::unique_lock<Mutex>& lock) {
     auto job = std::move(queue_.front());
     queue_.pop_front();
     running_ = true;
@@ -404,7 +409,7 @@ std::exception_ptr Group::execute(const std::shared_ptr<Session>& session,
 }
 
 /// What has not begun never will.
-void Group::drop_queue(std::unique_lock<std::mutex>& lock, const Trouble& trouble) {
+void Group::drop_queue(std::unique_lock<Mutex>& lock, const Trouble& trouble) {
     auto dropped = std::move(queue_);
     queue_.clear();
     lock.unlock();
@@ -414,7 +419,7 @@ void Group::drop_queue(std::unique_lock<std::mutex>& lock, const Trouble& troubl
 }
 
 /// The session was stopped: drop what is queued, and wait until nobody is inside any more.
-void Group::see_out(std::unique_lock<std::mutex>& lock, const Session& stopped) {
+void Group::see_out(std::unique_lock<Mutex>& lock, const Session& stopped) {
     drop_queue(lock, stopped.ending.trouble());
     ++waiting_;
     changed_.wait(lock, [&] { return !running_; });
@@ -432,6 +437,11 @@ void Group::work() {
 }
 
 // Messages.
+
+bool Group::wait_for_message(Ticket& ticket, std::int64_t timeout_ns) {
+    endpoint_->not_in_child();
+    return ticket.wait_until(now_ns() + std::min(timeout_ns, kForeverNs), endpoint_->engine());
+}
 
 std::shared_ptr<Ticket> Group::send(const std::byte* at, std::uint64_t count, DType dtype,
                                     std::uint32_t to, std::uint32_t tag, std::int64_t epoch) {

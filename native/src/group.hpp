@@ -1,20 +1,19 @@
 // Numbered seats, and who sits there from epoch to epoch.
 #pragma once
 
-#include <condition_variable>
 #include <cstdint>
 #include <deque>
 #include <exception>
 #include <functional>
 #include <map>
 #include <memory>
-#include <mutex>
 #include <set>
 #include <string>
 #include <thread>
 #include <vector>
 
 #include "endpoint.hpp"
+#include "points.hpp"
 #include "session.hpp"
 #include "ticket.hpp"
 
@@ -73,6 +72,8 @@ public:
     /// Wait for a ticket of `submit`; for ever: running what is queued if nobody else does.
     /// False: not done in time.
     bool wait(const std::shared_ptr<Ticket>& ticket, std::int64_t timeout_ns);
+    /// The same for a ticket of `send` or `receive`.
+    bool wait_for_message(Ticket& ticket, std::int64_t timeout_ns);
     std::shared_ptr<Ticket> send(const std::byte* at, std::uint64_t count, DType dtype,
                                  std::uint32_t to, std::uint32_t tag,
                                  std::int64_t epoch = kAnyEpoch);
@@ -100,9 +101,9 @@ private:
     void check_board(const View& view, std::size_t other) const;
     std::uint64_t life_of(const View& view) const;
     std::exception_ptr execute(const std::shared_ptr<Session>& session, const Body& body) noexcept;
-    void run_front(std::unique_lock<std::mutex>& lock);
-    void drop_queue(std::unique_lock<std::mutex>& lock, const Trouble& trouble);
-    void see_out(std::unique_lock<std::mutex>& lock, const Session& stopped);
+    void run_front(std::unique_lock<Mutex>& lock);
+    void drop_queue(std::unique_lock<Mutex>& lock, const Trouble& trouble);
+    void see_out(std::unique_lock<Mutex>& lock, const Session& stopped);
     void start_worker();
     void work();
     std::shared_ptr<Session> session();
@@ -114,9 +115,9 @@ private:
     const std::uint64_t region_;
     std::int64_t timeout_ns_;
 
-    std::mutex passing_;  // Held over a switchover, and where the group ends: one or the other.
-    std::mutex mutex_;
-    std::condition_variable changed_;
+    Mutex passing_;  // Held over a switchover, and where the group ends: one or the other.
+    Mutex mutex_;
+    Condition changed_;
     std::deque<Job> queue_;
     bool running_ = false;  // Somebody executes a collective.
     int waiting_ = 0;       // Threads that must hear of every change.

@@ -181,6 +181,10 @@ public:
     std::int64_t deadline_ns() const noexcept { return deadline_ns_; }
     std::uint64_t from() const noexcept { return greeting_.from; }
     const std::string& reason() const noexcept { return reason_; }
+    /// Its connection is to be a link: only then is it worth the system calls.
+    void tune() const noexcept {
+        if (!local_) tune_tcp(fd_);
+    }
     Peer take() noexcept;
 
 private:

@@ -7,7 +7,6 @@
 #include <cstdint>
 #include <list>
 #include <memory>
-#include <mutex>
 #include <optional>
 #include <span>
 #include <string>
@@ -16,6 +15,7 @@
 #include "frame.hpp"
 #include "hello.hpp"
 #include "keys.hpp"
+#include "points.hpp"
 #include "sockets.hpp"
 #include "trouble.hpp"
 
@@ -162,7 +162,7 @@ private:
     std::atomic<std::uint64_t> sent_{0};
     std::atomic<std::uint64_t> received_{0};
 
-    std::mutex write_;
+    Mutex write_;
     std::list<Queued> queue_;
     std::uint64_t begun_ = 0;  // frames of which something was written
     // Where links are encrypted: frames that are, and wait to be written.
@@ -176,7 +176,7 @@ private:
     std::uint64_t id_ = 0;
     std::uint32_t armed_ = 0;
 
-    std::mutex read_;
+    Mutex read_;
     // The beginning of a header, or of a seal, whose end has not come. All that an idle link holds, so
     // that a process can have thousands.
     HeaderBytes rest_{};

@@ -7,7 +7,7 @@
 
 namespace tmc {
 
-Mail::Mail(const View& view, Ending& ending, std::mutex& mutex, const void* owner)
+Mail::Mail(const View& view, Ending& ending, Mutex& mutex, const void* owner)
     : view_(view), ending_(ending), mutex_(mutex), owner_(owner), boxes_(view.size()) {}
 
 void Mail::Parcel::written(std::size_t count) noexcept {

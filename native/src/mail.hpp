@@ -9,7 +9,6 @@
 #include <cstdint>
 #include <list>
 #include <memory>
-#include <mutex>
 #include <optional>
 #include <string>
 #include <unordered_map>
@@ -17,6 +16,7 @@
 
 #include "ending.hpp"
 #include "link.hpp"
+#include "points.hpp"
 #include "ticket.hpp"
 #include "view.hpp"
 
@@ -45,7 +45,7 @@ class Mail {
 public:
     static constexpr int kAnybody = -1;
 
-    Mail(const View& view, Ending& ending, std::mutex& mutex, const void* owner);
+    Mail(const View& view, Ending& ending, Mutex& mutex, const void* owner);
 
     /// tag  kind message, type, count, and the caller's number of the message as root
     void send(std::shared_ptr<Ticket> ticket, std::size_t seat, const std::byte* at,
@@ -115,7 +115,7 @@ private:
 
     const View& view_;
     Ending& ending_;
-    std::mutex& mutex_;
+    Mutex& mutex_;
     const void* owner_;
     std::vector<std::unique_ptr<Box>> boxes_;  // by seat; null where none was needed so far
     std::list<std::shared_ptr<Parcel>> wanted_;

@@ -1,5 +1,8 @@
 #include "points.hpp"
 
+#ifdef TRAINMOVER_POINTS
+
+#include <sched.h>
 #include <unistd.h>
 
 #include <atomic>
@@ -13,24 +16,49 @@ std::atomic<std::uint64_t> fatal{0};  // The number of the point that ends the p
 std::atomic<int> fatal_signal{0};
 std::atomic<std::uint64_t> delay_seed{0};
 std::atomic<std::uint32_t> delay_most_us{0};
+std::atomic<std::uint64_t> threads{0};
 
-constexpr std::uint64_t kDelayedOf = 4;
+constexpr std::uint64_t kBusyPlaces = 8;  // One in so many places is one where many are held up:
+constexpr std::uint64_t kOftenOf = 4;     // there one in so many,
+constexpr std::uint64_t kSeldomOf = 32;   // and so many elsewhere.
+constexpr std::uint64_t kYieldOf = 4;
 
-void hold_up(std::uint64_t number, std::uint32_t most_us) noexcept {
-    auto chance = (number + delay_seed.load(std::memory_order_relaxed)) * 0x9e3779b97f4a7c15;
-    chance = (chance ^ chance >> 32) * 0xff51afd7ed558ccd;
-    if (chance >> 33 & (kDelayedOf - 1)) return;
-    usleep(static_cast<useconds_t>((chance >> 40) % most_us));
+std::uint64_t mixed(std::uint64_t sum, std::uint64_t value) noexcept {
+    sum = (sum ^ value) * 0xff51afd7ed558ccd;
+    return sum ^ sum >> 32;
+}
+
+/// What chance says to this thread: a row of its own, by the order in which threads came.
+std::uint64_t drawn(std::uint64_t seed) noexcept {
+    thread_local const auto thread = threads.fetch_add(1, std::memory_order_relaxed);
+    thread_local std::uint64_t turn = 0;
+    return mixed(mixed(seed, thread + 1), ++turn * 0x9e3779b97f4a7c15);
+}
+
+/// place  an address in the code that came by, the same in every run of one build
+void hold_up(std::uint64_t place) noexcept {
+    const auto most_us = delay_most_us.load(std::memory_order_relaxed);
+    if (most_us == 0) [[likely]] return;
+    const auto seed = delay_seed.load(std::memory_order_relaxed);
+    const auto chance = drawn(seed);
+    const bool often = mixed(mixed(seed, place), 0x9e3779b97f4a7c15) % kBusyPlaces == 0;
+    if (chance % (often ? kOftenOf : kSeldomOf) == 0)
+        usleep(static_cast<useconds_t>((chance >> 40) % most_us));
+    else if ((chance >> 20) % kYieldOf == 0)
+        sched_yield();
+}
+
+std::uint64_t place_of(const void* caller) noexcept {
+    return reinterpret_cast<std::uint64_t>(caller) - reinterpret_cast<std::uint64_t>(&hold_up);
 }
 
 }  // namespace
 
-void point() noexcept {
+[[gnu::noinline]] void point() noexcept {
     const auto number = passed.fetch_add(1, std::memory_order_relaxed) + 1;
     if (number == fatal.load(std::memory_order_relaxed)) [[unlikely]]
         std::raise(fatal_signal.load(std::memory_order_relaxed));
-    const auto most_us = delay_most_us.load(std::memory_order_relaxed);
-    if (most_us != 0) [[unlikely]] hold_up(number, most_us);
+    hold_up(place_of(__builtin_return_address(0)));
 }
 
 std::uint64_t points_passed() noexcept { return passed.load(std::memory_order_relaxed); }
@@ -45,4 +73,16 @@ void delay_points(std::uint64_t seed, std::uint32_t most_us) noexcept {
     delay_most_us.store(most_us, std::memory_order_relaxed);
 }
 
+[[gnu::noinline]] void Mutex::lock() {
+    hold_up(place_of(__builtin_return_address(0)));
+    mutex_.lock();
+}
+
+[[gnu::noinline]] void Mutex::unlock() {
+    mutex_.unlock();
+    hold_up(place_of(__builtin_return_address(0)));
+}
+
 }  // namespace tmc
+
+#endif

@@ -1,9 +1,17 @@
-// Synchronisation points, so that a test can end, stop or delay a process at any one of them.
+// Synchronisation points: where what one thread does, another one, or another seat, can see. A test can
+// end, stop or delay a process there.
+//
+// They are in builds for tests only (TRAINMOVER_POINTS, which an editable install has); elsewhere a point
+// is nothing, and a Mutex the library's own.
 #pragma once
 
+#include <condition_variable>
 #include <cstdint>
+#include <mutex>
 
 namespace tmc {
+
+#ifdef TRAINMOVER_POINTS
 
 /// Pass a point: right before or after something that another seat, or another thread, can see.
 void point() noexcept;
@@ -15,8 +23,29 @@ std::uint64_t points_passed() noexcept;
 /// 0 disarms.
 void arm_point(std::uint64_t countdown, int signal) noexcept;
 
-/// From now on a thread that passes a point is held up there, at one of them in four, for up to that
-/// long. The seed says for how long at each; 0 microseconds: no more.
+/// From now on threads are held up, for up to that long, at points and where they take or give back a
+/// lock: at some of these places often, at all others now and then. The seed says at which, and how long
+/// each time. 0 microseconds: no more.
 void delay_points(std::uint64_t seed, std::uint32_t most_us) noexcept;
+
+/// Whoever takes or gives it back may be held up there.
+class Mutex {
+public:
+    void lock();
+    bool try_lock() { return mutex_.try_lock(); }
+    void unlock();
+
+private:
+    std::mutex mutex_;
+};
+using Condition = std::condition_variable_any;
+
+#else
+
+inline void point() noexcept {}
+using Mutex = std::mutex;
+using Condition = std::condition_variable;
+
+#endif
 
 }  // namespace tmc

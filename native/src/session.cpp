@@ -14,7 +14,7 @@ std::byte* Scratch::take(std::size_t bytes) {
 }
 
 Session::Session(std::string group, View view_, std::byte* own, std::uint32_t slot,
-                 std::mutex& mutex, Engine& engine)
+                 Mutex& mutex, Engine& engine)
     : view(std::move(view_)),
       topology(view),
       ending(std::move(group), view.epoch, view.seat, view.size(), engine),

@@ -5,7 +5,6 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
-#include <mutex>
 #include <optional>
 #include <string>
 #include <unordered_map>
@@ -14,6 +13,7 @@
 #include "board.hpp"
 #include "ending.hpp"
 #include "mail.hpp"
+#include "points.hpp"
 #include "topology.hpp"
 #include "view.hpp"
 #include "wires.hpp"
@@ -54,7 +54,7 @@ class Session {
 public:
     /// own    this seat's board; null when it shares the host with nobody
     /// mutex, engine  the endpoint's
-    Session(std::string group, View view, std::byte* own, std::uint32_t slot, std::mutex& mutex,
+    Session(std::string group, View view, std::byte* own, std::uint32_t slot, Mutex& mutex,
             Engine& engine);
 
     View view;
@@ -99,7 +99,7 @@ private:
     std::optional<Trouble> disagreement(std::size_t seat) const;
     bool tell_end(std::size_t seat);
 
-    std::mutex& mutex_;
+    Mutex& mutex_;
     std::unordered_map<std::uint64_t, int> seats_;
     std::array<Numbered, 256> history_{};  // This seat's latest calls; only if there are wires.
     std::vector<bool> unheard_;            // By seat: that it has ended could not be said.

@@ -10,7 +10,7 @@ static_assert(std::endian::native == std::endian::little, "words are read as the
 
 std::uint64_t word_at(const std::byte* at, std::size_t bytes = 8) noexcept {
     std::uint64_t word = 0;
-    std::memcpy(&word, at, bytes);
+    if (bytes > 0) std::memcpy(&word, at, bytes);
     return word;
 }
 

@@ -1,5 +1,6 @@
 #include "ticket.hpp"
 
+#include <algorithm>
 
 #include "sockets.hpp"
 
@@ -7,6 +8,11 @@ namespace tmc {
 namespace {
 
 std::atomic<std::uint64_t> next_id{1};
+#ifdef TRAINMOVER_POINTS
+constexpr std::int64_t kTurnNs = 1'000'000'000'000;  // A call that is lost is found, not slept over.
+#else
+constexpr std::int64_t kTurnNs = 1'000'000'000;
+#endif
 
 }  // namespace
 
@@ -48,14 +54,27 @@ void Ticket::finish(Trouble trouble, int source) {
         tell = subscribed_;
         done_.store(true, std::memory_order_release);
         over_.notify_all();
+        if (waiter_ != nullptr && waiting_ != std::this_thread::get_id()) engine_->wake(*waiter_);
     }
     if (tell) queue_->push(id_);
 }
 
-bool Ticket::wait_until(std::int64_t deadline_ns) {
+bool Ticket::wait_until(std::int64_t deadline_ns, Engine& engine) {
     if (done()) return true;
-    std::unique_lock lock(mutex_);
-    return over_.wait_until(lock, moment(deadline_ns), [&] { return done(); });
+    Waiter waiter;
+    {
+        std::unique_lock lock(mutex_);
+        if (waiter_ != nullptr) return over_.wait_until(lock, moment(deadline_ns), [&] { return done(); });
+        engine_ = &engine;
+        waiter_ = &waiter;
+        waiting_ = std::this_thread::get_id();
+    }
+    const Waiting waiting(engine, waiter);
+    for (auto left = deadline_ns - now_ns(); !done() && left > 0; left = deadline_ns - now_ns())
+        engine.turn(waiter, static_cast<int>(std::min(left, kTurnNs) / 1'000'000 + 1));
+    const std::lock_guard lock(mutex_);
+    waiter_ = nullptr;
+    return done();
 }
 
 Trouble Ticket::trouble() const {

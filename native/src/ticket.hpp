@@ -2,13 +2,14 @@
 #pragma once
 
 #include <atomic>
-#include <condition_variable>
 #include <cstdint>
 #include <deque>
 #include <memory>
-#include <mutex>
+#include <thread>
 #include <vector>
 
+#include "engine.hpp"
+#include "points.hpp"
 #include "trouble.hpp"
 
 namespace tmc {
@@ -22,8 +23,8 @@ public:
     void close();
 
 private:
-    std::mutex mutex_;
-    std::condition_variable come_;
+    Mutex mutex_;
+    Condition come_;
     std::deque<std::uint64_t> ids_;
     bool closed_ = false;
 };
@@ -35,8 +36,9 @@ public:
     bool done() const noexcept { return done_.load(std::memory_order_acquire); }
     /// The first end counts.
     void finish(Trouble trouble, int source = -1);
-    /// False when it is not done by then.
-    bool wait_until(std::int64_t deadline_ns);
+    /// False when it is not done by then. One thread at a time moves links meanwhile, since it may be that
+    /// nobody else is as quick; others sleep.
+    bool wait_until(std::int64_t deadline_ns, Engine& engine);
     Trouble trouble() const;
     int source() const;
     /// Have its number come through the queue when it is done, or now: at least once for whoever
@@ -47,10 +49,14 @@ private:
     const std::shared_ptr<DoneQueue> queue_;
     const std::uint64_t id_;
     std::atomic<bool> done_{false};
-    mutable std::mutex mutex_;
-    std::condition_variable over_;
+    mutable Mutex mutex_;
+    Condition over_;
     Trouble trouble_;
     int source_ = -1;
+    // Who waits for it, and moves links: called by whoever else finishes it.
+    Engine* engine_ = nullptr;
+    Waiter* waiter_ = nullptr;
+    std::thread::id waiting_;
     bool subscribed_ = false;
 };
 

@@ -20,7 +20,7 @@ constexpr std::int64_t kSilenceNs = 100'000'000;
 
 }  // namespace
 
-Wires::Wires(const View& view, const Topology& topology, Ending& ending, std::mutex& mutex,
+Wires::Wires(const View& view, const Topology& topology, Ending& ending, Mutex& mutex,
              const void* owner)
     : view_(view),
       ending_(ending),

@@ -16,12 +16,12 @@
 #include <cstdint>
 #include <list>
 #include <memory>
-#include <mutex>
 #include <optional>
 #include <vector>
 
 #include "ending.hpp"
 #include "link.hpp"
+#include "points.hpp"
 #include "topology.hpp"
 #include "view.hpp"
 
@@ -44,7 +44,7 @@ struct Inflow {
 class Wires {
 public:
     /// mutex  guards what readers of the links touch; the endpoint's
-    Wires(const View& view, const Topology& topology, Ending& ending, std::mutex& mutex,
+    Wires(const View& view, const Topology& topology, Ending& ending, Mutex& mutex,
           const void* owner);
 
     // For the thread that runs a collective. All throw Failure. What is sent from and received into
@@ -125,7 +125,7 @@ private:
 
     const View& view_;
     Ending& ending_;
-    std::mutex& mutex_;
+    Mutex& mutex_;
     const void* owner_;
     const bool any_;                                // whether there are streams at all
     std::vector<std::unique_ptr<Stream>> streams_;  // by seat; null where none was needed so far

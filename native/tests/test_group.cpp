@@ -52,6 +52,16 @@ void sums_are_in_seat_order(const std::string& hosts) {
     }
 }
 
+/// Who has left holds nothing for those who have gone on without it, as soon as it closes the group.
+void memory_comes_back(Rank& left) {
+    left.group->close();
+    const auto deadline = tmc::now_ns() + 60 * kSecond;
+    while (left.endpoint->facts().arena_bytes > 0) {
+        CHECK(tmc::now_ns() < deadline, "it holds memory for who reads it no more");
+        std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    }
+}
+
 void a_seat_is_replaced(const std::string& hosts) {
     Team team(hosts);
     team.enter(1);
@@ -65,6 +75,7 @@ void a_seat_is_replaced(const std::string& hosts) {
             CHECK(team.switched[other].kept == static_cast<int>(team.size()) - 2);
         }
         check_sum(team, 50'000, false);
+        memory_comes_back(*stale);
     }
 }
 
@@ -187,8 +198,8 @@ void messages_cross(const std::string& hosts) {
                                                tmc::DType::f32, next, 5);
             const auto come = rank.group->receive(reinterpret_cast<std::byte*>(in.data()), count,
                                                   tmc::DType::f32, -1, 5);
-            CHECK(sent->wait_until(tmc::now_ns() + 60 * kSecond) && !sent->trouble());
-            CHECK(come->wait_until(tmc::now_ns() + 60 * kSecond) && !come->trouble());
+            CHECK(rank.group->wait_for_message(*sent, 60 * kSecond) && !sent->trouble());
+            CHECK(rank.group->wait_for_message(*come, 60 * kSecond) && !come->trouble());
             CHECK(in == contribution((seat + team.size() - 1) % team.size(), count));
         }
     });

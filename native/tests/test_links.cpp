@@ -160,24 +160,25 @@ void a_newcomer_finds_the_links_that_its_seat_had() {
 }
 
 struct Parcel {
-    std::shared_ptr<Ticket> ticket;
+    std::shared_ptr<Group> group;
     std::vector<float> data;
+    std::shared_ptr<Ticket> ticket;
 };
 
 Parcel receive(Rank& rank, int from, std::uint32_t tag, std::size_t count = 1) {
-    Parcel parcel{nullptr, std::vector<float>(count)};
+    Parcel parcel{rank.group, std::vector<float>(count), nullptr};
     parcel.ticket = rank.group->receive(reinterpret_cast<Bytes>(parcel.data.data()), count, DType::f32, from, tag);
     return parcel;
 }
 
 Parcel send(Rank& rank, std::uint32_t to, std::uint32_t tag, float value, std::size_t count = 1) {
-    Parcel parcel{nullptr, std::vector<float>(count, value)};
+    Parcel parcel{rank.group, std::vector<float>(count, value), nullptr};
     parcel.ticket = rank.group->send(reinterpret_cast<ConstBytes>(parcel.data.data()), count, DType::f32, to, tag);
     return parcel;
 }
 
 Trouble end_of(const Parcel& parcel) {
-    CHECK(parcel.ticket->wait_until(now_ns() + 60 * kSecond), "it waits for ever");
+    CHECK(parcel.group->wait_for_message(*parcel.ticket, 60 * kSecond), "it waits for ever");
     return parcel.ticket->trouble();
 }
 

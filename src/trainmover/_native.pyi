@@ -241,13 +241,19 @@ class Endpoint:
         """Abort all groups, say goodbye to all peers. Idempotent."""
 
 def points() -> int:
-    """Synchronisation points that this process has passed."""
+    """Synchronisation points that this process has passed.
+
+    This one and the next two are in an editable install only.
+    """
 
 def arm_point(countdown: int, signal: int) -> None:
     """Raise the signal in the thread that passes the `countdown`-th point from now. For tests."""
 
 def delay_points(seed: int, most_us: int) -> None:
-    """Hold threads up at points, chosen by the seed, for up to that long; 0: no more. For tests."""
+    """Hold threads up at points and locks, chosen by the seed, for up to that long; 0: no more.
+
+    For tests.
+    """
 
 def features() -> dict[str, Any]:
     """`isa` in use, `version` of the wire, `sanitizer` it was built with."""

@@ -53,8 +53,9 @@ class MeetingPlace(Store):
 
     def multi_get(self, keys: Sequence[str]) -> list[bytes]:
         """Blocks until all are there, as torch's do."""
-        self.wait(keys)
-        return self._ask(Get(list(keys)), list[bytes])
+        while None in (found := self._ask(Get(list(keys)), list[bytes | None])):
+            self.wait(keys)
+        return [value for value in found if value is not None]
 
     def wait(self, keys: Sequence[str], timeout: timedelta = _PATIENCE) -> None:
         deadline = time.monotonic() + timeout.total_seconds()
