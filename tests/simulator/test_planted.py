@@ -231,6 +231,7 @@ BUGS = {
         "controller.standby.flapping",
         "if len(losses) < 2:",
         "if len(losses) < 20:",
+        "death,reset",
     ),
 }
 
