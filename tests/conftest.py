@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from hypothesis import settings
 
-from trainmover.nursery.pages import use_huge_pages
+from trainmover.fork_server.pages import use_huge_pages
 
 settings.register_profile("no clock decides", deadline=None)
 settings.load_profile("no clock decides")

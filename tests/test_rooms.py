@@ -24,7 +24,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "splice": set(),
     "names": set(),
     "outlet": set(),
-    "nursery": {"lifeline"},
+    "fork_server": {"lifeline"},
     "communicators": {"errors"},
     "asked": {"communicators"},
     "protocol": WORDS,
@@ -42,14 +42,14 @@ MAY_IMPORT: dict[str, set[str]] = {
     | {"asked", "durable", "lifeline", "names", "tls", "token_file"}
     | {"protocol", "rank", "doors", "comm", "state", "sandbox", "torch_internals"},
     "agent": WORDS
-    | {"lifeline", "outlet", "tls", "token_file", "nursery", "splice"}
+    | {"lifeline", "outlet", "tls", "token_file", "fork_server", "splice"}
     | {"protocol", "doors", "state"},
     "server": WORDS
     | {"durable", "lifeline", "names", "splice", "tls", "token_file"}
     | {"protocol", "doors", "controller", "journal"},
     "simulator": WORDS | {"protocol", "controller", "rank", "journal", "agent", "server"},
     "launch": WORDS
-    | {"communicators", "lifeline", "nursery", "tls", "token_file"}
+    | {"communicators", "lifeline", "fork_server", "tls", "token_file"}
     | {"protocol", "controller", "journal", "server", "agent"},
     "cli": WORDS
     | {"communicators", "outlet", "tls", "token_file"}
@@ -102,7 +102,7 @@ LIGHT_ROOMS = PURE_ROOMS | {
     "splice",
     "names",
     "outlet",
-    "nursery",
+    "fork_server",
     "communicators",
     "asked",
     "token_file",

@@ -92,7 +92,7 @@ def reap(pids: Iterable[int]) -> None:
 
 def end_quickly(status: int = 0) -> None:
     """End as Python ends, but take nothing down: C++ destructors (gloo's threads do not survive
-    those), and whatever a nursery has imported, which would all be copied first."""
+    those), and whatever a fork server has imported, which would all be copied first."""
     for thread in threading.enumerate():
         if not thread.daemon and thread is not threading.current_thread():
             thread.join()

@@ -1,4 +1,4 @@
-"""A worker whose nursery fails it is executed instead, and nobody waits for a nursery."""
+"""A worker whose fork server fails it is executed instead, and nobody waits for a fork server."""
 
 import asyncio
 import os
@@ -13,8 +13,8 @@ import pytest
 from trainmover.agent.workers.births import Births
 from trainmover.agent.workers.processes import Listener, Worker, start_worker
 from trainmover.errors import UserError
-from trainmover.nursery import Nursery
-from trainmover.nursery.wire import PACKET_BYTES_MAX, Born
+from trainmover.fork_server import ForkServer
+from trainmover.fork_server.wire import PACKET_BYTES_MAX, Born
 
 NAMED = {"TRAINMOVER_MACHINE": "m1", "LOCAL_RANK": "0"}
 HELLO = [sys.executable, "-S", "-c", "print('hello')"]
@@ -25,13 +25,13 @@ Play = Callable[[socket.socket], None]
 async def started(
     play: Play, command: list[str], cwd: str = "", then: Callable[[Worker], None] = lambda _: None
 ) -> tuple[int, bytes]:
-    """Exit code and output of a worker that a nursery, played by the test, was asked for."""
+    """Exit code and output of a worker that a fork server, played by the test, was asked for."""
     loop = asyncio.get_running_loop()
     ended: asyncio.Future[int] = loop.create_future()
     lines: list[bytes] = []
     ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     with ours, theirs:
-        births = Births(Nursery(ours))
+        births = Births(ForkServer(ours))
         to = Listener(lambda _: None, lambda _, data: lines.append(data), ended.set_result)
         worker = start_worker(command, cwd, lambda _: os.environ | NAMED, to, births)
         assert worker.pid == 0
@@ -42,17 +42,17 @@ async def started(
         return code, b"".join(lines)
 
 
-def refuses(nursery: socket.socket) -> None:
-    assert b"trainmover.worker.process" in nursery.recv(PACKET_BYTES_MAX)
-    nursery.send(msgspec.msgpack.encode(Born(error="no memory")))
+def refuses(fork_server: socket.socket) -> None:
+    assert b"trainmover.worker.process" in fork_server.recv(PACKET_BYTES_MAX)
+    fork_server.send(msgspec.msgpack.encode(Born(error="no memory")))
 
 
-def ends(nursery: socket.socket) -> None:
-    nursery.close()
+def ends(fork_server: socket.socket) -> None:
+    fork_server.close()
 
 
 @pytest.mark.parametrize("play", [refuses, ends])
-def test_a_worker_is_executed_where_the_nursery_fails(play: Play) -> None:
+def test_a_worker_is_executed_where_the_fork_server_fails(play: Play) -> None:
     assert asyncio.run(started(play, HELLO)) == (0, b"hello\n")
 
 

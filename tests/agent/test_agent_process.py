@@ -466,7 +466,7 @@ def test_an_order_that_was_changed_on_its_way_costs_a_link_and_no_worker(play: P
         order[30] ^= 1
         link._transport.write(bytes(order))
         await play.controller.expect(m.Return)
-        play.controller.order(m.Resumed(facts=10, reign=0))
+        play.controller.order(m.Resumed(facts=10, term=0))
         assert all(alive(pid) for pid in pids)
         play.controller.order(m.Shutdown())
 

@@ -268,7 +268,7 @@ def _kind(process: psutil.Process) -> str:
     """What the table calls such a process."""
     words = " ".join(process.cmdline())
     known = {
-        "trainmover.nursery": "nursery",
+        "trainmover.fork_server": "fork_server",
         "trainmover.worker": "worker",
         "trainmover.server.store": "store",
         "trainmover controller": "controller",

@@ -41,7 +41,7 @@ def found(*states: State) -> Divergence:
 
 def test_few_tensors_of_one_of_three_are_corruption_if_the_others_change_alike() -> None:
     divergence = found(model(2), model(2, w3=9, w4=9), model(2))
-    assert (divergence.kind, divergence.astray) == (Parted.CORRUPTION, (1,))
+    assert (divergence.kind, divergence.diverged) == (Parted.CORRUPTION, (1,))
 
 
 @pytest.mark.parametrize(
@@ -58,7 +58,7 @@ def test_few_tensors_of_one_of_three_are_corruption_if_the_others_change_alike()
 )
 def test_what_a_script_may_do_on_purpose_is_no_corruption(states: list[State], why: str) -> None:
     divergence = found(*states)
-    assert (divergence.kind, divergence.astray) == (Parted.APART, ()), why
+    assert (divergence.kind, divergence.diverged) == (Parted.APART, ()), why
 
 
 def test_ranks_that_part_on_purpose_are_held_once_so_that_snapshots_begin() -> None:
@@ -88,7 +88,7 @@ def test_right_after_a_takeover_hidden_state_is_named_and_no_machine_is_taken() 
     job = replace_source(job, rank=1, source=0)  # After step 7.
     job = told(job, 10, model(2), model(3), model(2), model(2))
     (divergence,) = job.comparison.divergences
-    assert (divergence.kind, divergence.astray) == (Parted.TAKEOVER, (1,))
+    assert (divergence.kind, divergence.diverged) == (Parted.TAKEOVER, (1,))
     assert replicas(job, 0, [1, 2, 3]) == [2, 3]
     assert job.change is None
     assert not job.machines["m2"].suspect

@@ -1,4 +1,4 @@
-"""A rank that is astray: its machine is replaced if wanted, with the state of the others."""
+"""A rank that has diverged: its machine is replaced if wanted, with the state of the others."""
 
 from dataclasses import replace
 
@@ -65,7 +65,7 @@ def test_a_move_asked_for_takes_the_state_of_the_majority_and_the_record_from_th
     assert switch.records == {1: ["vault-m3"]}
 
 
-def test_a_machine_astray_is_replaced_and_not_trusted_again() -> None:
+def test_a_machine_diverged_is_replaced_and_not_trusted_again() -> None:
     job = diverged("replace")
     assert (job.change.joiners if job.change else {}) == {1: "m5"}
     loaded = m.Loaded(
@@ -75,7 +75,7 @@ def test_a_machine_astray_is_replaced_and_not_trusted_again() -> None:
     job, effects = after(job, *(switched(name, rank, 2) for rank, name in enumerate(NAMES)))
     assert ("m2", "Leave") in kinds(effects)
     job, _ = after(job, said("m2", m.Left()), *(committed(n, r, 2) for r, n in enumerate(NAMES)))
-    assert job.comparison.astray == frozenset()
+    assert job.comparison.diverged == frozenset()
     assert job.machines["m2"].state is MachineState.COLD
     assert "since step 10" in job.machines["m2"].note
     assert job.incidents[0].cause == "rank 1 differs from its replicas since step 10"
@@ -91,7 +91,7 @@ def test_it_is_not_trusted_again_if_the_move_fails_after_the_joiner_has_its_stat
     job, _ = after(job, lost("m1"))
     assert job.change is not None
     assert job.seats[1] == "m2"
-    assert job.comparison.astray == {1}
+    assert job.comparison.diverged == {1}
     assert 1 not in replicas(job, 0, survivors(job, job.change))
 
 
@@ -107,10 +107,10 @@ def test_what_no_other_machine_has_cannot_be_mended_by_a_move() -> None:
     job = replace(job, spec=msgspec.structs.replace(job.spec, on_divergence="replace"))
     job = told(job, 3, *[{"w": 1}] * 3, *[{"w": 5}] * 3)
     job = told(job, 10, {"w": 2}, {"w": 9}, {"w": 2}, *[{"w": 6}] * 3)
-    assert (job.comparison.astray, job.change) == ({1}, None)
+    assert (job.comparison.diverged, job.change) == ({1}, None)
 
 
-def test_a_lost_machine_that_was_astray_is_recovered_from_the_majority() -> None:
+def test_a_lost_machine_that_was_diverged_is_recovered_from_the_majority() -> None:
     job, _ = after(diverged("report"), lost("m2"))
     assert job.change is not None
     assert sorted(replicas(job, 1, survivors(job, job.change))) == [0, 2, 3]

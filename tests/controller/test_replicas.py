@@ -121,16 +121,16 @@ def test_a_rank_that_parts_from_the_others_is_named_once_with_tensor_and_step() 
     assert comparison.divergences == (Divergence(20, 10, (0, 1, 2, 3), (2,), (("w",), (), ())),)
     later = compared(comparison, 30, *[{"v": 4, "w": 4}] * 2, {"v": 5, "w": 5}, {"v": 4, "w": 4})
     assert later.divergences == comparison.divergences
-    assert later.astray == {2}
+    assert later.diverged == {2}
 
 
-def test_what_is_astray_is_nobodys_source_and_takes_from_the_others() -> None:
+def test_what_is_diverged_is_nobodys_source_and_takes_from_the_others() -> None:
     job = told(running(machines=4, standbys=1), 3, *[{"w": 1}] * 4)
     job = told(job, 10, *[{"w": 2}] * 3, {"w": 3})
     assert replicas(job, 3, [0, 1, 2]) == [0, 1, 2]
     assert replicas(job, 0, [1, 2, 3]) == [1, 2]
     own = replace_source(job, 3, 3)
-    assert own.comparison.astray == {3}, "moved with its own state it is what it was"
+    assert own.comparison.diverged == {3}, "moved with its own state it is what it was"
     assert replicas(replace_source(job, 3, 1), 0, [1, 2, 3]) == [1, 2, 3]
 
 
@@ -139,39 +139,39 @@ def replace_source(job: Job, rank: int, source: int) -> Job:
     return taken_over(job, msgspec.structs.replace(certificate(rank), source_rank=source))
 
 
-def test_one_that_agrees_again_is_astray_no_more() -> None:
+def test_one_that_agrees_again_is_diverged_no_more() -> None:
     comparison = rounds([{"w": 1}] * 3, [{"w": 2}, {"w": 2}, {"w": 9}], [{"w": 3}] * 3)
-    assert comparison.astray == frozenset()
+    assert comparison.diverged == frozenset()
     assert set(comparison.families.values()) == {0}
     assert healed(comparison, 1, 9) == comparison
 
 
-def test_what_was_kept_of_a_rank_while_it_was_astray_is_not_trusted_later() -> None:
-    """The second round finds rank 2 astray: it was right in the first."""
+def test_what_was_kept_of_a_rank_while_it_was_diverged_is_not_trusted_later() -> None:
+    """The second round finds rank 2 diverged: it was right in the first."""
     found = rounds([{"w": 1}] * 3, [{"w": 2}, {"w": 2}, {"w": 9}])
     since, step = found.divergences[0].since, found.step
-    assert found.astray == {2}
+    assert found.diverged == {2}
     mended = healed(found, 2, step + 5)
-    assert mended.astray == frozenset()
-    assert gone_back(mended, since).astray == frozenset()
-    assert gone_back(mended, since + 1).astray == {2}
-    assert gone_back(mended, step + 5).astray == {2}
-    assert gone_back(mended, step + 6).astray == frozenset()
+    assert mended.diverged == frozenset()
+    assert gone_back(mended, since).diverged == frozenset()
+    assert gone_back(mended, since + 1).diverged == {2}
+    assert gone_back(mended, step + 5).diverged == {2}
+    assert gone_back(mended, step + 6).diverged == frozenset()
     again = healed(gone_back(mended, step), 2, step + 1)
-    assert gone_back(again, step + 5).astray == frozenset()
+    assert gone_back(again, step + 5).diverged == frozenset()
 
 
 def test_of_two_nobody_knows_which_is_right() -> None:
     comparison = rounds([{"w": 1}] * 2, [{"w": 2}, {"w": 3}])
     (divergence,) = comparison.divergences
-    assert (divergence.holders, divergence.astray) == ((0, 1), ())
+    assert (divergence.holders, divergence.diverged) == ((0, 1), ())
     assert comparison.families == {0: 0, 1: 1}
     assert compared(comparison, 30, {"w": 5}, {"w": 6}).divergences == comparison.divergences
 
 
 def test_a_tie_is_no_majority() -> None:
     comparison = rounds([{"w": 1}] * 4, [{"w": 2}, {"w": 2}, {"w": 3}, {"w": 3}])
-    assert comparison.divergences[0].astray == ()
+    assert comparison.divergences[0].diverged == ()
     assert comparison.families == {0: 0, 1: 0, 2: 2, 3: 2}
 
 
@@ -188,7 +188,7 @@ def test_tensors_that_were_equal_by_chance_part_without_an_alarm() -> None:
     later = [{"expert": 70 + rank, "own": 10 + rank} for rank in range(3)]
     comparison = rounds(early, later)
     assert comparison.divergences == ()
-    assert comparison.astray == frozenset()
+    assert comparison.diverged == frozenset()
 
 
 def test_a_tensor_that_changed_alike_before_is_watched_among_experts_too() -> None:
@@ -199,7 +199,7 @@ def test_a_tensor_that_changed_alike_before_is_watched_among_experts_too() -> No
 
     comparison = rounds(dense(1), dense(2), dense(3, bad=True))
     (divergence,) = comparison.divergences
-    assert (divergence.astray, divergence.paths[0]) == ((1,), ("dense",))
+    assert (divergence.diverged, divergence.paths[0]) == ((1,), ("dense",))
 
 
 def test_buffers_are_an_alarm_and_small_state_is_named_beside_one() -> None:
@@ -214,7 +214,7 @@ def test_buffers_are_an_alarm_and_small_state_is_named_beside_one() -> None:
     assert round_of(equal, 10, {"progress": 2}).divergences == ()
     table = round_of(equal, 10, {"table": 2})
     assert table.divergences[0].paths == ((), ("table",), ())
-    assert table.astray == frozenset(), "its record has the buffers, so it may still be a source"
+    assert table.diverged == frozenset(), "its record has the buffers, so it may still be a source"
     both = round_of(equal, 10, {"progress": 2, "w": 2})
     assert both.divergences[0].paths == (("w",), (), ("progress",))
 
@@ -232,7 +232,7 @@ def test_buffers_that_steps_change_are_no_sign_of_flipped_bits() -> None:
 
     equal = round_of(round_of(Comparison(), 3, {}), 10, {})
     (parted,) = round_of(equal, 30, {"mean": 31}).divergences
-    assert (parted.kind, parted.astray) == (Parted.APART, ())
+    assert (parted.kind, parted.diverged) == (Parted.APART, ())
 
 
 def test_state_that_appears_later_is_compared_from_then_on() -> None:
@@ -289,8 +289,8 @@ def test_one_flipped_bit_names_that_rank_and_no_other(
         return
     (divergence, *more) = comparison.divergences
     named = (bad,) if len(peers) > 2 else ()
-    assert (divergence.holders, divergence.astray) == (tuple(peers), named)
+    assert (divergence.holders, divergence.diverged) == (tuple(peers), named)
     assert divergence.paths == ((path,), (), ())
     assert divergence.step == 10 * (when + 1)
     assert more == []
-    assert comparison.astray == set(named)
+    assert comparison.diverged == set(named)

@@ -15,7 +15,7 @@ from trainmover.controller.events import WorkerSaid
 from trainmover.controller.state import Job, MachineState, Outcome
 from trainmover.journal import Journal
 from trainmover.journal.samples import Used
-from trainmover.launch.nursery import NurseryProcess
+from trainmover.launch.fork_server import ForkServerProcess
 from trainmover.launch.run_job import RunHandle, RunOptions, run_job
 from trainmover.protocol.messages import LogSpec, SandboxFailed, WorkerUp
 from trainmover.server.view.notices import Happened, Printed
@@ -155,7 +155,7 @@ def run(
                 ),
                 on_change=hosting.changed,
                 on_ready=hosting.ready,
-                nursery=_nursery(),
+                fork_server=_fork_server(),
             )
         finally:
             os.environ.pop("TRAINMOVER_DRILL", None)
@@ -190,9 +190,9 @@ def _telling(scenario: Scenario | None, done: Path) -> Scenario:
 
 
 @cache
-def _nursery() -> NurseryProcess:
+def _fork_server() -> ForkServerProcess:
     """One import of torch for all jobs of the session; it ends with this process."""
-    return NurseryProcess()
+    return ForkServerProcess()
 
 
 def _limit_s() -> float:

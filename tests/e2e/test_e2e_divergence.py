@@ -23,7 +23,7 @@ def test_a_flipped_bit_is_found_named_and_healed_from_the_others(tmp_path: Path)
     outcome = run(arguments, scenario, machines=4, on_divergence="replace", fingerprint_every=20)
     assert outcome.code == 0, outcome.text
     (divergence,) = outcome.job.comparison.divergences
-    assert (divergence.astray, divergence.machines) == ((1,), ("m2",))
+    assert (divergence.diverged, divergence.machines) == ((1,), ("m2",))
     assert (divergence.since, divergence.step) == (10, 20)
     assert divergence.paths == (("model.module.4.weight",), (), ())
     said = "rank 1 (m2) differs from ranks 0,2,3 after step 20 in model.module.4.weight;"
@@ -33,5 +33,5 @@ def test_a_flipped_bit_is_found_named_and_healed_from_the_others(tmp_path: Path)
     assert [(c.rank, c.source_rank != 1, c.equal) for c in incident.certificates] == [
         (1, True, True)
     ]
-    assert outcome.job.comparison.astray == frozenset()
+    assert outcome.job.comparison.diverged == frozenset()
     assert set(outcome.job.comparison.families.values()) == {0}

@@ -27,7 +27,7 @@ JOINED = MachineJoined(at_us=0, machine=M1, standby=False, vault="v", host="h", 
 EXITED = m.WorkerExited(local_rank=0, pid=1, code=0)
 GO, LEAVE, DIE = m.Go(epoch=Epoch(1)), m.Leave(epoch=Epoch(1)), m.Die()
 BACK = m.Return(
-    machine=M1, incarnation="i", version=VERSION, protocol=m.PROTOCOL, heard=1, reign=0, dropped=4
+    machine=M1, incarnation="i", version=VERSION, protocol=m.PROTOCOL, heard=1, term=0, dropped=4
 )
 CHECKPOINT = m.Checkpoint(
     folder="f", run_id="r", step=Step(3), epoch=Epoch(1), argv=[], module=False, script="",
@@ -49,16 +49,16 @@ def accounts() -> Accounts:
 
 
 def test_who_is_back_is_given_what_it_has_not_heard(accounts: Accounts) -> None:
-    assert taken_back(BACK, accounts.of[M1], Epoch(1), accounts.reign) == [LEAVE, DIE]
+    assert taken_back(BACK, accounts.of[M1], Epoch(1), accounts.term) == [LEAVE, DIE]
     assert accounts.away == [M1]
 
 
 def test_what_was_ordered_since_the_takeover_nobody_can_have_heard(accounts: Accounts) -> None:
     """Who has heard four knows one that the journal has lost."""
     accounts.ordered(Send(M1, GO))
-    assert taken_back(BACK, accounts.of[M1], Epoch(1), accounts.reign) == [LEAVE, DIE, GO]
+    assert taken_back(BACK, accounts.of[M1], Epoch(1), accounts.term) == [LEAVE, DIE, GO]
     lost = taken_back(
-        msgspec.structs.replace(BACK, heard=4), accounts.of[M1], Epoch(1), accounts.reign
+        msgspec.structs.replace(BACK, heard=4), accounts.of[M1], Epoch(1), accounts.term
     )
     assert isinstance(lost, m.Refused)
 
@@ -69,18 +69,18 @@ def test_what_two_crashes_have_torn_is_missed_whatever_came_since(accounts: Acco
     accounts.ordered(Send(M1, GO))
     accounts.journaled(ControllerReturned(at_us=3), away=False)
     heard_four = msgspec.structs.replace(BACK, heard=4)
-    assert isinstance(taken_back(heard_four, accounts.of[M1], Epoch(1), accounts.reign), m.Refused)
-    of_the_second = msgspec.structs.replace(heard_four, reign=2)
-    assert taken_back(of_the_second, accounts.of[M1], Epoch(1), accounts.reign) == []
+    assert isinstance(taken_back(heard_four, accounts.of[M1], Epoch(1), accounts.term), m.Refused)
+    of_the_second = msgspec.structs.replace(heard_four, term=2)
+    assert taken_back(of_the_second, accounts.of[M1], Epoch(1), accounts.term) == []
 
 
 def test_whose_controller_the_journal_does_not_know_begins_anew_if_it_has_heard_any(
     accounts: Accounts,
 ) -> None:
-    torn = msgspec.structs.replace(BACK, reign=9)
-    assert isinstance(taken_back(torn, accounts.of[M1], Epoch(1), accounts.reign), m.Refused)
+    torn = msgspec.structs.replace(BACK, term=9)
+    assert isinstance(taken_back(torn, accounts.of[M1], Epoch(1), accounts.term), m.Refused)
     nothing = msgspec.structs.replace(torn, heard=0)
-    assert taken_back(nothing, accounts.of[M1], Epoch(1), accounts.reign) == [GO, LEAVE, DIE]
+    assert taken_back(nothing, accounts.of[M1], Epoch(1), accounts.term) == [GO, LEAVE, DIE]
 
 
 @pytest.mark.parametrize(
@@ -93,7 +93,7 @@ def test_whose_controller_the_journal_does_not_know_begins_anew_if_it_has_heard_
 )
 def test_who_does_not_fit_begins_anew(accounts: Accounts, change: dict[str, Any], why: str) -> None:
     answer = taken_back(
-        msgspec.structs.replace(BACK, **change), accounts.of[M1], Epoch(7), accounts.reign
+        msgspec.structs.replace(BACK, **change), accounts.of[M1], Epoch(7), accounts.term
     )
     assert isinstance(answer, m.Refused)
     assert (why in answer.reason, answer.retry_s) == (True, 0.0)
@@ -101,7 +101,7 @@ def test_who_does_not_fit_begins_anew(accounts: Accounts, change: dict[str, Any]
 
 def test_another_version_is_refused_for_good(accounts: Accounts) -> None:
     other = msgspec.structs.replace(BACK, version="0.0.0")
-    answer = taken_back(other, accounts.of[M1], Epoch(1), accounts.reign)
+    answer = taken_back(other, accounts.of[M1], Epoch(1), accounts.term)
     assert isinstance(answer, m.Refused)
     assert answer.retry_s is None
 

@@ -99,7 +99,7 @@ def test_a_bookmark_and_what_followed_give_what_a_replay_gives(seed: int) -> Non
         for machine, account in other.accounts.of.items():
             assert not list(differences(account, whole.accounts.of[machine]))
         assert other.accounts.undone == whole.accounts.undone
-        assert other.accounts.reign == whole.accounts.reign
+        assert other.accounts.term == whole.accounts.term
 
 
 def test_what_a_machine_has_heard_is_not_in_it() -> None:
@@ -112,7 +112,7 @@ def test_what_a_machine_has_heard_is_not_in_it() -> None:
     _, again = decode(encode(Job(spec=JobSpec(run_id="r", argv=["x"])), accounts))
     kept = again.of[MachineId("m1")]
     assert (kept.pending, kept.orders, kept.away) == ([go], 3, True)
-    assert (kept.rest(1, reign=0, now=9), kept.rest(2, reign=0, now=9)) == (None, [go])
+    assert (kept.rest(1, term=0, now=9), kept.rest(2, term=0, now=9)) == (None, [go])
 
 
 @pytest.fixture

@@ -231,7 +231,7 @@ def test_who_returns_over_another_link_is_told_what_was_taken(
     control.said(old, m.VaultHeld(epoch=0, records={}), 20)
     back = m.Return(
         machine=MachineId("m1"), incarnation="m1.1", version=VERSION, protocol=m.PROTOCOL,
-        heard=0, reign=0, dropped=0,
+        heard=0, term=0, dropped=0,
     )  # fmt: skip
     control.reception.back(new, back, 30)
     assert old.ended == "aborted"

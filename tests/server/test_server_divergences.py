@@ -25,11 +25,11 @@ FOUND = Divergence(
     step=Step(30),
     since=Step(10),
     holders=(Rank(0), Rank(1), Rank(2)),
-    astray=(Rank(1),),
+    diverged=(Rank(1),),
     paths=(("model.w",), (), ("scheduler",)),
     machines=SEATS[1:2],
 )
-UNKNOWN = replace(FOUND, holders=FOUND.holders[:2], astray=(), machines=SEATS[:2])
+UNKNOWN = replace(FOUND, holders=FOUND.holders[:2], diverged=(), machines=SEATS[:2])
 AFTER = replace(
     JOB,
     comparison=Comparison(
@@ -37,7 +37,7 @@ AFTER = replace(
         read=2_000_000,
         took_us=1500,
         families={Rank(0): Rank(0), Rank(1): Rank(0), Rank(2): Rank(0)},
-        astray=frozenset(FOUND.astray),
+        diverged=frozenset(FOUND.diverged),
         divergences=(FOUND,),
     ),
 )
@@ -92,4 +92,4 @@ def test_status_shows_replicas_their_cost_and_divergences(job: Job, shown: bool)
     assert (line in out.getvalue(), "rank 1 (m2) differs" in out.getvalue()) == (shown, shown)
     if shown:
         (divergence,) = status["divergences"]
-        assert (divergence["astray"], divergence["paths"]) == ([1], ["model.w", "scheduler"])
+        assert (divergence["diverged"], divergence["paths"]) == ([1], ["model.w", "scheduler"])

@@ -247,9 +247,9 @@ def test_a_flipped_bit_is_found_and_healed() -> None:
     for seed in range(6):
         world = watched(seed, nproc=1 + seed % 2)
         flip(world, world.job.seats[1])
-        found = lambda w=world: any(d.astray for d in w.job.comparison.divergences)  # noqa: E731
+        found = lambda w=world: any(d.diverged for d in w.job.comparison.divergences)  # noqa: E731
         assert until(world, found)
-        assert until(world, lambda w=world: trains(w) and not w.job.comparison.astray)  # type: ignore[misc]
+        assert until(world, lambda w=world: trains(w) and not w.job.comparison.diverged)  # type: ignore[misc]
         well(world)
         assert not any(worker.holds.flaw for worker in world.workers() if worker.live)
 
@@ -259,14 +259,14 @@ def test_a_rank_that_is_not_trusted_goes_back_with_the_others() -> None:
         world = world_of(seed, standbys=4, snapshots=3, rounds=2, copies=2)
         assert until(world, lambda w=world: has_a_cut(w))  # type: ignore[misc]
         flip(world, world.job.seats[1])
-        assert until(world, lambda w=world: has_a_cut(w) and bool(w.job.comparison.astray))  # type: ignore[misc]
+        assert until(world, lambda w=world: has_a_cut(w) and bool(w.job.comparison.diverged))  # type: ignore[misc]
         for machine in (world.job.seats[2], world.job.keepers[2][0]):  # type: ignore[index]
             world.crash(machine)
         well(world)
         assert rungs(world) & {2, 3}
 
 
-def test_what_a_checkpoint_has_of_a_rank_that_was_astray_is_not_trusted_again() -> None:
+def test_what_a_checkpoint_has_of_a_rank_that_was_diverged_is_not_trusted_again() -> None:
     """A flaw is in a checkpoint, found later, and healed in a move. Then all go back to where it
     was there, and at once somebody asks for state, of rank 1 first."""
     for seed in range(4):
@@ -276,7 +276,7 @@ def test_what_a_checkpoint_has_of_a_rank_that_was_astray_is_not_trusted_again() 
         assert until(world, lambda w=world: w.training.newest == 12)  # type: ignore[misc]
         flip(world, world.job.seats[1])
         assert until(world, lambda w=world: trains(w) and len(w.job.incidents) == 1)  # type: ignore[misc]
-        assert not world.job.comparison.astray
+        assert not world.job.comparison.diverged
         assert world.job.checkpoint is not None
         assert world.job.checkpoint.step == 15
         for machine in (world.job.seats[2], world.job.keepers[2][0]):  # type: ignore[index]

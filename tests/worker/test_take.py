@@ -57,7 +57,7 @@ def taken_by(
     *,
     known: RankRecord | None = RECORD,
     early: Early | None = None,
-    astray: bool = False,
+    diverged: bool = False,
 ) -> tuple[Taken, list[WorkerFact]]:
     """The servers are those of ranks 0, 1, 2."""
     said: list[WorkerFact] = []
@@ -67,7 +67,7 @@ def taken_by(
         sources={Rank(rank): [Source(Rank(n), s.address) for n, s in enumerate(servers)]},
         records={},
         buddies={},
-        astray=[Rank(rank)] if astray else [],
+        diverged=[Rank(rank)] if diverged else [],
     )
     cancelled = threading.Event()
     taken = take(
@@ -161,8 +161,8 @@ def test_who_held_something_else_at_the_lost_ranks_gate_is_no_replica(
     with pytest.raises(Unlike) as found:
         taken_by(3, servers[:2], small(0.0), known=lost)
     assert found.value.unlike == unlike
-    taken, _ = taken_by(3, servers[:2], small(0.0), known=lost, astray=True)
-    assert taken.source == 0, "what a rank held that was astray is no measure"
+    taken, _ = taken_by(3, servers[:2], small(0.0), known=lost, diverged=True)
+    assert taken.source == 0, "what a rank held that had diverged is no measure"
 
 
 def test_a_leaver_gives_its_own_record_or_the_move_is_off(servers: list[StateServer]) -> None:

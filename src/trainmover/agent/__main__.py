@@ -10,9 +10,9 @@ from trainmover.agent import flags
 from trainmover.agent.config import WORKER_COMMAND, AgentConfig
 from trainmover.agent.run import run_agent
 from trainmover.errors import TrainmoverError, UserError
+from trainmover.fork_server import ForkServer
 from trainmover.ids import MachineId
 from trainmover.lifeline import die_with
-from trainmover.nursery import Nursery
 from trainmover.tls.files import all_or_none
 
 
@@ -48,7 +48,9 @@ def _config(options: argparse.Namespace) -> AgentConfig:
         controller_s=options.controller_timeout,
         worker=worker,
         rack=options.rack,
-        nursery=None if options.nursery is None else Nursery.inherited(options.nursery),
+        fork_server=None
+        if options.fork_server is None
+        else ForkServer.inherited(options.fork_server),
         run=options.run,
         tls=all_or_none(options.tls_cert, options.tls_key, options.tls_ca),
     )

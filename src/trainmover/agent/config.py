@@ -4,8 +4,8 @@ import sys
 from dataclasses import dataclass
 from pathlib import Path
 
+from trainmover.fork_server import ForkServer
 from trainmover.ids import MachineId
-from trainmover.nursery import Nursery
 from trainmover.tls.files import TlsFiles
 
 WORKER_COMMAND = (sys.executable, "-u", "-m", "trainmover.worker")
@@ -17,7 +17,7 @@ class AgentConfig:
 
     controller_s  how long the controller may be away
     rack     what this machine would be lost together with; "": not known
-    nursery  came with us; workers are forked from it, not executed
+    fork_server  came with us; workers are forked from it, not executed
     run      process of this host that the whole run lives in; None: not known, or elsewhere
     tls      the job's, which the controller speaks and all that listens here; None: it has none
     """
@@ -33,6 +33,6 @@ class AgentConfig:
     controller_s: float = 60.0
     worker: tuple[str, ...] = WORKER_COMMAND
     rack: str = ""
-    nursery: Nursery | None = None
+    fork_server: ForkServer | None = None
     run: int | None = None
     tls: TlsFiles | None = None

@@ -30,7 +30,7 @@ def parser(examples: str = "") -> argparse.ArgumentParser:
     add("--shutdown-timeout", type=float, default=5.0, metavar="S", help="from SIGTERM to SIGKILL")
     add("--controller-timeout", type=float, default=60.0, metavar="S", help="it may be away")
     add("--worker", metavar="JSON", help=argparse.SUPPRESS)
-    add("--nursery", type=int, metavar="FD", help=argparse.SUPPRESS)
+    add("--fork-server", type=int, metavar="FD", help=argparse.SUPPRESS)
     add("--run", type=int, metavar="PID", help=argparse.SUPPRESS)  # so does the job
     add("--parent", type=int, metavar="PID", help=argparse.SUPPRESS)  # ends with it
     return parser

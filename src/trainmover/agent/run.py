@@ -86,7 +86,7 @@ async def run_agent(config: AgentConfig) -> None:
     finally:
         vault_server.close()
         if agent.run_id:
-            kill_descendants(agent.run_id, os.environ.get("TRAINMOVER_NURSERY", ""))
+            kill_descendants(agent.run_id, os.environ.get("TRAINMOVER_FORK_SERVER", ""))
         shutil.rmtree(directory, ignore_errors=True)
 
 

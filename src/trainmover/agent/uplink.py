@@ -98,7 +98,7 @@ class Uplink:
         self._outbox = Outbox()
         self._output: list[bytes] = []
         self._said_at: deque[float] = deque()  # Of every fact in the outbox.
-        self._heard = self._reign = 0
+        self._heard = self._term = 0
         self._away = False
         self._back_at = -math.inf
         self._in = False
@@ -186,15 +186,15 @@ class Uplink:
             case Heard(facts=facts):
                 self._drop(facts)
                 self._look_whether_safe()
-            case Resumed(facts=facts, reign=reign):
-                self._reign = reign
+            case Resumed(facts=facts, term=term):
+                self._term = term
                 self._drop(facts)
                 self._enter()
             case Refused():
                 self._refuse(order)
             case _:
                 if isinstance(order, Welcome):
-                    self._reign, self._run = order.reign, order.spec.run_id
+                    self._term, self._run = order.term, order.spec.run_id
                     if not self._returns:
                         self._enter()
                 if not isinstance(order, UNCOUNTED):
@@ -260,7 +260,7 @@ class Uplink:
             version=VERSION,
             protocol=PROTOCOL,
             heard=self._heard,
-            reign=self._reign,
+            term=self._term,
             dropped=self._outbox.dropped,
         )
 

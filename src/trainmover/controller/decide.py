@@ -24,7 +24,7 @@ from trainmover.controller.change.reports import (
 from trainmover.controller.change.seats import without_machines
 from trainmover.controller.change.switching import bind_ready
 from trainmover.controller.clock import tick
-from trainmover.controller.compare.replacing import compared, replace_astray
+from trainmover.controller.compare.replacing import compared, replace_diverged
 from trainmover.controller.effects import Answer, Effect
 from trainmover.controller.ending import end_when_all_left, finished, raised, went_on
 from trainmover.controller.events import (
@@ -227,7 +227,7 @@ def _advance(job: Job, at_us: int) -> Decision:
     if change is None:
         job, answers = answer_done_moves(job)
         job, keep = tend_snapshots(job)
-        job, moving = replace_astray(job, at_us)
+        job, moving = replace_diverged(job, at_us)
         if job.change is not None:
             return job, write + answers + keep + moving
         job, more = tend_standbys(job)

@@ -13,10 +13,10 @@ from functools import partial
 from pathlib import Path
 from typing import TypeAlias
 
+from trainmover.fork_server import Child
 from trainmover.ids import MachineId
-from trainmover.launch.nursery import NurseryProcess
+from trainmover.launch.fork_server import ForkServerProcess
 from trainmover.lifeline import when_ended
-from trainmover.nursery import Child
 from trainmover.tls.files import TlsFiles
 
 AGENT = (sys.executable, "-P", "-m", "trainmover.agent")
@@ -51,11 +51,11 @@ class LocalMachines:
         self,
         plan: LocalPlan,
         ended: Callable[[MachineId, int, str], None],
-        nursery: NurseryProcess | None,
+        fork_server: ForkServerProcess | None,
     ) -> None:
         self._plan = plan
         self._ended = ended
-        self._nursery = nursery
+        self._fork_server = fork_server
         self._agents: dict[MachineId, Process] = {}
         self._unwatch: dict[MachineId, Callable[[], None]] = {}
 
@@ -112,9 +112,9 @@ class LocalMachines:
         self._unwatch[machine] = when_ended(loop, agent.pid, ended)
 
     def _spawn(self, arguments: Sequence[str], output: int) -> Process:
-        if self._nursery is not None:
+        if self._fork_server is not None:
             with suppress(OSError):
-                return self._nursery.bear_agent(arguments, self._plan.run_id, output)
+                return self._fork_server.bear_agent(arguments, self._plan.run_id, output)
         return spawn([*AGENT, *arguments], self._plan.run_id, stdout=output, stderr=output)
 
     def _agent_ended(self, machine: MachineId) -> None:

@@ -1,4 +1,4 @@
-"""The processes of a local run beside its controller: nursery, store and one agent per machine.
+"""The processes of a local run beside its controller: fork server, store and one agent per machine.
 
 What is started here is ended here, in every way out: all of it dies with this process even if that
 is killed, and workers die with their agents.
@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Protocol
 
 from trainmover.ids import MachineId
+from trainmover.launch.fork_server import ForkServerProcess
 from trainmover.launch.local import LocalMachines, LocalPlan
-from trainmover.launch.nursery import NurseryProcess
 from trainmover.launch.options import RunOptions
 from trainmover.launch.place import RunPlace
 from trainmover.launch.store import Door, KeptStore
@@ -30,20 +30,24 @@ class Told(Protocol):
 class LocalProcesses:
     """All that live on this machine for one run. `start_store` comes first.
 
-    nursery  one that can be used; None: everything is executed
+    fork_server  one that can be used; None: everything is executed
     """
 
     def __init__(
-        self, options: RunOptions, place: RunPlace, told: Told, nursery: NurseryProcess | None
+        self,
+        options: RunOptions,
+        place: RunPlace,
+        told: Told,
+        fork_server: ForkServerProcess | None,
     ) -> None:
         self._run_id = place.directory.run_id
         self._controller = place.run.controller
-        self._nursery = nursery
+        self._fork_server = fork_server
         self._elsewhere = bool(options.bind)
         host = options.bind.rpartition(":")[0] or LOOPBACK[0]
         door = Door(host, place.token_file, place.run.tls)
-        self.store = KeptStore(nursery, door, moved=told.store_is_at, lost=told.store_lost)
-        self._machines = LocalMachines(_plan(options, place), told.agent_ended, nursery)
+        self.store = KeptStore(fork_server, door, moved=told.store_is_at, lost=told.store_lost)
+        self._machines = LocalMachines(_plan(options, place), told.agent_ended, fork_server)
 
     def start_store(self, stack: AsyncExitStack) -> str:
         """Where it listens; it ends with `stack`. Raises JobFailed."""
@@ -60,21 +64,21 @@ class LocalProcesses:
             self._machines.start(self._controller)
 
     def _leave_nothing(self) -> None:
-        if self._nursery is None:
+        if self._fork_server is None:
             kill_descendants(self._run_id)
         else:
-            spared: Sequence[int] = (self._nursery.pid, self.store.pid)
-            kill_descendants(self._run_id, self._nursery.mark, spared=spared)
-            self._nursery.reap()
+            spared: Sequence[int] = (self._fork_server.pid, self.store.pid)
+            kill_descendants(self._run_id, self._fork_server.mark, spared=spared)
+            self._fork_server.reap()
 
 
 async def usable(
-    nursery: NurseryProcess | None, options: RunOptions, stack: AsyncExitStack
-) -> NurseryProcess | None:
-    """The nursery given, else one that ends with `stack`; None if nothing can be forked from it."""
-    if nursery is None and not options.worker:
-        nursery = stack.enter_context(NurseryProcess())
-    return nursery if nursery is not None and await nursery.ready() else None
+    fork_server: ForkServerProcess | None, options: RunOptions, stack: AsyncExitStack
+) -> ForkServerProcess | None:
+    """The one given, else one that ends with `stack`; None if nothing can be forked from it."""
+    if fork_server is None and not options.worker:
+        fork_server = stack.enter_context(ForkServerProcess())
+    return fork_server if fork_server is not None and await fork_server.ready() else None
 
 
 def _plan(options: RunOptions, place: RunPlace) -> LocalPlan:

@@ -15,7 +15,7 @@ from trainmover.controller.events import WorkerSaid
 from trainmover.ids import MachineId
 from trainmover.journal import Journal
 from trainmover.launch.controller.hosting import Hosting, RunHandle, RunResult
-from trainmover.launch.nursery import NurseryProcess, hash_seed_of
+from trainmover.launch.fork_server import ForkServerProcess, hash_seed_of
 from trainmover.launch.options import RunOptions
 from trainmover.launch.place import RunPlace
 from trainmover.launch.processes import LocalProcesses, usable
@@ -35,14 +35,14 @@ def run_job(
     *,
     on_change: OnChange | None = None,
     on_ready: OnReady | None = None,
-    nursery: NurseryProcess | None = None,
+    fork_server: ForkServerProcess | None = None,
 ) -> RunResult:
     """Run a job to its end. Raises UserError if it could not begin.
 
     In the main thread SIGINT, SIGTERM and SIGHUP stop the job in order; a second one at once.
-    nursery  one that was started beforehand, to save time; the caller stops it
+    fork_server  one that was started beforehand, to save time; the caller stops it
     """
-    return asyncio.run(_Call(options, on_change, on_ready).run(nursery))
+    return asyncio.run(_Call(options, on_change, on_ready).run(fork_server))
 
 
 class _Call:
@@ -59,15 +59,17 @@ class _Call:
         self._stop: tuple[str, int] | None = None
         self._worker_pids: set[int] = set()
 
-    async def run(self, nursery: NurseryProcess | None) -> RunResult:
+    async def run(self, fork_server: ForkServerProcess | None) -> RunResult:
         async with AsyncExitStack() as stack:
             watch_signals(stack, self._signalled)
             adopt_orphans()
             place = RunPlace.make(self._options, stack)
-            nursery = await usable(nursery, self._options, stack)
-            processes = LocalProcesses(self._options, place, self, nursery)
+            fork_server = await usable(fork_server, self._options, stack)
+            processes = LocalProcesses(self._options, place, self, fork_server)
             store = processes.start_store(stack)
-            spec = msgspec.structs.replace(place.spec, store=store, hash_seed=hash_seed_of(nursery))
+            spec = msgspec.structs.replace(
+                place.spec, store=store, hash_seed=hash_seed_of(fork_server)
+            )
             journal = Journal.create(place.run.journal, spec)
             stack.callback(journal.close)
             stack.callback(journal.checkpoint)

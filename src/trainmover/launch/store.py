@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from trainmover.errors import JobFailed
+from trainmover.launch.fork_server import ForkServerProcess
 from trainmover.launch.local import Process, signal_process, spawn
-from trainmover.launch.nursery import NurseryProcess
 from trainmover.lifeline import when_ended
 from trainmover.tls.files import TlsFiles
 
@@ -43,14 +43,14 @@ class Door:
 class StoreProcess:
     """One process. port: a pipe on which it says where it listens, or its door does."""
 
-    def __init__(self, nursery: NurseryProcess | None, door: Door) -> None:
+    def __init__(self, fork_server: ForkServerProcess | None, door: Door) -> None:
         port, stdout = os.pipe()
         self.port = os.fdopen(port, "rb")
         self._host = door.host
         arguments = ["--parent", str(os.getpid())]
         arguments += ["--door", door.host, "--token-file", str(door.token_file)]
         arguments += door.tls.flags() if door.tls is not None else []
-        self._process = _start(nursery, arguments, stdout)
+        self._process = _start(fork_server, arguments, stdout)
         os.close(stdout)
 
     @property
@@ -77,14 +77,14 @@ class KeptStore:
 
     def __init__(
         self,
-        nursery: NurseryProcess | None,
+        fork_server: ForkServerProcess | None,
         door: Door,
         *,
         moved: Callable[[str], None],
         lost: Callable[[str], None],
     ) -> None:
         self.address = ""
-        self._nursery = nursery
+        self._fork_server = fork_server
         self._door = door
         self._moved = moved
         self._lost = lost
@@ -118,7 +118,7 @@ class KeptStore:
         self._process = None
 
     def _begin(self) -> None:
-        self._process = StoreProcess(self._nursery, self._door)
+        self._process = StoreProcess(self._fork_server, self._door)
         loop = asyncio.get_running_loop()
         self._unwatch = when_ended(loop, self._process.pid, self._ended)
 
@@ -146,9 +146,9 @@ class KeptStore:
             self._moved(address)
 
 
-def _start(nursery: NurseryProcess | None, arguments: list[str], stdout: int) -> Process:
-    if nursery is not None:
+def _start(fork_server: ForkServerProcess | None, arguments: list[str], stdout: int) -> Process:
+    if fork_server is not None:
         with suppress(OSError):
-            return nursery.bear(STORE_MODULE, arguments, stdout)
+            return fork_server.bear(STORE_MODULE, arguments, stdout)
     command = [sys.executable, "-P", "-m", STORE_MODULE, *arguments]
     return spawn(command, "", stdout=stdout, stderr=None)

@@ -1,6 +1,6 @@
 """A job on this machine whose controller may be lost: what `trainmover run` does.
 
-    supervisor: place of the run, nursery, store, agents; it decides nothing
+    supervisor: place of the run, fork server, store, agents; it decides nothing
       └─ controller: server, API, journal, screen; started again when it dies
 
 Sockets are the supervisor's: who dials while no controller lives waits in their queue. If the
@@ -18,7 +18,7 @@ from trainmover.ids import MachineId
 from trainmover.journal import Journal
 from trainmover.launch.controller.channel import AgentEnded, Signalled, StoreIsAt, StoreLost
 from trainmover.launch.controller.process import ControllerProcess
-from trainmover.launch.nursery import NurseryProcess, hash_seed_of
+from trainmover.launch.fork_server import ForkServerProcess, hash_seed_of
 from trainmover.launch.options import RunOptions
 from trainmover.launch.place import RunPlace
 from trainmover.launch.processes import LocalProcesses, usable
@@ -30,17 +30,17 @@ AT_ONCE = 3
 
 
 def supervise(
-    options: RunOptions, *, json: bool = False, nursery: NurseryProcess | None = None
+    options: RunOptions, *, json: bool = False, fork_server: ForkServerProcess | None = None
 ) -> int:
     """Run a job to its end; the exit status. Raises UserError if it could not begin, JobFailed if
     its controller could not be kept alive.
 
     json     what is shown is for programs
-    nursery  as in `run_job`
+    fork_server  as in `run_job`
     """
 
     async def run() -> int:
-        return await _Supervisor(options, json=json).run(nursery)
+        return await _Supervisor(options, json=json).run(fork_server)
 
     return asyncio.run(run())
 
@@ -55,7 +55,7 @@ class _Supervisor:
         self._controller: ControllerProcess | None = None
         self._stopped: Signalled | None = None
 
-    async def run(self, nursery: NurseryProcess | None) -> int:
+    async def run(self, fork_server: ForkServerProcess | None) -> int:
         async with AsyncExitStack() as stack:
             watch_signals(stack, self._signalled)
             loop = asyncio.get_running_loop()
@@ -68,11 +68,13 @@ class _Supervisor:
             )
             stack.push_async_callback(controller.stop)
             stack.callback(self._over.cancel)  # However this ends, no other controller is started.
-            controller.start()  # It imports while the nursery does.
-            nursery = await usable(nursery, self._options, stack)
-            processes = LocalProcesses(self._options, place, self, nursery)
+            controller.start()  # It imports while the fork server does.
+            fork_server = await usable(fork_server, self._options, stack)
+            processes = LocalProcesses(self._options, place, self, fork_server)
             store = processes.start_store(stack)
-            spec = msgspec.structs.replace(place.spec, store=store, hash_seed=hash_seed_of(nursery))
+            spec = msgspec.structs.replace(
+                place.spec, store=store, hash_seed=hash_seed_of(fork_server)
+            )
             Journal.create(place.run.journal, spec).close()
             self._controller = controller
             controller.begin(place.notes)

@@ -1,7 +1,7 @@
 """torch.compile: what it looks into, what it has made, and where that lies.
 
 torch loads it for the first optimizer that a script makes, which takes seconds of a processor. So
-it is loaded here, once for all workers that a machine's nursery forks.
+it is loaded here, once for all workers that a machine's fork server forks.
 """
 
 import os

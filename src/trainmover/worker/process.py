@@ -44,7 +44,7 @@ _PR_SET_PDEATHSIG = 1
 
 
 def before_forks() -> None:
-    """Once in a nursery: what each worker would do again."""
+    """Once in a fork server: what each worker would do again."""
     load_all()
     "".encode("idna")  # Imports, as whoever resolves a name does.
     modules.ours_are_loaded()

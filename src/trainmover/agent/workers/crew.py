@@ -75,7 +75,7 @@ class Crew:
         self.torch = ""
         self._place = Place()
         self._restarts = 0
-        self._births = None if config.nursery is None else Births(config.nursery)
+        self._births = None if config.fork_server is None else Births(config.fork_server)
         self._workers: dict[int, Worker] = {}
         self._leaving: set[Worker] = set()
         self._when_gone: Callable[[], None] | None = None

@@ -14,7 +14,7 @@ from functools import partial
 from trainmover.agent.workers.births import Births
 from trainmover.agent.workers.output import StreamReader
 from trainmover.errors import ProtocolError, UserError
-from trainmover.nursery import Birth, Child
+from trainmover.fork_server import Birth, Child
 from trainmover.protocol.framing import FrameReader
 from trainmover.protocol.messages import decode_worker_fact
 
@@ -199,7 +199,7 @@ def start_worker(
     to: Listener,
     births: Births | None = None,
 ) -> Worker:
-    """One worker in a session of its own: forked from the nursery if it can be, else executed.
+    """One worker in a session of its own: forked from the fork server if it can be, else executed.
 
     environment  given the number of the worker's control descriptor
     Raises UserError if the program or the working directory cannot be used.

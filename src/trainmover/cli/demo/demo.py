@@ -25,7 +25,7 @@ from trainmover.cli.stream import stream, write_to
 from trainmover.controller.state import Job, Kind, MachineState, Outcome
 from trainmover.errors import JobFailed, UserError
 from trainmover.ids import MachineId
-from trainmover.launch.nursery import NurseryProcess
+from trainmover.launch.fork_server import ForkServerProcess
 from trainmover.launch.run_job import RunHandle, RunOptions, run_job
 from trainmover.outlet import Outlet
 from trainmover.protocol.messages import LogSpec, Row
@@ -45,9 +45,9 @@ def main(options: argparse.Namespace) -> int:
     shown = stream(outlet, sys.stderr if options.json else sys.stdout)
     console = Console(file=shown, highlight=False, soft_wrap=True)
     begun = time.monotonic()
-    with NurseryProcess() as nursery:
-        disturbed = _run(options, console, nursery, Drill(options.steps))
-        undisturbed = _run(options, console, nursery, None)
+    with ForkServerProcess() as fork_server:
+        disturbed = _run(options, console, fork_server, Drill(options.steps))
+        undisturbed = _run(options, console, fork_server, None)
     faults = differences(disturbed, undisturbed) + missing(disturbed.job)
     result = report(disturbed, undisturbed, faults)
     result["seconds"] = round(time.monotonic() - begun, 1)
@@ -177,7 +177,10 @@ class Watch:
 
 
 def _run(
-    options: argparse.Namespace, console: Console, nursery: NurseryProcess, drill: Drill | None
+    options: argparse.Namespace,
+    console: Console,
+    fork_server: ForkServerProcess,
+    drill: Drill | None,
 ) -> Recording:
     """One run of the example. Raises JobFailed if it does not end well."""
     title = "disturbed" if drill else "undisturbed"
@@ -194,7 +197,7 @@ def _run(
         )
         with DemoScreen(console, title, options.steps) as screen:
             watch = Watch(screen, drill)
-            result = run_job(run, on_change=watch, nursery=nursery)
+            result = run_job(run, on_change=watch, fork_server=fork_server)
         watch.close()
         if result.code != 0:
             raise JobFailed(

@@ -10,19 +10,21 @@ from trainmover.errors import UserError
 if TYPE_CHECKING:
     from contextlib import AbstractContextManager
 
-    from trainmover.launch.nursery import NurseryProcess
+    from trainmover.launch.fork_server import ForkServerProcess
 
 
 def main(argv: list[str]) -> int:
     """The script's exit status; 130 after Ctrl-C, 143 after SIGTERM."""
     _look(argv)
-    with _nursery(argv) as nursery:  # first: it imports torch in the time in which we do
+    with _fork_server(argv) as fork_server:  # first: it imports torch in the time in which we do
         from trainmover.cli.run.flags import parse
         from trainmover.launch.supervise import supervise
 
         flags = parse(argv)
         options = flags.options
-        return supervise(options, json=flags.json, nursery=None if options.worker else nursery)
+        return supervise(
+            options, json=flags.json, fork_server=None if options.worker else fork_server
+        )
 
 
 def _look(argv: list[str]) -> None:
@@ -36,10 +38,10 @@ def _look(argv: list[str]) -> None:
         )
 
 
-def _nursery(argv: list[str]) -> "AbstractContextManager[NurseryProcess | None]":
+def _fork_server(argv: list[str]) -> "AbstractContextManager[ForkServerProcess | None]":
     """None where it is plain that workers are of another program: those are executed."""
     if "--worker-program" in argv:
         return nullcontext()
-    from trainmover.launch.nursery import NurseryProcess
+    from trainmover.launch.fork_server import ForkServerProcess
 
-    return NurseryProcess()
+    return ForkServerProcess()

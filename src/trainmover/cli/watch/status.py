@@ -184,9 +184,9 @@ def absent_lines(status: dict[str, Any]) -> Iterator[str]:
 def replicas_line(replicas: dict[str, Any]) -> str:
     """Who holds whose state, as the newest round saw it, and what that cost."""
     families = "  ".join(ranks_text(ranks) for ranks in replicas["families"])
-    astray = f"  differs: {ranks_text(replicas['astray'])}" if replicas["astray"] else ""
+    diverged = f"  differs: {ranks_text(replicas['diverged'])}" if replicas["diverged"] else ""
     cost = f"{replicas['bytes'] / 1e6:.1f} MB in {replicas['cost_ms']:.1f} ms"
-    return f"same state after step {replicas['step']}: {families}{astray}  ({cost})"
+    return f"same state after step {replicas['step']}: {families}{diverged}  ({cost})"
 
 
 def _note(machine: dict[str, Any]) -> str:

@@ -186,9 +186,9 @@ def _switch(job: Job, at_us: int) -> Decision:
 
 
 def _sources(job: Job, change: Change, rank: Rank) -> list[Rank]:
-    """The leaver and its replicas; of one that is astray, only those who hold what it ought to."""
+    """The leaver and its replicas; if it has diverged, only those who hold what it ought to."""
     others = replicas(job, rank, survivors(job, change))
-    return others if others and rank in job.comparison.astray else [rank, *others]
+    return others if others and rank in job.comparison.diverged else [rank, *others]
 
 
 def cancel_move(job: Job, why: str, *, failed: bool = False) -> Decision:

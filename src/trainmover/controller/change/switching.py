@@ -210,7 +210,7 @@ def send_switch(job: Job, sources: dict[Rank, list[Rank]]) -> Decision:
         buddies={},
         closing=bool(job.finished),
         snapshot_every=job.snapshot_every,
-        astray=[rank for rank in sorted(sources) if rank in job.comparison.astray],
+        diverged=[rank for rank in sorted(sources) if rank in job.comparison.diverged],
     )
     on_way = change.on_way.union(change.joiners.values())
     job = replace(job, change=replace(change, stage=Stage.SWITCH, on_way=on_way))

@@ -1,1 +1,1 @@
-"""What replicas hold, compared: who would lose nothing, and who is astray. Pure."""
+"""What replicas hold, compared: who would lose nothing, and who has diverged. Pure."""

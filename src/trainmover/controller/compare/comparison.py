@@ -34,8 +34,8 @@ class Layout:
 
 @dataclass(frozen=True)
 class Doubt:
-    """A rank was astray: what was kept of its state after the step `since`, and up to `until`, may
-    be corrupted. until: None: it still is astray."""
+    """A rank had diverged: what was kept of its state after the step `since`, and up to `until`,
+    may be corrupted. until: None: it still differs."""
 
     rank: Rank
     since: Step
@@ -51,7 +51,7 @@ class Comparison:
     read      bytes of tensors the largest rank hashed in it; took_us: the slowest
     held      for each section: rank -> what it holds
     families  rank -> lowest of the ranks whose whole shared state is equal to its own
-    doubts    of all ranks that were ever astray, oldest first
+    doubts    of all ranks that ever diverged, oldest first
     apart     ranks that parted from their replicas between two rounds, as was seen when one was to
               be taken over: nobody's source from then on -> step of the last round before
     joined    rank -> after which step another process took it last
@@ -64,7 +64,7 @@ class Comparison:
     took_us: int = 0
     held: tuple[dict[Rank, Held], ...] = ({}, {}, {})
     families: dict[Rank, Rank] = field(default_factory=dict)
-    astray: frozenset[Rank] = frozenset()
+    diverged: frozenset[Rank] = frozenset()
     doubts: tuple[Doubt, ...] = ()
     apart: dict[Rank, Step] = field(default_factory=dict)
     joined: dict[Rank, Step] = field(default_factory=dict)
@@ -112,7 +112,7 @@ def _fits(fact: Fingerprinted, layouts: dict[str, Layout], said: dict[Rank, Fing
 
 def healed(comparison: Comparison, rank: Rank, step: Step) -> Comparison:
     """The rank has taken its state from another one, after `step`."""
-    return _now_astray(comparison, comparison.astray - {rank}, since=step, until=step)
+    return _now_diverged(comparison, comparison.diverged - {rank}, since=step, until=step)
 
 
 def took_over(comparison: Comparison, rank: Rank, step: Step) -> Comparison:
@@ -127,24 +127,24 @@ def apart(comparison: Comparison, ranks: Iterable[Rank]) -> Comparison:
 
 
 def gone_back(comparison: Comparison, step: Step) -> Comparison:
-    """All ranks take what was kept of them after `step`: who was astray then is so again."""
+    """All ranks take what was kept of them after `step`: who had diverged then is so again."""
     known = [doubt for doubt in comparison.doubts if doubt.since < step]
     again = {doubt.rank for doubt in known if doubt.until is not None and step <= doubt.until}
     doubts = tuple(replace(one, until=None) if one.rank in again else one for one in known)
-    return replace(comparison, astray=comparison.astray | again, doubts=doubts)
+    return replace(comparison, diverged=comparison.diverged | again, doubts=doubts)
 
 
-def _now_astray(
-    comparison: Comparison, astray: frozenset[Rank], *, since: Step, until: Step
+def _now_diverged(
+    comparison: Comparison, diverged: frozenset[Rank], *, since: Step, until: Step
 ) -> Comparison:
     """since: when those that are new were still right; until: when the others were at last."""
-    over = comparison.astray - astray
+    over = comparison.diverged - diverged
     known = (
         replace(one, until=until) if one.until is None and one.rank in over else one
         for one in comparison.doubts
     )
-    new = (Doubt(rank, since) for rank in sorted(astray - comparison.astray))
-    return replace(comparison, astray=astray, doubts=(*known, *new))
+    new = (Doubt(rank, since) for rank in sorted(diverged - comparison.diverged))
+    return replace(comparison, diverged=diverged, doubts=(*known, *new))
 
 
 def _compared(comparison: Comparison, said: dict[Rank, Fingerprinted]) -> Comparison:
@@ -152,16 +152,17 @@ def _compared(comparison: Comparison, said: dict[Rank, Fingerprinted]) -> Compar
     since = min(comparison.step, step)
     told = [_told(section, comparison.layouts, said) for section in range(len(before))]
     now = [watched(*each) for each in zip(before, told, strict=True)]
-    trusted = sorted(said.keys() - comparison.astray)
+    trusted = sorted(said.keys() - comparison.diverged)
     votes_ = [votes(b, {r: n[r] for r in trusted}) for b, n in zip(before, now, strict=True)]
     new = divergences(votes_, comparison.families, comparison.joined, step=step, since=since)
-    astray = comparison.astray | {rank for one in new if one.shared for rank in one.astray}
+    diverged = comparison.diverged | {rank for one in new if one.shared for rank in one.diverged}
     good = [
-        ought(*each, comparison.families, astray) for each in zip(before, now, votes_, strict=True)
+        ought(*each, comparison.families, diverged)
+        for each in zip(before, now, votes_, strict=True)
     ]
     held = tuple(refined(*each) for each in zip(before, told, good, strict=True))
-    still = frozenset(rank for rank in astray if now[SHARED][rank] != good[SHARED][rank])
-    comparison = _now_astray(comparison, still, since=since, until=step)
+    still = frozenset(rank for rank in diverged if now[SHARED][rank] != good[SHARED][rank])
+    comparison = _now_diverged(comparison, still, since=since, until=step)
     return replace(
         comparison,
         step=step,

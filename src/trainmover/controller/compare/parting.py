@@ -1,11 +1,11 @@
-"""When holders part: what is an alarm, and whom a vote finds astray. Pure.
+"""When holders part: what is an alarm, and whom a vote finds diverged. Pure.
 
 Parting is how silent corruption shows, but two tensors may also have been equal by chance: experts
 that nobody has used yet, shards full of zeros. So it is an alarm only where holders were surely
 replicas: they have changed that tensor to equal bytes before, or were equal in all shared state.
 Small state (counters of the script's own) never is the alarm, but is named beside one. Where three
-or more held a tensor and most still agree, the others are *astray*: they are nobody's source, later
-rounds say no more of them, and what they ought to hold is what the majority holds.
+or more held a tensor and most still agree, the others *have diverged*: they are nobody's source,
+later rounds say no more of them, and what they ought to hold is what the majority holds.
 
 Scripts let ranks part on purpose, too: local SGD, an average of weights on one rank, a head of each
 rank's own. That is corruption only as far as the evidence goes (`_kind`).
@@ -42,16 +42,16 @@ class Divergence:
     step      of the round that saw it
     since     step of the round before, in which they were equal
     holders   of the tensors until then
-    astray    those that differ from the majority; () if there is none
+    diverged    those that differ from the majority; () if there is none
     paths     for each section: what differs
-    machines  of those astray, or of all holders, when it was seen
+    machines  of those that diverged, or of all holders, when it was seen
     joined    ranks among them that another process has taken since they were equal
     """
 
     step: Step
     since: Step
     holders: tuple[Rank, ...]
-    astray: tuple[Rank, ...]
+    diverged: tuple[Rank, ...]
     paths: tuple[tuple[str, ...], ...]
     machines: tuple[MachineId, ...] = ()
     kind: Parted = Parted.CORRUPTION
@@ -113,8 +113,8 @@ def _divergence(
     kind = Parted.TAKEOVER if new else Parted.APART
     if minority and not new and _is_little(shared, holders, found):
         kind = Parted.CORRUPTION
-    astray = () if kind is Parted.APART else minority
-    return Divergence(step, since, holders, astray, paths, kind=kind, joined=new)
+    diverged = () if kind is Parted.APART else minority
+    return Divergence(step, since, holders, diverged, paths, kind=kind, joined=new)
 
 
 def _is_little(shared: Votes, holders: tuple[Rank, ...], found: _Found) -> bool:
@@ -168,15 +168,15 @@ def ought(
     told: dict[Rank, Told],
     votes: Votes,
     families: dict[Rank, Rank],
-    astray: frozenset[Rank],
+    diverged: frozenset[Rank],
 ) -> dict[Rank, Told]:
-    """What ranks hold; of those astray, what they would hold if they had stayed with the others."""
+    """What ranks hold; those that diverged, what they would if they had stayed with the others."""
     return told | {
         rank: {
-            path: _majority(votes, families, astray, rank, path, entries.get(path), own)
+            path: _majority(votes, families, diverged, rank, path, entries.get(path), own)
             for path, own in told[rank].items()
         }
-        for rank in sorted(astray)
+        for rank in sorted(diverged)
         for entries in (before[rank].entries,)
     }
 
@@ -184,7 +184,7 @@ def ought(
 def _majority(
     votes: Votes,
     families: dict[Rank, Rank],
-    astray: frozenset[Rank],
+    diverged: frozenset[Rank],
     rank: Rank,
     path: str,
     entry: Entry | None,
@@ -193,7 +193,7 @@ def _majority(
     """Hash that most of those have who surely were replicas of `rank`; `own` if there are none."""
     counts = {
         hash_: sum(
-            voter not in astray
+            voter not in diverged
             and entry is not None
             and (entry.moved or families[voter] == families[rank])
             for voter in voters

@@ -1,4 +1,4 @@
-"""What follows when a rank is astray: its machine is not trusted, and may be replaced. Pure.
+"""What follows when a rank has diverged: its machine is not trusted, and may be replaced. Pure.
 
 With `on_divergence` `replace` its ranks are moved to a standby as soon as one is there. The move is
 a planned one, but the joiner takes the state that the majority holds, never that of the leaver. No
@@ -30,14 +30,14 @@ def compared(job: Job, fact: Fingerprinted) -> Job:
     return job
 
 
-def replace_astray(job: Job, at_us: int) -> Decision:
-    """While no change is under way: begin to move a rank that is astray, if that is wanted and
+def replace_diverged(job: Job, at_us: int) -> Decision:
+    """While no change is under way: begin to move a rank that has diverged, if that is wanted and
     somebody can take its place."""
     if job.spec.on_divergence != "replace":
         return job, ()
-    for rank in sorted(job.comparison.astray):
+    for rank in sorted(job.comparison.diverged):
         machine = job.seats[rank // job.spec.nproc]
-        found = next((d for d in reversed(job.comparison.divergences) if rank in d.astray), None)
+        found = next((d for d in reversed(job.comparison.divergences) if rank in d.diverged), None)
         if found is None or not _is_proof(found):
             continue
         cause = f"rank {rank} differs from its replicas since step {found.step}"
@@ -58,4 +58,4 @@ def _can_be_mended(job: Job, rank: Rank) -> bool:
 
 def _is_proof(divergence: Divergence) -> bool:
     """Whether it speaks against the machine."""
-    return bool(divergence.astray) and divergence.kind is Parted.CORRUPTION
+    return bool(divergence.diverged) and divergence.kind is Parted.CORRUPTION

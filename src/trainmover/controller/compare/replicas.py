@@ -25,12 +25,12 @@ def fingerprinted(job: Job, fact: Fingerprinted) -> Job:
 
 
 def _placed(job: Job, divergence: Divergence) -> Divergence:
-    slots = (rank // job.spec.nproc for rank in divergence.astray or divergence.holders)
+    slots = (rank // job.spec.nproc for rank in divergence.diverged or divergence.holders)
     return replace(divergence, machines=tuple(dict.fromkeys(job.seats[slot] for slot in slots)))
 
 
 def taken_over(job: Job, certificate: Certificate) -> Job:
-    """A joiner has the rank, with the state it took: of another rank, then it is not astray any
+    """A joiner has the rank, with the state it took: of another rank, then it does not differ any
     more. Not before all go on: until then the leaver may keep the rank, with what it holds."""
     rank, step = certificate.rank, certificate.step
     comparison = took_over(job.comparison, rank, step)
@@ -62,22 +62,22 @@ def family_of(job: Job, rank: Rank) -> list[Rank]:
 
 
 def replicas(job: Job, rank: Rank, among: Iterable[Rank]) -> list[Rank]:
-    """Those of `among` that hold the state of `rank`; of one that is astray, what it ought to be,
-    also if they were seen to differ before a round has said who is right. Who is astray itself
+    """Those of `among` that hold the state of `rank`; if it has diverged, what it ought to be,
+    also if they were seen to differ before a round has said who is right. Who has diverged itself
     holds nobody's.
 
     Which is the first depends on the rank, so that several joiners do not all begin with the same.
     """
-    families, astray = job.comparison.families, job.comparison.astray
+    families, diverged = job.comparison.families, job.comparison.diverged
     parted = job.comparison.apart
-    if rank in parted and rank not in astray:
+    if rank in parted and rank not in diverged:
         return []
     if families:
-        equal = [r for r in among if families[r] == families[rank] and r not in astray]
+        equal = [r for r in among if families[r] == families[rank] and r not in diverged]
     else:
         digest = job.recorded[rank].digest
         equal = [r for r in among if job.recorded[r].digest == digest]
-    since = job.comparison.step if rank in astray else Step(0)
+    since = job.comparison.step if rank in diverged else Step(0)
     equal = [r for r in equal if r not in parted or parted[r] < since]
     first = rank % len(equal) if equal else 0
     return equal[first:] + equal[:first]
@@ -86,13 +86,13 @@ def replicas(job: Job, rank: Rank, among: Iterable[Rank]) -> list[Rank]:
 @kept_for("spec", "recorded", "comparison")
 def held_once(job: Job) -> list[Rank]:
     """Ranks whose state is on no other machine."""
-    families, astray, nproc = job.comparison.families, job.comparison.astray, job.spec.nproc
+    families, diverged, nproc = job.comparison.families, job.comparison.diverged, job.spec.nproc
     digests = {rank: fact.digest for rank, fact in job.recorded.items()}
     known: Mapping[Rank, Rank | str] = families or digests
     parted = job.comparison.apart
     family = {rank: f"rank {rank} alone" if rank in parted else its for rank, its in known.items()}
     slots: dict[Rank | str, set[int]] = {}
     for rank, its in family.items():
-        if rank not in astray:
+        if rank not in diverged:
             slots.setdefault(its, set()).add(rank // nproc)
     return [r for r, its in sorted(family.items()) if slots.get(its, set()) <= {r // nproc}]

@@ -35,7 +35,7 @@ class Return(AgentFact, frozen=True):
     """First message of an agent that lost its link, in place of `Hello`: its workers run on.
 
     heard    orders it has obeyed since it joined
-    reign    of the newest controller that has let it in: no later one gave any of these
+    term    of the newest controller that has let it in: no later one gave any of these
     dropped  of its numbered facts it no longer has so many: they were said to be safe
     """
 
@@ -44,7 +44,7 @@ class Return(AgentFact, frozen=True):
     version: str
     protocol: int
     heard: int
-    reign: int
+    term: int
     dropped: int
 
 

@@ -11,10 +11,10 @@ class Order(Message, frozen=True):
 
 
 class Welcome(Order, frozen=True):
-    """The machine is in. reign: names the controller that says so, among all of this job."""
+    """The machine is in. term: names the controller that says so, among all of this job."""
 
     spec: JobSpec
-    reign: int = 0
+    term: int = 0
 
 
 class Refused(Order, frozen=True):
@@ -32,11 +32,11 @@ class Resumed(Order, frozen=True):
     """The machine is in again. What it has not heard follows.
 
     facts  it need not say again: those up to this number are known
-    reign  as in `Welcome`
+    term  as in `Welcome`
     """
 
     facts: int
-    reign: int = 0
+    term: int = 0
 
 
 class Heard(Order, frozen=True):

@@ -191,7 +191,7 @@ class Switch(WorkerOrder, frozen=True):
     back     every rank joins with its snapshot of `committed`: from the process in `sources`, which
              may be its own, from a vault in `records`, or put together from `files`
     snapshot_every  see `KeepSnapshots`
-    astray   joining ranks that are to hold something else than they did: what the record tells of
+    diverged   joining ranks that are to hold something else than they did: what the record tells of
              their state is no measure for their sources
     """
 
@@ -205,7 +205,7 @@ class Switch(WorkerOrder, frozen=True):
     snapshot_every: int = 0
     files: dict[Rank, list[str]] = {}
     further: dict[Rank, str] = {}
-    astray: list[Rank] = []
+    diverged: list[Rank] = []
 
 
 class Go(WorkerOrder, frozen=True):

@@ -63,7 +63,7 @@ class _Known(msgspec.Struct):
     holders: list[dict[Rank, int]]
     accounts: dict[MachineId, _Account]
     undone: list[tuple[str, msgspec.Raw]]
-    reign: int
+    term: int
 
 
 def _plainly(value: Any) -> Any:
@@ -128,7 +128,7 @@ def encode(job: Job, accounts: Accounts) -> bytes:
                 (type(order).__name__, msgspec.Raw(_encoder.encode(order)))
                 for order in accounts.undone
             ],
-            reign=accounts.reign,
+            term=accounts.term,
         )
     )
 
@@ -153,7 +153,7 @@ def decode(state: bytes) -> tuple[Job, Accounts]:
         )
         for machine, its in known.accounts.items()
     }
-    return replace(known.job, comparison=comparison), Accounts(accounts, undone, known.reign)
+    return replace(known.job, comparison=comparison), Accounts(accounts, undone, known.term)
 
 
 def _host_order(name: str, raw: msgspec.Raw) -> HostOrder:

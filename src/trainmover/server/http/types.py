@@ -217,7 +217,7 @@ class ReplicasOf(TypedDict):
 
     step: int
     families: list[list[int]]
-    astray: list[int]
+    diverged: list[int]
     bytes: int
     cost_ms: float
 
@@ -226,7 +226,7 @@ class DivergenceOf(TypedDict):
     step: int
     since: int
     holders: list[int]
-    astray: list[int]
+    diverged: list[int]
     kind: str
     paths: list[str]
     text: str

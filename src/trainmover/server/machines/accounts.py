@@ -13,7 +13,7 @@ to say how many it has heard to be given the others. It says so with its heartbe
 heard need not be kept.
 
 Where a crash tears the journal's end, the replay gives fewer orders, and then others. So an agent
-also says in whose reign it heard the last one: of that controller's orders, those that follow from
+also says in whose term it heard the last one: of that controller's orders, those that follow from
 what is left in the journal are all that it may have heard.
 
 The host is given orders as well. Those that have left no result in the journal are carried out
@@ -55,7 +55,7 @@ class Account:
     told     of these it knows to be safe
     orders   given to it
     pending  the newest of them: all that it may not have heard
-    ends     reign of each controller before this one -> orders given until its end
+    ends     term of each controller before this one -> orders given until its end
     """
 
     incarnation: str
@@ -71,21 +71,21 @@ class Account:
     def untold(self) -> bool:
         return self.facts > self.told
 
-    def rest(self, heard: int, reign: int, *, now: int) -> list[Order] | None:
-        """Orders beyond the first `heard`, the last of them in that reign; None if these are not
-        the ones it has heard. now: the reign of this controller.
+    def rest(self, heard: int, term: int, *, now: int) -> list[Order] | None:
+        """Orders beyond the first `heard`, the last of them in that term; None if these are not
+        the ones it has heard. now: the term of this controller.
 
         >>> account = Account("i", orders=3, pending=["b", "c"], ends={0: 1, 7: 2})
-        >>> account.rest(2, reign=7, now=9)
+        >>> account.rest(2, term=7, now=9)
         ['c']
-        >>> account.rest(3, reign=9, now=9)
+        >>> account.rest(3, term=9, now=9)
         []
-        >>> account.rest(2, reign=0, now=9) is None
+        >>> account.rest(2, term=0, now=9) is None
         True
-        >>> account.rest(2, reign=8, now=9) is None
+        >>> account.rest(2, term=8, now=9) is None
         True
         """
-        if heard > (self.orders if reign == now else self.ends.get(reign, 0)):
+        if heard > (self.orders if term == now else self.ends.get(term, 0)):
             return None
         return self._beyond(heard)
 
@@ -122,12 +122,12 @@ class Accounts:
     """Of all machines of the job.
 
     undone  orders to the host of which it is not known that they were carried out
-    reign   of the newest controller: when it took over, in microseconds; the first has 0
+    term   of the newest controller: when it took over, in microseconds; the first has 0
     """
 
     of: dict[MachineId, Account] = field(default_factory=dict)
     undone: list[HostOrder] = field(default_factory=list)
-    reign: int = 0
+    term: int = 0
 
     def journaled(self, event: EVENTS, *, away: bool) -> None:
         """Take in an event before its effects. away: the machines are not there to hear orders."""
@@ -143,14 +143,14 @@ class Accounts:
             case AgentSaid(machine=machine, number=number) if machine in self.of:
                 self.of[machine]._said(number)
             case ControllerReturned(at_us=at_us):
-                self._begin_reign(at_us)
+                self._begin_term(at_us)
             case _:
                 pass
 
-    def _begin_reign(self, at_us: int) -> None:
+    def _begin_term(self, at_us: int) -> None:
         for account in self.of.values():
-            account.ends[self.reign] = account.orders
-        self.reign = at_us
+            account.ends[self.term] = account.orders
+        self.term = at_us
 
     def ordered(self, effect: Effect) -> None:
         """Take in what has followed; it is kept until it is known to have been heard, or done."""

@@ -44,12 +44,12 @@ def quarantined_text(machine: MachineId, wait_s: float) -> str:
 
 
 def taken_back(
-    back: Return, account: Account | None, epoch: Epoch, reign: int
+    back: Return, account: Account | None, epoch: Epoch, term: int
 ) -> list[Order] | Refused:
     """What an agent that lost its link has not heard; or why it cannot go on with its workers.
 
     account  of the machine of that name, if there is one in the job
-    reign    of this controller
+    term    of this controller
     """
     machine = back.machine
     if (back.version, back.protocol) != (VERSION, PROTOCOL):
@@ -62,7 +62,7 @@ def taken_back(
     if account is None or account.incarnation != back.incarnation:
         why = f"{machine} was given up for lost (epoch {epoch})"
     else:
-        rest = account.rest(back.heard, back.reign, now=reign)
+        rest = account.rest(back.heard, back.term, now=term)
         if rest is not None and back.dropped <= account.facts:
             return rest
         why = f"the journal has lost what was agreed with {machine} last"

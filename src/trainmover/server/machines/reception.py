@@ -59,7 +59,7 @@ class Reception:
         ours = account is not None and account.incarnation == back.incarnation
         if ours:  # It knows first that the link it had is none any more.
             control.without_link(machine)
-        rest = taken_back(back, account, control.job.epoch, control.accounts.reign)
+        rest = taken_back(back, account, control.job.epoch, control.accounts.term)
         if control.over is not None and machine not in control.members:
             rest = [Shutdown()]
         if isinstance(rest, Refused):
@@ -75,7 +75,7 @@ class Reception:
         if account is not None:
             control.make_safe(account.incarnation, account.facts, at_us)
             account.back(back.heard)
-            link.send(Resumed(facts=account.facts, reign=control.accounts.reign))
+            link.send(Resumed(facts=account.facts, term=control.accounts.term))
         for order in rest:
             link.send(order)
         self.look(at_us)
@@ -109,7 +109,7 @@ class Reception:
         self._control.members[machine] = link
 
     def _welcome(self) -> Welcome:
-        return Welcome(spec=self._control.spec, reign=self._control.accounts.reign)
+        return Welcome(spec=self._control.spec, term=self._control.accounts.term)
 
     def _refuse(self, link: Link, refused: Refused) -> None:
         link.send(refused)

@@ -20,7 +20,7 @@ def divergence_text(divergence: Divergence, job: Job) -> str:
 
 
 def _happened(divergence: Divergence) -> str:
-    step, bad = divergence.step, divergence.astray
+    step, bad = divergence.step, divergence.diverged
     others = [rank for rank in divergence.holders if rank not in bad]
     tensors = f"{_tensors(divergence)}; after step {divergence.since} they were equal."
     if not bad:
@@ -101,7 +101,7 @@ def _do(divergence: Divergence, policy: str) -> str:
         )
     clean = f"for clean numbers start again from a checkpoint of step {divergence.since} or before"
     machines = divergence.machines
-    if not divergence.astray or not divergence.shared:
+    if not divergence.diverged or not divergence.shared:
         which = "the machine" if len(machines) == 1 else "one of the machines"
         return f"Look at the memory of {', '.join(machines)}: {which} cannot be trusted; {clean}."
     if policy == "replace":
@@ -119,7 +119,7 @@ def replicas_json(job: Job) -> dict[str, Any]:
     return {
         "step": comparison.step,
         "families": list(ranks_of.values()),
-        "astray": sorted(comparison.astray),
+        "diverged": sorted(comparison.diverged),
         "bytes": comparison.read,
         "cost_ms": comparison.took_us / 1000.0,
     }
@@ -132,7 +132,7 @@ def divergences_json(job: Job) -> list[dict[str, Any]]:
             "step": divergence.step,
             "since": divergence.since,
             "holders": list(divergence.holders),
-            "astray": list(divergence.astray),
+            "diverged": list(divergence.diverged),
             "kind": str(divergence.kind),
             "paths": list(itertools.chain(*divergence.paths)),
             "text": divergence_text(divergence, job),

@@ -59,7 +59,7 @@ class Box:
         self.place = Place()
         self.outbox = Outbox()
         self.together = Together(self.world.spec.nproc)
-        self.heard = self.reign = 0
+        self.heard = self.term = 0
         self.is_in = self.returns = False
         self.heard_us = self.world.now  # When something last came from the controller.
         self.said_us: deque[int] = deque()  # When each fact in the outbox was said.
@@ -156,7 +156,7 @@ class Box:
                 version=VERSION,
                 protocol=m.PROTOCOL,
                 heard=self.heard,
-                reign=self.reign,
+                term=self.term,
                 dropped=self.outbox.dropped,
             )
         return m.Hello(
@@ -229,14 +229,14 @@ class Box:
         match order:
             case m.Heard(facts=facts):
                 self._drop(facts)
-            case m.Resumed(facts=facts, reign=reign):
-                self.reign = reign
+            case m.Resumed(facts=facts, term=term):
+                self.term = term
                 self._drop(facts)
                 self._enter()
             case m.Refused(retry_s=retry_s):
                 self._refused(retry_s)
-            case m.Welcome(reign=reign):
-                self.served, self.reign = True, reign
+            case m.Welcome(term=term):
+                self.served, self.term = True, term
                 if not self.returns:
                     self._enter()
             case m.Shutdown():

@@ -260,7 +260,7 @@ def take(
         record = _record_from_vault(order, rank, token)
     proofs = {ranks[address]: Proof.from_bytes(data) for address, data in report.proofs.items()}
     if not own:
-        _check(rank, proofs, None if rank in order.astray else record.sample)
+        _check(rank, proofs, None if rank in order.diverged else record.sample)
     for dropped in report.dropped:
         if not isinstance(dropped.error, PeerLost):  # That one is gone, the controller knows best.
             text = f"{dropped.error.happened} (rank {ranks[dropped.address]})"

@@ -60,11 +60,13 @@ class Replicas:
             raise Violation(f"ranks {divergence.holders} are said to differ, and are all right")
         if 2 * len(right) <= len(divergence.holders):
             return  # Most are wrong: they may accuse the others.
-        if any(not flaws[rank] for rank in divergence.astray):
-            raise Violation(f"ranks {divergence.astray} are said to be astray; right are {right}")
-        if len(divergence.holders) >= 3 and not divergence.astray:
-            raise Violation(f"nobody of {divergence.holders} is astray; right are {right}")
-        self.known |= {flaws[rank] for rank in divergence.astray}
+        if any(not flaws[rank] for rank in divergence.diverged):
+            raise Violation(
+                f"ranks {divergence.diverged} are said to have diverged; right are {right}"
+            )
+        if len(divergence.holders) >= 3 and not divergence.diverged:
+            raise Violation(f"nobody of {divergence.holders} has diverged; right are {right}")
+        self.known |= {flaws[rank] for rank in divergence.diverged}
 
     def placed(self, moment: Placed) -> None:
         flaw = moment.holds.flaw
@@ -83,8 +85,8 @@ class Replicas:
             return False
         comparison, nproc = host.job.comparison, self.world.spec.nproc
         family = comparison.families.get(rank)
-        return rank in comparison.astray and any(
-            its == family and other not in comparison.astray and other // nproc != rank // nproc
+        return rank in comparison.diverged and any(
+            its == family and other not in comparison.diverged and other // nproc != rank // nproc
             for other, its in comparison.families.items()
         )
 

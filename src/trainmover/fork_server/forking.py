@@ -1,7 +1,7 @@
-"""How a nursery forks, so that the new process is the child of the nursery's own parent.
+"""How a fork server forks, so that the new process is the child of the fork server's own parent.
 
-    asker (a subreaper) ── nursery ── middle ── child        middle ends at once, so that
-    asker ──────────────── nursery                           the kernel gives the child
+    asker (a subreaper) ── fork server ── middle ── child        middle ends at once, so that
+    asker ──────────────── fork server                           the kernel gives the child
       └── child                                              to the nearest subreaper above
 
 The child waits until that has happened: it may tie its life to its parent's then, and whoever asked
@@ -12,7 +12,7 @@ import os
 
 import msgspec
 
-from trainmover.nursery.wire import Born
+from trainmover.fork_server.wire import Born
 
 _BORN_BYTES_MAX = 4096
 
@@ -20,7 +20,7 @@ _BORN_BYTES_MAX = 4096
 def fork() -> tuple[bool, int]:
     """(whether we are the child, the end of a pipe: the child `tell`s by it, we `hear`).
 
-    Raises OSError, in the nursery only.
+    Raises OSError, in the fork server only.
     """
     orphaned, keep = os.pipe()
     told, tell_by = os.pipe()
@@ -32,7 +32,7 @@ def fork() -> tuple[bool, int]:
     if middle == 0:
         _fork_and_end()
         _close(keep, told)
-        os.read(orphaned, 1)  # Ends when the nursery knows that the middle has ended.
+        os.read(orphaned, 1)  # Ends when the fork server knows that the middle has ended.
         _close(orphaned)
         return True, tell_by
     os.waitpid(middle, 0)

@@ -1,4 +1,4 @@
-"""`python -m trainmover.nursery MODULE ...`: import the modules, then fork when asked.
+"""`python -m trainmover.fork_server MODULE ...`: import the modules, then fork when asked.
 
 A module may have a function `before_forks`, for what all that are forked would do.
 """
@@ -9,16 +9,16 @@ import importlib
 import socket
 import sys
 
+from trainmover.fork_server.fitness import unfit
+from trainmover.fork_server.pages import use_huge_pages
+from trainmover.fork_server.serving import serve
+from trainmover.fork_server.wire import READY
 from trainmover.lifeline import die_with, end_quickly
-from trainmover.nursery.fitness import unfit
-from trainmover.nursery.pages import use_huge_pages
-from trainmover.nursery.serving import serve
-from trainmover.nursery.wire import READY
 
 
 def main() -> None:
     """0 when nobody can ask any more; 1, and nothing was said, if nothing may be forked from us."""
-    parser = argparse.ArgumentParser(prog="python -m trainmover.nursery", description=__doc__)
+    parser = argparse.ArgumentParser(prog="python -m trainmover.fork_server", description=__doc__)
     parser.add_argument("modules", nargs="+", metavar="MODULE")
     parser.add_argument("--parent", type=int, required=True, metavar="PID")
     parser.add_argument("--socket", type=int, required=True, metavar="FD")

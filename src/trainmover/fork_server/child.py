@@ -1,4 +1,4 @@
-"""A process that a nursery has forked for us: our child, as if we had forked it ourselves."""
+"""A process that a fork server has forked for us: our child, as if we had forked it ourselves."""
 
 import os
 import signal

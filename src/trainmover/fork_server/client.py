@@ -1,28 +1,28 @@
-"""Our end of a nursery's socket."""
+"""Our end of a fork server's socket."""
 
 import socket
 from collections.abc import Sequence
 
 import msgspec
 
-from trainmover.nursery.wire import PACKET_BYTES_MAX, READY, Birth, Born
+from trainmover.fork_server.wire import PACKET_BYTES_MAX, READY, Birth, Born
 
 ANSWER_S = 10.0
 """Forking takes milliseconds; who takes this long is stopped or swapped out."""
 
 
-class Nursery:
+class ForkServer:
     """Asks for processes. Only its parent, a subreaper, can: what is born becomes its child.
 
-    A nursery that cannot be used any more raises OSError; the caller starts them itself then.
+    A fork server that cannot be used any more raises OSError; the caller starts them itself then.
     """
 
     def __init__(self, sock: socket.socket) -> None:
         self._sock = sock
 
     @classmethod
-    def inherited(cls, fd: int) -> "Nursery":
-        """The one that came with us when a nursery made us."""
+    def inherited(cls, fd: int) -> "ForkServer":
+        """The one that came with us when a fork server made us."""
         sock = socket.socket(fileno=fd)
         sock.set_inheritable(False)
         return cls(sock)
@@ -39,7 +39,7 @@ class Nursery:
             return False
 
     def bear(self, birth: Birth, descriptors: Sequence[int]) -> list[int]:
-        """Blocks a moment. The new process, our child by now, and its own nursery if it has one.
+        """Blocks a moment. The new process, by now our child, and its own fork server if any.
 
         Descriptors stay the caller's. Raises OSError.
         """
@@ -54,7 +54,7 @@ class Nursery:
         """`bear` without its answer, for those that must not block. Raises OSError."""
         packet = msgspec.msgpack.encode(birth)
         if len(packet) > PACKET_BYTES_MAX:
-            raise OSError("the environment is too large for a nursery")
+            raise OSError("the environment is too large for a fork server")
         self._sock.settimeout(ANSWER_S)
         socket.send_fds(self._sock, [packet], descriptors)
 
@@ -66,9 +66,9 @@ class Nursery:
         try:
             answer = self._sock.recv(PACKET_BYTES_MAX)
         except TimeoutError as error:
-            raise ConnectionAbortedError("the nursery does not answer") from error
+            raise ConnectionAbortedError("the fork server does not answer") from error
         if not answer:
-            raise ConnectionAbortedError("the nursery has ended")
+            raise ConnectionAbortedError("the fork server has ended")
         born = msgspec.msgpack.decode(answer, type=Born)
         if born.error:
             raise OSError(born.error)

@@ -1,4 +1,4 @@
-"""Processes forked from a nursery: as if they had been started, and as if by us."""
+"""Processes forked from a fork server: as if they had been started, and as if by us."""
 
 import contextlib
 import mmap
@@ -14,26 +14,26 @@ import psutil
 import pytest
 from host_tools import environment, until, words_of
 
+from trainmover.fork_server import Birth, Child, ForkServer
+from trainmover.fork_server.fitness import unfit
+from trainmover.fork_server.pages import HUGE_BYTES, MADV_COLLAPSE, whole_pages
 from trainmover.lifeline import adopt_orphans
-from trainmover.nursery import Birth, Child, Nursery
-from trainmover.nursery.fitness import unfit
-from trainmover.nursery.pages import HUGE_BYTES, MADV_COLLAPSE, whole_pages
 
 FOLDER = Path(__file__).parent
-Started = tuple[Nursery, "subprocess.Popen[bytes]"]
+Started = tuple[ForkServer, "subprocess.Popen[bytes]"]
 Start = Callable[..., Started]
 _born: list[int] = []
 
 
 @pytest.fixture
 def start(tmp_path: Path) -> Iterator[Start]:
-    """Start a nursery with some modules; it is ended with the test."""
+    """Start a fork server with some modules; it is ended with the test."""
     adopt_orphans()
     left: list[subprocess.Popen[bytes]] = []
 
     def start(*modules: str) -> Started:
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        command = [sys.executable, "-m", "trainmover.nursery", *modules]
+        command = [sys.executable, "-m", "trainmover.fork_server", *modules]
         command += ["--parent", str(os.getpid()), "--socket", str(theirs.fileno())]
         words = environment() | {"OMP_NUM_THREADS": "1"}  # else numpy starts threads
         words["PYTHONPATH"] += f":{FOLDER}"
@@ -41,7 +41,7 @@ def start(tmp_path: Path) -> Iterator[Start]:
             left.append(
                 subprocess.Popen(command, pass_fds=(theirs.fileno(),), env=words, cwd=tmp_path)
             )
-        return Nursery(ours), left[-1]
+        return ForkServer(ours), left[-1]
 
     yield start
     for process in left:
@@ -55,14 +55,14 @@ def start(tmp_path: Path) -> Iterator[Start]:
     _born.clear()
 
 
-def bear(nursery: Nursery, **birth: object) -> tuple[list[int], int]:
+def bear(fork_server: ForkServer, **birth: object) -> tuple[list[int], int]:
     """The pids, and our end of a pipe that is its standard output and error."""
     read, write = os.pipe()
     with open(os.devnull, "rb") as stdin:
         words = {"PATH": os.environ["PATH"], "WHO": "me"} | birth.pop("words", {})  # type: ignore[operator]
         asked = Birth(environment=words, title="born in a test", **birth)  # type: ignore[arg-type]
         try:
-            pids = nursery.bear(asked, [stdin.fileno(), write, write, write])
+            pids = fork_server.bear(asked, [stdin.fileno(), write, write, write])
             _born.extend(pids)
             return pids, read
         finally:
@@ -74,9 +74,9 @@ def said(pipe: int) -> str:
         return text.read()
 
 
-def born(nursery: Nursery, *arguments: str, cwd: str = "") -> tuple[Child, int]:
+def born(fork_server: ForkServer, *arguments: str, cwd: str = "") -> tuple[Child, int]:
     (pid,), pipe = bear(
-        nursery, module="nursery_module", arguments=arguments, cwd=cwd, variables=["PIPE"]
+        fork_server, module="fork_server_module", arguments=arguments, cwd=cwd, variables=["PIPE"]
     )
     return Child(pid), pipe
 
@@ -93,10 +93,10 @@ def gives_huge_pages() -> bool:
 
 
 def test_what_is_born_is_our_child_and_what_was_asked_for(start: Start, tmp_path: Path) -> None:
-    nursery, _ = start("nursery_module")
-    assert nursery.said_ready()
+    fork_server, _ = start("fork_server_module")
+    assert fork_server.said_ready()
     (tmp_path / "here").mkdir()
-    child, pipe = born(nursery, "tell", cwd=str(tmp_path / "here"))
+    child, pipe = born(fork_server, "tell", cwd=str(tmp_path / "here"))
     lines = said(pipe).splitlines()
     assert child.wait() == 0
     assert lines == [
@@ -105,10 +105,10 @@ def test_what_is_born_is_our_child_and_what_was_asked_for(start: Start, tmp_path
     ]  # fmt: skip
 
 
-def test_it_has_its_own_title_and_the_mark_of_the_nursery(start: Start) -> None:
-    nursery, process = start("nursery_module")
-    assert nursery.said_ready()
-    child, _ = born(nursery, "wait")
+def test_it_has_its_own_title_and_the_mark_of_the_fork_server(start: Start) -> None:
+    fork_server, process = start("fork_server_module")
+    assert fork_server.said_ready()
+    child, _ = born(fork_server, "wait")
     seen = psutil.Process(child.pid)
     assert words_of(seen) == {"born", "in", "a", "test"}
     assert seen.environ() == psutil.Process(process.pid).environ()
@@ -117,27 +117,27 @@ def test_it_has_its_own_title_and_the_mark_of_the_nursery(start: Start) -> None:
 
 
 def test_children_draw_other_random_numbers(start: Start) -> None:
-    nursery, _ = start("nursery_module")
-    assert nursery.said_ready()
+    fork_server, _ = start("fork_server_module")
+    assert fork_server.said_ready()
     drawn = []
     for _ in range(2):
-        child, pipe = born(nursery, "draw")
+        child, pipe = born(fork_server, "draw")
         drawn += said(pipe).split()
         child.wait()
     assert len(drawn) == len(set(drawn)) == 4
 
 
 def test_what_all_need_is_found_out_before_they_are_forked(start: Start) -> None:
-    nursery, process = start("nursery_module")
-    assert nursery.said_ready()
-    child, pipe = born(nursery, "known")
+    fork_server, process = start("fork_server_module")
+    assert fork_server.said_ready()
+    child, pipe = born(fork_server, "known")
     assert said(pipe) == f"{process.pid}\n"
     assert child.wait() == 0
 
 
 def test_its_memory_lies_in_huge_pages(start: Start) -> None:
-    nursery, process = start("nursery_module", "nursery_large")
-    assert nursery.said_ready()
+    fork_server, process = start("fork_server_module", "fork_server_large")
+    assert fork_server.said_ready()
     if not gives_huge_pages():
         pytest.skip("this kernel has none to give")
     rollup = Path(f"/proc/{process.pid}/smaps_rollup").read_text()
@@ -161,34 +161,36 @@ def test_huge_pages_are_asked_for_where_whole_ones_fit() -> None:
 
 
 def test_an_exception_and_a_signal_end_it_as_they_end_any_process(start: Start) -> None:
-    nursery, _ = start("nursery_module")
-    assert nursery.said_ready()
-    child, pipe = born(nursery, "raise")
+    fork_server, _ = start("fork_server_module")
+    assert fork_server.said_ready()
+    child, pipe = born(fork_server, "raise")
     assert "ValueError: planted" in said(pipe)
     assert child.wait() == 1
-    child, _ = born(nursery, "wait")
+    child, _ = born(fork_server, "wait")
     assert child.poll() is None
     child.send_signal(signal.SIGTERM)
     assert child.wait() == -signal.SIGTERM
 
 
-def test_a_folder_that_is_not_there_is_an_error_and_the_nursery_goes_on(start: Start) -> None:
-    nursery, _ = start("nursery_module")
-    assert nursery.said_ready()
+def test_a_folder_that_is_not_there_is_an_error_and_the_fork_server_goes_on(start: Start) -> None:
+    fork_server, _ = start("fork_server_module")
+    assert fork_server.said_ready()
     with pytest.raises(OSError, match="No such file"):
-        born(nursery, cwd="/does/not/exist")
+        born(fork_server, cwd="/does/not/exist")
     with pytest.raises(OSError, match="too large"):
-        bear(nursery, module="nursery_module", words={"LONG": "x" * 200_000})
-    child, pipe = born(nursery, "tell")
+        bear(fork_server, module="fork_server_module", words={"LONG": "x" * 200_000})
+    child, pipe = born(fork_server, "tell")
     assert said(pipe)
     child.wait()
 
 
-def test_who_asks_itself_gets_a_nursery_that_dies_with_it(start: Start) -> None:
-    nursery, _ = start("nursery_module", "nursery_program")
-    assert nursery.said_ready()
-    (pid, its_own), pipe = bear(nursery, module="nursery_program", asks=True, variables=["PIPE"])
-    until(lambda: words_of(psutil.Process(its_own)) == {"trainmover.nursery"}, "its title")
+def test_who_asks_itself_gets_a_fork_server_that_dies_with_it(start: Start) -> None:
+    fork_server, _ = start("fork_server_module", "fork_server_program")
+    assert fork_server.said_ready()
+    (pid, its_own), pipe = bear(
+        fork_server, module="fork_server_program", asks=True, variables=["PIPE"]
+    )
+    until(lambda: words_of(psutil.Process(its_own)) == {"trainmover.fork_server"}, "its title")
     program = Child(pid)
     with os.fdopen(pipe) as text:
         assert text.readline() == f"parent {os.getpid()}\n"
@@ -201,32 +203,32 @@ def test_who_asks_itself_gets_a_nursery_that_dies_with_it(start: Start) -> None:
     assert grandchild.wait() == -signal.SIGKILL
 
 
-def test_a_nursery_that_is_gone_is_an_error(start: Start) -> None:
-    nursery, process = start("nursery_module")
-    assert nursery.said_ready()
+def test_a_fork_server_that_is_gone_is_an_error(start: Start) -> None:
+    fork_server, process = start("fork_server_module")
+    assert fork_server.said_ready()
     process.kill()
     process.wait()
     with pytest.raises(OSError, match=r"ended|Broken pipe|reset"):
-        born(nursery, "tell")
+        born(fork_server, "tell")
 
 
 def test_it_ends_when_nobody_can_ask_any_more(start: Start) -> None:
-    nursery, process = start("nursery_module")
-    assert nursery.said_ready()
-    nursery.close()
+    fork_server, process = start("fork_server_module")
+    assert fork_server.said_ready()
+    fork_server.close()
     assert process.wait() == 0
 
 
 def test_a_module_that_starts_a_thread_makes_none(start: Start) -> None:
-    nursery, process = start("nursery_threads")
-    assert not nursery.said_ready()
+    fork_server, process = start("fork_server_threads")
+    assert not fork_server.said_ready()
     assert process.wait() == 1
 
 
 def test_a_process_with_an_open_device_is_unfit(tmp_path: Path, monkeypatch) -> None:
     device = tmp_path / "nvidiactl"
-    monkeypatch.setattr("trainmover.nursery.fitness.DEVICES", (str(device),))
-    monkeypatch.setattr("trainmover.nursery.fitness.threads", lambda: 1)
+    monkeypatch.setattr("trainmover.fork_server.fitness.DEVICES", (str(device),))
+    monkeypatch.setattr("trainmover.fork_server.fitness.threads", lambda: 1)
     assert unfit() == ""
     with device.open("w"):
         assert "device" in unfit()

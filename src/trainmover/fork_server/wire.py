@@ -1,4 +1,4 @@
-"""What is said to a nursery and what it answers: one packet each, descriptors beside it."""
+"""What is said to a fork server and what it answers: one packet each, descriptors beside it."""
 
 import msgspec
 
@@ -13,11 +13,11 @@ class Birth(msgspec.Struct, frozen=True, kw_only=True):
     The first three descriptors sent along become 0, 1 and 2; the others keep whatever number they
     get, which the environment has under the names in `variables`.
 
-    cwd       "": that of the nursery
+    cwd       "": that of the fork server
     module    its `main` is called, with sys.argv[1:] = arguments
     title     what the kernel shows as its command line, as far as there is room
-    asks      it gets a nursery of its own, its child, so that what is forked there are its
-              descendants and not ours: `--nursery FD` is put behind its arguments
+    asks      it gets a fork server of its own, its child, so that what is forked there are its
+              descendants and not ours: `--fork-server FD` is put behind its arguments
     """
 
     environment: dict[str, str]
@@ -30,7 +30,7 @@ class Birth(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Born(msgspec.Struct, frozen=True):
-    """pids: of the new process and of its own nursery, if it has one; error: why there is none."""
+    """pids: of the new process and of its own fork server, if any; error: why there is none."""
 
     pids: list[int] = []
     error: str = ""

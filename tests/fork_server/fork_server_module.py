@@ -1,4 +1,4 @@
-"""What tests have forked from a nursery."""
+"""What tests have forked from a fork server."""
 
 import os
 import random

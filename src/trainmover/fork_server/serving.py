@@ -1,4 +1,4 @@
-"""A nursery at work: one request after the other, until nobody can ask any more."""
+"""A fork server at work: one request after the other, until nobody can ask any more."""
 
 import array
 import os
@@ -9,15 +9,15 @@ from collections.abc import Sequence
 import msgspec
 from setproctitle import setproctitle
 
+from trainmover.fork_server.forking import fork, hear, tell
+from trainmover.fork_server.wire import PACKET_BYTES_MAX, Birth, Born
 from trainmover.lifeline import die_with
-from trainmover.nursery.forking import fork, hear, tell
-from trainmover.nursery.wire import PACKET_BYTES_MAX, Birth, Born
 
 DESCRIPTORS_MAX = 16
 
 
 def serve(sock: socket.socket) -> Birth | None:
-    """In each child, what it is to be, with its environment set up. In the nursery None, at last.
+    """In each child, what it is to be, with its environment set up. In ours None, at last.
 
     Single-threaded, and with nothing on the stack but this: a child goes on from here like a
     process that has just been started.
@@ -40,9 +40,9 @@ def serve(sock: socket.socket) -> Birth | None:
         if not birth.asks:
             tell(pipe, Born([os.getpid()]))
             return birth
-        in_its_nursery, end = _part(pipe)
-        if not in_its_nursery:
-            flag = ["--nursery", str(end.detach())]
+        in_its_fork_server, end = _part(pipe)
+        if not in_its_fork_server:
+            flag = ["--fork-server", str(end.detach())]
             return msgspec.structs.replace(birth, arguments=[*birth.arguments, *flag])
         sock = end
 
@@ -91,17 +91,17 @@ def _settle(birth: Birth, descriptors: Sequence[int], pipe: int) -> None:
 
 
 def _part(pipe: int) -> tuple[bool, socket.socket]:
-    """Fork its own nursery, which is its child and dies with it: (whether we are that one, the end
-    of the socket between both that is ours)."""
+    """Fork its own fork server, which is its child and dies with it: (whether we are that one,
+    the end of the socket between both that is ours)."""
     parent = os.getpid()
     theirs, ours = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-    nursery = os.fork()
-    if nursery == 0:
+    fork_server = os.fork()
+    if fork_server == 0:
         os.close(pipe)
         theirs.close()
         die_with(parent)
-        setproctitle("trainmover.nursery")
+        setproctitle("trainmover.fork_server")
         return True, ours
     ours.close()
-    tell(pipe, Born([parent, nursery]))
+    tell(pipe, Born([parent, fork_server]))
     return False, theirs

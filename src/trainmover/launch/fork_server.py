@@ -1,4 +1,4 @@
-"""The nursery of this process: what it starts on this machine shares one import of torch.
+"""The fork server of this process: what it starts on this machine shares one import of torch.
 
 The store is forked from it, and each machine's agent, which gets one of its own, another fork, for
 its workers. Where that is not possible (an import starts threads or opens a device) everything is
@@ -16,19 +16,19 @@ import sys
 from collections.abc import Sequence
 from types import TracebackType
 
+from trainmover.fork_server import Birth, Child, ForkServer
 from trainmover.lifeline import adopt_orphans, reap
-from trainmover.nursery import Birth, Child, Nursery
 
 AGENT_MODULE = "trainmover.agent.__main__"
 MODULES = ("trainmover.worker.process", "trainmover.server.store", AGENT_MODULE)
 
 
-def hash_seed_of(nursery: "NurseryProcess | None") -> str:
-    """Python's, for all workers of a job: what is forked from a nursery has that of the nursery.
+def hash_seed_of(fork_server: "ForkServerProcess | None") -> str:
+    """Python's, for all workers of a job: what is forked has that of its fork server.
 
     The user's own PYTHONHASHSEED, if one is set.
     """
-    return _drawn_hash_seed() if nursery is None else nursery.hash_seed
+    return _drawn_hash_seed() if fork_server is None else fork_server.hash_seed
 
 
 def _drawn_hash_seed() -> str:
@@ -36,7 +36,7 @@ def _drawn_hash_seed() -> str:
     return given if given.isdigit() else str(secrets.randbits(32))
 
 
-class NurseryProcess:
+class ForkServerProcess:
     """Imports while we do something else; `ready` when that is done. May serve several runs.
 
     mark       its TRAINMOVER_RUN_ID, and so what the kernel shows of all that is forked from it
@@ -45,9 +45,9 @@ class NurseryProcess:
 
     def __init__(self) -> None:
         adopt_orphans()
-        self.mark = f"nursery-{secrets.token_hex(8)}"
+        self.mark = f"fork-server-{secrets.token_hex(8)}"
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        command = [sys.executable, "-u", "-P", "-m", "trainmover.nursery", *MODULES]
+        command = [sys.executable, "-u", "-P", "-m", "trainmover.fork_server", *MODULES]
         command += ["--parent", str(os.getpid()), "--socket", str(theirs.fileno())]
         self.hash_seed = _drawn_hash_seed()
         words = {"TRAINMOVER_RUN_ID": self.mark, "PYTHONHASHSEED": self.hash_seed}
@@ -61,9 +61,9 @@ class NurseryProcess:
                 pass_fds=(theirs.fileno(),),
                 start_new_session=True,
             )
-        self._asked = Nursery(ours)
+        self._asked = ForkServer(ours)
         self._ready: bool | None = None
-        self._nurseries: list[int] = []
+        self._fork_servers: list[int] = []
 
     @property
     def pid(self) -> int:
@@ -84,8 +84,8 @@ class NurseryProcess:
         return Child(self._bear(birth, output, 2)[0])
 
     def bear_agent(self, arguments: Sequence[str], run_id: str, output: int) -> Child:
-        """A machine's agent, with a nursery as its child. Raises OSError."""
-        words = {"TRAINMOVER_RUN_ID": run_id, "TRAINMOVER_NURSERY": self.mark}
+        """A machine's agent, with a fork server as its child. Raises OSError."""
+        words = {"TRAINMOVER_RUN_ID": run_id, "TRAINMOVER_FORK_SERVER": self.mark}
         birth = Birth(
             module=AGENT_MODULE,
             arguments=list(arguments),
@@ -94,8 +94,8 @@ class NurseryProcess:
             cwd=os.getcwd(),
             asks=True,
         )
-        pid, nursery = self._bear(birth, output, output)
-        self._nurseries.append(nursery)
+        pid, fork_server = self._bear(birth, output, output)
+        self._fork_servers.append(fork_server)
         return Child(pid)
 
     def _bear(self, birth: Birth, stdout: int, stderr: int) -> list[int]:
@@ -106,9 +106,9 @@ class NurseryProcess:
             os.close(stdin)
 
     def reap(self) -> None:
-        """Collect the nurseries of programs that were killed: they became our children."""
-        reap(self._nurseries)
-        self._nurseries.clear()
+        """Collect the fork servers of programs that were killed: they became our children."""
+        reap(self._fork_servers)
+        self._fork_servers.clear()
 
     def stop(self) -> None:
         """End it. What was forked from it lives on."""
@@ -117,7 +117,7 @@ class NurseryProcess:
             self._process.send_signal(signal.SIGKILL)
         self._process.wait()
 
-    def __enter__(self) -> "NurseryProcess":
+    def __enter__(self) -> "ForkServerProcess":
         return self
 
     def __exit__(
