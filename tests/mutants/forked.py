@@ -20,6 +20,8 @@ from pathlib import Path
 from types import CodeType, FrameType, ModuleType
 from typing import Any, NoReturn
 
+from trainmover.lifeline import die_with
+
 CPU_S = 240
 MEMORY = 3 << 30
 """Of all that a process may do."""
@@ -78,8 +80,9 @@ class Child:
 
     def __init__(self, act: Callable[[], dict[str, Any]]) -> None:
         self._reads, writes = os.pipe()
-        self.pid = os.fork()
+        parent, self.pid = os.getpid(), os.fork()
         if self.pid == 0:
+            die_with(parent)
             _be(act, writes)
         os.close(writes)
 

@@ -34,7 +34,7 @@ ROOT = Path(__file__).resolve().parents[2]
 SOURCE = ROOT / "src/trainmover"
 ROOMS = ("controller", "rank")
 LINES = ROOT / "bench/results/tmp/mutants.jsonl"
-WORLDS = 60
+WORLDS = 100
 WORLD_S, TESTS_S = 4, 25
 """Of processor time, before what was changed counts as hung: some 30 and 4 times the usual."""
 NEEDED, NEEDED_WITH_TESTS = 0.7, 0.9

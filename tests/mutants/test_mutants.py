@@ -2,9 +2,11 @@
 
 import argparse
 import ast
+import fcntl
 import os
 import signal
 import sys
+import time
 from pathlib import Path
 from typing import Any
 
@@ -124,6 +126,37 @@ def test_what_goes_wrong_there_is_told_and_is_no_change_that_is_found() -> None:
     with pytest.raises(RuntimeError, match="ZeroDivisionError"):
         in_child(lambda: {"never": 1 // 0})
     assert in_child(die) is None
+
+
+def test_who_is_forked_ends_with_who_has_asked(tmp_path: Path) -> None:
+    """The run may be killed at any moment, to be continued."""
+    lock = tmp_path / "lock"
+    lock.touch()
+
+    def wait() -> dict[str, Any]:
+        with lock.open() as file:
+            fcntl.flock(file, fcntl.LOCK_EX)
+            time.sleep(600)
+        return {}
+
+    def fork_and_die() -> dict[str, Any]:
+        Child(wait)
+        while _is_free(lock):
+            time.sleep(0.01)
+        return die()
+
+    assert in_child(fork_and_die) is None
+    while not _is_free(lock):
+        time.sleep(0.01)
+
+
+def _is_free(lock: Path) -> bool:
+    with lock.open() as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return False
+        return True
 
 
 def die() -> dict[str, Any]:

@@ -55,7 +55,9 @@ class Answers:
                 asked = isinstance(moment.event, CordonRequested)
                 if answer.ok and (machine in job.cordoned) != asked:
                     raise Violation(f"it is said to be done, and {machine} is not: {moment.event}")
-                if not answer.ok and machine in job.machines and moment.before.code is None:
+                there = moment.before.machines if asked else moment.before.cordoned
+                over = moment.before.code is not None or moment.before.phase is Phase.SAVING
+                if not answer.ok and machine in there and not over:
                     raise Violation(f"{machine} was not (un)cordoned: {answer.text}")
             case MoveRequested() if answer.request == moment.event.request and not answer.ok:
                 if _could_move(moment, moment.event):
