@@ -24,8 +24,10 @@ GLIBC = "2.28"
 """Debian 10, RHEL 8, Ubuntu 20.04: older than any that a torch of our range runs on."""
 NEEDED = ("build", "cmake", "ninja", "nanobind", "scikit-build-core")
 TOOLS = {
-    # Of /usr/include only what nobody else has: headers of Debian's Pythons lie partly there.
-    "CXX_COMPILER": f"c++ -target {{arch}}-linux-gnu.{GLIBC} -idirafter /usr/include",
+    # Of /usr/include only what nobody else has: headers of Debian's Pythons lie partly there. And
+    # nanobind takes for granted that Python brings <cstdio>: with the stable ABI it does not.
+    "CXX_COMPILER": f"c++ -target {{arch}}-linux-gnu.{GLIBC} "
+    "-idirafter /usr/include -include cstdio",
     "AR": "ar",
     "RANLIB": "ranlib",
 }
