@@ -11,6 +11,7 @@ import importlib.util
 import json
 import os
 import resource
+import select
 import signal
 import sys
 import traceback
@@ -86,16 +87,26 @@ class Child:
             _be(act, writes)
         os.close(writes)
 
-    def said(self, status: int) -> dict[str, Any] | None:
-        """At its end, which was waited for; None: a signal has ended it."""
+    def fileno(self) -> int:
+        """Readable once it has said something or ended."""
+        return self._reads
+
+    def said(self) -> dict[str, Any] | None:
+        """At its end, for which this waits; None: a signal has ended it."""
         with os.fdopen(self._reads) as file:
             text = file.read()
+        _, status = os.waitpid(self.pid, 0)
         if os.WIFSIGNALED(status):
             return None
         said: dict[str, Any] = json.loads(text)
         if "error" in said:
             raise RuntimeError(said["error"])
         return said
+
+
+def ended(children: list[Child]) -> list[Child]:
+    """Waits until one of them has, if there is any, and for no other child of this process."""
+    return select.select(children, [], [])[0] if children else []
 
 
 def _be(act: Callable[[], dict[str, Any]], writes: int) -> NoReturn:

@@ -25,7 +25,7 @@ from typing import Any
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 import one_line
-from forked import CPU_S, Child, Hung, plant, within
+from forked import CPU_S, Child, Hung, ended, plant, within
 from one_line import Change
 
 from bench.result import Claim, say, setting, write
@@ -188,16 +188,15 @@ def _tried(
             change = waiting.pop()
             child = Child(lambda change=change: put_to_the_test(change, options.worlds))  # type: ignore[misc]
             running[child.pid] = change, child
-        if running:
-            pid, status = os.wait()
-            change, child = running.pop(pid)
-            yield change, child.said(status) or died
+        for child in ended([child for _, child in running.values()]):
+            change, _ = running.pop(child.pid)
+            yield change, child.said() or died
 
 
 def unchanged_is_well(worlds: int) -> None:
     """Else every change would be found."""
     child = Child(lambda: put_to_the_test(None, worlds))
-    said = child.said(os.waitpid(child.pid, 0)[1])
+    said = child.said()
     if said is None or said["by"] != NOBODY:
         raise SystemExit(f"Without any change: {said}.\nNothing was tried.\nMend that first.")
     print(f"   without any change all is well, after {said['cpu_s']} s", flush=True)

@@ -94,7 +94,7 @@ def test_a_seed_draws_the_same_changes_and_more_begin_with_the_same() -> None:
 
 def in_child(act: Any) -> dict[str, Any] | None:
     child = Child(act)
-    return child.said(os.waitpid(child.pid, 0)[1])
+    return child.said()
 
 
 def test_who_imports_the_module_there_gets_the_changed_one(tmp_path: Path) -> None:

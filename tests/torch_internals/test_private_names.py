@@ -32,6 +32,7 @@ OTHERS = {
     "_filters_mutated": "warnings",
     "_getframe": "sys",
     "_group_actions": "argparse",
+    "_hash": "collections.abc.Set",
     "_option_string_actions": "argparse",
     "_rand": "numpy.random",
     "_replace": "named tuples",

@@ -27,7 +27,7 @@ def main() -> None:
     sock = socket.socket(fileno=options.socket)
     sock.set_inheritable(False)
     for module in options.modules:
-        getattr(importlib.import_module(module), "before_forks", _nothing)()
+        getattr(importlib.import_module(module), "before_forks", _no_preparation)()
     if unfit():
         sys.exit(1)
     gc.collect()
@@ -42,7 +42,7 @@ def main() -> None:
         end_quickly(importlib.import_module(birth.module).main() or 0)
 
 
-def _nothing() -> None: ...
+def _no_preparation() -> None: ...
 
 
 if __name__ == "__main__":

@@ -2,7 +2,8 @@
 it in memory to its end, for a command line.
 
 What makes the parser is one function. It is taken out of its module's source, with the few names
-that it uses from there; one that is not among them has the module loaded after all.
+that it uses from there, under the names by which that module imports them; one that is not among
+them has the module loaded after all.
 """
 
 import argparse
@@ -20,7 +21,7 @@ def torchruns_parser() -> argparse.ArgumentParser:
     names |= {"ArgumentParser": argparse.ArgumentParser, "REMAINDER": argparse.REMAINDER}
     names |= vars(_executed("torch.distributed.argparse_util"))
     modes = _Names("torch.numa.binding", Enum=enum.Enum)
-    names["_AffinityMode"] = _defined("AffinityMode", modes)
+    names[_imported_as("AffinityMode", names.module)] = _defined("AffinityMode", modes)
     parser: argparse.ArgumentParser = _defined("get_args_parser", names)()
     return parser
 
@@ -38,9 +39,16 @@ class _Names(dict[str, Any]):
         return getattr(importlib.import_module(self.module), name)
 
 
+def _imported_as(name: str, module: str) -> str:
+    """What that module of torch calls what it imports under this name."""
+    imports = (node for node in _tree(module).body if isinstance(node, ast.ImportFrom))
+    aliases = (alias for node in imports for alias in node.names if alias.name == name)
+    return next((alias.asname or name for alias in aliases), name)
+
+
 def _defined(name: str, names: _Names) -> Any:
     """That function or class of a module of torch, defined here with these names."""
-    tree = ast.parse(_file(names.module).read_bytes())
+    tree = _tree(names.module)
     tree.body = [node for node in tree.body if getattr(node, "name", None) == name]
     exec(compile(tree, str(_file(names.module)), "exec"), names)
     return names[name]
@@ -54,6 +62,10 @@ def _executed(module: str) -> Any:
     made = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(made)
     return made
+
+
+def _tree(module: str) -> ast.Module:
+    return ast.parse(_file(module).read_bytes())
 
 
 def _file(module: str) -> Path:
