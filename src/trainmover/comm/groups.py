@@ -13,10 +13,12 @@ Groups connect one after the other: private ones first, then the script's in the
 places (`places`). That is the same in every process, so ranks never wait in a circle.
 """
 
+import sys
 import threading
 import time
 import weakref
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from datetime import timedelta
 from enum import Enum
 from typing import Any
@@ -41,6 +43,7 @@ from trainmover.comm.stats import CommStats, SwitchStats
 from trainmover.comm.tap import Call, Tap
 from trainmover.comm.threads import in_background
 from trainmover.comm.watch import Watch, wait_for_stranded
+from trainmover.communicators import STAGED, checked_gpu
 from trainmover.errors import PeerLost, TrainmoverError, UserError
 from trainmover.torch_internals.autograd import in_backward
 from trainmover.torch_internals.c10d import Store
@@ -56,6 +59,12 @@ class Mode(Enum):
     PLAIN = "plain"
     SANDBOX = "sandbox"
     LIVE = "live"
+
+
+def _ended_together() -> AbstractContextManager[None]:
+    """What is aborted within it ends as one, where a communicator asks for that."""
+    nccl = sys.modules.get("trainmover.comm.nccl.ending")
+    return nullcontext() if nccl is None else nccl.endings.together()
 
 
 def _in_the_script() -> bool:
@@ -92,6 +101,7 @@ class Groups:
         self.watching = False
         self._drain_on_error = False
         self._communicator = communicator
+        self.gpu = STAGED
         self._lock = threading.RLock()
         self.roster = Roster(self._lock)
         self._rolls: list[Roll] = []
@@ -108,11 +118,12 @@ class Groups:
 
     # What the runtime says before the script runs.
 
-    def choose(self, name: str, token: bytes | None = None) -> None:
+    def choose(self, name: str, token: bytes | None = None, gpu: str = STAGED) -> None:
         """Carry every group made from now on by the communicator of that name.
 
         token  the job's secret; None in a process without a runtime. Raises UserError for a name
         that is none, for one that is not built, and when there are groups already.
+        gpu    what carries tensors of a GPU where the script asks for nccl
         """
         if self.roster:
             raise UserError(
@@ -120,6 +131,7 @@ class Groups:
                 do="choose it before the first group is made",
             )
         self._communicator = communicator_named(name, token)
+        self.gpu = checked_gpu(gpu, name)
 
     @property
     def drain_on_error(self) -> bool:
@@ -156,7 +168,7 @@ class Groups:
         this machine's ranks alone: they meet in what `store` gives. See `Inside`."""
         with self._lock:
             self.mode, self._store = Mode.SANDBOX, None
-            self._inside = None if store is None else Inside(run, store, self._communicator)
+            self._inside = None if store is None else Inside(run, store, self._carrier)
             self.drain_on_error = True
 
     @property
@@ -187,16 +199,23 @@ class Groups:
         timeout: timedelta,
         store: Store,
         ranks: tuple[int, ...] = (),
+        *,
+        device: Any = None,
+        shown_as: str = "gloo",
     ) -> ShimGroup:
         """A group for torch, connected unless draining or, in the sandbox, without its peers.
-        Blocks for its peers. ranks: who has which seat; () if that is not known."""
-        member = self._admit(name, seat, size, timeout, ranks)
+        Blocks for its peers. ranks: who has which seat; () if that is not known.
+
+        device    whose tensors NCCL is to carry; None: all go over the host
+        shown_as  the backend that the script has asked for
+        """
+        member = self._admit(name, seat, size, timeout, ranks, device=device)
         member.inside = self._stays_inside(ranks, seat)
         if self.mode is not Mode.PLAIN:
             member.made_at = line_of_script()
         if not self.roster.comes_late(member):
             self._connect(member, store)
-        group = ShimGroup(self, member, store)
+        group = ShimGroup(self, member, store, shown_as)
         member.shown = weakref.ref(group)
         return group
 
@@ -219,11 +238,21 @@ class Groups:
         ranks: tuple[int, ...] = (),
         *,
         private: bool = False,
+        device: Any = None,
     ) -> Member:
-        carrier = SoloCommunicator() if size == 1 else self._communicator()
-        member = Member(name, seat, size, timeout, carrier, private, ranks=ranks)
+        carrier = self._carrier(size, device)
+        member = Member(name, seat, size, timeout, carrier, private, ranks=ranks, device=device)
         self.roster.add(member)
         return member
+
+    def _carrier(self, size: int, device: Any) -> Communicator:
+        if size == 1:
+            return SoloCommunicator()
+        if device is None:
+            return self._communicator()
+        from trainmover.comm.by_device import ByDevice  # Nobody pays for it who does not use it.
+
+        return ByDevice(self._communicator(), device)
 
     def _stays_inside(self, ranks: tuple[int, ...], seat: int) -> bool:
         """A world in which this process has another rank than the job's has other numbers."""
@@ -384,10 +413,13 @@ class Groups:
         if inside is not None:
             inside.give_up()
         self._coming.discard(0, self.epoch)
-        for watch in watches:
-            watch.session.abort(why)
+        with _ended_together():
+            for watch in watches:
+                watch.session.abort(why)
         for watch in watches:
             watch.release()
+            if watch.prompt is not None and watch.prompt.cut and not watch.private:
+                self.cut_short()
         self._drains += 1
         self._drain_ns_last = time.perf_counter_ns() - started
 
@@ -517,7 +549,8 @@ class Groups:
     def _begin_anew(self, member: Member) -> None:
         """It has met, for the coming epoch, groups of which some are gone."""
         with self._lock:
-            before, member.communicator = member.communicator, self._communicator()
+            before = member.communicator
+            member.communicator = self._carrier(member.size, member.device)
             watch, member.watch = member.watch, None
         before.close()
         if watch is not None:

@@ -59,7 +59,7 @@ def main() -> None:
     aliases.watch()
     know_groups()
     station = _station()
-    groups.choose(station.spec.comm, station.token)
+    groups.choose(station.spec.comm, station.token, station.spec.gpu_comm)
     control = Control(station)
     _hook_optimizers(station, control)
     runs = Runs(station, control)

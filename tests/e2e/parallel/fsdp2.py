@@ -11,7 +11,7 @@ import trainmover as tm
 
 args = flags()
 job = tm.attach()
-dist.init_process_group("gloo")
+dist.init_process_group(args.backend)
 members = [[0, 2], [1, 3]]
 replicas, _ = dist.new_subgroups_by_enumeration(members)
 mesh = init_device_mesh("cpu", (2, 2), mesh_dim_names=("replica", "shard"))["shard"]

@@ -11,7 +11,7 @@ import trainmover as tm
 
 args = flags()
 job = tm.attach()
-dist.init_process_group("gloo")
+dist.init_process_group(args.backend)
 mesh = init_device_mesh("cpu", (2, job.world_size // 2), mesh_dim_names=("replica", "shard"))
 torch.manual_seed(1)
 model = nn.Sequential(

@@ -26,6 +26,7 @@ def flags() -> argparse.Namespace:
     """Numbers depend on --steps, --optimizer and the ranks; --pace only makes steps last."""
     parser = argparse.ArgumentParser()
     parser.add_argument("--steps", type=int, default=60)
+    parser.add_argument("--backend", default="gloo")
     parser.add_argument("--optimizer", choices=["sgd", "adamw", "zero"], default="adamw")
     parser.add_argument("--pace", type=float, default=0.0)
     parser.add_argument("--change-at", type=int, default=0, help="steps, then they are others")

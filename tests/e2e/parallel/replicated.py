@@ -9,7 +9,7 @@ import trainmover as tm
 
 args = flags()
 job = tm.attach()
-dist.init_process_group("gloo")
+dist.init_process_group(args.backend)
 torch.manual_seed(1)
 layers = [
     nn.Linear(WIDTH, 24),
