@@ -77,6 +77,15 @@ class ByDeviceSession:
         """See `NcclSession`."""
         return self.device.cut
 
+    def come_through(self) -> bool:
+        return self.device.come_through()
+
+    def is_empty(self) -> bool:
+        return self.device.is_empty()
+
+    def trouble(self) -> str:
+        return self.device.trouble()
+
     def abort(self, why: str) -> None:
         self.host.abort(why)
         self.device.abort(why)

@@ -23,10 +23,17 @@ from datetime import timedelta
 from enum import Enum
 from typing import Any
 
+from trainmover.comm import device_end
 from trainmover.comm.calls import describe
 from trainmover.comm.choice import communicator_named
 from trainmover.comm.communicator import Communicator
-from trainmover.comm.failures import CallsDiffer, Drained, ReplayMismatch, means_lost_peer
+from trainmover.comm.failures import (
+    CallsDiffer,
+    DeviceLost,
+    Drained,
+    ReplayMismatch,
+    means_lost_peer,
+)
 from trainmover.comm.gloo.communicator import GlooCommunicator
 from trainmover.comm.meet.coming import Coming
 from trainmover.comm.meet.inside import Inside
@@ -79,8 +86,10 @@ class Groups:
                   outputs
     on_given_up   called in the main thread, outside of autograd, wherever it is about to go on with
                   what such a call has left; what it raises, the script sees at that call
+    on_device_lost  called when the device answers with errors, or does not end what was begun
     on_call       called for every call of the script, before it is made
     objects       that came in a run in the sandbox
+    on_device     whether calls of some group go on after they have returned, on a device
     calls         of the script, begun so far. Two numbers tell whether there were any between;
                   with several threads one may be missed in the sum, never in the comparison
     """
@@ -93,6 +102,7 @@ class Groups:
         self.on_broken: Callable[[str], None] | None = None
         self.on_cut_short: Callable[[], None] | None = None
         self.on_given_up: Callable[[], None] | None = None
+        self.on_device_lost: Callable[[str], None] | None = None
         self.on_call: Callable[[], None] | None = None
         self.objects = Objects()
         self.calls = 0
@@ -102,6 +112,7 @@ class Groups:
         self._drain_on_error = False
         self._communicator = communicator
         self.gpu = STAGED
+        self.on_device = False
         self._lock = threading.RLock()
         self.roster = Roster(self._lock)
         self._rolls: list[Roll] = []
@@ -240,6 +251,7 @@ class Groups:
         private: bool = False,
         device: Any = None,
     ) -> Member:
+        self.on_device |= device is not None and size > 1
         carrier = self._carrier(size, device)
         member = Member(name, seat, size, timeout, carrier, private, ranks=ranks, device=device)
         self.roster.add(member)
@@ -367,6 +379,40 @@ class Groups:
         """See `Owner`."""
         if self.on_cut_short is not None:
             self.on_cut_short()
+
+    def come_through(self, tainted: Callable[[], bool]) -> bool:
+        """Wait until all that the script has begun on a device is done there. False: `tainted` said
+        otherwise first, or the epoch has ended over it. Raises DeviceLost.
+
+        The host runs ahead of the device: what it is about to count on may still be on its way, and
+        a peer that is lost now would leave garbage in its place.
+        """
+        if not self.on_device:
+            return True
+        try:
+            return device_end.come_through(self._on_device(), self.absorb, tainted)
+        except DeviceLost as lost:
+            self.device_lost(lost)
+            raise
+
+    def await_empty_device(self) -> None:
+        """Until nothing that was begun on a device can still write anywhere. Raises DeviceLost."""
+        if not self.on_device:
+            return
+        try:
+            device_end.await_empty(self._on_device())
+        except DeviceLost as lost:
+            self.device_lost(lost)
+            raise
+
+    def device_lost(self, lost: Exception) -> None:
+        """Tell `on_device_lost`, which ends the process where there is a runtime."""
+        if self.on_device_lost is not None:
+            self.on_device_lost(str(lost))
+
+    def _on_device(self) -> list[Watch]:
+        members = [member for member in self.roster if member.device is not None]
+        return [member.watch for member in members if member.watch is not None]
 
     def gave_up(self) -> None:
         """See `Owner`. Told to `on_given_up` where that may raise: a thread of the script's is not

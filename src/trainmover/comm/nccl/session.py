@@ -286,9 +286,15 @@ class NcclSession:
         return any(not self._has_come(flight) for flight in list(self._flights))
 
     def come_through(self) -> bool:
-        """Whether all that was begun is done on the device."""
+        """Whether all that was begun is done on the device. Raises RuntimeError if that is lost."""
         flights = self._flights
-        return not flights or self._has_come(flights[-1])
+        return not flights or self.device.has_come(flights[-1].event)
+
+    def is_empty(self) -> bool:
+        """Whether neither our stream nor the script's holds anything. Raises as `come_through`."""
+        if self.lost:
+            raise RuntimeError(f"the communicator of group {self.name} could not be ended")
+        return self.come_through() and self.device.caller_is_empty()
 
     def backend(self, device: Any) -> Any:
         return None

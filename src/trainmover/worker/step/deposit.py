@@ -6,6 +6,7 @@ snapshots   the same state, from time to time, for when all ranks go back
 """
 
 import time
+from collections.abc import Callable
 from dataclasses import replace
 
 import torch
@@ -99,11 +100,14 @@ class Deposit:
         committing: Row,
         drawn: list[list[int]],
         applies: torch.optim.Optimizer | None = None,
+        *,
+        come_through: Callable[[], bool],
     ) -> bool:
         """Put the record for the step after this one, wait for the buddy's acknowledgement.
 
         drawn: hashes of the batches since the record's place
         applies: what is to apply its gradients behind the gate; nobody else has a part in that
+        come_through: waits for the step's collectives on a device, while the record is on its way
         """
         self.at_gate = self._tracked.small_states()
         rows = [*self._ledger.in_doubt, row_bytes(committing)]
@@ -129,7 +133,7 @@ class Deposit:
             return False
         try:
             self._keeper.put(self.latest)
-            return self._keeper.safe(self._boundary.tainted)
+            return come_through() and self._keeper.safe(self._boundary.tainted)
         except PeerLost as lost:
             self.buddy_is_gone(lost)
             return False
