@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 import torch
 import torch.distributed as dist
-from stand_in import stands_in
+from fake_nccl import stands_in
 
 from trainmover.comm import groups, hook_torch
 from trainmover.communicators import NCCL

@@ -1,5 +1,6 @@
 """Over the stand-in for NCCL every call of torch's gives what it gives over the native one."""
 
+import functools
 from collections.abc import Callable
 from typing import Any
 
@@ -18,6 +19,8 @@ pytestmark = [
 ]
 BOUNDS = [dist.ReduceOp.MAX, dist.ReduceOp.MIN]
 REDUCED = [dist.ReduceOp.SUM, *BOUNDS, dist.ReduceOp.PRODUCT]
+DEVICE = "cpu"
+"""Where the numbers lie; tests/gpu says otherwise."""
 KINDS = {
     **{t: REDUCED for t in (torch.float32, torch.float64, torch.int32, torch.int64)},
     **{t: BOUNDS for t in (torch.bfloat16, torch.float16)},  # Sums are rounded at each seat.
@@ -26,11 +29,12 @@ KINDS = {
 
 def values(rank: int, count: int, seed: int, dtype: torch.dtype = torch.float32) -> torch.Tensor:
     chance = torch.Generator().manual_seed(10 * seed + rank)
-    return (4 * torch.randn(count, generator=chance)).to(dtype)
+    return (4 * torch.randn(count, generator=chance)).to(dtype).to(DEVICE)
 
 
 def every_call(rank: int, size: int, group: Any) -> dict[str, list[torch.Tensor]]:
     """Outputs by operation."""
+    empty = functools.partial(torch.empty, device=DEVICE)
     found: dict[str, list[torch.Tensor]] = {}
 
     def keep(name: str, *outputs: torch.Tensor) -> None:
@@ -56,31 +60,31 @@ def every_call(rank: int, size: int, group: Any) -> dict[str, list[torch.Tensor]
     summed = values(rank, 30, 7)
     dist.reduce(summed, 2, group=group)
     keep("reduce", *([summed] if rank == 2 else []))
-    parts = [torch.empty(5, 3) for _ in range(size)]
+    parts = [empty(5, 3) for _ in range(size)]
     dist.all_gather(parts, values(rank, 15, 8).view(5, 3), group)
     keep("all_gather", *parts)
-    gathered, scattered = torch.empty(30 * size), torch.empty(40_000)
+    gathered, scattered = empty(30 * size), empty(40_000)
     dist.all_gather_into_tensor(gathered, values(rank, 30, 9), group)
     dist.reduce_scatter_tensor(scattered, values(rank, 40_000 * size, 10), group=group)
     keep("singles", gathered, scattered)
-    listed = torch.empty(7)
+    listed = empty(7)
     dist.reduce_scatter(listed, [values(rank, 7, 11 + seat) for seat in range(size)], group=group)
     keep("reduce_scatter", listed)
-    to = [torch.empty(4) for _ in range(size)] if rank == 0 else None
+    to = [empty(4) for _ in range(size)] if rank == 0 else None
     dist.gather(values(rank, 4, 20), to, 0, group)
     keep("gather", *(to or []))
     given = [values(rank, 6, 30 + seat) for seat in range(size)] if rank == 1 else None
-    part = torch.empty(6)
+    part = empty(6)
     dist.scatter(part, given, 1, group)
     keep("scatter", part)
-    out = torch.empty(6 * size).view(-1, 2)
+    out = empty(6 * size).view(-1, 2)
     dist.all_to_all_single(out, values(rank, 6 * size, 40).view(-1, 2), group=group)
     keep("all_to_all_single", out)
-    uneven = torch.empty(sum(rank + seat for seat in range(size)))
+    uneven = empty(sum(rank + seat for seat in range(size)))
     splits = [rank + seat for seat in range(size)]
     dist.all_to_all_single(uneven, values(rank, sum(splits), 41), splits, splits, group=group)
     keep("uneven", uneven)
-    lists = [torch.empty(3) for _ in range(size)]
+    lists = [empty(3) for _ in range(size)]
     dist.all_to_all(lists, [values(rank, 3, 50 + seat) for seat in range(size)], group=group)
     keep("all_to_all", *lists)
     bundle = [values(rank, 100, 60), values(rank, 7, 61)]
@@ -88,13 +92,13 @@ def every_call(rank: int, size: int, group: Any) -> dict[str, list[torch.Tensor]
         for tensor in bundle:
             dist.all_reduce(tensor, group=group)
     keep("coalesced", *bundle)
-    rows = [torch.empty(4 * size), torch.empty(6 * size)]
+    rows = [empty(4 * size), empty(6 * size)]
     with dist._coalescing_manager(group):
         for row, seed in zip(rows, (70, 71), strict=True):
             dist.all_gather_into_tensor(row, values(rank, row.numel() // size, seed), group)
     keep("gathered as one", *rows)
     right, left = (rank + 1) % size, (rank - 1) % size
-    letter, reply = values(rank, 300_000, 80), torch.empty(300_000)
+    letter, reply = values(rank, 300_000, 80), empty(300_000)
     batch = [
         dist.P2POp(dist.isend, letter, group=group, group_peer=right),
         dist.P2POp(dist.irecv, reply, group=group, group_peer=left),

@@ -9,7 +9,7 @@ import pytest
 import torch
 import torch.distributed as dist
 from comm_ranks import Ranks
-from stand_in import built
+from fake_nccl import built
 
 from trainmover.comm.groups import groups
 from trainmover.comm.shim import ShimGroup

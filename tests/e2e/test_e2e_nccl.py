@@ -8,8 +8,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from fake_nccl import stands_in
 from harness import Live, Outcomes, assert_equal_runs, run
-from stand_in import stands_in
 
 from trainmover.communicators import NCCL
 

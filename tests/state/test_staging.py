@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 import torch
-from stand_in import built
+from fake_nccl import built
 
 from trainmover.state import staging
 from trainmover.state.staging import Staging

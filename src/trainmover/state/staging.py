@@ -74,7 +74,7 @@ class Staging:
         """The bytes in order; each block is the caller's until he asks for the next."""
         if not self._blocks:
             self._blocks = [self._lane.block(self._bytes) for _ in range(BLOCKS)]
-        parts = flat.split(self._bytes) if len(flat) else ()
+        parts = torch.split(flat, self._bytes) if len(flat) else ()
         under_way: list[tuple[Tensor, Any]] = []
         for number, part in enumerate(parts):
             block = self._blocks[number % BLOCKS][: len(part)]

@@ -18,7 +18,7 @@ layers = [
     nn.Dropout(0.1),
     nn.Linear(24, WIDTH),
 ]
-model = nn.parallel.DistributedDataParallel(nn.Sequential(*layers))
+model = nn.parallel.DistributedDataParallel(nn.Sequential(*layers).to(args.device))
 optimizer = optimizer_for(args, model.parameters())
 job.track(model=model, optimizer=optimizer)
 torch.manual_seed(100 + job.rank)
