@@ -193,7 +193,8 @@ void Wires::credit(std::size_t seat, std::uint64_t consumed) {
 }
 
 void Wires::adopt(std::size_t seat, Inflow inflow) {
-    if (any_ && !inflow.pieces.empty()) stream(seat).inflow = std::move(inflow);
+    // What is held may still be on its way, with no piece here yet.
+    if (any_ && (inflow.held > 0 || !inflow.pieces.empty())) stream(seat).inflow = std::move(inflow);
 }
 
 void Wires::clear() {
