@@ -74,6 +74,7 @@ void Engine::leave(Waiter& waiter) noexcept {
 }
 
 bool Engine::turn(Waiter& waiter, int wait_ms) {
+    gap();
     if (leader_.load(std::memory_order_acquire) == &waiter) {
         // It may have been called while it followed, and have become the leader since.
         if (std::unique_lock lock(mutex_); std::exchange(waiter.called_, false)) return true;
