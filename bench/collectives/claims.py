@@ -9,6 +9,7 @@ import statistics
 from bench import result
 from bench.collectives.abort import Aborts
 from bench.collectives.calls import CLAIMED, MIB, Cell, Times
+from bench.collectives.codes import Codes
 from bench.collectives.scale import Scale
 from bench.collectives.shim import Added
 from bench.collectives.switchover import Case, Switchovers
@@ -23,6 +24,9 @@ GLOO_MOST = {
 # Ours / Open MPI's, on either transport.
 MPI_MOST = {8: 3.0, MIB: 1.0, 64 * MIB: 1.0}
 SHIM_US_MOST = 15.0
+# By the codes of a call's frames, and their share of its time.
+CODES_US_MOST = {8: 2.0}
+CODES_SHARE_MOST = {MIB: 0.03}
 LINKS_MOST = 1
 # Of the largest number of processes to the smallest. gloo's grows about as that number does.
 FLAT_MOST = 2.0
@@ -72,6 +76,25 @@ def _against(
 def of_shim(added: Added) -> list[result.Claim]:
     name = "added to a call by torch's layer and the shim, 8 B"
     return [result.Claim(name, added.median_us(), "us", SHIM_US_MOST)]
+
+
+def of_codes(codes: Codes) -> list[result.Claim]:
+    added = [
+        result.Claim(
+            f"all_reduce {size_said(size)}: codes of its frames", codes.added_us(size), "us", most
+        )
+        for size, most in CODES_US_MOST.items()
+    ]
+    shares = [
+        result.Claim(
+            f"all_reduce {size_said(size)}: codes of its frames / all of it",
+            codes.share(size),
+            "ratio",
+            most,
+        )
+        for size, most in CODES_SHARE_MOST.items()
+    ]
+    return added + shares
 
 
 def of_switchovers(found: Switchovers) -> list[result.Claim]:

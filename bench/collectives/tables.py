@@ -13,6 +13,8 @@ from bench.collectives.abort import ARMS as ABORT_ARMS
 from bench.collectives.abort import KINDS, SOCKET, Aborts
 from bench.collectives.calls import ALONE, MPI, OURS, Calls, Cell
 from bench.collectives.claims import best_ratio, growths, ratio
+from bench.collectives.codes import WAYS as CODE_WAYS
+from bench.collectives.codes import Codes
 from bench.collectives.scale import Scale
 from bench.collectives.shim import WAYS, Added
 from bench.collectives.switchover import Case, Switchovers
@@ -85,6 +87,25 @@ def of_shim(added: Added) -> list[Table]:
     title = "dist.all_reduce through the shim, 2 ranks, 8 B, one host: best (median) of the rounds"
     assert set(added.times) == set(WAYS)
     return [Table(title, ("way", "time"), rows)]
+
+
+def of_codes(codes: Codes) -> list[Table]:
+    rows = []
+    for size in codes.sizes():
+        plain, _, encrypted = (codes.times[size, way] for way in CODE_WAYS)
+        cost = said(codes.added_us(size)), f"{codes.share(size):.2%}"
+        rows.append(
+            (
+                size_said(size),
+                _spent(plain),
+                *cost,
+                _spent(encrypted),
+                f"{best_ratio(encrypted, plain):.2g}",
+            )
+        )
+    title = "all_reduce, 2 ranks over loopback TCP: codes of frames, and encryption; best (median)"
+    header = ("size", "plain", "of it codes", "share", "encrypted", "/ plain")
+    return [Table(title, header, rows)]
 
 
 def of_switchovers(found: Switchovers) -> list[Table]:
