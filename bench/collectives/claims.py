@@ -34,6 +34,8 @@ FLAT_MOST = 2.0
 TREE_MOST = {40: 1 / 3, 80: 1 / 5, 160: 1 / 10}
 SHARED_MOST = 1.0
 OUT_MS_MOST = {"killed": 5.0, "stopped": 2.0}
+# From when the kernel had closed a killed one's sockets.
+BEYOND_MS_MOST = 2.0
 FROM = {"killed": "SIGKILL", "stopped": "being told of a SIGSTOP"}
 
 
@@ -160,7 +162,7 @@ def of_scale(found: Scale) -> list[result.Claim]:
 def of_aborts(aborts: Aborts) -> list[result.Claim]:
     """From the signal, or from being told, to the last survivor out."""
     arms = dict.fromkeys(arm for arm, _ in aborts.trials if arm.startswith("ours"))
-    return [
+    claims = [
         result.Claim(
             f"abort, {arm}: from {FROM[kind]} to the last survivor out, median",
             aborts.median_ms(arm, kind),
@@ -170,3 +172,8 @@ def of_aborts(aborts: Aborts) -> list[result.Claim]:
         for arm in arms
         for kind, most in OUT_MS_MOST.items()
     ]
+    for arm in arms:
+        beyond_ms = statistics.median(aborts.beyond_ms(arm))
+        name = f"abort, {arm}: of that after the kernel had closed the killed one's sockets, median"
+        claims.append(result.Claim(name, beyond_ms, "ms", BEYOND_MS_MOST))
+    return claims

@@ -116,9 +116,11 @@ def test_a_tree_is_measured_by_all_pairs_and_shared_hosts_by_seats_apart() -> No
 
 
 def test_the_last_survivor_counts() -> None:
-    trials = [Trial((0.5, 4.0, 0.7), ("PeerLost",) * 3), Trial((6.0, 1.0, 1.0), ("PeerLost",) * 3)]
+    trials = [Trial((0.5, 4.0, 0.7), ("PeerLost",) * 3, 3.0)]
+    trials.append(Trial((6.0, 1.0, 1.0), ("PeerLost",) * 3, 7.0))
     aborts = Aborts({("ours shm", "killed"): trials, ("ours shm", "stopped"): trials[:1]})
-    killed, stopped = claims.of_aborts(aborts)
+    killed, stopped, beyond = claims.of_aborts(aborts)
+    assert (beyond.value, beyond.holds) == (0.0, True)
     assert (killed.value, killed.holds) == (5.0, True)
     assert (stopped.value, stopped.holds) == (4.0, False)
 
