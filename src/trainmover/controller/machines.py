@@ -216,7 +216,8 @@ def _stuck_ended(job: Job, machine: MachineId, condemned: Condemned, at_us: int)
     current = open_incident(job)
     if current is not None and current.cause == cause:
         marks = {**current.marks, "detect": condemned.judged_us}
-        stacks = {condemned.rank: condemned.stack} if condemned.stack else {}
+        known = condemned.rank is not None and condemned.stack
+        stacks = {condemned.rank: condemned.stack} if known else {}
         job = amend(job, current.number, marks=marks, stacks=stacks)
     return job, effects
 
