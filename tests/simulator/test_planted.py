@@ -201,8 +201,8 @@ BUGS = {
     ),
     "no cut follows the first one": (
         "controller.keep.cuts",
-        "    job = replace(job, cut=cut, snapped={})\n",
-        "    job = replace(job, cut=job.cut or cut, snapped={})\n",
+        "    job = replace(job, cut=cut, snapped=Facts())\n",
+        "    job = replace(job, cut=job.cut or cut, snapped=Facts())\n",
     ),
     "a verdict does not wait for vaults: records that are there count as lost": (
         "controller.change.recovery",

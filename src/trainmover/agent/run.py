@@ -38,7 +38,6 @@ from trainmover.protocol.messages import (
     Heartbeat,
     Hello,
     Interrupt,
-    KeepTold,
     LookFor,
     Order,
     Probe,
@@ -115,7 +114,7 @@ class Agent:
             hello=self._hello,
             obey=self._take,
             refused=self._refused,
-            away=self._controller_away,
+            away=self._keep_told,
             lost=self._give_up,
         )
         self._up = Uplink(config.machine, config.controller, config.controller_s, ear)
@@ -211,8 +210,8 @@ class Agent:
             held = {Rank(r): list(steps) for r, steps in self._vault.records_held().items()}
             self._up.say(VaultHeld(epoch=order.epoch, records=held))  # type: ignore[arg-type]
 
-    def _controller_away(self, away: bool) -> None:
-        self._crew.hand(encode(KeepTold(keep=away)))
+    def _keep_told(self, keep: bool) -> None:
+        self._crew.keep_told(keep)
 
     def _obey(self, order: Order) -> None:
         match order:

@@ -33,6 +33,7 @@ from trainmover.protocol.messages import (
     EndWorker,
     FromWorker,
     JobSpec,
+    KeepTold,
     Order,
     Output,
     Stack,
@@ -41,6 +42,7 @@ from trainmover.protocol.messages import (
     WorkerExited,
     WorkerState,
     committed_in,
+    encode,
 )
 
 ENDED_FROM_OUTSIDE = (0, -signal.SIGKILL, -signal.SIGTERM)
@@ -75,6 +77,7 @@ class Crew:
         self.torch = ""
         self._place = Place()
         self._restarts = 0
+        self._keeps_told = False
         self._births = None if config.fork_server is None else Births(config.fork_server)
         self._workers: dict[int, Worker] = {}
         self._leaving: set[Worker] = set()
@@ -113,6 +116,12 @@ class Crew:
         framed = frame(payload)
         for worker in self._workers.values():
             worker.send_framed(framed)
+
+    def keep_told(self, keep: bool) -> None:
+        """What they tell may be lost with this machine, or is safe again. Those that start later
+        hear it first."""
+        self._keeps_told = keep
+        self.hand(encode(KeepTold(keep=keep)))
 
     def place(self, order: Order) -> None:
         """Before the workers hear of it: what they print afterwards belongs to the new place."""
@@ -172,6 +181,8 @@ class Crew:
         for local_rank in range(self._known_spec.nproc):
             (self._directory / str(local_rank)).mkdir(exist_ok=True)
             self._workers[local_rank] = self._start_one(local_rank)
+        if self._keeps_told:
+            self.keep_told(True)
 
     def _socket_folder(self) -> Path:
         if self._sockets is None:

@@ -14,6 +14,7 @@ from trainmover.simulator.checkers.members.quarantine import Quarantine
 from trainmover.simulator.checkers.members.sizes import WorldSize
 from trainmover.simulator.checkers.members.staying import Staying
 from trainmover.simulator.checkers.members.verdicts import Verdicts
+from trainmover.simulator.checkers.members.versions import Versions
 from trainmover.simulator.checkers.people.answers import Answers
 from trainmover.simulator.checkers.people.incidents import Incidents
 from trainmover.simulator.checkers.people.records import Records
@@ -48,6 +49,7 @@ def all_checkers() -> list[Checker]:
         Staying(),
         Capacity(),
         Records(),
+        Versions(),
     ]
 
 
