@@ -43,9 +43,14 @@ class Controller:
         self.facts.put_nowait(back)
 
     def said(self, link: MachineLink, fact: m.AgentFact) -> None:
-        self.facts.put_nowait(
-            m.decode_worker_fact(fact.payload) if isinstance(fact, m.FromWorker) else fact
-        )
+        match fact:
+            case m.FromWorker(payload=payload):
+                self.facts.put_nowait(m.decode_worker_fact(payload))
+            case m.SaidHere(told=told) | m.CommittedHere(told=told):
+                for one in told:
+                    self.facts.put_nowait(one)
+            case _:
+                self.facts.put_nowait(fact)
 
     def now(self) -> int:
         return 0

@@ -175,8 +175,7 @@ class Box:
         self._say(fact)
 
     def _say_together(self) -> None:
-        given = self.together.given()
-        if given is not None:
+        for given in self.together.given():
             self._say(given)
 
     def _say(self, fact: m.AgentFact) -> None:
@@ -282,10 +281,10 @@ class Box:
     def worker_said(self, worker: Worker, fact: m.WorkerFact) -> None:
         """On its way up."""
         self.world.tell(Said(self.name, fact))
-        if isinstance(fact, m.Committed) and self.together.may_wait(fact):
-            if self.together.take(fact):
-                self._say_together()
-            else:
+        if isinstance(fact, m.Joint):
+            for given in self.together.take(fact):
+                self._say(given)
+            if self.together.waits:
                 self.later(WAIT_US, self._say_together)
             return
         payload = msgspec.Raw(m.encode(fact))
