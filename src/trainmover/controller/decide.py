@@ -203,7 +203,7 @@ def _bind(job: Job, settled: Job, machine: MachineId | None) -> Decision:
     """Joiners that can be bound now. Only those that may be others than in `settled` are looked
     at: all machines join where all go back, and each of them says many things."""
     change, before = job.change, settled.change
-    if job.phase is not Phase.RUNNING or change is None:
+    if change is None:
         return job, ()
     waits = change.stage is Stage.BIND or change.kind is not Kind.MOVE
     if not waits or change.stage is Stage.SWITCH:
