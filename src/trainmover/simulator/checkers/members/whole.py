@@ -129,8 +129,8 @@ class Whole:
             self._to_all(moment, kind, names)
 
     def _is_of_now(self, job: Job, machine: MachineId, order: m.Order) -> None:
-        """It carries the epoch of the change under way, or of the one that is over with it. A change
-        may be overtaken by what its own last order leads to."""
+        """It carries the epoch of the change under way, or of the one that is over with it; another
+        may have overtaken that at once."""
         change, here = job.change, job.machines[machine]
         match order:
             case m.Interrupt() | m.Verdict() | m.Switch() | m.Prepare() | m.PauseAt() | m.Bind():
