@@ -30,23 +30,23 @@ MAY_IMPORT: dict[str, set[str]] = {
     "protocol": WORDS,
     "token_file": {"errors", "protocol"},
     "tls": {"errors", "protocol"},
-    "doors": WORDS | {"protocol", "tls"},
+    "listeners": WORDS | {"protocol", "tls"},
     "controller": WORDS | {"protocol"},
     "rank": WORDS | {"protocol"},
     "journal": WORDS | {"protocol", "controller"},
     "comm": WORDS | {"communicators", "tls", "torch_internals"},
     "torch_internals": WORDS | {"asked"},
-    "state": WORDS | {"asked", "protocol", "tls", "doors", "torch_internals"},
+    "state": WORDS | {"asked", "protocol", "tls", "listeners", "torch_internals"},
     "sandbox": WORDS | {"protocol", "comm", "state", "torch_internals"},
     "worker": WORDS
     | {"asked", "durable", "lifeline", "names", "tls", "token_file"}
-    | {"protocol", "rank", "doors", "comm", "state", "sandbox", "torch_internals"},
+    | {"protocol", "rank", "listeners", "comm", "state", "sandbox", "torch_internals"},
     "agent": WORDS
     | {"lifeline", "outlet", "tls", "token_file", "fork_server", "splice"}
-    | {"protocol", "doors", "state"},
+    | {"protocol", "listeners", "state"},
     "server": WORDS
     | {"durable", "lifeline", "names", "splice", "tls", "token_file"}
-    | {"protocol", "doors", "controller", "journal"},
+    | {"protocol", "listeners", "controller", "journal"},
     "simulator": WORDS | {"protocol", "controller", "rank", "journal", "agent", "server"},
     "launch": WORDS
     | {"communicators", "lifeline", "fork_server", "tls", "token_file"}
@@ -108,7 +108,7 @@ LIGHT_ROOMS = PURE_ROOMS | {
     "asked",
     "token_file",
     "tls",
-    "doors",
+    "listeners",
     "journal",
     "agent",
     "server",

@@ -36,7 +36,7 @@ from trainmover.version import VERSION
 
 TOKEN = b"bench" * 8
 AT_ONCE = 32
-"""That dial; more would push each other out of the crowd at the door."""
+"""That dial; more would push each other out before they are proved."""
 BEATS_A_STEP = round(1.0 / BEAT_S)
 STANDBYS = 2
 WAIT_S = 300.0

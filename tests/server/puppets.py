@@ -10,9 +10,9 @@ import msgspec
 
 from trainmover.agent.dial import dial
 from trainmover.agent.uplink import Ear, Uplink
-from trainmover.doors.reach import reached
 from trainmover.errors import PeerLost, TrainmoverError
 from trainmover.ids import Epoch, MachineId, Rank, Step
+from trainmover.listeners.reach import reached
 from trainmover.protocol import messages as m
 from trainmover.version import VERSION
 

@@ -72,7 +72,7 @@ class Mortal(Server):
     def die(self) -> None:
         self.dead = True
         self.pulse.stop()
-        self._door.close()
+        self._listener.close()
         for link in list(self.links):
             link.abort()
         self.news.wake()

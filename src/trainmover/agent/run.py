@@ -23,11 +23,11 @@ from trainmover.agent.dial import Dialled, dial
 from trainmover.agent.store_way import StoreWays
 from trainmover.agent.uplink import Ear, Uplink
 from trainmover.agent.workers.crew import Crew
-from trainmover.doors.dial import parse_address
-from trainmover.doors.reach import REACH_S, reached
 from trainmover.errors import PeerLost, TrainmoverError
 from trainmover.ids import MachineId, Rank
 from trainmover.lifeline import adopt_orphans, kill_descendants, when_ended
+from trainmover.listeners.dial import parse_address
+from trainmover.listeners.reach import REACH_S, reached
 from trainmover.protocol.deadlines import ANSWER_S, BEAT_S
 from trainmover.protocol.messages import (
     PROTOCOL,

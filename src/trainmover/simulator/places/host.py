@@ -46,7 +46,7 @@ EVENTS_BETWEEN = 100
 """From one bookmark to the next, at least."""
 
 
-class Door:
+class Line:
     """The controller's end of a connection; `server.surroundings.Link`."""
 
     def __init__(self, host: "Host", box: "Box") -> None:
@@ -99,7 +99,7 @@ class Host:
         self._clock = Clock(
             least_us=newest_us, wall_us=lambda: world.wall_us, passed_us=lambda: world.now
         )
-        self._doors: list[Door] = []
+        self._lines: list[Line] = []
         accounts = past.accounts.of if past is not None else {}
         self._incarnations = {machine: its.incarnation for machine, its in accounts.items()}
         self.control = Control(world.spec, world.disk, self, at_us=self.now, past=past)
@@ -130,8 +130,8 @@ class Host:
     def die(self) -> None:
         """As by SIGKILL."""
         self.dead = True
-        for door in self._doors:
-            door.abort()
+        for line in self._lines:
+            line.abort()
 
     @property
     def now(self) -> int:
@@ -147,28 +147,28 @@ class Host:
 
     def accept(self, box: "Box") -> Link:
         """An agent has dialled and proved the token."""
-        door = Door(self, box)
-        self._doors = [one for one in self._doors if not one.link.broken]
-        self._doors.append(door)
-        return door.link
+        line = Line(self, box)
+        self._lines = [one for one in self._lines if not one.link.broken]
+        self._lines.append(line)
+        return line.link
 
-    def hear(self, door: Door, fact: m.AgentFact) -> None:
+    def hear(self, line: Line, fact: m.AgentFact) -> None:
         """A message has come."""
         if self.dead:
             return
         now = self.now
         match fact:
             case m.Hello():
-                self.control.reception.hello(door, fact, now)
+                self.control.reception.hello(line, fact, now)
             case m.Return():
-                self.control.reception.back(door, fact, now)
+                self.control.reception.back(line, fact, now)
             case _:
-                self.control.said(door, fact, now)
+                self.control.said(line, fact, now)
 
-    def link_lost(self, door: Door) -> None:
+    def link_lost(self, line: Line) -> None:
         """A connection has ended."""
         if not self.dead:
-            self.control.broke(door, LINK_ENDED, self.now)
+            self.control.broke(line, LINK_ENDED, self.now)
 
     def request(self, event: EVENTS) -> None:
         """From the API, or from who watches the store."""
@@ -182,8 +182,8 @@ class Host:
     def _beat(self) -> None:
         if self.dead or self.control.over is not None:
             return
-        for door in self._doors:
-            door.beat()
+        for line in self._lines:
+            line.beat()
         self.control.beat(self.now)
         self._keep_bookmark()
         self.world.at(BEAT_US, self._beat)
