@@ -21,6 +21,8 @@ READY = (MachineState.WARM, MachineState.HOLDING)
 BEGUN = (Phase.RUNNING, Phase.ENDING)
 ALL_SEATED = (m.PauseAt, m.KeepSnapshots, m.WriteCheckpoint, m.Discard, m.Go, m.Exit)
 
+OF_A_CHANGE = m.Interrupt | m.Verdict | m.Switch | m.Prepare | m.PauseAt | m.Bind
+
 
 class Whole:
     def heeds(self, world: "World") -> dict[type, Callable[[Any], None]]:
@@ -132,12 +134,14 @@ class Whole:
         """It carries the epoch of the change under way, or of the one that is over with it; another
         may have overtaken that at once."""
         change, here = job.change, job.machines[machine]
+        newest = change.epoch if change is not None else job.epoch
+        if isinstance(order, OF_A_CHANGE) and not job.epoch < order.epoch <= newest:
+            raise Violation(f"{machine} is told {order}, and the change is {change}")
         match order:
-            case m.Interrupt() | m.Verdict() | m.Switch() | m.Prepare() | m.PauseAt() | m.Bind():
-                if change is None or not job.epoch < order.epoch <= change.epoch:
-                    raise Violation(f"{machine} is told {order}, and the change is {change}")
             case m.Go() | m.RunRank() if order.epoch != job.epoch:
                 raise Violation(f"{machine} is told {order} in epoch {job.epoch}")
+            case m.Switch(snapshot_every=every) if every != job.snapshot_every:
+                raise Violation(f"cuts come every {job.snapshot_every} steps: {order}")
             case m.KeepSnapshots(every=every) if every != job.snapshot_every:
                 raise Violation(f"a cut is to come every {job.snapshot_every} steps, not {every}")
             case m.WarmUp(slot=slot) | m.Hold(slot=slot):

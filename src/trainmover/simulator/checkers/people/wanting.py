@@ -6,7 +6,17 @@ from trainmover.ids import Step
 from trainmover.simulator.chance import Chance
 from trainmover.simulator.world import World
 
-SPOILS_STANDBYS = {"circles", "crash", "stop", "freeze", "stuck", "flip", "controller", "torn"}
+SPOILS_STANDBYS = {
+    "circles",
+    "crash",
+    "socket",
+    "stop",
+    "freeze",
+    "stuck",
+    "flip",
+    "controller",
+    "torn",
+}
 """After these a machine may be cold for a minute, or for good."""
 
 
