@@ -6,6 +6,7 @@ from trainmover.ids import Epoch, MachineId, Step
 from trainmover.protocol.messages import (
     WORKER_FACTS,
     Checkpoint,
+    Joint,
     Reached,
     Stack,
     VaultHeld,
@@ -51,6 +52,14 @@ class WorkerSaid(Event, frozen=True):
     machine: MachineId
     local_rank: int
     fact: WORKER_FACTS
+    number: int = 0
+
+
+class WorkersSaid(Event, frozen=True):
+    """What ranks of a machine have said to the same order. number: of all of it."""
+
+    machine: MachineId
+    facts: list[Joint]
     number: int = 0
 
 
@@ -146,9 +155,9 @@ class CheckpointFound(Event, frozen=True):
 
 
 EVENTS = (
-    MachineJoined | MachinesLost | WorkerSaid | AgentSaid | MoveRequested | KillRequested
-    | CordonRequested | UncordonRequested | StopRequested | Tick | ControllerReturned | StoreMoved
-    | CheckpointPublished | CheckpointFailed | CheckpointFound
+    MachineJoined | MachinesLost | WorkerSaid | WorkersSaid | AgentSaid | MoveRequested
+    | KillRequested | CordonRequested | UncordonRequested | StopRequested | Tick
+    | ControllerReturned | StoreMoved | CheckpointPublished | CheckpointFailed | CheckpointFound
 )  # fmt: skip
 REQUESTS = MoveRequested | KillRequested | CordonRequested | UncordonRequested
 """Which are answered."""

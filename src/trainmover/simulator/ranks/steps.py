@@ -15,7 +15,6 @@ if TYPE_CHECKING:
     from trainmover.simulator.ranks.workers import Worker
 
 RECORDED_AT = 3
-STEP_US = 100_000
 AGAIN_US = 50_000
 """How soon is tried again what a machine out of reach prevents."""
 CAME_THROUGH = 0.5
@@ -34,7 +33,8 @@ def begin_step(worker: "Worker") -> None:
         snapshots.take(worker, cut)
     worker.computing = True
     worker.box.keep(worker, Step(worker.step + 1), worker.epoch, worker.ledger.in_doubt)
-    took_us = worker.world.between(STEP_US // 2, STEP_US)
+    step_us = worker.world.knobs.step_us
+    took_us = worker.world.between(step_us // 2, step_us)
     worker.later(took_us, _computed, worker, worker.step)
 
 
@@ -135,8 +135,8 @@ def _say_recorded(worker: "Worker") -> None:
 
 def tell_rows(worker: "Worker") -> None:
     """Say what was committed since."""
-    now_ns, unheard = worker.world.now * 1000, worker.box.unheard
-    fact = worker.ledger.say_rows(worker.rank, worker.epoch, now_ns, unheard=unheard)
+    now_ns = worker.world.now * 1000
+    fact = worker.ledger.say_rows(worker.rank, worker.epoch, now_ns, unheard=worker.unheard)
     if fact is not None:
         worker.say(fact)
 

@@ -1,4 +1,4 @@
-"""Strangers at every door of a job: they cost nothing, and keep nobody out."""
+"""Strangers at every listener of a job: they cost nothing, and keep nobody out."""
 
 import itertools
 import os
@@ -11,11 +11,11 @@ from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 
 import pytest
-from open_doors import DOORS, WAIT_S, Door, opened
+from open_listeners import LISTENERS, WAIT_S, Opened, opened
 
-from trainmover.protocol.crowd import PATIENCE_S, STRANGERS_MAX
+from trainmover.protocol.unauthenticated import PATIENCE_S, STRANGERS_MAX
 
-CROWD = 1000
+STRANGERS = 1000
 NOISE = {
     "noise": os.urandom(100_000),
     "zeros": bytes(100_000),
@@ -58,18 +58,18 @@ def await_end(link: socket.socket) -> None:
 
 
 @pytest.mark.parametrize("noise", NOISE)
-def test_noise_is_hung_up_on(door: Door, sockets: ExitStack, noise: str) -> None:
-    link = sockets.enter_context(door.knock())
+def test_noise_is_hung_up_on(listener: Opened, sockets: ExitStack, noise: str) -> None:
+    link = sockets.enter_context(listener.knock())
     say(link, NOISE[noise])
-    door.enter()
+    listener.enter()
     await_end(link)
 
 
-def shake_hands(door: Door) -> ssl.SSLSocket:
+def shake_hands(listener: Opened) -> ssl.SSLSocket:
     """As anybody can, who knows nothing of the job."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
-    return context.wrap_socket(door.knock())
+    return context.wrap_socket(listener.knock())
 
 
 def client_hello() -> bytes:
@@ -84,19 +84,21 @@ def client_hello() -> bytes:
 
 
 @contextmanager
-def all_doors(folder: Path) -> Iterator[list[Door]]:
+def all_listeners(folder: Path) -> Iterator[list[Opened]]:
     with ExitStack() as stack:
-        yield [stack.enter_context(opened(name, folder / f"{name}.sqlite")) for name in DOORS]
+        yield [stack.enter_context(opened(name, folder / f"{name}.sqlite")) for name in LISTENERS]
 
 
-def test_nobody_stands_at_a_door_for_long(tmp_path: Path, sockets: ExitStack) -> None:
+def test_nobody_stands_at_a_listener_for_long(tmp_path: Path, sockets: ExitStack) -> None:
     """Who says nothing, half a hello, a byte of a handshake now and then, or nothing behind a whole
     handshake has to go in the end."""
-    with all_doors(tmp_path) as doors:
+    with all_listeners(tmp_path) as listeners:
         silent, half, slow = (
-            [sockets.enter_context(door.knock()) for door in doors] for _ in range(3)
+            [sockets.enter_context(listener.knock()) for listener in listeners] for _ in range(3)
         )
-        shaken = [sockets.enter_context(shake_hands(door)) for door in doors if door.files]
+        shaken = [
+            sockets.enter_context(shake_hands(listener)) for listener in listeners if listener.files
+        ]
         handshake = client_hello()
         begun = time.monotonic()
         for link in half:
@@ -110,22 +112,22 @@ def test_nobody_stands_at_a_door_for_long(tmp_path: Path, sockets: ExitStack) ->
             standing = [link for link in standing if not hung_up(link)]
             if not standing:
                 break
-        for door in doors:
-            door.enter()
+        for listener in listeners:
+            listener.enter()
 
 
-def test_a_crowd_keeps_nobody_out(door: Door, sockets: ExitStack) -> None:
-    """Of 1,000 that connect and hold on, a door lets some stand, and members come in."""
-    crowd = []
-    for number in range(CROWD):
-        crowd.append(sockets.enter_context(door.knock()))
+def test_strangers_keep_nobody_out(listener: Opened, sockets: ExitStack) -> None:
+    """Of 1,000 that connect and hold on, a listener lets some stand, and members come in."""
+    links = []
+    for number in range(STRANGERS):
+        links.append(sockets.enter_context(listener.knock()))
         if number % 100 == 99:
-            door.enter()
-    assert sum(not hung_up(link) for link in crowd) <= STRANGERS_MAX
-    door.enter()
+            listener.enter()
+    assert sum(not hung_up(link) for link in links) <= STRANGERS_MAX
+    listener.enter()
 
 
-def test_a_crowd_that_knocks_without_end_keeps_nobody_out(door: Door) -> None:
+def test_strangers_that_knock_without_end_keep_nobody_out(listener: Opened) -> None:
     """Four strangers that connect again as soon as they can."""
     over = threading.Event()
 
@@ -133,7 +135,7 @@ def test_a_crowd_that_knocks_without_end_keeps_nobody_out(door: Door) -> None:
         links: list[socket.socket] = []
         while not over.is_set():
             with suppress(OSError):
-                links.append(door.knock())
+                links.append(listener.knock())
             for link in links[:-300]:
                 link.close()
             del links[:-300]
@@ -145,7 +147,7 @@ def test_a_crowd_that_knocks_without_end_keeps_nobody_out(door: Door) -> None:
         thread.start()
     try:
         for _ in range(5):
-            door.enter()
+            listener.enter()
     finally:
         over.set()
         for thread in threads:

@@ -11,10 +11,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from trainmover.doors.place import here
-from trainmover.protocol.crowd import Crowd
+from trainmover.listeners.place import here
 from trainmover.protocol.hello import NONCE_BYTES, End, Listener
 from trainmover.protocol.sealed import Session
+from trainmover.protocol.unauthenticated import Unauthenticated
 
 if TYPE_CHECKING:
     from trainmover.tls.contexts import Tls
@@ -34,12 +34,12 @@ class _Guest:
     shaken: bool = False
 
 
-class Doorway:
+class ThreadListener:
     """let_in(link, session) gets every connection that is proved; the link is its to close.
 
-    It is called in the doorway's thread and must not block.
+    It is called in the listener's thread and must not block.
 
-    tls  spoken here, if it is given: who is still shaking hands stands in the same crowd
+    tls  spoken here, if it is given: who is still shaking hands is unauthenticated too
     """
 
     def __init__(
@@ -55,7 +55,7 @@ class Doorway:
         self._purpose = purpose
         self._let_in = let_in
         self._tls = tls
-        self._crowd: Crowd[_Guest] = Crowd()
+        self._unauthenticated: Unauthenticated[_Guest] = Unauthenticated()
         self._guests: set[_Guest] = set()
         self._selector = selectors.DefaultSelector()
         self._awake, self._wake = os.pipe()
@@ -88,7 +88,7 @@ class Doorway:
                     self._hear(key.data)
                 else:
                     closing = True
-            for guest in self._crowd.late(time.monotonic()):
+            for guest in self._unauthenticated.late(time.monotonic()):
                 self._send_away(guest)
         for guest in list(self._guests):
             self._send_away(guest)
@@ -111,9 +111,9 @@ class Doorway:
         guest = _Guest(link, link.fileno(), hello)
         self._guests.add(guest)
         self._selector.register(guest.descriptor, selectors.EVENT_READ, guest)
-        crowded_out = self._crowd.come(guest, time.monotonic())
-        if crowded_out is not None:
-            self._send_away(crowded_out)
+        pushed_out = self._unauthenticated.come(guest, time.monotonic())
+        if pushed_out is not None:
+            self._send_away(pushed_out)
         with contextlib.suppress(OSError):  # It has gone already, and shows that next.
             link.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             if self._tls is None:
@@ -150,7 +150,7 @@ class Doorway:
         if not guest.began:
             tls.recognise(guest.link)
             guest.link, guest.began = tls.accept(guest.link), True
-            self._crowd.heard(guest)
+            self._unauthenticated.heard(guest)
         guest.shaken = tls.shake_hands(guest.link)
         if guest.shaken:
             guest.link.send(guest.hello.opening)
@@ -160,7 +160,7 @@ class Doorway:
         guest.link.close()
 
     def _forget(self, guest: "_Guest") -> None:
-        self._crowd.go(guest)
+        self._unauthenticated.go(guest)
         if guest in self._guests:
             self._guests.remove(guest)
             self._selector.unregister(guest.descriptor)

@@ -1,4 +1,4 @@
-"""The doors of a job, each open in this process, and how a member of the job comes in."""
+"""The listeners of a job, each open in this process, and how a member of the job comes in."""
 
 import asyncio
 import socket
@@ -13,14 +13,14 @@ from tls_files import made
 
 from trainmover.agent.dial import dial as dial_controller
 from trainmover.cli.client import Client
-from trainmover.doors.dial import dial, dial_in_tls
 from trainmover.journal import Journal
 from trainmover.launch.runs import Run
+from trainmover.listeners.dial import dial, dial_in_tls
 from trainmover.protocol.hello import STORE
 from trainmover.protocol.messages import JobSpec
 from trainmover.server.http.api import Api
 from trainmover.server.run import Server, bind
-from trainmover.server.store_door import StoreDoor
+from trainmover.server.store_listener import StoreListener
 from trainmover.state.transfer import StateServer
 from trainmover.state.vault import Vault, VaultClient, serve
 from trainmover.tls.contexts import Tls
@@ -31,9 +31,9 @@ WAIT_S = 60.0
 
 
 @dataclass
-class Door:
+class Opened:
     """come_to: in at an address as a member of the job does, with TLS or without, and go; raises if
-    that is not possible. files: what the door itself has."""
+    that is not possible. files: what the listener itself has."""
 
     address: tuple[str, int]
     come_to: Callable[[str, TlsFiles | None], object]
@@ -51,12 +51,12 @@ class Door:
         return link
 
 
-Opening = AbstractAsyncContextManager[Door]
+Opening = AbstractAsyncContextManager[Opened]
 Open = Callable[[Server, TlsFiles | None], Opening]
 
 
 @asynccontextmanager
-async def control(server: Server, files: TlsFiles | None) -> AsyncIterator[Door]:
+async def control(server: Server, files: TlsFiles | None) -> AsyncIterator[Opened]:
     listener = bind("127.0.0.1:0", "The controller")
     host, port = listener.getsockname()
     await server.start(listener)
@@ -64,11 +64,11 @@ async def control(server: Server, files: TlsFiles | None) -> AsyncIterator[Door]
     async def come(address: str, files: TlsFiles | None) -> None:
         (await dial_controller(address, TOKEN, read(files))).transport.abort()
 
-    yield Door((host, port), lambda *how: asyncio.run(come(*how)), files)
+    yield Opened((host, port), lambda *how: asyncio.run(come(*how)), files)
 
 
 @asynccontextmanager
-async def api(server: Server, files: TlsFiles | None) -> AsyncIterator[Door]:
+async def api(server: Server, files: TlsFiles | None) -> AsyncIterator[Opened]:
     token_file = server._journal.path.with_suffix(".token")
     token_file.write_bytes(TOKEN)
     token_file.chmod(0o600)
@@ -85,12 +85,12 @@ async def api(server: Server, files: TlsFiles | None) -> AsyncIterator[Door]:
         )  # fmt: skip
         Client(run).status()
 
-    yield Door((host, port), come, files)
+    yield Opened((host, port), come, files)
     await api.close()
 
 
 @asynccontextmanager
-async def vault(server: Server, files: TlsFiles | None) -> AsyncIterator[Door]:
+async def vault(server: Server, files: TlsFiles | None) -> AsyncIterator[Opened]:
     vault = await serve(Vault(bytes_max=1000), TOKEN, tls=read(files))
     host, _, port = vault.address.rpartition(":")
 
@@ -98,12 +98,12 @@ async def vault(server: Server, files: TlsFiles | None) -> AsyncIterator[Door]:
         with dialling(files):
             VaultClient(address, TOKEN).close()
 
-    yield Door((host, int(port)), come, files)
+    yield Opened((host, int(port)), come, files)
     vault.close()
 
 
 @asynccontextmanager
-async def state(server: Server, files: TlsFiles | None) -> AsyncIterator[Door]:
+async def state(server: Server, files: TlsFiles | None) -> AsyncIterator[Opened]:
     source = StateServer(TOKEN, tls=read(files))
     host, _, port = source.address.rpartition(":")
 
@@ -111,22 +111,22 @@ async def state(server: Server, files: TlsFiles | None) -> AsyncIterator[Door]:
         with dialling(files):
             dial(address, token=TOKEN, purpose="state")[0].close()
 
-    yield Door((host, int(port)), come, files)
+    yield Opened((host, int(port)), come, files)
     source.close()
 
 
 @asynccontextmanager
-async def store(server: Server, files: TlsFiles | None) -> AsyncIterator[Door]:
+async def store(server: Server, files: TlsFiles | None) -> AsyncIterator[Opened]:
     """That of the stores."""
-    listener, behind = bind("127.0.0.1:0", "The door"), bind("127.0.0.1:0", "The store")
-    host, port = listener.getsockname()
-    door = StoreDoor(TOKEN, behind.getsockname(), read(files))
-    serving = asyncio.ensure_future(door.serve(listener))
+    outer, behind = bind("127.0.0.1:0", "The stores"), bind("127.0.0.1:0", "The store")
+    host, port = outer.getsockname()
+    stores = StoreListener(TOKEN, behind.getsockname(), read(files))
+    serving = asyncio.ensure_future(stores.serve(outer))
 
     async def come(address: str, files: TlsFiles | None) -> None:
         (await dial_controller(address, TOKEN, read(files), purpose=STORE)).transport.abort()
 
-    yield Door((host, port), lambda *how: asyncio.run(come(*how)), files)
+    yield Opened((host, port), lambda *how: asyncio.run(come(*how)), files)
     serving.cancel()
     standing = asyncio.all_tasks() - {asyncio.current_task()}  # Who has come, too.
     for task in standing:
@@ -149,7 +149,7 @@ def dialling(files: TlsFiles | None) -> Iterator[None]:
         dial_in_tls(None)
 
 
-DOORS: dict[str, tuple[Open, bool]] = {
+LISTENERS: dict[str, tuple[Open, bool]] = {
     f"{open_one.__name__}{' in TLS' * tls}": (open_one, tls)
     for open_one in (control, api, vault, state, store)
     for tls in (False, True)
@@ -157,21 +157,21 @@ DOORS: dict[str, tuple[Open, bool]] = {
 
 
 @contextmanager
-def opened(name: str, path: Path, files: TlsFiles | None = None) -> Iterator[Door]:
-    """A door whose loop runs in a thread, as long as the context lasts.
+def opened(name: str, path: Path, files: TlsFiles | None = None) -> Iterator[Opened]:
+    """A listener whose loop runs in a thread, as long as the context lasts.
 
     path: of a journal. files: others than the job's own, in TLS
     """
-    opening, in_tls = DOORS[name]
+    opening, in_tls = LISTENERS[name]
     files = files or (made("job") if in_tls else None)
-    doors: list[Door] = []
+    listeners: list[Opened] = []
     there, loop, over = threading.Event(), asyncio.new_event_loop(), asyncio.Event()
 
     async def keep() -> None:
         with Journal.create(path, JobSpec(run_id="r", argv=["x"])) as journal:
             server = Server(journal.spec, TOKEN, journal, tls=read(files))
-            async with opening(server, files) as door:
-                doors.append(door)
+            async with opening(server, files) as listener:
+                listeners.append(listener)
                 there.set()
                 await over.wait()
             await server.close()
@@ -182,7 +182,7 @@ def opened(name: str, path: Path, files: TlsFiles | None = None) -> Iterator[Doo
     interval_s = sys.getswitchinterval()
     sys.setswitchinterval(1e-4)  # Both sides are threads of this process.
     try:
-        yield doors[0]
+        yield listeners[0]
     finally:
         sys.setswitchinterval(interval_s)
         loop.call_soon_threadsafe(over.set)

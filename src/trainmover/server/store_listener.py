@@ -1,8 +1,8 @@
 """Where the machines of a job come to its key-value stores: who proves the token is let in.
 
-Behind the door are two. In the one of ours (`protocol.keys`) groups meet. The other is torch's, for
-what scripts themselves keep; it knows no secret, so it listens on the loopback interface only, and
-agents on other hosts are passed on to it from here.
+Behind the listener are two. In the one of ours (`protocol.keys`) groups meet. The other is torch's,
+for what scripts themselves keep; it knows no secret, so it listens on the loopback interface only,
+and agents on other hosts are passed on to it from here.
 """
 
 import asyncio
@@ -11,8 +11,8 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
-from trainmover.doors.door import Door
 from trainmover.errors import ProtocolError
+from trainmover.listeners.loop_listener import LoopListener
 from trainmover.protocol.hello import STORE
 from trainmover.protocol.keys import Keys, ToTorch, decode_request, encode
 from trainmover.protocol.sealed import SealedReader, Session
@@ -22,21 +22,21 @@ if TYPE_CHECKING:
     from trainmover.tls.contexts import Tls
 
 
-class StoreDoor:
+class StoreListener:
     """torch: host and port of torch's store."""
 
     def __init__(self, token: bytes, torch: tuple[str, int], tls: "Tls | None" = None) -> None:
         self._torch = torch
         self._keys = Keys()
-        self._door = Door(token, STORE, self._welcome, tls=tls)
+        self._listener = LoopListener(token, STORE, self._welcome, tls=tls)
 
     async def serve(self, listener: socket.socket) -> None:
         """For ever."""
-        await self._door.open(listener)
+        await self._listener.open(listener)
         try:
             await asyncio.get_running_loop().create_future()
         finally:
-            self._door.close()
+            self._listener.close()
 
     def _welcome(self, session: Session) -> asyncio.Protocol:
         return _Link(session, self._keys, self._to_torch)

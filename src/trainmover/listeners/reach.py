@@ -4,8 +4,8 @@ import asyncio
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from trainmover.doors.dial import parse_address
 from trainmover.ids import MachineId
+from trainmover.listeners.dial import parse_address
 
 if TYPE_CHECKING:
     from trainmover.tls.contexts import Tls

@@ -1,7 +1,7 @@
-"""A stranger at an address where members dial, who passes them on to a real door of the job.
+"""A stranger at an address where members dial, who passes them on to a real listener of the job.
 
 It may have a port that a dead vault has left. It knows no token; members prove theirs to it as to
-anybody, and the door believes whoever has proved it. Yet it gets in nowhere.
+anybody, and the listener believes whoever has proved it. Yet it gets in nowhere.
 """
 
 import socket
@@ -11,20 +11,20 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import pytest
-from open_doors import DOORS, WAIT_S, Door, opened
+from open_listeners import LISTENERS, WAIT_S, Opened, opened
 
 from trainmover.errors import ProtocolError
 from trainmover.protocol.hello import OPENING_BYTES, PROOF_BYTES
 
-RELAYED = [name for name in DOORS if not name.startswith("api")]
+RELAYED = [name for name in LISTENERS if not name.startswith("api")]
 PLAIN = [name for name in RELAYED if not name.endswith("TLS")]
 
 
 class Relay:
-    """Passes everything on, in both directions. heard: what came from the door."""
+    """Passes everything on, in both directions. heard: what came from the listener."""
 
-    def __init__(self, door: Door, host: str = "127.0.0.1") -> None:
-        self._door = door
+    def __init__(self, listener: Opened, host: str = "127.0.0.1") -> None:
+        self._listener = listener
         self._listener = socket.create_server((host, 0))
         self.address = "{}:{}".format(*self._listener.getsockname())
         self.heard = b""
@@ -38,13 +38,13 @@ class Relay:
     def _run(self) -> None:
         self._listener.settimeout(WAIT_S)
         member, _ = self._listener.accept()
-        door = self._door.knock()
-        up = threading.Thread(target=self._pass, args=(member, door))
+        listener = self._listener.knock()
+        up = threading.Thread(target=self._pass, args=(member, listener))
         up.start()
-        self.heard = self._pass(door, member)
+        self.heard = self._pass(listener, member)
         up.join(WAIT_S)
         member.close()
-        door.close()
+        listener.close()
 
     def _pass(self, one: socket.socket, other: socket.socket) -> bytes:
         passed = b""
@@ -58,29 +58,29 @@ class Relay:
 
 
 @contextmanager
-def relayed(name: str, folder: Path, host: str = "127.0.0.1") -> Iterator[tuple[Door, Relay]]:
-    with opened(name, folder / "journal.sqlite") as door:
-        relay = Relay(door, host)
-        yield door, relay
+def relayed(name: str, folder: Path, host: str = "127.0.0.1") -> Iterator[tuple[Opened, Relay]]:
+    with opened(name, folder / "journal.sqlite") as listener:
+        relay = Relay(listener, host)
+        yield listener, relay
         relay.close()
 
 
 @pytest.mark.parametrize("name", RELAYED)
 def test_who_is_passed_on_hears_that_and_proves_nothing(name: str, tmp_path: Path) -> None:
-    with relayed(name, tmp_path) as (door, relay):
+    with relayed(name, tmp_path) as (listener, relay):
         with pytest.raises(ProtocolError, match="somebody between the two passes the connection"):
-            door.come_to(relay.address, door.files)
-        door.enter()
+            listener.come_to(relay.address, listener.files)
+        listener.enter()
 
 
 @pytest.mark.parametrize("name", PLAIN)
 def test_a_stranger_who_passes_a_hello_on_gets_a_proof_that_is_of_no_use(
     name: str, tmp_path: Path
 ) -> None:
-    """Then the door hangs up on it."""
-    with relayed(name, tmp_path) as (door, relay):
+    """Then the listener hangs up on it."""
+    with relayed(name, tmp_path) as (listener, relay):
         with pytest.raises(ProtocolError):
-            door.come_to(relay.address, None)
+            listener.come_to(relay.address, None)
         relay.close()
         assert len(relay.heard) == OPENING_BYTES + PROOF_BYTES
 
@@ -88,8 +88,8 @@ def test_a_stranger_who_passes_a_hello_on_gets_a_proof_that_is_of_no_use(
 @pytest.mark.parametrize("name", PLAIN)
 def test_another_address_of_this_host_is_another_address(name: str, tmp_path: Path) -> None:
     told = pytest.raises(ProtocolError, match=r"dialled at 127\.0\.0\.2:\d+ is the one at 127")
-    with relayed(name, tmp_path, "127.0.0.2") as (door, relay), told:
-        door.come_to(relay.address, None)
+    with relayed(name, tmp_path, "127.0.0.2") as (listener, relay), told:
+        listener.come_to(relay.address, None)
 
 
 @pytest.mark.parametrize("name", PLAIN)
@@ -97,9 +97,9 @@ def test_another_service_of_the_job_is_named(name: str, tmp_path: Path) -> None:
     """A member that was given a wrong address, which is of the job."""
     other = PLAIN[PLAIN.index(name) - 1]
     with (
-        opened(name, tmp_path / "journal.sqlite") as door,
+        opened(name, tmp_path / "journal.sqlite") as listener,
         opened(other, tmp_path / "other.sqlite") as elsewhere,
     ):
         with pytest.raises(ProtocolError, match="is of this job, but it is not the"):
-            door.come_to("{}:{}".format(*elsewhere.address), None)
+            listener.come_to("{}:{}".format(*elsewhere.address), None)
         elsewhere.enter()

@@ -10,8 +10,8 @@ import socket
 import time
 from typing import TYPE_CHECKING
 
-from trainmover.doors.place import there
 from trainmover.errors import PeerLost
+from trainmover.listeners.place import there
 from trainmover.protocol.framing import FRAME_BYTES_MAX
 from trainmover.protocol.hello import NONCE_BYTES, Dialler, End
 from trainmover.protocol.sealed import HEAD_BYTES, Session
@@ -21,12 +21,12 @@ if TYPE_CHECKING:
 
 HELLO_TIMEOUT_S = 5.0
 _DIALS_MAX = 5
-"""A crowd at the door may push us out of it before we have answered."""
+"""Others that have proved nothing may push us out of it before we have answered."""
 _tls: "Tls | None" = None
 
 
 def dial_in_tls(tls: "Tls | None") -> None:
-    """From now on, in this process: all doors of its job are to speak TLS, or none."""
+    """From now on, in this process: all listeners of its job are to speak TLS, or none."""
     global _tls
     _tls = tls
 

@@ -1,4 +1,4 @@
-"""Who stands at a door and has proved nothing yet: so many, for so long, and no longer. Pure."""
+"""Connections that have proved nothing yet: so many, for so long, and no longer. Pure."""
 
 from collections.abc import Hashable
 from typing import Generic, TypeVar
@@ -14,7 +14,7 @@ QUEUE = 1024
 Peer = TypeVar("Peer", bound=Hashable)
 
 
-class Crowd(Generic[Peer]):
+class Unauthenticated(Generic[Peer]):
     """Connections without a proof: those that have said something, and those that have not.
 
     Processes of the job prove themselves within milliseconds. So whoever comes is let in here, and
@@ -23,14 +23,14 @@ class Crowd(Generic[Peer]):
     one of the larger part that goes: who is in the middle of a handshake is not pushed out by any
     number that only knock.
 
-    >>> crowd = Crowd(most=2, patience_s=5.0)
-    >>> [crowd.come(name, now_s=at) for at, name in enumerate("abc")]
+    >>> unknown = Unauthenticated(most=2, patience_s=5.0)
+    >>> [unknown.come(name, now_s=at) for at, name in enumerate("abc")]
     [None, None, 'a']
-    >>> crowd.heard("b")
-    >>> crowd.come("d", now_s=3)
+    >>> unknown.heard("b")
+    >>> unknown.come("d", now_s=3)
     'c'
-    >>> crowd.go("d")
-    >>> crowd.late(now_s=6.5)
+    >>> unknown.go("d")
+    >>> unknown.late(now_s=6.5)
     ['b']
     """
 
