@@ -258,6 +258,9 @@ def delay_points(seed: int, most_us: int) -> None:
 def features() -> dict[str, Any]:
     """`isa` in use, `version` of the wire, `sanitizer` it was built with."""
 
+def waited_ns() -> int:
+    """For which the running thread has waited for other seats, since it began."""
+
 def force_isa(name: str) -> bool:
     """Use this instruction set; False where this CPU has it not. Bits do not depend on it."""
 
