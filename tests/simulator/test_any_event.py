@@ -18,6 +18,8 @@ from trainmover.controller.events import (
     EVENTS,
     AgentSaid,
     CordonRequested,
+    SlowFound,
+    SlowMeasured,
     StopRequested,
     UncordonRequested,
     WorkerSaid,
@@ -35,6 +37,18 @@ RARE: list[EVENTS] = [
     StopRequested(at_us=0, code=1, why="enough"),
     CordonRequested(at_us=0, request="c1", machine="m1", reason="its fan"),
     UncordonRequested(at_us=0, request="u1", machine="m1"),
+    SlowFound(
+        at_us=0,
+        epoch=Epoch(1),
+        machine=MachineId("m1"),
+        kind="machine",
+        ranks=[Rank(0)],
+        step=Step(9),
+        steps=7,
+        own_ms=120.0,
+        usual_ms=100.0,
+    ),
+    SlowMeasured(at_us=0, epoch=Epoch(1), incident=1, own_ms=100.0, usual_ms=100.0, steps=8),
     *(
         WorkerSaid(at_us=0, machine=MachineId("m1"), local_rank=0, fact=fact, number=1)
         for fact in (

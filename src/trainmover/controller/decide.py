@@ -40,6 +40,8 @@ from trainmover.controller.events import (
     MachineJoined,
     MachinesLost,
     MoveRequested,
+    SlowFound,
+    SlowMeasured,
     StopRequested,
     StoreMoved,
     Tick,
@@ -63,6 +65,7 @@ from trainmover.controller.machines import (
     worker_exited,
     worker_up,
 )
+from trainmover.controller.policies.stragglers.answer import slow_found, slow_measured
 from trainmover.controller.standby.cordon import cordon, uncordon
 from trainmover.controller.standby.standbys import (
     held,
@@ -157,6 +160,10 @@ def decide(job: Job, event: EVENTS) -> Decision:
             job, effects = not_published(job, event), ()
         case CheckpointFound():
             job, effects = found(job, event)
+        case SlowFound():
+            job, effects = slow_found(job, event)
+        case SlowMeasured():
+            job, effects = slow_measured(job, event)
         case _:
             assert_never(event)
     job, judged = judge(job, event.at_us)

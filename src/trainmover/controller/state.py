@@ -10,6 +10,7 @@ from functools import cache
 
 from trainmover.controller.compare.comparison import Comparison
 from trainmover.controller.facts import Facts, Ranks
+from trainmover.controller.policies.stragglers.known import Stragglers
 from trainmover.controller.standstill.stuck import Hanging
 from trainmover.controller.values import kept_for
 from trainmover.ids import Epoch, MachineId, Rank, Slot, Step
@@ -414,6 +415,7 @@ class Job:
     hanging: Hanging = field(default_factory=Hanging)
     losses: dict[tuple[MachineId, str], tuple[int, ...]] = field(default_factory=dict)
     cordoned: dict[MachineId, Cordon] = field(default_factory=dict)
+    stragglers: Stragglers = field(default_factory=Stragglers)
     takeovers: int = 0
     taken_over_us: int = 0
     store: str = ""

@@ -28,6 +28,8 @@ MOVES_ALONE = {
     "flip",
     "nan",
     "recompile",
+    "straggle",
+    "heavy",
 }
 """What no step need fail for."""
 
@@ -96,7 +98,8 @@ class Chance:
             "nan": self._nan, "recompile": self._recompile,
             "crash": self._crash, "stop": self._stop, "stuck": self._stuck,
             "reset": self._reset, "cut": self._cut, "partition": self._partition,
-            "slow": self._slow, "controller": self._controller, "torn": self._torn,
+            "slow": self._slow, "straggle": self._straggle, "heavy": self._heavy,
+            "controller": self._controller, "torn": self._torn,
             "store": self._store, "full": self._full, "arrive": self._arrive,
             "vault": self._vault, "unprepared": self._unprepared,
             "move": self._move, "drill": self._drill,
@@ -295,6 +298,25 @@ class Chance:
 
     def _fast(self, machine: MachineId) -> None:
         self.world.network.slow.pop(machine, None)
+
+    def _straggle(self) -> str:
+        box = self._box()
+        if box is None or box.name in self.world.slow:
+            return ""
+        by = self.random.uniform(1.2, 2.0)
+        self.world.slow_down(box.name, by)
+        self.world.at(self.world.between(2_000_000, 20_000_000), self._swift, box.name)
+        return f"{box.name} by {by:.2f}"
+
+    def _swift(self, machine: MachineId) -> None:
+        self.world.slow.pop(machine, None)
+
+    def _heavy(self) -> str:
+        worker = self._live()
+        if worker is None:
+            return ""
+        self.world.heavy[worker.rank] = self.random.uniform(1.2, 2.0)
+        return f"rank {worker.rank}"
 
     def _controller(self) -> str:
         if self.world.host is None:

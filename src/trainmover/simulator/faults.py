@@ -23,6 +23,8 @@ NAMES = {
     "cut": "a machine and the controller do not reach each other, in one direction or both",
     "partition": "two machines do not reach each other, in one direction or both",
     "slow": "all that a machine sends arrives late",
+    "straggle": "all that a machine does takes longer for a while",
+    "heavy": "a rank has more to do than the others, wherever it is",
     "controller": "the controller dies; its successor has the journal",
     "torn": "so it does, and the end of its journal is torn off",
     "store": "the key-value store where groups meet dies; there is another, empty one",

@@ -87,6 +87,7 @@ def plan_of(
         stops=chance.random() < 0.1,
     )
     world["corrupts"] = 0.3 if chance.random() < 0.03 else 0.0
+    world["stragglers"] = chance.choice(("off", "watch", "act", "act"))
     return plan
 
 

@@ -282,6 +282,49 @@ class WatchOf(TypedDict):
     stands: StandsOf | None
 
 
+class SlowOf(TypedDict):
+    """Ranks that take longer than those they are compared with. kind: machine, rank or everybody;
+    before, since: milliseconds of steps; done: what was done about it."""
+
+    at_us: int
+    epoch: int
+    machine: str | None
+    kind: str
+    ranks: list[int]
+    step: int
+    steps: int
+    own_ms: float
+    usual_ms: float
+    busier: float
+    before: list[float]
+    since: list[float]
+    done: str
+
+
+class SlowMoveOf(TypedDict):
+    """A move for slowness, and what it has come to."""
+
+    slot: int
+    leaver: str
+    joiner: str
+    incident: int
+    own_ms: float
+    usual_ms: float
+    effect: str
+    own_after_ms: float
+    usual_after_ms: float
+    repaid_steps: float | None
+    text: str
+
+
+class StragglersOf(TypedDict):
+    """policy: off, watch or act. The newest are last."""
+
+    policy: str
+    findings: list[SlowOf]
+    moves: list[SlowMoveOf]
+
+
 class WaitsOf(TypedDict):
     """For so many machines; left_s: then the job ends."""
 
@@ -350,6 +393,7 @@ class Status(TypedDict):
     memory: Memory
     watch: list[WatchOf]
     quarantined: dict[str, float]
+    stragglers: StragglersOf
     cordoned: dict[str, CordonOf]
     change: ChangeOf | None
     controller: ControllerOf

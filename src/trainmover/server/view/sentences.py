@@ -15,11 +15,14 @@ from trainmover.controller.events import (
     MachineJoined,
     MachinesLost,
     MoveRequested,
+    SlowFound,
+    SlowMeasured,
     StopRequested,
     StoreMoved,
     UncordonRequested,
     WorkerSaid,
 )
+from trainmover.controller.policies.stragglers.answer import evidence, outcome_text
 from trainmover.controller.state import Incident, Job, Kind, Machine, MachineState, Outcome, Phase
 from trainmover.protocol.messages import (
     Finished,
@@ -127,7 +130,8 @@ def _no_snapshots(job: Job) -> str:
 
 def _opened(incident: Incident, job: Job) -> str:
     if incident.kind is Kind.MOVE:
-        _, _, reason = incident.cause.partition("was asked for: ")
+        _, asked, reason = incident.cause.partition("was asked for")
+        reason = reason.removeprefix(": ") if asked else incident.cause
         why = f" ({reason})" if reason else ""
         return f"{incident.machine} -> {incident.joiner}: moving {ranks_named(incident.ranks)}{why}"
     if incident.rung == 3 and incident.step is not None:
@@ -190,6 +194,10 @@ def _of_event(before: Job, event: Event, after: Job) -> Sentence:
             return _of_cordon(event, before, after)
         case StoreMoved():
             return Sentence("the key-value store was lost; groups meet in a new one", loud=True)
+        case SlowFound():
+            return _of_slow(event, before, after)
+        case SlowMeasured():
+            return _of_measured(before, after)
         case StopRequested():
             return Sentence(f"the job is to stop: {event.why}")
         case AgentSaid(fact=WorkerExited() as fact):
@@ -209,6 +217,26 @@ def _of_kill(event: KillRequested, after: Job) -> Sentence:
     if after.code is not None or event.machine not in after.machines:
         return Sentence(f"a drill on {event.machine} was asked for and refused")
     return Sentence(f"a drill: {event.machine} is to die", loud=True)
+
+
+def _of_slow(event: SlowFound, before: Job, after: Job) -> Sentence:
+    if after.stragglers is before.stragglers:
+        return SILENCE
+    who = ranks_named(tuple(event.ranks))
+    where = f"{event.machine} is slow" if event.kind == "machine" else f"{who} is slow"
+    if event.kind == "everybody":
+        where = f"all of {who} are slower than before"
+    done = after.stragglers.findings[-1].done
+    return Sentence(f"{where}: {evidence(event)}; {done}", loud=True)
+
+
+def _of_measured(before: Job, after: Job) -> Sentence:
+    if after.stragglers is before.stragglers:
+        return SILENCE
+    known = {move.incident: move for move in before.stragglers.moves}
+    told = [move for move in after.stragglers.moves if known.get(move.incident) is not move]
+    move = told[0]
+    return Sentence(f"the move of {move.leaver} to {move.joiner}: {outcome_text(move)}", loud=True)
 
 
 def _of_cordon(event: CordonRequested | UncordonRequested, before: Job, after: Job) -> Sentence:

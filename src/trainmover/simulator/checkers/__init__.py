@@ -13,6 +13,7 @@ from trainmover.simulator.checkers.members.leaving import Leaving
 from trainmover.simulator.checkers.members.quarantine import Quarantine
 from trainmover.simulator.checkers.members.sizes import WorldSize
 from trainmover.simulator.checkers.members.staying import Staying
+from trainmover.simulator.checkers.members.stragglers import Stragglers
 from trainmover.simulator.checkers.members.verdicts import Verdicts
 from trainmover.simulator.checkers.people.answers import Answers
 from trainmover.simulator.checkers.people.incidents import Incidents
@@ -41,6 +42,7 @@ def all_checkers() -> list[Checker]:
         Replicas(),
         Quarantine(),
         Cordons(),
+        Stragglers(),
         Answers(),
         Checkpoints(),
         Leaving(),
