@@ -4,7 +4,6 @@
 
 #include "reduce.hpp"
 #include "sockets.hpp"
-#include "waited.hpp"
 
 namespace tmc {
 namespace {
@@ -366,7 +365,6 @@ bool Group::wait(const std::shared_ptr<Ticket>& ticket, std::int64_t timeout_ns)
             continue;
         }
         ++waiting_;
-        const Waited waited;
         const auto woken = changed_.wait_until(lock, deadline);
         --waiting_;
         if (woken == std::cv_status::timeout) return ticket->done();

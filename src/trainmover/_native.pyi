@@ -259,7 +259,7 @@ def features() -> dict[str, Any]:
     """`isa` in use, `version` of the wire, `sanitizer` it was built with."""
 
 def waited_ns() -> int:
-    """For which the running thread has waited for other seats, since it began."""
+    """For which this process has waited for other seats, in whichever thread, since it began."""
 
 def force_isa(name: str) -> bool:
     """Use this instruction set; False where this CPU has it not. Bits do not depend on it."""

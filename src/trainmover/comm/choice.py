@@ -18,8 +18,8 @@ def communicator_named(name: str, token: bytes | None) -> Callable[[], Communica
 
 
 def waits_of(name: str) -> Callable[[], int] | None:
-    """For how many nanoseconds the running thread has waited for other seats, as that communicator
-    counts it; None if it does not."""
+    """For how many nanoseconds this process has waited for other seats, as that communicator counts
+    it; None if it does not."""
     if name == "gloo":
         return None
     from trainmover import _native

@@ -72,7 +72,7 @@ class Groups:
                   what such a call has left; what it raises, the script sees at that call
     on_call       called for every call of the script, before it is made
     objects       that came in a run in the sandbox
-    waited_ns     for how long the running thread has waited for other ranks; None: nobody counts
+    waited_ns     for how long this process has waited for other ranks; None: nobody counts
     calls         of the script, begun so far. Two numbers tell whether there were any between;
                   with several threads one may be missed in the sum, never in the comparison
     """

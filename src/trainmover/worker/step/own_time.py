@@ -1,7 +1,7 @@
 """What a rank itself takes for its steps: all but its waits for other ranks.
 
     gate k-1  |  update, fetch, forward, backward ...  |  gate k
-              '--- less what the communicator has waited in the main thread ---'
+              '--- less what the communicator has waited for others ---'
 
 All ranks pass a gate together, so from outside each is as slow as the slowest. Nothing is called
 between collectives: the communicator counts its waits where it waits anyway, and clocks are read
