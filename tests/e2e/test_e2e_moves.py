@@ -40,6 +40,26 @@ def test_moves_of_one_and_two_rank_machines_keep_the_bits(undisturbed) -> None:
     assert_equal_runs(outcome, calm)
 
 
+def test_two_machines_are_drained_in_one_pause(undisturbed) -> None:
+    answers: list[Answer] = []
+
+    async def scenario(live: Live) -> None:
+        await live.warm(2)
+        answers.append(await live.handle.server.drain(["m3", "m1"], "rack 7", left_s=600))
+        answers.append(await live.handle.server.drain(["m2", "m4"]))
+        await live.at_step(live.step() + 3)
+
+    outcome = run(PACED, scenario, until_done=True, machines=3, standbys=2)
+    assert [answer.ok for answer in answers] == [True, False], answers
+    (move,) = outcome.job.incidents
+    assert (move.outcome, move.machine, sorted(move.ranks)) == (Outcome.DONE, "m3", [0, 2])
+    assert sorted(c.rank for c in move.certificates) == [0, 2]
+    assert all(certificate.equal for certificate in move.certificates)
+    assert sorted(outcome.job.seats) == ["m2", "m4", "m5"]
+    assert sorted(outcome.job.cordoned) == ["m1", "m2", "m3", "m4"]
+    assert_equal_runs(outcome, undisturbed(["--steps", outcome.steps], machines=3))
+
+
 def test_failures_during_a_move(undisturbed) -> None:
     """The joiner dies in prepare, the leaver dies in prepare, a machine dies at the boundary. In a
     job with TLS; the one without has the same bits."""

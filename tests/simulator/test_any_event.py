@@ -18,6 +18,7 @@ from trainmover.controller.events import (
     EVENTS,
     AgentSaid,
     CordonRequested,
+    DrainRequested,
     SlowFound,
     SlowMeasured,
     StopRequested,
@@ -37,6 +38,8 @@ RARE: list[EVENTS] = [
     StopRequested(at_us=0, code=1, why="enough"),
     CordonRequested(at_us=0, request="c1", machine="m1", reason="its fan"),
     UncordonRequested(at_us=0, request="u1", machine="m1"),
+    DrainRequested(at_us=0, request="d1", machines=["m1", "m2"]),
+    DrainRequested(at_us=0, request="d2", machines=["m1", "m9"]),
     SlowFound(
         at_us=0,
         epoch=Epoch(1),

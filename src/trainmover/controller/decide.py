@@ -36,6 +36,7 @@ from trainmover.controller.events import (
     CheckpointPublished,
     ControllerReturned,
     CordonRequested,
+    DrainRequested,
     KillRequested,
     MachineJoined,
     MachinesLost,
@@ -65,6 +66,7 @@ from trainmover.controller.machines import (
     worker_exited,
     worker_up,
 )
+from trainmover.controller.policies.maintenance.drain import drain
 from trainmover.controller.policies.stragglers.answer import slow_found, slow_measured
 from trainmover.controller.standby.cordon import cordon, uncordon
 from trainmover.controller.standby.standbys import (
@@ -146,6 +148,8 @@ def decide(job: Job, event: EVENTS) -> Decision:
             job, effects = cordon(job, event)
         case UncordonRequested():
             job, effects = uncordon(job, event)
+        case DrainRequested():
+            job, effects = drain(job, event)
         case StopRequested():
             job, effects = stop(job, event)
         case Tick():

@@ -92,6 +92,18 @@ class UncordonRequested(Event, frozen=True):
     machine: str
 
 
+class DrainRequested(Event, frozen=True):
+    """`machines` are to take no ranks, and those that they have are to go elsewhere, all at once.
+
+    until_us  when they will be gone; 0: nobody hurries
+    """
+
+    request: str
+    machines: list[str]
+    reason: str = ""
+    until_us: int = 0
+
+
 class StopRequested(Event, frozen=True):
     """End the job.
 
@@ -188,6 +200,7 @@ EVENTS = (
     MachineJoined | MachinesLost | WorkerSaid | AgentSaid | MoveRequested | KillRequested
     | CordonRequested | UncordonRequested | StopRequested | Tick | ControllerReturned | StoreMoved
     | CheckpointPublished | CheckpointFailed | CheckpointFound | SlowFound | SlowMeasured
+    | DrainRequested
 )  # fmt: skip
-REQUESTS = MoveRequested | KillRequested | CordonRequested | UncordonRequested
+REQUESTS = MoveRequested | KillRequested | CordonRequested | UncordonRequested | DrainRequested
 """Which are answered."""

@@ -296,6 +296,7 @@ class Incident:
     rung       1 step retried in place, 2 script run again, 3 restarted; 0: planned
     marks      phase -> when it ended, microseconds of the host's clock; `begun`, `heard` start it
     lost       machines that were lost together; `machine` is one of them
+    further    machines that are moved with it, and who takes their ranks
     stacks     rank -> where the threads of its process were when it had to be ended
     positions  rank -> where it stood when it drained: what the verdict was made of
     held       lost rank -> steps for which a living machine held its record then
@@ -314,6 +315,7 @@ class Incident:
     rung: int
     epoch: Epoch
     lost: tuple[MachineId, ...] = ()
+    further: tuple[tuple[MachineId, MachineId], ...] = ()
     why_rung: str = ""
     outcome: Outcome = Outcome.OPEN
     note: str = ""

@@ -4,6 +4,7 @@ from collections.abc import Callable
 
 from trainmover.controller.events import (
     CordonRequested,
+    DrainRequested,
     KillRequested,
     MoveRequested,
     UncordonRequested,
@@ -24,6 +25,7 @@ MOVES_ALONE = {
     "vault",
     "move",
     "cordon",
+    "drain",
     "unprepared",
     "flip",
     "nan",
@@ -103,7 +105,7 @@ class Chance:
             "store": self._store, "full": self._full, "arrive": self._arrive,
             "vault": self._vault, "unprepared": self._unprepared,
             "move": self._move, "drill": self._drill,
-            "cordon": self._cordon,
+            "cordon": self._cordon, "drain": self._drain,
         }  # fmt: skip
         what = acts[name]()
         if not what:
@@ -394,6 +396,25 @@ class Chance:
         host.request(CordonRequested(at_us=self.world.now, request=self._number(), machine=machine))
         self.world.at(self.world.between(500_000, 5_000_000), self._uncordon, machine)
         return machine
+
+    def _drain(self) -> str:
+        """Two machines with ranks, or more than can be."""
+        host = self.world.host
+        if host is None or not host.job.seats:
+            return ""
+        some = self.random.sample(host.job.seats, min(len(host.job.seats), self._how_many()))
+        until_us = self.random.choice((0, self.world.now + 200_000))
+        host.request(
+            DrainRequested(
+                at_us=self.world.now, request=self._number(), machines=[*some], until_us=until_us
+            )
+        )
+        for machine in some:
+            self.world.at(self.world.between(500_000, 5_000_000), self._uncordon, machine)
+        return ", ".join(some)
+
+    def _how_many(self) -> int:
+        return self.random.choice((1, 2, 2, 2, 3))
 
     def _uncordon(self, machine: MachineId) -> None:
         """Until it is: a controller may be away, and forget it with the end of its journal."""

@@ -20,10 +20,19 @@ class Kill(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Ask(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """To move, drain, cordon or uncordon a machine, and why."""
+    """To move, cordon or uncordon a machine, and why."""
 
     machine: MachineName
     reason: Reason = ""
+
+
+class Drain(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """To cordon machines and move their ranks. also: further ones. left_s: then they are gone."""
+
+    machine: MachineName
+    reason: Reason = ""
+    also: Annotated[list[MachineName], Meta(max_length=1000)] = []
+    left_s: Annotated[float, Meta(ge=-1e9, le=1e9)] | None = None
 
 
 class Stop(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -108,6 +117,7 @@ class IncidentOf(TypedDict):
     rung: int
     epoch: int
     lost: list[str]
+    further: list[tuple[str, str]]
     why_rung: str
     outcome: str
     note: str

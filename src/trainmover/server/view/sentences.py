@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 
 from trainmover.controller.change.losses import losses_text
+from trainmover.controller.change.move import who_moves
 from trainmover.controller.compare.roles import kinds
 from trainmover.controller.events import (
     AgentSaid,
@@ -10,6 +11,7 @@ from trainmover.controller.events import (
     CheckpointFound,
     CheckpointPublished,
     CordonRequested,
+    DrainRequested,
     Event,
     KillRequested,
     MachineJoined,
@@ -133,7 +135,7 @@ def _opened(incident: Incident, job: Job) -> str:
         _, asked, reason = incident.cause.partition("was asked for")
         reason = reason.removeprefix(": ") if asked else incident.cause
         why = f" ({reason})" if reason else ""
-        return f"{incident.machine} -> {incident.joiner}: moving {ranks_named(incident.ranks)}{why}"
+        return f"{who_moves(incident)}: moving {ranks_named(incident.ranks)}{why}"
     if incident.rung == 3 and incident.step is not None:
         return incident.cause
     if incident.rung == 3:
@@ -156,7 +158,7 @@ def _closed(incident: Incident) -> str:
     if incident.redone:
         after += f", {incident.redone} step{'s' * (incident.redone > 1)} to be made again"
     alone = "retried in place" if incident.rung < 2 else "all ranks train on"
-    who = f"{incident.machine} -> {incident.joiner}" if incident.joiner else alone
+    who = who_moves(incident) if incident.joiner else alone
     phases = ", ".join(f"{name} {ms:.0f}" for name, ms in incident.phases_ms.items())
     return f"{who}{after}{down}" + (f" ({phases} ms)" if phases else "") + _state(incident)
 
@@ -192,6 +194,8 @@ def _of_event(before: Job, event: Event, after: Job) -> Sentence:
             return _of_kill(event, after)
         case CordonRequested() | UncordonRequested():
             return _of_cordon(event, before, after)
+        case DrainRequested():
+            return _of_drain(event, before, after)
         case StoreMoved():
             return Sentence("the key-value store was lost; groups meet in a new one", loud=True)
         case SlowFound():
@@ -217,6 +221,15 @@ def _of_kill(event: KillRequested, after: Job) -> Sentence:
     if after.code is not None or event.machine not in after.machines:
         return Sentence(f"a drill on {event.machine} was asked for and refused")
     return Sentence(f"a drill: {event.machine} is to die", loud=True)
+
+
+def _of_drain(event: DrainRequested, before: Job, after: Job) -> Sentence:
+    names, why = ", ".join(event.machines), f" ({event.reason})" if event.reason else ""
+    if before.cordoned == after.cordoned:
+        return Sentence(f"to drain {names} was asked for and refused")
+    here = any(name in after.seats for name in event.machines)
+    and_so = ", and their ranks stay where they are" if here else ": they take no ranks"
+    return Sentence(f"cordoned{why}: {names}{and_so}", loud=True)
 
 
 def _of_slow(event: SlowFound, before: Job, after: Job) -> Sentence:

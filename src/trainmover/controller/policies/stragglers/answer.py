@@ -31,8 +31,10 @@ STEPS_LEFT = 1000
 """So many are believed to follow where nobody knows how many do."""
 HELPS = 0.5
 """Of what a step took more: so much of it is gone where a move has helped."""
-BUSIER = 0.5
-"""Of what a rank takes more, on its processor: it has more to do."""
+BUSIER = 0.25
+"""Of what a rank takes more, on its processor: it has more to do. Where ranks share cores the rest
+of it waits for one. Who is kept from running is no longer on it, but for what it finds cold: 0.1.
+"""
 WORSE = 0.1
 """Of a usual step: so much more than before is worse."""
 
