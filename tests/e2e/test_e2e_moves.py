@@ -1,5 +1,7 @@
 """Planned moves while stepping, and everything that may go wrong during one."""
 
+import signal
+
 import psutil
 import pytest
 from harness import Live, assert_equal_runs, run
@@ -57,6 +59,26 @@ def test_two_machines_are_drained_in_one_pause(undisturbed) -> None:
     assert all(certificate.equal for certificate in move.certificates)
     assert sorted(outcome.job.seats) == ["m2", "m4", "m5"]
     assert sorted(outcome.job.cordoned) == ["m1", "m2", "m3", "m4"]
+    assert_equal_runs(outcome, undisturbed(["--steps", outcome.steps], machines=3))
+
+
+def test_a_machine_that_is_to_be_taken_away_has_given_its_ranks_up_before(undisturbed) -> None:
+    async def scenario(live: Live) -> None:
+        await live.warm(1)
+        worker = psutil.Process(live.pids["m2"][0])
+        agent = worker.parent()
+        assert agent is not None
+        agent.send_signal(signal.SIGUSR1)
+        await live.incidents_done(1)
+        agent.kill()
+        await live.until(lambda: "m2" not in live.job.machines)
+        await live.at_step(live.step() + 3)
+
+    outcome = run(PACED, scenario, until_done=True, machines=3, standbys=1)
+    assert outcome.code == 0, outcome.text
+    (move,) = outcome.job.incidents
+    assert (move.kind, move.machine, move.outcome) == (Kind.MOVE, "m2", Outcome.DONE)
+    assert "m2 will be taken away" in move.cause
     assert_equal_runs(outcome, undisturbed(["--steps", outcome.steps], machines=3))
 
 

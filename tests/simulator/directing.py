@@ -152,6 +152,12 @@ def _tick(director: Director) -> None:
     director.world.host.request(Tick(at_us=director.world.now))
 
 
+def _say_that_it_leaves(director: Director) -> None:
+    some = [box for box in director.world.boxes.values() if box.link is not None and box.is_in]
+    if some:
+        director.random.choice(some).say(m.Leaving(left_ms=5_000))
+
+
 def _let_a_process_end(director: Director) -> None:
     if (worker := director.worker()) is not None:
         worker.box.exited(worker, -9)
@@ -190,6 +196,7 @@ ACTS: dict[str, Callable[[Director], None]] = {
     "ControllerReturned": lambda director: director.world.lose_controller(1000),
     "StoreMoved": lambda director: director.world.lose_store(at_once=True),
     "WorkerExited": _let_a_process_end,
+    "Leaving": _say_that_it_leaves,
     "WorkerState": _let_a_process_stop,
     "Warned": _say(lambda worker: m.Warned(rank=worker.rank, text="look at this")),
     "Raised": _say(

@@ -67,6 +67,7 @@ from trainmover.controller.machines import (
     worker_up,
 )
 from trainmover.controller.policies.maintenance.drain import drain
+from trainmover.controller.policies.maintenance.leaving import leaving, move_leaving
 from trainmover.controller.policies.stragglers.answer import slow_found, slow_measured
 from trainmover.controller.standby.cordon import cordon, uncordon
 from trainmover.controller.standby.standbys import (
@@ -94,6 +95,7 @@ from trainmover.protocol.messages import (
     Finished,
     Held,
     Interrupted,
+    Leaving,
     Left,
     Loaded,
     Moves,
@@ -239,6 +241,8 @@ def _advance(job: Job, at_us: int) -> Decision:
         job, answers = answer_done_moves(job)
         job, keep = tend_snapshots(job)
         job, moving = replace_diverged(job, at_us)
+        if job.change is None:
+            job, moving = move_leaving(job, at_us)
         if job.change is not None:
             return job, write + answers + keep + moving
         job, more = tend_standbys(job)
@@ -262,6 +266,8 @@ def _agent_said(job: Job, event: AgentSaid) -> Decision:
             return stack_told(job, event.machine, event.fact), ()
         case Reached():
             return reached(job, event.machine, event.fact), ()
+        case Leaving():
+            return leaving(job, event.machine, event.fact, event.at_us), ()
         case _:
             assert_never(event.fact)
 

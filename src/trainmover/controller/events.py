@@ -6,6 +6,7 @@ from trainmover.ids import Epoch, MachineId, Rank, Step
 from trainmover.protocol.messages import (
     WORKER_FACTS,
     Checkpoint,
+    Leaving,
     Reached,
     Stack,
     VaultHeld,
@@ -58,7 +59,7 @@ class AgentSaid(Event, frozen=True):
     """An agent's fact that matters to membership. number: as for a worker's."""
 
     machine: MachineId
-    fact: WorkerExited | VaultHeld | WorkerState | Stack | Reached
+    fact: WorkerExited | VaultHeld | WorkerState | Stack | Reached | Leaving
     number: int = 0
 
 

@@ -62,10 +62,14 @@ class Attestation:
 
 @dataclass(frozen=True)
 class Cordon:
-    """Why a machine takes no ranks, in somebody's words or "", and since when."""
+    """Why a machine takes no ranks, in somebody's words or "", and since when.
+
+    until_us  when it is taken away by its owner, who has said so; 0: nobody has
+    """
 
     at_us: int
     reason: str = ""
+    until_us: int = 0
 
 
 @dataclass(frozen=True)

@@ -16,6 +16,7 @@ from trainmover.protocol.messages import (
     FromWorker,
     Heartbeat,
     JobSpec,
+    Leaving,
     Output,
     Reached,
     Stack,
@@ -31,7 +32,7 @@ from trainmover.server.machines.absence import Absence
 from trainmover.server.machines.accounts import Account
 from trainmover.server.surroundings import Surroundings
 
-STEP_MAX, AT_US_MAX = 2**42, 2**62
+STEP_MAX, AT_US_MAX, LEFT_MS_MAX = 2**42, 2**62, 2**42
 """What a journal can hold; nobody comes so far."""
 
 
@@ -70,7 +71,13 @@ class Hearing:
             case CommittedHere(told=all_told):
                 for one in all_told:
                     self._steps_said(machine, one, at_us)
-            case WorkerExited() | VaultHeld() | WorkerState() | Stack() | Reached():
+            case Leaving() if not 0 <= fact.left_ms <= LEFT_MS_MAX:
+                raise ProtocolError(
+                    f"{machine} will be gone in {fact.left_ms} ms: that cannot be.",
+                    means="What it said was not taken.",
+                    do="Look at that machine: what runs there is no agent of this job.",
+                )
+            case WorkerExited() | VaultHeld() | WorkerState() | Stack() | Reached() | Leaving():
                 said = AgentSaid(at_us=at_us, machine=machine, fact=fact, number=number)
                 self._taker.take(said)
             case Heartbeat():

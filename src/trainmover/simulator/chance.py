@@ -106,6 +106,7 @@ class Chance:
             "vault": self._vault, "unprepared": self._unprepared,
             "move": self._move, "drill": self._drill,
             "cordon": self._cordon, "drain": self._drain,
+            "notice": self._notice,
         }  # fmt: skip
         what = acts[name]()
         if not what:
@@ -396,6 +397,28 @@ class Chance:
         host.request(CordonRequested(at_us=self.world.now, request=self._number(), machine=machine))
         self.world.at(self.world.between(500_000, 5_000_000), self._uncordon, machine)
         return machine
+
+    def _notice(self) -> str:
+        box = self._box()
+        if box is None or box.link is None or not box.is_in:
+            return ""
+        left_us = self.world.between(100_000, 6_000_000)
+        box.say(m.Leaving(left_ms=left_us // 1000))
+        self.world.at(left_us, self._taken_away, box, box.incarnation)
+        return f"{box.name}, in {left_us / 1e6:.1f} s"
+
+    def _taken_away(self, box: Box, incarnation: str) -> None:
+        """As a death by chance: not while too much else is unsettled."""
+        if not self.going or not box.alive or box.incarnation != incarnation:
+            return
+        self.settle()
+        if self.unsettled:
+            self.world.at(500_000, self._taken_away, box, incarnation)
+            return
+        box.die(silent=False)
+        self.world.note(f"! {box.name} is taken away")
+        self.count["death"] = self.count.get("death", 0) + 1
+        self.unsettled.append("death")
 
     def _drain(self) -> str:
         """Two machines with ranks, or more than can be."""

@@ -35,6 +35,7 @@ NAMES = {
     "move": "somebody asks for a move",
     "drill": "somebody asks for the death of a machine",
     "cordon": "somebody cordons a machine, and uncordons it after a while",
+    "notice": "a machine says that it will be taken away, and is",
     "drain": "somebody drains some machines at once, and uncordons them after a while",
 }
 DISTURBS_LONG = {

@@ -28,6 +28,7 @@ from trainmover.controller.policies.stragglers.answer import evidence, outcome_t
 from trainmover.controller.state import Incident, Job, Kind, Machine, MachineState, Outcome, Phase
 from trainmover.protocol.messages import (
     Finished,
+    Leaving,
     Moves,
     Raised,
     Stack,
@@ -209,6 +210,10 @@ def _of_event(before: Job, event: Event, after: Job) -> Sentence:
         case AgentSaid(fact=WorkerState() as fact):
             now = f"is {fact.state}" if fact.state else "goes on"
             return Sentence(f"worker {fact.local_rank} of {event.machine} {now}")
+        case AgentSaid(fact=Leaving() as fact):
+            will = f"{event.machine} will be taken away in {fact.left_ms / 1000:.0f} s"
+            stays = event.machine in after.seats and after.change is None
+            return Sentence(will + ("; no standby can take its ranks now" * stays), loud=True)
         case AgentSaid(fact=Stack() as fact):
             return Sentence(f"worker {fact.local_rank} of {event.machine} stood at\n{fact.text}")
         case WorkerSaid():
