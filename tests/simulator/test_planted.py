@@ -201,8 +201,8 @@ BUGS = {
     ),
     "no cut follows the first one": (
         "controller.keep.cuts",
-        "    job = replace(job, cut=cut, snapped={})\n",
-        "    job = replace(job, cut=job.cut or cut, snapped={})\n",
+        "    job = replace(job, cut=cut, snapped=Facts())\n",
+        "    job = replace(job, cut=job.cut or cut, snapped=Facts())\n",
     ),
     "a verdict does not wait for vaults: records that are there count as lost": (
         "controller.change.recovery",
@@ -285,6 +285,12 @@ def test_a_planted_bug_is_found(what: str) -> None:
     module, old, new, *faults = BUGS[what]
     with planted(module, old, new):
         assert any(violations(*faults)), f"{SEEDS} seeds did not find it: {what}"
+
+
+@pytest.mark.parametrize("what", BUGS)
+def test_every_bug_can_still_be_planted(what: str) -> None:
+    with planted(*BUGS[what][:3]):
+        pass
 
 
 def test_what_is_planted_is_taken_out_again() -> None:

@@ -275,7 +275,7 @@ class Member:
             if self.reported.late:
                 self.updates.late_value()
             if not self.passed:
-                self.pass_gate()
+                self.pass_gate(returned=True)
             return result
         except Exception:
             if self.passed or groups.differed is not None or not self._soon_tainted():
@@ -304,31 +304,36 @@ class Member:
         """Called after every `optimizer.step()`."""
         self.updates.leave(in_step=self.in_step)
 
-    def pass_gate(self, applies: torch.optim.Optimizer | None = None) -> None:
+    def pass_gate(
+        self, applies: torch.optim.Optimizer | None = None, *, returned: bool = False
+    ) -> None:
         """Returns when step `calls` is committed everywhere. Raises Retry if it is aborted.
 
         applies: what makes its update behind this gate; None: none does, or it is made already
+        returned: the step has nothing left to do
         """
         step = self.calls
         self.updates.at_gate()
         self.own_time.at_gate()
-        if not self._record_is_safe(step, applies) or not self.gate.passes(step):
+        if not self._record_is_safe(step, applies, returned) or not self.gate.passes(step):
             self.gate.await_verdict(step)
         self.passed = True
         self.own_time.passed()
         self.updates.passed()
         self.drills.at("passed", step)
 
-    def _record_is_safe(self, step: Step, applies: torch.optim.Optimizer | None) -> bool:
+    def _record_is_safe(
+        self, step: Step, applies: torch.optim.Optimizer | None, returned: bool
+    ) -> bool:
         committing = row(step, self.reported.at_gate(), self.draws.samples)
-        return self.deposit.is_safe(step, committing, self.draws.drawn, applies)
+        return self.deposit.is_safe(step, committing, self.draws.drawn, applies, returned=returned)
 
     def _after_step(self, step: Step) -> None:
         values = self.reported.numbers()
         self.gate.behind = self.deposit.step_is_over()
         if self.gate.private:
             self.updates.private_small_state()
-        if self.deposit.drew_behind:
+        if self.deposit.behind.drew:
             self.updates.draws_late()
         self.updates.end_step()
         self.weights.due |= self.ledger.first_of is not None
