@@ -22,7 +22,7 @@ from enum import Enum
 from typing import Any
 
 from trainmover.comm.calls import describe
-from trainmover.comm.choice import communicator_named
+from trainmover.comm.choice import communicator_named, waits_of
 from trainmover.comm.communicator import Communicator
 from trainmover.comm.failures import CallsDiffer, Drained, ReplayMismatch, means_lost_peer
 from trainmover.comm.gloo.communicator import GlooCommunicator
@@ -72,6 +72,7 @@ class Groups:
                   what such a call has left; what it raises, the script sees at that call
     on_call       called for every call of the script, before it is made
     objects       that came in a run in the sandbox
+    waited_ns     for how long this process has waited for other ranks; None: nobody counts
     calls         of the script, begun so far. Two numbers tell whether there were any between;
                   with several threads one may be missed in the sum, never in the comparison
     """
@@ -87,6 +88,7 @@ class Groups:
         self.on_call: Callable[[], None] | None = None
         self.objects = Objects()
         self.calls = 0
+        self.waited_ns: Callable[[], int] | None = None
         self.differed: CallsDiffer | None = None  # Seen; no further try of the step mends it.
         self.rendezvous_store: Callable[[], Store] | None = None
         self.watching = False
@@ -120,6 +122,7 @@ class Groups:
                 do="choose it before the first group is made",
             )
         self._communicator = communicator_named(name, token)
+        self.waited_ns = waits_of(name)
 
     @property
     def drain_on_error(self) -> bool:
