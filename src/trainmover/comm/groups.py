@@ -25,7 +25,7 @@ from typing import Any
 
 from trainmover.comm import device_end
 from trainmover.comm.calls import describe
-from trainmover.comm.choice import communicator_named
+from trainmover.comm.choice import communicator_named, waits_of
 from trainmover.comm.communicator import Communicator
 from trainmover.comm.failures import (
     CallsDiffer,
@@ -90,6 +90,7 @@ class Groups:
     on_call       called for every call of the script, before it is made
     objects       that came in a run in the sandbox
     on_device     whether calls of some group go on after they have returned, on a device
+    waited_ns     for how long this process has waited for other ranks; None: nobody counts
     calls         of the script, begun so far. Two numbers tell whether there were any between;
                   with several threads one may be missed in the sum, never in the comparison
     """
@@ -106,6 +107,7 @@ class Groups:
         self.on_call: Callable[[], None] | None = None
         self.objects = Objects()
         self.calls = 0
+        self.waited_ns: Callable[[], int] | None = None
         self.differed: CallsDiffer | None = None  # Seen; no further try of the step mends it.
         self.rendezvous_store: Callable[[], Store] | None = None
         self.watching = False
@@ -143,6 +145,7 @@ class Groups:
             )
         self._communicator = communicator_named(name, token)
         self.gpu = checked_gpu(gpu, name)
+        self.waited_ns = waits_of(name) if gpu == STAGED else None
 
     @property
     def drain_on_error(self) -> bool:

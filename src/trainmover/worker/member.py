@@ -49,6 +49,7 @@ from trainmover.worker.step.deposit import Deposit
 from trainmover.worker.step.gate import Gate, Retry
 from trainmover.worker.step.keeper import Keeper, Moment
 from trainmover.worker.step.ledger import Ledger, row
+from trainmover.worker.step.own_time import OwnTime
 from trainmover.worker.step.reported import Reported
 from trainmover.worker.step.updates import Updates
 from trainmover.worker.watch.footing import Footing
@@ -74,6 +75,7 @@ class Member:
     in_step    whether one is under way
     passed     whether that has come through its gate
     reported   the numbers that it reports
+    own_time   what it takes for its steps itself
     over       the script has ended
     declared   as in `Runtime`
     """
@@ -91,6 +93,7 @@ class Member:
         self.footing = Footing(station.pulse)
         self.drills = Drills.from_environment()
         self.calls = self.begun = Step(0)
+        self.own_time = OwnTime(groups.waited_ns)
         self.in_step = self.passed = self.over = False
         self.declared: list[str] = []
         self._calls_at_fetch: int | None = None
@@ -315,9 +318,11 @@ class Member:
         """
         step = self.calls
         self.updates.at_gate()
+        self.own_time.at_gate()
         if not self._record_is_safe(step, applies, returned) or not self.gate.passes(step):
             self.gate.await_verdict(step)
         self.passed = True
+        self.own_time.passed()
         self.updates.passed()
         self.drills.at("passed", step)
 
@@ -345,7 +350,7 @@ class Member:
         self.weights.due |= self.ledger.first_of is not None
         if self.ledger.first_of is None:
             self.footing.undisturbed()
-        self.ledger.commit(step, values, self.draws.samples)
+        self.ledger.commit(step, values, self.draws.samples, self.own_time.took(step))
         self.draws.end_step()
         changed = self._look(step)
         self.rounds.after(step, self.tracked)

@@ -17,8 +17,8 @@ from torch.optim.optimizer import (
 
 from trainmover.comm import groups, hook_torch
 from trainmover.comm.choice import load_all
-from trainmover.doors.dial import dial_in_tls
 from trainmover.lifeline import STACK_SIGNAL, end_quickly
+from trainmover.listeners.dial import dial_in_tls
 from trainmover.protocol.messages import JobSpec, Warned, WorkerUp
 from trainmover.sandbox.process import modules
 from trainmover.state.kinds.hooks import watch_hooks

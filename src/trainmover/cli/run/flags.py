@@ -52,6 +52,7 @@ def parse(argv: list[str]) -> RunFlags:
         on_divergence=flag_values.on_divergence(flags.on_divergence),
         watch=not flags.no_watch,
         false_alarms=flag_values.false_alarms(flags.false_alarms),
+        stragglers=flag_values.stragglers(flags.stragglers),
         no_standby=flag_values.no_standby(
             flags.no_standby, saves=bool(flags.checkpoint or flags.resume)
         ),

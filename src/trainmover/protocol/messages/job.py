@@ -45,6 +45,7 @@ class JobSpec(msgspec.Struct, frozen=True, kw_only=True):
     on_divergence    what is done with a replica that differs from the others: `report` or `replace`
     watch            whether a rank that stands still is looked for
     false_alarms     so many a week are put up with in that
+    stragglers       what is done about a machine that is slower: `off`, `watch` or `act`
     no_standby       when a lost machine cannot be replaced: `end`, or `checkpoint` and then end
     on_nan           what is done about a reported number that is none: `ignore`, `report` or `stop`
     checkpoint       absolute path of the folder that checkpoints are written to; "": none are
@@ -79,6 +80,7 @@ class JobSpec(msgspec.Struct, frozen=True, kw_only=True):
     on_divergence: str = "report"
     watch: bool = True
     false_alarms: float = 1.0
+    stragglers: str = "watch"
     no_standby: str = "end"
     on_nan: str = "ignore"
     checkpoint: str = ""
