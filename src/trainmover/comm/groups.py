@@ -89,8 +89,8 @@ class Groups:
     on_device_lost  called when the device answers with errors, or does not end what was begun
     on_call       called for every call of the script, before it is made
     objects       that came in a run in the sandbox
-    on_device     whether calls of some group go on after they have returned, on a device
     waited_ns     for how long this process has waited for other ranks; None: nobody counts
+    on_device     whether calls of some group go on after they have returned, on a device
     calls         of the script, begun so far. Two numbers tell whether there were any between;
                   with several threads one may be missed in the sum, never in the comparison
     """

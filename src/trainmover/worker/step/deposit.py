@@ -152,13 +152,15 @@ class Deposit:
             self._keep_safe(self.latest)
         return changed
 
-    def _keep_safe(self, record: RankRecord, meanwhile: Callable[[], bool] = lambda: True) -> bool:
+    def _keep_safe(
+        self, record: RankRecord, come_through: Callable[[], bool] = lambda: True
+    ) -> bool:
         """Put it, and wait until the buddy has it. False if the epoch has ended."""
         if self._boundary.tainted():
             return False
         try:
             self._keeper.put(record)
-            return meanwhile() and self._keeper.safe(self._boundary.tainted)
+            return come_through() and self._keeper.safe(self._boundary.tainted)
         except PeerLost as lost:
             self.buddy_is_gone(lost)
             return False
