@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "sockets.hpp"
+#include "waited.hpp"
 
 namespace tmc {
 namespace {
@@ -58,6 +59,7 @@ void Ticket::finish(Trouble trouble, int source) {
 
 bool Ticket::wait_until(std::int64_t deadline_ns, Engine& engine) {
     if (done()) return true;
+    const Waited waited;
     Waiter waiter;
     {
         std::unique_lock lock(mutex_);

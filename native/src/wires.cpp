@@ -8,6 +8,7 @@
 
 #include "points.hpp"
 #include "sockets.hpp"
+#include "waited.hpp"
 
 namespace tmc {
 namespace {
@@ -250,6 +251,7 @@ void Wires::turn(const Goal& goal) {
         if (ending_.stopped()) throw Failure(ending_.trouble());
         return;
     }
+    const Waited waited;
     const Waiting waiting(ending_.engine, ending_.waiter);
     const auto deadline = now_ns() + ending_.timeout_ns();
     auto say_at = now_ns() + kSilenceNs;

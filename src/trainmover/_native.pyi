@@ -261,6 +261,9 @@ def repeat_codes(more: int) -> None:
 def features() -> dict[str, Any]:
     """`isa` in use, `version` of the wire, `sanitizer` it was built with."""
 
+def waited_ns() -> int:
+    """For which this process has waited for other seats, in whichever thread, since it began."""
+
 def force_isa(name: str) -> bool:
     """Use this instruction set; False where this CPU has it not. Bits do not depend on it."""
 

@@ -18,6 +18,10 @@ from trainmover.controller.events import (
     EVENTS,
     AgentSaid,
     CordonRequested,
+    DrainRequested,
+    MachineJoined,
+    SlowFound,
+    SlowMeasured,
     StopRequested,
     UncordonRequested,
     WorkerSaid,
@@ -35,6 +39,20 @@ RARE: list[EVENTS] = [
     StopRequested(at_us=0, code=1, why="enough"),
     CordonRequested(at_us=0, request="c1", machine="m1", reason="its fan"),
     UncordonRequested(at_us=0, request="u1", machine="m1"),
+    DrainRequested(at_us=0, request="d1", machines=["m1", "m2"]),
+    DrainRequested(at_us=0, request="d2", machines=["m1", "m9"]),
+    SlowFound(
+        at_us=0,
+        epoch=Epoch(1),
+        machine=MachineId("m1"),
+        kind="machine",
+        ranks=[Rank(0)],
+        step=Step(9),
+        steps=7,
+        own_ms=120.0,
+        usual_ms=100.0,
+    ),
+    SlowMeasured(at_us=0, epoch=Epoch(1), incident=1, own_ms=100.0, usual_ms=100.0, steps=8),
     *(
         WorkerSaid(at_us=0, machine=MachineId("m1"), local_rank=0, fact=fact, number=1)
         for fact in (
@@ -56,6 +74,7 @@ def _plans() -> Iterator[Plan]:
         yield plan_of(seed, seconds=5)
     for seed in range(8):
         yield plan_of(seed, seconds=5, faults=only(["partition"]))
+        yield plan_of(seed, seconds=5, faults=only(["recompile"]))
     for seed in range(8):
         saves = plan_of(seed, standbys=0, seconds=5, faults=only(["death"]))
         saves.world |= {"no_standby": "checkpoint", "wait_s": 0, "checkpoints": 4, "snapshots": 3}
@@ -94,10 +113,13 @@ def test_there_is_an_answer_to_every_event_in_every_state() -> None:
     late_us = 100_000_000 + max(event.at_us for event in events)
     for job in (job for its in met.jobs.values() for job in its):
         for event in events:
-            if _local_rank(event) < job.spec.nproc:  # As `server.hearing` has it.
+            if _is_let_in(event, job):
                 decide(job, msgspec.structs.replace(event, at_us=late_us))
 
 
-def _local_rank(event: EVENTS) -> int:
+def _is_let_in(event: EVENTS, job: Job) -> bool:
+    """As `server.hearing` and `server.reception` have it."""
+    if isinstance(event, MachineJoined):
+        return event.machine not in job.machines
     said = event.fact if isinstance(event, AgentSaid) else event
-    return getattr(said, "local_rank", 0)
+    return bool(getattr(said, "local_rank", 0) < job.spec.nproc)

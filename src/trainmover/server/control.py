@@ -31,11 +31,21 @@ from trainmover.controller.events import (
     StopRequested,
     Tick,
     WorkerSaid,
+    WorkersSaid,
 )
+from trainmover.controller.policies.stragglers.pace import Pace
 from trainmover.controller.state import Job
 from trainmover.ids import MachineId
 from trainmover.protocol.deadlines import HEARD_S, SPARE_S, beats
-from trainmover.protocol.messages import AgentFact, Found, Heard, JobSpec, LookFor, Shutdown
+from trainmover.protocol.messages import (
+    AgentFact,
+    Committed,
+    Found,
+    Heard,
+    JobSpec,
+    LookFor,
+    Shutdown,
+)
 from trainmover.server.hearing import Hearing
 from trainmover.server.history.rows import Rows
 from trainmover.server.machines.absence import Absence, Dialled
@@ -76,6 +86,7 @@ class Control:
         self._past = past
         self._book = book
         self._around = around
+        self.pace = Pace()
         self._hearing = Hearing(Rows(book), around, self)
         self.reception = Reception(self, around, lost_us=lost_us or at_us)
         self._ticked_us = at_us
@@ -128,7 +139,7 @@ class Control:
 
     def take(self, event: EVENTS) -> None:
         """Journal, decide, carry out, tell; in this order."""
-        if isinstance(event, WorkerSaid | AgentSaid):
+        if isinstance(event, WorkerSaid | WorkersSaid | AgentSaid):
             # Who knows that this fact was taken counts on those before it.
             self._hearing.flush(event.at_us)
         if self.over is not None:
@@ -166,6 +177,12 @@ class Control:
         """Tell all machines to leave."""
         for link in self.members.values():
             link.send(order)
+
+    def took(self, fact: Committed, at_us: int) -> None:
+        """A rank has told its own times; look whether one is slow."""
+        if self.over is None:
+            for event in self.pace.take(self.job, fact, at_us):
+                self.take(event)
 
     # --- links ---
 

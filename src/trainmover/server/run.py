@@ -8,8 +8,7 @@ to the journal in batches, output to the watchers.
 import asyncio
 import os
 import socket
-from collections.abc import Callable
-from dataclasses import replace
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -17,16 +16,17 @@ from trainmover.controller.effects import Answer, End, HostOrder
 from trainmover.controller.events import (
     EVENTS,
     CordonRequested,
+    DrainRequested,
     KillRequested,
     MoveRequested,
     StoreMoved,
     UncordonRequested,
 )
 from trainmover.controller.state import Job
-from trainmover.doors.door import Door
 from trainmover.errors import StateMismatch, UserError
 from trainmover.ids import MachineId
 from trainmover.journal import Journal
+from trainmover.listeners.loop_listener import LoopListener
 from trainmover.protocol.messages import AgentFact, Hello, JobSpec, Return, Shutdown
 from trainmover.server.answers import Answers
 from trainmover.server.checkpoints.folder import CheckpointFolder
@@ -93,7 +93,7 @@ class Server:
         self._disk = JournalDisk(journal, note=self.note, stop=self.stop)
         self._loop = asyncio.get_running_loop()
         self.ended: asyncio.Future[tuple[int, str]] = self._loop.create_future()
-        self._door = Door(
+        self._listener = LoopListener(
             token,
             PURPOSE,
             partial(MachineLink, self),
@@ -116,7 +116,7 @@ class Server:
     async def start(self, listener: socket.socket) -> None:
         """Take in agents on `listener`, a bound socket that the server owns from now on."""
 
-        await self._door.open(listener)
+        await self._listener.open(listener)
         self.pulse.start()
         if self._past is not None:
             self.control.go_on(self.now())
@@ -147,7 +147,7 @@ class Server:
         """Close every socket. The journal stays the caller's."""
         self._closed = True
         self.pulse.stop()
-        self._door.close()
+        self._listener.close()
         self._drop_everybody()
         self._calls.close()
         self.news.wake()
@@ -188,14 +188,20 @@ class Server:
         self.control.ask(UncordonRequested(at_us=self.now(), request=request, machine=machine))
         return answer
 
-    async def drain(self, machine: str, reason: str = "") -> Answer:
-        """Cordon it, then move its ranks, if it has any."""
-        cordoned = await self.cordon(machine, reason)
-        if not cordoned.ok or machine not in self.job.seats:
-            return cordoned
-        moved = await self.move(machine, reason)
-        text = moved.text if moved.ok else f"{machine} is cordoned. {moved.text}"
-        return replace(moved, text=text)
+    def drain(
+        self, machines: Sequence[str], reason: str = "", *, left_s: float | None = None
+    ) -> asyncio.Future[Answer]:
+        """Cordon them, then move their ranks, if they have any. left_s: then they are gone."""
+        request, answer = self._answers.expect()
+        at_us = self.now()
+        until_us = 0 if left_s is None else max(at_us + round(left_s * 1e6), 1)
+        self.control.ask(
+            DrainRequested(
+                at_us=at_us, request=request, machines=[*machines], reason=reason,
+                until_us=until_us,
+            )
+        )  # fmt: skip
+        return answer
 
     def status(self) -> dict[str, Any]:
         """The job as a JSON value."""
