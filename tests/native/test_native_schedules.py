@@ -151,6 +151,6 @@ def test_a_planted_fault_is_found(planted: Path, wrong: str) -> None:
     path.write_text(source.replace(old, new))
     try:
         with pytest.raises(AssertionError, match="ended with"):
-            play(planted, "address", 120, 1, patience_s=20)
+            play(planted, "address", 300, 1, patience_s=20)
     finally:
         path.write_text(source)
