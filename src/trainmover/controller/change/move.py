@@ -8,7 +8,13 @@
 Up to the switch everything can be cancelled and the job does not notice.
 """
 
-from trainmover.controller.change.incidents import amend, incident, mark, open_incident
+from trainmover.controller.change.incidents import (
+    amend,
+    incident,
+    mark,
+    open_incident,
+    with_incident,
+)
 from trainmover.controller.change.seats import address_of, choose_joiners, seats_after, with_machine
 from trainmover.controller.change.switching import (
     bind_ready,
@@ -83,8 +89,7 @@ def begin_move(
         leavers={slot: machine},
         request=request,
     )
-    job = replace(job, epoch_last=epoch, change=change, incidents=(*job.incidents, new))
-    return bind_ready(job)
+    return bind_ready(with_incident(replace(job, epoch_last=epoch, change=change), new))
 
 
 def _why_not(job: Job, machine: MachineId) -> str:
