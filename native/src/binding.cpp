@@ -27,6 +27,7 @@
 #include "reduce.hpp"
 #include "sha256.hpp"
 #include "sockets.hpp"
+#include "waited.hpp"
 
 namespace nb = nanobind;
 using namespace tmc;
@@ -517,6 +518,7 @@ NB_MODULE(_native, m) {
     m.def("points", &points_passed);
     m.def("arm_point", &arm_point, nb::arg("countdown"), nb::arg("signal"));
     m.def("delay_points", &delay_points, nb::arg("seed"), nb::arg("most_us"));
+    m.def("repeat_codes", &repeat_codes, nb::arg("more"));
 #endif
     m.def("features", [] {
         nb::dict result;
@@ -525,6 +527,7 @@ NB_MODULE(_native, m) {
         result["sanitizer"] = TRAINMOVER_SANITIZER;
         return result;
     });
+    m.def("waited_ns", [] { return waits.waited_ns(); });
     m.def("force_isa", [](const std::string& name) { return force_isa(name.c_str()); }, "name"_a);
     m.def("reduce",
           [](const Pointers& inputs, Pointer output, std::uint64_t count, int dtype, int op) {

@@ -13,6 +13,7 @@
 
 #include "points.hpp"
 #include "sockets.hpp"
+#include "waited.hpp"
 
 namespace tmc {
 namespace {
@@ -181,6 +182,7 @@ const std::byte* Board::see(std::size_t seat) {
 
 void Board::wait(std::size_t seat, std::uint64_t beat) {
     point();
+    const Waited waited;
     if (linger(seat, beat)) return;
     const auto deadline = now_ns() + ending_.timeout_ns();
     while (!reached(seat, beat)) {

@@ -100,6 +100,7 @@ def test_defaults() -> None:
         (["--no-standby", "checkpoint"], "--no-standby checkpoint needs a folder"),
         (["--false-alarms", "0"], "--false-alarms 0 is no number of alarms in a week"),
         (["--false-alarms", "1e9"], "--false-alarms 1e+09 is no number of alarms in a week"),
+        (["--stragglers", "pray"], "--stragglers pray is nothing that can be done"),
         (["--on-divergence", "pray"], "--on-divergence pray is nothing that can be done"),
     ],
 )
@@ -133,6 +134,8 @@ def test_what_cannot_be_is_refused_with_a_sentence(flags: list[str], words: str)
             {"on_divergence": "replace", "fingerprint_every": 50},
         ),
         (["--on-nan", "stop", "--no-watch"], {"on_nan": "stop", "watch": False}),
+        (["--stragglers", "act"], {"stragglers": "act"}),
+        ([], {"stragglers": "watch"}),
         (["--false-alarms", "0.5"], {"false_alarms": 0.5, "watch": True}),
         (["--standalone", "--monitor-interval", "5"], {"machines": 1}),
     ],

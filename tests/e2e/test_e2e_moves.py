@@ -1,5 +1,7 @@
 """Planned moves while stepping, and everything that may go wrong during one."""
 
+import signal
+
 import psutil
 import pytest
 from harness import Live, assert_equal_runs, run
@@ -38,6 +40,46 @@ def test_moves_of_one_and_two_rank_machines_keep_the_bits(undisturbed) -> None:
         assert one.held >= 2 << 20 > 20 * one.bytes > 0, one  # What nobody writes to went before.
     calm = undisturbed(["--steps", outcome.steps, *frozen], machines=2, nproc=2)
     assert_equal_runs(outcome, calm)
+
+
+def test_two_machines_are_drained_in_one_pause(undisturbed) -> None:
+    answers: list[Answer] = []
+
+    async def scenario(live: Live) -> None:
+        await live.warm(2)
+        answers.append(await live.handle.server.drain(["m3", "m1"], "rack 7", left_s=600))
+        answers.append(await live.handle.server.drain(["m2", "m4"]))
+        await live.at_step(live.step() + 3)
+
+    outcome = run(PACED, scenario, until_done=True, machines=3, standbys=2)
+    assert [answer.ok for answer in answers] == [True, False], answers
+    (move,) = outcome.job.incidents
+    assert (move.outcome, move.machine, sorted(move.ranks)) == (Outcome.DONE, "m3", [0, 2])
+    assert sorted(c.rank for c in move.certificates) == [0, 2]
+    assert all(certificate.equal for certificate in move.certificates)
+    assert sorted(outcome.job.seats) == ["m2", "m4", "m5"]
+    assert sorted(outcome.job.cordoned) == ["m1", "m2", "m3", "m4"]
+    assert_equal_runs(outcome, undisturbed(["--steps", outcome.steps], machines=3))
+
+
+def test_a_machine_that_is_to_be_taken_away_has_given_its_ranks_up_before(undisturbed) -> None:
+    async def scenario(live: Live) -> None:
+        await live.warm(1)
+        worker = psutil.Process(live.pids["m2"][0])
+        agent = worker.parent()
+        assert agent is not None
+        agent.send_signal(signal.SIGUSR1)
+        await live.incidents_done(1)
+        agent.kill()
+        await live.until(lambda: "m2" not in live.job.machines)
+        await live.at_step(live.step() + 3)
+
+    outcome = run(PACED, scenario, until_done=True, machines=3, standbys=1)
+    assert outcome.code == 0, outcome.text
+    (move,) = outcome.job.incidents
+    assert (move.kind, move.machine, move.outcome) == (Kind.MOVE, "m2", Outcome.DONE)
+    assert "m2 will be taken away" in move.cause
+    assert_equal_runs(outcome, undisturbed(["--steps", outcome.steps], machines=3))
 
 
 def test_failures_during_a_move(undisturbed) -> None:

@@ -22,6 +22,7 @@ import trainmover as tm
 parser = argparse.ArgumentParser()
 parser.add_argument("--steps", type=int, default=60)
 parser.add_argument("--pace", type=float, default=0.01)
+parser.add_argument("--naps", type=int, default=1, help="in which the pace is spent")
 parser.add_argument("--hurry", default="", help="file whose existence ends the pacing")
 parser.add_argument("--until", default="", help="file whose existence ends the job, before --steps")
 parser.add_argument("--evaluate-every", type=int, default=0)
@@ -83,7 +84,8 @@ def stall(where: str = "") -> None:
 @job.step
 def train_step(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
     if not os.path.exists(args.hurry):
-        time.sleep(args.pace)
+        for _ in range(args.naps):  # Who is stopped in one of many is late.
+            time.sleep(args.pace / args.naps)
     stall()
     x.mul_(1.0).add_(0.01 * torch.randn(()))  # a step may change its batch in place
     loss = (model(x) - y).square().mean()

@@ -11,8 +11,8 @@ from collections.abc import Callable
 from typing import Any
 
 from trainmover.controller.events import (
-    REQUESTS,
     CordonRequested,
+    DrainRequested,
     KillRequested,
     MoveRequested,
     StopRequested,
@@ -30,6 +30,7 @@ from trainmover.simulator.ranks.workers import Worker
 from trainmover.simulator.story import Plan, plan_of, play
 from trainmover.simulator.world import World
 
+REQUESTS_OF_ONE = MoveRequested | KillRequested | CordonRequested | UncordonRequested
 HOLD_US = (300_000, 900_000)
 LEADS_TO = {
     "move": ["move"],
@@ -119,7 +120,7 @@ def _lose_a_link(director: Director) -> None:
         link.reset()
 
 
-def _ask(kind: type[REQUESTS]) -> Callable[[Director], None]:
+def _ask(kind: type[REQUESTS_OF_ONE]) -> Callable[[Director], None]:
     def ask(director: Director) -> None:
         world = director.world
         assert world.host is not None
@@ -130,6 +131,15 @@ def _ask(kind: type[REQUESTS]) -> Callable[[Director], None]:
         )
 
     return ask
+
+
+def _drain(director: Director) -> None:
+    world = director.world
+    assert world.host is not None
+    world.requests += 1
+    machines = [*world.job.seats[:2]] or ["m1"]
+    event = DrainRequested(at_us=world.now, request=f"d{world.requests}", machines=machines)
+    world.host.request(event)
 
 
 def _stop(director: Director) -> None:
@@ -144,6 +154,12 @@ def _stop(director: Director) -> None:
 def _tick(director: Director) -> None:
     assert director.world.host is not None
     director.world.host.request(Tick(at_us=director.world.host.now))
+
+
+def _say_that_it_leaves(director: Director) -> None:
+    some = [box for box in director.world.boxes.values() if box.link is not None and box.is_in]
+    if some:
+        director.random.choice(some).say(m.Leaving(left_ms=5_000))
 
 
 def _let_a_process_end(director: Director) -> None:
@@ -178,11 +194,13 @@ ACTS: dict[str, Callable[[Director], None]] = {
     "KillRequested": _ask(KillRequested),
     "CordonRequested": _ask(CordonRequested),
     "UncordonRequested": _ask(UncordonRequested),
+    "DrainRequested": _drain,
     "StopRequested": _stop,
     "Tick": _tick,
     "ControllerReturned": lambda director: director.world.lose_controller(1000),
     "StoreMoved": lambda director: director.world.lose_store(at_once=True),
     "WorkerExited": _let_a_process_end,
+    "Leaving": _say_that_it_leaves,
     "WorkerState": _let_a_process_stop,
     "Warned": _say(lambda worker: m.Warned(rank=worker.rank, text="look at this")),
     "Raised": _say(

@@ -18,7 +18,10 @@ from trainmover.controller.events import (
     EVENTS,
     AgentSaid,
     CordonRequested,
+    DrainRequested,
     MachineJoined,
+    SlowFound,
+    SlowMeasured,
     StopRequested,
     UncordonRequested,
     WorkerSaid,
@@ -36,6 +39,20 @@ RARE: list[EVENTS] = [
     StopRequested(at_us=0, code=1, why="enough"),
     CordonRequested(at_us=0, request="c1", machine="m1", reason="its fan"),
     UncordonRequested(at_us=0, request="u1", machine="m1"),
+    DrainRequested(at_us=0, request="d1", machines=["m1", "m2"]),
+    DrainRequested(at_us=0, request="d2", machines=["m1", "m9"]),
+    SlowFound(
+        at_us=0,
+        epoch=Epoch(1),
+        machine=MachineId("m1"),
+        kind="machine",
+        ranks=[Rank(0)],
+        step=Step(9),
+        steps=7,
+        own_ms=120.0,
+        usual_ms=100.0,
+    ),
+    SlowMeasured(at_us=0, epoch=Epoch(1), incident=1, own_ms=100.0, usual_ms=100.0, steps=8),
     *(
         WorkerSaid(at_us=0, machine=MachineId("m1"), local_rank=0, fact=fact, number=1)
         for fact in (

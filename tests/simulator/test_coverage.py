@@ -9,7 +9,11 @@ from trainmover.simulator.faults import EVERYTHING, only
 from trainmover.simulator.possible import IMPOSSIBLE, why_not
 from trainmover.simulator.story import plan_of, play
 
-BY_CHANCE = [(80, 5, EVERYTHING), (6, 40, only(["partition"]))]
+BY_CHANCE = [
+    (80, 5, EVERYTHING),
+    (6, 40, only(["partition"])),
+    (12, 20, only(["straggle"])),
+]
 """How many seeds, for how many seconds, of what."""
 TRIES = 60
 

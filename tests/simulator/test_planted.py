@@ -227,6 +227,42 @@ BUGS = {
         "        if at_us < one.judged_us:",
         "stuck",
     ),
+    "a machine that was left for slowness may take ranks again": (
+        "controller.policies.stragglers.answer",
+        '    job = _with_cordon(job, machine, Cordon(event.at_us, f"slow: {why}"))\n',
+        "",
+        "straggle",
+    ),
+    "a rank that has more to do is moved": (
+        "controller.policies.stragglers.answer",
+        'if event.kind == "rank" or slot is None:',
+        "if slot is None:",
+        "heavy",
+    ),
+    "a rank is moved for slowness again and again, though that is in vain": (
+        "controller.policies.stragglers.answer",
+        "if any(move.effect is Effect.VAIN for move in moves):",
+        "if not moves and slot is None:",
+        "straggle,arrive",
+    ),
+    "a machine that has just taken ranks is left before anybody has measured": (
+        "controller.policies.stragglers.answer",
+        "if any(move.effect is Effect.OPEN and move.joiner == event.machine for move in moves):",
+        "if not moves and slot is None:",
+        "straggle,arrive",
+    ),
+    "whoever only watches moves machines": (
+        "controller.policies.stragglers.answer",
+        'if job.spec.stragglers != "act":',
+        "if slot is None:",
+        "straggle",
+    ),
+    "what has made it worse is left so": (
+        "controller.policies.stragglers.answer",
+        "if effect is Effect.VAIN or _tries(job, move.slot) > 1:",
+        "if effect is not Effect.HELPED:",
+        "straggle,arrive",
+    ),
     "a machine that is lost again and again is taken back at once": (
         "controller.standby.flapping",
         "if len(losses) < 2:",
@@ -249,6 +285,12 @@ def test_a_planted_bug_is_found(what: str) -> None:
     module, old, new, *faults = BUGS[what]
     with planted(module, old, new):
         assert any(violations(*faults)), f"{SEEDS} seeds did not find it: {what}"
+
+
+@pytest.mark.parametrize("what", BUGS)
+def test_every_bug_can_still_be_planted(what: str) -> None:
+    with planted(*BUGS[what][:3]):
+        pass
 
 
 def test_what_is_planted_is_taken_out_again() -> None:

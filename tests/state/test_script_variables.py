@@ -857,3 +857,41 @@ def test_frames_are_the_same_however_often_they_are_looked_for(tmp_path: Path) -
         main = [["drawn", "step"], ["step"], ["deeper", "step"], ["drawn", "step"]]
         assert list(map(found, names["main"]())) == [["main", *one] for one in main]
         assert found(names["deeper"]()) == ["deeper", "step"]
+
+
+LATE = """
+    seen, turns = [], 0
+    def train_step(x):
+        global turns
+        turns += 1
+        {first}
+    for x in job.batches(range(20)):
+        train_step(x)
+    print(seen, turns)
+"""
+
+
+def begun(run: Callable[[str], Job], first: str, joiner: int) -> list[str]:
+    """What the step before the rank's last fetch began, where the joiner stands so many fetches
+    behind its own first one."""
+    job = run(LATE.format(first=first))
+    history = [job.theirs[0], job.theirs[RANK - 1], job.theirs[RANK]]
+    return [one.name for one in job.variables.begun(history, job.own[joiner])]
+
+
+def test_what_a_step_is_the_first_to_change_is_looked_for(run: Callable[[str], Job]) -> None:
+    first = f"seen.append(x) if x >= {RANK - 1} else None"
+    assert begun(run, first, joiner=RANK - 1) == ["seen"]
+    assert begun(run, first, joiner=RANK) == []
+
+
+def test_what_has_been_changed_before_is_not(run: Callable[[str], Job]) -> None:
+    assert begun(run, "seen.append(x)", joiner=JOINER) == []
+    assert begun(run, "None", joiner=JOINER) == []
+
+
+def test_where_the_source_has_not_come_to_a_fetch_nothing_is_known(
+    run: Callable[[str], Job],
+) -> None:
+    job = run(LATE.format(first="seen.append(x)"))
+    assert job.variables.begun([job.theirs[0], b"", b""], job.own[JOINER]) == []

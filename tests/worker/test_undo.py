@@ -8,7 +8,7 @@ from torch import Tensor, nn
 
 from trainmover.state.tracked import Tracked
 from trainmover.worker.step.copies import Copies
-from trainmover.worker.step.undo import Undo, behind_gate
+from trainmover.worker.step.undo import Undo
 
 OPTIMIZERS = {
     "adamw": lambda p: torch.optim.AdamW(p, lr=torch.tensor(0.1)),
@@ -147,21 +147,6 @@ def test_containers_get_their_old_entries() -> None:
     assert inner[0] == 1
     assert len(inner) == 2
     assert inner[1].item() == 1.0
-
-
-def test_what_is_changed_behind_the_gate_is_compared_as_it_was_there() -> None:
-    now = {"own": b"3", "same": b"y"}
-    ranks = [
-        behind_gate({"own": private, "same": b"x", "kept": private}, now)
-        for private in (b"1", b"1", b"2")
-    ]
-    assert ranks[0] == ranks[1] == (["own", "same"], ranks[0][1])
-    assert ranks[0][1] != ranks[2][1]
-    assert all(0 < digest < 2**63 for _, digest in ranks)
-
-
-def test_what_stays_as_at_the_gate_does_not_count() -> None:
-    assert behind_gate({"own": b"1"}, {"own": b"1", "new": b"2"}) == ([], 0)
 
 
 def test_all_that_is_tracked_is_copied_before_a_step_that_may_change_it() -> None:

@@ -76,6 +76,7 @@ def test_replicas_take_what_became_of_the_source_s_since_the_gate() -> None:
     own = {"scheduler": b"old", "sampler": b"own", "new": b"own"}
     source = {
         "behind": ["scheduler"],
+        "unproved": [],
         "drew_behind": False,
         "gate_small": {"scheduler": b"at gate", "sampler": b"other"},
         "small": {"scheduler": b"after", "sampler": b"other"},
@@ -90,6 +91,7 @@ def test_what_was_made_with_random_numbers_between_the_steps_is_the_rank_s_own()
     gate = {"gradients": b"none", "scheduler": b"at gate"}
     source = {
         "behind": ["scheduler"],
+        "unproved": [],
         "drew_behind": False,
         "gate_small": gate,
         "small": {"gradients": b"the source's", "scheduler": b"after"},
@@ -108,12 +110,49 @@ def test_random_numbers_that_were_drawn_behind_the_gate_are_gone_with_the_rank()
 def test_what_each_rank_has_changed_behind_the_gate_for_itself_is_refused() -> None:
     source = {
         "behind": ["sampler"],
+        "unproved": [],
         "drew_behind": False,
         "gate_small": {"sampler": b"other"},
         "small": {},
     }
     with pytest.raises(StateMismatch, match="`sampler`"):
         way(0, now={"sampler": b"mine"}).small_on_arrival({"sampler": b"own"}, source)
+
+
+def test_what_changed_there_for_the_first_time_is_refused_unless_the_step_had_returned() -> None:
+    gate = {"average": b"at gate"}
+    source = {
+        "behind": ["average"],
+        "unproved": ["average"],
+        "drew_behind": True,
+        "gate_small": gate,
+        "return_small": {"average": b"returned"},
+        "small": {"average": b"the source's"},
+    }
+    path = way(0, now={"average": b"mine"})
+    path.record.returned = True
+    assert path.small_on_arrival({"average": b"mine"}, source) == {"average": b"mine"}
+    path = way(0, now={"average": b"returned"})
+    path.record.returned = True
+    assert path.small_on_arrival({"average": b"old"}, source) == {"average": b"the source's"}
+    with pytest.raises(StateMismatch, match="`average`"):
+        way(0, now=gate).small_on_arrival(gate, source | {"drew_behind": False})
+
+
+def test_what_the_rank_alone_has_changed_there_before_is_refused() -> None:
+    gate = {"best": b"mine"}
+    source = {
+        "behind": [],
+        "unproved": [],
+        "drew_behind": False,
+        "gate_small": gate,
+        "small": gate,
+    }
+    path = way(0, now=gate)
+    assert path.small_on_arrival(gate, source) == gate
+    path.record.unproved = ["best"]
+    with pytest.raises(StateMismatch, match="`best`"):
+        path.small_on_arrival(gate, source)
 
 
 def drawn_again(numbers: list[int], *, found: list[int]) -> None:

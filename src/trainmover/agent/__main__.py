@@ -46,6 +46,7 @@ def _config(options: argparse.Namespace) -> AgentConfig:
         role=options.role,
         shutdown_s=options.shutdown_timeout,
         controller_s=options.controller_timeout,
+        notice_s=options.notice,
         worker=worker,
         rack=options.rack,
         fork_server=None

@@ -16,6 +16,7 @@ class AgentConfig:
     """directory: private to this machine; None: a fresh one.
 
     controller_s  how long the controller may be away
+    notice_s  from SIGUSR1 to when this machine is taken away
     rack     what this machine would be lost together with; "": not known
     fork_server  came with us; workers are forked from it, not executed
     run      process of this host that the whole run lives in; None: not known, or elsewhere
@@ -31,6 +32,7 @@ class AgentConfig:
     role: str = "default"
     shutdown_s: float = 5.0
     controller_s: float = 60.0
+    notice_s: float = 30.0
     worker: tuple[str, ...] = WORKER_COMMAND
     rack: str = ""
     fork_server: ForkServer | None = None

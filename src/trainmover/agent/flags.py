@@ -5,6 +5,16 @@ from pathlib import Path
 
 from trainmover.tls.files import absolute
 
+_NOTICE = "from SIGUSR1, by which this machine's owner says that he takes it away, until he does"
+NOTICE_S_MAX = 1e6
+
+
+def _seconds(given: str) -> float:
+    number = float(given)
+    if not 0 <= number <= NOTICE_S_MAX:
+        raise ValueError(given)
+    return number
+
 
 def parser(examples: str = "") -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
@@ -29,6 +39,7 @@ def parser(examples: str = "") -> argparse.ArgumentParser:
     add("--role", default="default", metavar="NAME", help="ROLE_NAME of the workers")
     add("--shutdown-timeout", type=float, default=5.0, metavar="S", help="from SIGTERM to SIGKILL")
     add("--controller-timeout", type=float, default=60.0, metavar="S", help="it may be away")
+    add("--notice", type=_seconds, default=30.0, metavar="S", help=_NOTICE)
     add("--worker", metavar="JSON", help=argparse.SUPPRESS)
     add("--fork-server", type=int, metavar="FD", help=argparse.SUPPRESS)
     add("--run", type=int, metavar="PID", help=argparse.SUPPRESS)  # so does the job

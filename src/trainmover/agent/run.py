@@ -38,6 +38,7 @@ from trainmover.protocol.messages import (
     Heartbeat,
     Hello,
     Interrupt,
+    Leaving,
     LookFor,
     Order,
     Probe,
@@ -77,6 +78,7 @@ async def run_agent(config: AgentConfig) -> None:
     agent = Agent(config, vault, address_of(vault_server), directory, stores, tls)
     loop.set_exception_handler(agent.failed)
     loop.add_signal_handler(signal.SIGTERM, partial(agent.end, kill=False))
+    loop.add_signal_handler(signal.SIGUSR1, agent.will_be_gone)
     if config.run is not None:
         agent.end_with(config.run)
     try:
@@ -174,6 +176,10 @@ class Agent:
                 do="Report the traceback above.",
             )
         self._give_up(error)
+
+    def will_be_gone(self) -> None:
+        """Whoever owns this machine has said that he takes it away."""
+        self._up.say(Leaving(left_ms=round(1000 * self._config.notice_s)))
 
     def end(self, *, kill: bool) -> None:
         """End the workers, then this agent. Asked twice, it ends at once."""

@@ -15,7 +15,11 @@ EXAMPLES: dict[str, list[str]] = {
         "trainmover agent --controller 10.0.0.5:7070 --token-file token --machine m5 --standby",
     ],
     "move": ["trainmover move m2", 'trainmover move m2 --reason "its fan is loud"'],
-    "drain": ["trainmover drain m2", 'trainmover drain m2 --reason "new firmware" --json'],
+    "drain": [
+        "trainmover drain m2",
+        'trainmover drain m3 m4 --reason "rack 7" --deadline 10m',
+        'trainmover drain m2 --reason "new firmware" --json',
+    ],
     "cordon": ["trainmover cordon m3", 'trainmover cordon m3 --reason "ECC errors"'],
     "uncordon": ["trainmover uncordon m3", 'trainmover uncordon m3 --reason "mended"'],
     "kill": ["trainmover kill m1", "trainmover kill m1 --run-id calm-otter"],

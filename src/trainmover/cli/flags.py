@@ -8,6 +8,7 @@ from trainmover.cli.suggest import complain_in_three_lines
 from trainmover.simulator.faults import NAMES
 
 SHELLS = ("bash", "fish", "zsh")
+_DEADLINE = "when it will be gone: 90s, 10m, 1h from now; what cannot be in time is said"
 _REPORT_OUT = "write it there: a page with plots as .html, or .json, or .txt"
 _INHERITED = ("--supervisor", "--control", "--api", "--checkpoint-lock", "--journal-memory")
 _JSON = "JSON for programs"
@@ -119,6 +120,14 @@ def move(parser: argparse.ArgumentParser) -> None:
 def cordon(parser: argparse.ArgumentParser) -> None:
     machine(parser)
     parser.add_argument("--reason", default="", metavar="TEXT", help="kept, and shown in status")
+
+
+def drain(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("machine", help="its name, as trainmover status shows it")
+    parser.add_argument("also", nargs="*", metavar="machine", help="further ones, at the same time")
+    which_run(parser)
+    parser.add_argument("--reason", default="", metavar="TEXT", help="kept, and shown in status")
+    parser.add_argument("--deadline", default="", metavar="TIME", help=_DEADLINE)
 
 
 def uncordon(parser: argparse.ArgumentParser) -> None:

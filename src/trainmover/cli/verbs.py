@@ -68,7 +68,7 @@ VERBS = {
         parser=_of_agent,
     ),
     "move": Verb("move a machine's ranks to a standby while the job runs", _ASK, flags.move),
-    "drain": Verb("cordon a machine, and move its ranks to a standby", _ASK, flags.cordon),
+    "drain": Verb("cordon machines, and move their ranks to standbys", _ASK, flags.drain),
     "cordon": Verb("let a machine take no ranks until it is uncordoned", _ASK, flags.cordon),
     "uncordon": Verb("let a cordoned machine take ranks again", _ASK, flags.uncordon),
     "kill": Verb("let a machine die, to see the job recover", _ASK, flags.machine),

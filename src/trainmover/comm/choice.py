@@ -17,6 +17,16 @@ def communicator_named(name: str, token: bytes | None) -> Callable[[], Communica
     return functools.partial(NativeCommunicator, token)
 
 
+def waits_of(name: str) -> Callable[[], int] | None:
+    """For how many nanoseconds this process has waited for other seats, as that communicator counts
+    it; None if it does not."""
+    if name == "gloo":
+        return None
+    from trainmover import _native
+
+    return _native.waited_ns
+
+
 def load_all() -> None:
     """Whichever is wanted later."""
     if native_is_built():

@@ -36,10 +36,13 @@ from trainmover.controller.events import (
     CheckpointPublished,
     ControllerReturned,
     CordonRequested,
+    DrainRequested,
     KillRequested,
     MachineJoined,
     MachinesLost,
     MoveRequested,
+    SlowFound,
+    SlowMeasured,
     StopRequested,
     StoreMoved,
     Tick,
@@ -64,6 +67,9 @@ from trainmover.controller.machines import (
     worker_exited,
     worker_up,
 )
+from trainmover.controller.policies.maintenance.drain import drain
+from trainmover.controller.policies.maintenance.leaving import leaving, move_leaving
+from trainmover.controller.policies.stragglers.answer import slow_found, slow_measured
 from trainmover.controller.standby.cordon import cordon, uncordon
 from trainmover.controller.standby.standbys import (
     held,
@@ -91,6 +97,7 @@ from trainmover.protocol.messages import (
     Finished,
     Held,
     Interrupted,
+    Leaving,
     Left,
     Loaded,
     Moves,
@@ -147,6 +154,8 @@ def decide(job: Job, event: EVENTS) -> Decision:
             job, effects = cordon(job, event)
         case UncordonRequested():
             job, effects = uncordon(job, event)
+        case DrainRequested():
+            job, effects = drain(job, event)
         case StopRequested():
             job, effects = stop(job, event)
         case Tick():
@@ -161,6 +170,10 @@ def decide(job: Job, event: EVENTS) -> Decision:
             job, effects = not_published(job, event), ()
         case CheckpointFound():
             job, effects = found(job, event)
+        case SlowFound():
+            job, effects = slow_found(job, event)
+        case SlowMeasured():
+            job, effects = slow_measured(job, event)
         case _:
             assert_never(event)
     job, judged = judge(job, event.at_us)
@@ -233,6 +246,8 @@ def _advance(job: Job, at_us: int) -> Decision:
         job, answers = answer_done_moves(job)
         job, keep = tend_snapshots(job)
         job, moving = replace_diverged(job, at_us)
+        if job.change is None:
+            job, moving = move_leaving(job, at_us)
         if job.change is not None:
             return job, write + answers + keep + moving
         job, more = tend_standbys(job)
@@ -256,6 +271,8 @@ def _agent_said(job: Job, event: AgentSaid) -> Decision:
             return stack_told(job, event.machine, event.fact), ()
         case Reached():
             return reached(job, event.machine, event.fact), ()
+        case Leaving():
+            return leaving(job, event.machine, event.fact, event.at_us), ()
         case _:
             assert_never(event.fact)
 

@@ -2,11 +2,12 @@
 
 import msgspec
 
-from trainmover.ids import Epoch, MachineId, Step
+from trainmover.ids import Epoch, MachineId, Rank, Step
 from trainmover.protocol.messages import (
     WORKER_FACTS,
     Checkpoint,
     Joint,
+    Leaving,
     Reached,
     Stack,
     VaultHeld,
@@ -67,7 +68,7 @@ class AgentSaid(Event, frozen=True):
     """An agent's fact that matters to membership. number: as for a worker's."""
 
     machine: MachineId
-    fact: WorkerExited | VaultHeld | WorkerState | Stack | Reached
+    fact: WorkerExited | VaultHeld | WorkerState | Stack | Reached | Leaving
     number: int = 0
 
 
@@ -99,6 +100,18 @@ class UncordonRequested(Event, frozen=True):
 
     request: str
     machine: str
+
+
+class DrainRequested(Event, frozen=True):
+    """`machines` are to take no ranks, and those that they have are to go elsewhere, all at once.
+
+    until_us  when they will be gone; 0: nobody hurries
+    """
+
+    request: str
+    machines: list[str]
+    reason: str = ""
+    until_us: int = 0
 
 
 class StopRequested(Event, frozen=True):
@@ -154,10 +167,50 @@ class CheckpointFound(Event, frozen=True):
     damaged: list[str]
 
 
+class SlowFound(Event, frozen=True):
+    """Ranks take longer for their steps than those they are compared with. See `stragglers`.
+
+    machine   theirs; None: it is not one machine
+    kind      whose slowness it is, as `Kind` in `stragglers.pace` has it
+    steps     so many of the last ones show it; `step` is the newest
+    own_ms    medians of the slowest of these ranks, itself
+    usual_ms  of the others of its role, in the same steps; of all before, if everybody is slow
+    busier    the part of what it takes more for which it ran on its processor
+    before, since  its own milliseconds, step by step, the newest last
+    """
+
+    epoch: Epoch
+    machine: MachineId | None
+    kind: str
+    ranks: list[Rank]
+    step: Step
+    steps: int
+    own_ms: float
+    usual_ms: float
+    busier: float = 0.0
+    before: list[float] = []
+    since: list[float] = []
+
+
+class SlowMeasured(Event, frozen=True):
+    """How long the ranks that were moved by an incident take for their steps since, and others.
+
+    busier  as in `SlowFound`
+    """
+
+    epoch: Epoch
+    incident: int
+    own_ms: float
+    usual_ms: float
+    steps: int
+    busier: float = 0.0
+
+
 EVENTS = (
     MachineJoined | MachinesLost | WorkerSaid | WorkersSaid | AgentSaid | MoveRequested
     | KillRequested | CordonRequested | UncordonRequested | StopRequested | Tick
     | ControllerReturned | StoreMoved | CheckpointPublished | CheckpointFailed | CheckpointFound
+    | SlowFound | SlowMeasured | DrainRequested
 )  # fmt: skip
-REQUESTS = MoveRequested | KillRequested | CordonRequested | UncordonRequested
+REQUESTS = MoveRequested | KillRequested | CordonRequested | UncordonRequested | DrainRequested
 """Which are answered."""

@@ -20,6 +20,7 @@ from trainmover.controller.events import (
     MachinesLost,
 )
 from trainmover.controller.keep.cuts import without_vaults
+from trainmover.controller.policies.maintenance.leaving import joined_again
 from trainmover.controller.standby.flapping import losses_noted
 from trainmover.controller.standby.standbys import sandbox_failed
 from trainmover.controller.standstill.condemned import condemned_of, without_processes
@@ -43,6 +44,7 @@ def machine_joined(job: Job, event: MachineJoined) -> Decision:
         host=event.host,
         rack=event.rack,
     )
+    job = joined_again(job, event.machine)
     job = replace(job, machines=job.machines.having(event.machine, machine))
     if job.change is not None:  # It was not asked what records it holds, and it holds none.
         vaults = job.change.vaults.having(event.machine, {})

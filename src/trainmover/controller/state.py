@@ -10,6 +10,7 @@ from functools import cache
 
 from trainmover.controller.compare.comparison import Comparison
 from trainmover.controller.facts import Facts, Ranks
+from trainmover.controller.policies.stragglers.known import Stragglers
 from trainmover.controller.standstill.stuck import Hanging
 from trainmover.controller.values import kept_for
 from trainmover.ids import Epoch, MachineId, Rank, Slot, Step
@@ -61,10 +62,14 @@ class Attestation:
 
 @dataclass(frozen=True)
 class Cordon:
-    """Why a machine takes no ranks, in somebody's words or "", and since when."""
+    """Why a machine takes no ranks, in somebody's words or "", and since when.
+
+    until_us  when it is taken away by its owner, who has said so; 0: nobody has
+    """
 
     at_us: int
     reason: str = ""
+    until_us: int = 0
 
 
 @dataclass(frozen=True)
@@ -295,6 +300,7 @@ class Incident:
     rung       1 step retried in place, 2 script run again, 3 restarted; 0: planned
     marks      phase -> when it ended, microseconds of the host's clock; `begun`, `heard` start it
     lost       machines that were lost together; `machine` is one of them
+    further    machines that are moved with it, and who takes their ranks
     stacks     rank -> where the threads of its process were when it had to be ended
     positions  rank -> where it stood when it drained: what the verdict was made of
     held       lost rank -> steps for which a living machine held its record then
@@ -313,6 +319,7 @@ class Incident:
     rung: int
     epoch: Epoch
     lost: tuple[MachineId, ...] = ()
+    further: tuple[tuple[MachineId, MachineId], ...] = ()
     why_rung: str = ""
     outcome: Outcome = Outcome.OPEN
     note: str = ""
@@ -414,6 +421,7 @@ class Job:
     hanging: Hanging = field(default_factory=Hanging)
     losses: dict[tuple[MachineId, str], tuple[int, ...]] = field(default_factory=dict)
     cordoned: dict[MachineId, Cordon] = field(default_factory=dict)
+    stragglers: Stragglers = field(default_factory=Stragglers)
     takeovers: int = 0
     taken_over_us: int = 0
     store: str = ""

@@ -34,6 +34,7 @@ class RunOptions:
     on_divergence  of replicas: `report` or `replace`
     watch       whether a rank that stands still is looked for, and replaced
     false_alarms  so many a week are put up with in that
+    stragglers  what is done about a machine that is slower than others: `off`, `watch` or `act`
     no_standby  what comes when a lost machine cannot be replaced: `end`, or `checkpoint` first
     on_nan      of a reported number that is none: `ignore`, `report` or `stop`
     snapshot_every  committed steps between snapshots; 0: none; None: as needed
@@ -50,6 +51,7 @@ class RunOptions:
     standbys: int = 0
     nproc: int = 1
     comm: str = field(default_factory=communicators.default)
+    gpu_comm: str = communicators.STAGED
     restarts_max: int = 3
     record: str = "moments"
     readiness: str = "held"
@@ -60,6 +62,7 @@ class RunOptions:
     on_divergence: str = "report"
     watch: bool = True
     false_alarms: float = 1.0
+    stragglers: str = "watch"
     no_standby: str = "end"
     on_nan: str = "ignore"
     snapshot_every: int | None = None
@@ -94,12 +97,14 @@ def spec_of(options: RunOptions, run_id: str) -> JobSpec:
         standbys=options.standbys,
         nproc=options.nproc,
         comm=options.comm,
+        gpu_comm=options.gpu_comm,
         restarts_max=options.restarts_max,
         record=options.record,
         fingerprint_every=options.fingerprint_every,
         on_divergence=options.on_divergence,
         watch=options.watch,
         false_alarms=options.false_alarms,
+        stragglers=options.stragglers,
         no_standby=options.no_standby,
         on_nan=options.on_nan,
         readiness=options.readiness,

@@ -14,7 +14,7 @@ from itertools import chain
 from typing import Generic, TypeVar
 
 from trainmover.ids import Epoch, Rank, Step
-from trainmover.protocol.messages import Committed, Row
+from trainmover.protocol.messages import Committed, Row, Took
 
 FLUSH_NS = 250_000_000
 """Committed rows are told in batches this far apart: less work for everybody on the step's path."""
@@ -33,11 +33,13 @@ class Rows(Generic[Kept]):
     """Of one rank. What is kept of a row in its record is the affair of who holds them.
 
     rows      committed, not yet told
+    took      what this rank itself has taken for those of them that nothing has disturbed
     first_of  the epoch in force, until its first commit is told
     """
 
     def __init__(self) -> None:
         self.rows: list[Row] = []
+        self.took: list[Took] = []
         self.first_of: Epoch | None = None
         self._kept: list[Kept] = []
         self._told: deque[list[Kept]] = deque()
@@ -46,7 +48,7 @@ class Rows(Generic[Kept]):
         self._commit_ns: int | None = None
         self._step_ns: deque[int] = deque(maxlen=RECENT_STEPS)
 
-    def enter(self, row: Row, kept: Kept, now_ns: int) -> bool:
+    def enter(self, row: Row, kept: Kept, now_ns: int, took: Took | None = None) -> bool:
         """One more. Whether they are to be told now: the first of an epoch is at once, with the gap
         it left."""
         gap_ns = None if self._commit_ns is None else now_ns - self._commit_ns
@@ -57,11 +59,13 @@ class Rows(Generic[Kept]):
             return True
         if gap_ns is not None:
             self._step_ns.append(gap_ns)
+        if took is not None:
+            self.took.append(took)
         return now_ns - self._told_ns > FLUSH_NS
 
     def inherit(self, rows: Iterable[tuple[Row, Kept]], committed: Step) -> None:
         """Those of the rank whose place is taken, up to this step: they may not be told."""
-        self.rows, self._kept = [], []
+        self.rows, self._kept, self.took = [], [], []
         for row, kept in rows:
             if row.step <= committed:
                 self._add(row, kept)
@@ -97,11 +101,12 @@ class Rows(Generic[Kept]):
             first=self.first_of is not None,
             gap_us=None if self._gap_ns is None else self._gap_ns // 1000,
             median_us=self.median_us,
+            took=self.took,
         )
         self._told.append(self._kept)
         while len(self._told) > TOLD_KEPT and not (unheard and self._has_room()):
             self._told.popleft()
-        self.rows, self._kept = [], []
+        self.rows, self._kept, self.took = [], [], []
         self._told_ns, self._gap_ns, self.first_of = now_ns, None, None
         return fact
 

@@ -33,10 +33,19 @@ from trainmover.controller.events import (
     WorkerSaid,
     WorkersSaid,
 )
+from trainmover.controller.policies.stragglers.pace import Pace
 from trainmover.controller.state import Job
 from trainmover.ids import MachineId
 from trainmover.protocol.deadlines import HEARD_S, SPARE_S, beats
-from trainmover.protocol.messages import AgentFact, Found, Heard, JobSpec, LookFor, Shutdown
+from trainmover.protocol.messages import (
+    AgentFact,
+    Committed,
+    Found,
+    Heard,
+    JobSpec,
+    LookFor,
+    Shutdown,
+)
 from trainmover.server.hearing import Hearing
 from trainmover.server.history.rows import Rows
 from trainmover.server.machines.absence import Absence, Dialled
@@ -77,6 +86,7 @@ class Control:
         self._past = past
         self._book = book
         self._around = around
+        self.pace = Pace()
         self._hearing = Hearing(Rows(book), around, self)
         self.reception = Reception(self, around, lost_us=lost_us or at_us)
         self._ticked_us = at_us
@@ -167,6 +177,12 @@ class Control:
         """Tell all machines to leave."""
         for link in self.members.values():
             link.send(order)
+
+    def took(self, fact: Committed, at_us: int) -> None:
+        """A rank has told its own times; look whether one is slow."""
+        if self.over is None:
+            for event in self.pace.take(self.job, fact, at_us):
+                self.take(event)
 
     # --- links ---
 

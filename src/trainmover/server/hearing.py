@@ -17,6 +17,7 @@ from trainmover.protocol.messages import (
     Heartbeat,
     JobSpec,
     Joint,
+    Leaving,
     Output,
     Reached,
     SaidHere,
@@ -33,7 +34,7 @@ from trainmover.server.machines.absence import Absence
 from trainmover.server.machines.accounts import Account
 from trainmover.server.surroundings import Surroundings
 
-STEP_MAX, AT_US_MAX = 2**42, 2**62
+STEP_MAX, AT_US_MAX, LEFT_MS_MAX = 2**42, 2**62, 2**42
 """What a journal can hold; nobody comes so far."""
 
 
@@ -45,6 +46,7 @@ class Taker(Protocol):
     absence: Absence
 
     def take(self, event: WorkerSaid | WorkersSaid | AgentSaid) -> None: ...
+    def took(self, fact: Committed, at_us: int) -> None: ...
     def found(self, witness: MachineId, fact: Found) -> None: ...
     def stop(self, code: int, why: str, at_us: int) -> None: ...
 
@@ -70,10 +72,12 @@ class Hearing:
                 self._worker_said(machine, local_rank, told, number, at_us)
             case CommittedHere(told=all_told):
                 for one in all_told:
-                    self._steps_said(machine, one)
+                    self._steps_said(machine, one, at_us)
             case SaidHere(told=all_told):
                 self._workers_said(machine, all_told, number, at_us)
-            case WorkerExited() | VaultHeld() | WorkerState() | Stack() | Reached():
+            case Leaving() if not 0 <= fact.left_ms <= LEFT_MS_MAX:
+                raise _not_an_agents(f"{machine} will be gone in {fact.left_ms} ms")
+            case WorkerExited() | VaultHeld() | WorkerState() | Stack() | Reached() | Leaving():
                 said = AgentSaid(at_us=at_us, machine=machine, fact=fact, number=number)
                 self._taker.take(said)
             case Heartbeat():
@@ -108,22 +112,29 @@ class Hearing:
                 do="Look at that machine: what runs there is no worker of this job.",
             )
 
-    def _steps_said(self, machine: MachineId, fact: Committed) -> None:
+    def _steps_said(self, machine: MachineId, fact: Committed, at_us: int) -> None:
         """Said with those of other ranks: nothing else follows from it."""
         self._look_at_rank(machine, fact)
         if fact.first:
             raise _not_an_agents(f"{machine} speaks of the first step of epoch {fact.epoch}")
-        self._take_steps(machine, fact)
+        self._take_steps(machine, fact, at_us)
 
-    def _take_steps(self, machine: MachineId, fact: Committed) -> None:
+    def _take_steps(self, machine: MachineId, fact: Committed, at_us: int) -> None:
         self._look_at_rows(machine, fact)
         self.rows.take(fact)
         self._around.told(machine, fact)
         if fact.rows:
             self._taker.absence.steps.committed(fact.epoch, fact.rows[-1].step)
+        self._taker.took(fact, at_us)
 
     def _look_at_rows(self, machine: MachineId, fact: Committed) -> None:
         """As above: what no journal can hold."""
+        if any(took.own_us < 0 or not 0 <= took.step <= STEP_MAX for took in fact.took):
+            raise ProtocolError(
+                f"{machine} speaks of a step that took less than no time.",
+                means="What it said was not taken.",
+                do="Look at that machine: what runs there is no worker of this job.",
+            )
         for row in fact.rows:
             if not (0 <= row.step <= STEP_MAX and 0 <= row.at_us <= AT_US_MAX):
                 raise ProtocolError(
@@ -143,7 +154,7 @@ class Hearing:
             first = fact.decided_on
             if first is None:
                 raise _not_an_agents(f"{machine} speaks of later steps of epoch {fact.epoch}")
-            self._take_steps(machine, fact)
+            self._take_steps(machine, fact, at_us)
             facts.append(first)
         said = WorkersSaid(at_us=at_us, machine=machine, facts=facts, number=number)
         self._taker.take(said)
@@ -156,7 +167,7 @@ class Hearing:
             self._around.told(machine, fact)
             return
         if isinstance(fact, Committed):
-            self._take_steps(machine, fact)
+            self._take_steps(machine, fact, at_us)
             if fact.decided_on is None:
                 return
             fact = fact.decided_on

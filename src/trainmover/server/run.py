@@ -8,8 +8,7 @@ to the journal in batches, output to the watchers.
 import asyncio
 import os
 import socket
-from collections.abc import Callable
-from dataclasses import replace
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -17,6 +16,7 @@ from trainmover.controller.effects import Answer, End, HostOrder
 from trainmover.controller.events import (
     EVENTS,
     CordonRequested,
+    DrainRequested,
     KillRequested,
     MoveRequested,
     StoreMoved,
@@ -188,14 +188,20 @@ class Server:
         self.control.ask(UncordonRequested(at_us=self.now(), request=request, machine=machine))
         return answer
 
-    async def drain(self, machine: str, reason: str = "") -> Answer:
-        """Cordon it, then move its ranks, if it has any."""
-        cordoned = await self.cordon(machine, reason)
-        if not cordoned.ok or machine not in self.job.seats:
-            return cordoned
-        moved = await self.move(machine, reason)
-        text = moved.text if moved.ok else f"{machine} is cordoned. {moved.text}"
-        return replace(moved, text=text)
+    def drain(
+        self, machines: Sequence[str], reason: str = "", *, left_s: float | None = None
+    ) -> asyncio.Future[Answer]:
+        """Cordon them, then move their ranks, if they have any. left_s: then they are gone."""
+        request, answer = self._answers.expect()
+        at_us = self.now()
+        until_us = 0 if left_s is None else max(at_us + round(left_s * 1e6), 1)
+        self.control.ask(
+            DrainRequested(
+                at_us=at_us, request=request, machines=[*machines], reason=reason,
+                until_us=until_us,
+            )
+        )  # fmt: skip
+        return answer
 
     def status(self) -> dict[str, Any]:
         """The job as a JSON value."""

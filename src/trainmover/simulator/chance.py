@@ -4,6 +4,7 @@ from collections.abc import Callable
 
 from trainmover.controller.events import (
     CordonRequested,
+    DrainRequested,
     KillRequested,
     MoveRequested,
     UncordonRequested,
@@ -26,10 +27,13 @@ MOVES_ALONE = {
     "vault",
     "move",
     "cordon",
+    "drain",
     "unprepared",
     "flip",
     "nan",
     "recompile",
+    "straggle",
+    "heavy",
 }
 """What no step need fail for."""
 
@@ -98,12 +102,13 @@ class Chance:
             "nan": self._nan, "recompile": self._recompile,
             "crash": self._crash, "socket": self._socket, "stop": self._stop, "stuck": self._stuck,
             "reset": self._reset, "cut": self._cut, "partition": self._partition,
-            "slow": self._slow, "controller": self._controller, "torn": self._torn,
-            "clock": self._clock,
+            "slow": self._slow, "straggle": self._straggle, "heavy": self._heavy,
+            "controller": self._controller, "torn": self._torn, "clock": self._clock,
             "store": self._store, "full": self._full, "arrive": self._arrive,
             "vault": self._vault, "unprepared": self._unprepared,
             "move": self._move, "drill": self._drill,
-            "cordon": self._cordon,
+            "cordon": self._cordon, "drain": self._drain,
+            "notice": self._notice,
         }  # fmt: skip
         what = acts[name]()
         if not what:
@@ -306,6 +311,25 @@ class Chance:
     def _fast(self, machine: MachineId) -> None:
         self.world.network.slow.pop(machine, None)
 
+    def _straggle(self) -> str:
+        box = self._box()
+        if box is None or box.name in self.world.slow:
+            return ""
+        by = self.random.uniform(1.2, 2.0)
+        self.world.slow_down(box.name, by)
+        self.world.at(self.world.between(2_000_000, 20_000_000), self._swift, box.name)
+        return f"{box.name} by {by:.2f}"
+
+    def _swift(self, machine: MachineId) -> None:
+        self.world.slow.pop(machine, None)
+
+    def _heavy(self) -> str:
+        worker = self._live()
+        if worker is None:
+            return ""
+        self.world.heavy[worker.rank] = self.random.uniform(1.2, 2.0)
+        return f"rank {worker.rank}"
+
     def _controller(self) -> str:
         if self.world.host is None:
             return ""
@@ -387,6 +411,47 @@ class Chance:
         host.request(CordonRequested(at_us=host.now, request=self._number(), machine=machine))
         self.world.at(self.world.between(500_000, 5_000_000), self._uncordon, machine)
         return machine
+
+    def _notice(self) -> str:
+        box = self._box()
+        if box is None or box.link is None or not box.is_in:
+            return ""
+        left_us = self.world.between(100_000, 6_000_000)
+        box.say(m.Leaving(left_ms=left_us // 1000))
+        self.world.at(left_us, self._taken_away, box, box.incarnation)
+        return f"{box.name}, in {left_us / 1e6:.1f} s"
+
+    def _taken_away(self, box: Box, incarnation: str) -> None:
+        """As a death by chance: not while too much else is unsettled."""
+        if not self.going or not box.alive or box.incarnation != incarnation:
+            return
+        self.settle()
+        if self.unsettled:
+            self.world.at(500_000, self._taken_away, box, incarnation)
+            return
+        box.die(silent=False)
+        self.world.note(f"! {box.name} is taken away")
+        self.count["death"] = self.count.get("death", 0) + 1
+        self.unsettled.append("death")
+
+    def _drain(self) -> str:
+        """Two machines with ranks, or more than can be."""
+        host = self.world.host
+        if host is None or not host.job.seats:
+            return ""
+        some = self.random.sample(host.job.seats, min(len(host.job.seats), self._how_many()))
+        until_us = self.random.choice((0, self.world.now + 200_000))
+        host.request(
+            DrainRequested(
+                at_us=self.world.now, request=self._number(), machines=[*some], until_us=until_us
+            )
+        )
+        for machine in some:
+            self.world.at(self.world.between(500_000, 5_000_000), self._uncordon, machine)
+        return ", ".join(some)
+
+    def _how_many(self) -> int:
+        return self.random.choice((1, 2, 2, 2, 3))
 
     def _uncordon(self, machine: MachineId) -> None:
         """Until it is: a controller may be away, and forget it with the end of its journal."""

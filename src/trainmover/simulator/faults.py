@@ -24,6 +24,8 @@ NAMES = {
     "cut": "a machine and the controller do not reach each other, in one direction or both",
     "partition": "two machines do not reach each other, in one direction or both",
     "slow": "all that a machine sends arrives late",
+    "straggle": "all that a machine does takes longer for a while",
+    "heavy": "a rank has more to do than the others, wherever it is",
     "controller": "the controller dies; its successor has the journal",
     "clock": "somebody sets the clock of the controller's host, by an hour at most",
     "torn": "so it does, and the end of its journal is torn off",
@@ -35,6 +37,8 @@ NAMES = {
     "move": "somebody asks for a move",
     "drill": "somebody asks for the death of a machine",
     "cordon": "somebody cordons a machine, and uncordons it after a while",
+    "notice": "a machine says that it will be taken away, and is",
+    "drain": "somebody drains some machines at once, and uncordons them after a while",
 }
 DISTURBS_LONG = {
     "partition",

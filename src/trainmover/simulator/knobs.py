@@ -44,6 +44,7 @@ class Knobs:
     rounds: int = 0
     on_divergence: str = "report"
     on_nan: str = "ignore"
+    stragglers: str = "off"
     no_standby: str = "end"
     corrupts: float = 0.0
     disk_us: tuple[int, int] = (1_000, 50_000)
@@ -66,5 +67,6 @@ class Knobs:
             fingerprint_every=self.rounds,
             on_divergence=self.on_divergence,
             on_nan=self.on_nan,
+            stragglers=self.stragglers,
             no_standby=self.no_standby if self.checkpoints else "end",
         )

@@ -30,6 +30,11 @@ IMPOSSIBLE: tuple[tuple[str, tuple[str, ...], tuple[str, ...]], ...] = (
         (*CHECKPOINTS, *RUNS, *CHANGES, *FIRST, *TRAINS, *ENDS),
     ),
     (
+        "they are said while no member changes, and nothing else is under way",
+        ("gathering", "starting", *MOVE, *RECOVERY, *BACK, "saving", "ending"),
+        ("SlowFound", "SlowMeasured"),
+    ),
+    (
         "everything starts again only before all first steps are recorded, and these come after",
         ("starting",),
         (*CHECKPOINTS, *RUNS, *CHANGES, "Reached"),

@@ -60,6 +60,10 @@ class World:
         self.disk_full = False
         self.files: dict[str, Snapshot] = {}
         self.nan_steps: set[Step] = set()
+        self.slow: dict[MachineId, float] = {}
+        self.heavy: dict[Rank, float] = {}
+        self.ever_slow: set[MachineId] = set()
+        self.noise = random.Random(f"own times {seed}")
         self.flips = 0
         self.requests = 0
         self.store_known = True
@@ -171,6 +175,11 @@ class World:
         worker.holds = worker.holds._replace(flaw=self.flips)
         self.tell(Flipped(worker, self.flips))
 
+    def slow_down(self, machine: MachineId, by: float) -> None:
+        """From now on all that a machine does lasts so many times as long."""
+        self.slow[machine] = by
+        self.ever_slow.add(machine)
+
     def died(self, box: Box) -> None:
         """It may return; or another machine comes, which has another name."""
         alive = sum(one.alive for one in self.boxes.values())
@@ -232,6 +241,8 @@ class World:
         """Nothing is cut, slow or full any more. What stands still is for the job to find."""
         self.disk_full = False
         self.network.slow.clear()
+        self.slow.clear()
+        self.heavy.clear()
         for one, other in list(self.network.cuts):
             self.network.mend(one, other)
         for box in self.boxes.values():

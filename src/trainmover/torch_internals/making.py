@@ -4,6 +4,7 @@ import inspect
 from collections.abc import Callable
 from typing import Any
 
+import torch.distributed
 from torch.distributed import distributed_c10d
 
 from trainmover.torch_internals.check import unknown
@@ -33,6 +34,11 @@ def replace_making(around: Callable[[Stock], Stock]) -> None:
 def replace_barrier(around: Callable[[Stock], Stock]) -> None:
     """Over the store, behind init_process_group."""
     _c10d._store_based_barrier = around(_c10d._store_based_barrier)
+
+
+def replace_batching(around: Callable[[Stock], Stock]) -> None:
+    """Of sends and receives that are to be one call; scripts find it in two places."""
+    _c10d.batch_isend_irecv = torch.distributed.batch_isend_irecv = around(_c10d.batch_isend_irecv)
 
 
 def replace_unpickling(around: Callable[[Stock], Stock]) -> None:

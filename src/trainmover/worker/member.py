@@ -22,6 +22,7 @@ import torch
 from torch import Tensor
 
 from trainmover.comm import groups
+from trainmover.comm.failures import means_lost_device
 from trainmover.comm.shim import ShimGroup
 from trainmover.errors import PeerLost, StateMismatch, UserError
 from trainmover.ids import Rank, Step
@@ -48,6 +49,7 @@ from trainmover.worker.step.deposit import Deposit
 from trainmover.worker.step.gate import Gate, Retry
 from trainmover.worker.step.keeper import Keeper, Moment
 from trainmover.worker.step.ledger import Ledger, row
+from trainmover.worker.step.own_time import OwnTime
 from trainmover.worker.step.reported import Reported
 from trainmover.worker.step.updates import Updates
 from trainmover.worker.watch.footing import Footing
@@ -73,6 +75,7 @@ class Member:
     in_step    whether one is under way
     passed     whether that has come through its gate
     reported   the numbers that it reports
+    own_time   what it takes for its steps itself
     over       the script has ended
     declared   as in `Runtime`
     """
@@ -90,6 +93,7 @@ class Member:
         self.footing = Footing(station.pulse)
         self.drills = Drills.from_environment()
         self.calls = self.begun = Step(0)
+        self.own_time = OwnTime(groups.waited_ns)
         self.in_step = self.passed = self.over = False
         self.declared: list[str] = []
         self._calls_at_fetch: int | None = None
@@ -211,6 +215,7 @@ class Member:
                 result = self._attempt(step, function, args, kwargs)
                 break
             except Retry:
+                groups.await_empty_device()
                 groups.roster.disown(groups_made)
                 if why := self.updates.put_back() or before.why_not() or called_early:
                     self._cannot_run_again(step, why)
@@ -272,9 +277,11 @@ class Member:
             if self.reported.late:
                 self.updates.late_value()
             if not self.passed:
-                self.pass_gate()
+                self.pass_gate(returned=True)
             return result
-        except Exception:
+        except Exception as error:
+            if means_lost_device(error):
+                groups.device_lost(error)
             if self.passed or groups.differed is not None or not self._soon_tainted():
                 raise
             self.gate.await_verdict(step)  # Garbage made it raise: an abort, never a commit.
@@ -301,35 +308,49 @@ class Member:
         """Called after every `optimizer.step()`."""
         self.updates.leave(in_step=self.in_step)
 
-    def pass_gate(self, applies: torch.optim.Optimizer | None = None) -> None:
+    def pass_gate(
+        self, applies: torch.optim.Optimizer | None = None, *, returned: bool = False
+    ) -> None:
         """Returns when step `calls` is committed everywhere. Raises Retry if it is aborted.
 
         applies: what makes its update behind this gate; None: none does, or it is made already
+        returned: the step has nothing left to do
         """
         step = self.calls
         self.updates.at_gate()
-        if not self._record_is_safe(step, applies) or not self.gate.passes(step):
+        self.own_time.at_gate()
+        if not self._record_is_safe(step, applies, returned) or not self.gate.passes(step):
             self.gate.await_verdict(step)
         self.passed = True
+        self.own_time.passed()
         self.updates.passed()
         self.drills.at("passed", step)
 
-    def _record_is_safe(self, step: Step, applies: torch.optim.Optimizer | None) -> bool:
+    def _record_is_safe(
+        self, step: Step, applies: torch.optim.Optimizer | None, returned: bool
+    ) -> bool:
         committing = row(step, self.reported.at_gate(), self.draws.samples)
-        return self.deposit.is_safe(step, committing, self.draws.drawn, applies)
+        return self.deposit.is_safe(
+            step,
+            committing,
+            self.draws.drawn,
+            applies,
+            returned=returned,
+            come_through=lambda: groups.come_through(self.boundary.tainted),
+        )
 
     def _after_step(self, step: Step) -> None:
         values = self.reported.numbers()
         self.gate.behind = self.deposit.step_is_over()
         if self.gate.private:
             self.updates.private_small_state()
-        if self.deposit.drew_behind:
+        if self.deposit.behind.drew:
             self.updates.draws_late()
         self.updates.end_step()
         self.weights.due |= self.ledger.first_of is not None
         if self.ledger.first_of is None:
             self.footing.undisturbed()
-        self.ledger.commit(step, values, self.draws.samples)
+        self.ledger.commit(step, values, self.draws.samples, self.own_time.took(step))
         self.draws.end_step()
         changed = self._look(step)
         self.rounds.after(step, self.tracked)

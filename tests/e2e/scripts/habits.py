@@ -183,3 +183,20 @@ HABITS = [
     equal("between/saved", moment=True),
     refused("between/continued"),
 ]
+
+LATE = [
+    Habit(f"late/{name}")
+    for name in (
+        "attributes",
+        "between",
+        "counted",
+        "drawn",
+        "exchanged",
+        "momentum",
+        "numbers",
+        "scheduled",
+        "uncleared",
+    )
+]
+BEST = Habit("late/best")
+"""What begins late, and may not be carried in the step in which it does: `test_e2e_late.py`."""

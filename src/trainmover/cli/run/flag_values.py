@@ -12,6 +12,7 @@ from trainmover.errors import UserError
 RECORDS = ("moments", "full")
 READINESS = ("held", "warm", "idle")
 ON_DIVERGENCE = ("report", "replace")
+STRAGGLERS = ("watch", "act", "off")
 ON_NAN = ("ignore", "report", "stop")
 NO_STANDBY = ("end", "checkpoint")
 SHUTDOWN_S = 5.0
@@ -75,6 +76,15 @@ def on_divergence(given: str) -> str:
         given,
         f"--on-divergence {given} is nothing that can be done about one.",
         "Give report (the default) or replace (its machine, by a standby).",
+    )
+
+
+def stragglers(given: str) -> str:
+    return _one_of(
+        STRAGGLERS,
+        given,
+        f"--stragglers {given} is nothing that can be done about a slow machine.",
+        "Give off, watch (the default: say it) or act (move its ranks to a standby).",
     )
 
 

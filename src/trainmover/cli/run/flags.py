@@ -41,6 +41,7 @@ def parse(argv: list[str]) -> RunFlags:
         standbys=flag_values.at_least(0, flags.standbys, "--standbys"),
         nproc=nproc,
         comm=communicators.checked(flags.comm),
+        gpu_comm=communicators.checked_gpu(flags.gpu_comm, flags.comm),
         restarts_max=flag_values.at_least(0, flags.max_restarts, "--max-restarts"),
         record=flag_values.record(flags.record),
         readiness=flag_values.readiness(flags.readiness),
@@ -51,6 +52,7 @@ def parse(argv: list[str]) -> RunFlags:
         on_divergence=flag_values.on_divergence(flags.on_divergence),
         watch=not flags.no_watch,
         false_alarms=flag_values.false_alarms(flags.false_alarms),
+        stragglers=flag_values.stragglers(flags.stragglers),
         no_standby=flag_values.no_standby(
             flags.no_standby, saves=bool(flags.checkpoint or flags.resume)
         ),

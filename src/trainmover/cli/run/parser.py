@@ -10,7 +10,14 @@ from pathlib import Path
 
 from trainmover import communicators
 from trainmover.cli.examples import examples_of
-from trainmover.cli.run.flag_values import NO_STANDBY, ON_DIVERGENCE, ON_NAN, READINESS, RECORDS
+from trainmover.cli.run.flag_values import (
+    NO_STANDBY,
+    ON_DIVERGENCE,
+    ON_NAN,
+    READINESS,
+    RECORDS,
+    STRAGGLERS,
+)
 from trainmover.cli.run.torchruns import torchruns_parser
 from trainmover.cli.suggest import complain_in_three_lines, see_help
 from trainmover.errors import UserError
@@ -64,6 +71,7 @@ REFUSED = {
     "virtual_local_rank": "every worker sees its own local rank",
 }
 
+_GPU_HELP = "tensors of GPUs, where the script asks for nccl: staged (through host memory) or nccl"
 _RECORD_HELP = "large outputs of the first steps, for standbys: their moments, or full"
 _READINESS_HELP = "of standbys: held at a first step, warm, or idle with nothing but processes"
 _SNAPSHOTS_HELP = "steps from one to the next, off, or auto: where state has one holder only"
@@ -73,6 +81,7 @@ _FINGERPRINT_HELP = "steps from one comparison of replicas to the next; 0: never
 _DIVERGENCE_HELP = "of replicas, by silent corruption: report it, or replace the machine"
 _NO_WATCH_HELP = "leave ranks that stand still alone, as under a debugger"
 _ALARMS_HELP = "ranks wrongly taken for stuck that you can bear in a week; more finds them sooner"
+_STRAGGLERS_HELP = "machines that are slower than others: watch for them, act (move), or off"
 _NAN_HELP = "of a reported number that is NaN or infinite: ignore it, report it, or stop the job"
 _BANDWIDTH_HELP = "what a machine may send of its state, as 500MB/s; no limit by default"
 _REPORT_HELP = "at the end, write where the time went: as .html, .json or .txt"
@@ -152,6 +161,7 @@ def _add_ours(parser: argparse.ArgumentParser) -> None:
     add("--standbys", "--standby", type=int, default=0, metavar="K", help="machines to spare")
     known = " or ".join(communicators.NAMES)
     add("--comm", default=communicators.default(), metavar="NAME", help=f"between ranks: {known}")
+    add("--gpu-comm", default=communicators.STAGED, metavar="NAME", help=_GPU_HELP)
     add("--record", default=RECORDS[0], metavar="HOW", help=_RECORD_HELP)
     add("--readiness", default=READINESS[0], metavar="HOW", help=_READINESS_HELP)
     add("--wait-for-machine", type=int, default=0, metavar="SECONDS", help=_WAIT_HELP)
@@ -167,6 +177,7 @@ def _add_ours(parser: argparse.ArgumentParser) -> None:
     add("--on-divergence", default=ON_DIVERGENCE[0], metavar="HOW", help=_DIVERGENCE_HELP)
     add("--no-watch", action="store_true", help=_NO_WATCH_HELP)
     add("--false-alarms", type=float, default=1.0, metavar="N", help=_ALARMS_HELP)
+    add("--stragglers", default=STRAGGLERS[0], metavar="HOW", help=_STRAGGLERS_HELP)
     add("--on-nan", default=ON_NAN[0], metavar="HOW", help=_NAN_HELP)
     often = FINGERPRINT_EVERY
     add("--fingerprint-every", type=int, default=often, metavar="STEPS", help=_FINGERPRINT_HELP)

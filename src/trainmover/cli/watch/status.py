@@ -13,6 +13,7 @@ from trainmover.cli.console import whole_lines
 from trainmover.cli.options import which_run
 from trainmover.ids import Rank
 from trainmover.server.ranks import ranks_named, ranks_text
+from trainmover.server.view.slowness import plot
 from trainmover.server.view.watching import stands_text
 
 INCIDENTS_SHOWN = 5
@@ -51,6 +52,8 @@ def show(status: dict[str, Any], console: Console) -> None:
     for line in watch_lines(status["watch"], status["quarantined"]):
         console.print(line)
     for line in absent_lines(status):
+        console.print(line)
+    for line in slow_lines(status["stragglers"]):
         console.print(line)
     if status["replicas"]["step"]:
         console.print(replicas_line(status["replicas"]))
@@ -179,6 +182,19 @@ def absent_lines(status: dict[str, Any]) -> Iterator[str]:
         if name not in here:
             why = f" ({cordon['reason']})" if cordon["reason"] else ""
             yield f"{name} is cordoned{why}, and not here"
+
+
+def slow_lines(stragglers: dict[str, Any]) -> Iterator[str]:
+    """What was last found slow, with its steps before and since; and what a move has come to."""
+    for found in stragglers["findings"][-1:]:
+        who = found["machine"] or "everybody"
+        yield f"{who} was slow ({found['kind']}) at step {found['step']}: {found['done']}"
+        if found["before"]:
+            shown = f"{plot(found['before'] + found['since'])}"
+            yield f"  {shown}  {found['own_ms']:.0f} ms a step, others {found['usual_ms']:.0f}"
+    for move in stragglers["moves"][-1:]:
+        if move["own_after_ms"]:
+            yield f"  {move['leaver']} -> {move['joiner']}: {move['text']}"
 
 
 def replicas_line(replicas: dict[str, Any]) -> str:

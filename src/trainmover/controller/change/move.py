@@ -8,6 +8,8 @@
 Up to the switch everything can be cancelled and the job does not notice.
 """
 
+from collections.abc import Sequence
+
 from trainmover.controller.change.incidents import (
     amend,
     incident,
@@ -15,7 +17,13 @@ from trainmover.controller.change.incidents import (
     open_incident,
     with_incident,
 )
-from trainmover.controller.change.seats import address_of, choose_joiners, seats_after, with_machine
+from trainmover.controller.change.seats import (
+    address_of,
+    choose_joiners,
+    joiners_there_are,
+    seats_after,
+    with_machine,
+)
 from trainmover.controller.change.switching import (
     bind_ready,
     go_when_switched,
@@ -58,21 +66,30 @@ def begin_move(
     job: Job, machine: MachineId, cause: str, *, request: str, at_us: int
 ) -> Decision | str:
     """The job with the move under way; or why it is not."""
-    refusal = _why_not(job, machine)
-    if refusal:
-        return refusal
-    slot = job.slot_of(machine)
-    joiners = choose_joiners(job, [Slot(slot or 0)], taken=())
-    if slot is None or joiners is None:
-        return _no_standby(job, machine)
+    return begin_moves(job, [machine], cause, request=request, at_us=at_us)
+
+
+def begin_moves(
+    job: Job, machines: Sequence[MachineId], cause: str, *, request: str, at_us: int
+) -> Decision | str:
+    """The same, of several machines as one change: all of them or none."""
+    for machine in machines:
+        if refusal := _why_not(job, machine):
+            return refusal
+    leavers = {slot: name for name in machines if (slot := job.slot_of(name)) is not None}
+    joiners = choose_joiners(job, leavers, taken=())
+    if joiners is None:
+        return _no_standby(job, machines)
+    first, *others = leavers
     epoch = Epoch(job.epoch_last + 1)
     number = len(job.incidents) + 1
     new = Incident(
         number=number,
         kind=Kind.MOVE,
-        machine=machine,
-        joiner=joiners[slot],
-        ranks=tuple(job.spec.ranks(slot)),
+        machine=leavers[first],
+        joiner=joiners[first],
+        further=tuple((leavers[slot], joiners[slot]) for slot in others),
+        ranks=tuple(rank for slot in leavers for rank in job.spec.ranks(slot)),
         cause=cause,
         rung=0,
         why_rung="planned: no step is interrupted",
@@ -86,7 +103,7 @@ def begin_move(
         stage=Stage.BIND,
         incident=number,
         joiners=joiners,
-        leavers={slot: machine},
+        leavers=leavers,
         request=request,
     )
     return bind_ready(with_incident(replace(job, epoch_last=epoch, change=change), new))
@@ -120,7 +137,10 @@ def unknown_machine(job: Job, machine: str) -> str:
     return f"There is no machine {machine}.\nNothing was done.\nThe machines are {names}."
 
 
-def _no_standby(job: Job, machine: MachineId) -> str:
+def _no_standby(job: Job, machines: Sequence[MachineId]) -> str:
+    several = len(machines) > 1
+    able = len(joiners_there_are(job, [Slot(job.seats.index(name)) for name in machines], ()))
+    there = f"{able} standby{'s' * (able != 1)} of {len(machines)} can take ranks"
     notes = "; ".join(f"{m.id} is {m.state}: {m.note}" for m in job.machines.values() if m.note)
     notes += cordoned_text(job) if notes else cordoned_text(job).removeprefix("; ")
     do = (
@@ -129,7 +149,8 @@ def _no_standby(job: Job, machine: MachineId) -> str:
         else "Start jobs with more --standbys, or wait until one is warm."
     )
     return (
-        f"{machine} was not moved: no standby is left{f' ({notes})' if notes else ''}.\n"
+        f"{', '.join(machines)} {'were' if several else 'was'} not moved: "
+        f"{there if able else 'no standby is left'}{f' ({notes})' if notes else ''}.\n"
         f"The job trains on.\n{do}"
     )
 
@@ -212,9 +233,11 @@ def cancel_move(job: Job, why: str, *, failed: bool = False) -> Decision:
     outcome = Outcome.FAILED if failed else Outcome.CANCELLED
     job = amend(job, change.incident, outcome=outcome, note=why, request="")
     job = replace(job, change=None)
-    leaver = incident(job, change.incident).machine
+    move = incident(job, change.incident)
     if change.request:
-        text = f"{leaver} was not moved: {why}.\nThe job trains on."
+        names = ", ".join([str(move.machine), *(leaver for leaver, _ in move.further)])
+        verb = "were" if move.further else "was"
+        text = f"{names} {verb} not moved: {why}.\nThe job trains on."
         effects.append(Answer(change.request, ok=False, text=text, incident=change.incident))
     return job, tuple(effects)
 
@@ -226,9 +249,15 @@ def answer_done_moves(job: Job) -> Decision:
         return job, ()
     ranks = f"rank{'s' * (len(last.ranks) > 1)} " + ", ".join(map(str, last.ranks))
     pause = "" if last.downtime_ms is None else f": pause {last.downtime_ms:.0f} ms"
-    text = f"{last.machine} -> {last.joiner} after step {last.step}{pause}; {ranks} kept."
+    text = f"{who_moves(last)} after step {last.step}{pause}; {ranks} kept."
     answer = Answer(last.request, ok=True, text=text, incident=last.number)
     return amend(job, last.number, request=""), (answer,)
+
+
+def who_moves(move: Incident) -> str:
+    """Each machine, and the one that takes its ranks."""
+    pairs = ((move.machine, move.joiner), *move.further)
+    return ", ".join(f"{leaver} -> {joiner}" for leaver, joiner in pairs)
 
 
 def before_switch(change: Change | None) -> bool:

@@ -94,6 +94,12 @@ class Stack(AgentFact, frozen=True):
     text: str
 
 
+class Leaving(AgentFact, frozen=True):
+    """Whoever owns this machine takes it away in so many milliseconds."""
+
+    left_ms: int
+
+
 class Reached(AgentFact, frozen=True):
     """Answer to a `Probe`: the machines whose vault has answered in time."""
 

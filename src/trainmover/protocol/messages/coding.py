@@ -12,6 +12,7 @@ from trainmover.protocol.messages.agent_facts import (
     FromWorker,
     Heartbeat,
     Hello,
+    Leaving,
     Output,
     Reached,
     Return,
@@ -100,7 +101,7 @@ WORKER_FACTS = (
 )  # fmt: skip
 AGENT_FACTS = (
     Hello | Return | Heartbeat | WorkerExited | VaultHeld | WorkerState | Stack | Reached | Found
-    | Output | Unwritten | FromWorker | CommittedHere | SaidHere
+    | Output | Unwritten | FromWorker | CommittedHere | SaidHere | Leaving
 )  # fmt: skip
 WORKER_ORDERS = (
     RunRank | WarmUp | Hold | Bind | Prepare | Discard | PauseAt | KeepSnapshots | CutComplete

@@ -28,6 +28,8 @@ class JobSpec(msgspec.Struct, frozen=True, kw_only=True):
     argv             script or module name and its arguments
     machines         how many hold ranks; world size = machines * nproc
     store            host:port of the key-value store that groups meet in
+    gpu_comm         what carries tensors of a GPU where the script asks for nccl: `staged`, through
+                     host memory, or `nccl`
     restarts_max     how often the whole job may start again from nothing (rung 3)
     readiness        what standbys do beforehand: `held` (a second run waits at its first step),
                      `warm` (shadow runs only), `idle` (nothing: their processes are up)
@@ -43,6 +45,7 @@ class JobSpec(msgspec.Struct, frozen=True, kw_only=True):
     on_divergence    what is done with a replica that differs from the others: `report` or `replace`
     watch            whether a rank that stands still is looked for
     false_alarms     so many a week are put up with in that
+    stragglers       what is done about a machine that is slower: `off`, `watch` or `act`
     no_standby       when a lost machine cannot be replaced: `end`, or `checkpoint` and then end
     on_nan           what is done about a reported number that is none: `ignore`, `report` or `stop`
     checkpoint       absolute path of the folder that checkpoints are written to; "": none are
@@ -64,6 +67,7 @@ class JobSpec(msgspec.Struct, frozen=True, kw_only=True):
     nproc: int = 1
     store: str = ""
     comm: str = "gloo"
+    gpu_comm: str = "staged"
     restarts_max: int = 3
     readiness: str = "held"
     record: str = "moments"
@@ -76,6 +80,7 @@ class JobSpec(msgspec.Struct, frozen=True, kw_only=True):
     on_divergence: str = "report"
     watch: bool = True
     false_alarms: float = 1.0
+    stragglers: str = "watch"
     no_standby: str = "end"
     on_nan: str = "ignore"
     checkpoint: str = ""

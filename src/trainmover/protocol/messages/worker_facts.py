@@ -252,12 +252,26 @@ class Row(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
     samples: list[Draw] = []
 
 
+class Took(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
+    """What a rank itself has taken for a step, in microseconds.
+
+    own_us  from its gate before to this one, but for what it has waited for other ranks
+    cpu_us  of it, that its main thread ran on a processor
+    """
+
+    step: Step
+    own_us: int
+    cpu_us: int
+
+
 class Committed(WorkerFact, frozen=True):
     """Steps this rank has committed since it last said so.
 
     first      whether the first row is the first commit of `epoch`
     gap_us     from this rank's commit before to the first row, on its own clock; None on a joiner
     median_us  of its undisturbed steps; None before there are any
+    took       its own time of steps among them that nothing has disturbed; [] where nobody counts
+               how long it waits
     """
 
     rank: Rank
@@ -266,6 +280,7 @@ class Committed(WorkerFact, frozen=True):
     first: bool = False
     gap_us: int | None = None
     median_us: int | None = None
+    took: list[Took] = []
 
     @property
     def decided_on(self) -> "Committed | None":
@@ -274,7 +289,7 @@ class Committed(WorkerFact, frozen=True):
         if not self.first:
             return None
         rows = [Row(step=row.step, at_us=row.at_us, values={}) for row in self.rows[:1]]
-        return msgspec.structs.replace(self, rows=rows)
+        return msgspec.structs.replace(self, rows=rows, took=[])
 
 
 Joint = Prepared | Position | AtBoundary | Switched | Committed

@@ -122,7 +122,15 @@ def _asks(
 
 
 _move = _asks("move", lambda server, asked: server.move(asked.machine, asked.reason))
-_drain = _asks("drain", lambda server, asked: server.drain(asked.machine, asked.reason))
+
+
+async def _drain(live: Live, request: Request) -> Response:
+    asked = await _body(request, types.Drain)
+    names = [asked.machine, *asked.also]
+    _audit(live, request, f"drain {', '.join(names)}", asked.reason)
+    return _answered(live, await live.server.drain(names, asked.reason, left_s=asked.left_s))
+
+
 _cordon = _asks("cordon", lambda server, asked: server.cordon(asked.machine, asked.reason))
 _uncordon = _asks("uncordon", lambda server, asked: server.uncordon(asked.machine))
 
@@ -230,8 +238,8 @@ ENDPOINTS = (
         _O, _move, types.Answer, types.Ask,
     ),
     Endpoint(
-        "POST", f"{V1}/drain", "Cordon a machine, then move its ranks, if it has any.", _O, _drain,
-        types.Answer, types.Ask,
+        "POST", f"{V1}/drain", "Cordon machines, then move their ranks, if any, as one change.", _O,
+        _drain, types.Answer, types.Drain,
     ),
     Endpoint(
         "POST", f"{V1}/cordon", "Let a machine take no ranks.", _O, _cordon, types.Answer, types.Ask

@@ -20,10 +20,19 @@ class Kill(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Ask(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """To move, drain, cordon or uncordon a machine, and why."""
+    """To move, cordon or uncordon a machine, and why."""
 
     machine: MachineName
     reason: Reason = ""
+
+
+class Drain(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """To cordon machines and move their ranks. also: further ones. left_s: then they are gone."""
+
+    machine: MachineName
+    reason: Reason = ""
+    also: Annotated[list[MachineName], Meta(max_length=1000)] = []
+    left_s: Annotated[float, Meta(ge=-1e9, le=1e9)] | None = None
 
 
 class Stop(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -108,6 +117,7 @@ class IncidentOf(TypedDict):
     rung: int
     epoch: int
     lost: list[str]
+    further: list[tuple[str, str]]
     why_rung: str
     outcome: str
     note: str
@@ -282,6 +292,49 @@ class WatchOf(TypedDict):
     stands: StandsOf | None
 
 
+class SlowOf(TypedDict):
+    """Ranks that take longer than those they are compared with. kind: machine, rank or everybody;
+    before, since: milliseconds of steps; done: what was done about it."""
+
+    at_us: int
+    epoch: int
+    machine: str | None
+    kind: str
+    ranks: list[int]
+    step: int
+    steps: int
+    own_ms: float
+    usual_ms: float
+    busier: float
+    before: list[float]
+    since: list[float]
+    done: str
+
+
+class SlowMoveOf(TypedDict):
+    """A move for slowness, and what it has come to."""
+
+    slot: int
+    leaver: str
+    joiner: str
+    incident: int
+    own_ms: float
+    usual_ms: float
+    effect: str
+    own_after_ms: float
+    usual_after_ms: float
+    repaid_steps: float | None
+    text: str
+
+
+class StragglersOf(TypedDict):
+    """policy: off, watch or act. The newest are last."""
+
+    policy: str
+    findings: list[SlowOf]
+    moves: list[SlowMoveOf]
+
+
 class WaitsOf(TypedDict):
     """For so many machines; left_s: then the job ends."""
 
@@ -350,6 +403,7 @@ class Status(TypedDict):
     memory: Memory
     watch: list[WatchOf]
     quarantined: dict[str, float]
+    stragglers: StragglersOf
     cordoned: dict[str, CordonOf]
     change: ChangeOf | None
     controller: ControllerOf

@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 
 from trainmover.controller.change.losses import losses_text
+from trainmover.controller.change.move import who_moves
 from trainmover.controller.compare.roles import kinds
 from trainmover.controller.events import (
     AgentSaid,
@@ -10,19 +11,24 @@ from trainmover.controller.events import (
     CheckpointFound,
     CheckpointPublished,
     CordonRequested,
+    DrainRequested,
     Event,
     KillRequested,
     MachineJoined,
     MachinesLost,
     MoveRequested,
+    SlowFound,
+    SlowMeasured,
     StopRequested,
     StoreMoved,
     UncordonRequested,
     WorkerSaid,
 )
+from trainmover.controller.policies.stragglers.answer import evidence, outcome_text
 from trainmover.controller.state import Incident, Job, Kind, Machine, MachineState, Outcome, Phase
 from trainmover.protocol.messages import (
     Finished,
+    Leaving,
     Moves,
     Raised,
     Stack,
@@ -127,9 +133,10 @@ def _no_snapshots(job: Job) -> str:
 
 def _opened(incident: Incident, job: Job) -> str:
     if incident.kind is Kind.MOVE:
-        _, _, reason = incident.cause.partition("was asked for: ")
+        _, asked, reason = incident.cause.partition("was asked for")
+        reason = reason.removeprefix(": ") if asked else incident.cause
         why = f" ({reason})" if reason else ""
-        return f"{incident.machine} -> {incident.joiner}: moving {ranks_named(incident.ranks)}{why}"
+        return f"{who_moves(incident)}: moving {ranks_named(incident.ranks)}{why}"
     if incident.rung == 3 and incident.step is not None:
         return incident.cause
     if incident.rung == 3:
@@ -152,7 +159,7 @@ def _closed(incident: Incident) -> str:
     if incident.redone:
         after += f", {incident.redone} step{'s' * (incident.redone > 1)} to be made again"
     alone = "retried in place" if incident.rung < 2 else "all ranks train on"
-    who = f"{incident.machine} -> {incident.joiner}" if incident.joiner else alone
+    who = who_moves(incident) if incident.joiner else alone
     phases = ", ".join(f"{name} {ms:.0f}" for name, ms in incident.phases_ms.items())
     return f"{who}{after}{down}" + (f" ({phases} ms)" if phases else "") + _state(incident)
 
@@ -188,8 +195,14 @@ def _of_event(before: Job, event: Event, after: Job) -> Sentence:
             return _of_kill(event, after)
         case CordonRequested() | UncordonRequested():
             return _of_cordon(event, before, after)
+        case DrainRequested():
+            return _of_drain(event, before, after)
         case StoreMoved():
             return Sentence("the key-value store was lost; groups meet in a new one", loud=True)
+        case SlowFound():
+            return _of_slow(event, before, after)
+        case SlowMeasured():
+            return _of_measured(before, after)
         case StopRequested():
             return Sentence(f"the job is to stop: {event.why}")
         case AgentSaid(fact=WorkerExited() as fact):
@@ -197,6 +210,10 @@ def _of_event(before: Job, event: Event, after: Job) -> Sentence:
         case AgentSaid(fact=WorkerState() as fact):
             now = f"is {fact.state}" if fact.state else "goes on"
             return Sentence(f"worker {fact.local_rank} of {event.machine} {now}")
+        case AgentSaid(fact=Leaving() as fact):
+            will = f"{event.machine} will be taken away in {fact.left_ms / 1000:.0f} s"
+            stays = event.machine in after.seats and after.change is None
+            return Sentence(will + ("; no standby can take its ranks now" * stays), loud=True)
         case AgentSaid(fact=Stack() as fact):
             return Sentence(f"worker {fact.local_rank} of {event.machine} stood at\n{fact.text}")
         case WorkerSaid():
@@ -209,6 +226,35 @@ def _of_kill(event: KillRequested, after: Job) -> Sentence:
     if after.code is not None or event.machine not in after.machines:
         return Sentence(f"a drill on {event.machine} was asked for and refused")
     return Sentence(f"a drill: {event.machine} is to die", loud=True)
+
+
+def _of_drain(event: DrainRequested, before: Job, after: Job) -> Sentence:
+    names, why = ", ".join(event.machines), f" ({event.reason})" if event.reason else ""
+    if before.cordoned == after.cordoned:
+        return Sentence(f"to drain {names} was asked for and refused")
+    here = any(name in after.seats for name in event.machines)
+    and_so = ", and their ranks stay where they are" if here else ": they take no ranks"
+    return Sentence(f"cordoned{why}: {names}{and_so}", loud=True)
+
+
+def _of_slow(event: SlowFound, before: Job, after: Job) -> Sentence:
+    if after.stragglers is before.stragglers:
+        return SILENCE
+    who = ranks_named(tuple(event.ranks))
+    where = f"{event.machine} is slow" if event.kind == "machine" else f"{who} is slow"
+    if event.kind == "everybody":
+        where = f"all of {who} are slower than before"
+    done = after.stragglers.findings[-1].done
+    return Sentence(f"{where}: {evidence(event)}; {done}", loud=True)
+
+
+def _of_measured(before: Job, after: Job) -> Sentence:
+    if after.stragglers is before.stragglers:
+        return SILENCE
+    known = {move.incident: move for move in before.stragglers.moves}
+    told = [move for move in after.stragglers.moves if known.get(move.incident) is not move]
+    move = told[0]
+    return Sentence(f"the move of {move.leaver} to {move.joiner}: {outcome_text(move)}", loud=True)
 
 
 def _of_cordon(event: CordonRequested | UncordonRequested, before: Job, after: Job) -> Sentence:

@@ -15,6 +15,7 @@ from trainmover.server.length import length
 from trainmover.server.view.divergences import divergences_json, replicas_json
 from trainmover.server.view.memory import memory_json
 from trainmover.server.view.progress import Progress
+from trainmover.server.view.slowness import stragglers_json
 from trainmover.server.view.standings import roles_json, standbys_json
 from trainmover.server.view.watching import watch_json
 
@@ -67,6 +68,7 @@ def snapshot(
         "memory": memory_json(job, progress),
         "watch": watch_json(job, progress, now_us),
         "quarantined": quarantined(job, now_us),
+        "stragglers": stragglers_json(job),
         "cordoned": {name: _cordoned(job, name, now_us) for name in job.cordoned},
         "change": _change(job, progress, now_us),
         "controller": {

@@ -13,6 +13,7 @@ from trainmover.simulator.checkers.members.leaving import Leaving
 from trainmover.simulator.checkers.members.quarantine import Quarantine
 from trainmover.simulator.checkers.members.sizes import WorldSize
 from trainmover.simulator.checkers.members.staying import Staying
+from trainmover.simulator.checkers.members.stragglers import Stragglers
 from trainmover.simulator.checkers.members.verdicts import Verdicts
 from trainmover.simulator.checkers.members.versions import Versions
 from trainmover.simulator.checkers.members.whole import Whole
@@ -45,6 +46,7 @@ def all_checkers() -> list[Checker]:
         Replicas(),
         Quarantine(),
         Cordons(),
+        Stragglers(),
         Answers(),
         Checkpoints(),
         Leaving(),

@@ -35,7 +35,23 @@ def begin_step(worker: "Worker") -> None:
     worker.box.keep(worker, Step(worker.step + 1), worker.epoch, worker.ledger.in_doubt)
     step_us = worker.world.knobs.step_us
     took_us = worker.world.between(step_us // 2, step_us)
-    worker.later(took_us, _computed, worker, worker.step)
+    worker.later(round(took_us * _slower(worker)), _computed, worker, worker.step)
+
+
+def _slower(worker: "Worker") -> float:
+    """So many times as long as usual it takes for the step that it begins, which it will tell."""
+    world = worker.world
+    heavy = world.heavy.get(worker.rank, 1.0)
+    slower = heavy * world.slow.get(worker.box.name, 1.0)
+    worker.took = None
+    if world.spec.stragglers != "off":
+        noise = world.noise.uniform(0.97, 1.03)
+        own_us, cpu_us = (
+            round(world.knobs.step_us * slower * noise),
+            round(world.knobs.step_us * heavy * noise * 0.8),
+        )
+        worker.took = m.Took(step=Step(worker.step + 1), own_us=own_us, cpu_us=cpu_us)
+    return slower
 
 
 def _finish(worker: "Worker") -> None:
@@ -111,7 +127,7 @@ def _commit(worker: "Worker") -> None:
     worker.holds = holds.next()
     worker.lived_steps += 1
     worker.world.tell(Stepped(worker, worker.rank, worker.epoch, step, holds.after))
-    if worker.ledger.enter(row, row, worker.world.now * 1000):
+    if worker.ledger.enter(row, row, worker.world.now * 1000, worker.took):
         tell_rows(worker)
     if step == RECORDED_AT:
         _say_recorded(worker)

@@ -86,6 +86,7 @@ class Worker:
         self.steps_changed = self.unprepared = ""
         self.calls = 0
         self.lived_steps = 0
+        self.took: m.Took | None = None
         self.moved_us = self.world.now
         self.stands = ""
         self.ending: m.Ending | None = None

@@ -20,7 +20,7 @@ import inspect
 import os
 import sys
 from collections import deque
-from collections.abc import Callable, Container, Iterable, Iterator, Mapping
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import CellType, CodeType, FrameType, FunctionType, ModuleType, NoneType
 from typing import Any
@@ -453,6 +453,28 @@ class Variables:
         common = {key: entry for key, entry in later.items() if key in then and key not in tracked}
         return [self._difference(*one) for one in _different(common, then, given)]
 
+    def begun(self, history: Sequence[bytes], own: bytes) -> list[Difference]:
+        """What the source's last step has changed from what it was at first, and is another here:
+        that step was passed over here, and what it did on the lost rank nobody knows. Raises
+        ProtocolError on malformed bytes.
+
+        history  captures of the source: at its first fetch, at that for its last step, and now
+        own      a full capture, now
+        """
+        if not all(history):
+            return []
+        (_, first, _, _, _), (at, before, _, _, _), (here, now, _, _, _) = map(_decoded, history)
+        known = now if at == here else now.keys() & before.keys()
+        news = {
+            key: now[key]
+            for key in known
+            if not _as_in(before, key, now[key]) and _as_in(first, key, before.get(key, NO_VALUE))
+        }
+        _, mine, _, tracked, others = _decoded(own)
+        unknown = {*tracked, *others}
+        found = [one for one in _different(news, mine) if one[0] not in unknown]
+        return [self._difference(*one) for one in found]
+
     def _difference(self, key: str, theirs: str, own: str) -> Difference:
         file, function, first, path = key.split("\x1f")
         return Difference(path, os.path.basename(file), self._line(file, function, first, path),
@@ -525,6 +547,12 @@ def _different(
             yield key, shown(entry), "not set"
         elif not same(entry, mine[key]):
             yield key, shown(entry), shown(mine[key])
+
+
+def _as_in(found: Mapping[str, Entry], key: str, entry: Entry) -> bool:
+    """Whether it was the same there: also if there was none."""
+    other = found.get(key, NO_VALUE)
+    return other is entry is NO_VALUE or (NO_VALUE not in (other, entry) and same(entry, other))
 
 
 def _elsewhere(theirs: Place, own: Place) -> Difference:

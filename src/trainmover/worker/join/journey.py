@@ -94,8 +94,6 @@ class Journey:
         if member.calls == way.committed and now is not None:
             member.tracked.load_small(now.small)
             rng.restore(now.rng)
-            if not way.record.complete:
-                member.deposit.gate_small = now.small
         if member.calls == way.committed and self._closing:
             self._arrive()
         return way.result_of(member.calls)

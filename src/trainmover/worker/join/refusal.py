@@ -8,6 +8,7 @@ iterator around job.batches keeps of the batches before.
 import inspect
 import os
 import sys
+from collections.abc import Sequence
 from types import FrameType
 from typing import NoReturn
 
@@ -58,6 +59,12 @@ class Refusal:
             record.variables, self._own(), ended=ended, at_boundary=at_boundary
         )
         self._refuse(found)
+
+    def check_begun(self, history: Sequence[bytes]) -> None:
+        """Behind a step that the rank has committed and that was passed over here. Raises
+        StateMismatch if it was the first on the source to change a variable: see
+        `Variables.begun`."""
+        self._refuse(self._variables.begun(history, self._own()))
 
     def _own(self) -> bytes:
         return self._variables.capture(full=True)

@@ -145,9 +145,12 @@ class Takeover:
         # Bulk has the source's buffers.
         small = way.small_on_arrival(self._own_small, taken.header, drew=self._drew)
         member.tracked.load_small(small)
+        member.deposit.stand_beside(taken.header, small)
         ends = order.closing or member.over
         if not ends and (way.record.now is None or way.record.complete):
             self.shadow.refusal.check(way.record, at_boundary=True)
+        elif not ends:
+            self.shadow.refusal.check_begun(taken.header["variables"])
         if order.closing and not member.over:
             gate = way.record.now or way.record.top
             self.tail = Tail(order.committed, member.tracked, gate.small)

@@ -14,7 +14,7 @@ the joiner arrives, it is compared like any other variable.
 """
 
 from collections import deque
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 import torch
@@ -145,12 +145,22 @@ class Way:
         of a probe with dropout, is each rank's own, and was made here as the rank made it.
 
         own     what the joiner's objects have come to
-        source  of the source: `gate_small` and, now, `small`
+        source  of the source: `gate_small`, `return_small` and, now, `small`; what it has changed
         drew    such lines have drawn
         """
-        gate = self.record.now
-        if gate is None or self.record.complete:
+        then = self.record.now
+        if then is None or self.record.complete:
             return own
+        if not self.record.returned:
+            self._check_behind(source, then.small)
+        theirs_then = source["return_small" if self.record.returned else "gate_small"]
+        now = source["small"]
+        alike = {name for name in own if theirs_then.get(name) == then.small.get(name)}
+        theirs = alike & {*source["behind"]} if drew else alike
+        return {name: now.get(name, mine) if name in theirs else mine for name, mine in own.items()}
+
+    def _check_behind(self, source: Mapping[str, Any], own: Mapping[str, bytes]) -> None:
+        """What the last step has changed behind its gate all ranks must have changed alike."""
         if source["drew_behind"]:
             raise StateMismatch(
                 f"Step {self.committed} has drawn random numbers behind its first update, for the "
@@ -158,25 +168,20 @@ class Way:
                 means=f"Where rank {self.rank} stood in its random numbers is gone with it.",
                 do="Draw before optimizer.step(), or behind the function marked @job.step.",
             )
-        at_gate, now = source["gate_small"], source["small"]
-        self._check_behind(source["behind"], at_gate, gate.small)
-        alike = {name for name in own if at_gate.get(name) == gate.small.get(name)}
-        theirs = alike & {*source["behind"]} if drew else alike
-        return {name: now.get(name, mine) if name in theirs else mine for name, mine in own.items()}
-
-    def _check_behind(
-        self, behind: Iterable[str], source: Mapping[str, bytes], own: Mapping[str, bytes]
-    ) -> None:
-        """What the last step has changed behind its gate must be the same on the source."""
-        for name in behind:
-            if source.get(name) != own.get(name):
-                raise StateMismatch(
-                    f"Step {self.committed} has changed `{name}` behind its first update, on each "
-                    "rank in its own way, and for the first time.",
-                    means=f"What rank {self.rank} had made of it is gone with it.",
-                    do="Change what differs from rank to rank before optimizer.step(), or behind "
-                    "the function marked @job.step.",
-                )
+        at_gate = source["gate_small"]
+        parted = self.record.unproved + [
+            name
+            for name in source["behind"]
+            if name in source["unproved"] or at_gate.get(name) != own.get(name)
+        ]
+        if parted:
+            raise StateMismatch(
+                f"Step {self.committed} has changed `{parted[0]}` behind its first update, on each "
+                "rank in its own way or for the first time.",
+                means=f"What rank {self.rank} had made of it is gone with it.",
+                do="Change what differs from rank to rank before optimizer.step(), or behind "
+                "the function marked @job.step.",
+            )
 
 
 def like(result: Any, known: Tensor) -> Any:

@@ -6,7 +6,9 @@ snapshots   the same state, from time to time, for when all ranks go back
 """
 
 import time
+from collections.abc import Callable, Mapping
 from dataclasses import replace
+from typing import Any
 
 import torch
 import xxhash
@@ -22,11 +24,11 @@ from trainmover.state.transfer import Offered
 from trainmover.worker.keep.first_steps import Recording
 from trainmover.worker.keep.rounds import is_compared
 from trainmover.worker.station import Station
+from trainmover.worker.step.behind import Behind
 from trainmover.worker.step.boundary import Boundary
 from trainmover.worker.step.gate import Gate
 from trainmover.worker.step.keeper import Keeper, Moment, RankRecord, row_bytes
 from trainmover.worker.step.ledger import Ledger
-from trainmover.worker.step.undo import behind_gate
 from trainmover.worker.step.updates import Updates
 
 
@@ -36,8 +38,9 @@ class Deposit:
     latest      what a joiner would need now; None before the first fetch
     at_gate     small states at the gate of the step under way
     gate_small  those of the last committed step
-    behind      names of small states that it has changed behind its gate
-    drew_behind  a step has drawn random numbers there, or set their generators
+    return_small  and at its return
+    behind      what that step has changed behind its gate
+    captured    the script's variables: at the first fetch, at the last but one, and at the last
     samples     of the shared state, at the newest gates
     """
 
@@ -57,8 +60,9 @@ class Deposit:
         self.latest: RankRecord | None = None
         self.at_gate: dict[str, bytes] = {}
         self.gate_small: dict[str, bytes] = {}
-        self.behind: list[str] = []
-        self.drew_behind = False
+        self.return_small: dict[str, bytes] = {}
+        self.behind = Behind()
+        self.captured = [b"", b"", b""]
         self.samples = Samples(tracked)
         self._rounds_every = station.spec.fingerprint_every
         self._rank = rank
@@ -87,6 +91,8 @@ class Deposit:
     def tell(self, record: RankRecord) -> None:
         """The rank stands at a fetch: tell the buddy without waiting."""
         record.sample, self.latest = self.samples.newest, record
+        first, _, newest = self.captured
+        self.captured = [first or record.variables, newest, record.variables]
         if self._buddy and not self._boundary.tainted():
             try:
                 self._keeper.put(self.latest)
@@ -99,11 +105,16 @@ class Deposit:
         committing: Row,
         drawn: list[list[int]],
         applies: torch.optim.Optimizer | None = None,
+        *,
+        returned: bool = False,
+        come_through: Callable[[], bool],
     ) -> bool:
         """Put the record for the step after this one, wait for the buddy's acknowledgement.
 
         drawn: hashes of the batches since the record's place
         applies: what is to apply its gradients behind the gate; nobody else has a part in that
+        returned: the gate is at the step's return
+        come_through: waits for the step's collectives on a device, while the record is on its way
         """
         self.at_gate = self._tracked.small_states()
         rows = [*self._ledger.in_doubt, row_bytes(committing)]
@@ -120,28 +131,51 @@ class Deposit:
             self.latest,
             step=Step(step + 1),
             complete=False,
+            returned=returned,
+            unproved=self.behind.unproved,
             now=now,
             rows=rows,
             drawn=drawn,
             sample=self.samples.newest,
         )
-        if self._boundary.tainted():
-            return False
-        try:
-            self._keeper.put(self.latest)
-            return self._keeper.safe(self._boundary.tainted)
-        except PeerLost as lost:
-            self.buddy_is_gone(lost)
-            return False
+        return self._keep_safe(self.latest, come_through)
 
     def step_is_over(self) -> int:
         """The step that went through the gate has returned. Hash of what it has changed since."""
         self.gate_small = self.at_gate
-        self.behind, changed = behind_gate(self.at_gate, self._tracked.small_states())
-        record = self.latest
-        at_gate = record.now.rng if record is not None and record.now is not None else b""
-        self.drew_behind = rng.capture() != at_gate
+        self.return_small = small = self._tracked.small_states()
+        changed = self.behind.look(self.at_gate, small, alike=not self._gate.private)
+        record, state = self.latest, rng.capture()
+        self.behind.drew = record is None or record.now is None or record.now.rng != state
+        if record is not None and (self.behind.drew or self.behind.unproved):
+            self.latest = replace(record, returned=True, now=Moment(state, small))
+            self._keep_safe(self.latest)
         return changed
+
+    def _keep_safe(
+        self, record: RankRecord, come_through: Callable[[], bool] = lambda: True
+    ) -> bool:
+        """Put it, and wait until the buddy has it. False if the epoch has ended."""
+        if self._boundary.tainted():
+            return False
+        try:
+            self._keeper.put(record)
+            return come_through() and self._keeper.safe(self._boundary.tainted)
+        except PeerLost as lost:
+            self.buddy_is_gone(lost)
+            return False
+
+    def stand_beside(self, source: Mapping[str, Any], small: Mapping[str, bytes]) -> None:
+        """A joiner's, which has made no step yet: of the last one it knows what its source told.
+
+        small: what it has become, which is the source's only where both hold the same
+        """
+        alike = {name for name, state in source["small"].items() if small.get(name) == state}
+        gate, at_return = source["gate_small"], source["return_small"]
+        self.gate_small = {name: state for name, state in gate.items() if name in alike}
+        self.return_small = {name: state for name, state in at_return.items() if name in alike}
+        self.captured[0] = source["variables"][0]
+        self.behind.stand_beside(source["behind"], source["proved"], drew=source["drew_behind"])
 
     def buddy_is_gone(self, lost: PeerLost) -> None:
         """The rank cannot go on in this epoch."""
@@ -166,16 +200,21 @@ class Deposit:
         bulk, tensors = self._tracked.bulk_header()
         digest, hashes = self._tracked.replica_digest()
         record = self.latest.to_bytes() if self.latest is not None else b""
+        first, before, newest = self.captured
         header = {
             "bulk": bulk,
             "digest": digest,
             "record": record,
             "gate_small": self.gate_small,
+            "return_small": self.return_small,
             "undo": self._gate.undo,
             "early": self._updates.changes.early,
-            "behind": self.behind,
-            "drew_behind": self.drew_behind,
+            "behind": self.behind.names,
+            "unproved": self.behind.unproved,
+            "proved": sorted(self.behind.proved),
+            "drew_behind": self.behind.drew,
             "small": self._small_at_boundary(),
+            "variables": [first, before, newest] if self._has_fetched else [first, b"", b""],
         }
         alike = f"{digest} {xxhash.xxh3_128_hexdigest(bulk)}"  # and their order
         paths = self._tracked.bulk_paths(bulk)
@@ -186,14 +225,21 @@ class Deposit:
     def _small_at_boundary(self) -> dict[str, bytes]:
         """As it was at the fetch for the next step, if that has been: there the joiner arrives."""
         latest = self.latest
-        fetched = latest is not None and latest.top_step == self._standing.committed + 1
         if latest and latest.complete and latest.now is not None:
             return latest.now.small
-        return latest.top.small if latest and fetched else self._tracked.small_states()
+        return latest.top.small if latest and self._has_fetched else self._tracked.small_states()
+
+    @property
+    def _has_fetched(self) -> bool:
+        """Whether the last fetch was for the step after the last committed one."""
+        latest = self.latest
+        return latest is not None and latest.top_step == self._standing.committed + 1
 
     def forget(self) -> None:
         """Drop what was kept here."""
-        self.latest, self.gate_small, self.behind = None, {}, []
+        self.latest, self.captured = None, [b"", b"", b""]
+        self.gate_small, self.return_small = {}, {}
+        self.behind.forget()
         self.samples.forget()
 
 

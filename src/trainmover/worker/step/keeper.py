@@ -10,6 +10,8 @@ Record of a rank, "how to run step s on another machine":
     top       RNG and small state just before that fetch
     now       RNG and small state at the gate of step s - 1, if a step was made since the fetch; in
               a complete record at the fetch that followed it; what is as in `top` goes once
+    returned  now is of that step's return instead; see `step/behind.py`
+    unproved  small state that step s - 2 has changed behind its gate, perhaps each rank otherwise
     rows      committed rows not yet told to the controller, so that none is lost with the rank;
               each encoded once, however many records it goes with
     drawn     hashes of the batches drawn since `top`: who goes back there draws the same
@@ -83,6 +85,8 @@ class RankRecord:
     variables: bytes = b""
     groups: bytes = b""
     objects: list[tuple[str, bytes]] = field(default_factory=list)
+    returned: bool = False
+    unproved: list[str] = field(default_factory=list)
     places: bytes = field(default=b"", compare=False)
 
     def to_bytes(self) -> bytes:
@@ -93,7 +97,7 @@ class RankRecord:
             self.places = encode([self.positions, self.beside, self.member, self.groups])
         drawn = [self.drawn, self.reserve, self.between]
         sample = None if self.sample is None else list(self.sample)
-        further = [drawn, sample, self.variables, self.objects]
+        further = [drawn, sample, self.variables, self.objects, self.returned, self.unproved]
         head = [self.step, self.complete, self.top_step, msgspec.Raw(self.places)]
         return _encoder.encode([*head, top, now, self.rows, further])  # What msgpack has.
 
@@ -103,7 +107,7 @@ class RankRecord:
         try:
             step, complete, top_step, places, top, now, rows, further = decode(data)
             positions, beside, member, groups = places
-            (hashes, reserve, between), sample, variables, objects = further
+            (hashes, reserve, between), sample, variables, objects, returned, unproved = further
             for row in rows:
                 row_of(row)
             begin = Moment(*top)
@@ -124,6 +128,8 @@ class RankRecord:
                 variables,
                 groups,
                 [_object_of(line, pickled) for line, pickled in objects],
+                bool(returned),
+                [*map(str, unproved)],
             )
         except (TypeError, ValueError, LookupError, *MALFORMED) as error:
             raise ProtocolError(f"These bytes are no rank record: {error}.") from error

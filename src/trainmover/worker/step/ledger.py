@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Iterable, Sequence
 
 from trainmover.ids import Rank, Step
-from trainmover.protocol.messages import Draw, Row, WorkerFact
+from trainmover.protocol.messages import Draw, Row, Took, WorkerFact
 from trainmover.rank.told import Rows
 from trainmover.worker.standing import GuardedStanding
 from trainmover.worker.step.keeper import row_bytes, row_of
@@ -24,11 +24,17 @@ class Ledger(Rows[bytes]):
         self._standing = standing
         self._say = say
 
-    def commit(self, step: Step, values: dict[str, float], samples: Sequence[Draw] = ()) -> None:
+    def commit(
+        self,
+        step: Step,
+        values: dict[str, float],
+        samples: Sequence[Draw] = (),
+        took: Took | None = None,
+    ) -> None:
         """Enter a step."""
         now_ns = time.monotonic_ns()
         one = row(step, values, samples)
-        if self.enter(one, row_bytes(one), now_ns):
+        if self.enter(one, row_bytes(one), now_ns, took):
             self._tell(now_ns)
 
     def take_over(self, rows: Iterable[bytes], committed: Step) -> None:

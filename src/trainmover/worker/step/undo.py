@@ -20,10 +20,8 @@ where that is found out has committed what it is part of: all ranks go back then
 """
 
 import time
-from collections.abc import Mapping
 
 import torch
-import xxhash
 from torch import Tensor, nn
 
 from trainmover.state import encode
@@ -31,21 +29,6 @@ from trainmover.state.items import HasState
 from trainmover.state.placing import load_bulk
 from trainmover.state.tracked import Tracked
 from trainmover.worker.step.copies import Copies
-
-
-def behind_gate(at_gate: Mapping[str, bytes], now: Mapping[str, bytes]) -> tuple[list[str], int]:
-    """Small state that a step has changed behind its gate, where a record from there does not have
-    it: names, and a hash that is equal on all ranks if what they have changed was the same on all.
-
-    Where ranks hold the same, a joiner takes it from another rank. Where they do not, as in the
-    buffers of an average of weights that is updated in the step, the gate must come later.
-    """
-    if at_gate == now:
-        return [], 0
-    names = [name for name, state in now.items() if at_gate.get(name, state) != state]
-    if not names:
-        return names, 0
-    return names, xxhash.xxh3_64_intdigest(encode.encode([at_gate[n] for n in names])) >> 1
 
 
 class Undo:

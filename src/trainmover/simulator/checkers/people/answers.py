@@ -13,6 +13,7 @@ from trainmover.controller.effects import Answer
 from trainmover.controller.events import (
     REQUESTS,
     CordonRequested,
+    DrainRequested,
     KillRequested,
     MoveRequested,
     UncordonRequested,
@@ -28,7 +29,7 @@ class Answers:
     def __init__(self) -> None:
         self.asked: set[str] = set()
         self.given: set[str] = set()
-        self.moves: dict[str, str] = {}
+        self.moves: dict[str, list[str]] = {}
 
     def heeds(self, world: "World") -> dict[type, Callable[[Any], None]]:
         return {Decided: self.decided, Replayed: self.replayed}
@@ -36,7 +37,7 @@ class Answers:
     def decided(self, moment: Decided) -> None:
         if isinstance(moment.event, REQUESTS):
             self.asked.add(moment.event.request)
-            self.moves[moment.event.request] = moment.event.machine
+            self.moves[moment.event.request] = _machines(moment.event)
         for effect in moment.effects:
             if isinstance(effect, Answer):
                 if effect.request in self.given:
@@ -49,7 +50,8 @@ class Answers:
                 raise Violation(f"request {request} was never answered, and nothing is under way")
 
     def _is_so(self, moment: Decided, answer: Answer) -> None:
-        job, machine = moment.after, self.moves.get(answer.request)
+        job, machines = moment.after, self.moves.get(answer.request, [])
+        machine = machines[0] if machines else None
         match moment.event:
             case CordonRequested() | UncordonRequested() if answer.request == moment.event.request:
                 asked = isinstance(moment.event, CordonRequested)
@@ -66,8 +68,9 @@ class Answers:
                 pass
             case _ if answer.ok and answer.incident is not None:
                 one = job.incidents[answer.incident - 1]
-                if (one.kind, one.outcome) == (Kind.MOVE, Outcome.DONE) and machine in job.seats:
-                    raise Violation(f"{machine} is said to have moved, and has ranks")
+                left = [name for name in machines if name in job.seats]
+                if (one.kind, one.outcome) == (Kind.MOVE, Outcome.DONE) and left:
+                    raise Violation(f"{left} are said to have moved, and have ranks")
                 if one.kind is Kind.MOVE and one.outcome is not Outcome.DONE:
                     raise Violation(f"the move of {machine} is said to be done: {one.outcome}")
 
@@ -75,6 +78,10 @@ class Answers:
         if moment.torn:
             self.asked.clear()
             self.given.clear()
+
+
+def _machines(event: REQUESTS) -> list[str]:
+    return event.machines if isinstance(event, DrainRequested) else [event.machine]
 
 
 def _could_move(moment: Decided, event: MoveRequested) -> bool:

@@ -1,6 +1,5 @@
-// The endpoint's thread: who comes to the doors, which links are dialled, what has a deadline, and the links
-// while nobody waits for them. No wait of anybody holds it up: so a process that is itself about to wait for
-// a link always answers who dials it.
+// The doors' thread: who comes, which links are dialled, and what of that has a deadline. No wait of anybody
+// holds it up: so a process that is itself about to wait for a link always answers who dials it.
 #include <sys/epoll.h>
 #include <sys/socket.h>
 #include <unistd.h>
@@ -29,60 +28,26 @@ constexpr int kEventsAtOnce = 16;
 
 }  // namespace
 
-void Endpoint::watch(int fd, std::uint64_t id, std::uint32_t events) {
-    epoll_event event{};
-    event.events = events;
-    event.data.u64 = id;
-    epoll_ctl(doors_, EPOLL_CTL_ADD, fd, &event);
-}
-
-void Endpoint::later(std::function<void()> task) {
-    {
-        const std::lock_guard left(left_mutex_);
-        tasks_.push_back(std::move(task));
-    }
-    ring(bell_);
-}
-
-void Endpoint::run() {
-    pthread_setname_np(pthread_self(), "tmc-progress");
-    arena_.life().hold();
+void Endpoint::keep_doors() {
+    pthread_setname_np(pthread_self(), "tmc-doors");
     epoll_event events[kEventsAtOnce];
     while (!stopping_.load()) {
         const int n = epoll_wait(doors_, events, kEventsAtOnce, patience_ms());
-        for (int i = 0; i < n; ++i) {
-            serve(events[i].data.u64);
-            // Whatever a crowd at the door wants comes after what links have brought meanwhile.
-            if (n > 1) engine_->serve_unwaited();
-        }
+        for (int i = 0; i < n; ++i) serve(events[i].data.u64);
         tick();
     }
-    arena_.life().release();
 }
 
 void Endpoint::serve(std::uint64_t id) {
     if (id == kTcpListener) return accept_all(tcp_listener_, false);
     if (id == kLocalListener) return accept_all(local_door_.fd(), true);
-    if (id == kBell) return drain_event(bell_);
-    if (id == kLinks) return engine_->serve_unwaited();
+    if (id == kBell) return drain_event(door_bell_);
     if (hellos_.contains(id)) advance(id);
     if (openings_.contains(id)) go_on(id);
 }
 
-void Endpoint::serve_link(std::uint64_t id) {
-    std::shared_ptr<Link> link;
-    {
-        const std::lock_guard lock(mutex_);
-        const auto found = watched_.find(id);
-        if (found == watched_.end()) return;
-        link = found->second;
-    }
-    link->pump(read_buffer_);
-    link->push();
-}
-
 void Endpoint::accept_all(int listener, bool local) {
-    // A few at a time: a crowd at the door must not hold up those who are inside.
+    // A few at a time: a crowd at one door must not hold up who speaks already.
     for (int i = 0; i < kAcceptsAtOnce; ++i) {
         const int fd = accept_from(listener);
         if (fd < 0) return;
@@ -92,10 +57,16 @@ void Endpoint::accept_all(int listener, bool local) {
             continue;
         }
         if (hellos_.size() >= kHellosMax) make_room();
+        const auto& address = local ? local_door_.path() : address_;
+        auto hello = std::make_unique<Hello>(fd, local, address, now_ns() + kHelloNs);
         const auto id = fresh_id();
-        hellos_[id] = std::make_unique<Hello>(fd, local, local ? local_door_.path() : address_,
-                                              now_ns() + kHelloNs);
-        watch(fd, id, EPOLLIN);
+        try {
+            hang(doors_, fd, id, EPOLLIN);
+        } catch (const Failure& failure) {
+            refused(failure.what());
+            continue;
+        }
+        hellos_[id] = std::move(hello);
     }
 }
 
@@ -132,17 +103,11 @@ void Endpoint::refused(const std::string& why) {
     last_end_ = why;
 }
 
-/// What has a deadline, and what other threads left to be done.
+/// What has a deadline, and what links others want.
 void Endpoint::tick() {
     begin_openings();
     const auto now = now_ns();
     tend_openings(now);
-    std::vector<std::function<void()>> tasks;
-    {
-        const std::lock_guard left(left_mutex_);
-        tasks.swap(tasks_);
-    }
-    for (const auto& task : tasks) task();
     if (now < look_at_ns_) return;
     look_at_ns_ = now + kTickNs;
     for (auto it = hellos_.begin(); it != hellos_.end();) {
@@ -156,7 +121,7 @@ void Endpoint::tick() {
     }
 }
 
-/// How long the endpoint's thread may sleep.
+/// How long the doors' thread may sleep.
 int Endpoint::patience_ms() const noexcept {
     std::int64_t ms = hellos_.empty() ? -1 : kTickNs / 1'000'000;
     for (const auto& [id, opening] : openings_) {
@@ -174,7 +139,7 @@ void Endpoint::wanted(Link& link) {
         const std::lock_guard left(left_mutex_);
         asked_.push_back(link.shared_from_this());
     }
-    ring(bell_);
+    ring(door_bell_);
 }
 
 void Endpoint::begin_openings() {
@@ -210,12 +175,12 @@ void Endpoint::dial(std::uint64_t id, Opening& opening) {
     if (comes) return hang_up(opening, now_ns() + kAgainNs);
     try {
         opening.dial = std::make_unique<Dial>(self(), link.peer, link.reach);
+        if (opening.dial->fd() < 0) return hang_up(opening, now_ns() + kFullNs);
+        ++opening.dials;
+        hang(doors_, opening.dial->fd(), id, EPOLLOUT);
     } catch (const Failure& failure) {
         return dialled_in_vain(opening, failure);
     }
-    if (opening.dial->fd() < 0) return hang_up(opening, now_ns() + kFullNs);
-    ++opening.dials;
-    watch(opening.dial->fd(), id, EPOLLOUT);
 }
 
 void Endpoint::go_on(std::uint64_t id) {

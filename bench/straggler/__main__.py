@@ -1,0 +1,142 @@
+"""What does a slow machine cost, and how soon is it found? Beside doing nothing, and a restart.
+
+    python -m bench.straggler            about ten minutes
+    python -m bench.straggler --quick    a look
+
+Four machines of one rank on this host, and standbys. A machine is slowed by stopping its worker's
+process for 20 ms of each 115; a rank by more arithmetic in its steps. Fig. 13 of the paper: one
+machine from step 75 of 100 on; Fig. 14: another one at each 50th step. Lost is what steps take more
+than the median before, of all time. The restart beside it: torchrun's, saved and restarted at the
+step at which ours found the machine, with the pause that it has in this very sitting.
+"""
+
+import os
+import statistics
+import sys
+from dataclasses import asdict
+
+import msgspec
+
+from bench import result
+from bench.straggler.arms import Ran, every_50th, of_both_kinds, one_at_75, play
+from bench.torchrun_arm import torchrun_job
+
+SEED = 7
+GPT_ARGS = ["--steps", "1000000", "--log-every", "1000000"]
+
+
+def main() -> int:
+    """Exit status 0 if every claim holds."""
+    parser = result.parser("straggler", __doc__)
+    parser.add_argument("--quick", action="store_true", help="few trials; no claim to be stable")
+    options = parser.parse_args()
+    trials, times, episodes = (1, 2, 4) if options.quick else (3, 6, 20)
+    loads = [os.getloadavg()[0]]
+    acts, watches = [], []
+    for _ in range(trials):
+        acts.append(_said("one, act", play(one_at_75, policy="act", standbys=1), 75))
+        watches.append(_said("one, nothing", play(one_at_75, policy="watch", standbys=1), 75))
+        loads.append(os.getloadavg()[0])
+    often = _said("often, act", play(every_50th(times, SEED), policy="act", standbys=2), 50)
+    idle = _said("often, nothing", play(every_50th(times, SEED), policy="watch", standbys=2), 50)
+    both = play(of_both_kinds(episodes, SEED), policy="watch", standbys=0)
+    loads.append(os.getloadavg()[0])
+    with torchrun_job(GPT_ARGS) as job:
+        pause_ms = job.planned().downtime_ms
+    claims = judge(acts, watches, often, idle, both)
+    table = tabulated(acts, watches, often, idle, both, pause_ms)
+    everything = {"one": acts, "nothing": watches, "often": [often], "idle": [idle], "both": [both]}
+    raw = {
+        name: [msgspec.to_builtins(asdict(ran)) for ran in rans]
+        for name, rans in everything.items()
+    }
+    where = result.setting(loads)
+    raw_all = {**raw, "restart_ms": pause_ms}
+    path = result.write("straggler", claims, table, where, raw_all, quick=options.quick)
+    return result.say("straggler", claims, [*table, f"written to {path}"], as_json=options.json)
+
+
+def judge(
+    acts: list[Ran], watches: list[Ran], often: Ran, idle: Ran, both: Ran
+) -> list[result.Claim]:
+    """The claims with what was measured."""
+    taken = [steps(one) for ran in (*acts, *watches, often, both) for one in ran.episodes]
+    one = statistics.median(ran.lost(75) for ran in acts)
+    nothing = statistics.median(ran.lost(75) for ran in watches)
+    wrong = sum(e.found is None or e.found.kind != e.kind for e in both.episodes)
+    return [
+        result.Claim("steps until found, median", statistics.median(taken), "steps", 10),
+        result.Claim("steps until found, worst", max(taken), "steps", 20),
+        result.Claim("lost, one slow machine", 100 * one, "%", 3),
+        result.Claim("lost, one slow machine / doing nothing", one / nothing, "ratio", 0.5),
+        result.Claim("lost, another at each 50th step", 100 * often.lost(50), "%", 6),
+        result.Claim("the same / doing nothing", often.lost(50) / idle.lost(50), "ratio", 0.5),
+        result.Claim(
+            f"wrong of {len(both.episodes)} machines and ranks",
+            wrong,
+            "episodes",
+            len(both.episodes) / 20,
+        ),
+    ]
+
+
+def steps(episode: object) -> int:
+    """Until it was found; one that never was counts as a thousand."""
+    found = getattr(episode, "steps", None)
+    return 1000 if found is None else found
+
+
+def tabulated(
+    acts: list[Ran], watches: list[Ran], often: Ran, idle: Ran, both: Ran, pause_ms: float
+) -> list[str]:
+    """What was lost, by arm."""
+    lines = ["| arm | step, ms | slow step, ms | found after steps | pauses, ms | lost, % |"]
+    lines.append("|---|---|---|---|---|---|")
+    for name, rans, since in (
+        ("one slow machine, act", acts, 75),
+        ("one slow machine, nothing", watches, 75),
+        ("another each 50 steps, act", [often], 50),
+        ("another each 50 steps, nothing", [idle], 50),
+    ):
+        lines += [_row(name, ran, since) for ran in rans]
+    lines += [
+        f"| a restart at that step: {pause_ms:.0f} ms | | | | | {_of_restart(acts, pause_ms)} |"
+    ]
+    found = ", ".join(str(e.steps) for e in both.episodes)
+    right = sum(e.found is not None and e.found.kind == e.kind for e in both.episodes)
+    lines += [
+        "",
+        f"Machines and ranks by turns: {right} of {len(both.episodes)} rightly told apart,",
+    ]
+    lines += [f"found after {found} steps."]
+    return lines
+
+
+def _row(name: str, ran: Ran, since: int) -> str:
+    slow = [e.found.own_ms for e in ran.episodes if e.found is not None]
+    found = ", ".join(str(e.steps) for e in ran.episodes)
+    pauses = ", ".join(f"{ms:.0f}" for ms in ran.pauses_ms) or "-"
+    slow_ms = f"{statistics.median(slow):.0f}" if slow else "-"
+    lost = f"{100 * ran.lost(since):.1f}"
+    return f"| {name} | {ran.usual_ms:.0f} | {slow_ms} | {found} | {pauses} | {lost} |"
+
+
+def _of_restart(acts: list[Ran], pause_ms: float) -> str:
+    """What one would have lost that restarts as soon as ours knows."""
+    lost = []
+    for ran in acts:
+        until = 75 + steps(ran.episodes[0])
+        slow_ms = sum(gap - ran.usual_ms for gap in ran.gaps_ms[75:until])
+        lost.append((slow_ms + pause_ms) / (100 * ran.usual_ms + slow_ms + pause_ms))
+    return f"{100 * statistics.median(lost):.1f}"
+
+
+def _said(arm: str, ran: Ran, since: int) -> Ran:
+    found = [e.steps for e in ran.episodes]
+    text = f"{arm:<15} step {ran.usual_ms:.0f} ms, found after {found}, pauses {ran.pauses_ms}"
+    print(f"{text}, lost {100 * ran.lost(since):.1f} %", file=sys.stderr, flush=True)
+    return ran
+
+
+if __name__ == "__main__":
+    sys.exit(main())

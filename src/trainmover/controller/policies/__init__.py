@@ -1,0 +1,1 @@
+"""What is done without being asked: one folder for each idea. Pure."""

@@ -1,0 +1,1 @@
+"""Machines that people, or those whose machines they are, want to have: given up in time. Pure."""

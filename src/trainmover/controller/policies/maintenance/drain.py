@@ -1,0 +1,76 @@
+"""Several machines at once are cordoned, and their ranks moved, as one change. Pure.
+
+All of it or nothing is moved; the cordons stand either way, so that no rank comes to a machine that
+is to go. A deadline that moves of this job would mostly miss is said as the move begins, which is
+worth a try all the same: until the switchover nothing is lost by it.
+"""
+
+import statistics
+
+from trainmover.controller.change.move import begin_moves, unknown_machine
+from trainmover.controller.effects import Answer
+from trainmover.controller.events import DrainRequested
+from trainmover.controller.start import Decision
+from trainmover.controller.state import Cordon, Job, Kind, Outcome
+from trainmover.controller.values import replace
+from trainmover.ids import MachineId
+
+
+def drain(job: Job, event: DrainRequested) -> Decision:
+    """Answered when the ranks are elsewhere, or at once where there are none, or it cannot be."""
+    if why := _why_not(job, event):
+        return job, (Answer(event.request, ok=False, text=why),)
+    names = [MachineId(name) for name in event.machines]
+    fresh = {name: Cordon(event.at_us, event.reason) for name in names}
+    job = replace(job, cordoned={**job.cordoned, **fresh})
+    seated = [name for name in names if name in job.seats]
+    cordoned = f"{_named(names)} {'is' if len(names) == 1 else 'are'} cordoned"
+    if not seated:
+        text = f"{cordoned}: {'it takes' if len(names) == 1 else 'they take'} no ranks."
+        return job, (Answer(event.request, ok=True, text=text),)
+    cause = "a move was asked for" + _why(job, event)
+    begun = begin_moves(job, seated, cause, request=event.request, at_us=event.at_us)
+    if isinstance(begun, str):
+        return job, (Answer(event.request, ok=False, text=f"{cordoned}. {begun}"),)
+    return begun
+
+
+def _why_not(job: Job, event: DrainRequested) -> str:
+    """Why nothing at all is done; "" if something is."""
+    names = event.machines
+    if not names:
+        return "No machine was named.\nNothing was done.\nName one: trainmover drain m2"
+    for name in names:
+        if name not in job.machines and name not in job.cordoned:
+            return unknown_machine(job, name)
+        if names.count(name) > 1:
+            return f"{name} is named twice.\nNothing was done.\nName each machine once."
+    if event.until_us and event.until_us <= event.at_us:
+        return "The deadline is over.\nNothing was done.\nGive one that is yet to come, or none."
+    return ""
+
+
+def _why(job: Job, event: DrainRequested) -> str:
+    """What he gave as reason, and whether it is likely to be done in time."""
+    reason = f": {event.reason}" if event.reason else ""
+    takes_ms = usual_ms(job)
+    left_ms = (event.until_us - event.at_us) / 1000
+    if not event.until_us or takes_ms is None or takes_ms <= left_ms:
+        return reason
+    late = f"moves of this job take {takes_ms / 1000:.1f} s, and {left_ms / 1000:.1f} s are left"
+    return f"{reason or ': '}{'; ' if reason else ''}it may come too late: {late}"
+
+
+def usual_ms(job: Job) -> float | None:
+    """How long moves of this job have taken from beginning to end, in the median."""
+    known = [
+        (max(one.marks.values()) - one.marks["begun"]) / 1000
+        for one in job.incidents
+        if one.kind is Kind.MOVE and one.outcome is Outcome.DONE and "begun" in one.marks
+    ]
+    return statistics.median(known) if known else None
+
+
+def _named(names: list[MachineId]) -> str:
+    *most, last = names
+    return f"{', '.join(most)} and {last}" if most else last

@@ -1,0 +1,53 @@
+"""A machine that will soon be taken away by whoever owns it: its ranks go before. Pure.
+
+Its agent says so, with the time that is left. It takes no ranks any more, and those that it has are
+moved as soon as a standby can take them and nothing else is under way; until it is gone, that is
+tried again. Then it is a loss like any other. A machine of that name which joins later is another.
+"""
+
+from collections.abc import Iterator
+
+from trainmover.controller.change.move import begin_moves
+from trainmover.controller.start import Decision
+from trainmover.controller.state import Cordon, Job
+from trainmover.controller.values import replace
+from trainmover.ids import MachineId
+from trainmover.protocol.messages import Leaving
+
+
+def leaving(job: Job, machine: MachineId, fact: Leaving, at_us: int) -> Job:
+    """Said again: the newer time counts."""
+    until_us = at_us + 1000 * fact.left_ms
+    known = job.cordoned.get(machine)
+    reason = known.reason if known is not None else ""
+    cordon = Cordon(at_us, reason or "it will be taken away", until_us)
+    return replace(job, cordoned={**job.cordoned, machine: cordon})
+
+
+def joined_again(job: Job, machine: MachineId) -> Job:
+    """A machine of this name has joined: what was said of the one before is over with it."""
+    known = job.cordoned.get(machine)
+    if known is None or not known.until_us:
+        return job
+    left = {name: one for name, one in job.cordoned.items() if name != machine}
+    return replace(job, cordoned=left)
+
+
+def move_leaving(job: Job, at_us: int) -> Decision:
+    """While no change is under way: begin to move all that are to go, or one that can."""
+    names = [*_with_ranks(job)]
+    for some in [names, *([name] for name in names)] if names else []:
+        left_s = min(job.cordoned[name].until_us for name in some) - at_us
+        cause = f"{', '.join(some)} will be taken away, in {max(left_s, 0) / 1e6:.0f} s"
+        begun = begin_moves(job, some, cause, request="", at_us=at_us)
+        if not isinstance(begun, str):
+            return begun
+    return job, ()
+
+
+def _with_ranks(job: Job) -> Iterator[MachineId]:
+    """Those that are to go, and still have ranks; the first to go is the first."""
+    known = sorted(job.cordoned.items(), key=lambda item: item[1].until_us)
+    for name, cordon in known:
+        if cordon.until_us and name in job.seats and name in job.machines:
+            yield name

@@ -1,0 +1,217 @@
+"""What a job does about a machine that is slow. Pure.
+
+`watch` says what it would do. `act` moves its ranks to a standby, cordons it with what was seen,
+and measures whether that has helped. A rank that is as slow elsewhere takes its slowness along: its
+machine is given free again, and these ranks are never moved for slowness any more. One that is
+slower than before is moved once more, away from the machine that it came to. What comes of a rank's
+own work, or is everybody's, is said and nothing else.
+"""
+
+import statistics
+
+from trainmover.controller.change.incidents import amend, incident
+from trainmover.controller.change.move import begin_move
+from trainmover.controller.change.seats import at_hand
+from trainmover.controller.events import SlowFound, SlowMeasured
+from trainmover.controller.policies.stragglers.known import (
+    KEPT,
+    Effect,
+    Finding,
+    SlowMove,
+    Stragglers,
+)
+from trainmover.controller.start import Decision
+from trainmover.controller.state import Cordon, Job, Kind, Outcome
+from trainmover.controller.values import replace
+from trainmover.ids import MachineId, Slot
+
+PAUSE_MS = 500.0
+"""What a move is believed to cost as long as this job has made none."""
+STEPS_LEFT = 1000
+"""So many are believed to follow where nobody knows how many do."""
+HELPS = 0.5
+"""Of what a step took more: so much of it is gone where a move has helped."""
+BUSIER = 0.25
+"""Of what a rank takes more, on its processor: it has more to do. Where ranks share cores the rest
+of it waits for one. Who is kept from running is no longer on it, but for what it finds cold: 0.1.
+"""
+WORSE = 0.1
+"""Of a usual step: so much more than before is worse."""
+
+
+def slow_found(job: Job, event: SlowFound) -> Decision:
+    """Say it, or act."""
+    if event.epoch != job.epoch or (event.machine is not None and event.machine not in job.seats):
+        return job, ()  # It is about a membership that is over.
+    why_not = _why_not(job, event)
+    if why_not or event.machine is None:
+        return _noted(job, event, why_not), ()
+    return _moved(job, event, event.machine, evidence(event))
+
+
+def _why_not(job: Job, event: SlowFound) -> str:
+    """Why its ranks are not moved; "" if they are to be."""
+    slot = job.slot_of(event.machine) if event.machine is not None else None
+    if event.kind == "everybody":
+        return "all are, so no machine would be faster"
+    if event.kind == "rank" or slot is None:
+        return "they have more to do than others, which they would have elsewhere, too"
+    moves = [move for move in job.stragglers.moves if move.slot == slot]
+    if any(move.effect is Effect.OPEN and move.joiner == event.machine for move in moves):
+        return "they have just come there, and are measured"
+    if any(move.effect is Effect.VAIN for move in moves):
+        return "a move was in vain before: it is the ranks, not the machine"
+    if job.spec.stragglers != "act":
+        return f"nothing is done; --stragglers act would {_would(job)}"
+    steps = _steps_left(job, event)
+    if (event.own_ms - event.usual_ms) * steps <= pause_ms(job):
+        return f"a move costs {pause_ms(job):.0f} ms, and {steps} steps do not bring that back"
+    return ""
+
+
+def _would(job: Job) -> str:
+    able = at_hand(job)
+    return f"move them to {able[0].id}" if able else "move them, if there were a standby"
+
+
+def _moved(job: Job, event: SlowFound, machine: MachineId, why: str) -> Decision:
+    begun = begin_move(job, machine, f"{machine} is slow: {why}", request="", at_us=event.at_us)
+    if isinstance(begun, str):
+        return _noted(job, event, begun.splitlines()[0]), ()
+    job, effects = begun
+    current = job.incidents[-1]
+    slot, joiner = job.slot_of(machine), current.joiner
+    assert slot is not None
+    assert joiner is not None
+    move = SlowMove(slot, machine, joiner, current.number, event.own_ms, event.usual_ms)
+    job = _with_cordon(job, machine, Cordon(event.at_us, f"slow: {why}"))
+    job = _noted(job, event, f"they are moved to {joiner}")
+    return _with(job, moves=(*job.stragglers.moves, move)[-KEPT:]), effects
+
+
+def slow_measured(job: Job, event: SlowMeasured) -> Decision:
+    """What the move has come to."""
+    moves = job.stragglers.moves
+    if event.epoch != job.epoch or not moves or moves[-1].incident != event.incident:
+        return job, ()
+    move = moves[-1]
+    if move.effect is not Effect.OPEN:
+        return job, ()
+    effect = _effect(move, event)
+    gain_ms = (move.own_ms - move.usual_ms) - (event.own_ms - event.usual_ms)
+    cost_ms = incident(job, move.incident).downtime_ms or 0.0
+    helped = effect is Effect.HELPED
+    move = replace(
+        move,
+        effect=effect,
+        own_after_ms=event.own_ms,
+        usual_after_ms=event.usual_ms,
+        repaid_steps=round(cost_ms / gain_ms, 1) if helped and gain_ms > 0 else None,
+    )
+    job = amend(_with(job, moves=(*moves[:-1], move)), move.incident, note=outcome_text(move))
+    if helped:
+        return job, ()
+    job = _given_free(job, move)
+    if effect is Effect.VAIN or _tries(job, move.slot) > 1:
+        return job, ()
+    return _away_again(job, event, move)
+
+
+def _effect(move: SlowMove, event: SlowMeasured) -> Effect:
+    before = (move.own_ms - move.usual_ms) / move.usual_ms
+    after = (event.own_ms - event.usual_ms) / event.usual_ms
+    if after > before + WORSE and event.busier < BUSIER:
+        return Effect.WORSE
+    return Effect.HELPED if after < before * (1 - HELPS) else Effect.VAIN
+
+
+def _tries(job: Job, slot: Slot) -> int:
+    return sum(move.slot == slot for move in job.stragglers.moves)
+
+
+def _away_again(job: Job, event: SlowMeasured, move: SlowMove) -> Decision:
+    """The machine that has taken the ranks is slower yet: it is cordoned in its turn."""
+    why = f"{event.own_ms:.1f} ms a step of its own, {event.usual_ms:.1f} of its peers"
+    cause = f"{move.joiner} is slower than {move.leaver} was: {why}"
+    begun = begin_move(job, move.joiner, cause, request="", at_us=event.at_us)
+    if isinstance(begun, str):
+        return job, ()
+    job, effects = begun
+    current = job.incidents[-1]
+    assert current.joiner is not None
+    job = _with_cordon(job, move.joiner, Cordon(event.at_us, f"slow: {why}"))
+    back = SlowMove(
+        move.slot, move.joiner, current.joiner, current.number, event.own_ms, event.usual_ms
+    )
+    return _with(job, moves=(*job.stragglers.moves, back)[-KEPT:]), effects
+
+
+def _given_free(job: Job, move: SlowMove) -> Job:
+    """The machine was not slow; unless somebody else keeps it out."""
+    cordon = job.cordoned.get(move.leaver)
+    if cordon is None or not cordon.reason.startswith("slow: "):
+        return job
+    left = {name: one for name, one in job.cordoned.items() if name != move.leaver}
+    return replace(job, cordoned=left)
+
+
+def pause_ms(job: Job) -> float:
+    """What moves of this job have cost, in the median."""
+    known = [
+        one.downtime_ms
+        for one in job.incidents
+        if one.kind is Kind.MOVE and one.outcome is Outcome.DONE and one.downtime_ms is not None
+    ]
+    return statistics.median(known) if known else PAUSE_MS
+
+
+def _steps_left(job: Job, event: SlowFound) -> int:
+    length = max((fact.length for fact in job.recorded.values()), default=0)
+    return max(length - event.step, 0) if length else STEPS_LEFT
+
+
+def evidence(event: SlowFound) -> str:
+    """What was seen."""
+    slower = 100 * (event.own_ms / event.usual_ms - 1) if event.usual_ms else 0.0
+    return (
+        f"{event.own_ms:.1f} ms a step of its own, {event.usual_ms:.1f} of its peers "
+        f"({slower:+.0f} %), steps {event.step - event.steps + 1} to {event.step}"
+    )
+
+
+def outcome_text(move: SlowMove) -> str:
+    """What the move has come to, for people."""
+    before = f"{move.own_ms:.1f} ms of {move.usual_ms:.1f} usual before"
+    after = f"{move.own_after_ms:.1f} of {move.usual_after_ms:.1f} after"
+    if move.effect is Effect.HELPED:
+        paid = (
+            ""
+            if move.repaid_steps is None
+            else f"; its pause is repaid by {move.repaid_steps} steps"
+        )
+        return f"it has helped: {before}, {after}{paid}"
+    why = "it was in vain" if move.effect is Effect.VAIN else "it has made it worse"
+    return f"{why}: {before}, {after}; {move.leaver} was not what was slow"
+
+
+def _noted(job: Job, event: SlowFound, done: str) -> Job:
+    findings = (*job.stragglers.findings, Finding(event, done))
+    return _with(job, findings=findings[-KEPT:])
+
+
+def _with_cordon(job: Job, machine: MachineId, cordon: Cordon) -> Job:
+    """One that somebody has cordoned keeps his reason."""
+    if machine in job.cordoned:
+        return job
+    return replace(job, cordoned={**job.cordoned, machine: cordon})
+
+
+def _with(
+    job: Job,
+    findings: tuple[Finding, ...] | None = None,
+    moves: tuple[SlowMove, ...] | None = None,
+) -> Job:
+    known = job.stragglers
+    findings = known.findings if findings is None else findings
+    moves = known.moves if moves is None else moves
+    return replace(job, stragglers=Stragglers(findings, moves))

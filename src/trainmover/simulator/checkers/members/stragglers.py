@@ -1,0 +1,68 @@
+"""Nobody is moved for slowness who is not slow, and none twice for one cause.
+
+The world knows which machine is slow, and which rank has more to do.
+"""
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from trainmover.controller.change.incidents import incident
+from trainmover.controller.change.seats import at_hand
+from trainmover.controller.events import SlowFound
+from trainmover.controller.policies.stragglers.known import Effect, SlowMove
+from trainmover.controller.state import Job, Outcome
+from trainmover.simulator.happenings import Decided, Violation
+
+if TYPE_CHECKING:
+    from trainmover.simulator.world import World
+
+
+class Stragglers:
+    """Looks at what is found, at what is done about it, and at what that has come to."""
+
+    def heeds(self, world: "World") -> dict[type, Callable[[Any], None]]:
+        self._world = world
+        return {Decided: self.decided}
+
+    def decided(self, moment: Decided) -> None:
+        before, after = moment.before, moment.after
+        if before.stragglers is after.stragglers:
+            return
+        if isinstance(moment.event, SlowFound) and moment.event.kind == "machine":
+            self._is_true(moment.event)
+        known = {move.incident for move in before.stragglers.moves}
+        for move in after.stragglers.moves:
+            if move.incident not in known:
+                self._begins(before, after, move)
+        for old, move in zip(before.stragglers.moves, after.stragglers.moves, strict=False):
+            if old.effect is not move.effect is Effect.WORSE:
+                self._left(before, after, move)
+
+    def _is_true(self, found: SlowFound) -> None:
+        if found.machine not in self._world.ever_slow:
+            raise Violation(f"{found.machine} is called slow, and never was")
+
+    def _begins(self, before: Job, after: Job, move: SlowMove) -> None:
+        if after.spec.stragglers != "act":
+            raise Violation(f"{move.leaver} is moved, which nobody has asked for")
+        if move.leaver not in self._world.ever_slow:
+            raise Violation(f"{move.leaver} was never slow: its ranks have more to do")
+        if move.leaver not in after.cordoned:
+            raise Violation(f"{move.leaver} is slow, and may take ranks")
+        known = {one.incident for one in before.stragglers.moves}
+        earlier = [
+            one for one in after.stragglers.moves if one.slot == move.slot and one.incident in known
+        ]
+        if any(one.effect is Effect.VAIN for one in earlier):
+            raise Violation(f"slot {move.slot} is moved again, though that was in vain")
+        for one in earlier:
+            done = incident(after, one.incident).outcome is Outcome.DONE
+            if done and one.leaver == move.leaver and one.effect is Effect.OPEN:
+                raise Violation(f"{move.leaver} is moved twice for one cause")
+            if done and one.joiner == move.leaver and one.effect is Effect.OPEN:
+                raise Violation(f"{move.leaver} is left before anybody knows whether it is slower")
+
+    def _left(self, before: Job, after: Job, move: SlowMove) -> None:
+        tries = sum(one.slot == move.slot for one in before.stragglers.moves)
+        if tries == 1 and at_hand(after) and after.change is None and after.spec.wait_s > 1:
+            raise Violation(f"the job is left slower by the move of {move.leaver}")

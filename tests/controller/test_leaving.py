@@ -1,0 +1,89 @@
+"""A machine that is to be taken away gives its ranks up before, as soon as others can take them."""
+
+from dataclasses import replace
+
+import msgspec
+import pytest
+from jobs import RUNNING, after, joined, kinds, lost, move, running
+from test_drain import done
+
+from trainmover.controller import Job, decide
+from trainmover.controller.events import AgentSaid, SlowFound
+from trainmover.controller.state import Phase
+from trainmover.protocol import messages as m
+
+FOUR = running(machines=4, standbys=2)
+
+
+def notice(machine: str, left_ms: int = 30_000, *, at_us: int = 100) -> AgentSaid:
+    return AgentSaid(at_us=at_us, machine=machine, fact=m.Leaving(left_ms=left_ms))
+
+
+def test_its_ranks_are_moved_at_once_and_it_takes_no_others() -> None:
+    job, effects = decide(FOUR, notice("m2"))
+    assert job.change is not None
+    assert job.change.leavers == {1: "m2"}
+    assert ("m5", "Bind") in kinds(effects) or ("m6", "Bind") in kinds(effects)
+    assert job.incidents[-1].cause == "m2 will be taken away, in 30 s"
+    assert job.cordoned["m2"].until_us == 30_000_100
+    assert "m2" not in done(job).seats
+
+
+def test_two_that_are_told_of_together_go_one_after_the_other() -> None:
+    job, _ = after(FOUR, notice("m2"), notice("m3", 5_000))
+    job = done(job)
+    assert job.change is not None
+    assert job.change.leavers == {2: "m3"}
+    assert sorted(done(job).seats) == ["m1", "m4", "m5", "m6"]
+
+
+def test_while_a_move_is_under_way_it_waits_and_then_goes() -> None:
+    job, _ = after(FOUR, move("m1"), notice("m2"))
+    assert job.change is not None
+    assert job.change.leavers == {0: "m1"}
+    job = done(job)
+    assert job.change is not None
+    assert job.change.leavers == {1: "m2"}
+
+
+def test_without_a_standby_it_stays_until_one_comes_or_it_is_lost() -> None:
+    job, effects = decide(running(machines=3, standbys=0), notice("m2"))
+    assert job.change is None
+    assert effects == ()
+    assert job.phase is Phase.RUNNING
+    later, _ = decide(job, joined("m9", standby=True))
+    assert later.change is not None
+    assert later.change.leavers == {1: "m2"}
+
+
+def test_the_second_notice_counts_and_a_standby_is_cordoned_only() -> None:
+    job, _ = after(RUNNING, notice("m4", 9_000), notice("m4", 1_000, at_us=200))
+    assert job.change is None
+    assert job.cordoned["m4"].until_us == 1_000_200
+
+
+def test_one_of_its_name_that_comes_later_is_another() -> None:
+    job, _ = after(FOUR, notice("m5"), lost("m5"), joined("m5", standby=True))
+    assert "m5" not in job.cordoned
+
+
+@pytest.mark.parametrize("job", [FOUR, RUNNING])
+def test_a_notice_of_a_machine_that_is_gone_changes_nothing(job: Job) -> None:
+    gone, _ = decide(job, lost("m2"))
+    assert decide(gone, notice("m2")) == (gone, ())
+
+
+def test_who_is_to_go_first_gets_the_only_standby_before_one_that_is_slow() -> None:
+    job = running(machines=4, standbys=1)
+    job = replace(job, spec=msgspec.structs.replace(job.spec, stragglers="act"))
+    found = SlowFound(
+        at_us=200, epoch=job.epoch, machine="m1", kind="machine", ranks=[0], step=30, steps=7,
+        own_ms=150, usual_ms=100,
+    )  # fmt: skip
+    job, _ = after(job, move("m4"), notice("m3", 9_000), notice("m2", 5_000), found)
+    assert job.change is not None
+    assert job.change.leavers == {3: "m4"}
+    assert "a move is running" in job.stragglers.findings[-1].done
+    job, _ = decide(done(job), joined("m9", standby=True))
+    assert job.change is not None
+    assert job.change.leavers == {1: "m2"}

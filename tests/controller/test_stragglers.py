@@ -1,0 +1,216 @@
+"""A machine that is slow is found, moved away from, and measured; anything else is said only."""
+
+import random
+
+import msgspec
+import pytest
+from jobs import after, at_boundary, loaded, parked, prepared, switched
+from paces import Law, Told, even, job_of, slow
+
+from trainmover.controller import Job
+from trainmover.controller.events import SlowFound, SlowMeasured
+from trainmover.controller.policies.stragglers.answer import outcome_text
+from trainmover.controller.policies.stragglers.known import Effect
+from trainmover.controller.state import Cordon, Outcome
+
+SLOW = "slow: "
+
+
+def moved(told: Told) -> Told:
+    """The move under way comes to its end."""
+    job = told.job
+    assert job.change is not None
+    ((slot, joiner),) = job.change.joiners.items()
+    epoch = job.change.epoch
+    seats = [joiner if at == slot else name for at, name in enumerate(job.seats)]
+    told.job, _ = after(
+        job,
+        parked(joiner, slot, epoch),
+        *(prepared(name, rank, epoch) for rank, name in enumerate(seats)),
+        *(at_boundary(name, rank, epoch) for rank, name in enumerate(job.seats)),
+        loaded(joiner, slot, epoch),
+        *(switched(name, rank, epoch) for rank, name in enumerate(seats)),
+    )
+    told.first_commits()
+    assert told.job.incidents[-1].outcome is Outcome.DONE
+    return told
+
+
+def kinds(told: Told) -> list[str]:
+    return [event.kind for event in told.events if isinstance(event, SlowFound)]
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_a_machine_that_becomes_a_fifth_slower_is_found_within_ten_steps(seed: int) -> None:
+    told = Told(job_of(), seed).steps(74, even())
+    assert told.events == []
+    assert told.until_found(30, slow(2)) <= 10
+    (found,) = told.events
+    assert isinstance(found, SlowFound)
+    assert (found.machine, found.ranks, found.kind) == ("m3", [2], "machine")
+    assert found.own_ms == pytest.approx(120, rel=0.05)
+    assert found.usual_ms == pytest.approx(100, rel=0.05)
+    assert max(found.before) < 111 < min(found.since) * 1.02
+
+
+def test_its_ranks_go_to_a_standby_and_it_is_cordoned_with_what_was_seen() -> None:
+    told = Told(job_of()).steps(30, even()).steps(10, slow(2))
+    change, cordon = told.job.change, told.job.cordoned["m3"]
+    assert change is not None
+    assert change.joiners == {2: "m5"}
+    assert cordon.reason.startswith(SLOW)
+    assert "100." in cordon.reason
+    assert "m3 is slow" in told.job.incidents[-1].cause
+
+
+def test_by_default_it_is_said_and_nothing_is_done() -> None:
+    told = Told(job_of("watch")).steps(30, even()).steps(40, slow(2))
+    assert kinds(told) == ["machine"]
+    assert told.job.change is None
+    assert told.job.cordoned == {}
+    assert told.effects == []
+    assert "--stragglers act would move them to m5" in told.job.stragglers.findings[-1].done
+
+
+def test_off_looks_for_nothing() -> None:
+    assert Told(job_of("off")).steps(200, slow(2)).events == []
+
+
+def test_a_move_that_has_helped_is_told_with_what_it_has_cost() -> None:
+    told = moved(Told(job_of()).steps(30, even()).steps(10, slow(2)))
+    told.steps(20, even())
+    (move,) = told.job.stragglers.moves
+    assert move.effect is Effect.HELPED
+    assert isinstance(told.events[-1], SlowMeasured)
+    assert told.job.cordoned["m3"].reason.startswith(SLOW)
+    assert move.repaid_steps == pytest.approx(90 / 20, rel=0.4)
+    assert "it has helped" in told.job.incidents[-1].note
+    assert told.steps(200, even()).job.change is None
+
+
+def test_what_is_as_slow_elsewhere_is_never_moved_again_and_its_machine_is_free() -> None:
+    told = moved(Told(job_of(standbys=3)).steps(30, even()).steps(10, slow(2)))
+    told.steps(2000, slow(2))
+    assert [move.effect for move in told.job.stragglers.moves] == [Effect.VAIN]
+    assert told.job.change is None
+    assert told.job.cordoned == {}
+    assert len(told.job.incidents) == 1
+    assert "in vain" in told.job.stragglers.findings[-1].done
+
+
+def test_a_cordon_of_somebody_elses_stays() -> None:
+    told = Told(job_of(standbys=3)).steps(30, even())
+    mine = Cordon(5, "its fan is loud")
+    told.job = told.job.__class__(**{**vars(told.job), "cordoned": {"m3": mine}})
+    moved(told.steps(10, slow(2))).steps(30, slow(2))
+    assert told.job.stragglers.moves[-1].effect is Effect.VAIN
+    assert told.job.cordoned == {"m3": mine}
+
+
+def test_one_that_is_slower_there_is_moved_away_once_more_and_no_further() -> None:
+    told = moved(Told(job_of(standbys=3)).steps(30, even()).steps(10, slow(2)))
+    worse = told.job.seats[2]
+    told.steps(14, slow(2, 1.6))
+    assert told.job.stragglers.moves[0].effect is Effect.WORSE
+    assert told.job.change is not None
+    assert list(told.job.cordoned) == [worse]
+    moved(told).steps(20, slow(2, 2.5))
+    assert [move.effect for move in told.job.stragglers.moves] == [Effect.WORSE, Effect.WORSE]
+    assert told.job.change is None
+
+
+def test_a_rank_that_has_more_to_do_is_never_moved() -> None:
+    busy: Law = lambda rank, step: 80 * (1.25 if rank == 2 else 1.0)  # noqa: E731
+    told = Told(job_of(standbys=3)).steps(30, even()).steps(2000, slow(2, 1.2), busy)
+    assert set(kinds(told)) == {"rank"}
+    assert told.job.incidents == ()
+    assert told.job.cordoned == {}
+
+
+def test_ranks_of_one_machine_that_are_slow_together_are_one_finding() -> None:
+    both: Law = lambda rank, step: 100 * (1.2 if rank in (2, 3) else 1.0)  # noqa: E731
+    told = Told(job_of(nproc=2)).steps(30, even()).steps(12, both)
+    (found,) = told.events
+    assert isinstance(found, SlowFound)
+    assert (found.kind, found.machine, found.ranks) == ("machine", "m2", [2, 3])
+
+
+def test_all_ranks_that_become_slower_are_everybody() -> None:
+    told = Told(job_of()).steps(200, even()).steps(100, even(130))
+    assert kinds(told) == ["everybody"]
+    assert told.job.incidents == ()
+
+
+def test_without_a_standby_it_is_said_and_tried_again_later() -> None:
+    told = Told(job_of(standbys=0)).steps(30, even()).steps(400, slow(2))
+    assert len(kinds(told)) in (3, 4)
+    assert told.job.cordoned == {}
+    assert "standby" in told.job.stragglers.findings[-1].done
+
+
+def test_a_job_that_is_nearly_over_moves_nothing() -> None:
+    job = job_of()
+    recorded = job.recorded[0]
+    known = job.recorded.having(0, msgspec.structs.replace(recorded, length=60))
+    job = Job(**{**vars(job), "recorded": known})
+    told = Told(job).steps(40, even()).steps(10, slow(2))
+    assert told.job.change is None
+    assert "do not bring that back" in told.job.stragglers.findings[-1].done
+
+
+def test_two_machines_are_both_found() -> None:
+    law: Law = lambda rank, step: 100 * (1.3 if rank in (2, 5) else 1.0)  # noqa: E731
+    told = Told(job_of("watch", machines=8)).steps(50, even()).steps(20, law)
+    found = [event.machine for event in told.events if isinstance(event, SlowFound)]
+    assert sorted(map(str, found)) == ["m3", "m6"]
+
+
+def test_of_two_ranks_the_slow_one_is_found() -> None:
+    told = Told(job_of("watch", machines=2)).steps(50, even()).steps(20, slow(1))
+    assert [event.machine for event in told.events if isinstance(event, SlowFound)] == ["m2"]
+
+
+def test_who_shares_its_role_with_nobody_is_compared_with_nobody() -> None:
+    told = Told(job_of("watch", machines=1)).steps(50, even())
+    assert told.events == []
+
+
+def test_single_slow_steps_and_pauses_of_all_are_no_slowness() -> None:
+    chance = random.Random(4)
+    told = Told(job_of())
+    spikes: Law = lambda rank, step: 100 * (5.0 if chance.random() < 0.03 else 1.0)  # noqa: E731
+    together: Law = lambda rank, step: 100 * (20.0 if step % 50 == 0 else 1.0)  # noqa: E731
+    assert told.steps(1000, spikes).steps(1000, together).events == []
+
+
+def test_steps_that_vary_five_times_are_no_slowness() -> None:
+    chance = random.Random(5)
+    lengths = [chance.uniform(1, 5) for _ in range(4000)]
+    alike: Law = lambda rank, step: 40 * lengths[step]  # noqa: E731
+    each: Law = lambda rank, step: 40 * chance.uniform(1, 5)  # noqa: E731
+    assert Told(job_of()).steps(3000, alike).events == []
+    assert Told(job_of()).steps(3000, each).events == []
+
+
+def test_a_slow_one_is_found_among_steps_that_vary_together() -> None:
+    chance = random.Random(6)
+    lengths = [chance.uniform(1, 5) for _ in range(4000)]
+    law: Law = lambda rank, step: 40 * lengths[step] * (1.2 if rank == 1 else 1.0)  # noqa: E731
+    alike: Law = lambda rank, step: 40 * lengths[step]  # noqa: E731
+    assert Told(job_of()).steps(100, alike).until_found(40, law) <= 10
+
+
+def test_what_a_controller_finds_of_a_membership_that_is_over_changes_nothing() -> None:
+    job = job_of()
+    late = SlowFound(
+        at_us=1, epoch=job.epoch - 1, machine="m3", kind="machine", ranks=[2], step=9, steps=7,
+        own_ms=120, usual_ms=100,
+    )  # fmt: skip
+    gone = msgspec.structs.replace(late, epoch=job.epoch, machine="m9")
+    measured = SlowMeasured(at_us=1, epoch=job.epoch, incident=1, own_ms=100, usual_ms=100, steps=8)
+    assert after(job, late, gone, measured) == (job, ())
+
+
+def test_the_outcome_is_said_with_figures() -> None:
+    told = moved(Told(job_of()).steps(30, even()).steps(10, slow(2))).steps(20, even())
+    assert "usual before" in outcome_text(told.job.stragglers.moves[0])

@@ -1,0 +1,68 @@
+"""Who comes last to a call waits least; two waits at once are one."""
+
+import time
+
+import pytest
+from native_data import blank, buffer, code, values
+from native_team import Formation, Rank
+from native_topologies import on
+
+from trainmover import _native
+
+SLEEPS_S = 0.15
+WAIT_S = 20.0
+
+
+def late(rank: Rank, name: str, how: str) -> tuple[float, float]:
+    """Seat 0 comes late to a call. Seconds that each has slept, and has waited."""
+    group, (seat, size) = rank.groups[name], rank.seats[name]
+    group.barrier(False)
+    before, begun = _native.waited_ns(), time.monotonic()
+    if seat == 0:
+        time.sleep(SLEEPS_S)
+    slept_s = time.monotonic() - begun
+    count = 1000
+    whole, box = buffer(values("f32", count, seat)), blank("f32", count)
+    if how == "call":
+        group.all_reduce(whole.pointer, count, code("f32"), _native.OPS["sum"], False)
+    elif how == "background":
+        ticket = group.all_reduce(whole.pointer, count, code("f32"), _native.OPS["sum"], True)
+        assert ticket.wait(WAIT_S)
+    elif seat == 0:
+        for other in range(1, size):
+            assert group.send(whole.pointer, count, code("f32"), other, 1).wait(WAIT_S)
+    else:
+        assert group.recv(box.pointer, count, code("f32"), 0, 1).wait(WAIT_S)
+    return slept_s, (_native.waited_ns() - before) / 1e9
+
+
+@pytest.mark.parametrize("how", ["call", "background", "message"])
+@pytest.mark.parametrize("team", on("3-shm", "3-tcp"), indirect=True)
+def test_who_is_waited_for_has_waited_least(world: Formation, how: str) -> None:
+    told = world.all(late, how)
+    (slept_s, own_s), *others = told
+    assert all(waited_s > slept_s / 2 > own_s for _, waited_s in others), told
+
+
+def at_once(rank: Rank, name: str) -> tuple[float, float]:
+    """Seconds that two waits at once have lasted, and that were counted for them."""
+    group, (seat, size) = rank.groups[name], rank.seats[name]
+    group.barrier(False)
+    before, begun = _native.waited_ns(), time.monotonic()
+    box, word = blank("f32", 1), buffer(values("f32", 1, 7))
+    if seat == 0:
+        time.sleep(SLEEPS_S)
+    ticket = group.barrier(True)
+    if seat == 0:
+        for other in range(1, size):
+            assert group.send(word.pointer, 1, code("f32"), other, 1).wait(WAIT_S)
+    else:
+        assert group.recv(box.pointer, 1, code("f32"), 0, 1).wait(WAIT_S)
+    assert ticket.wait(WAIT_S)
+    return time.monotonic() - begun, (_native.waited_ns() - before) / 1e9
+
+
+@pytest.mark.parametrize("team", on("3-shm", "3-tcp"), indirect=True)
+def test_two_waits_at_once_count_once(world: Formation) -> None:
+    _, *others = world.all(at_once)
+    assert all(lasted_s / 2 < waited_s <= lasted_s for lasted_s, waited_s in others), others
