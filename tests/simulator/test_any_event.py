@@ -74,6 +74,7 @@ def _plans() -> Iterator[Plan]:
         yield plan_of(seed, seconds=5)
     for seed in range(8):
         yield plan_of(seed, seconds=5, faults=only(["partition"]))
+    for seed in range(2):
         yield plan_of(seed, seconds=5, faults=only(["recompile"]))
     for seed in range(8):
         saves = plan_of(seed, standbys=0, seconds=5, faults=only(["death"]))
