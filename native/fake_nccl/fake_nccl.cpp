@@ -410,7 +410,7 @@ int ncclCommInitRankConfig(Comm** out, int size, ncclUniqueId id, int seat, void
     comm->name = id.internal;
     int code = arrive(comm);
     if (code != OK) shared->arrived = -MOST;
-    if (code != OK || seat == 0) shm_unlink(id.internal);
+    if (code == OK && seat == 0) shm_unlink(id.internal);  // Else late seats would wait in another one.
     if (code != OK) {
         munmap(shared, sizeof(Shared));
         delete comm;

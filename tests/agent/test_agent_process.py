@@ -105,8 +105,8 @@ class Play:
 
     async def _run(self, after: Callable[["Play"], Awaitable[None]]) -> tuple[int, str]:
         self.controller = controller = Controller()
-        listener = bind("127.0.0.1:0", "The controller")
-        self.port = listener.getsockname()[1]
+        sock = bind("127.0.0.1:0", "The controller")
+        self.port = sock.getsockname()[1]
         controller.listener = listener = LoopListener(
             TOKEN,
             PURPOSE,
@@ -114,7 +114,7 @@ class Play:
             name=self.spec().run_id,
             turned_away=controller.turned_away,
         )
-        await listener.open(listener)
+        await listener.open(sock)
         self.start(self.port)
         try:
             await after(self)

@@ -32,8 +32,9 @@ def device() -> Any:
     return own_device(None, 0)
 
 
-def one_is_killed(rank: int, ranks: Ranks) -> Any:
+def one_is_killed(rank: int, ranks: Ranks, version: int) -> Any:
     """Rank 2 dies in the middle of calls; the others are told, and go on with a newcomer."""
+    os.environ["FAKE_NCCL"] = f"version={version}"
     store = join_live(rank, ranks)
     pair = dist.new_group([0, 1])
     tensor = torch.ones(100_000)
@@ -62,7 +63,8 @@ def go_on() -> list[Any]:
     return [groups.draining, total[5].item()]
 
 
-def takes_the_seat(ranks: Ranks) -> Any:
+def takes_the_seat(ranks: Ranks, version: int) -> Any:
+    os.environ["FAKE_NCCL"] = f"version={version}"
     groups.sandbox()
     store = ranks.connect()
     script = dist.PrefixStore("newcomer", store)
@@ -71,12 +73,14 @@ def takes_the_seat(ranks: Ranks) -> Any:
     return go_on()
 
 
-def test_a_killed_peer_is_replaced(ranks: Ranks) -> None:
+@pytest.mark.parametrize("version", [22809, 21805])
+def test_a_killed_peer_is_replaced(ranks: Ranks, version: int) -> None:
+    """Also by a libnccl that cannot revoke, where to end a communicator frees it."""
     for rank in range(3):
-        ranks.start(str(rank), one_is_killed, rank, ranks)
+        ranks.start(str(rank), one_is_killed, rank, ranks, version)
     while ranks.processes["2"].is_alive():
         time.sleep(0.01)
-    ranks.start("2b", takes_the_seat, ranks)
+    ranks.start("2b", takes_the_seat, ranks, version)
     for rank in range(2):
         assert ranks.result(str(rank)) == [False, 3.0, True, [0] * 4, 0]
     assert ranks.result("2b") == [False, 3.0]
@@ -311,3 +315,20 @@ def device_fails(rank: int, ranks: Ranks) -> list[str]:
 
 def test_a_device_that_is_lost_is_told(ranks: Ranks) -> None:
     assert all("719" in told[0] for told in ranks.run(device_fails))
+
+
+def other_version(rank: int, ranks: Ranks) -> str:
+    """Nobody may talk to a machine with another libnccl: it would hang, or add otherwise."""
+    os.environ["FAKE_NCCL"] = f"version={22809 + (rank == 2)}"
+    said: list[str] = []
+    groups.on_broken = said.append
+    store = ranks.connect()
+    groups.use_store(store, 1)
+    script = dist.PrefixStore("script", store)
+    dist.init_process_group("nccl", store=script, rank=rank, world_size=ranks.size)
+    return said[0]
+
+
+def test_another_version_on_a_machine_is_named(ranks: Ranks) -> None:
+    for said in ranks.run(other_version):
+        assert "seat 2 has libnccl 2.28.10, seat 0 has 2.28.9" in said

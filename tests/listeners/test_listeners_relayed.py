@@ -24,7 +24,7 @@ class Relay:
     """Passes everything on, in both directions. heard: what came from the listener."""
 
     def __init__(self, listener: Opened, host: str = "127.0.0.1") -> None:
-        self._listener = listener
+        self._real = listener
         self._listener = socket.create_server((host, 0))
         self.address = "{}:{}".format(*self._listener.getsockname())
         self.heard = b""
@@ -38,7 +38,7 @@ class Relay:
     def _run(self) -> None:
         self._listener.settimeout(WAIT_S)
         member, _ = self._listener.accept()
-        listener = self._listener.knock()
+        listener = self._real.knock()
         up = threading.Thread(target=self._pass, args=(member, listener))
         up.start()
         self.heard = self._pass(listener, member)

@@ -144,8 +144,8 @@ class Groups:
                 do="choose it before the first group is made",
             )
         self._communicator = communicator_named(name, token)
-        self.waited_ns = waits_of(name)
         self.gpu = checked_gpu(gpu, name)
+        self.waited_ns = waits_of(name) if gpu == STAGED else None
 
     @property
     def drain_on_error(self) -> bool:

@@ -32,11 +32,14 @@ from trainmover.errors import UserError
 from trainmover.torch_internals import compiling
 from trainmover.torch_internals.c10d import Store
 from trainmover.torch_internals.making import (
+    NcclOptions,
     check_making,
     replace_barrier,
     replace_batching,
     replace_making,
     replace_unpickling,
+    serve_nccl,
+    timeout_of,
 )
 
 
@@ -89,7 +92,7 @@ class _NcclDoor(type):
         _making.taken = True
         store, rank, size, options = args
         made = _making.name, _making.ranks
-        return _make(groups, *made, store, rank, size, timeout=options._timeout)
+        return _make(groups, *made, store, rank, size, timeout=timeout_of(options))
 
     def __instancecheck__(cls, instance: object) -> bool:
         stock = cls.stock
@@ -101,20 +104,13 @@ def _nccl_door(stock: Any) -> Any:
     what torch asks of one."""
     _NcclDoor.stock = stock
     if stock is None:
-        return _NcclDoor("ProcessGroupNCCL", (), {"Options": _Options})
+        return _NcclDoor("ProcessGroupNCCL", (), {"Options": NcclOptions})
 
     class Door(type(stock), _NcclDoor):  # type: ignore[misc]
         __call__ = _NcclDoor.__call__
         __instancecheck__ = _NcclDoor.__instancecheck__
 
     return Door("ProcessGroupNCCL", (stock,), {})
-
-
-class _Options:
-    """What torch fills in for a group over nccl, where it has no such class itself."""
-
-    _timeout = timedelta(minutes=10)
-    is_high_priority_stream = False
 
 
 def _make(
@@ -152,8 +148,7 @@ def hook_torch(groups: Groups) -> None:
     internals: Any = c10d
     internals.ProcessGroupGloo = _Gloo
     if dist.is_nccl_available() or _stand_in():
-        internals.ProcessGroupNCCL = _nccl_door(getattr(internals, "ProcessGroupNCCL", None))
-        internals._NCCL_AVAILABLE = True
+        serve_nccl(_nccl_door(getattr(internals, "ProcessGroupNCCL", None)))
     internals.rendezvous = _lending(internals.rendezvous)
     replace_making(_announcing)
     replace_barrier(_only_in_plain)

@@ -2,6 +2,7 @@
 
 import inspect
 from collections.abc import Callable
+from datetime import timedelta
 from typing import Any
 
 import torch.distributed
@@ -29,6 +30,25 @@ def check_making() -> None:
 def replace_making(around: Callable[[Stock], Stock]) -> None:
     """Of any group, with its backends."""
     _c10d._new_process_group_helper = around(_c10d._new_process_group_helper)
+
+
+def serve_nccl(door: Any) -> None:
+    """`door` stands where torch looks for ProcessGroupNCCL, also in a torch that has none."""
+    _c10d.ProcessGroupNCCL = door
+    _c10d._NCCL_AVAILABLE = True
+
+
+class NcclOptions:
+    """What torch fills in for a group over nccl, where it has no such class itself."""
+
+    _timeout = timedelta(minutes=10)
+    is_high_priority_stream = False
+
+
+def timeout_of(options: Any) -> timedelta:
+    """That torch has filled in, of options for a group over nccl."""
+    timeout: timedelta = options._timeout
+    return timeout
 
 
 def replace_barrier(around: Callable[[Stock], Stock]) -> None:

@@ -96,7 +96,8 @@ class Endings:
     def _end(self, ones: Sequence[Ends], *, frees: bool) -> None:
         library = self._library
         left = [one for one in ones if not (one.freed if frees else one.ended).is_set()]
-        held = [one for one in left if one.calling.acquire(timeout=_LOCK_S)]
+        patience_s = _LOCK_S if library.revokes else DEADLINE_S / 3
+        held = [one for one in left if one.calling.acquire(timeout=patience_s)]
         # Who is inside a call may be stuck in it: revoking lets him out, freeing would be under
         # him.
         able = left if library.revokes and not frees else held

@@ -19,6 +19,7 @@ from trainmover.errors import UserError
 OLDEST = 21800
 """2.18: the first with all that is asked of it here."""
 
+_REVOKES = 22807
 _FILE = "TRAINMOVER_NCCL"
 _USUAL = "libnccl.so.2"
 _UNDEFINED = -(2**31)
@@ -96,7 +97,7 @@ class Library:
                 means="Groups over nccl could not be taken up again after a loss.",
                 do="Install a newer torch, which brings its own, or run with --gpu-comm staged.",
             )
-        self.revokes = hasattr(self.dll, "ncclCommRevoke")
+        self.revokes = self.version >= _REVOKES and hasattr(self.dll, "ncclCommRevoke")
         pair, at = [_BUFFER, _BUFFER, c_size_t, c_int], [c_void_p, c_void_p]
         self.all_reduce = self._bound("ncclAllReduce", *pair, c_int, *at)
         self.broadcast = self._bound("ncclBroadcast", *pair, c_int, *at)

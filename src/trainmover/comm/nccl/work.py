@@ -84,7 +84,11 @@ class NcclWork(Work):
         if self._future is None:
             session, flight = self._session, self._flight
             outputs = list(flat(flight.outputs))
-            self._future = session.device.promise(flight.event, session.stream, outputs)
+            if flight.event is None:  # Given up before it was given to the device.
+                self._future = torch.futures.Future()
+                self._future.set_result(outputs)
+            else:
+                self._future = session.device.promise(flight.event, session.stream, outputs)
         return self._future
 
     def is_completed(self) -> bool:
