@@ -75,7 +75,7 @@ def _plans() -> Iterator[Plan]:
     for seed in range(8):
         yield plan_of(seed, seconds=5, faults=only(["partition"]))
     for seed in range(2):
-        yield plan_of(seed, seconds=5, faults=only(["recompile"]))
+        yield plan_of(seed, seconds=5, faults=only(["recompile", "notice"]))
     for seed in range(8):
         saves = plan_of(seed, standbys=0, seconds=5, faults=only(["death"]))
         saves.world |= {"no_standby": "checkpoint", "wait_s": 0, "checkpoints": 4, "snapshots": 3}
