@@ -1,6 +1,7 @@
 """`trainmover incident` shows what the journal knows: phases, who stood where, certificates."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -32,8 +33,7 @@ INCIDENT = Incident(
 
 @pytest.fixture
 def journal(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
-    job = type("Replayed", (), {"incidents": (INCIDENT,)})
-    monkeypatch.setattr("trainmover.cli.watch.incident.replay", lambda path: job)
+    monkeypatch.setattr("trainmover.cli.watch.incident.incidents", lambda path: [INCIDENT])
     return str(tmp_path / "journal.sqlite")
 
 
@@ -55,6 +55,16 @@ def test_everything_is_shown(journal: str, capsys: pytest.CaptureFixture[str]) -
         "after step 7, membership 2; loop 0: pass 0, 7 batches taken",
     ):
         assert text in shown
+
+
+def test_of_one_that_is_long_over_the_journal_knows_how_ranks_stood(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    marks = INCIDENT.marks | {"verdict": 9900}
+    old = replace(INCIDENT, positions={}, held={}, marks=marks)
+    monkeypatch.setattr("trainmover.cli.watch.incident.incidents", lambda path: [old])
+    assert main(["incident", "1", "--journal", "any"]) == 0
+    assert "the journal has it: trainmover incident 1 --journal" in capsys.readouterr().out
 
 
 def test_json_is_that_of_the_api_and_the_last_is_the_default(

@@ -1,5 +1,7 @@
 """From machines to a running job with warm standbys; and the ways in which it never gets there."""
 
+from dataclasses import replace
+
 import pytest
 from jobs import (
     BEGUN,
@@ -24,9 +26,12 @@ from jobs import (
 )
 
 from trainmover.controller import Job, decide
+from trainmover.controller.compare.comparison import Comparison
 from trainmover.controller.effects import Send
 from trainmover.controller.events import ControllerReturned, StopRequested
-from trainmover.controller.state import MachineState, Phase
+from trainmover.controller.facts import Facts, Ranks
+from trainmover.controller.start import start_again
+from trainmover.controller.state import Cut, MachineState, Phase
 from trainmover.protocol import messages as m
 
 ALL_UP = tuple(up(name) for name in ("m1", "m2", "m3", "m4"))
@@ -290,3 +295,23 @@ def test_a_fresh_process_that_ends_at_once_is_heard() -> None:
 def test_a_fact_from_before_the_restart_is_late(fact: m.WorkerFact) -> None:
     job, _ = after(begun(), exited("m2", pid=1))
     assert after(job, said("m1", fact)) == (job, ())
+
+
+def test_who_starts_again_knows_nothing_of_the_run_that_is_given_up() -> None:
+    """Least of all a snapshot, which would make a cut out of two runs."""
+    snapped = m.Snapped(rank=0, epoch=1, step=5, vault="", bytes=9, cost_us=3, step_us=9)
+    cut = Cut(step=4, vaults={}, workers={}, bytes=1, cost_us=1)
+    known = {
+        "committed": 7, "snapped": Facts({0: snapped}), "cut": cut, "no_snapshots": "no room",
+        "snapshot_every": 3, "finished": Facts({0: (7, "d")}), "exited": Ranks([0]),
+        "changed": frozenset({("t", "c")}), "comparison": replace(Comparison(), step=5),
+    }  # fmt: skip
+    job, _ = decide(running(), lost("m2"))
+    assert job.change is not None
+    job, _ = start_again(replace(job, **known), {1: "m4"}, 1, "nothing is left", redone=2)
+    fresh = Job(job.spec)
+    assert {name: getattr(job, name) for name in known} == {
+        name: getattr(fresh, name) for name in known
+    }
+    assert (job.recorded, job.attached, job.keepers) == ({}, set(), {})
+    assert (job.phase, job.seats) == (Phase.STARTING, ("m1", "m4", "m3"))

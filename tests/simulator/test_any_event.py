@@ -74,7 +74,8 @@ def _plans() -> Iterator[Plan]:
         yield plan_of(seed, seconds=5)
     for seed in range(8):
         yield plan_of(seed, seconds=5, faults=only(["partition"]))
-        yield plan_of(seed, seconds=5, faults=only(["recompile"]))
+    for seed in range(2):
+        yield plan_of(seed, seconds=5, faults=only(["recompile", "notice"]))
     for seed in range(8):
         saves = plan_of(seed, standbys=0, seconds=5, faults=only(["death"]))
         saves.world |= {"no_standby": "checkpoint", "wait_s": 0, "checkpoints": 4, "snapshots": 3}

@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 
 from trainmover.controller.change.buddies import further_keepers, keepers, vaults_of, with_keepers
-from trainmover.controller.change.incidents import amend, open_incident
+from trainmover.controller.change.incidents import amend, open_incident, with_incident
 from trainmover.controller.change.seats import at_hand, choose_joiners, spare, with_machine
 from trainmover.controller.compare.comparison import Comparison
 from trainmover.controller.effects import Effect, End, Send
@@ -106,6 +106,7 @@ def _resume(job: Job, found: Checkpoint, at_us: int) -> Decision:
         checkpoint=found,
         committed=found.step,
     )
+    job = with_incident(job, resumed)
     return replace(
         job,
         phase=Phase.RUNNING,
@@ -116,7 +117,6 @@ def _resume(job: Job, found: Checkpoint, at_us: int) -> Decision:
         checkpointed=found.step,
         recorded=Facts({said.rank: said for said in found.recorded}),
         attached=Ranks(said.rank for said in found.recorded),
-        incidents=(*job.incidents, resumed),
     ), ()
 
 
@@ -214,7 +214,7 @@ def restart(
         epoch=Epoch(job.epoch_last + 2),
         marks={"heard": heard_us, "detect": at_us},
     )
-    job = replace(_anew(job, joiners), incidents=(*_superseded(job), new))
+    job = with_incident(replace(_anew(job, joiners), incidents=_superseded(job)), new)
     return _start_all(job, job.seats)
 
 

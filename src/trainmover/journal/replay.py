@@ -3,8 +3,9 @@
 from collections.abc import Iterator
 from pathlib import Path
 
+from trainmover.controller.change.incidents import WHOLE_KEPT
 from trainmover.controller.decide import decide
-from trainmover.controller.state import Job
+from trainmover.controller.state import Incident, Job
 from trainmover.journal.journal import Entry, Journal
 
 
@@ -15,6 +16,15 @@ def replay(path: str | Path) -> Job:
         for _, event in journal.events():
             job, _effects = decide(job, event)
     return job
+
+
+def incidents(path: str | Path) -> list[Incident]:
+    """All of them, whole: a job forgets how ranks stood in those that are long over."""
+    whole: dict[int, Incident] = {}
+    for _, before, job in replayed(path):
+        if job.incidents is not before.incidents:
+            whole |= {one.number: one for one in job.incidents[-WHOLE_KEPT:]}
+    return [whole[number] for number in sorted(whole)]
 
 
 def replayed(path: str | Path) -> Iterator[tuple[Entry, Job, Job]]:

@@ -14,7 +14,7 @@ from trainmover.cli.options import which_run
 from trainmover.cli.watch.standbys import size
 from trainmover.cli.watch.status import incident_line
 from trainmover.errors import UserError
-from trainmover.journal.replay import replay
+from trainmover.journal.replay import incidents
 from trainmover.server.ranks import ranks_text
 from trainmover.server.view.snapshot import incident_json
 
@@ -37,9 +37,9 @@ def main(options: argparse.Namespace) -> int:
 
 def _incidents(options: argparse.Namespace) -> list[dict[str, Any]]:
     if options.journal is not None:
-        return [incident_json(incident) for incident in replay(options.journal).incidents]
-    incidents: list[dict[str, Any]] = Client(which_run(options)).status()["incidents"]
-    return incidents
+        return [incident_json(incident) for incident in incidents(options.journal)]
+    known: list[dict[str, Any]] = Client(which_run(options)).status()["incidents"]
+    return known
 
 
 def _chosen(incidents: list[dict[str, Any]], number: int | None) -> dict[str, Any]:
@@ -84,6 +84,9 @@ def _facts(incident: dict[str, Any]) -> Iterator[tuple[str, str]]:
         yield "redone", f"{incident['redone']} committed steps, with the same numbers"
     for name, phase_ms in incident["phases_ms"].items():
         yield name, f"{phase_ms:.1f} ms"
+    if "verdict" in incident["phases_ms"] and not incident["positions"]:
+        number = incident["number"]
+        yield "stood", f"the journal has it: trainmover incident {number} --journal FILE"
     for rank, steps in sorted(incident["held"].items(), key=lambda item: int(item[0])):
         yield "record", f"of rank {rank} was held for step {', '.join(map(str, steps)) or '-'}"
 

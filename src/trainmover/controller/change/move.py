@@ -10,7 +10,13 @@ Up to the switch everything can be cancelled and the job does not notice.
 
 from collections.abc import Sequence
 
-from trainmover.controller.change.incidents import amend, incident, mark, open_incident
+from trainmover.controller.change.incidents import (
+    amend,
+    incident,
+    mark,
+    open_incident,
+    with_incident,
+)
 from trainmover.controller.change.seats import (
     address_of,
     choose_joiners,
@@ -100,8 +106,7 @@ def begin_moves(
         leavers=leavers,
         request=request,
     )
-    job = replace(job, epoch_last=epoch, change=change, incidents=(*job.incidents, new))
-    return bind_ready(job)
+    return bind_ready(with_incident(replace(job, epoch_last=epoch, change=change), new))
 
 
 def _why_not(job: Job, machine: MachineId) -> str:

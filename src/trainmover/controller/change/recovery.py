@@ -14,7 +14,13 @@ has already done is kept.
 
 from trainmover.controller.change.failing import fails_for_ever, note_failed
 from trainmover.controller.change.going_back import go_back, newest, switch_back
-from trainmover.controller.change.incidents import amend, incident, mark, open_incident
+from trainmover.controller.change.incidents import (
+    amend,
+    incident,
+    mark,
+    open_incident,
+    with_incident,
+)
 from trainmover.controller.change.seats import holders, joiners_there_are, with_machine
 from trainmover.controller.change.switching import (
     bind_ready,
@@ -234,7 +240,7 @@ def _note_incident(
         epoch=epoch,
         marks=marks,
     )
-    return replace(job, incidents=(*job.incidents, new)), number
+    return with_incident(job, new), number
 
 
 def advance_recovery(job: Job, at_us: int) -> Decision:

@@ -2,9 +2,8 @@
 
 position     what it has committed is what its memory holds; in a gate its record is in a vault
 boundary     it stands behind the step that the verdict of that epoch has named
-snapshots    it keeps two at most, none of what is undone, and each is of the step that it is said
-             to be of; of a complete cut it has its own
-rows         it says each of its steps once, without a gap, in their order, to one incarnation
+snapshots    each is of the step that it is said to be of, and it keeps two older ones at most
+rows         it says each of its steps once, without a gap, in their order
 """
 
 from collections.abc import Callable
@@ -88,7 +87,7 @@ class Words:
 
     def _has_it(self, worker: "Worker", fact: m.Snapped) -> None:
         held = worker.snapshots.of(worker.rank, fact.step)
-        if held is None or held.holds.after != fact.step:
+        if held is not None and held.holds.after != fact.step:  # It may be gone by now.
             raise Violation(f"{worker} says {fact}, and has {held}")
         kept = [step for step in range(fact.step) if worker.snapshots.of(worker.rank, Step(step))]
         if len(kept) > KEPT_MAX:
