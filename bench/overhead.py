@@ -4,9 +4,10 @@
     python -m bench.overhead --quick    one run of each
 
 examples/gpt.py on this host, plain gloo: under `trainmover run` with one machine a rank (gates,
-records and journal included) and under torchrun. The script itself takes the time of its steps, in
-both alike. A step takes 50 ms or more, as steps do. One rank a core: where ranks share cores, what
-trainmover computes comes out of the step itself; --ranks 4 on two cores shows how much.
+records and journal included), the same with --tls, and under torchrun. The script itself takes the
+time of its steps, in all alike. A step takes 50 ms or more, as steps do. One rank a core: where
+ranks share cores, what trainmover computes comes out of the step itself; --ranks 4 on two cores
+shows how much.
 
 How much that is shows a second arm (`own_cost`), inside the ranks: our time on the main thread by
 that thread's clock, our Python calls, and what all threads take more than under torchrun, for the
@@ -30,14 +31,16 @@ STEP_MS_LEAST = 50.0
 RANKS = max(2, min(4, os.cpu_count() or 2))
 ROOT = Path(__file__).resolve().parents[1]
 QUICK_STEPS = 80
-ARMS = ("torchrun", "trainmover")
+IN_TLS = "trainmover --tls"
+ARMS = ("torchrun", "trainmover", IN_TLS)
 
 
 def starter(arm: str, ranks: int) -> list[str]:
     """Module and flags that start the script on so many ranks."""
     if arm == "torchrun":
         return ["torch.distributed.run", "--standalone", f"--nproc-per-node={ranks}"]
-    return ["trainmover.cli.main", "run", f"--machines={ranks}"]
+    tls = ["--tls"] if arm == IN_TLS else []
+    return ["trainmover.cli.main", "run", f"--machines={ranks}", *tls]
 
 
 def main() -> int:
@@ -59,7 +62,7 @@ def main() -> int:
             size = ["--steps", str(options.steps), "--batch", str(options.batch)]
             step_ms[arm].append(timed(starter(arm, options.ranks), size))
             loads.append(os.getloadavg()[0])
-            said = f"{arm:<11}{step_ms[arm][-1]:7.2f} ms a step, load {loads[-1]:.1f}"
+            said = f"{arm:<17}{step_ms[arm][-1]:7.2f} ms a step, load {loads[-1]:.1f}"
             print(said, file=sys.stderr, flush=True)
     costs = own_costs(options.ranks, options.steps // 2 if options.quick else options.steps)
     loads.append(os.getloadavg()[0])
@@ -89,14 +92,18 @@ def timed(started_by: Sequence[str], size: Sequence[str]) -> float:
 
 
 def judge(step_ms: dict[str, list[float]]) -> list[result.Claim]:
-    """The ratio of each turn's pair, so that a change of load between turns does not count."""
-    pairs = zip(step_ms["trainmover"], step_ms["torchrun"], strict=True)
-    ratio = statistics.median(ours / theirs for ours, theirs in pairs)
+    ratio = median_ratio(step_ms, "trainmover", "torchrun")
     short = STEP_MS_LEAST / min(step_ms["torchrun"])
     return [
         result.Claim("median step / torchrun's", ratio, "ratio", OVERHEAD_MOST),
         result.Claim("50 ms / torchrun's step (is the step long enough?)", short, "ratio", 1.0),
     ]
+
+
+def median_ratio(step_ms: dict[str, list[float]], ours: str, theirs: str) -> float:
+    """Of each turn's pair, so that a change of load between turns does not count."""
+    pairs = zip(step_ms[ours], step_ms[theirs], strict=True)
+    return statistics.median(mine / other for mine, other in pairs)
 
 
 def tabulated(step_ms: dict[str, list[float]]) -> list[str]:
@@ -105,6 +112,12 @@ def tabulated(step_ms: dict[str, list[float]]) -> list[str]:
     for arm, values in step_ms.items():
         each = ", ".join(f"{value:.1f}" for value in values)
         lines.append(f"| {arm} | {statistics.median(values):.1f} | {each} |")
+    in_tls = median_ratio(step_ms, IN_TLS, "trainmover")
+    lines += [
+        "",
+        f"A step with --tls / without: {in_tls:.3f}. The ranks share a host, so what they",
+    ]
+    lines += ["exchange is plain memory in both: `bench.collectives --only codes` has it over TCP."]
     return lines
 
 

@@ -14,9 +14,9 @@ from pathlib import Path
 
 import msgspec
 
-from trainmover.doors.dial import dial_in_tls
 from trainmover.ids import Epoch, Rank, Step
 from trainmover.lifeline import die_with
+from trainmover.listeners.dial import dial_in_tls
 from trainmover.protocol import messages as m
 from trainmover.protocol.framing import FrameReader, frame
 from trainmover.state.vault import VaultClient

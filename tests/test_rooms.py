@@ -30,23 +30,23 @@ MAY_IMPORT: dict[str, set[str]] = {
     "protocol": WORDS,
     "token_file": {"errors", "protocol"},
     "tls": {"errors", "protocol"},
-    "doors": WORDS | {"protocol", "tls"},
+    "listeners": WORDS | {"protocol", "tls"},
     "controller": WORDS | {"protocol"},
     "rank": WORDS | {"protocol"},
     "journal": WORDS | {"protocol", "controller"},
     "comm": WORDS | {"communicators", "tls", "torch_internals"},
     "torch_internals": WORDS | {"asked"},
-    "state": WORDS | {"asked", "protocol", "tls", "doors", "torch_internals"},
+    "state": WORDS | {"asked", "protocol", "tls", "listeners", "torch_internals"},
     "sandbox": WORDS | {"protocol", "comm", "state", "torch_internals"},
     "worker": WORDS
     | {"asked", "durable", "lifeline", "names", "tls", "token_file"}
-    | {"protocol", "rank", "doors", "comm", "state", "sandbox", "torch_internals"},
+    | {"protocol", "rank", "listeners", "comm", "state", "sandbox", "torch_internals"},
     "agent": WORDS
     | {"lifeline", "outlet", "tls", "token_file", "fork_server", "splice"}
-    | {"protocol", "doors", "state"},
+    | {"protocol", "listeners", "state"},
     "server": WORDS
     | {"durable", "lifeline", "names", "splice", "tls", "token_file"}
-    | {"protocol", "doors", "controller", "journal"},
+    | {"protocol", "listeners", "controller", "journal"},
     "simulator": WORDS | {"protocol", "controller", "rank", "journal", "agent", "server"},
     "launch": WORDS
     | {"communicators", "lifeline", "fork_server", "tls", "token_file"}
@@ -62,6 +62,7 @@ MAY_IMPORT: dict[str, set[str]] = {
 PURE_ROOMS = {"errors", "ids", "version", "protocol", "controller", "rank"}
 PURE_FILES = {
     "agent/decide.py",
+    "agent/letters.py",
     "agent/outbox.py",
     "agent/together.py",
     "journal/packed.py",
@@ -107,7 +108,7 @@ LIGHT_ROOMS = PURE_ROOMS | {
     "asked",
     "token_file",
     "tls",
-    "doors",
+    "listeners",
     "journal",
     "agent",
     "server",
@@ -177,11 +178,17 @@ def test_pure_code_gets_time_and_chance_as_values(path: Path) -> None:
 
 @pytest.mark.parametrize("path", [p for p in FILES if room_of(p) == "simulator"], ids=name_of)
 def test_the_simulator_has_no_clock_and_takes_decisions_only(path: Path) -> None:
-    """Its chance is a seeded generator; of rooms with a loop it runs what is pure."""
+    """Its chance is a seeded generator; of rooms with a loop it runs what is pure, and gives the
+    controller's clock what it counts."""
     assert {name.split(".")[0] for name in imported(path)} & (IMPURE - {"random"}) == set()
     files = {name.removeprefix("trainmover.").replace(".", "/") + ".py" for name in imported(path)}
     theirs = {f for f in files if f.startswith(("agent/", "server/")) and (PACKAGE / f).is_file()}
-    assert theirs - PURE_FILES - {"server/history/past.py", "server/history/bookmarks.py"} == set()
+    assert (
+        theirs
+        - PURE_FILES
+        - {"server/clock.py", "server/history/past.py", "server/history/bookmarks.py"}
+        == set()
+    )
 
 
 @pytest.mark.parametrize(

@@ -7,6 +7,7 @@ calls       all_reduce of 8 B to 64 MiB with 2 and 4 ranks over shared memory an
             the other operations. The arms take turns in every round.
 switchover  one seat of N given to another process, in G groups.
 shim        what dist.all_reduce costs above our library.
+codes       what the codes of frames cost, and --tls.
 scale       8 B to and from up to 160 seats; seats that share hosts and seats that do not.
 abort       one of four ranks killed or stopped in the middle of an all_reduce.
 
@@ -27,6 +28,7 @@ from bench.collectives import (
     abort,
     calls,
     claims,
+    codes,
     openmpi,
     picture,
     scale,
@@ -39,7 +41,7 @@ from bench.collectives.calls import CLAIMED, KIB, MIB
 from bench.collectives.tables import Table
 
 OTHERS = tuple(name for name in OPERATIONS if name != "all_reduce")
-PARTS = ("calls", "switchover", "shim", "abort", "scale")
+PARTS = ("calls", "switchover", "shim", "codes", "abort", "scale")
 
 
 @dataclass(frozen=True)
@@ -47,6 +49,7 @@ class Plan:
     calls: calls.Plan
     switchover: switchover.Plan
     shim_rounds: int
+    codes: codes.Plan
     abort: abort.Plan
     scale: scale.Plan
 
@@ -55,6 +58,7 @@ FULL = Plan(
     calls.Plan(10, (2, 4), (8, KIB, 64 * KIB, MIB, 8 * MIB, 64 * MIB), OTHERS, (64, 64 * KIB, MIB)),
     switchover.Plan(5, 3, (4, 8, 16, 32, 64), (1, 4, 16)),
     10,
+    codes.Plan(40, (8, 64 * KIB, MIB, 8 * MIB)),
     abort.Plan(20, 3),
     scale.Plan(5, (80, 160), (32, 8), 512 * KIB),
 )
@@ -62,6 +66,7 @@ QUICK = Plan(
     calls.Plan(4, (2, 4), CLAIMED, OTHERS, (64 * KIB,), budget_s=40),
     switchover.Plan(3, 1, (4, 16), (1, 4)),
     3,
+    codes.Plan(15, (8, 64 * KIB, MIB)),
     abort.Plan(8, 1),
     scale.Plan(1, (40,), (16, 4), 128 * KIB),
 )
@@ -156,6 +161,17 @@ def run_shim(plan: Plan, report: Report) -> None:
     report.raw["shim"] = {way: [asdict(one) for one in times] for way, times in done.times.items()}
 
 
+def run_codes(plan: Plan, report: Report) -> None:
+    done = codes.run(plan.codes)
+    report.claims += claims.of_codes(done)
+    report.tables += tables.of_codes(done)
+    report.loads += done.loads
+    report.raw["codes"] = [
+        {"size_bytes": size, "way": way, "rounds": [asdict(spent) for spent in rounds]}
+        for (size, way), rounds in done.times.items()
+    ]
+
+
 def run_abort(plan: Plan, report: Report) -> None:
     done = abort.run(plan.abort)
     report.claims += claims.of_aborts(done)
@@ -182,6 +198,7 @@ RUN: dict[str, Callable[[Plan, Report], None]] = {
     "calls": run_calls,
     "switchover": run_switchover,
     "shim": run_shim,
+    "codes": run_codes,
     "abort": run_abort,
     "scale": run_scale,
 }

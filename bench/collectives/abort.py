@@ -4,8 +4,9 @@ Killed: from the signal to the last survivor's error; nobody tells them. Stopped
 know; from the moment when the survivors are told (by a byte in a pipe, whereupon a thread of each
 calls abort) to the last survivor's error. The clock is the host's, one for all processes.
 
-Beside them a socket alone: the kernel closes it after it has taken the process's memory apart, so
-that a connection can tell of a death only then.
+What the kernel takes to end a process is not ours. So the parent, who has a socket to the victim
+too, says when the kernel closed it: after it has taken the memory apart, and a connection can tell
+of a death only then. Beside them such a socket alone, to a process of nothing but torch.
 """
 
 import os
@@ -36,10 +37,14 @@ STOPPED_S = 0.03
 
 @dataclass(frozen=True)
 class Trial:
-    """out_ms: of the survivors in seat order. errors: their types."""
+    """out_ms: of the survivors in seat order. errors: their types.
+
+    kernel_ms  until the victim's sockets were closed; 0 if it was not killed
+    """
 
     out_ms: tuple[float, ...]
     errors: tuple[str, ...]
+    kernel_ms: float = 0.0
 
     @property
     def last_ms(self) -> float:
@@ -58,6 +63,11 @@ class Aborts:
 
     def median_ms(self, arm: str, kind: str) -> float:
         return statistics.median(self.last_ms(arm, kind))
+
+    def beyond_ms(self, arm: str) -> list[float]:
+        """After the kernel had closed a killed one's sockets; below 0 where memory told before."""
+        trials = self.trials.get((arm, "killed"), [])
+        return [trial.last_ms - trial.kernel_ms for trial in trials]
 
 
 @dataclass(frozen=True)
@@ -156,6 +166,7 @@ def socket_trial() -> Trial:
 def one_trial(arm: str, kind: str, *, victim: int, after_s: float) -> Trial:
     pipes = [os.pipe() for _ in range(RANKS)]
     survivors = [seat for seat in range(RANKS) if seat != victim]
+    kernel_ms = 0.0
     try:
         with Crew(RANKS, lambda seat: Survivor(seat, arm, pipes[seat][0])) as crew:
             crew.all("join", crew.all("open"))
@@ -165,6 +176,7 @@ def one_trial(arm: str, kind: str, *, victim: int, after_s: float) -> Trial:
             if kind == "killed":
                 since = time.monotonic_ns()
                 os.kill(crew.pids[victim], signal.SIGKILL)
+                kernel_ms = (crew.await_end(victim) - since) / 1e6
             else:
                 os.kill(crew.pids[victim], signal.SIGSTOP)
                 time.sleep(STOPPED_S)
@@ -176,4 +188,4 @@ def one_trial(arm: str, kind: str, *, victim: int, after_s: float) -> Trial:
         for end in (end for pair in pipes for end in pair):
             os.close(end)
     out_ms = tuple((raised - since) / 1e6 for raised, _ in answers)
-    return Trial(out_ms, tuple(error for _, error in answers))
+    return Trial(out_ms, tuple(error for _, error in answers), kernel_ms)

@@ -50,12 +50,17 @@ class Arm(Protocol):
 
 
 class NativeArm:
-    """One endpoint and one group. `host` equal on all ranks: shared memory; else TCP."""
+    """One endpoint and one group. `host` equal on all ranks: shared memory; else TCP.
 
-    def __init__(self, seat: int, size: int, host: str, name: str = "world") -> None:
+    libcrypto  the library that encrypts what goes over TCP, as with --tls; "": it is plain
+    """
+
+    def __init__(
+        self, seat: int, size: int, host: str, name: str = "world", libcrypto: str = ""
+    ) -> None:
         from trainmover import _native  # late: the other arms need no extension
 
-        self.endpoint = _native.Endpoint(TOKEN, host)
+        self.endpoint = _native.Endpoint(TOKEN, host, libcrypto=libcrypto)
         self.group = self.endpoint.group(name, seat, size)
         self.f32 = _native.DTYPES["f32"]
         self.sum = _native.OPS["sum"]

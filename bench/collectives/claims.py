@@ -9,6 +9,7 @@ import statistics
 from bench import result
 from bench.collectives.abort import Aborts
 from bench.collectives.calls import CLAIMED, MIB, Cell, Times
+from bench.collectives.codes import Codes
 from bench.collectives.scale import Scale
 from bench.collectives.shim import Added
 from bench.collectives.switchover import Case, Switchovers
@@ -23,6 +24,9 @@ GLOO_MOST = {
 # Ours / Open MPI's, on either transport.
 MPI_MOST = {8: 3.0, MIB: 1.0, 64 * MIB: 1.0}
 SHIM_US_MOST = 15.0
+# By the codes of a call's frames, and their share of its time.
+CODES_US_MOST = {8: 2.0}
+CODES_SHARE_MOST = {MIB: 0.03}
 LINKS_MOST = 1
 # Of the largest number of processes to the smallest. gloo's grows about as that number does.
 FLAT_MOST = 2.0
@@ -30,6 +34,8 @@ FLAT_MOST = 2.0
 TREE_MOST = {40: 1 / 3, 80: 1 / 5, 160: 1 / 10}
 SHARED_MOST = 1.0
 OUT_MS_MOST = {"killed": 5.0, "stopped": 2.0}
+# From when the kernel had closed a killed one's sockets.
+BEYOND_MS_MOST = 2.0
 FROM = {"killed": "SIGKILL", "stopped": "being told of a SIGSTOP"}
 
 
@@ -72,6 +78,25 @@ def _against(
 def of_shim(added: Added) -> list[result.Claim]:
     name = "added to a call by torch's layer and the shim, 8 B"
     return [result.Claim(name, added.median_us(), "us", SHIM_US_MOST)]
+
+
+def of_codes(codes: Codes) -> list[result.Claim]:
+    added = [
+        result.Claim(
+            f"all_reduce {size_said(size)}: codes of its frames", codes.added_us(size), "us", most
+        )
+        for size, most in CODES_US_MOST.items()
+    ]
+    shares = [
+        result.Claim(
+            f"all_reduce {size_said(size)}: codes of its frames / all of it",
+            codes.share(size),
+            "ratio",
+            most,
+        )
+        for size, most in CODES_SHARE_MOST.items()
+    ]
+    return added + shares
 
 
 def of_switchovers(found: Switchovers) -> list[result.Claim]:
@@ -137,7 +162,7 @@ def of_scale(found: Scale) -> list[result.Claim]:
 def of_aborts(aborts: Aborts) -> list[result.Claim]:
     """From the signal, or from being told, to the last survivor out."""
     arms = dict.fromkeys(arm for arm, _ in aborts.trials if arm.startswith("ours"))
-    return [
+    claims = [
         result.Claim(
             f"abort, {arm}: from {FROM[kind]} to the last survivor out, median",
             aborts.median_ms(arm, kind),
@@ -147,3 +172,8 @@ def of_aborts(aborts: Aborts) -> list[result.Claim]:
         for arm in arms
         for kind, most in OUT_MS_MOST.items()
     ]
+    for arm in arms:
+        beyond_ms = statistics.median(aborts.beyond_ms(arm))
+        name = f"abort, {arm}: of that after the kernel had closed the killed one's sockets, median"
+        claims.append(result.Claim(name, beyond_ms, "ms", BEYOND_MS_MOST))
+    return claims

@@ -5,6 +5,7 @@ import gc
 import multiprocessing
 import os
 import signal
+import time
 import traceback
 from collections.abc import Callable, Iterable, Mapping
 from multiprocessing.connection import Connection
@@ -78,6 +79,12 @@ class Crew:
         for seat, own in arguments.items():
             self.ask(seat, method, *own)
         return [self.answer(seat) for seat in arguments]
+
+    def await_end(self, seat: int) -> int:
+        """Nanoseconds of the host's clock when the kernel had closed what that process had open."""
+        if not self._pipes[seat].poll(ANSWER_S):
+            raise CrewError(f"seat {seat} does not end")
+        return time.monotonic_ns()
 
     def _start(self, seat: int) -> None:
         ours, theirs = self._context.Pipe()

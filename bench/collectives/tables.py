@@ -13,6 +13,8 @@ from bench.collectives.abort import ARMS as ABORT_ARMS
 from bench.collectives.abort import KINDS, SOCKET, Aborts
 from bench.collectives.calls import ALONE, MPI, OURS, Calls, Cell
 from bench.collectives.claims import best_ratio, growths, ratio
+from bench.collectives.codes import WAYS as CODE_WAYS
+from bench.collectives.codes import Codes
 from bench.collectives.scale import Scale
 from bench.collectives.shim import WAYS, Added
 from bench.collectives.switchover import Case, Switchovers
@@ -87,6 +89,25 @@ def of_shim(added: Added) -> list[Table]:
     return [Table(title, ("way", "time"), rows)]
 
 
+def of_codes(codes: Codes) -> list[Table]:
+    rows = []
+    for size in codes.sizes():
+        plain, _, encrypted = (codes.times[size, way] for way in CODE_WAYS)
+        cost = said(codes.added_us(size)), f"{codes.share(size):.2%}"
+        rows.append(
+            (
+                size_said(size),
+                _spent(plain),
+                *cost,
+                _spent(encrypted),
+                f"{best_ratio(encrypted, plain):.2g}",
+            )
+        )
+    title = "all_reduce, 2 ranks over loopback TCP: codes of frames, and encryption; best (median)"
+    header = ("size", "plain", "of it codes", "share", "encrypted", "/ plain")
+    return [Table(title, header, rows)]
+
+
 def of_switchovers(found: Switchovers) -> list[Table]:
     """A row for each number of processes and groups."""
     rows = []
@@ -142,12 +163,21 @@ def of_aborts(aborts: Aborts) -> list[Table]:
             if values:
                 middle = said(statistics.median(values) * 1e3)
                 spread = [said(value * 1e3) for value in (min(values), max(values))]
-                rows.append((f"{kind}, {arm}", middle, *spread, str(len(values))))
+                beyond = said_ms(aborts.beyond_ms(arm)) if (kind, arm) in BEYOND else ""
+                rows.append((f"{kind}, {arm}", middle, *spread, beyond, str(len(values))))
     title = (
         "all_reduce of 1 MiB, 4 ranks, one killed or stopped: until the last survivor is out "
         "(gloo's own timeout is 3 s)"
     )
-    return [Table(title, ("case", "median", "best", "worst", "trials"), rows)]
+    return [Table(title, ("case", "median", "best", "worst", "after the kernel", "trials"), rows)]
+
+
+BEYOND = [("killed", arm) for arm in ABORT_ARMS]
+
+
+def said_ms(values: list[float]) -> str:
+    """Their median, which may be below 0."""
+    return f"{statistics.median(values):.3g} ms"
 
 
 def _keys(cells: Iterable[Cell]) -> list[tuple[int, str, int]]:

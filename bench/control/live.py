@@ -36,7 +36,7 @@ from trainmover.version import VERSION
 
 TOKEN = b"bench" * 8
 AT_ONCE = 32
-"""That dial; more would push each other out of the crowd at the door."""
+"""That dial; more would push each other out before they are proved."""
 BEATS_A_STEP = round(1.0 / BEAT_S)
 STANDBYS = 2
 WAIT_S = 300.0
@@ -190,10 +190,8 @@ class _Agent:
         """All its ranks, in one fact, as an agent does."""
         for rank in self.there.ranks:
             rows = [m.Row(step=step, at_us=at_us + rank, values={"loss": 1 / (step + rank)})]
-            self._together.take(m.Committed(rank=rank, epoch=epoch, rows=rows))
-        given = self._together.given()
-        if given is not None:
-            self._say([m.encode(given)])
+            said = self._together.take(m.Committed(rank=rank, epoch=epoch, rows=rows))
+            self._say([m.encode(one) for one in said])
 
     def die(self) -> None:
         assert self.link is not None
@@ -209,15 +207,23 @@ class _Agent:
         if not isinstance(order, m.UNCOUNTED):
             self._heard += 1
         self.there.step = self._play.step
-        said = [
-            m.encode(m.FromWorker(local_rank=local, payload=msgspec.Raw(m.encode(fact))))
-            for local, fact in self.there.facts(order)
-        ]
+        said = [m.encode(fact) for fact in self._packed(self.there.facts(order))]
         if isinstance(order, m.Interrupt):
             self.interrupted_s = time.monotonic()
             said.append(m.encode(self.there.vault(order, self._play.lost)))
         if said:
             self._say(said)
+
+    def _packed(self, facts: list[tuple[int, m.WorkerFact]]) -> list[m.AgentFact]:
+        """As an agent does, where all of its workers answer at once; kind by kind."""
+        said: list[m.AgentFact] = []
+        for local, fact in sorted(facts, key=lambda one: type(one[1]).__name__):
+            if isinstance(fact, m.Joint):
+                said += self._together.take(fact)
+            else:
+                raw = msgspec.Raw(m.encode(fact))
+                said += [*self._together.given(), m.FromWorker(local_rank=local, payload=raw)]
+        return [*said, *self._together.given()]
 
 
 NOBODY = 1

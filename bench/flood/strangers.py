@@ -14,7 +14,7 @@ HELD = 400  # connections that a stranger keeps open; the oldest goes for a new 
 NOBODY = 65534
 LINGER_S = 2
 GREETING = struct.Struct("<IHHQQ32s")  # magic, version, sealed, from, to, nonce; see hello.hpp
-MAGIC, VERSION = 0x48434D54, 4
+MAGIC, VERSION = 0x48434D54, 5
 
 
 def knock(address: str) -> socket.socket:

@@ -10,8 +10,8 @@ from pathlib import Path
 import torch
 from torch import nn
 
-from trainmover.doors.dial import dial_in_tls
 from trainmover.ids import Epoch, Rank, Step
+from trainmover.listeners.dial import dial_in_tls
 from trainmover.protocol.messages import Source, Switch
 from trainmover.state.encode import decode, encode
 from trainmover.state.samples import Proof

@@ -518,6 +518,7 @@ NB_MODULE(_native, m) {
     m.def("points", &points_passed);
     m.def("arm_point", &arm_point, nb::arg("countdown"), nb::arg("signal"));
     m.def("delay_points", &delay_points, nb::arg("seed"), nb::arg("most_us"));
+    m.def("repeat_codes", &repeat_codes, nb::arg("more"));
 #endif
     m.def("features", [] {
         nb::dict result;

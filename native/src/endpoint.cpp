@@ -27,6 +27,7 @@ std::shared_ptr<Endpoint> Endpoint::open(Token token, std::string host, const st
     std::shared_ptr<Endpoint> endpoint(
         new Endpoint(std::move(token), std::move(host), address, folder, libcrypto));
     endpoint->progress_ = std::make_unique<std::thread>([raw = endpoint.get()] { raw->run(); });
+    endpoint->doorman_ = std::make_unique<std::thread>([raw = endpoint.get()] { raw->keep_doors(); });
     return endpoint;
 }
 
@@ -43,18 +44,21 @@ Endpoint::Endpoint(Token token, std::string host_, const std::string& address, c
     tcp_listener_ = listen_tcp(address, port);
     address_ = (address.find(':') == std::string::npos ? address : "[" + address + "]") + ":" +
                std::to_string(port);
-    doors_ = epoll_create1(EPOLL_CLOEXEC);
-    fork_closes(doors_);
-    engine_ = std::make_unique<Engine>(doors_, kLinks, [this](std::uint64_t id) { serve_link(id); });
+    unwaited_ = new_epoll();
+    doors_ = new_epoll();
     bell_ = new_event_fd();
-    watch(tcp_listener_, kTcpListener, EPOLLIN);
-    watch(local_door_.fd(), kLocalListener, EPOLLIN);
-    watch(bell_, kBell, EPOLLIN);
+    door_bell_ = new_event_fd();
+    engine_ = std::make_unique<Engine>(unwaited_, kLinks, [this](std::uint64_t id) { serve_link(id); });
+    hang(unwaited_, bell_, kBell, EPOLLIN);
+    hang(doors_, tcp_listener_, kTcpListener, EPOLLIN);
+    hang(doors_, local_door_.fd(), kLocalListener, EPOLLIN);
+    hang(doors_, door_bell_, kBell, EPOLLIN);
 }
 
 Endpoint::~Endpoint() {
     if (inherited()) {
-        static_cast<void>(progress_.release());  // The thread exists in the parent only.
+        static_cast<void>(progress_.release());  // The threads exist in the parent only.
+        static_cast<void>(doorman_.release());
         return;
     }
     close();
@@ -95,10 +99,13 @@ void Endpoint::close() {
     for (const auto& link : links) link->kill("this process has closed it", true);
     stopping_.store(true);
     ring(bell_);
-    if (progress_ != nullptr) progress_->join();
-    progress_.reset();
+    ring(door_bell_);
+    for (auto* thread : {&doorman_, &progress_}) {
+        if (*thread != nullptr) (*thread)->join();
+        thread->reset();
+    }
     done->close();
-    for (const int fd : {tcp_listener_, doors_, bell_}) close_fd(fd);
+    for (const int fd : {tcp_listener_, doors_, door_bell_, unwaited_, bell_}) close_fd(fd);
     local_door_.close();
     hellos_.clear();
     openings_.clear();
@@ -288,6 +295,51 @@ void Endpoint::lost(Link& link, const std::string& why, bool orderly) {
     for (const auto& session : bereaved) session->ending.wake();
     changed_.notify_all();
     ring(bell_);
+    if (!link.opened()) ring(door_bell_);  // Nobody wants it, so it need not be dialled.
+}
+
+// The endpoint's thread: links that nobody waits for, and what costs time that others must not spend.
+
+void Endpoint::run() {
+    pthread_setname_np(pthread_self(), "tmc-progress");
+    arena_.life().hold();
+    epoll_event events[2];
+    while (!stopping_.load()) {
+        const int n = epoll_wait(unwaited_, events, 2, -1);
+        for (int i = 0; i < n; ++i)
+            events[i].data.u64 == kBell ? drain_event(bell_) : engine_->serve_unwaited();
+        do_tasks();
+    }
+    arena_.life().release();
+}
+
+void Endpoint::serve_link(std::uint64_t id) {
+    std::shared_ptr<Link> link;
+    {
+        const std::lock_guard lock(mutex_);
+        const auto found = watched_.find(id);
+        if (found == watched_.end()) return;
+        link = found->second;
+    }
+    link->pump(read_buffer_);
+    link->push();
+}
+
+void Endpoint::later(std::function<void()> task) {
+    {
+        const std::lock_guard left(left_mutex_);
+        tasks_.push_back(std::move(task));
+    }
+    ring(bell_);
+}
+
+void Endpoint::do_tasks() {
+    std::vector<std::function<void()>> tasks;
+    {
+        const std::lock_guard left(left_mutex_);
+        tasks.swap(tasks_);
+    }
+    for (const auto& task : tasks) task();
 }
 
 // Groups.

@@ -1,5 +1,5 @@
-// What a process has once, for all its groups: its links, its listeners, its memory for neighbours,
-// and a thread for what nobody waits for.
+// What a process has once, for all its groups: its links, its listeners, its memory for neighbours, a
+// thread for links that nobody waits for, and one for the doors.
 #pragma once
 
 #include <atomic>
@@ -119,7 +119,7 @@ public:
     bool prefers_another(std::uint64_t from) override;
 
 private:
-    // By what number the endpoint's thread is told of what it watches; connections have larger ones.
+    // By what number a thread is told of what it watches; connections have larger ones.
     static constexpr std::uint64_t kTcpListener = 1;
     static constexpr std::uint64_t kLocalListener = 2;
     static constexpr std::uint64_t kBell = 3;
@@ -151,14 +151,18 @@ private:
     Endpoint(Token token, std::string host, const std::string& address, const std::string& folder,
              const std::string& libcrypto);
 
-    // The endpoint's thread.
-    void run();
-    void serve(std::uint64_t id);
+    // Whoever leads, and the endpoint's thread.
     void serve_link(std::uint64_t id);
+    void run();
+    void later(std::function<void()> task);
+    void do_tasks();
+
+    // The doors' thread.
+    void keep_doors();
+    void serve(std::uint64_t id);
     void accept_all(int listener, bool local);
     void make_room();
     void advance(std::uint64_t id);
-    void watch(int fd, std::uint64_t id, std::uint32_t events);
     void tick();
     int patience_ms() const noexcept;
     std::uint64_t fresh_id();
@@ -168,7 +172,6 @@ private:
     void go_on(std::uint64_t id);
     void dialled_in_vain(Opening& opening, const Failure& failure);
     void hang_up(Opening& opening, std::int64_t dial_at_ns);
-    void later(std::function<void()> task);
 
     void admit(Peer peer, std::uint64_t from);
     std::shared_ptr<Link> link_to(std::uint64_t peer, Reach reach);
@@ -193,23 +196,26 @@ private:
     LocalDoor local_door_;
     std::string address_;
     int tcp_listener_ = -1;
-    int doors_ = -1;  // epoll: what the endpoint's thread waits for
+    int unwaited_ = -1;  // epoll: what the endpoint's thread waits for
+    int doors_ = -1;     // epoll: what the doors' thread waits for
     std::unique_ptr<Engine> engine_;
     std::vector<std::byte> read_buffer_;  // for whoever reads a link: one at a time
     int bell_ = -1;
+    int door_bell_ = -1;
     std::unique_ptr<std::thread> progress_;
+    std::unique_ptr<std::thread> doorman_;
     std::atomic<bool> closing_{false};
     std::atomic<bool> stopping_{false};
 
-    // The endpoint's thread only.
+    // The doors' thread only.
     std::map<std::uint64_t, std::unique_ptr<Hello>> hellos_;  // the oldest first
     std::unordered_map<std::uint64_t, Opening> openings_;
     std::int64_t look_at_ns_ = 0;  // whether a deadline has passed
 
     std::atomic<std::uint64_t> next_id_{kFirstConnection};
 
-    // What is left to the endpoint's thread, and what it has to say of the doors. It may be taken under any
-    // other lock. A stranger has the thread take this one only, which no message waits for.
+    // What is left to the two threads, and what there is to say of the doors. It may be taken under any
+    // other lock. A stranger has the doors' thread take this one only, which no message waits for.
     Mutex left_mutex_;
     std::vector<std::shared_ptr<Link>> asked_;
     std::vector<std::function<void()>> tasks_;

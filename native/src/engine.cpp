@@ -3,13 +3,10 @@
 #include <sys/epoll.h>
 
 #include <algorithm>
-#include <cerrno>
 #include <chrono>
-#include <cstring>
 #include <utility>
 
 #include "points.hpp"
-#include "trouble.hpp"
 
 namespace tmc {
 namespace {
@@ -18,27 +15,16 @@ constexpr std::uint64_t kBell = 0;
 /// Few at a time: the leader looks in between whether what it waits for is there.
 constexpr int kEventsAtOnce = 8;
 
-int new_epoll() {
-    const int fd = epoll_create1(EPOLL_CLOEXEC);
-    if (fd < 0) throw Failure(Why::refused, std::string("no epoll descriptor: ") + std::strerror(errno));
-    fork_closes(fd);
-    return fd;
-}
-
-void hang(int on, int fd, std::uint64_t id, std::uint32_t events) {
-    epoll_event event{};
-    event.events = events;
-    event.data.u64 = id;
-    if (epoll_ctl(on, EPOLL_CTL_ADD, fd, &event) != 0)
-        throw Failure(Why::refused, std::string("cannot watch a descriptor: ") + std::strerror(errno));
-}
-
 }  // namespace
 
-Engine::Engine(int doors, std::uint64_t id, Serve serve)
-    : doors_(doors), id_(id), serve_(std::move(serve)), links_(new_epoll()), bell_(new_event_fd()) {
+Engine::Engine(int unwaited_fd, std::uint64_t id, Serve serve)
+    : unwaited_fd_(unwaited_fd),
+      id_(id),
+      serve_(std::move(serve)),
+      links_(new_epoll()),
+      bell_(new_event_fd()) {
     hang(links_, bell_, kBell, EPOLLIN);
-    hang(doors_, links_, id_, EPOLLIN);
+    hang(unwaited_fd_, links_, id_, EPOLLIN);
     armed_ = true;
 }
 
@@ -54,7 +40,7 @@ void Engine::arm(bool on) noexcept {
     epoll_event event{};
     event.events = on ? EPOLLIN : 0U;
     event.data.u64 = id_;
-    epoll_ctl(doors_, EPOLL_CTL_MOD, links_, &event);
+    epoll_ctl(unwaited_fd_, EPOLL_CTL_MOD, links_, &event);
 }
 
 void Engine::enter(Waiter& waiter) noexcept {
@@ -88,6 +74,7 @@ void Engine::leave(Waiter& waiter) noexcept {
 }
 
 bool Engine::turn(Waiter& waiter, int wait_ms) {
+    gap();
     if (leader_.load(std::memory_order_acquire) == &waiter) {
         // It may have been called while it followed, and have become the leader since.
         if (std::unique_lock lock(mutex_); std::exchange(waiter.called_, false)) return true;

@@ -37,8 +37,8 @@ public:
     /// take any lock but this class's own.
     using Serve = std::function<void(std::uint64_t id)>;
 
-    /// doors  the epoll descriptor of the endpoint's thread, which gets the events of links as `id`
-    Engine(int doors, std::uint64_t id, Serve serve);
+    /// unwaited_fd  the epoll descriptor of the endpoint's thread, which gets the events of links as `id`
+    Engine(int unwaited_fd, std::uint64_t id, Serve serve);
     ~Engine();
     Engine(const Engine&) = delete;
     Engine& operator=(const Engine&) = delete;
@@ -62,7 +62,7 @@ private:
     void arm(bool on) noexcept;
 
     const Birthplace birthplace_;
-    const int doors_;
+    const int unwaited_fd_;
     const std::uint64_t id_;
     const Serve serve_;
     int links_ = -1;

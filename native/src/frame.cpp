@@ -3,6 +3,8 @@
 #include <bit>
 #include <cstring>
 
+#include "points.hpp"
+
 namespace tmc {
 namespace {
 
@@ -28,6 +30,7 @@ std::uint64_t code(std::span<const std::byte, kHeaderBytes> bytes, const SipKey&
     HeaderBytes message;
     std::memcpy(message.data(), bytes.data(), kCodeAt);
     put(message, kCodeAt, number);
+    for (auto more = codes_repeated(); more > 0; --more) siphash(key, message);
     return siphash(key, message);
 }
 

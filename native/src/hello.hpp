@@ -20,7 +20,7 @@ using Nonce = std::array<std::byte, 32>;  // where links are encrypted: a public
 using Proof = std::array<std::byte, 32>;
 
 inline constexpr std::uint32_t kHelloMagic = 0x48434d54;  // "TMCH"
-inline constexpr std::uint16_t kVersion = 4;
+inline constexpr std::uint16_t kVersion = 5;
 
 //   dialler -> listener   Greeting
 //   listener -> dialler   Answer      proves the listener's knowledge

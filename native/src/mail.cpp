@@ -275,7 +275,7 @@ void Mail::read(std::size_t seat, std::uint64_t bytes) {
 }
 
 void Mail::adopt(std::size_t seat, Letterbox letters) {
-    if (letters.letters.empty()) return;
+    if (letters.held == 0 && letters.letters.empty()) return;  // One that is held may still be on its way.
     auto& in = box(seat).in;
     in = std::move(letters);
     for (auto& letter : in.letters) letter.arrival = ++arrivals_;

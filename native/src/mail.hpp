@@ -38,7 +38,7 @@ struct Letter {
 /// Letters from one seat. Exists before its session does, as `Inflow`.
 struct Letterbox {
     std::list<Letter> letters;
-    std::uint64_t held = 0;  // bytes of bodies
+    std::uint64_t held = 0;  // bytes of bodies, also of the one that is arriving
 };
 
 class Mail {

@@ -5,6 +5,7 @@
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <pthread.h>
+#include <sys/epoll.h>
 #include <sys/eventfd.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
@@ -234,6 +235,21 @@ int new_event_fd() {
     if (fd < 0) refuse("no event descriptor", "");
     fork_closes(fd);
     return fd;
+}
+
+int new_epoll() {
+    const int fd = epoll_create1(EPOLL_CLOEXEC);
+    if (fd < 0) refuse("no epoll descriptor", "");
+    fork_closes(fd);
+    return fd;
+}
+
+void hang(int epoll_fd, int fd, std::uint64_t id, std::uint32_t events) {
+    epoll_event event{};
+    event.events = events;
+    event.data.u64 = id;
+    if (epoll_ctl(epoll_fd, EPOLL_CTL_ADD, fd, &event) != 0)
+        throw Failure(Why::refused, std::string("cannot watch a descriptor: ") + std::strerror(errno));
 }
 
 void ring(int event_fd) noexcept {

@@ -47,6 +47,9 @@ void close_stranger(int fd) noexcept;
 
 void tune_tcp(int fd) noexcept;
 int new_event_fd();
+int new_epoll();
+/// Have the epoll descriptor report that one's events, as `id`. Throws Failure where the system cannot.
+void hang(int epoll_fd, int fd, std::uint64_t id, std::uint32_t events);
 void ring(int event_fd) noexcept;
 void drain_event(int event_fd) noexcept;
 std::uint64_t inode_of(int fd) noexcept;

@@ -38,7 +38,7 @@ struct Inflow {
         Tag tag;
     };
     std::list<Piece> pieces;  // Not a deque: an empty one holds half a kilobyte.
-    std::uint64_t held = 0;  // bytes in `pieces`
+    std::uint64_t held = 0;  // bytes in `pieces`, and in the one that is arriving
 };
 
 class Wires {

@@ -8,7 +8,9 @@
 // Processes are threads with an endpoint each. In every epoch each of them makes calls and exchanges
 // messages in two groups, and makes ready for the next epoch meanwhile. Half of the epochs end in the
 // middle: a seat aborts, closes a group, is closed as a whole, or is left behind, still calling, by the
-// others, who have somebody else in its seat. What must hold: who gets a result gets that result, bit by
+// others, who have somebody else in its seat; such a seat may stand still, as if it was stopped, until they
+// are in the middle of the next epoch. Nobody waits for others to switch over before it begins. In some
+// epochs so little is said that nothing but a call can end a wait. What must hold: who gets a result gets that result, bit by
 // bit; who does not is told so; nobody waits for ever; an epoch that nobody disturbs works; and when all
 // groups are closed no memory is held any more.
 #include <unistd.h>
@@ -18,8 +20,10 @@
 #include <atomic>
 #include <chrono>
 #include <cstring>
+#include <latch>
 #include <map>
 #include <random>
+#include <span>
 
 #include "check.hpp"
 #include "points.hpp"
@@ -67,9 +71,13 @@ struct Note {
     bool from_anybody = false;
 };
 
+/// at_once    notes that are begun before any of them is waited for
+/// readers_us who gets notes begins so much later
 struct Script {
     std::vector<Act> acts;
     std::vector<Note> notes;
+    std::size_t at_once = 1000;
+    std::uint32_t readers_us = 0;
 };
 
 Script script_of(Chance& chance, std::uint32_t seats) {
@@ -78,7 +86,8 @@ Script script_of(Chance& chance, std::uint32_t seats) {
     Script script;
     for (std::uint32_t i = 0; i < 5; ++i) {
         const auto kind = static_cast<Kind>(chance.below(static_cast<int>(Kind::barrier) + 1));
-        const auto count = static_cast<std::uint64_t>(chance.of(counts));
+        // Now and then more than a stream's window.
+        const auto count = static_cast<std::uint64_t>(chance.one_in(16) ? 600'000 : chance.of(counts));
         const auto root = static_cast<std::uint32_t>(chance.below(seats));
         script.acts.push_back({{kind, chance.of(kTypes), Op::sum, root, count}, chance.below(100) * 8,
                                chance.one_in(2)});
@@ -95,19 +104,39 @@ Script script_of(Chance& chance, std::uint32_t seats) {
     return script;
 }
 
+/// So little that nothing but a call ends a wait: one operation, or turns of two messages, this way and that.
+/// Or more small messages than may be on their way.
+Script few_words(Chance& chance, std::uint32_t seats, bool any) {
+    auto script = script_of(chance, seats);
+    script.acts.resize(any && chance.one_in(3) ? 1 : 0);
+    script.notes.clear();
+    if (!any || !script.acts.empty()) return script;
+    const auto from = static_cast<std::uint32_t>(chance.below(seats));
+    const auto to = static_cast<std::uint32_t>((from + 1 + chance.below(seats - 1)) % seats);
+    if (chance.one_in(4)) {
+        script.notes.assign(100, {from, to, 0, 15'000, 0, false});
+        script.readers_us = 20'000;
+        return script;
+    }
+    constexpr std::array sizes{32, 300'000, 1'500'000, 4'500'000};
+    script.at_once = 2;
+    for (int turn = 0; turn < 8; ++turn) {
+        const auto [a, b] = turn % 2 == 0 ? std::pair{from, to} : std::pair{to, from};
+        script.notes.push_back({a, b, 0, static_cast<std::size_t>(chance.of(sizes)), 0, false});
+        script.notes.push_back({a, b, 0, 32, 0, false});
+    }
+    return script;
+}
+
 /// What a seat has for another one, any bits.
 ConstBytes input(std::uint32_t seat, std::uint32_t part, std::size_t offset) {
-    static constexpr std::size_t kWords = 400'000;
-    static const auto rows = [] {
-        std::vector<std::vector<std::uint64_t>> all;
-        for (std::uint32_t owner = 0; owner < 8; ++owner) {
-            std::mt19937_64 random(owner);
-            all.emplace_back(kWords);
-            for (auto& word : all.back()) word = random();
-        }
+    static const auto words = [] {
+        std::mt19937_64 random(1);
+        std::vector<std::uint64_t> all(700'000);
+        for (auto& word : all) word = random();
         return all;
     }();
-    return reinterpret_cast<ConstBytes>(rows[seat].data() + part * 1000) + offset;
+    return reinterpret_cast<ConstBytes>(words.data() + (seat * 8 + part) * 1000) + offset;
 }
 
 Memory copied(ConstBytes from, std::size_t bytes) { return {from, from + bytes}; }
@@ -263,32 +292,46 @@ void make_calls(Group& group, const Script& script, std::uint32_t seat, std::uin
         if (ticket != nullptr && done(calm, [&, t = ticket] { wait_for(group, t, false); })) part->check();
 }
 
-void exchange_notes(Group& group, const Script& script, std::uint32_t seat, bool calm) {
+/// False: there will be no more.
+bool exchange_some(Group& group, std::span<const Note> notes, std::uint32_t seat, bool calm) {
     struct Sent {
         const Note* note;
         Memory data;
         std::shared_ptr<Ticket> ticket;
     };
     std::vector<Sent> all;
-    all.reserve(script.notes.size());
-    for (const auto& note : script.notes) {
+    all.reserve(notes.size());
+    bool good = true;
+    for (const auto& note : notes) {
         if (note.from != seat && note.to != seat) continue;
         const bool sends = note.from == seat;
         all.push_back({&note, sends ? copied(input(seat, 0, note.offset), note.bytes) : Memory(note.bytes), {}});
         auto& last = all.back();
         const auto from = note.from_anybody ? Mail::kAnybody : static_cast<int>(note.from);
-        const bool went = done(calm, [&] {
+        good = done(calm, [&] {
             last.ticket = sends ? group.send(last.data.data(), note.bytes, DType::u8, note.to, note.tag)
                                 : group.receive(last.data.data(), note.bytes, DType::u8, from, note.tag);
         });
-        if (!went) break;
+        if (!good) break;
     }
     for (const auto& sent : all) {
-        if (sent.ticket == nullptr || !done(calm, [&] { wait_for(group, sent.ticket, true); })) continue;
+        if (sent.ticket == nullptr || !done(calm, [&] { wait_for(group, sent.ticket, true); })) {
+            good = false;
+            continue;
+        }
         const auto* right = input(sent.note->from, 0, sent.note->offset);
         CHECK(sent.data.empty() || std::memcmp(sent.data.data(), right, sent.data.size()) == 0,
               "a message of %zu bytes to seat %u is wrong", sent.data.size(), sent.note->to);
     }
+    return good;
+}
+
+void exchange_notes(Group& group, const Script& script, std::uint32_t seat, bool calm) {
+    const std::span notes(script.notes);
+    const bool reads = !notes.empty() && notes[0].to == seat;
+    if (reads) std::this_thread::sleep_for(std::chrono::microseconds(script.readers_us));
+    for (std::size_t at = 0; at < notes.size(); at += script.at_once)
+        if (!exchange_some(group, notes.subspan(at, std::min(script.at_once, notes.size() - at)), seat, calm)) return;
 }
 
 enum class End { calm, abort, close_group, close_process, leave_behind };
@@ -308,12 +351,21 @@ public:
     void run() {
         enter();
         for (int i = 0; i < 4; ++i) epoch();
+        if (chance_.one_in(2)) switch_over();
+        await_stray();
         for (auto& process : seats_) leave(std::move(process));
         close_all();
+        close_beside_switchovers();
     }
 
 private:
     using Cards = std::vector<std::vector<std::byte>>;
+    /// Who was left behind, in the epoch after that one.
+    struct Stray {
+        std::unique_ptr<Process> process;  // null until somebody else sits in its seat
+        std::atomic<bool> still{false};
+        Threads threads;
+    };
 
     char host() { return "aabc"[chance_.below(4)]; }
     std::uint32_t size() const { return static_cast<std::uint32_t>(hosts_.size()); }
@@ -353,8 +405,6 @@ private:
         }
         Threads threads;
         prepare(threads, ++epoch_, members());
-        threads.join();
-        switch_over();
     }
 
     void switch_over() {
@@ -371,38 +421,65 @@ private:
         const auto group = static_cast<std::uint32_t>(chance_.below(kGroups));
         const auto delay = std::chrono::microseconds(chance_.below(chance_.one_in(2) ? 500 : 20'000));
         std::vector<Script> scripts;
-        for (std::uint32_t g = 0; g < kGroups; ++g) scripts.push_back(script_of(chance_, size()));
-        Threads left_behind;
+        const bool sparse = chance_.one_in(4);
+        for (std::uint32_t g = 0; g < kGroups; ++g)
+            scripts.push_back(sparse ? few_words(chance_, size(), g == 0) : script_of(chance_, size()));
+        auto left_behind = std::make_unique<Stray>();
         std::unique_ptr<Process> newcomer;
         {
             Threads threads;
-            for (auto* process : members())
-                play(process->seat == victim && end == End::leave_behind ? left_behind : threads, *process,
-                     scripts, end == End::calm);
+            const auto all_are_in = std::make_shared<std::latch>(size());
+            for (auto* process : members()) {
+                const bool stays = process->seat == victim && end == End::leave_behind;
+                begin(stays ? left_behind->threads : threads, *process, scripts, end == End::calm, all_are_in,
+                      stays ? &left_behind->still : nullptr);
+            }
+            all_are_in->wait();
             if (end == End::calm)
                 newcomer = get_ready(threads, victim);
             else
                 std::this_thread::sleep_for(delay);
+            if (stray_ != nullptr) stray_->still = false;
+            left_behind->still = end == End::leave_behind && !chance_.one_in(4);
             disturb(end, victim, group);
         }
+        await_stray();
         if (end == End::calm) {
             if (newcomer != nullptr) replace(victim, std::move(newcomer));
-            switch_over();
             return leave_some();
         }
+        if (end == End::leave_behind) stray_ = std::move(left_behind);
         go_on_after(end, victim, group);
-        left_behind.join();
         leave_some();
     }
 
-    void play(Threads& threads, Process& process, const std::vector<Script>& scripts, bool calm) {
-        for (std::uint32_t g = 0; g < kGroups; ++g) {
-            const auto group = process.groups[g];
-            const auto seat = process.seat;
-            const auto size = process.size;
-            threads.add([=, script = scripts[g]] { make_calls(*group, script, seat, size, calm); });
-            threads.add([=, script = scripts[g]] { exchange_notes(*group, script, seat, calm); });
-        }
+    /// The epoch of one process: it switches over, says that it has, and plays.
+    void begin(Threads& threads, Process& process, const std::vector<Script>& scripts, bool calm,
+               const std::shared_ptr<std::latch>& all_are_in, const std::atomic<bool>* still) const {
+        threads.add([=, &process, epoch = epoch_] {
+            for (const auto& group : process.groups) group->switchover(epoch);
+            all_are_in->count_down();
+            Threads plays;
+            for (std::uint32_t g = 0; g < kGroups; ++g) {
+                plays.add([=, &process, &script = scripts[g]] {
+                    stand_still_while(still);
+                    make_calls(*process.groups[g], script, process.seat, process.size, calm);
+                });
+                plays.add([=, &process, &script = scripts[g]] {
+                    stand_still_while(still);
+                    exchange_notes(*process.groups[g], script, process.seat, calm);
+                });
+            }
+        });
+    }
+
+    /// Who was left behind goes on, and ends.
+    void await_stray() {
+        if (stray_ == nullptr) return;
+        stray_->still = false;
+        stray_->threads.join();
+        leave(std::move(stray_->process));
+        stray_.reset();
     }
 
     /// The next epoch is prepared while this one works: with the same members, or with a new one.
@@ -419,7 +496,11 @@ private:
     }
 
     void replace(std::uint32_t seat, std::unique_ptr<Process> newcomer) {
-        leave(std::exchange(seats_[seat], std::move(newcomer)));
+        auto former = std::exchange(seats_[seat], std::move(newcomer));
+        if (stray_ != nullptr && stray_->process == nullptr)
+            stray_->process = std::move(former);
+        else
+            leave(std::move(former));
     }
 
     void disturb(End end, std::uint32_t victim, std::uint32_t group) {
@@ -472,6 +553,22 @@ private:
             });
     }
 
+    /// A group has no epoch any more when it is closed, whatever it was in the middle of.
+    void close_beside_switchovers() {
+        auto process = std::make_unique<Process>('a', 0, 1);
+        for (int i = 0; i < 10; ++i) {
+            const auto group = process->groups[0];
+            group->prepare(1, {group->card()}, patience_ns);
+            {
+                Threads threads;
+                threads.add([=] { group->close(); });
+                threads.add([=] { done(false, [&] { group->switchover(1); }); });
+            }
+            CHECK(group->epoch() < 0, "a closed group is in an epoch");
+            process->sit_down(0);
+        }
+    }
+
     /// Who has left goes at once, or stands about for a while.
     void leave_some() {
         std::erase_if(gone_, [&](const auto&) { return chance_.one_in(2); });
@@ -506,6 +603,7 @@ private:
     std::string hosts_;
     std::vector<std::unique_ptr<Process>> seats_;
     std::vector<std::unique_ptr<Process>> gone_;
+    std::unique_ptr<Stray> stray_;
     std::uint64_t epoch_ = 0;
 };
 

@@ -243,7 +243,7 @@ class Endpoint:
 def points() -> int:
     """Synchronisation points that this process has passed.
 
-    This one and the next two are in an editable install only.
+    This one and the next three are in an editable install only.
     """
 
 def arm_point(countdown: int, signal: int) -> None:
@@ -254,6 +254,9 @@ def delay_points(seed: int, most_us: int) -> None:
 
     For tests.
     """
+
+def repeat_codes(more: int) -> None:
+    """Make and check the code of each frame so many times more. For measurements."""
 
 def features() -> dict[str, Any]:
     """`isa` in use, `version` of the wire, `sanitizer` it was built with."""

@@ -6,6 +6,11 @@ from trainmover.errors import UserError
 
 NAMES = ("native", "gloo")
 
+STAGED, NCCL = "staged", "nccl"
+GPU_NAMES = (STAGED, NCCL)
+"""What carries tensors of a GPU where a script asks for nccl: the host's communicator, through host
+memory, or NCCL itself."""
+
 
 def native_is_built() -> bool:
     """Whether this installation has the extension."""
@@ -39,3 +44,20 @@ def checked(name: str) -> str:
             do="Build it with `make setup` (needs a C++20 compiler), or choose gloo.",
         )
     return name
+
+
+def checked_gpu(gpu: str, name: str) -> str:
+    """What carries tensors of a GPU, beside the communicator `name`. Raises UserError."""
+    if gpu not in GPU_NAMES:
+        raise UserError(
+            f"{gpu} carries no tensors of a GPU in this version of trainmover.",
+            means="Nothing was started.",
+            do=f"Give one of: {', '.join(GPU_NAMES)}",
+        )
+    if gpu == NCCL and name != "native":
+        raise UserError(
+            f"NCCL goes beside the native communicator only, not beside {name}.",
+            means="Nothing was started.",
+            do="Leave --comm out, or give --gpu-comm staged.",
+        )
+    return gpu

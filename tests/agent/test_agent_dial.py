@@ -7,8 +7,8 @@ import struct
 import pytest
 
 from trainmover.agent.dial import dial
-from trainmover.doors.place import here
 from trainmover.errors import PeerLost
+from trainmover.listeners.place import here
 from trainmover.protocol.hello import NONCE_BYTES, OPENING_BYTES, End, Listener
 
 TOKEN = b"0123456789abcdef-token"

@@ -14,8 +14,8 @@ from typing import Any
 import pytest
 from host_tools import FAKE, alive, environment
 
-from trainmover.doors.door import Door
 from trainmover.ids import Epoch, Slot
+from trainmover.listeners.loop_listener import LoopListener
 from trainmover.protocol import messages as m
 from trainmover.server.machines.links import PURPOSE, MachineLink
 from trainmover.server.run import bind
@@ -32,7 +32,7 @@ class Controller:
         self.facts: asyncio.Queue[Any] = asyncio.Queue()
         self.link: MachineLink | None = None
         self.reasons: list[str] = []
-        self.door: Door
+        self.listener: LoopListener
 
     def said_hello(self, link: MachineLink, hello: m.Hello) -> None:
         self.link = link
@@ -43,9 +43,14 @@ class Controller:
         self.facts.put_nowait(back)
 
     def said(self, link: MachineLink, fact: m.AgentFact) -> None:
-        self.facts.put_nowait(
-            m.decode_worker_fact(fact.payload) if isinstance(fact, m.FromWorker) else fact
-        )
+        match fact:
+            case m.FromWorker(payload=payload):
+                self.facts.put_nowait(m.decode_worker_fact(payload))
+            case m.SaidHere(told=told) | m.CommittedHere(told=told):
+                for one in told:
+                    self.facts.put_nowait(one)
+            case _:
+                self.facts.put_nowait(fact)
 
     def now(self) -> int:
         return 0
@@ -100,22 +105,22 @@ class Play:
 
     async def _run(self, after: Callable[["Play"], Awaitable[None]]) -> tuple[int, str]:
         self.controller = controller = Controller()
-        listener = bind("127.0.0.1:0", "The controller")
-        self.port = listener.getsockname()[1]
-        controller.door = door = Door(
+        sock = bind("127.0.0.1:0", "The controller")
+        self.port = sock.getsockname()[1]
+        controller.listener = listener = LoopListener(
             TOKEN,
             PURPOSE,
             partial(MachineLink, controller),
             name=self.spec().run_id,
             turned_away=controller.turned_away,
         )
-        await door.open(listener)
+        await listener.open(sock)
         self.start(self.port)
         try:
             await after(self)
             return await self.ended()
         finally:
-            door.close()
+            listener.close()
             for link in list(controller.links):
                 link.abort()
 
@@ -192,7 +197,7 @@ def test_a_controller_that_stays_away_ends_the_workers_and_the_agent(play: Play)
 
     async def after(play: Play) -> None:
         pids.extend(await play.workers_up())
-        play.controller.door.close()
+        play.controller.listener.close()
         play.controller.lose()
 
     code, said = play.run(after)
@@ -211,7 +216,7 @@ def test_it_ends_with_the_process_that_the_run_lives_in(play: Play, away: bool) 
         async def after(play: Play) -> None:
             pids.extend(await play.workers_up())
             if away:
-                play.controller.door.close()
+                play.controller.listener.close()
                 play.controller.lose()
             run.kill()
 
@@ -297,7 +302,7 @@ def test_an_agent_that_was_never_welcome_comes_back_as_what_it_was(play: Play) -
 def test_sigterm_ends_an_agent_whose_controller_is_away(play: Play) -> None:
     async def after(play: Play) -> None:
         await play.workers_up()
-        play.controller.door.close()
+        play.controller.listener.close()
         play.controller.lose()
         await play.controller.expect(type(None))
         assert play.process is not None

@@ -23,8 +23,8 @@ from trainmover.agent.workers.states import (
     States,
     kernel_state,
 )
-from trainmover.doors.reach import REACH_S, reached
 from trainmover.ids import MachineId
+from trainmover.listeners.reach import REACH_S, reached
 from trainmover.state.vault import Vault, address_of, serve
 
 SLEEPER = "import time\nprint('up', flush=True)\ntime.sleep(600)"

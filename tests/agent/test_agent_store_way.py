@@ -1,4 +1,4 @@
-"""torch's store is reached by workers of this user, by a door that wants the token."""
+"""torch's store is reached by workers of this user, by a listener that wants the token."""
 
 import asyncio
 import os
@@ -11,9 +11,9 @@ from tls_files import made
 
 from trainmover.agent import store_way
 from trainmover.agent.store_way import StoreWay, owner
-from trainmover.doors.place import there
+from trainmover.listeners.place import there
 from trainmover.protocol.hello import OPENING_BYTES, PROOF_BYTES, STORE, End
-from trainmover.server.store_door import StoreDoor
+from trainmover.server.store_listener import StoreListener
 from trainmover.tls.contexts import Tls
 
 TOKEN, OTHER = b"t" * 32, b"o" * 32
@@ -25,7 +25,7 @@ def listening() -> socket.socket:
 
 
 @asynccontextmanager
-async def door(tls: Tls | None = None) -> AsyncIterator[str]:
+async def listener(tls: Tls | None = None) -> AsyncIterator[str]:
     """Of a store that says everything back in capitals; its address."""
 
     async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -37,7 +37,7 @@ async def door(tls: Tls | None = None) -> AsyncIterator[str]:
     listener = listening()
     address = "{}:{}".format(*listener.getsockname())
     serving = asyncio.ensure_future(
-        StoreDoor(TOKEN, store.sockets[0].getsockname(), tls).serve(listener)
+        StoreListener(TOKEN, store.sockets[0].getsockname(), tls).serve(listener)
     )
     try:
         yield address
@@ -62,7 +62,7 @@ async def said_by(address: str, words: bytes) -> bytes:
 @pytest.mark.parametrize("tls", [None, made("job").read()], ids=["plain", "in TLS"])
 def test_a_worker_speaks_with_a_store_on_another_host(tls: Tls | None) -> None:
     async def run() -> bytes:
-        async with door(tls) as address:
+        async with listener(tls) as address:
             way = StoreWay(address, TOKEN, tls)
             assert way.address != address
             try:
@@ -75,7 +75,7 @@ def test_a_worker_speaks_with_a_store_on_another_host(tls: Tls | None) -> None:
 
 def test_who_does_not_know_the_token_does_not_get_to_the_store() -> None:
     async def run() -> bytes:
-        async with door() as address:
+        async with listener() as address:
             way = StoreWay(address, OTHER)
             try:
                 return await said_by(way.address, b"words")
@@ -85,9 +85,9 @@ def test_who_does_not_know_the_token_does_not_get_to_the_store() -> None:
     assert asyncio.run(run()) == b""
 
 
-def test_a_stranger_at_the_door_gets_an_opening_and_a_proof_and_nothing_of_the_store() -> None:
+def test_a_stranger_at_the_listener_gets_an_opening_and_a_proof_and_nothing_of_the_store() -> None:
     async def run() -> bytes:
-        async with door() as address:
+        async with listener() as address:
             host, _, port = address.rpartition(":")
             reader, writer = await asyncio.open_connection(host, int(port))
             where = there(writer.get_extra_info("socket"))
@@ -105,7 +105,7 @@ def test_another_user_of_this_host_is_not_led_to_the_store(
     monkeypatch.setattr(store_way, "owner", lambda address: os.getuid() + 1)
 
     async def run() -> bytes:
-        async with door() as address:
+        async with listener() as address:
             way = StoreWay(address, TOKEN)
             try:
                 return await said_by(way.address, b"words")
@@ -117,7 +117,7 @@ def test_another_user_of_this_host_is_not_led_to_the_store(
 
 def test_the_end_of_a_store_is_the_end_of_those_who_speak_with_it() -> None:
     async def run() -> bytes:
-        async with door() as address:
+        async with listener() as address:
             way = StoreWay(address, TOKEN)
             host, _, port = way.address.rpartition(":")
             reader, writer = await asyncio.open_connection(host, int(port))

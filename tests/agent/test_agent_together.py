@@ -87,21 +87,67 @@ def test_nobody_is_waited_for_long(play: Any, up: Up) -> None:
     assert up.said == [m.CommittedHere(told=[steps(6, 4)])]
 
 
+def position(rank: int, epoch: int = 3) -> m.Position:
+    return m.Position(rank=Rank(rank), epoch=Epoch(epoch), committed=Step(4), gate=Step(5))
+
+
 def test_what_follows_steps_is_said_behind_them(play: Any, up: Up) -> None:
     """A decision may hang on it; who knows of it must know of the steps before."""
-    position = m.Position(rank=Rank(6), epoch=Epoch(3), committed=Step(4), gate=Step(5))
-    first = steps(7, 5, first=True)
+    alone = m.Interrupted(rank=Rank(7), epoch=Epoch(2), reason="reset")
 
     def act(crew: Crew) -> None:
         said(crew, 0, steps(6, 4))
-        said(crew, 0, position)
-        said(crew, 1, first)
+        said(crew, 0, position(6))
+        said(crew, 1, alone)
         said(crew, 2, steps(8, 5))
         crew.end(9, then=lambda: None)
 
     play(act)
-    behind = m.CommittedHere(told=[steps(8, 5)])
-    assert up.said == [m.CommittedHere(told=[steps(6, 4)]), (0, position), (1, first), behind]
+    before = [m.CommittedHere(told=[steps(6, 4)]), m.SaidHere(told=[position(6)])]
+    assert up.said == [*before, (1, alone), m.CommittedHere(told=[steps(8, 5)])]
+
+
+def test_answers_of_one_kind_for_one_epoch_are_one_fact(play: Any, up: Up) -> None:
+    answers = [position(rank) for rank in (6, 7, 8)]
+
+    def act(crew: Crew) -> None:
+        said(crew, 2, steps(8, 4))
+        for local_rank, fact in enumerate(answers):
+            assert up.said == []
+            said(crew, local_rank, fact)
+
+    play(act)
+    assert up.said == [m.CommittedHere(told=[steps(8, 4)]), m.SaidHere(told=answers)]
+
+
+@pytest.mark.parametrize(
+    "other",
+    [position(7, epoch=4), m.AtBoundary(rank=Rank(7), epoch=Epoch(3), committed=Step(4))],
+)
+def test_an_answer_of_another_kind_or_epoch_goes_behind(
+    play: Any, up: Up, other: m.WorkerFact
+) -> None:
+    def act(crew: Crew) -> None:
+        said(crew, 0, position(6))
+        said(crew, 1, other)
+        crew.end(9, then=lambda: None)
+
+    play(act)
+    assert up.said == [m.SaidHere(told=[position(6)]), m.SaidHere(told=[other])]
+
+
+def test_steps_that_a_rank_tells_after_its_answer_go_behind_it(play: Any, up: Up) -> None:
+    first = steps(6, 5, first=True)
+
+    def act(crew: Crew) -> None:
+        said(crew, 0, first)
+        said(crew, 1, steps(7, 4))
+        said(crew, 0, steps(6, 6))
+        crew.end(9, then=lambda: None)
+
+    play(act)
+    before = [m.CommittedHere(told=[steps(7, 4)]), m.SaidHere(told=[first])]
+    assert up.said == [*before, m.CommittedHere(told=[steps(6, 6)])]
 
 
 def test_a_fast_worker_does_not_wait_for_a_slow_one_twice(play: Any, up: Up) -> None:

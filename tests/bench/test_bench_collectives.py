@@ -11,6 +11,7 @@ from bench.collectives.abort import Aborts, Trial
 from bench.collectives.arms import buffers, check
 from bench.collectives.calls import MIB, Calls, Cell, Times, in_turn
 from bench.collectives.calls import Plan as CallsPlan
+from bench.collectives.codes import REPEATED, Codes
 from bench.collectives.crew import Crew, CrewError
 from bench.collectives.scale import Case as ScaleCase
 from bench.collectives.scale import Scale
@@ -68,6 +69,22 @@ def test_what_the_shim_adds_is_the_median_of_the_rounds_differences() -> None:
     assert (claim.value, claim.holds) == (10, True)
 
 
+def test_a_code_costs_what_many_more_have_added() -> None:
+    """Of the rounds the best counts: what disturbs only adds."""
+    plain = {8: rounds(40, 400), MIB: rounds(1000, 9000)}
+    added_us = {8: 1, MIB: 20}
+    codes = Codes()
+    for size, times in plain.items():
+        codes.times[size, "plain"] = codes.times[size, "encrypted"] = times
+        more = REPEATED * added_us[size]
+        codes.times[size, "repeated"] = rounds(*(one.median_us + more for one in times))
+    small, large = claims.of_codes(codes)
+    assert (small.value, small.holds) == (1, True)
+    assert (large.value, large.holds) == (20 / 1000, True)
+    (table,) = tables.of_codes(codes)
+    assert [row[0] for row in table.rows] == ["8 B", "1 MiB"]
+
+
 def switched(*, links: int, small_ms: float, large_ms: float) -> Switchovers:
     cases = {Case("ours shm", 4, 1): small_ms, Case("ours shm", 64, 1): large_ms}
     trials = {case: [Switched(1.0, still_ms, links)] for case, still_ms in cases.items()}
@@ -99,9 +116,11 @@ def test_a_tree_is_measured_by_all_pairs_and_shared_hosts_by_seats_apart() -> No
 
 
 def test_the_last_survivor_counts() -> None:
-    trials = [Trial((0.5, 4.0, 0.7), ("PeerLost",) * 3), Trial((6.0, 1.0, 1.0), ("PeerLost",) * 3)]
+    trials = [Trial((0.5, 4.0, 0.7), ("PeerLost",) * 3, 3.0)]
+    trials.append(Trial((6.0, 1.0, 1.0), ("PeerLost",) * 3, 7.0))
     aborts = Aborts({("ours shm", "killed"): trials, ("ours shm", "stopped"): trials[:1]})
-    killed, stopped = claims.of_aborts(aborts)
+    killed, stopped, beyond = claims.of_aborts(aborts)
+    assert (beyond.value, beyond.holds) == (0.0, True)
     assert (killed.value, killed.holds) == (5.0, True)
     assert (stopped.value, stopped.holds) == (4.0, False)
 

@@ -41,7 +41,7 @@ MACHINES, STANDBYS = 2, 1
 LONG_ENOUGH_S = 600.0
 """Of work: the run is stopped as soon as it was looked at."""
 SAYS_S = 5.0
-"""For which a door that says something at once is waited for."""
+"""For which a listener that says something at once is waited for."""
 _LISTENS, _ACCEPTS = "0A", 0x10000
 _CLONE_NEWNET = 0x40000000
 _SERVICE_ENDS = 8 + 16 + 16
@@ -119,7 +119,7 @@ def table(text: str = "") -> list[Row]:
 
 
 def _says(service: str) -> Callable[[Heard, Seen], bool]:
-    """A door of that service."""
+    """A listener of that service."""
 
     def is_it(one: Heard, seen: Seen) -> bool:
         if not one.port or not one.said:
@@ -138,7 +138,7 @@ IS: dict[str, Callable[[Heard, Seen], bool]] = {
     "control link": _says("controller"),
     "vault": _says("vault"),
     "state server": _says("state"),
-    "the stores' door": _says("store"),
+    "the stores' listener": _says("store"),
     "HTTP API": lambda one, seen: one.port == seen.api,
     "torch's store": lambda one, seen: _silent(one, "store"),
     "way to torch's store": lambda one, seen: _silent(one, "agent"),

@@ -59,7 +59,7 @@ def opening(service: str, port: int, host: str = "127.0.0.1") -> bytes:
     return End(service, Where(host, port)).opening(os.urandom(16))
 
 
-def door(service: str, process: str, port: int) -> Heard:
+def listener(service: str, process: str, port: int) -> Heard:
     return Heard(port, process, port, "127.0.0.1", port, said=opening(service, port))
 
 
@@ -75,7 +75,7 @@ ROWS = [
     Row("gloo's links", "worker", "`--comm gloo`", "network", "**plain**"),
 ]
 GOOD = Seen(
-    Setting(), 2, [door("controller", "controller", 1), silent("controller", 2, 2)]
+    Setting(), 2, [listener("controller", "controller", 1), silent("controller", 2, 2)]
 )  # fmt: skip
 GOOD.heard += [silent("worker", 3, 3), Heard(3, "worker", 4, path="/run/s", private=True)]
 
@@ -90,13 +90,13 @@ def test_a_run_as_the_table_has_it() -> None:
 
 
 FALSE = {
-    "a vault, which has no row": (seen(door("vault", "agent", 9)), "is in no row"),
+    "a vault, which has no row": (seen(listener("vault", "agent", 9)), "is in no row"),
     "a silent one in an agent": (seen(silent("agent", 9, 9)), "is in no row"),
     "an abstract socket": (seen(Heard(9, "worker", 9, path="@x")), "is in no row"),
     "a socket file for all": (seen(Heard(9, "worker", 9, path="/tmp/x")), "is in no row"),
     "a second silent one": (seen(silent("worker", 9, 3)), "process 3 has 2 listeners"),
     "a row without": (seen(without=2), "nobody has `native endpoint, TCP`"),
-    "another's": (seen(door("controller", "worker", 9)), "which is of controller"),
+    "another's": (seen(listener("controller", "worker", 9)), "which is of controller"),
     "on the network": (
         seen(Heard(4, "worker", 4, "10.0.0.1", 4)),
         "which should be on network",

@@ -68,8 +68,8 @@ def test_the_end_says_whether_a_job_would_run() -> None:
 
 
 def test_this_machine_can_run_jobs(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    with socket.create_server(("127.0.0.1", 0)) as door:
-        port = door.getsockname()[1]
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        port = listener.getsockname()[1]
         argv = ["doctor", "--quick", "--journal", str(tmp_path / "run.db")]
         assert main([*argv, "--connect", f"127.0.0.1:{port}"]) == 0
     out = capsys.readouterr().out
@@ -81,8 +81,8 @@ def test_this_machine_can_run_jobs(tmp_path: Path, capsys: pytest.CaptureFixture
 def test_what_is_broken_makes_it_1_and_json_says_what(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    with socket.create_server(("127.0.0.1", 0)) as door:
-        port = door.getsockname()[1]
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        port = listener.getsockname()[1]
     assert main(["doctor", "--quick", "--json", "--connect", f"127.0.0.1:{port}"]) == 1
     told = json.loads(capsys.readouterr().out)
     assert told["broken"]

@@ -15,7 +15,7 @@ from simulated import played
 
 from trainmover.cli.main import main
 from trainmover.cli.report import text
-from trainmover.cli.report.goodput import Goodput, RunPast, cause_of, goodput
+from trainmover.cli.report.goodput import Goodput, RunPast, goodput
 from trainmover.cli.report.page import page
 from trainmover.cli.report.reading import family, past_of
 from trainmover.cli.run.screen import JsonScreen, Screen
@@ -28,6 +28,7 @@ from trainmover.journal.damage import check_of
 from trainmover.launch.controller.hosting import RunResult
 from trainmover.launch.runs import Run
 from trainmover.protocol import messages as m
+from trainmover.server.view.causes import cause_of
 
 SECOND = 1_000_000
 
@@ -159,6 +160,7 @@ def test_going_on_from_a_checkpoint_is_no_incident() -> None:
     [
         ("a move was asked for: worker 3 of it was lost: twice", "planned move"),
         ("rank 1 on m2 raised OSError: m3 was lost: the file", "script raised"),
+        ("m5 cannot take the ranks: it runs in circles", "standby failed"),
         ("rank 1 differs from its replicas since step 10", "silent corruption"),
         ("rank 1 lost a link (it broke)", "link broken"),
         ("the key-value store was lost while groups met in it", "store lost"),

@@ -13,8 +13,10 @@ from typing import Any
 import pytest
 import torch
 import torch.distributed as dist
+from fake_nccl import stands_in
 
 from trainmover.comm import groups, hook_torch
+from trainmover.communicators import NCCL
 
 _FORK = multiprocessing.get_context("fork")
 PATIENCE_S = 60
@@ -62,7 +64,10 @@ class Ranks:
         torch.set_num_threads(1)
         try:
             hook_torch(groups)
-            groups.choose(self.comm, self.token)
+            if self.comm == NCCL:
+                groups.choose("native", self.token, NCCL)
+            else:
+                groups.choose(self.comm, self.token)
             answer = (name, program(*args), None)
         except BaseException:  # noqa: BLE001  the child's outermost frame: the test gets it
             answer = (name, None, traceback.format_exc())
@@ -101,9 +106,14 @@ class Ranks:
 
 
 @pytest.fixture(params=["gloo", "native"])
-def comm(request: pytest.FixtureRequest) -> str:
-    """Every communicator in turn."""
-    return str(request.param)
+def comm(request: pytest.FixtureRequest) -> Iterator[str]:
+    """Every communicator in turn; or the one that a test names. "nccl" is the stand-in, and carries
+    what lies in host memory."""
+    if request.param != NCCL:
+        yield request.param
+        return
+    with stands_in():
+        yield NCCL
 
 
 @pytest.fixture
@@ -119,7 +129,10 @@ def join_live(rank: int, ranks: Ranks, epoch: int = 1) -> dist.Store:
     store = ranks.connect()
     groups.use_store(store, epoch)
     dist.init_process_group(
-        "gloo", store=dist.PrefixStore(f"script{epoch}", store), rank=rank, world_size=ranks.size
+        NCCL if ranks.comm == NCCL else "gloo",
+        store=dist.PrefixStore(f"script{epoch}", store),
+        rank=rank,
+        world_size=ranks.size,
     )
     return store
 

@@ -3,7 +3,18 @@
 from dataclasses import replace
 
 import pytest
-from jobs import RECOVERED, RUNNING, after, certificate, committed, failed, joined, running, up
+from jobs import (
+    RECOVERED,
+    RUNNING,
+    after,
+    certificate,
+    committed,
+    failed,
+    joined,
+    running,
+    said,
+    up,
+)
 
 from trainmover.controller import Job
 from trainmover.controller.change.incidents import amend
@@ -14,6 +25,7 @@ from trainmover.controller.standby.attest import (
     STATE_BYTES_PER_MS,
     predicted_ms,
 )
+from trainmover.controller.state import MachineState
 from trainmover.protocol import messages as m
 
 HELD_BYTES = 1000
@@ -30,6 +42,18 @@ def test_a_held_run_costs_nothing_and_one_that_is_not_its_measured_time() -> Non
     free = with_machine(RUNNING, "m4", held=None)
     others = predicted_ms(RUNNING, RUNNING.machines["m4"], 0, other_held=True)
     assert predicted(free) == others == pytest.approx(FIXED_MS + state_ms + RUN_MS)
+
+
+def test_of_all_processes_of_a_machine_the_slowest_run_counts() -> None:
+    for first_ms, then_ms in ((30, 20), (20, 30)):
+        job = running(nproc=2)
+        job = with_machine(job, "m4", state=MachineState.HOLDING, held=None, work=0)
+        facts = [
+            m.Held(rank=rank, trace="t", run_ms=ms, held_bytes=1)
+            for rank, ms in ((0, first_ms), (1, then_ms))
+        ]
+        job, _ = after(job, *(said("m4", one, local_rank=one.rank) for one in facts))
+        assert job.machines["m4"].attests[0].run_ms == 30
 
 
 def test_before_a_second_run_the_first_stands_for_it() -> None:

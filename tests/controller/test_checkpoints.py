@@ -30,6 +30,7 @@ from trainmover.controller.events import (
     CheckpointFound,
     CheckpointPublished,
 )
+from trainmover.controller.keep.checkpoints import tend_checkpoints
 from trainmover.controller.state import MachineState, Outcome
 from trainmover.protocol import messages as m
 
@@ -102,6 +103,27 @@ def test_what_an_old_epoch_has_written_counts_for_nothing() -> None:
     assert GiveUpCheckpoint(10, 1) in effects
     _, effects = after(job, wrote("m1", 0), wrote("m3", 2))  # type: ignore[arg-type]
     assert not [effect for effect in effects if isinstance(effect, Publish)]
+
+
+def test_what_becomes_of_another_checkpoint_does_not_end_the_one_that_is_written() -> None:
+    job, _ = cut_at(published(), 20)
+    late = CheckpointFailed(at_us=0, step=10, epoch=1, why="No space left")
+    other = CheckpointFailed(at_us=0, step=20, epoch=9, why="No space left")
+    for event in (late, other):
+        assert decide(job, event)[0].writing == job.writing
+    own = CheckpointFailed(at_us=0, step=20, epoch=1, why="No space left")
+    assert decide(job, own)[0].writing is None
+
+
+def test_where_a_machine_with_ranks_is_gone_no_checkpoint_is_begun() -> None:
+    """Its rank's snapshot is in no memory that writes."""
+    job, _ = cut_at(SAVES, 9)
+    cut = replace(job.cut, step=10) if job.cut is not None else None
+    there = tend_checkpoints(replace(job, cut=cut))
+    assert orders(there[1], m.WriteCheckpoint)
+    for name, _ in SEATED:
+        left = replace(job, cut=cut, machines=job.machines.without({name}))
+        assert not orders(tend_checkpoints(left)[1], m.WriteCheckpoint)
 
 
 def test_a_part_that_cannot_be_written_gives_the_checkpoint_up_and_nothing_else() -> None:

@@ -486,3 +486,24 @@ def test_a_joiner_is_told_what_runs_have_taken_on_its_machine() -> None:
     attests = RUNNING.machines["m4"].attests.values()
     known = max(max(one.warm_ms, one.run_ms or 0) for one in attests)
     assert orders(effects, m.Bind)["m4"].known_ms == known > 0
+
+
+def test_the_word_of_a_machine_that_is_gone_stands_for_nobody_elses() -> None:
+    """As many have said what they hold as there are machines; one that lives has not."""
+    job, _ = after(running(standbys=2), lost("m2"))
+    said = [position("m1", 0, 2), position("m3", 2, 2), vault("m4", 2)]
+    job, effects = after(job, *said, lost("m4"), vault("m1", 2, {2: [8]}), vault("m5", 2))
+    assert not orders(effects, m.Verdict)
+    _, effects = after(job, vault("m3", 2, {1: [8]}))
+    assert set(orders(effects, m.Verdict)) == {"m1", "m3"}
+
+
+def test_the_position_of_a_rank_that_is_lost_stands_for_nobody_elses() -> None:
+    job, _ = after(running(standbys=2), lost("m2"), position("m1", 0, 2))
+    job, _ = after(job, lost("m1"))
+    epoch = job.epoch_last
+    held = [vault(name, epoch, {0: [8], 1: [8]}) for name in ("m3", "m4", "m5")]
+    job, effects = after(job, *held)
+    assert not orders(effects, m.Verdict)
+    _, effects = after(job, position("m3", 2, epoch))
+    assert orders(effects, m.Verdict)

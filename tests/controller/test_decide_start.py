@@ -227,7 +227,9 @@ def test_restarts_are_counted_and_limited() -> None:
     job, effects = after(job, *(exited("m2"), *ups) * 2)
     assert (job.phase, job.restarts) == (Phase.RUNNING, 2)
     _, effects = decide(job, exited("m2"))
-    assert "has used its 2 restarts" in ended(effects).text
+    end = ended(effects)
+    assert "has used its 2 restarts" in end.text
+    assert end.code == 1
 
 
 def test_a_loss_while_starting_again_is_the_next_restart() -> None:

@@ -1,11 +1,13 @@
 """What very many say costs the same each time, and reads as a dict or a set would."""
 
 import timeit
+from dataclasses import replace
 
 from hypothesis import given
 from hypothesis import strategies as st
 
 from trainmover.controller.facts import Facts, Ranks
+from trainmover.controller.state import Machine, Machines, MachineState
 
 PAIRS = st.lists(st.tuples(st.integers(0, 300), st.integers()), max_size=400)
 
@@ -26,6 +28,17 @@ def test_facts_are_a_dict_in_the_same_order(pairs: list[tuple[int, int]]) -> Non
     assert [key in facts for key in range(300)] == [key in known for key in range(300)]
     assert (len(before), dict(before)) == (0, {})
     assert list(facts.without({1, 2})) == [key for key in known if key not in (1, 2)]
+
+
+def test_machines_are_counted_by_state() -> None:
+    one, other = (Machine(name, False, "v", "h") for name in ("m1", "m2"))
+    known = Machines().having("m1", one).having("m2", other)
+    assert known.count(MachineState.STARTING) == 2
+    known = known.having("m1", replace(one, state=MachineState.IDLE))
+    known = known.having("m1", replace(one, state=MachineState.ACTIVE))
+    counts = [known.count(state) for state in MachineState]
+    assert counts == [sum(m.state is state for m in known.values()) for state in MachineState]
+    assert known.without({"m2"}).count(MachineState.STARTING) == 0
 
 
 @given(st.lists(st.integers(0, 200)), st.lists(st.integers(0, 200)))

@@ -29,11 +29,12 @@ from tests.controller.jobs import (
     up,
 )
 from trainmover.controller import Job, decide
+from trainmover.controller.change.seats import with_machine
 from trainmover.controller.clock import tick_due
 from trainmover.controller.effects import Effect, Fence
 from trainmover.controller.events import AgentSaid, Tick, WorkerSaid
 from trainmover.controller.standstill.hanging import BEFORE_US
-from trainmover.controller.state import Outcome, Phase
+from trainmover.controller.state import MachineState, Outcome, Phase
 from trainmover.protocol import messages as m
 
 S = 1_000_000
@@ -421,8 +422,30 @@ def test_a_joiner_that_never_comes_up_is_not_waited_for() -> None:
     assert job.hanging.disturbed == {}
 
 
-def test_a_standby_may_be_stopped() -> None:
-    assert condemned(after(RUNNING, state("m4", "stopped"), Tick(at_us=9 * S))[1]) == []
+def test_a_standby_may_be_stopped_for_a_while() -> None:
+    assert condemned(after(RUNNING, state("m4", "stopped"), Tick(at_us=11 * S - 1))[1]) == []
+    gone_on = state("m4", "", at_us=10 * S)
+    assert condemned(after(RUNNING, state("m4", "stopped"), gone_on, Tick(at_us=30 * S))[1]) == []
+    assert condemned(after(RUNNING, state("m4", "deaf"), Tick(at_us=30 * S))[1]) == []
+
+
+@pytest.mark.parametrize("is_at", ["starting", "idle", "warming", "warm", "holding"])
+def test_a_standby_that_stays_stopped_starts_again_and_the_second_time_goes(is_at: str) -> None:
+    """Whatever it was at: a process that is stopped as it starts never comes up."""
+    job = with_machine(RUNNING, "m4", state=MachineState(is_at))
+    job, effects = after(job, state("m4", "stopped"), Tick(at_us=11 * S))
+    order = orders(effects, m.EndWorker)["m4"]
+    assert order.why == "worker 0 of m4 has no rank, and its process is stopped"
+    job, effects = after(job, stack("m4"), exited("m4", pid=1, at_us=12 * S))
+    assert list(orders(effects, m.StartWorkers)) == ["m4"]
+    assert (job.incidents, job.hanging.condemned) == ((), {})
+    fact = m.WorkerState(local_rank=0, pid=9, state="stopped")
+    again = AgentSaid(at_us=20 * S, machine="m4", fact=fact)
+    job, effects = after(job, again, Tick(at_us=30 * S))
+    assert condemned(effects) == ["m4"]
+    job, effects = after(job, exited("m4", pid=9, at_us=31 * S))
+    assert Fence("m4") in effects
+    assert (job.incidents, job.phase) == ((), Phase.RUNNING)
 
 
 def test_what_was_said_in_an_older_epoch_is_dropped() -> None:

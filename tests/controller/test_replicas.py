@@ -75,6 +75,34 @@ def test_a_round_counts_only_when_every_rank_has_told() -> None:
     assert (job.comparison.step, replicas(job, 0, [1, 2])) == (10, [1])
 
 
+def test_what_was_said_for_a_round_is_forgotten_with_it() -> None:
+    comparison = compared(Comparison(), 10, DENSE, DENSE)
+    assert comparison.said == {}
+    comparison = with_fact(comparison, fact(0, 20, DENSE), epoch=1, world_size=2)
+    assert list(comparison.said) == [0]
+
+
+def test_hashes_that_do_not_fit_their_paths_make_no_round() -> None:
+    """Too few, too many, half a hash, or of paths that there are not."""
+    good = fact(1, 10, DENSE, {"b": 3})
+    change = msgspec.structs.replace
+    wrong = (
+        change(good, shared=good.shared[:-8]),
+        change(good, shared=good.shared + bytes(8)),
+        change(good, rest=b""),
+        change(good, rest=good.rest + bytes(8)),
+        change(good, shared=good.shared + bytes(3)),
+        change(good, rest=good.rest + bytes(3)),
+    )
+    for one in wrong:
+        comparison = with_fact(Comparison(), fact(0, 10, DENSE, {"b": 3}), epoch=1, world_size=2)
+        assert with_fact(comparison, one, epoch=1, world_size=2).step == 0
+    other = fact(1, 10, DENSE, {"b": 3})
+    paths = change(other, paths=[*(other.paths or []), "more"], layout="another")
+    comparison = with_fact(Comparison(), fact(0, 10, DENSE, {"b": 3}), epoch=1, world_size=2)
+    assert with_fact(comparison, paths, epoch=1, world_size=2).step == 0
+
+
 def test_a_round_is_of_one_epoch_and_of_the_ranks_that_hold_the_seats() -> None:
     late = [fact(rank, 3, {"w": 1}, epoch=0) for rank in range(3)]
     job, _ = after(RUNNING, *(said(RUNNING.seats[f.rank], f) for f in late))

@@ -68,14 +68,14 @@ def onlooker(live: Live) -> Iterator[set[str]]:
 
 
 def torchs_store(live: Live) -> list[tuple[str, int]]:
-    """Beside the door, in the same process."""
-    door = int((live.job.store or live.job.spec.store).rpartition(":")[2])
+    """Beside the listener, in the same process."""
+    listener = int((live.job.store or live.job.spec.store).rpartition(":")[2])
     (ports,) = [
         ports
         for child in psutil.Process().children(recursive=True)
-        if door in (ports := listens_at(child))
+        if listener in (ports := listens_at(child))
     ]
-    return [("127.0.0.1", port) for port in ports if port != door]
+    return [("127.0.0.1", port) for port in ports if port != listener]
 
 
 @pytest.mark.parametrize("loss", [True, False])

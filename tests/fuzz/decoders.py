@@ -161,6 +161,7 @@ def _agent_facts() -> list[m.AgentFact]:
                 )
             ]
         ),
+        m.SaidHere(told=[m.AtBoundary(rank=Rank(0), epoch=Epoch(1), committed=Step(3))]),
     ]
 
 

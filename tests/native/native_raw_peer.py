@@ -9,7 +9,7 @@ from typing import Any
 from trainmover import _native
 
 HELLO_MAGIC = 0x48434D54
-VERSION = 4
+VERSION = 5
 GREETING = struct.Struct("<IHHQQ32s")  # magic, version, sealed, from, to, nonce
 ANSWER = struct.Struct("<IHH32s32s")  # magic, version, sealed, nonce, proof
 VERDICT = struct.Struct("<I60s")

@@ -79,6 +79,55 @@ FAULTS = {
         "            if (header.epoch > 0) farewell(header.group, link.peer, header.epoch - 1);\n",
         "",
     ),
+    "a slot that is used again is taken for the old one": (
+        "board.cpp",
+        "        if (holds(seat)) continue;",
+        "        if (seat < words_.size()) continue;",
+    ),
+    "who was called before it led sleeps over it": (
+        "engine.cpp",
+        "if (std::unique_lock lock(mutex_); std::exchange(waiter.called_, false)) return true;",
+        "",
+    ),
+    "what a link has to write is told when it may have changed": (
+        "link.cpp",
+        "    write_some();\n    arm();\n}",
+        """    write_some();
+    const bool late = waits();
+    write_.unlock();
+    write_.lock();
+    epoll_event event{};
+    event.events = armed_ = EPOLLIN | (late ? EPOLLOUT : 0U);
+    event.data.u64 = id_;
+    epoll_ctl(epoll_fd_, EPOLL_CTL_MOD, fd_, &event);
+}""",
+    ),
+    "what comes before the epoch is lost": (
+        "endpoint.cpp",
+        "            next->wires.adopt(seat, std::move(found->second.inflow));\n",
+        "",
+    ),
+    "what was arriving when the epoch began is not counted": (
+        "wires.cpp",
+        "    if (any_ && (inflow.held > 0 || !inflow.pieces.empty()))",
+        "    if (any_ && !inflow.pieces.empty())",
+    ),
+    "a stream does not mind its window": (
+        "wires.cpp",
+        "        if (stream.sent + length > stream.cleared + kWindow) return;\n",
+        "",
+    ),
+    "small messages do not mind theirs": (
+        "mail.cpp",
+        "bytes <= kEagerMax && box.eager_sent + bytes <= box.eager_cleared + kEagerWindow;",
+        "bytes <= kEagerMax;",
+    ),
+    "a group is closed beside its switchover": (
+        "group.cpp",
+        "    for (const auto epoch : epochs) discard(epoch);\n"
+        "    const std::lock_guard passing(passing_);\n",
+        "    for (const auto epoch : epochs) discard(epoch);\n",
+    ),
 }
 
 

@@ -159,7 +159,16 @@ def test_a_new_buddy_gets_what_is_complete_unless_it_has_it() -> None:
     given = cuts.follow(RANK, "w", Epoch(2))
     assert given is not None
     assert (given.snapshot, given.vault, given.epoch) == (put.snapshot, "w", 2)
+    fact = given.said(64)
+    assert (fact.cost_us, fact.step_us) == (0, 0), "no step has waited for that"
     assert cuts.follow(RANK, "v", Epoch(2), "w") is not None, "there is to be one more copy"
+
+
+def test_before_a_cut_is_complete_none_is_given_to_a_new_buddy() -> None:
+    cuts = Cuts[Snapshot]()
+    took(cuts, 1)
+    assert cuts.complete == 0
+    assert cuts.follow(RANK, "w", Epoch(1)) is None
 
 
 def test_a_damaged_one_is_mended_if_it_is_still_held() -> None:

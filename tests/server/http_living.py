@@ -136,7 +136,7 @@ class Living:
 
     async def _die(self) -> None:
         self.server.pulse.stop()
-        self.server._door.close()
+        self.server._listener.close()
         for link in list(self.server.links):
             link.abort()
         await self._api.close()

@@ -10,9 +10,9 @@ import msgspec
 
 from trainmover.agent.dial import dial
 from trainmover.agent.uplink import Ear, Uplink
-from trainmover.doors.reach import reached
 from trainmover.errors import PeerLost, TrainmoverError
 from trainmover.ids import Epoch, MachineId, Rank, Step
+from trainmover.listeners.reach import reached
 from trainmover.protocol import messages as m
 from trainmover.version import VERSION
 
@@ -99,7 +99,7 @@ class Puppet:
 
     def say(self, fact: m.AgentFact) -> None:
         if not self.gone.is_set():
-            self.said[self.up._incarnation].append(fact)
+            self.said[self.up._letters.incarnation].append(fact)
             self.up.say(fact)
 
     def tell(self, fact: m.WorkerFact) -> None:
@@ -137,7 +137,7 @@ class Puppet:
             if self._listener is not None:
                 self._listener.close()
             return
-        self.heard[self.up._incarnation].append(order)
+        self.heard[self.up._letters.incarnation].append(order)
         self.play(order)
         if isinstance(order, m.Interrupt):
             held = {Rank(rank): [Step(step) for step in range(1, 40)] for rank in range(2)}

@@ -13,7 +13,7 @@ from http_jobs import commit, training
 from http_plays import VIEWER, play, serving
 from prometheus_client.parser import text_string_to_metric_families
 
-from trainmover.server.http.metrics import Metrics, cause_of
+from trainmover.server.http.metrics import Metrics
 from trainmover.server.http.roles import viewer_token
 from trainmover.server.run import Server
 
@@ -73,11 +73,6 @@ def test_a_job_of_which_nothing_is_known_has_metrics_too(tmp_path: Path) -> None
         assert "trainmover_loss" not in names
 
     play(tmp_path, act)
-
-
-def test_causes_are_few() -> None:
-    (incident,) = training(2).incidents
-    assert cause_of(incident) == "machine_lost"
 
 
 def test_the_dashboard_and_the_alerts_ask_for_what_there_is() -> None:

@@ -8,7 +8,7 @@ from absence_jobs import JOB
 
 from trainmover.controller.state import Job
 from trainmover.ids import Epoch, MachineId, Step
-from trainmover.protocol.deadlines import AWAY_S, PATIENCE_S, SPARE_S, beats
+from trainmover.protocol.deadlines import AWAY_S, PATIENCE_S, SPARE_S, TOGETHER_S, beats
 from trainmover.server.machines.absence import LINK_ENDED, Absence, Dialled
 from trainmover.server.surroundings import Link
 
@@ -107,6 +107,43 @@ def test_standbys_that_nobody_reaches_go_with_those_who_hold_ranks() -> None:
         play.absence.dialled(name, Dialled.UNREACHED)
     play.ask()
     assert [text[:3] for text in play.beat(3)] == ["m2:", "m4:"]
+
+
+def test_who_falls_silent_a_beat_later_is_asked_for_at_once_and_goes_with_the_first() -> None:
+    """Machines of one rack were heard last at different moments."""
+    play = Beats(M2)
+    play.beat(1)
+    play.silent = (M2, M3)
+    play.beat(1)
+    assert play.ask() != []
+    assert play.absence.witnesses(JOB, {M1, M4}) == []
+    play.beat(1)
+    assert play.absence.witnesses(JOB, {M1, M4}) != []
+    for name in (M2, M3):
+        play.absence.dialled(name, Dialled.UNREACHED)
+    play.absence.found(M1, play.absence.number, [])
+    assert play.beat(beats(AWAY_S) - 3) == []
+    assert [text[:2] for text in play.beat()] == ["m2", "m3"]
+
+
+def test_who_falls_silent_later_and_is_not_known_of_in_time_is_another_loss() -> None:
+    play = Beats(M2)
+    play.beat(2)
+    play.absence.dialled(M2, Dialled.UNREACHED)
+    play.ask()
+    play.beat(beats(AWAY_S) - 5)
+    play.silent = (M2, M3)
+    assert play.beat(2 + beats(TOGETHER_S)) == []
+    assert [text[:2] for text in play.beat()] == ["m2"]
+
+
+def test_who_is_reached_by_somebody_is_not_waited_for_by_a_loss() -> None:
+    play = Beats(M2, M3)
+    play.beat(2)
+    play.absence.dialled(M2, Dialled.UNREACHED)
+    play.absence.dialled(M3, Dialled.UNREACHED)
+    play.ask(M3)
+    assert [text[:2] for text in play.beat(beats(AWAY_S) - 2)] == ["m2"]
 
 
 def test_a_standby_that_nobody_reaches_is_lost_later() -> None:

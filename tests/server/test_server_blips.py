@@ -58,7 +58,9 @@ class Stage:
         for one in transports:
             if not one.is_closing():
                 one.resume_reading()
-        while self.server.control.absence.quiet or any(p.up._outbox.kept for p in self.puppets):
+        while self.server.control.absence.quiet or any(
+            p.up._letters.outbox.kept for p in self.puppets
+        ):
             await self._train(0.05)
 
     def _transports(self) -> list[asyncio.Transport]:

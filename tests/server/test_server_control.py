@@ -8,7 +8,13 @@ import msgspec
 import pytest
 
 from trainmover.controller.effects import Fence
-from trainmover.controller.events import EVENTS, MachineJoined, MachinesLost, MoveRequested
+from trainmover.controller.events import (
+    EVENTS,
+    MachineJoined,
+    MachinesLost,
+    MoveRequested,
+    WorkersSaid,
+)
 from trainmover.controller.values import replace
 from trainmover.errors import ProtocolError
 from trainmover.ids import Epoch, MachineId, Rank, Step
@@ -150,6 +156,26 @@ def test_steps_of_all_ranks_of_a_machine_come_in_one_fact(
         with pytest.raises(ProtocolError, match=f"m1 speaks of {why}"):
             control.said(line, m.CommittedHere(told=[one]), 6)
     assert control.unwritten == 2
+
+
+def test_answers_of_all_ranks_of_a_machine_are_one_event(
+    control: Control, written: Written
+) -> None:
+    line = join(control, written, "m1")
+    rows = [m.Row(step=Step(4), at_us=1, values={"loss": 0.5})]
+    first = [m.Committed(rank=Rank(rank), epoch=Epoch(1), rows=rows, first=True) for rank in (0, 1)]
+    control.said(line, m.SaidHere(told=[*first]), 6)
+    event = written.events[-1]
+    assert isinstance(event, WorkersSaid)
+    assert (event.machine, event.number, event.facts) == ("m1", 1, [f.decided_on for f in first])
+    assert control.unwritten == 0, "rows are written before what is decided on"
+    known = len(written.events)
+    later = msgspec.structs.replace(first[0], first=False)
+    beyond = m.Switched(rank=Rank(2), epoch=Epoch(1))
+    for wrong, why in ((later, "later steps of epoch 1"), (beyond, "rank 2 in Switched")):
+        with pytest.raises(ProtocolError, match=f"m1 speaks of {why}"):
+            control.said(line, m.SaidHere(told=[wrong]), 6)
+    assert (control.unwritten, len(written.events)) == (0, known)
 
 
 @pytest.mark.parametrize(("step", "at_us"), [(-1, 0), (2**43, 0), (2**63, 0), (1, -1), (1, 2**63)])

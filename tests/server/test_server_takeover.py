@@ -72,7 +72,7 @@ class Mortal(Server):
     def die(self) -> None:
         self.dead = True
         self.pulse.stop()
-        self._door.close()
+        self._listener.close()
         for link in list(self.links):
             link.abort()
         self.news.wake()
@@ -286,7 +286,7 @@ def test_workers_are_to_keep_what_they_tell_until_all_of_it_is_safe(lives: Lives
         while puppet.away == [True]:
             await asyncio.sleep(0.001)
         assert puppet.away == [True, False]
-        assert not puppet.up._outbox.kept
+        assert not puppet.up._letters.outbox.kept
 
     lives.play(act)
 
@@ -294,7 +294,7 @@ def test_workers_are_to_keep_what_they_tell_until_all_of_it_is_safe(lives: Lives
 def test_status_is_right_as_soon_as_the_successor_is_there(lives: Lives) -> None:
     async def act(lives: Lives) -> None:
         await lives.running("m3")
-        await lives.until(lambda _: not lives.puppets["m1"].up._outbox.kept)
+        await lives.until(lambda _: not lives.puppets["m1"].up._letters.outbox.kept)
         before = lives.server.status()
         await lives.crash()
         after = lives.server.status()
@@ -331,7 +331,9 @@ def test_a_link_that_breaks_while_its_controller_lives_costs_nothing(lives: Live
             puppet.up._link.abort()
             if puppet.running:
                 puppet.commit(2, first=False)
-            await lives.until(lambda _, up=puppet.up: up._in and not up._outbox.kept)
+            await lives.until(
+                lambda _, up=puppet.up: up._letters.welcomed and not up._letters.outbox.kept
+            )
             assert lives.server.job.incidents == ()
             assert puppet.step == step + 2 * puppet.running
         assert all(len(puppet.heard) == 1 for puppet in lives.puppets.values())
@@ -362,19 +364,22 @@ def test_who_was_given_up_while_its_controller_lives_comes_back_as_a_standby(liv
     lives.play(act)
 
 
-@pytest.mark.parametrize("change", ["_incarnation", "_heard", "_outbox"])
+@pytest.mark.parametrize("change", ["incarnation", "heard", "dropped"])
 def test_who_does_not_fit_the_journal_is_refused_and_begins_anew(lives: Lives, change: str) -> None:
     """Another incarnation; or the journal has lost what it has heard, or was told to be safe."""
 
     async def act(lives: Lives) -> None:
         await lives.running("m3")
-        up = lives.puppets["m2"].up
-        await lives.until(lambda _: not up._outbox.kept)
+        letters = lives.puppets["m2"].up._letters
+        await lives.until(lambda _: not letters.outbox.kept)
         lives.server.dead = True
-        if change == "_outbox":
-            up._outbox.dropped += 1
-        else:
-            setattr(up, change, "another" if change == "_incarnation" else up._heard + 1)
+        match change:
+            case "dropped":
+                letters.outbox.dropped += 1
+            case "heard":
+                letters.heard += 1
+            case _:
+                letters.incarnation = "another"
         await lives.crash()
         await lives.until(lambda job: is_done(job, 1))
         await lives.until(lambda job: "m2" in job.machines and job.machines["m2"].standby)
@@ -392,7 +397,9 @@ def test_what_was_said_while_nobody_listened_is_heard(lives: Lives) -> None:
                 puppet.up.tell(m.Output(rank=Rank(0), stream="stdout", text="x" * 1000))
         await lives.until(lambda _: lives.deaths == 1)
         await lives.until(lambda _: lives.server.progress.step == 5004)
-        await lives.until(lambda _: not any(p.up._outbox.kept for p in lives.puppets.values()))
+        await lives.until(
+            lambda _: not any(p.up._letters.outbox.kept for p in lives.puppets.values())
+        )
 
     lives.play(act)
     with Journal.open(lives.path) as journal:

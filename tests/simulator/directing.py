@@ -126,7 +126,9 @@ def _ask(kind: type[REQUESTS_OF_ONE]) -> Callable[[Director], None]:
         assert world.host is not None
         world.requests += 1
         machine = director.random.choice(world.job.seats or tuple(world.boxes))
-        world.host.request(kind(at_us=world.now, request=f"d{world.requests}", machine=machine))
+        world.host.request(
+            kind(at_us=world.host.now, request=f"d{world.requests}", machine=machine)
+        )
 
     return ask
 
@@ -143,13 +145,15 @@ def _drain(director: Director) -> None:
 def _stop(director: Director) -> None:
     world = director.world
     assert world.host is not None
-    until_us = world.now + director.random.choice((0, 10 * SECOND))
-    world.host.request(StopRequested(at_us=world.now, code=130, why="enough", until_us=until_us))
+    until_us = world.host.now + director.random.choice((0, 10 * SECOND))
+    world.host.request(
+        StopRequested(at_us=world.host.now, code=130, why="enough", until_us=until_us)
+    )
 
 
 def _tick(director: Director) -> None:
     assert director.world.host is not None
-    director.world.host.request(Tick(at_us=director.world.now))
+    director.world.host.request(Tick(at_us=director.world.host.now))
 
 
 def _say_that_it_leaves(director: Director) -> None:

@@ -19,6 +19,7 @@ from trainmover.controller.events import (
     AgentSaid,
     CordonRequested,
     DrainRequested,
+    MachineJoined,
     SlowFound,
     SlowMeasured,
     StopRequested,
@@ -74,6 +75,7 @@ def _plans() -> Iterator[Plan]:
         yield plan_of(seed, seconds=5)
     for seed in range(8):
         yield plan_of(seed, seconds=5, faults=only(["partition"]))
+        yield plan_of(seed, seconds=5, faults=only(["recompile"]))
     for seed in range(8):
         saves = plan_of(seed, standbys=0, seconds=5, faults=only(["death"]))
         saves.world |= {"no_standby": "checkpoint", "wait_s": 0, "checkpoints": 4, "snapshots": 3}
@@ -112,10 +114,13 @@ def test_there_is_an_answer_to_every_event_in_every_state() -> None:
     late_us = 100_000_000 + max(event.at_us for event in events)
     for job in (job for its in met.jobs.values() for job in its):
         for event in events:
-            if _local_rank(event) < job.spec.nproc:  # As `server.hearing` has it.
+            if _is_let_in(event, job):
                 decide(job, msgspec.structs.replace(event, at_us=late_us))
 
 
-def _local_rank(event: EVENTS) -> int:
+def _is_let_in(event: EVENTS, job: Job) -> bool:
+    """As `server.hearing` and `server.reception` have it."""
+    if isinstance(event, MachineJoined):
+        return event.machine not in job.machines
     said = event.fact if isinstance(event, AgentSaid) else event
-    return getattr(said, "local_rank", 0)
+    return bool(getattr(said, "local_rank", 0) < job.spec.nproc)

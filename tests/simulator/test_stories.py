@@ -49,7 +49,7 @@ def crash(world: World, machine: MachineId) -> None:
 
 def move(world: World, machine: MachineId) -> None:
     assert world.host is not None
-    world.host.request(MoveRequested(at_us=world.now, request="r", machine=machine))
+    world.host.request(MoveRequested(at_us=world.host.now, request="r", machine=machine))
 
 
 # --- a machine is waited for ------------------------------------------------------------------

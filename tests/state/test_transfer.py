@@ -9,8 +9,8 @@ import torch
 from torch import Tensor
 from transfers import KEY, MIB, OPENING, TOKEN, Relay, cut, fetch_into, flip, offer
 
-from trainmover.doors.dial import dial
 from trainmover.errors import PeerLost, ProtocolError, StateMismatch, UserError
+from trainmover.listeners.dial import dial
 from trainmover.protocol.sealed import HEAD_BYTES
 from trainmover.state.digest import hash_of
 from trainmover.state.transfer import FetchReport, Offered, StateServer, fetch, wire

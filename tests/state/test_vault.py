@@ -11,9 +11,9 @@ from dataclasses import dataclass
 import pytest
 from transfers import Relay, flip
 
-from trainmover.doors.dial import dial, parse_address
-from trainmover.doors.place import there
 from trainmover.errors import PeerLost, ProtocolError, UserError
+from trainmover.listeners.dial import dial, parse_address
+from trainmover.listeners.place import there
 from trainmover.protocol.framing import frame
 from trainmover.protocol.hello import OPENING_BYTES, PROOF_BYTES, End
 from trainmover.state.vault import Vault, VaultClient, VaultServer, serve

@@ -9,8 +9,8 @@ from unittest import mock
 
 from torch import Tensor
 
-from trainmover.doors import dial
-from trainmover.doors.dial import parse_address
+from trainmover.listeners import dial
+from trainmover.listeners.dial import parse_address
 from trainmover.protocol.hello import OPENING_BYTES, PROOF_BYTES, Where
 from trainmover.protocol.sealed import HEAD_BYTES
 from trainmover.state.transfer import FetchReport, Offered, StateServer, fetch

@@ -13,7 +13,7 @@ from torch.distributed import PrefixStore, ProcessGroupGloo, TCPStore
 
 from trainmover.errors import PeerLost, ProtocolError
 from trainmover.protocol.keys import Keys, Set
-from trainmover.server.store_door import StoreDoor
+from trainmover.server.store_listener import StoreListener
 from trainmover.worker import meeting_place
 from trainmover.worker.meeting_place import MeetingPlace
 
@@ -22,13 +22,13 @@ TOKEN = b"t" * 32
 
 @pytest.fixture
 def hosted() -> Iterator[tuple[str, Callable[[], None]]]:
-    """Where a door stands, and what ends it."""
+    """Where a listener stands, and what ends it."""
     listener = socket.create_server(("127.0.0.1", 0))
     began: Future[tuple[asyncio.AbstractEventLoop, asyncio.Task[None]]] = Future()
 
     async def serve() -> None:
-        door = StoreDoor(TOKEN, ("127.0.0.1", 9))
-        task = asyncio.ensure_future(door.serve(listener))
+        stores = StoreListener(TOKEN, ("127.0.0.1", 9))
+        task = asyncio.ensure_future(stores.serve(listener))
         began.set_result((asyncio.get_running_loop(), task))
         await asyncio.wait([task])
 

@@ -35,7 +35,7 @@ class Host:
 
     def __init__(self, token_file: Path) -> None:
         command = [sys.executable, "-m", "trainmover.server.store", "--parent", str(os.getpid())]
-        command += ["--door", "127.0.0.1", "--token-file", str(token_file)]
+        command += ["--listen", "127.0.0.1", "--token-file", str(token_file)]
         self.process = subprocess.Popen(command, stdout=subprocess.PIPE)
         assert self.process.stdout is not None
         self.address = f"127.0.0.1:{int(self.process.stdout.readline())}"

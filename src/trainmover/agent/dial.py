@@ -7,9 +7,9 @@ import asyncio
 import secrets
 from typing import TYPE_CHECKING, NamedTuple
 
-from trainmover.doors.place import there
-from trainmover.doors.reach import connect
 from trainmover.errors import PeerLost
+from trainmover.listeners.place import there
+from trainmover.listeners.reach import connect
 from trainmover.protocol.hello import NONCE_BYTES, Dialler, End
 from trainmover.protocol.sealed import Session
 from trainmover.splice import Ends
@@ -67,7 +67,7 @@ def streams(transport: asyncio.Transport) -> Ends:
 async def _proved(
     address: str, token: bytes, tls: "Tls | None", names: tuple[str, str, str]
 ) -> Dialled:
-    """A crowd at the door may push us out of it before we have answered: then we come again."""
+    """Others that have proved nothing may push us out before we have answered: we come again."""
     for dials in range(1, DIALS_MAX + 1):
         hello = _Hello(token, names)
         transport = await connect(address, hello, tls, names[0])

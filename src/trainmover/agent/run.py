@@ -23,11 +23,11 @@ from trainmover.agent.dial import Dialled, dial
 from trainmover.agent.store_way import StoreWays
 from trainmover.agent.uplink import Ear, Uplink
 from trainmover.agent.workers.crew import Crew
-from trainmover.doors.dial import parse_address
-from trainmover.doors.reach import REACH_S, reached
 from trainmover.errors import PeerLost, TrainmoverError
 from trainmover.ids import MachineId, Rank
 from trainmover.lifeline import adopt_orphans, kill_descendants, when_ended
+from trainmover.listeners.dial import parse_address
+from trainmover.listeners.reach import REACH_S, reached
 from trainmover.protocol.deadlines import ANSWER_S, BEAT_S
 from trainmover.protocol.messages import (
     PROTOCOL,
@@ -38,7 +38,6 @@ from trainmover.protocol.messages import (
     Heartbeat,
     Hello,
     Interrupt,
-    KeepTold,
     Leaving,
     LookFor,
     Order,
@@ -117,7 +116,7 @@ class Agent:
             hello=self._hello,
             obey=self._take,
             refused=self._refused,
-            away=self._controller_away,
+            away=self._keep_told,
             lost=self._give_up,
         )
         self._up = Uplink(config.machine, config.controller, config.controller_s, ear)
@@ -217,8 +216,8 @@ class Agent:
             held = {Rank(r): list(steps) for r, steps in self._vault.records_held().items()}
             self._up.say(VaultHeld(epoch=order.epoch, records=held))  # type: ignore[arg-type]
 
-    def _controller_away(self, away: bool) -> None:
-        self._crew.hand(encode(KeepTold(keep=away)))
+    def _keep_told(self, keep: bool) -> None:
+        self._crew.keep_told(keep)
 
     def _obey(self, order: Order) -> None:
         match order:

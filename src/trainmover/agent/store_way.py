@@ -1,8 +1,8 @@
 """How this machine's workers come to torch's store.
 
 They dial a port on their own loopback interface, as torch does it; the agent passes it on to the
-door of the stores, where it proves the token (`server/store_door.py`). A loopback port is open to
-every user of a host, so that only its own user's processes are let in.
+listener of the stores, where it proves the token (`server/store_listener.py`). A loopback port is
+open to every user of a host, so that only its own user's processes are let in.
 """
 
 import asyncio
@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING
 
 from trainmover.agent.dial import dial, streams
 from trainmover.errors import PeerLost, ProtocolError
-from trainmover.protocol.crowd import QUEUE
 from trainmover.protocol.hello import STORE
 from trainmover.protocol.keys import ToTorch, encode
 from trainmover.protocol.sealed import HEAD_BYTES
+from trainmover.protocol.unauthenticated import QUEUE
 from trainmover.splice import Ends, splice
 
 if TYPE_CHECKING:
@@ -30,11 +30,11 @@ _MAPPED = "".join(f"{word:08X}" for word in struct.unpack("=3I", bytes(10) + b"\
 
 
 class StoreWay:
-    """To torch's store behind the door at `door`. address: on the loopback interface, for
+    """To torch's store behind the listener at `listener`. address: on the loopback interface, for
     workers."""
 
-    def __init__(self, door: str, token: bytes, tls: "Tls | None" = None) -> None:
-        self.door = door
+    def __init__(self, listener: str, token: bytes, tls: "Tls | None" = None) -> None:
+        self.listener = listener
         self._token = token
         self._tls = tls
         self._listener = socket.create_server((_LOOPBACK, 0), backlog=QUEUE)
@@ -62,9 +62,9 @@ class StoreWay:
             writer.transport.abort()
 
     async def _torch(self) -> Ends:
-        """A connection to torch's store, past the door. Raises PeerLost, ProtocolError, OSError, or
-        IncompleteReadError."""
-        transport, session = await dial(self.door, self._token, self._tls, purpose=STORE)
+        """A connection to torch's store, past the listener. Raises PeerLost, ProtocolError,
+        OSError, or IncompleteReadError."""
+        transport, session = await dial(self.listener, self._token, self._tls, purpose=STORE)
         reader, writer = streams(transport)
         try:
             writer.write(session.seal(encode(ToTorch())))
@@ -84,12 +84,12 @@ class StoreWays:
         self._tls = tls
         self._way: StoreWay | None = None
 
-    def to(self, door: str) -> str:
-        """Where this machine's workers find torch's store, behind that door, from now on."""
-        if self._way is None or self._way.door != door:
+    def to(self, listener: str) -> str:
+        """Where this machine's workers find torch's store, behind that listener, from now on."""
+        if self._way is None or self._way.listener != listener:
             if self._way is not None:
                 self._way.close()
-            self._way = StoreWay(door, self._token, self._tls)
+            self._way = StoreWay(listener, self._token, self._tls)
         return self._way.address
 
 

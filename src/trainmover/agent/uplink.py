@@ -1,51 +1,27 @@
-"""What an agent has with the controller, over all the links that carry it one after the other.
-
-    in      facts: outbox and link      orders: counted and obeyed
-    away    facts: outbox alone         dials again, with growing pauses; the workers run on
-    silent  nothing comes any more      as if the link had ended: another one may carry more
-    back    Return -> Resumed: facts that are not safe are said again, orders not heard come
-
-A controller that has given the machine up refuses the return. Then all the agent had is worth
-nothing: it ends its workers, and says hello as if it had just been started. It hears of that only
-if it reaches the controller; so it has a lease, from when it last heard anything, and ends with it.
-For the counts see `server.accounts`.
-"""
+"""An agent's way to the controller: it dials, again and again, and carries what `letters` gives."""
 
 import asyncio
-import math
 import random
 import secrets
 import socket
-from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
 
-from trainmover.agent.decide import pause_s
 from trainmover.agent.dial import Dialled, dial
+from trainmover.agent.letters import Letters
 from trainmover.agent.link import FrameLink
-from trainmover.agent.outbox import Outbox
 from trainmover.errors import PeerLost, ProtocolError, TrainmoverError
 from trainmover.ids import MachineId
-from trainmover.protocol.deadlines import SILENT_S
 from trainmover.protocol.messages import (
-    PROTOCOL,
-    UNCOUNTED,
     AgentFact,
-    Heard,
     Hello,
     Order,
-    Output,
     Refused,
-    Resumed,
-    Return,
-    Unwritten,
     Welcome,
     decode_order,
-    encode,
 )
-from trainmover.version import VERSION
 
 if TYPE_CHECKING:
     from trainmover.tls.contexts import Tls
@@ -53,9 +29,6 @@ if TYPE_CHECKING:
 UNREACHABLE_MS = 10_000
 """A host that acknowledges nothing for so long is away, though no link has broken."""
 UNSENT_BYTES_MAX = 1024 * 1024
-UNSAFE_S = 0.25
-"""A fact that is not said to be safe for so long may be lost with this machine: the controller says
-so five times a second, and workers keep what they told for half a second without being asked."""
 
 
 @dataclass(frozen=True)
@@ -82,7 +55,7 @@ class Uplink:
     def __init__(self, machine: MachineId, address: str, timeout_s: float, ear: Ear) -> None:
         self._machine = machine
         self._address = address
-        self._timeout_s = timeout_s
+        self._lease_us = round(timeout_s * 1e6)
         self._ear = ear
         self._loop = asyncio.get_running_loop()
         self._token = b""
@@ -91,20 +64,18 @@ class Uplink:
         self._dialling: asyncio.Task[None] | None = None
         self._closed = False
         self._run = ""  # Of the job whose machine this has become.
-        self._begin()
+        self._letters = self._begun()
 
-    def _begin(self) -> None:
-        self._incarnation = secrets.token_hex(8)
-        self._outbox = Outbox()
-        self._output: list[bytes] = []
-        self._said_at: deque[float] = deque()  # Of every fact in the outbox.
-        self._heard = self._term = 0
-        self._away = False
-        self._back_at = -math.inf
-        self._in = False
-        self._returns = False
-        self._attempts = 0
-        self._heard_at = self._loop.time()
+    def _begun(self, after_us: int = 0) -> Letters:
+        return Letters(
+            self._machine,
+            secrets.token_hex(8),
+            lease_us=self._lease_us,
+            now_us=self._now_us() + after_us,
+        )
+
+    def _now_us(self) -> int:
+        return round(self._loop.time() * 1e6)
 
     def join(self, dialled: Dialled, token: bytes, tls: "Tls | None" = None) -> None:
         """Say hello on a proved connection; the welcome comes as the first order."""
@@ -115,13 +86,14 @@ class Uplink:
         """Say hello again in a while: nothing that was is left."""
         if self._closed:
             return
-        self._begin()
-        self._heard_at += after_s
+        was_unsafe, self._letters = self._letters.unsafe, self._begun(round(after_s * 1e6))
+        if was_unsafe:
+            self._ear.away(False)
         self._dial_again(after_s)
 
     def lease(self, seconds: float) -> None:
         """No longer than this may the controller be away."""
-        self._timeout_s = min(self._timeout_s, seconds)
+        self._letters.lease_us = self._lease_us = min(self._lease_us, round(seconds * 1e6))
 
     def dial_no_more(self) -> None:
         """A link that breaks from now on is not missed."""
@@ -136,108 +108,64 @@ class Uplink:
             self._link.close()
 
     def say(self, fact: AgentFact) -> None:
-        """A fact that must not be lost: it is numbered."""
-        payload = encode(fact)
-        self._outbox.keep(payload)
-        self._said_at.append(self._loop.time())
-        if self._in and self._link is not None:
-            self._link.send([payload])
-        if self._outbox.too_full:
-            self._lost_for_good(f"{len(self._outbox.kept)} facts wait for it, which is too many")
+        """A fact that must not be lost."""
+        self._send(self._letters.say(fact, self._now_us()))
+        outbox = self._letters.outbox
+        if outbox.too_full:
+            self._lost_for_good(f"{len(outbox.kept)} facts wait for it, which is too many")
 
     def tell(self, fact: AgentFact) -> None:
         """A fact that may be lost with a link. Output waits for the next one, in bounds."""
-        payload = encode(fact)
-        if self._link is not None:
-            self._link.send([payload])
-        elif isinstance(fact, Output | Unwritten):
-            self._output.append(payload)
+        self._send(self._letters.tell(fact, linked=self._link is not None))
 
     def beat(self) -> None:
         """Look whether what was said is safe, and whether anything is heard; to be called a few
         times a second."""
-        if self._link is not None and self._in and self._silent_s > SILENT_S:
+        if self._link is not None and self._letters.silent(self._now_us()):
             self._link.abort()
-        if self._returns:
-            self._look_whether_safe()
-
-    @property
-    def _silent_s(self) -> float:
-        return self._loop.time() - self._heard_at
+        self._look_whether_safe()
 
     @property
     def heard(self) -> int:
         """Orders since this incarnation joined."""
-        return self._heard
+        return self._letters.heard
 
     def clogged(self) -> bool:
         """Whether no more output should be told for now."""
-        waiting = sum(map(len, self._output))
-        if self._link is not None:
-            waiting += self._link.unsent_bytes
-        return waiting > UNSENT_BYTES_MAX
+        unsent = 0 if self._link is None else self._link.unsent_bytes
+        return self._letters.waiting_bytes + unsent > UNSENT_BYTES_MAX
+
+    def _send(self, payloads: list[bytes]) -> None:
+        if payloads and self._link is not None:
+            self._link.send(payloads)
+
+    def _look_whether_safe(self) -> None:
+        if self._letters.safety_changed(self._now_us()):
+            self._ear.away(self._letters.unsafe)
 
     # --- orders ---
 
     def _hear(self, payload: bytes) -> None:
-        self._heard_at = self._loop.time()
         order = decode_order(payload)
-        match order:
-            case Heard(facts=facts):
-                self._drop(facts)
-                self._look_whether_safe()
-            case Resumed(facts=facts, term=term):
-                self._term = term
-                self._drop(facts)
-                self._enter()
-            case Refused():
-                self._refuse(order)
-            case _:
-                if isinstance(order, Welcome):
-                    self._term, self._run = order.term, order.spec.run_id
-                    if not self._returns:
-                        self._enter()
-                if not isinstance(order, UNCOUNTED):
-                    self._heard += 1
-                self._ear.obey(payload, order)
-
-    def _drop(self, facts: int) -> None:
-        self._outbox.drop(facts)
-        while len(self._said_at) > len(self._outbox.kept):
-            self._said_at.popleft()
-
-    def _look_whether_safe(self) -> None:
-        """All that was said to nobody has to be, and a link may be silent for long before it is
-        lost."""
-        oldest = self._said_at[0] if self._said_at else math.inf
-        since = max(self._back_at, self._loop.time() - UNSAFE_S)
-        away = not self._in or oldest <= since
-        if away != self._away:
-            self._away = away
-            self._ear.away(away)
-
-    def _enter(self) -> None:
-        """Say what could not be said so far."""
-        self._back_at = self._loop.time() if self._returns else -math.inf
-        self._in = self._returns = True
-        self._attempts = 0
-        if self._link is not None:
-            self._link.send([*self._outbox.kept, *self._output])
-        self._output.clear()
+        send, obey = self._letters.hear(order, self._now_us())
+        self._send(send)
         self._look_whether_safe()
+        if isinstance(order, Refused):
+            self._refuse(order)
+        if isinstance(order, Welcome):
+            self._run = order.spec.run_id
+        if obey:
+            self._ear.obey(payload, order)
 
     def _refuse(self, refused: Refused) -> None:
-        self._drop_link()
+        link, self._link = self._link, None
+        if link is not None:
+            link.close()
         if refused.retry_s is None:
             happened, _, rest = refused.reason.partition("\n")
             self._ear.lost(ProtocolError(happened, means=rest))
         else:
             self._ear.refused(refused)
-
-    def _drop_link(self) -> None:
-        link, self._link, self._in = self._link, None, False
-        if link is not None:
-            link.close()
 
     # --- links ---
 
@@ -249,28 +177,14 @@ class Uplink:
         sock = dialled.transport.get_extra_info("socket")
         sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, UNREACHABLE_MS)
         link.begin()
-        link.send([encode(self._greeting())])
-
-    def _greeting(self) -> AgentFact:
-        if not self._returns:
-            return self._ear.hello(self._incarnation)
-        return Return(
-            machine=self._machine,
-            incarnation=self._incarnation,
-            version=VERSION,
-            protocol=PROTOCOL,
-            heard=self._heard,
-            term=self._term,
-            dropped=self._outbox.dropped,
-        )
+        link.send([self._letters.greeting(self._ear.hello)])
 
     def _link_lost(self, link: FrameLink, why: str, *, alien: bool) -> None:
         if link is not self._link:
             return
         self._link = None
-        was_in, self._in, self._returns = self._in, False, True
-        if was_in:
-            self._look_whether_safe()
+        self._letters.link_lost()
+        self._look_whether_safe()
         if alien:
             self._lost_for_good(why)
         elif not self._closed:
@@ -283,10 +197,10 @@ class Uplink:
     async def _dial(self, after_s: float) -> None:
         """Until there is a link, or it is too late for one."""
         await asyncio.sleep(after_s)
+        letters = self._letters
         error: TrainmoverError | None = None
-        while self._silent_s < self._timeout_s:
-            await asyncio.sleep(pause_s(self._attempts, random.random()))
-            self._attempts += 1
+        while not letters.lease_is_over(self._now_us()):
+            await asyncio.sleep(letters.pause_s(random.random()))
             try:
                 dialled = await dial(
                     self._address, self._token, self._tls, me=self._machine, whom=self._run
@@ -296,7 +210,7 @@ class Uplink:
             else:
                 self._greet(dialled)
                 return
-        self._lost_for_good(f"it did not come back in {self._timeout_s:g} s", error)
+        self._lost_for_good(f"it did not come back in {letters.lease_us / 1e6:g} s", error)
 
     def _lost_for_good(self, why: str, error: TrainmoverError | None = None) -> None:
         reason = f": {why}" if why else ""

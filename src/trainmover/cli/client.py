@@ -46,7 +46,7 @@ class Client:
 
     def ask(self, what: str, body: dict[str, str]) -> dict[str, Any]:
         """POST move, drain, kill, stop ...; waits for the answer, however long it takes."""
-        self.status()  # A connection that has proved the token stands in no crowd.
+        self.status()  # A connection that has proved the token is pushed out by none.
         with self._translated():
             reply = self._http.post(f"{V1}/{what}", json=body)
             reply.raise_for_status()
@@ -68,7 +68,7 @@ class Client:
     def _get(self, path: str) -> Any:
         with self._translated():
             for _ in range(DIALS_MAX - 1):
-                # A crowd at the door may push us out of it before we are heard.
+                # Others that have proved nothing may push us out of it before we are heard.
                 with suppress(httpx.RemoteProtocolError, httpx.ReadError, httpx.WriteError):
                     return self._got(path)
             return self._got(path)

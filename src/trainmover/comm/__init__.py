@@ -4,6 +4,7 @@ from trainmover.comm.communicator import Communicator, LinkStats, Session, View
 from trainmover.comm.failures import (
     CallsDiffer,
     ConnectionEnded,
+    DeviceLost,
     Drained,
     DrainedObject,
     ReplayMismatch,
@@ -23,6 +24,7 @@ __all__ = [
     "CommStats",
     "Communicator",
     "ConnectionEnded",
+    "DeviceLost",
     "Drained",
     "DrainedObject",
     "GlooCommunicator",

@@ -97,6 +97,10 @@ class PromptSession(Session, Protocol):
     unfinished: bool
     """Whether a call with a future has begun and not ended, in any group of the process."""
 
+    cut: bool
+    """Whether the session was aborted before all had come through that was begun in it, and whose
+    handles do not tell it: nobody may ever wait for them on the host."""
+
     def start(self, request: Any, told: Callable[[], None] | None) -> Any:
         """As `issue`; `told` is called once the outputs are final, before anybody is released."""
 

@@ -2,6 +2,7 @@
 
 import re
 
+import torch
 import torch.distributed as dist
 
 from trainmover.errors import StateMismatch
@@ -24,6 +25,13 @@ class DrainedObject(Drained):
 
     def __init__(self) -> None:
         super().__init__("the object that another rank was to send never came: a rank was lost")
+
+
+class DeviceLost(Exception):
+    """The device of this process answers with errors, or not at all: its rank is lost, not the job.
+
+    Nothing that lies on it can be believed or given to anybody.
+    """
 
 
 class ReplayMismatch(StateMismatch):
@@ -60,3 +68,10 @@ def means_lost_peer(error: BaseException) -> bool:
         return False
     text = str(error)
     return bool(_LOST.search(text)) and not _MISUSE.search(text)
+
+
+def means_lost_device(error: BaseException) -> bool:
+    """Whether torch says that the device itself has failed: not that its memory is full, and not
+    that a kernel has refused its arguments, which another device would do too."""
+    failed = isinstance(error, torch.AcceleratorError)
+    return failed and "device-side assert" not in str(error)

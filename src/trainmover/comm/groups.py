@@ -13,18 +13,27 @@ Groups connect one after the other: private ones first, then the script's in the
 places (`places`). That is the same in every process, so ranks never wait in a circle.
 """
 
+import sys
 import threading
 import time
 import weakref
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from datetime import timedelta
 from enum import Enum
 from typing import Any
 
+from trainmover.comm import device_end
 from trainmover.comm.calls import describe
 from trainmover.comm.choice import communicator_named, waits_of
 from trainmover.comm.communicator import Communicator
-from trainmover.comm.failures import CallsDiffer, Drained, ReplayMismatch, means_lost_peer
+from trainmover.comm.failures import (
+    CallsDiffer,
+    DeviceLost,
+    Drained,
+    ReplayMismatch,
+    means_lost_peer,
+)
 from trainmover.comm.gloo.communicator import GlooCommunicator
 from trainmover.comm.meet.coming import Coming
 from trainmover.comm.meet.inside import Inside
@@ -41,6 +50,7 @@ from trainmover.comm.stats import CommStats, SwitchStats
 from trainmover.comm.tap import Call, Tap
 from trainmover.comm.threads import in_background
 from trainmover.comm.watch import Watch, wait_for_stranded
+from trainmover.communicators import STAGED, checked_gpu
 from trainmover.errors import PeerLost, TrainmoverError, UserError
 from trainmover.torch_internals.autograd import in_backward
 from trainmover.torch_internals.c10d import Store
@@ -58,6 +68,12 @@ class Mode(Enum):
     LIVE = "live"
 
 
+def _ended_together() -> AbstractContextManager[None]:
+    """What is aborted within it ends as one, where a communicator asks for that."""
+    nccl = sys.modules.get("trainmover.comm.nccl.ending")
+    return nullcontext() if nccl is None else nccl.endings.together()
+
+
 def _in_the_script() -> bool:
     """Whether this is the main thread, outside of autograd."""
     return threading.get_ident() == threading.main_thread().ident and not in_backward()
@@ -70,9 +86,11 @@ class Groups:
                   outputs
     on_given_up   called in the main thread, outside of autograd, wherever it is about to go on with
                   what such a call has left; what it raises, the script sees at that call
+    on_device_lost  called when the device answers with errors, or does not end what was begun
     on_call       called for every call of the script, before it is made
     objects       that came in a run in the sandbox
     waited_ns     for how long this process has waited for other ranks; None: nobody counts
+    on_device     whether calls of some group go on after they have returned, on a device
     calls         of the script, begun so far. Two numbers tell whether there were any between;
                   with several threads one may be missed in the sum, never in the comparison
     """
@@ -85,6 +103,7 @@ class Groups:
         self.on_broken: Callable[[str], None] | None = None
         self.on_cut_short: Callable[[], None] | None = None
         self.on_given_up: Callable[[], None] | None = None
+        self.on_device_lost: Callable[[str], None] | None = None
         self.on_call: Callable[[], None] | None = None
         self.objects = Objects()
         self.calls = 0
@@ -94,6 +113,8 @@ class Groups:
         self.watching = False
         self._drain_on_error = False
         self._communicator = communicator
+        self.gpu = STAGED
+        self.on_device = False
         self._lock = threading.RLock()
         self.roster = Roster(self._lock)
         self._rolls: list[Roll] = []
@@ -110,11 +131,12 @@ class Groups:
 
     # What the runtime says before the script runs.
 
-    def choose(self, name: str, token: bytes | None = None) -> None:
+    def choose(self, name: str, token: bytes | None = None, gpu: str = STAGED) -> None:
         """Carry every group made from now on by the communicator of that name.
 
         token  the job's secret; None in a process without a runtime. Raises UserError for a name
         that is none, for one that is not built, and when there are groups already.
+        gpu    what carries tensors of a GPU where the script asks for nccl
         """
         if self.roster:
             raise UserError(
@@ -123,6 +145,7 @@ class Groups:
             )
         self._communicator = communicator_named(name, token)
         self.waited_ns = waits_of(name)
+        self.gpu = checked_gpu(gpu, name)
 
     @property
     def drain_on_error(self) -> bool:
@@ -159,7 +182,7 @@ class Groups:
         this machine's ranks alone: they meet in what `store` gives. See `Inside`."""
         with self._lock:
             self.mode, self._store = Mode.SANDBOX, None
-            self._inside = None if store is None else Inside(run, store, self._communicator)
+            self._inside = None if store is None else Inside(run, store, self._carrier)
             self.drain_on_error = True
 
     @property
@@ -190,16 +213,23 @@ class Groups:
         timeout: timedelta,
         store: Store,
         ranks: tuple[int, ...] = (),
+        *,
+        device: Any = None,
+        shown_as: str = "gloo",
     ) -> ShimGroup:
         """A group for torch, connected unless draining or, in the sandbox, without its peers.
-        Blocks for its peers. ranks: who has which seat; () if that is not known."""
-        member = self._admit(name, seat, size, timeout, ranks)
+        Blocks for its peers. ranks: who has which seat; () if that is not known.
+
+        device    whose tensors NCCL is to carry; None: all go over the host
+        shown_as  the backend that the script has asked for
+        """
+        member = self._admit(name, seat, size, timeout, ranks, device=device)
         member.inside = self._stays_inside(ranks, seat)
         if self.mode is not Mode.PLAIN:
             member.made_at = line_of_script()
         if not self.roster.comes_late(member):
             self._connect(member, store)
-        group = ShimGroup(self, member, store)
+        group = ShimGroup(self, member, store, shown_as)
         member.shown = weakref.ref(group)
         return group
 
@@ -222,11 +252,22 @@ class Groups:
         ranks: tuple[int, ...] = (),
         *,
         private: bool = False,
+        device: Any = None,
     ) -> Member:
-        carrier = SoloCommunicator() if size == 1 else self._communicator()
-        member = Member(name, seat, size, timeout, carrier, private, ranks=ranks)
+        self.on_device |= device is not None and size > 1
+        carrier = self._carrier(size, device)
+        member = Member(name, seat, size, timeout, carrier, private, ranks=ranks, device=device)
         self.roster.add(member)
         return member
+
+    def _carrier(self, size: int, device: Any) -> Communicator:
+        if size == 1:
+            return SoloCommunicator()
+        if device is None:
+            return self._communicator()
+        from trainmover.comm.by_device import ByDevice  # Nobody pays for it who does not use it.
+
+        return ByDevice(self._communicator(), device)
 
     def _stays_inside(self, ranks: tuple[int, ...], seat: int) -> bool:
         """A world in which this process has another rank than the job's has other numbers."""
@@ -342,6 +383,40 @@ class Groups:
         if self.on_cut_short is not None:
             self.on_cut_short()
 
+    def come_through(self, tainted: Callable[[], bool]) -> bool:
+        """Wait until all that the script has begun on a device is done there. False: `tainted` said
+        otherwise first, or the epoch has ended over it. Raises DeviceLost.
+
+        The host runs ahead of the device: what it is about to count on may still be on its way, and
+        a peer that is lost now would leave garbage in its place.
+        """
+        if not self.on_device:
+            return True
+        try:
+            return device_end.come_through(self._on_device(), self.absorb, tainted)
+        except DeviceLost as lost:
+            self.device_lost(lost)
+            raise
+
+    def await_empty_device(self) -> None:
+        """Until nothing that was begun on a device can still write anywhere. Raises DeviceLost."""
+        if not self.on_device:
+            return
+        try:
+            device_end.await_empty(self._on_device())
+        except DeviceLost as lost:
+            self.device_lost(lost)
+            raise
+
+    def device_lost(self, lost: Exception) -> None:
+        """Tell `on_device_lost`, which ends the process where there is a runtime."""
+        if self.on_device_lost is not None:
+            self.on_device_lost(str(lost))
+
+    def _on_device(self) -> list[Watch]:
+        members = [member for member in self.roster if member.device is not None]
+        return [member.watch for member in members if member.watch is not None]
+
     def gave_up(self) -> None:
         """See `Owner`. Told to `on_given_up` where that may raise: a thread of the script's is not
         ours to end, and what is raised inside a backward pass comes out as something else."""
@@ -387,10 +462,13 @@ class Groups:
         if inside is not None:
             inside.give_up()
         self._coming.discard(0, self.epoch)
-        for watch in watches:
-            watch.session.abort(why)
+        with _ended_together():
+            for watch in watches:
+                watch.session.abort(why)
         for watch in watches:
             watch.release()
+            if watch.prompt is not None and watch.prompt.cut and not watch.private:
+                self.cut_short()
         self._drains += 1
         self._drain_ns_last = time.perf_counter_ns() - started
 
@@ -520,7 +598,8 @@ class Groups:
     def _begin_anew(self, member: Member) -> None:
         """It has met, for the coming epoch, groups of which some are gone."""
         with self._lock:
-            before, member.communicator = member.communicator, self._communicator()
+            before = member.communicator
+            member.communicator = self._carrier(member.size, member.device)
             watch, member.watch = member.watch, None
         before.close()
         if watch is not None:

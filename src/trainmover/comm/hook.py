@@ -19,6 +19,7 @@ from collections.abc import Callable, Iterator
 from datetime import timedelta
 from typing import Any
 
+import torch
 import torch.distributed as dist
 from torch.distributed import distributed_c10d as c10d
 
@@ -26,14 +27,19 @@ from trainmover.comm.failures import DrainedObject
 from trainmover.comm.groups import Groups, Mode
 from trainmover.comm.objects import goes_with_record
 from trainmover.comm.shim import ShimGroup
+from trainmover.communicators import NCCL
 from trainmover.errors import UserError
 from trainmover.torch_internals import compiling
 from trainmover.torch_internals.c10d import Store
 from trainmover.torch_internals.making import (
+    NcclOptions,
     check_making,
     replace_barrier,
+    replace_batching,
     replace_making,
     replace_unpickling,
+    serve_nccl,
+    timeout_of,
 )
 
 
@@ -44,6 +50,8 @@ class _Making(threading.local):
     name: str = ""
     ranks: tuple[int, ...] = ()
     taken: bool = False
+    device: Any = None
+    shown_as: str = "gloo"
 
 
 _HARMLESS = {"fake", "undefined"}
@@ -72,6 +80,39 @@ class _Gloo(c10d.ProcessGroupGloo, metaclass=_GlooDoor):
     """Stands where torch looks for ProcessGroupGloo; has all its other attributes."""
 
 
+class _NcclDoor(type):
+    """Class of what stands where torch looks for ProcessGroupNCCL: as `_GlooDoor`."""
+
+    stock: Any = None
+
+    def __call__(cls, *args: Any, **kwargs: Any) -> Any:
+        groups = _making.groups
+        if groups is None or _making.taken:
+            return cls.stock(*args, **kwargs)
+        _making.taken = True
+        store, rank, size, options = args
+        made = _making.name, _making.ranks
+        return _make(groups, *made, store, rank, size, timeout=timeout_of(options))
+
+    def __instancecheck__(cls, instance: object) -> bool:
+        stock = cls.stock
+        return isinstance(instance, ShimGroup if stock is None else (stock, ShimGroup))
+
+
+def _nccl_door(stock: Any) -> Any:
+    """torch's own class with another door; where torch has none, and a stand-in carries the calls,
+    what torch asks of one."""
+    _NcclDoor.stock = stock
+    if stock is None:
+        return _NcclDoor("ProcessGroupNCCL", (), {"Options": NcclOptions})
+
+    class Door(type(stock), _NcclDoor):  # type: ignore[misc]
+        __call__ = _NcclDoor.__call__
+        __instancecheck__ = _NcclDoor.__instancecheck__
+
+    return Door("ProcessGroupNCCL", (stock,), {})
+
+
 def _make(
     groups: Groups,
     name: str,
@@ -81,7 +122,9 @@ def _make(
     size: int,
     timeout: timedelta,
 ) -> Any:
-    return groups.create(name, rank, size, timeout, store, ranks or tuple(range(size)))
+    ranks = ranks or tuple(range(size))
+    device, shown_as = _making.device, _making.shown_as
+    return groups.create(name, rank, size, timeout, store, ranks, device=device, shown_as=shown_as)
 
 
 def hook_torch(groups: Groups) -> None:
@@ -104,10 +147,13 @@ def hook_torch(groups: Groups) -> None:
     compiling.leave_out("trainmover")
     internals: Any = c10d
     internals.ProcessGroupGloo = _Gloo
+    if dist.is_nccl_available() or _stand_in():
+        serve_nccl(_nccl_door(getattr(internals, "ProcessGroupNCCL", None)))
     internals.rendezvous = _lending(internals.rendezvous)
     replace_making(_announcing)
     replace_barrier(_only_in_plain)
     replace_unpickling(_refusing_nothing)
+    replace_batching(_as_one)
 
 
 def _announcing(stock: Callable[..., Any]) -> Callable[..., Any]:
@@ -116,23 +162,63 @@ def _announcing(stock: Callable[..., Any]) -> Callable[..., Any]:
     @functools.wraps(stock)
     def helper(*args: Any, **kwargs: Any) -> Any:
         arguments = signature.bind(*args, **kwargs).arguments
-        before = _making.groups, _making.name, _making.ranks, _making.taken
-        _making.groups = _installed[0] if _is_served(arguments["backend"]) else None
+        before = dict(vars(_making))
+        served = _is_served(arguments["backend"])
+        _making.groups = _installed[0] if served else None
         _making.name, _making.taken = str(arguments["group_name"]), False
-        _making.ranks = tuple(arguments["global_ranks_in_group"])  # Of the world: none.
+        ranks = _making.ranks = tuple(arguments["global_ranks_in_group"])  # Of the world: none.
+        takes_part = not ranks or dist.get_rank() in ranks
+        if served and takes_part:
+            _making.shown_as = _shown_as(arguments["backend"])
+            _making.device = _device(arguments["backend"], arguments.get("device_id"))
         try:
             return stock(*args, **kwargs)
         finally:
-            _making.groups, _making.name, _making.ranks, _making.taken = before
+            vars(_making).clear()
+            vars(_making).update(before)
 
     return helper
 
 
+def _stand_in() -> bool:
+    """Whether a file is named that is to be libnccl: torch may have been built without."""
+    return bool(os.environ.get("TRAINMOVER_NCCL"))
+
+
+def _by_device(backend: Any) -> dict[str, str]:
+    """Which backend the script wants for which kind of device."""
+    config = c10d.BackendConfig(c10d.Backend(backend or "undefined"))
+    return dict(config.get_device_backend_map())
+
+
+def _shown_as(backend: Any) -> str:
+    return "gloo" if _by_device(backend).get("cpu") == "gloo" else NCCL
+
+
+def _device(backend: Any, asked: Any) -> Any:
+    """Whose tensors NCCL carries in the group; None: all go over the host.
+
+    A script that names no backend has no GPU in mind where there is none.
+    """
+    if _installed[0].gpu != NCCL or _by_device(backend).get("cuda") != NCCL:
+        return None
+    named = backend is not None and NCCL in str(backend)
+    if not named and not (torch.cuda.is_available() or _stand_in()):
+        return None
+    from trainmover.comm.nccl.device import own_device  # Only who uses it pays for it.
+
+    return own_device(asked, int(os.environ.get("LOCAL_RANK", "0")))
+
+
 def _is_served(backend: Any) -> bool:
-    """True when the group's CPU traffic goes over gloo: then ours carries all of it. One that torch
+    """True when the group's CPU traffic goes over gloo: then ours carries all of it. So it is with
+    one over nccl alone, in a job, or where NCCL was chosen for what carries it. One that torch
     would make without us is refused in a job; one that it would refuse itself is its affair."""
-    devices = c10d.BackendConfig(c10d.Backend(backend or "undefined")).get_device_backend_map()
+    devices = _by_device(backend)
     if devices.get("cpu") == "gloo":
+        return True
+    alone = set(devices.values()) - _HARMLESS == {NCCL} and dist.is_nccl_available()
+    if alone and (_installed[0].mode is not Mode.PLAIN or _installed[0].gpu == NCCL):
         return True
     others = sorted(set(devices.values()) - _HARMLESS)
     if others and _installed[0].mode is not Mode.PLAIN and all(map(_is_there, others)):
@@ -198,3 +284,18 @@ def _refusing_nothing(stock: Callable[..., Any]) -> Callable[..., Any]:
         return stock(tensor, tensor_size, group)
 
     return tensor_to_object
+
+
+def _as_one(stock: Callable[..., Any]) -> Callable[..., Any]:
+    """torch makes a batch of messages one call for groups of its own class only, and one after the
+    other they would wait for each other over NCCL."""
+
+    @functools.wraps(stock)
+    def batch(p2p_op_list: Any) -> Any:
+        group = p2p_op_list[0].group if p2p_op_list else None
+        group = dist.group.WORLD if group is None else group
+        if not isinstance(group, ShimGroup) or group.member.device is None:
+            return stock(p2p_op_list)
+        return group.as_one_call(lambda: stock(p2p_op_list))
+
+    return batch

@@ -32,6 +32,7 @@ class Member:
     gone   the script has destroyed it
     kept   made in a step, or between two of a loop, and kept, but in no variable that a joiner is
            given its own group for
+    device   whose tensors NCCL carries in it; None: all go over the host
     made_at  file and line of the script that made it
     shown    what torch and the script hold of it; None: nothing, or not yet
     """
@@ -54,6 +55,7 @@ class Member:
     orphan: bool = False
     gone: bool = False
     kept: bool = False
+    device: Any = None
     made_at: str = ""
     shown: "weakref.ref[Any] | None" = None
     order: int = field(default_factory=_order.__next__)

@@ -35,14 +35,18 @@ class ShimGroup(ProcessGroup):
     """A c10d process group whose connections are exchanged underneath.
 
     store  the group's own part of the script's store; only handed back to torch
+    shown_as  the backend that the script has asked for
     """
 
-    def __init__(self, groups: "Groups", member: Member, store: Store) -> None:
+    def __init__(
+        self, groups: "Groups", member: Member, store: Store, shown_as: str = "gloo"
+    ) -> None:
         super().__init__(member.seat, member.size)  # type: ignore[call-arg]
         self._store = store
         self._groups = groups
         self._member = member
         self._name = member.name
+        self._shown_as = shown_as
         self.options = SimpleNamespace()
         kinds = ProcessGroup.BackendType
         # torch reads names, devices and options from a group's registered backend, and that must
@@ -52,7 +56,7 @@ class ShimGroup(ProcessGroup):
         c10d.add_backend(self, torch.device("cuda"), kinds.GLOO, lone_backend(os.getpid()))
 
     def getBackendName(self) -> str:
-        return "gloo"
+        return self._shown_as
 
     @property
     def group_name(self) -> GroupName:
@@ -96,6 +100,25 @@ class ShimGroup(ProcessGroup):
         if session is not None:
             session.set_timeout(timeout)
 
+    def as_one_call(self, calls: Callable[[], Any]) -> Any:
+        """Make the messages that `calls` sends and receives one call, where they would wait for
+        each other; what it returns."""
+        watch = self._member.watch
+        if watch is None or self._member.device is None or self._groups.draining:
+            return calls()
+        from trainmover.comm.by_device import as_one_call
+
+        try:
+            with as_one_call(watch.session):
+                made = calls()
+        except Exception as error:
+            known = watch.judge(error)
+            if known is error:
+                raise
+            if known is not None:
+                raise known from error
+        return made
+
     def split_group(
         self,
         ranks: Sequence[int],
@@ -118,6 +141,8 @@ class ShimGroup(ProcessGroup):
             timeout or self._member.timeout,
             store,
             tuple(self._member.ranks[seat] for seat in seats) if self._member.ranks else (),
+            device=self._member.device,
+            shown_as=self._shown_as,
         )
         part.set_name(name)
         c10d.describe_group(part, group_desc or f"{self.group_desc}:split")

@@ -48,6 +48,7 @@ from trainmover.controller.events import (
     Tick,
     UncordonRequested,
     WorkerSaid,
+    WorkersSaid,
 )
 from trainmover.controller.keep import last_checkpoint
 from trainmover.controller.keep.checkpoints import (
@@ -87,6 +88,7 @@ from trainmover.controller.store import store_moved
 from trainmover.controller.values import replace
 from trainmover.ids import MachineId
 from trainmover.protocol.messages import (
+    WORKER_FACTS,
     AtBoundary,
     Attached,
     BetweenSteps,
@@ -140,6 +142,8 @@ def decide(job: Job, event: EVENTS) -> Decision:
             job, effects = machines_lost(job, event)
         case WorkerSaid():
             job, effects = _worker_said(job, event)
+        case WorkersSaid():
+            job, effects = _workers_said(job, event)
         case AgentSaid():
             job, effects = _agent_said(job, event)
         case MoveRequested():
@@ -173,7 +177,8 @@ def decide(job: Job, event: EVENTS) -> Decision:
         case _:
             assert_never(event)
     job, judged = judge(job, event.at_us)
-    machine = event.machine if isinstance(event, WorkerSaid | AgentSaid) else None
+    speaks = WorkerSaid | WorkersSaid | AgentSaid
+    machine = event.machine if isinstance(event, speaks) else None
     job, more = _settle(job, event.at_us, settled, machine)
     return job, effects + judged + more
 
@@ -211,7 +216,7 @@ def _bind(job: Job, settled: Job, machine: MachineId | None) -> Decision:
     """Joiners that can be bound now. Only those that may be others than in `settled` are looked
     at: all machines join where all go back, and each of them says many things."""
     change, before = job.change, settled.change
-    if job.phase is not Phase.RUNNING or change is None:
+    if change is None:
         return job, ()
     waits = change.stage is Stage.BIND or change.kind is not Kind.MOVE
     if not waits or change.stage is Stage.SWITCH:
@@ -272,12 +277,29 @@ def _agent_said(job: Job, event: AgentSaid) -> Decision:
             assert_never(event.fact)
 
 
+def _workers_said(job: Job, event: WorkersSaid) -> Decision:
+    """One after the other; what follows from all of it is settled once."""
+    effects: tuple[Effect, ...] = ()
+    for fact in event.facts:
+        if event.machine not in job.machines or job.phase is Phase.ENDED:
+            break
+        local_rank = fact.rank % job.spec.nproc
+        job, more = _said(job, event.machine, local_rank, fact, event.at_us)
+        effects += more
+    return job, effects
+
+
 def _worker_said(job: Job, event: WorkerSaid) -> Decision:
     if event.machine not in job.machines:
         return job, ()
-    machine, local_rank, fact = event.machine, event.local_rank, event.fact
+    return _said(job, event.machine, event.local_rank, event.fact, event.at_us)
+
+
+def _said(
+    job: Job, machine: MachineId, local_rank: int, fact: WORKER_FACTS, at_us: int
+) -> Decision:
     if isinstance(fact, WorkerUp):
-        return worker_up(job, machine, local_rank, fact, event.at_us)
+        return worker_up(job, machine, local_rank, fact, at_us)
     if local_rank not in job.machines[machine].workers:
         return job, ()  # Of a process that is being replaced.
     match fact:
@@ -288,17 +310,17 @@ def _worker_said(job: Job, event: WorkerSaid) -> Decision:
                 return job, ()
             return recorded(job, fact), ()
         case Warm():
-            return warmed(job, machine, local_rank, fact, event.at_us)
+            return warmed(job, machine, local_rank, fact, at_us)
         case Held():
-            return held(job, machine, local_rank, fact, event.at_us)
+            return held(job, machine, local_rank, fact, at_us)
         case Parked():
-            return joiner_parked(job, machine, local_rank, fact, event.at_us)
+            return joiner_parked(job, machine, local_rank, fact, at_us)
         case SandboxFailed():
-            return sandbox_said_no(job, machine, fact, event.at_us)
+            return sandbox_said_no(job, machine, fact, at_us)
         case Left():
             return left(job, machine, local_rank), ()
         case Committed():
-            return committed(job, fact, event.at_us), ()
+            return committed(job, fact, at_us), ()
         case Snapped() if job.rank_of(machine, local_rank) == fact.rank:
             return snapped(job, fact)
         case Wrote() if job.rank_of(machine, local_rank) == fact.rank:
@@ -310,28 +332,28 @@ def _worker_said(job: Job, event: WorkerSaid) -> Decision:
         case Snapped() | Wrote() | Fingerprinted() | StepsChanged():
             return job, ()
         case Finished():
-            return finished(job, machine, local_rank, fact, event.at_us)
+            return finished(job, machine, local_rank, fact, at_us)
         case WentOn() | Raised() if job.rank_of(machine, local_rank) != fact.rank:
             return job, ()  # A leaver that is being unwound: its ranks live elsewhere.
         case WentOn():
             return went_on(job, fact)
         case Raised():
-            return raised(job, machine, fact, event.at_us)
+            return raised(job, machine, fact, at_us)
         case Interrupted():
-            return interrupted(job, fact, event.at_us)
+            return interrupted(job, fact, at_us)
         case Stands() | Moves() if job.rank_of(machine, local_rank) != fact.rank:
             return job, ()
         case Stands():
-            return stands(job, fact, event.at_us), ()
+            return stands(job, fact, at_us), ()
         case Moves():
             return moves(job, fact), ()
         case BetweenSteps() if job.rank_of(machine, local_rank) == fact.rank:
             return between_steps(job, fact), ()
         case Unproven():
-            return unproven(job, machine, fact, event.at_us)
+            return unproven(job, machine, fact, at_us)
         case BetweenSteps() | Warned() | Taking() | Weighed() | Watched():
             return job, ()
         case Prepared() | Position() | AtBoundary() | Loaded() | Switched():
-            return about_change(job, machine, fact, event.at_us)
+            return about_change(job, machine, fact, at_us)
         case _:
             assert_never(fact)

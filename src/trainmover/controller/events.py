@@ -6,6 +6,7 @@ from trainmover.ids import Epoch, MachineId, Rank, Step
 from trainmover.protocol.messages import (
     WORKER_FACTS,
     Checkpoint,
+    Joint,
     Leaving,
     Reached,
     Stack,
@@ -52,6 +53,14 @@ class WorkerSaid(Event, frozen=True):
     machine: MachineId
     local_rank: int
     fact: WORKER_FACTS
+    number: int = 0
+
+
+class WorkersSaid(Event, frozen=True):
+    """What ranks of a machine have said to the same order. number: of all of it."""
+
+    machine: MachineId
+    facts: list[Joint]
     number: int = 0
 
 
@@ -198,10 +207,10 @@ class SlowMeasured(Event, frozen=True):
 
 
 EVENTS = (
-    MachineJoined | MachinesLost | WorkerSaid | AgentSaid | MoveRequested | KillRequested
-    | CordonRequested | UncordonRequested | StopRequested | Tick | ControllerReturned | StoreMoved
-    | CheckpointPublished | CheckpointFailed | CheckpointFound | SlowFound | SlowMeasured
-    | DrainRequested
+    MachineJoined | MachinesLost | WorkerSaid | WorkersSaid | AgentSaid | MoveRequested
+    | KillRequested | CordonRequested | UncordonRequested | StopRequested | Tick
+    | ControllerReturned | StoreMoved | CheckpointPublished | CheckpointFailed | CheckpointFound
+    | SlowFound | SlowMeasured | DrainRequested
 )  # fmt: skip
 REQUESTS = MoveRequested | KillRequested | CordonRequested | UncordonRequested | DrainRequested
 """Which are answered."""

@@ -121,8 +121,7 @@ def _lost(
     """Machines, or the workers on them, cannot go on in the places they had. died: the machines."""
     vacant = set(job.vacant())
     slots = {name: job.slot_of(name) for name in machines}
-    starts = job.phase is Phase.STARTING
-    needed = [name for name, at in slots.items() if at is not None and (starts or at in vacant)]
+    needed = [name for name, at in slots.items() if at in vacant]
     joiners = set(job.change.joiners.values()) if job.change is not None else set()
     join = [name for name in machines if name in joiners]
     if join and not needed and before_switch(job.change):
@@ -218,7 +217,8 @@ def _stuck_ended(job: Job, machine: MachineId, condemned: Condemned, at_us: int)
     current = open_incident(job)
     if current is not None and current.cause == cause:
         marks = {**current.marks, "detect": condemned.judged_us}
-        stacks = {condemned.rank: condemned.stack} if condemned.stack else {}
+        known = condemned.rank is not None and condemned.stack
+        stacks = {condemned.rank: condemned.stack} if known else {}
         job = amend(job, current.number, marks=marks, stacks=stacks)
     return job, effects
 

@@ -7,7 +7,7 @@ the same. None of our values does anything when it is made, so a copy of what it
 
 from collections.abc import Callable
 from functools import wraps
-from operator import attrgetter, is_
+from operator import is_
 from typing import TYPE_CHECKING, Any, TypeVar
 
 if TYPE_CHECKING:
@@ -35,18 +35,15 @@ def kept_for(*names: str) -> Callable[[Callable[[J], R]], Callable[[J], R]]:
     """
 
     def keeping(function: Callable[[J], R]) -> Callable[[J], R]:
-        newest: list[tuple[tuple[object, ...], R]] = []
-        fields = attrgetter(*names) if len(names) > 1 else lambda job: (getattr(job, names[0]),)
+        newest: tuple[tuple[object, ...], R] | None = None
 
         @wraps(function)
         def kept(job: J) -> R:
-            given = fields(job)
-            for objects, result in newest:
-                if all(map(is_, objects, given)):
-                    return result
-            result = function(job)
-            newest[:] = [(given, result)]
-            return result
+            nonlocal newest
+            given = tuple(getattr(job, name) for name in names)
+            if newest is None or not all(map(is_, newest[0], given)):
+                newest = given, function(job)
+            return newest[1]
 
         return kept
 

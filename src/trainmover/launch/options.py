@@ -51,6 +51,7 @@ class RunOptions:
     standbys: int = 0
     nproc: int = 1
     comm: str = field(default_factory=communicators.default)
+    gpu_comm: str = communicators.STAGED
     restarts_max: int = 3
     record: str = "moments"
     readiness: str = "held"
@@ -96,6 +97,7 @@ def spec_of(options: RunOptions, run_id: str) -> JobSpec:
         standbys=options.standbys,
         nproc=options.nproc,
         comm=options.comm,
+        gpu_comm=options.gpu_comm,
         restarts_max=options.restarts_max,
         record=options.record,
         fingerprint_every=options.fingerprint_every,

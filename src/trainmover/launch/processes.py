@@ -14,7 +14,7 @@ from trainmover.launch.fork_server import ForkServerProcess
 from trainmover.launch.local import LocalMachines, LocalPlan
 from trainmover.launch.options import RunOptions
 from trainmover.launch.place import RunPlace
-from trainmover.launch.store import Door, KeptStore
+from trainmover.launch.store import KeptStore, ListensAt
 from trainmover.launch.tls import LOOPBACK
 from trainmover.lifeline import kill_descendants
 
@@ -45,8 +45,8 @@ class LocalProcesses:
         self._fork_server = fork_server
         self._elsewhere = bool(options.bind)
         host = options.bind.rpartition(":")[0] or LOOPBACK[0]
-        door = Door(host, place.token_file, place.run.tls)
-        self.store = KeptStore(fork_server, door, moved=told.store_is_at, lost=told.store_lost)
+        at = ListensAt(host, place.token_file, place.run.tls)
+        self.store = KeptStore(fork_server, at, moved=told.store_is_at, lost=told.store_lost)
         self._machines = LocalMachines(_plan(options, place), told.agent_ended, fork_server)
 
     def start_store(self, stack: AsyncExitStack) -> str:

@@ -32,7 +32,7 @@ _NO_OTHER = (
 
 
 @dataclass(frozen=True)
-class Door:
+class ListensAt:
     """Where machines come to the stores: address of this host, the secrets' files."""
 
     host: str
@@ -41,15 +41,15 @@ class Door:
 
 
 class StoreProcess:
-    """One process. port: a pipe on which it says where it listens, or its door does."""
+    """One process. port: a pipe on which it says where it listens, or its listener does."""
 
-    def __init__(self, fork_server: ForkServerProcess | None, door: Door) -> None:
+    def __init__(self, fork_server: ForkServerProcess | None, at: ListensAt) -> None:
         port, stdout = os.pipe()
         self.port = os.fdopen(port, "rb")
-        self._host = door.host
+        self._host = at.host
         arguments = ["--parent", str(os.getpid())]
-        arguments += ["--door", door.host, "--token-file", str(door.token_file)]
-        arguments += door.tls.flags() if door.tls is not None else []
+        arguments += ["--listen", at.host, "--token-file", str(at.token_file)]
+        arguments += at.tls.flags() if at.tls is not None else []
         self._process = _start(fork_server, arguments, stdout)
         os.close(stdout)
 
@@ -78,14 +78,14 @@ class KeptStore:
     def __init__(
         self,
         fork_server: ForkServerProcess | None,
-        door: Door,
+        at: ListensAt,
         *,
         moved: Callable[[str], None],
         lost: Callable[[str], None],
     ) -> None:
         self.address = ""
         self._fork_server = fork_server
-        self._door = door
+        self._at = at
         self._moved = moved
         self._lost = lost
         self._process: StoreProcess | None = None
@@ -118,7 +118,7 @@ class KeptStore:
         self._process = None
 
     def _begin(self) -> None:
-        self._process = StoreProcess(self._fork_server, self._door)
+        self._process = StoreProcess(self._fork_server, self._at)
         loop = asyncio.get_running_loop()
         self._unwatch = when_ended(loop, self._process.pid, self._ended)
 

@@ -4,6 +4,7 @@ import socket
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
+from trainmover.communicators import NCCL
 from trainmover.errors import UserError
 from trainmover.launch.options import RunOptions
 from trainmover.launch.runs import RunDirectory
@@ -35,6 +36,12 @@ def certified(options: RunOptions, directory: RunDirectory) -> Certified:
     files = options.tls_files
     if files is None and not options.tls:
         return Certified(None, [])
+    if options.gpu_comm == NCCL:
+        raise UserError(
+            "NCCL encrypts nothing, and --tls promises that what ranks exchange is encrypted.",
+            means="Nothing was started.",
+            do="Leave out --gpu-comm nccl; or --tls, where the network is your own.",
+        )
     from trainmover.tls import libcrypto
 
     if options.comm == "native":

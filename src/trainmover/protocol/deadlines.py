@@ -20,6 +20,8 @@ HELD_UP_FIRST_S = 10.0
 ANSWER_S = 0.5
 """A vault that is dialled has said its first bytes by then, or was not reached: two and a half
 times there and back, where that takes a fifth of a second."""
+TOGETHER_S = 0.4
+"""Who falls silent so much later than another may have been lost with it: they are one loss."""
 SPARE_S = 3.0
 """A machine without ranks that nobody reaches for so long is given up; so is a joiner that keeps
 a change waiting, if another can take its place. A successor's first look takes as long."""
@@ -50,6 +52,7 @@ def deadlines_json(patience_s: float) -> dict[str, Any]:
         "away_s": AWAY_S,
         "held_up_s": HELD_UP_S,
         "answer_s": ANSWER_S,
+        "together_s": TOGETHER_S,
         "spare_s": SPARE_S,
         "agent_dials_anew_s": SILENT_S,
         "lease_s": patience_s,

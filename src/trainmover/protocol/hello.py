@@ -6,8 +6,9 @@
 
 A proof counts for this one connection. The address is the one that the dialler has dialled and, on
 the other side, the one that the listener's own socket has: who passes a connection on to another
-door, or to the same service elsewhere, has two ends that disagree, and hears nothing that it could
-use. The listener proves itself first, so the dialler says nothing about the token to a stranger.
+listener, or to the same service elsewhere, has two ends that disagree, and hears nothing that it
+could use. The listener proves itself first, so the dialler says nothing about the token to a
+stranger.
 From the token and both openings comes a key for each direction (`protocol.sealed`).
 
 All of it is fixed-size raw bytes, names as hashes, so that nothing is parsed before the peer is
@@ -15,8 +16,8 @@ known. What a listener says of itself is covered by its proof, so whoever has di
 somebody else learns for sure where it is. Who is refused is told only that: a dialler that takes
 the proof for wrong says so with a wrong answer.
 
-Neither waits for the other's first word, so a door that speaks TLS hears at once from who does not,
-and tells it.
+Neither waits for the other's first word, so a listener that speaks TLS hears at once from who does
+not, and tells it.
 """
 
 import hashlib
@@ -37,7 +38,7 @@ TOKEN_BYTES_MIN = 16
 STORE = "store"
 """The service by which machines come to the job's stores."""
 TLS_ONLY = bytes.fromhex("15 03 01 0002 02 46")
-"""What a door that speaks TLS says to who does not: the alert `protocol_version`."""
+"""What a listener that speaks TLS says to who does not: the alert `protocol_version`."""
 
 _MAGIC = b"tmhello"
 _NAME_BYTES = 16
@@ -47,7 +48,7 @@ _VERSION_BYTES = len(_MAGIC) + 1
 _REFUSAL = bytes(PROOF_BYTES)
 _ANYBODY = bytes(_NAME_BYTES)
 _REMEMBERED = 64
-"""A door has one address and a few names, and strangers may come fast."""
+"""A listener has one address and a few names, and strangers may come fast."""
 _LISTENER, _DIALLER = b"listener", b"dialler"
 
 

@@ -31,6 +31,7 @@ from trainmover.controller.events import (
     StopRequested,
     Tick,
     WorkerSaid,
+    WorkersSaid,
 )
 from trainmover.controller.policies.stragglers.pace import Pace
 from trainmover.controller.state import Job
@@ -138,7 +139,7 @@ class Control:
 
     def take(self, event: EVENTS) -> None:
         """Journal, decide, carry out, tell; in this order."""
-        if isinstance(event, WorkerSaid | AgentSaid):
+        if isinstance(event, WorkerSaid | WorkersSaid | AgentSaid):
             # Who knows that this fact was taken counts on those before it.
             self._hearing.flush(event.at_us)
         if self.over is not None:

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Protocol
 
-from trainmover.controller.events import AgentSaid, WorkerSaid
+from trainmover.controller.events import AgentSaid, WorkerSaid, WorkersSaid
 from trainmover.errors import ProtocolError, StateMismatch
 from trainmover.ids import MachineId
 from trainmover.protocol.messages import (
@@ -16,9 +16,11 @@ from trainmover.protocol.messages import (
     FromWorker,
     Heartbeat,
     JobSpec,
+    Joint,
     Leaving,
     Output,
     Reached,
+    SaidHere,
     Stack,
     Unwritten,
     VaultHeld,
@@ -43,7 +45,7 @@ class Taker(Protocol):
 
     absence: Absence
 
-    def take(self, event: WorkerSaid | AgentSaid) -> None: ...
+    def take(self, event: WorkerSaid | WorkersSaid | AgentSaid) -> None: ...
     def took(self, fact: Committed, at_us: int) -> None: ...
     def found(self, witness: MachineId, fact: Found) -> None: ...
     def stop(self, code: int, why: str, at_us: int) -> None: ...
@@ -71,12 +73,10 @@ class Hearing:
             case CommittedHere(told=all_told):
                 for one in all_told:
                     self._steps_said(machine, one, at_us)
+            case SaidHere(told=all_told):
+                self._workers_said(machine, all_told, number, at_us)
             case Leaving() if not 0 <= fact.left_ms <= LEFT_MS_MAX:
-                raise ProtocolError(
-                    f"{machine} will be gone in {fact.left_ms} ms: that cannot be.",
-                    means="What it said was not taken.",
-                    do="Look at that machine: what runs there is no agent of this job.",
-                )
+                raise _not_an_agents(f"{machine} will be gone in {fact.left_ms} ms")
             case WorkerExited() | VaultHeld() | WorkerState() | Stack() | Reached() | Leaving():
                 said = AgentSaid(at_us=at_us, machine=machine, fact=fact, number=number)
                 self._taker.take(said)
@@ -116,11 +116,7 @@ class Hearing:
         """Said with those of other ranks: nothing else follows from it."""
         self._look_at_rank(machine, fact)
         if fact.first:
-            raise ProtocolError(
-                f"{machine} speaks of the first step of epoch {fact.epoch} by the way.",
-                means="What it said was not taken.",
-                do="Look at that machine: what runs there is no agent of this job.",
-            )
+            raise _not_an_agents(f"{machine} speaks of the first step of epoch {fact.epoch}")
         self._take_steps(machine, fact, at_us)
 
     def _take_steps(self, machine: MachineId, fact: Committed, at_us: int) -> None:
@@ -148,6 +144,21 @@ class Hearing:
                     do="Look at that machine: what runs there is no worker of this job.",
                 )
 
+    def _workers_said(self, machine: MachineId, told: list[Joint], number: int, at_us: int) -> None:
+        facts: list[Joint] = []
+        for fact in told:
+            self._look_at_rank(machine, fact)
+            if not isinstance(fact, Committed):
+                facts.append(fact)
+                continue
+            first = fact.decided_on
+            if first is None:
+                raise _not_an_agents(f"{machine} speaks of later steps of epoch {fact.epoch}")
+            self._take_steps(machine, fact, at_us)
+            facts.append(first)
+        said = WorkersSaid(at_us=at_us, machine=machine, facts=facts, number=number)
+        self._taker.take(said)
+
     def _worker_said(
         self, machine: MachineId, local_rank: int, fact: WorkerFact, number: int, at_us: int
     ) -> None:
@@ -168,3 +179,11 @@ class Hearing:
             number=number,
         )
         self._taker.take(said)
+
+
+def _not_an_agents(what: str) -> ProtocolError:
+    return ProtocolError(
+        f"{what} as no agent does.",
+        means="What it said was not taken.",
+        do="Look at that machine: what runs there is no agent of this job.",
+    )

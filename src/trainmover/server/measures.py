@@ -2,12 +2,11 @@
 decisions. Pure."""
 
 from bisect import bisect_left
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from itertools import accumulate
 
 from trainmover.controller.state import Job
-from trainmover.ids import Step
-from trainmover.protocol.messages import Committed
+from trainmover.ids import Rank
 
 STEP_S = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 300.0)
 PAUSE_S = (0.001, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0)
@@ -51,20 +50,14 @@ class Measures:
         self.steps = Histogram(STEP_S)
         self.since_us: int | None = None
         self.cut_us: int | None = None
-        self._step = Step(0)
-        self._at_us = 0
 
-    def committed(self, fact: Committed, now: Callable[[], int]) -> None:
-        """Some rank has told of steps."""
+    def committed(self, rank: Rank, gaps_us: Iterable[int], now: Callable[[], int]) -> None:
+        """A rank has told of steps. gaps_us: of the undisturbed ones; see `RankProgress`."""
         if self.since_us is None:
             self.since_us = now()
-        if fact.rank != 0:
-            return
-        for index, row in enumerate(fact.rows):
-            undisturbed = row.step == self._step + 1 and not (fact.first and index == 0)
-            if undisturbed and self._at_us:
-                self.steps.add(max(0, row.at_us - self._at_us) / 1e6)
-            self._step, self._at_us = row.step, row.at_us
+        if rank == 0:
+            for gap_us in gaps_us:
+                self.steps.add(max(0, gap_us) / 1e6)
 
     def decided(self, before: Job, after: Job, at_us: int) -> None:
         """An event was taken."""

@@ -23,10 +23,10 @@ from trainmover.controller.events import (
     UncordonRequested,
 )
 from trainmover.controller.state import Job
-from trainmover.doors.door import Door
 from trainmover.errors import StateMismatch, UserError
 from trainmover.ids import MachineId
 from trainmover.journal import Journal
+from trainmover.listeners.loop_listener import LoopListener
 from trainmover.protocol.messages import AgentFact, Hello, JobSpec, Return, Shutdown
 from trainmover.server.answers import Answers
 from trainmover.server.checkpoints.folder import CheckpointFolder
@@ -93,7 +93,7 @@ class Server:
         self._disk = JournalDisk(journal, note=self.note, stop=self.stop)
         self._loop = asyncio.get_running_loop()
         self.ended: asyncio.Future[tuple[int, str]] = self._loop.create_future()
-        self._door = Door(
+        self._listener = LoopListener(
             token,
             PURPOSE,
             partial(MachineLink, self),
@@ -116,7 +116,7 @@ class Server:
     async def start(self, listener: socket.socket) -> None:
         """Take in agents on `listener`, a bound socket that the server owns from now on."""
 
-        await self._door.open(listener)
+        await self._listener.open(listener)
         self.pulse.start()
         if self._past is not None:
             self.control.go_on(self.now())
@@ -147,7 +147,7 @@ class Server:
         """Close every socket. The journal stays the caller's."""
         self._closed = True
         self.pulse.stop()
-        self._door.close()
+        self._listener.close()
         self._drop_everybody()
         self._calls.close()
         self.news.wake()

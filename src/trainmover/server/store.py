@@ -2,7 +2,7 @@
 
 Groups meet in one, scripts keep what they like in the other, which is torch's. They are no rank's,
 so they outlive every rank; and `trainmover run` itself need not import torch. Machines come to both
-by a door (`server.store_door`), whose port is printed as soon as it listens.
+by a listener (`server.store_listener`), whose port is printed as soon as it listens.
 """
 
 import argparse
@@ -15,8 +15,8 @@ from pathlib import Path
 
 from trainmover.lifeline import die_with
 from trainmover.names import ask_nobody
-from trainmover.protocol.crowd import QUEUE
-from trainmover.server.store_door import StoreDoor
+from trainmover.protocol.unauthenticated import QUEUE
+from trainmover.server.store_listener import StoreListener
 from trainmover.tls.files import all_or_none
 from trainmover.token_file import read_token
 
@@ -27,7 +27,7 @@ def main() -> None:
     """Serve until killed."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--parent", type=int, required=True)
-    parser.add_argument("--door", metavar="HOST", required=True, help="where machines come")
+    parser.add_argument("--listen", metavar="HOST", required=True, help="where machines come")
     parser.add_argument("--token-file", type=Path, metavar="FILE", required=True)
     for flag in ("--tls-cert", "--tls-key", "--tls-ca"):
         parser.add_argument(flag, default="", metavar="FILE")
@@ -35,19 +35,19 @@ def main() -> None:
     die_with(options.parent)
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
     listener = socket.create_server((HOST, 0), backlog=QUEUE)
-    door = socket.create_server((options.door, 0), backlog=QUEUE)
-    print(door.getsockname()[1], flush=True)
+    outer = socket.create_server((options.listen, 0), backlog=QUEUE)
+    print(outer.getsockname()[1], flush=True)
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
     files = all_or_none(options.tls_cert, options.tls_key, options.tls_ca)
     tls = None if files is None else files.read()
-    stores = StoreDoor(read_token(options.token_file), listener.getsockname(), tls)
-    asyncio.run(_serve(stores, door, listener))
+    stores = StoreListener(read_token(options.token_file), listener.getsockname(), tls)
+    asyncio.run(_serve(stores, outer, listener))
 
 
-async def _serve(stores: StoreDoor, door: socket.socket, listener: socket.socket) -> None:
+async def _serve(stores: StoreListener, outer: socket.socket, listener: socket.socket) -> None:
     """Who wants torch's store before torch is imported waits for it; others do not."""
-    await asyncio.gather(stores.serve(door), asyncio.to_thread(_torch_store, listener))
+    await asyncio.gather(stores.serve(outer), asyncio.to_thread(_torch_store, listener))
 
 
 def _torch_store(listener: socket.socket) -> object:

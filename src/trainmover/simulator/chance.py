@@ -18,10 +18,12 @@ from trainmover.simulator.ranks.runs import go_in_circles
 from trainmover.simulator.ranks.workers import Worker
 from trainmover.simulator.world import World
 
+HOUR_US = 3_600_000_000
 TORN_AGAIN, BLOCKED = 0.3, 0.25
 MOVES_ALONE = {
     "arrive",
     "full",
+    "clock",
     "vault",
     "move",
     "cordon",
@@ -98,10 +100,10 @@ class Chance:
             "freeze": self._freeze, "circles": self._circles, "spins": self._spins,
             "between": self._between, "garbage": self._garbage, "flip": self._flip,
             "nan": self._nan, "recompile": self._recompile,
-            "crash": self._crash, "stop": self._stop, "stuck": self._stuck,
+            "crash": self._crash, "socket": self._socket, "stop": self._stop, "stuck": self._stuck,
             "reset": self._reset, "cut": self._cut, "partition": self._partition,
             "slow": self._slow, "straggle": self._straggle, "heavy": self._heavy,
-            "controller": self._controller, "torn": self._torn,
+            "controller": self._controller, "torn": self._torn, "clock": self._clock,
             "store": self._store, "full": self._full, "arrive": self._arrive,
             "vault": self._vault, "unprepared": self._unprepared,
             "move": self._move, "drill": self._drill,
@@ -168,6 +170,13 @@ class Chance:
         if worker is not None:
             worker.box.exited(worker, self.random.choice((-9, -11, 1)))
         return repr(worker) if worker is not None else ""
+
+    def _socket(self) -> str:
+        worker = self._worker()
+        if worker is None or worker.blocked or worker.cut_off:
+            return ""
+        worker.box.cut_off(worker)
+        return repr(worker)
 
     def _stop(self) -> str:
         worker = self._worker()
@@ -328,6 +337,11 @@ class Chance:
         self.world.lose_controller(away_us)
         return f"for {away_us / 1e6:.1f} s"
 
+    def _clock(self) -> str:
+        off_us = self.world.between(-HOUR_US, HOUR_US)
+        self.world.clock_off_us += off_us
+        return f"by {off_us / 1e6:.0f} s"
+
     def _torn(self) -> str:
         if self.world.host is None:
             return ""
@@ -378,7 +392,7 @@ class Chance:
         if host is None or not host.job.seats:
             return ""
         machine = self.random.choice(host.job.seats)
-        host.request(kind(at_us=self.world.now, request=self._number(), machine=machine))
+        host.request(kind(at_us=host.now, request=self._number(), machine=machine))
         return machine
 
     def _number(self) -> str:
@@ -394,7 +408,7 @@ class Chance:
         standbys = [name for name in names if name not in host.job.seats]
         some = standbys if standbys and self.random.random() < 0.7 else names
         machine = self.random.choice(some)
-        host.request(CordonRequested(at_us=self.world.now, request=self._number(), machine=machine))
+        host.request(CordonRequested(at_us=host.now, request=self._number(), machine=machine))
         self.world.at(self.world.between(500_000, 5_000_000), self._uncordon, machine)
         return machine
 
@@ -444,7 +458,7 @@ class Chance:
         host = self.world.host
         cordoned = host is not None and machine in host.job.cordoned
         if host is not None and cordoned:
-            at_us, request = self.world.now, self._number()
+            at_us, request = host.now, self._number()
             host.request(UncordonRequested(at_us=at_us, request=request, machine=machine))
         if self.world.ended is None and (cordoned or self.going or host is None):
             self.world.at(1_000_000, self._uncordon, machine)

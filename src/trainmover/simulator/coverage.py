@@ -7,7 +7,7 @@ fact.
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any, get_args
 
-from trainmover.controller.events import EVENTS, AgentSaid, WorkerSaid
+from trainmover.controller.events import EVENTS, AgentSaid, WorkerSaid, WorkersSaid
 from trainmover.controller.state import Job, Kind, Phase, Stage
 from trainmover.protocol.messages import WORKER_FACTS, Taking, Watched, Weighed
 from trainmover.simulator.happenings import Decided
@@ -58,8 +58,13 @@ def state_of(job: Job) -> str:
 
 def event_of(event: EVENTS) -> str:
     """Its kind, or the kind of fact it brings."""
-    fact = event.fact if isinstance(event, WorkerSaid | AgentSaid) else event
-    return type(fact).__name__
+    match event:
+        case WorkerSaid() | AgentSaid():
+            return type(event.fact).__name__
+        case WorkersSaid():
+            return type(event.facts[0]).__name__
+        case _:
+            return type(event).__name__
 
 
 def all_states() -> Iterator[str]:
@@ -76,7 +81,7 @@ def all_events() -> Iterator[str]:
     """Kinds of events, and of facts in them."""
     facts = [fact for fact in get_args(WORKER_FACTS) if fact not in _AWAY]
     told = get_args(AgentSaid.__annotations__["fact"])
-    plain = (kind for kind in get_args(EVENTS) if kind not in (WorkerSaid, AgentSaid))
+    plain = (kind for kind in get_args(EVENTS) if kind not in (WorkerSaid, WorkersSaid, AgentSaid))
     yield from (kind.__name__ for kind in (*plain, *told, *facts))
 
 

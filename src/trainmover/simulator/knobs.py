@@ -12,8 +12,11 @@ class Knobs:
     steps      of the script            stages     how many programs, slot by slot
     snapshots  steps from cut to cut    copies     of each, on other machines
     rounds     committed steps from one to the next; 0: there are none
+    step_us    that a step takes at most; half of it at least
     once       machines on which a process runs the script once
     unfit      machine and program that its sandbox cannot run
+    old        machines whose agent is of another version of trainmover
+    others     machines that have another torch
     alone      no two ranks hold the same state
     refill     a machine that is gone for good is replaced by a new one
     racks      how many, of which each machine is in one; 0: nothing is known of them
@@ -25,9 +28,12 @@ class Knobs:
     standbys: int = 2
     nproc: int = 1
     steps: int = 10**9
+    step_us: int = 100_000
     stages: int = 1
     once: tuple[str, ...] = ()
     unfit: tuple[tuple[str, str], ...] = ()
+    old: tuple[str, ...] = ()
+    others: tuple[str, ...] = ()
     alone: bool = False
     wait_s: int = 60
     snapshots: int | None = None

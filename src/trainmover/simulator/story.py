@@ -25,7 +25,8 @@ BOUND_US = 180 * SECOND
 """Virtual time within which a job that nothing happens to any more has to be well again."""
 AS_BEFORE_US = 20 * SECOND
 """After that it has again all that it is to have (`checkers.wanting`)."""
-STEPS_MORE = 5
+STEPS_MORE, KEPT_STEPS = 5, 30
+"""Within the latter there is a new cut, a checkpoint and a round."""
 QUIET_US = 20 * SECOND
 
 
@@ -59,6 +60,7 @@ def plan_of(
     nproc = nproc or chance.choice((1, 1, 1, 2))
     once = tuple(f"m{n}" for n in range(1, 30)) if chance.random() < 0.1 else ()
     unfit = ((f"m{machines + 1}", "p1"),) if chance.random() < 0.1 else ()
+    later = tuple(f"m{n}" for n in range(machines + 2, 30))
     world: dict[str, object] = {
         "stages": chance.choice((1, 1, 2, 3)),
         "once": once,
@@ -86,6 +88,8 @@ def plan_of(
         late=chance.random() < 0.3,
         stops=chance.random() < 0.1,
     )
+    world["others"] = later[:1] if chance.random() < 0.1 else ()
+    world["old"] = later[1::3] if chance.random() < 0.1 else ()
     world["corrupts"] = 0.3 if chance.random() < 0.03 else 0.0
     world["stragglers"] = chance.choice(("off", "watch", "act", "act"))
     return plan
@@ -161,9 +165,9 @@ def _liveness(world: World, chance: Chance, plan: Plan) -> None:
     begun = world.training.newest
     finished = world.host is not None and world.job.finished
     there = lambda: world.training.newest >= begun + STEPS_MORE and _is_quiet(world)  # noqa: E731
-    if not finished and not world.run(BOUND_US, until=there) and world.ended is None:
+    if not finished and not world.run(bound_us, until=there) and world.ended is None:
         raise Violation(f"no step is committed any more: {_state(world)}")
-    until_us = world.now + AS_BEFORE_US
+    until_us = world.now + AS_BEFORE_US + KEPT_STEPS * world.knobs.step_us
     while world.ended is None and (what := lacks(world, begun, chance)):
         if world.now > until_us:
             raise Violation(f"the job lacks {what}: {_state(world)}")

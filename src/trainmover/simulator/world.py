@@ -25,7 +25,7 @@ from trainmover.simulator.knobs import Knobs
 from trainmover.simulator.places.disk import Disk
 from trainmover.simulator.places.host import Host
 from trainmover.simulator.places.machines import Box
-from trainmover.simulator.places.network import CONTROLLER, Link, Network
+from trainmover.simulator.places.network import Network
 from trainmover.simulator.ranks.snapshots import Snapshot
 from trainmover.simulator.ranks.training import Training
 from trainmover.simulator.ranks.workers import Worker
@@ -36,6 +36,8 @@ if TYPE_CHECKING:
 LOOK_US = 250_000
 DEADLINE_US = 900_000
 DEADLINE_FIRST_US = 5_000_000
+DEADLINE_STEPS = 3
+"""A deadline is no shorter than so many steps."""
 STEADY_STEPS = 6
 RETURNS_US = (300_000, 3_000_000)
 TRACE_MAX = 4000
@@ -49,7 +51,7 @@ class World:
         self.random = random.Random(seed)
         self.first_store = self.store = "store:1"
         self.spec = self.knobs.spec(seed, self.store)
-        self.now = 0
+        self.now = self.clock_off_us = 0
         self.trace: deque[str] = deque(maxlen=TRACE_MAX)
         self.show: Callable[[str], None] | None = None
         self.ended: End | None = None
@@ -131,17 +133,15 @@ class World:
         return self._pid
 
     @property
+    def wall_us(self) -> int:
+        """What the controller's host has for the time; somebody may set it."""
+        return self.now + self.clock_off_us
+
+    @property
     def job(self) -> Job:
         """What the controller knows; of one that is dead, what its successor will."""
         assert self.host is not None
         return self.host.job
-
-    def quiet(self, link: Link) -> bool:
-        """Whether nothing comes over it."""
-        box = self.boxes[link.machine]
-        if not box.alive or box.frozen or box.link is not link:
-            return True
-        return self.network.stalled(box.name, CONTROLLER)
 
     # --- what happens ---------------------------------------------------------------------------
 
@@ -235,7 +235,7 @@ class World:
             self.at(200_000, self._tell_of_store)
         else:
             self.store_known = True
-            self.host.request(StoreMoved(at_us=self.now, address=self.store))
+            self.host.request(StoreMoved(at_us=self.host.now, address=self.store))
 
     def heal(self) -> None:
         """Nothing is cut, slow or full any more. What stands still is for the job to find."""
@@ -262,6 +262,7 @@ class World:
         """As the watch of every worker does, all at once."""
         for worker in list(self.workers()):
             deadline = DEADLINE_US if worker.lived_steps > STEADY_STEPS else DEADLINE_FIRST_US
+            deadline = max(deadline, DEADLINE_STEPS * self.knobs.step_us)
             if self.now - worker.moved_us > deadline and self._is_watched(worker):
                 self._stands(worker, deadline)
         self.at(LOOK_US, self._look)

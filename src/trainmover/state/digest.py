@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import xxhash
 from torch import Tensor
 
-from trainmover.state import encode, tensor_bytes
+from trainmover.state import device_digest, encode, tensor_bytes
 
 HASH_BYTES = 16
 
@@ -50,4 +50,6 @@ def digest_of(
 
 def hash_of(tensor: Tensor) -> bytes:
     """Of the bytes of a tensor that is not sharded."""
+    if device_digest.lies_elsewhere(tensor):
+        return device_digest.digest(tensor)
     return xxhash.xxh3_128_digest(tensor_bytes.view_bytes(tensor))

@@ -19,7 +19,7 @@ from dataclasses import dataclass
 import xxhash
 from torch import Tensor
 
-from trainmover.state import encode, tensor_bytes
+from trainmover.state import device_digest, encode, tensor_bytes
 from trainmover.state.moments import Moment
 from trainmover.state.tracked import Tracked
 
@@ -95,6 +95,8 @@ def hash_of(tensor: Tensor) -> int:
     """XXH3-64 of shape, dtype and bytes of a tensor that is not sharded."""
     fit = f"{tensor_bytes.dtype_name(tensor.dtype)}{list(tensor.shape)}"
     seed = xxhash.xxh3_64_intdigest(fit.encode())
+    if device_digest.lies_elsewhere(tensor):
+        return xxhash.xxh3_64_intdigest(device_digest.digest(tensor), seed)
     return xxhash.xxh3_64_intdigest(tensor_bytes.view_bytes(tensor), seed)
 
 

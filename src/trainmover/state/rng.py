@@ -34,7 +34,7 @@ _MT19937 = "MT19937"
 
 class _Generators(msgspec.Struct, array_like=True, forbid_unknown_fields=True):
     torch_cpu: bytes
-    cuda: list[bytes]  # by device index; empty while CUDA is not initialised
+    cuda: list[bytes]  # of the rank's own device; empty while CUDA is not initialised
     python: bytes
     python_gauss: float | None
     numpy: tuple[bytes, int, float] | None  # words and place, has_gauss, gauss
@@ -116,8 +116,8 @@ def restore(data: bytes) -> None:
             means="The generators may be half restored: this process must not train on.",
             do="All processes of a job must run the same versions of trainmover and torch.",
         ) from error
-    for index, generator in enumerate(state.cuda):
-        torch.cuda.set_rng_state(_tensor(generator), index)
+    for generator in state.cuda:
+        torch.cuda.set_rng_state(_tensor(generator), torch.cuda.current_device())
 
 
 @dataclass(frozen=True)
@@ -139,8 +139,9 @@ def _tensor(data: bytes) -> torch.Tensor:
 
 
 def _capture_cuda() -> list[bytes]:
-    devices = range(torch.cuda.device_count())
-    return [torch.cuda.get_rng_state(index).numpy().tobytes() for index in devices]
+    """Of the device that the rank works on, which has another number where it is taken over. To ask
+    another one would open it."""
+    return [torch.cuda.get_rng_state(torch.cuda.current_device()).numpy().tobytes()]
 
 
 _Parts = tuple[bytes, bytes, float | None, tuple[bytes, int, float] | None]

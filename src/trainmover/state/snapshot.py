@@ -17,6 +17,7 @@ from torch import Tensor
 from trainmover.errors import ProtocolError, StateMismatch
 from trainmover.protocol.malformed import MALFORMED
 from trainmover.state import tensor_bytes
+from trainmover.state.staging import copy_to_host
 
 _ALIGNMENT = 64
 _LENGTH_BYTES, _DIGEST_BYTES = 8, 16
@@ -63,7 +64,7 @@ class Snapshot:
         block[begin : total - _DIGEST_BYTES] = trailer + len(trailer).to_bytes(8, "little")
         places = _places(block, sizes)
         for tensor, place in zip(tensors, places, strict=True):
-            place.copy_(tensor_bytes.flat_bytes(tensor))
+            copy_to_host(tensor_bytes.flat_bytes(tensor), place)
         return Snapshot(rank, step, header, places, block)
 
     @staticmethod

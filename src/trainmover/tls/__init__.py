@@ -1,4 +1,4 @@
-"""TLS at a job's doors, if it was asked for.
+"""TLS at a job's listeners, if it was asked for.
 
-The token says who comes in; the certificate says whose door it is.
+The token says who comes in; the certificate says whose listener it is.
 """

@@ -30,7 +30,7 @@ class Tls:
     """Contexts of the files of one job. Raises UserError for files that cannot be used."""
 
     def __init__(self, files: TlsFiles) -> None:
-        self._door = _door(files)
+        self._serving = _serving(files)
         self._trust = trusting(files.ca)
 
     def behind(
@@ -38,7 +38,7 @@ class Tls:
     ) -> asyncio.Protocol:
         """A listener's protocol, to be spoken to in TLS. heard: told of its connection as soon as
         anything is said on it."""
-        return Secured(protocol, self._door, heard=heard)
+        return Secured(protocol, self._serving, heard=heard)
 
     def towards(self, protocol: asyncio.Protocol, host: str, purpose: str) -> asyncio.Protocol:
         """A dialler's. What is wrong with the listener comes with `connection_lost`."""
@@ -46,7 +46,7 @@ class Tls:
 
     def accept(self, link: socket.socket) -> SecureSocket:
         """A listener's connection that does not block; `shake_hands` until that is True."""
-        return self._wrap(link, self._door, server_side=True, do_handshake_on_connect=False)
+        return self._wrap(link, self._serving, server_side=True, do_handshake_on_connect=False)
 
     def dial(self, link: socket.socket, host: str, purpose: str) -> SecureSocket:
         """A dialler's connection, the listener known; within the timeout that is set.
@@ -102,7 +102,7 @@ def check(files: TlsFiles, host: str) -> datetime:
     """Raises UserError unless those who believe the authority would believe the certificate, shown
     by a listener at `host`. Until when they will."""
     try:
-        shown = _shake_hands_with_oneself(_door(files), trusting(files.ca), host)
+        shown = _shake_hands_with_oneself(_serving(files), trusting(files.ca), host)
     except ssl.SSLError as error:
         raise refusals.unfit(
             f"The certificate {files.cert} would not be believed", error
@@ -110,7 +110,7 @@ def check(files: TlsFiles, host: str) -> datetime:
     return datetime.fromtimestamp(ssl.cert_time_to_seconds(shown["notAfter"]), UTC)
 
 
-def _door(files: TlsFiles) -> ssl.SSLContext:
+def _serving(files: TlsFiles) -> ssl.SSLContext:
     _check_private(files.key)
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.minimum_version = ssl.TLSVersion.TLSv1_2
@@ -152,12 +152,12 @@ def _no_password(key: str) -> Callable[[], str]:
 
 
 def _shake_hands_with_oneself(
-    door: ssl.SSLContext, trust: ssl.SSLContext, host: str
+    serving: ssl.SSLContext, trust: ssl.SSLContext, host: str
 ) -> dict[str, Any]:
     """In memory; the certificate that the dialler has seen. Raises SSLError."""
     up, down = ssl.MemoryBIO(), ssl.MemoryBIO()
     dialler = trust.wrap_bio(down, up, server_hostname=host)
-    listener = door.wrap_bio(up, down, server_side=True)
+    listener = serving.wrap_bio(up, down, server_side=True)
     for _ in range(_FLIGHTS_MAX):
         for end in (dialler, listener):
             with suppress(ssl.SSLWantReadError):

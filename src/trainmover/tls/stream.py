@@ -1,8 +1,8 @@
 """TLS on an event loop, between a connection and the protocol that is spoken over it.
 
 asyncio's own tells a protocol of its connection when the handshake is done. Here it is told at
-once: who is slow with the handshake, or never ends it, stands in the crowd of those who have proved
-nothing, and falls out of it like all of them (`protocol.crowd`).
+once: who is slow with the handshake, or never ends it, has proved nothing, and is pushed out like
+all such connections (`protocol.unauthenticated`).
 
     transport <-- bytes --> Secured <-- plain --> protocol
 """

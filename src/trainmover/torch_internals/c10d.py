@@ -148,6 +148,11 @@ def describe_group(group: ProcessGroup, text: str) -> None:
     group._set_group_desc(text)
 
 
+def premul_factor(reduction: Any) -> Any:
+    """What ReduceOp.PREMUL_SUM multiplies by: a number, or a tensor of one element."""
+    return reduction.__getstate__()[1]
+
+
 # --- handles --------------------------------------------------------------------------------------
 
 

@@ -2,8 +2,10 @@
 
 import inspect
 from collections.abc import Callable
+from datetime import timedelta
 from typing import Any
 
+import torch.distributed
 from torch.distributed import distributed_c10d
 
 from trainmover.torch_internals.check import unknown
@@ -30,9 +32,33 @@ def replace_making(around: Callable[[Stock], Stock]) -> None:
     _c10d._new_process_group_helper = around(_c10d._new_process_group_helper)
 
 
+def serve_nccl(door: Any) -> None:
+    """`door` stands where torch looks for ProcessGroupNCCL, also in a torch that has none."""
+    _c10d.ProcessGroupNCCL = door
+    _c10d._NCCL_AVAILABLE = True
+
+
+class NcclOptions:
+    """What torch fills in for a group over nccl, where it has no such class itself."""
+
+    _timeout = timedelta(minutes=10)
+    is_high_priority_stream = False
+
+
+def timeout_of(options: Any) -> timedelta:
+    """That torch has filled in, of options for a group over nccl."""
+    timeout: timedelta = options._timeout
+    return timeout
+
+
 def replace_barrier(around: Callable[[Stock], Stock]) -> None:
     """Over the store, behind init_process_group."""
     _c10d._store_based_barrier = around(_c10d._store_based_barrier)
+
+
+def replace_batching(around: Callable[[Stock], Stock]) -> None:
+    """Of sends and receives that are to be one call; scripts find it in two places."""
+    _c10d.batch_isend_irecv = torch.distributed.batch_isend_irecv = around(_c10d.batch_isend_irecv)
 
 
 def replace_unpickling(around: Callable[[Stock], Stock]) -> None:

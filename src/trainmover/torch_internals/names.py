@@ -17,6 +17,9 @@ IN_FILES: Names = {
     "distributed/_functional_collectives.py": ("class AsyncCollectiveTensor", "def wait"),
     "distributed/distributed_c10d.py": (
         "ProcessGroupGloo",
+        "ProcessGroupNCCL",
+        "_NCCL_AVAILABLE",
+        "_timeout",
         "def _new_process_group_helper",
         "def _store_based_barrier",
         "def _tensor_to_object",

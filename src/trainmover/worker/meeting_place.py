@@ -1,4 +1,4 @@
-"""The store where groups meet, for torch and for us: the job's own, behind a door.
+"""The store where groups meet, for torch and for us: the job's own, behind a listener.
 
 It is a `torch.distributed.Store`, so gloo meets there too. Both ends of its connection have proved
 that they know the job's token, and what they say is sealed, so nobody else can read, write or
@@ -12,8 +12,8 @@ from datetime import timedelta
 from types import NoneType
 from typing import TypeVar
 
-from trainmover.doors.dial import dial, hear
 from trainmover.errors import TrainmoverError
+from trainmover.listeners.dial import dial, hear
 from trainmover.protocol.hello import STORE
 from trainmover.protocol.keys import Add, Check, Get, Request, Set, decode_answer, encode
 from trainmover.torch_internals.c10d import Store

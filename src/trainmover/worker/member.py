@@ -22,6 +22,7 @@ import torch
 from torch import Tensor
 
 from trainmover.comm import groups
+from trainmover.comm.failures import means_lost_device
 from trainmover.comm.shim import ShimGroup
 from trainmover.errors import PeerLost, StateMismatch, UserError
 from trainmover.ids import Rank, Step
@@ -214,6 +215,7 @@ class Member:
                 result = self._attempt(step, function, args, kwargs)
                 break
             except Retry:
+                groups.await_empty_device()
                 groups.roster.disown(groups_made)
                 if why := self.updates.put_back() or before.why_not() or called_early:
                     self._cannot_run_again(step, why)
@@ -277,7 +279,9 @@ class Member:
             if not self.passed:
                 self.pass_gate(returned=True)
             return result
-        except Exception:
+        except Exception as error:
+            if means_lost_device(error):
+                groups.device_lost(error)
             if self.passed or groups.differed is not None or not self._soon_tainted():
                 raise
             self.gate.await_verdict(step)  # Garbage made it raise: an abort, never a commit.
@@ -326,7 +330,14 @@ class Member:
         self, step: Step, applies: torch.optim.Optimizer | None, returned: bool
     ) -> bool:
         committing = row(step, self.reported.at_gate(), self.draws.samples)
-        return self.deposit.is_safe(step, committing, self.draws.drawn, applies, returned=returned)
+        return self.deposit.is_safe(
+            step,
+            committing,
+            self.draws.drawn,
+            applies,
+            returned=returned,
+            come_through=lambda: groups.come_through(self.boundary.tainted),
+        )
 
     def _after_step(self, step: Step) -> None:
         values = self.reported.numbers()

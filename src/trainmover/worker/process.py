@@ -17,8 +17,8 @@ from torch.optim.optimizer import (
 
 from trainmover.comm import groups, hook_torch
 from trainmover.comm.choice import load_all
-from trainmover.doors.dial import dial_in_tls
 from trainmover.lifeline import STACK_SIGNAL, end_quickly
+from trainmover.listeners.dial import dial_in_tls
 from trainmover.protocol.messages import JobSpec, Warned, WorkerUp
 from trainmover.sandbox.process import modules
 from trainmover.state.kinds.hooks import watch_hooks
@@ -59,7 +59,8 @@ def main() -> None:
     aliases.watch()
     know_groups()
     station = _station()
-    groups.choose(station.spec.comm, station.token)
+    groups.on_device_lost = _end_with_device
+    groups.choose(station.spec.comm, station.token, station.spec.gpu_comm)
     control = Control(station)
     _hook_optimizers(station, control)
     runs = Runs(station, control)
@@ -80,6 +81,18 @@ def main() -> None:
     runs.go_on()
     station.server.close()
     end_quickly()
+
+
+def _end_with_device(why: str) -> None:
+    """Nothing on it can be believed any more: this process ends as if it were lost, the job goes
+    on."""
+    print(
+        f"trainmover: the device of this process is lost: {why}. Its rank goes to another machine; "
+        "look at this one's GPU before it is used again.",
+        file=sys.stderr,
+        flush=True,
+    )
+    os.kill(os.getpid(), signal.SIGKILL)
 
 
 def _station() -> Station:

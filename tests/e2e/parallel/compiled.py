@@ -29,9 +29,9 @@ class Net(nn.Module):
 
 args = flags()
 job = tm.attach()
-dist.init_process_group("gloo")
+dist.init_process_group(args.backend)
 torch.manual_seed(1)
-model = nn.parallel.DistributedDataParallel(Net())
+model = nn.parallel.DistributedDataParallel(Net().to(args.device))
 compiled = torch.compile(model)
 optimizer = optimizer_for(args, model.parameters())
 job.track(model=model, optimizer=optimizer)

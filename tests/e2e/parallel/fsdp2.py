@@ -11,12 +11,13 @@ import trainmover as tm
 
 args = flags()
 job = tm.attach()
-dist.init_process_group("gloo")
+dist.init_process_group(args.backend)
 members = [[0, 2], [1, 3]]
 replicas, _ = dist.new_subgroups_by_enumeration(members)
-mesh = init_device_mesh("cpu", (2, 2), mesh_dim_names=("replica", "shard"))["shard"]
+mesh = init_device_mesh(args.device, (2, 2), mesh_dim_names=("replica", "shard"))["shard"]
 torch.manual_seed(1)
-model = nn.Sequential(nn.Linear(WIDTH, 33), nn.GELU(), nn.Dropout(0.1), nn.Linear(33, WIDTH))
+layers = [nn.Linear(WIDTH, 33), nn.GELU(), nn.Dropout(0.1), nn.Linear(33, WIDTH)]
+model = nn.Sequential(*layers).to(args.device)
 low = MixedPrecisionPolicy(param_dtype=torch.bfloat16, reduce_dtype=torch.float32)
 for layer in (model[0], model[3], model):
     fully_shard(layer, mesh=mesh, mp_policy=low, reshard_after_forward=layer is not model)

@@ -11,13 +11,13 @@ import trainmover as tm
 
 args = flags()
 job = tm.attach()
-dist.init_process_group("gloo")
-mesh = init_device_mesh("cpu", (2, job.world_size // 2), mesh_dim_names=("replica", "shard"))
+dist.init_process_group(args.backend)
+mesh = init_device_mesh(args.device, (2, job.world_size // 2), mesh_dim_names=("replica", "shard"))
 torch.manual_seed(1)
 model = nn.Sequential(
     *[nn.Sequential(nn.Linear(WIDTH, 33), nn.GELU(), nn.Linear(33, WIDTH)) for _ in range(2)],
     nn.Dropout(0.1),
-)
+).to(args.device)
 for layer in [*list(model)[:2], model]:
     fully_shard(layer, mesh=mesh)
 optimizer = optimizer_for(args, model.parameters())

@@ -26,13 +26,20 @@ def flags() -> argparse.Namespace:
     """Numbers depend on --steps, --optimizer and the ranks; --pace only makes steps last."""
     parser = argparse.ArgumentParser()
     parser.add_argument("--steps", type=int, default=60)
+    parser.add_argument("--backend", default="gloo")
+    parser.add_argument("--device", default="cpu", help="cpu or cuda")
     parser.add_argument("--optimizer", choices=["sgd", "adamw", "zero"], default="adamw")
     parser.add_argument("--pace", type=float, default=0.0)
     parser.add_argument("--change-at", type=int, default=0, help="steps, then they are others")
     parser.add_argument("--begin", default="", help="file whose existence ends the first waits")
     parser.add_argument("--hurry", default="", help="file whose existence ends the pacing")
     torch.set_num_threads(1)
-    return parser.parse_args()
+    args = parser.parse_args()
+    if args.device == "cuda":
+        torch.cuda.set_device(int(os.environ["LOCAL_RANK"]) % torch.cuda.device_count())
+        if os.environ.get("ONE_GPU"):  # NCCL wants a device for each rank of a host.
+            os.environ["NCCL_HOSTID"] = f"one-gpu-{os.getpid()}"
+    return args
 
 
 def optimizer_for(
@@ -80,6 +87,6 @@ def train(
 ) -> None:
     """`step` for every batch."""
     for x, y in data:
-        step(x, y)
+        step(x.to(args.device), y.to(args.device))
         if job.steps >= args.steps:
             break

@@ -9,7 +9,7 @@ import trainmover as tm
 
 args = flags()
 job = tm.attach()
-dist.init_process_group("gloo")
+dist.init_process_group(args.backend)
 torch.manual_seed(1)
 layers = [
     nn.Linear(WIDTH, 24),
@@ -18,7 +18,7 @@ layers = [
     nn.Dropout(0.1),
     nn.Linear(24, WIDTH),
 ]
-model = nn.parallel.DistributedDataParallel(nn.Sequential(*layers))
+model = nn.parallel.DistributedDataParallel(nn.Sequential(*layers).to(args.device))
 optimizer = optimizer_for(args, model.parameters())
 job.track(model=model, optimizer=optimizer)
 torch.manual_seed(100 + job.rank)

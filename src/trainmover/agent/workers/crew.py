@@ -29,10 +29,11 @@ from trainmover.errors import ProtocolError
 from trainmover.protocol.deadlines import BEAT_S
 from trainmover.protocol.framing import frame
 from trainmover.protocol.messages import (
-    CommittedHere,
+    AgentFact,
     EndWorker,
     FromWorker,
     JobSpec,
+    KeepTold,
     Order,
     Output,
     Stack,
@@ -40,7 +41,8 @@ from trainmover.protocol.messages import (
     Unwritten,
     WorkerExited,
     WorkerState,
-    committed_in,
+    encode,
+    joint_in,
 )
 
 ENDED_FROM_OUTSIDE = (0, -signal.SIGKILL, -signal.SIGTERM)
@@ -49,9 +51,7 @@ ENDED_FROM_OUTSIDE = (0, -signal.SIGKILL, -signal.SIGTERM)
 class Reporter(Protocol):
     """Who hears of the workers. `say` counts and is not lost, `tell` is said by the way."""
 
-    def say(
-        self, fact: CommittedHere | FromWorker | WorkerExited | WorkerState | Stack, /
-    ) -> None: ...
+    def say(self, fact: AgentFact, /) -> None: ...
 
     def tell(self, fact: Output | Unwritten, /) -> None: ...
 
@@ -75,6 +75,7 @@ class Crew:
         self.torch = ""
         self._place = Place()
         self._restarts = 0
+        self._keeps_told = False
         self._births = None if config.fork_server is None else Births(config.fork_server)
         self._workers: dict[int, Worker] = {}
         self._leaving: set[Worker] = set()
@@ -113,6 +114,12 @@ class Crew:
         framed = frame(payload)
         for worker in self._workers.values():
             worker.send_framed(framed)
+
+    def keep_told(self, keep: bool) -> None:
+        """What they tell may be lost with this machine, or is safe again. Those that start later
+        hear it first."""
+        self._keeps_told = keep
+        self.hand(encode(KeepTold(keep=keep)))
 
     def place(self, order: Order) -> None:
         """Before the workers hear of it: what they print afterwards belongs to the new place."""
@@ -172,6 +179,8 @@ class Crew:
         for local_rank in range(self._known_spec.nproc):
             (self._directory / str(local_rank)).mkdir(exist_ok=True)
             self._workers[local_rank] = self._start_one(local_rank)
+        if self._keeps_told:
+            self.keep_told(True)
 
     def _socket_folder(self) -> Path:
         if self._sockets is None:
@@ -211,14 +220,14 @@ class Crew:
         return start_worker(config.worker, spec.cwd, environment, listener, self._births)
 
     def _said(self, local_rank: int, payload: bytes) -> None:
-        fact = committed_in(payload)
-        if fact is None or not self._together.may_wait(fact):
+        fact = joint_in(payload)
+        if fact is None:
             self._say(FromWorker(local_rank=local_rank, payload=msgspec.Raw(payload)))
             return
         first = not self._together.waits
-        if self._together.take(fact):
-            self._say_together()
-        elif first:
+        for given in self._together.take(fact):
+            self._up.say(given)
+        if first and self._together.waits:
             asyncio.get_running_loop().call_later(WAIT_S, self._say_together)
 
     def _say(self, fact: FromWorker | WorkerExited | WorkerState | Stack) -> None:
@@ -227,8 +236,7 @@ class Crew:
         self._up.say(fact)
 
     def _say_together(self) -> None:
-        given = self._together.given()
-        if given is not None:
+        for given in self._together.given():
             self._up.say(given)
 
     def _printed(self, local_rank: int, stream: str, lines: bytes) -> None:

@@ -176,10 +176,10 @@ def network(address: tuple[str, int] | None) -> list[Finding]:
 def _loopback() -> str:
     """Why a byte does not come through; "" if it does."""
     try:
-        with socket.create_server(("127.0.0.1", 0)) as door:
-            door.settimeout(CONNECT_S)
-            with socket.create_connection(door.getsockname(), CONNECT_S) as one:
-                other, _ = door.accept()
+        with socket.create_server(("127.0.0.1", 0)) as listener:
+            listener.settimeout(CONNECT_S)
+            with socket.create_connection(listener.getsockname(), CONNECT_S) as one:
+                other, _ = listener.accept()
                 with other:
                     one.sendall(b"?")
                     other.settimeout(CONNECT_S)

@@ -10,32 +10,18 @@ A job that is queued again has several runs, one after the other; they are one a
 """
 
 import math
-import re
 import statistics
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from trainmover.controller.state import Incident, Kind, Outcome
+from trainmover.server.view.causes import cause_of
 
 USUAL_STEPS = 32
 """So many steps before an incident say how long one usually takes there."""
 HELPS = 0.95
 """A move has helped if steps take at most so much of what they took."""
-_RESUMED = "the job goes on after step "
-_CAUSES = {
-    name: re.compile(text)
-    for name, text in {
-        "planned move": "a move was asked for",
-        "worker ended": r"worker \d+ of ",
-        "rank stuck": r"rank \d+ on \S+ (stood still|did not )",
-        "script raised": r"rank \d+ on \S+ raised ",
-        "silent corruption": r"rank \d+ differs from its replicas|.* its replicas have parted",
-        "store lost": "the key-value store ",
-        "link broken": r"rank \d+ lost a link",
-        "machine lost": ".* (was|were) lost: ",
-    }.items()
-}
 
 
 @dataclass(frozen=True)
@@ -184,15 +170,6 @@ def percentile(ascending: Sequence[float], share: float) -> float | None:
     if not ascending:
         return None
     return ascending[max(0, math.ceil(share * len(ascending)) - 1)]
-
-
-def cause_of(incident: Incident) -> str:
-    """In a word or two; "" for what is none, as going on from a checkpoint."""
-    if incident.cause.startswith(_RESUMED):
-        return ""
-    if incident.lost:
-        return "machine lost"
-    return next((name for name, text in _CAUSES.items() if text.match(incident.cause)), "other")
 
 
 def goodput(runs: Sequence[RunPast], points: int = 400) -> Goodput:

@@ -22,6 +22,7 @@ _PARTS = {
     "machine lost": "k1",
     "planned move": "k3",
     "worker ended": "k2",
+    "standby failed": "k2",
     "rank stuck": "k4",
     "link broken": "k5",
     "silent corruption": "k7",

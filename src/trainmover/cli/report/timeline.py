@@ -13,7 +13,7 @@ from typing import Any
 
 from trainmover.controller.decide import decide
 from trainmover.controller.effects import Effect, Send
-from trainmover.controller.events import EVENTS, AgentSaid, MachinesLost, WorkerSaid
+from trainmover.controller.events import EVENTS, AgentSaid, MachinesLost, WorkerSaid, WorkersSaid
 from trainmover.controller.state import Incident, Job, Outcome
 from trainmover.ids import Epoch, MachineId
 from trainmover.journal import CommittedRow
@@ -186,7 +186,11 @@ class Timeline:
         self.end_us = max(self.end_us, at_us)
         match event:
             case WorkerSaid():
-                self._heard(event, before)
+                self._heard(event.machine, event.local_rank, event.fact, at_us)
+            case WorkersSaid():
+                for fact in event.facts:
+                    local_rank = fact.rank % self.job.spec.nproc
+                    self._heard(event.machine, local_rank, fact, at_us)
             case AgentSaid(fact=m.WorkerExited() as fact):
                 self._worker_gone(event.machine, fact, at_us)
             case MachinesLost():
@@ -226,8 +230,7 @@ class Timeline:
             if type(order) in ANSWERED:
                 waiting.append(_Pending(order, at_us))
 
-    def _heard(self, event: WorkerSaid, before: Job) -> None:
-        machine, local, fact, at_us = event.machine, event.local_rank, event.fact, event.at_us
+    def _heard(self, machine: MachineId, local: int, fact: m.WorkerFact, at_us: int) -> None:
         waiting = self._pending.get((machine, local), [])
         if isinstance(fact, m.Committed):
             self._set_clock(machine, fact, at_us)

@@ -41,6 +41,7 @@ def parse(argv: list[str]) -> RunFlags:
         standbys=flag_values.at_least(0, flags.standbys, "--standbys"),
         nproc=nproc,
         comm=communicators.checked(flags.comm),
+        gpu_comm=communicators.checked_gpu(flags.gpu_comm, flags.comm),
         restarts_max=flag_values.at_least(0, flags.max_restarts, "--max-restarts"),
         record=flag_values.record(flags.record),
         readiness=flag_values.readiness(flags.readiness),

@@ -71,6 +71,7 @@ REFUSED = {
     "virtual_local_rank": "every worker sees its own local rank",
 }
 
+_GPU_HELP = "tensors of GPUs, where the script asks for nccl: staged (through host memory) or nccl"
 _RECORD_HELP = "large outputs of the first steps, for standbys: their moments, or full"
 _READINESS_HELP = "of standbys: held at a first step, warm, or idle with nothing but processes"
 _SNAPSHOTS_HELP = "steps from one to the next, off, or auto: where state has one holder only"
@@ -160,6 +161,7 @@ def _add_ours(parser: argparse.ArgumentParser) -> None:
     add("--standbys", "--standby", type=int, default=0, metavar="K", help="machines to spare")
     known = " or ".join(communicators.NAMES)
     add("--comm", default=communicators.default(), metavar="NAME", help=f"between ranks: {known}")
+    add("--gpu-comm", default=communicators.STAGED, metavar="NAME", help=_GPU_HELP)
     add("--record", default=RECORDS[0], metavar="HOW", help=_RECORD_HELP)
     add("--readiness", default=READINESS[0], metavar="HOW", help=_READINESS_HELP)
     add("--wait-for-machine", type=int, default=0, metavar="SECONDS", help=_WAIT_HELP)

@@ -9,13 +9,13 @@ is for epochs, and takes over at the switchover.
 import threading
 from collections.abc import Callable
 from datetime import timedelta
+from typing import Any
 
 from trainmover.comm.communicator import Communicator, Session
 from trainmover.comm.failures import Drained
 from trainmover.comm.meet.places import Meetings
 from trainmover.comm.meet.preparation import Preparation
 from trainmover.comm.member import Member
-from trainmover.comm.solo import SoloCommunicator
 from trainmover.torch_internals.c10d import Store
 
 _PATIENCE = timedelta(days=1)
@@ -31,12 +31,12 @@ class Inside:
     """
 
     def __init__(
-        self, run: int, store: Callable[[], Store], communicator: Callable[[], Communicator]
+        self, run: int, store: Callable[[], Store], carrier: Callable[[int, Any], Communicator]
     ) -> None:
         self._run = run
         self._open_store = store
         self._store: Store | None = None
-        self._communicator = communicator
+        self._carrier = carrier
         self._lock = threading.Lock()
         self._carriers: dict[Member, Communicator] = {}
         self._met = Meetings()
@@ -48,7 +48,7 @@ class Inside:
 
         Raises Drained once the run is given up, PeerLost when the store is gone.
         """
-        carrier = SoloCommunicator() if member.size == 1 else self._communicator()
+        carrier = self._carrier(member.size, member.device)
         with self._lock:
             if self._over:
                 raise Drained(f"run {self._run} was given up")

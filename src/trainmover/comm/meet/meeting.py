@@ -36,6 +36,11 @@ class Meeting:
         """Whoever waits here raises Drained, now or as soon as he waits."""
         self._given_up.set()
 
+    @property
+    def is_given_up(self) -> bool:
+        """Whether `give_up` was called."""
+        return self._given_up.is_set()
+
     def check(self) -> None:
         """Raise Drained when the epoch was given up."""
         if self._given_up.is_set():

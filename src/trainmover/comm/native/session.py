@@ -35,6 +35,7 @@ class NativeSession:
 
     immediate = False
     prompt = True
+    cut = False
 
     def __init__(
         self,

@@ -72,13 +72,13 @@ def with_keepers(job: Job, keeper: dict[Slot, MachineId], further: dict[Slot, Ma
 
 
 def _by_turns(job: Job, machines: list[MachineId]) -> list[MachineId]:
-    seen: dict[str, int] = {}
-    turns: list[tuple[int, MachineId]] = []
+    in_domain: dict[str, list[MachineId]] = {}
+    turn: dict[MachineId, int] = {}
     for name in machines:
-        domain = job.machines[name].domain
-        turns.append((seen.get(domain, 0), name))
-        seen[domain] = seen.get(domain, 0) + 1
-    return [name for _, name in sorted(turns, key=lambda turn: turn[0])]
+        here = in_domain.setdefault(job.machines[name].domain, [])
+        turn[name] = len(here)
+        here.append(name)
+    return sorted(machines, key=turn.__getitem__)
 
 
 def _keepers_in(job: Job, ring: list[MachineId]) -> dict[MachineId, MachineId]:
@@ -97,7 +97,7 @@ def _others(job: Job, seats: tuple[MachineId, ...]) -> list[MachineId]:
     taken = set(seats)
     here = {job.machines[name].domain for name in taken if name in job.machines}
     others = [machine for machine in job.machines.values() if machine.id not in taken]
-    return [
-        m.id
-        for m in sorted(others, key=lambda m: (m.id in job.cordoned, m.domain in here, m.place))
-    ][:1]
+    best = min(
+        others, key=lambda m: (m.id in job.cordoned, m.domain in here, m.place), default=None
+    )
+    return [] if best is None else [best.id]

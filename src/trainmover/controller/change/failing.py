@@ -48,7 +48,7 @@ def fails_for_ever(job: Job) -> str:
 
 
 def _described(one: Incident, first: Incident) -> str:
-    later_s = (one.marks.get("detect", 0) - first.marks.get("detect", 0)) / 1e6
+    later_s = (one.marks["detect"] - first.marks["detect"]) / 1e6
     when = "first" if one is first else f"{later_s:.1f} s later"
     where = f" on {one.machine}" if one.machine is not None else ""
     stacks = "".join(f"\n{_innermost(stack)}" for stack in one.stacks.values())

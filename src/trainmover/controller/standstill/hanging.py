@@ -5,6 +5,7 @@
     goes round for ever    while members change a rank does not come to its boundary: the same
     again on that machine  within ten minutes: the machine is given up
     before the first step  a process that is stopped: its machine is given up, others begin
+    without a rank         a process that is stopped for ten seconds is no standby: it is ended too
     nobody is missing      all wait in the same call: machines probe each other, and after long the
                            step is retried in place, once (`probing.py`)
 
@@ -35,7 +36,7 @@ END_US = 2_000_000
 ALL_US = 10_000_000
 ALL_TIMES = 10
 """So long, and so many deadlines, must all stand in one call: a slow network may be all it is."""
-BEFORE_US = DEAF_US = 10_000_000
+BEFORE_US = DEAF_US = SPARE_US = 10_000_000
 SURELY = 2
 """So many deadlines must a rank stand that keeps a change waiting, if nobody is seen to wait."""
 _STOPPED = ("stopped", "traced")
@@ -112,6 +113,8 @@ def judge(job: Job, at_us: int) -> Decision:
         return _condemn(job, found, at_us)
     if late:
         return _condemn(job, late, at_us)
+    if spare := _spares_stopped(job, at_us):
+        return _condemn_all(job, spare)
     if job.phase is Phase.ENDING or not _may_compare(job):
         return job, ()
     if hanging.probing is not None:
@@ -258,19 +261,49 @@ def _seated(job: Job, rank: Rank) -> bool:
     return machine is not None and machine.state in _WITH_RANKS
 
 
+def _spares_stopped(job: Job, at_us: int) -> dict[MachineId, Condemned]:
+    """Processes that nobody waits for yet, and that cannot do what they are kept for."""
+    return {
+        machine: Condemned(
+            local_rank=local_rank,
+            rank=None,
+            pid=one.pid,
+            cause=f"worker {local_rank} of {machine} has no rank, and {_MANNER[one.state]}",
+            since_us=one.since_us,
+            judged_us=at_us,
+            give_up=_again(job, machine, at_us),
+        )
+        for (machine, local_rank), one in job.hanging.disturbed.items()
+        if one.state in _STOPPED
+        and at_us - one.since_us >= SPARE_US
+        and job.slot_of(machine) is None
+        and _rank_of(job, machine, local_rank) is None
+    }
+
+
 def _condemn(job: Job, places: list[_Place], at_us: int) -> Decision:
+    """With one worker all of its machine are replaced."""
+    first = {place.machine: place for place in reversed(places)}
+    return _condemn_all(
+        job, {name: _condemned(job, place, at_us) for name, place in sorted(first.items())}
+    )
+
+
+def _condemn_all(job: Job, found: dict[MachineId, Condemned]) -> Decision:
     effects: list[Effect] = []
-    for place in places:
-        machine = place.machine
-        if machine in job.hanging.condemned:
-            continue  # With one worker all of its machine are replaced.
-        one = _condemned(job, place, at_us)
+    for machine, one in found.items():
         job = with_condemned(job, machine, one)
-        judged = {**job.hanging.judged, machine: at_us}
+        judged = {**job.hanging.judged, machine: one.judged_us}
         job = replace(job, hanging=replace(job.hanging, judged=judged))
         order = EndWorker(local_rank=one.local_rank, pid=one.pid, why=one.cause)
         effects.append(Send(machine, order))
     return job, tuple(effects)
+
+
+def _again(job: Job, machine: MachineId, at_us: int) -> bool:
+    """Whether a worker there was condemned lately."""
+    judged_us = job.hanging.judged.get(machine)
+    return judged_us is not None and at_us - judged_us < AGAIN_US
 
 
 def _condemned(job: Job, place: _Place, at_us: int) -> Condemned:
@@ -279,8 +312,6 @@ def _condemned(job: Job, place: _Place, at_us: int) -> Condemned:
     cause, since_us = _late(job, place, at_us)
     if said is not None or silent is not None:
         cause, since_us = _still(job, place, said, silent, at_us)
-    judged_us = job.hanging.judged.get(machine)
-    again = judged_us is not None and at_us - judged_us < AGAIN_US
     return Condemned(
         local_rank=place.local_rank,
         rank=rank,
@@ -288,7 +319,7 @@ def _condemned(job: Job, place: _Place, at_us: int) -> Condemned:
         cause=cause,
         since_us=since_us,
         judged_us=at_us,
-        give_up=again,
+        give_up=_again(job, machine, at_us),
     )
 
 

@@ -27,13 +27,14 @@ class Disturbed:
 class Condemned:
     """A worker that is to end because its rank keeps the others waiting.
 
+    rank       None: it has none, and is stopped
     since_us   when the rank last moved; judged_us: when it was found
     give_up    the whole machine goes: its process must end for the second time in short
     stack      where its threads stood; "" before its agent has said so
     """
 
     local_rank: int
-    rank: Rank
+    rank: Rank | None
     pid: int
     cause: str
     since_us: int

@@ -4,7 +4,7 @@ import msgspec
 
 from trainmover.ids import Epoch, MachineId, Rank, Step
 from trainmover.protocol.messages.root import Message
-from trainmover.protocol.messages.worker_facts import Committed
+from trainmover.protocol.messages.worker_facts import Committed, Joint
 
 
 class AgentFact(Message, frozen=True):
@@ -148,6 +148,13 @@ class CommittedHere(AgentFact, frozen=True):
     first of its epoch."""
 
     told: list[Committed]
+
+
+class SaidHere(AgentFact, frozen=True):
+    """What ranks of this machine have said to the same order, as their workers did: facts of one
+    kind, for one epoch."""
+
+    told: list[Joint]
 
 
 UNNUMBERED = Hello | Return | Heartbeat | Output | Found | Unwritten

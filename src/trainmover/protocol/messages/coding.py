@@ -16,6 +16,7 @@ from trainmover.protocol.messages.agent_facts import (
     Output,
     Reached,
     Return,
+    SaidHere,
     Stack,
     Unwritten,
     VaultHeld,
@@ -45,6 +46,7 @@ from trainmover.protocol.messages.worker_facts import (
     Finished,
     Held,
     Interrupted,
+    Joint,
     Left,
     Loaded,
     Moves,
@@ -99,7 +101,7 @@ WORKER_FACTS = (
 )  # fmt: skip
 AGENT_FACTS = (
     Hello | Return | Heartbeat | WorkerExited | VaultHeld | WorkerState | Stack | Reached | Found
-    | Output | Unwritten | FromWorker | CommittedHere | Leaving
+    | Output | Unwritten | FromWorker | CommittedHere | SaidHere | Leaving
 )  # fmt: skip
 WORKER_ORDERS = (
     RunRank | WarmUp | Hold | Bind | Prepare | Discard | PauseAt | KeepSnapshots | CutComplete
@@ -113,7 +115,7 @@ ORDERS = (
 
 _encoder = msgspec.msgpack.Encoder()
 _worker_facts: msgspec.msgpack.Decoder[Any] = msgspec.msgpack.Decoder(WORKER_FACTS)
-_committed = msgspec.msgpack.Decoder(Committed)
+_joint: msgspec.msgpack.Decoder[Any] = msgspec.msgpack.Decoder(Joint)
 _agent_facts: msgspec.msgpack.Decoder[Any] = msgspec.msgpack.Decoder(AGENT_FACTS)
 _orders: msgspec.msgpack.Decoder[Any] = msgspec.msgpack.Decoder(ORDERS)
 
@@ -128,10 +130,11 @@ def decode_worker_fact(payload: bytes | msgspec.Raw) -> WorkerFact:
     return read_message(_worker_facts, payload)  # type: ignore[no-any-return]
 
 
-def committed_in(payload: bytes) -> Committed | None:
-    """What a worker has said, if that is steps; whatever else it is, somebody else may read it."""
+def joint_in(payload: bytes) -> Joint | None:
+    """What a worker has said, if others say it at the same moment; whatever else it is, somebody
+    else may read it."""
     try:
-        return _committed.decode(payload)
+        return _joint.decode(payload)  # type: ignore[no-any-return]
     except MALFORMED:
         return None
 

@@ -28,6 +28,8 @@ class JobSpec(msgspec.Struct, frozen=True, kw_only=True):
     argv             script or module name and its arguments
     machines         how many hold ranks; world size = machines * nproc
     store            host:port of the key-value store that groups meet in
+    gpu_comm         what carries tensors of a GPU where the script asks for nccl: `staged`, through
+                     host memory, or `nccl`
     restarts_max     how often the whole job may start again from nothing (rung 3)
     readiness        what standbys do beforehand: `held` (a second run waits at its first step),
                      `warm` (shadow runs only), `idle` (nothing: their processes are up)
@@ -65,6 +67,7 @@ class JobSpec(msgspec.Struct, frozen=True, kw_only=True):
     nproc: int = 1
     store: str = ""
     comm: str = "gloo"
+    gpu_comm: str = "staged"
     restarts_max: int = 3
     readiness: str = "held"
     record: str = "moments"

@@ -292,6 +292,10 @@ class Committed(WorkerFact, frozen=True):
         return msgspec.structs.replace(self, rows=rows, took=[])
 
 
+Joint = Prepared | Position | AtBoundary | Switched | Committed
+"""What all ranks say at the same moment."""
+
+
 class Snapped(WorkerFact, frozen=True):
     """The rank's state after `step` is held twice: in this process and in a vault.
 

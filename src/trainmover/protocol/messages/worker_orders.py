@@ -80,7 +80,7 @@ class Bind(WorkerOrder, frozen=True):
 
 
 class StoreAt(WorkerOrder, frozen=True):
-    """The stores were lost; new, empty ones are behind the door at `address` (host:port).
+    """The stores were lost; new, empty ones are behind the listener at `address` (host:port).
 
     torch  where the workers of one machine reach torch's; its agent says that
     """

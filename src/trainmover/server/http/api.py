@@ -16,7 +16,7 @@ from starlette.responses import Response
 from starlette.routing import BaseRoute, Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from trainmover.protocol.crowd import AT_ONCE, QUEUE, Crowd
+from trainmover.protocol.unauthenticated import AT_ONCE, QUEUE, Unauthenticated
 from trainmover.server.http.answers import encoded, refusal
 from trainmover.server.http.endpoints import ENDPOINTS, V1, Endpoint, Live
 from trainmover.server.http.guard import Guard, asker_of, may
@@ -46,11 +46,11 @@ class Api:
     ) -> None:
         self.roles = Roles(token)
         app = _application(server, self.roles, tls is not None, names)
-        crowd: Crowd[asyncio.Transport] = Crowd()
+        unknown: Unauthenticated[asyncio.Transport] = Unauthenticated()
 
         def visitor(**given: Any) -> asyncio.Protocol:
-            visitor = Visitor(crowd, **given)
-            return visitor if tls is None else tls.behind(visitor, crowd.heard)
+            visitor = Visitor(unknown, **given)
+            return visitor if tls is None else tls.behind(visitor, unknown.heard)
 
         config = uvicorn.Config(
             app,

@@ -17,6 +17,7 @@ from trainmover.controller.change.seats import spare
 from trainmover.controller.state import Incident, Job, Kind, MachineState, Outcome, Phase
 from trainmover.server.measures import PAUSE_S, Histogram
 from trainmover.server.run import Server
+from trainmover.server.view.causes import cause_of
 from trainmover.version import VERSION
 
 CONTENT_TYPE = CONTENT_TYPE_PLAIN_0_0_4
@@ -117,7 +118,7 @@ def _of_machines(server: Server) -> Iterator[Metric]:
 
 
 def _of_incidents(job: Job) -> Iterator[Metric]:
-    counts = Counter((str(i.kind), cause_of(i), str(i.outcome)) for i in job.incidents)
+    counts = Counter((str(i.kind), _label(i), str(i.outcome)) for i in job.incidents)
     incidents = CounterMetricFamily(
         "trainmover_incidents", "By kind and cause.", labels=["kind", "cause", "outcome"]
     )
@@ -140,17 +141,8 @@ def _of_incidents(job: Job) -> Iterator[Metric]:
     yield _counter("state_moved_bytes", "State that joiners took.", moved)
 
 
-def cause_of(incident: Incident) -> str:
-    """One of few: what it says for people has no end of values."""
-    if incident.kind is Kind.MOVE:
-        return "asked" if incident.cause.startswith("a move was asked for") else "divergence"
-    if incident.lost:
-        return "machine_lost"
-    if incident.stacks:
-        return "stuck"
-    if incident.cause.startswith("worker "):
-        return "worker_ended"
-    return "link" if " lost a link " in incident.cause else "other"
+def _label(incident: Incident) -> str:
+    return cause_of(incident).replace(" ", "_") or "resumed"
 
 
 def _of_controller(server: Server) -> Iterator[Metric]:

@@ -18,7 +18,6 @@ from trainmover.server.http.types import Entry, Pulse
 from trainmover.server.http.visitor import cut_off
 from trainmover.server.run import Server
 from trainmover.server.view.notices import Happened, Told
-from trainmover.server.view.progress import speed_of
 
 SLOW_S = 10.0
 STREAMS_MAX = 512
@@ -146,9 +145,7 @@ def pulse(server: Server) -> Pulse:
     away = set(server.control.absence.away)
     machines: dict[str, tuple[int | None, float | None, bool]] = {}
     for slot, name in enumerate(job.seats):
-        known = [one for rank in job.spec.ranks(Slot(slot)) if (one := progress.ranks.get(rank))]
-        step = min((one.step for one in known), default=None)
-        machines[name] = (step, speed_of(known), name in away)
+        machines[name] = (*progress.of(job.spec.ranks(Slot(slot))), name in away)
     machines |= {name: (None, None, True) for name in away if name not in machines}
     return Pulse(
         at_us=server.now(),

@@ -36,6 +36,7 @@ from trainmover.protocol.deadlines import (
     LEASE_MORE_S,
     QUIET_S,
     SPARE_S,
+    TOGETHER_S,
     beats,
 )
 from trainmover.server.surroundings import Link
@@ -45,7 +46,7 @@ AGENT_ENDED = "its agent has ended"
 WITNESSES = 3
 """Machines that are asked whether they reach those that are quiet."""
 REPORTS_KEPT = 11
-QUESTIONS_KEPT = 3
+QUESTIONS_KEPT = 6
 
 
 class Dialled(StrEnum):
@@ -66,6 +67,7 @@ class Quiet:
     beats     for which it is so
     told      people were told that it is away
     dialling  it is being dialled; `dialled` is what came of that last
+    asked     somebody was asked for it
     number    of the newest question that a witness has answered, and `seen`: who reaches it
     """
 
@@ -76,12 +78,19 @@ class Quiet:
     told: bool = False
     dialling: bool = False
     dialled: Dialled | None = None
+    asked: bool = False
     number: int = 0
     seen: dict[MachineId, bool] = field(default_factory=dict)
 
     @property
     def is_away(self) -> bool:
         return bool(self.broken) or self.beats >= beats(AWAY_S)
+
+    @property
+    def is_open(self) -> bool:
+        """Whether it will soon be known if anybody reaches it."""
+        reached = self.dialled is Dialled.ANSWERED or any(self.seen.values())
+        return not reached and self.beats < beats(AWAY_S) + beats(TOGETHER_S)
 
     @property
     def unreached(self) -> bool:
@@ -186,13 +195,16 @@ class Absence:
     def witnesses(self, job: Job, fresh: Collection[MachineId]) -> list[MachineId]:
         """Who is to be asked now for all that are quiet. fresh: machines that were just heard."""
         self._since_question += 1
-        if not self.quiet or self._since_question <= beats(ANSWER_S):
+        is_due = self._since_question > beats(ANSWER_S)
+        if not is_due and all(one.asked for one in self.quiet.values()):
             return []
-        found = _beside(job, self.quiet, fresh)[:WITNESSES]
+        found = _beside(job, self.quiet, fresh)[:WITNESSES] if self.quiet else []
         if found:
             self._since_question = 0
             self.number += 1
             self._questions.append((self.number, frozenset(self.quiet)))
+            for one in self.quiet.values():
+                one.asked = True
         return found
 
     def found(self, witness: MachineId, number: int, reached: Collection[MachineId]) -> None:
@@ -218,8 +230,18 @@ class Absence:
             one.is_away and one.unreached and _is_needed(name, job)
             for name, one in self.quiet.items()
         )
-        why = {name: self._why(name, one, job, held_up) for name, one in self.quiet.items()}
-        return self._lost({name: text for name, text in why.items() if text})
+        looked = {name: self._why(name, one, job, held_up) for name, one in self.quiet.items()}
+        why = {name: text for name, text in looked.items() if text}
+        return [] if self._more_may_follow(why) else self._lost(why)
+
+    def _more_may_follow(self, why: Mapping[MachineId, str]) -> bool:
+        """Whether others have fallen silent with them, a beat later perhaps, and it is not known
+        yet what of them: a rack is one loss. Nobody is waited for much longer for that."""
+        latest = beats(AWAY_S) + beats(TOGETHER_S)
+        if any(self.quiet[name].beats >= latest for name in why):
+            return False
+        others = (one for name, one in self.quiet.items() if name not in why)
+        return bool(why) and any(one.is_open for one in others)
 
     def news(self, all_of_them: int) -> list[str]:
         """Lines for people: who is away since the last look."""

@@ -41,6 +41,7 @@ from trainmover.controller.events import (
     MachineJoined,
     MachinesLost,
     WorkerSaid,
+    WorkersSaid,
 )
 from trainmover.ids import MachineId
 from trainmover.protocol.messages import Order
@@ -138,10 +139,8 @@ class Accounts:
             case MachinesLost(lost=lost):
                 for one in lost:
                     self.of.pop(one.machine, None)
-            case WorkerSaid(machine=machine, number=number) if machine in self.of:
-                self.of[machine]._said(number)
-            case AgentSaid(machine=machine, number=number) if machine in self.of:
-                self.of[machine]._said(number)
+            case WorkerSaid() | WorkersSaid() | AgentSaid() if event.machine in self.of:
+                self.of[event.machine]._said(event.number)
             case ControllerReturned(at_us=at_us):
                 self._begin_term(at_us)
             case _:

@@ -5,7 +5,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING
 
-from trainmover.doors.reach import is_there
+from trainmover.listeners.reach import is_there
 from trainmover.protocol.deadlines import ANSWER_S
 from trainmover.server.machines.absence import Dialled
 

@@ -1,4 +1,4 @@
-"""Inbound control links: one per agent, which has proved the token at the door.
+"""Inbound control links: one per agent, which has proved the token at the listener.
 
 Until it has said hello nothing it sends counts. Silence is counted in ticks of the server's own
 loop, so a server that was itself stopped for a while does not condemn anybody.

@@ -30,12 +30,16 @@ class RankProgress:
             self._median = (self.at_us, known)
         return self._median[1]
 
-    def take(self, fact: Committed) -> None:
+    def take(self, fact: Committed) -> list[int]:
+        """The gaps between steps that nothing has cut short or held up, in microseconds."""
+        gaps_us: list[int] = []
         for index, row in enumerate(fact.rows):
             undisturbed = row.step == self.step + 1 and not (fact.first and index == 0)
             if undisturbed and self.at_us:
-                self.gaps_us.append(row.at_us - self.at_us)
+                gaps_us.append(row.at_us - self.at_us)
             self.step, self.values, self.at_us = row.step, row.values, row.at_us
+        self.gaps_us += gaps_us
+        return gaps_us
 
     def restore(self, row: Row, *, same_epoch: bool) -> None:
         """Take a row that was told of long ago."""
@@ -60,8 +64,14 @@ class Progress:
         self.vaults: dict[MachineId, Heartbeat] = {}
         self._taking: dict[Rank, Taking] = {}
 
-    def take(self, fact: Committed) -> None:
-        self.ranks.setdefault(fact.rank, RankProgress()).take(fact)
+    def take(self, fact: Committed) -> list[int]:
+        """As of the rank."""
+        return self.ranks.setdefault(fact.rank, RankProgress()).take(fact)
+
+    def of(self, ranks: Iterable[Rank]) -> tuple[Step | None, float | None]:
+        """The step that all of them have committed, of those heard of, and ms a step."""
+        known = [self.ranks[rank] for rank in ranks if rank in self.ranks]
+        return min((rank.step for rank in known), default=None), speed_of(known)
 
     def restore(self, rows: Iterable[CommittedRow]) -> None:
         """Begin with what stands in a journal: the newest rows, by rank and step."""

@@ -14,7 +14,7 @@ from trainmover.protocol.messages import Position
 from trainmover.server.length import length
 from trainmover.server.view.divergences import divergences_json, replicas_json
 from trainmover.server.view.memory import memory_json
-from trainmover.server.view.progress import Progress, RankProgress, speed_of
+from trainmover.server.view.progress import Progress
 from trainmover.server.view.slowness import stragglers_json
 from trainmover.server.view.standings import roles_json, standbys_json
 from trainmover.server.view.watching import watch_json
@@ -108,13 +108,13 @@ def _machine(
     now_us: int,
 ) -> dict[str, Any]:
     ranks: list[Rank] = [] if slot is None else job.spec.ranks(slot)
-    known: list[RankProgress] = [progress.ranks[r] for r in ranks if r in progress.ranks]
+    step, step_ms = progress.of(ranks)
     return {
         "id": machine.id,
         "state": str(machine.state),
         "ranks": ranks,
-        "step": min((rank.step for rank in known), default=None),
-        "step_ms": speed_of(known),
+        "step": step,
+        "step_ms": step_ms,
         "last_seen_s": max(0, now_us - heard_us) / 1e6,
         "host": machine.host,
         "rack": machine.rack,

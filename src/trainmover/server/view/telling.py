@@ -67,8 +67,8 @@ class Telling:
         """Machines and workers say how it goes."""
         match fact:
             case Committed():
-                self.progress.take(fact)
-                self.measures.committed(fact, self._now)
+                gaps_us = self.progress.take(fact)
+                self.measures.committed(fact.rank, gaps_us, self._now)
                 if self.news.is_watched:
                     self.news.tell(Stepped(fact.rank, fact.epoch, fact.rows))
                 self._look_at_numbers(fact)

@@ -15,7 +15,11 @@ from trainmover.simulator.checkers.members.sizes import WorldSize
 from trainmover.simulator.checkers.members.staying import Staying
 from trainmover.simulator.checkers.members.stragglers import Stragglers
 from trainmover.simulator.checkers.members.verdicts import Verdicts
+from trainmover.simulator.checkers.members.versions import Versions
+from trainmover.simulator.checkers.members.whole import Whole
+from trainmover.simulator.checkers.members.words import Words
 from trainmover.simulator.checkers.people.answers import Answers
+from trainmover.simulator.checkers.people.figures import Figures
 from trainmover.simulator.checkers.people.incidents import Incidents
 from trainmover.simulator.checkers.people.records import Records
 from trainmover.simulator.checkers.state.checkpoints import Checkpoints
@@ -50,6 +54,10 @@ def all_checkers() -> list[Checker]:
         Staying(),
         Capacity(),
         Records(),
+        Versions(),
+        Whole(),
+        Words(),
+        Figures(),
     ]
 
 

@@ -28,6 +28,7 @@ from trainmover.controller.state import Job
 from trainmover.ids import MachineId
 from trainmover.protocol import messages as m
 from trainmover.protocol.deadlines import ANSWER_S, BEAT_S
+from trainmover.server.clock import Clock
 from trainmover.server.control import Control
 from trainmover.server.machines.absence import LINK_ENDED, Dialled
 from trainmover.server.surroundings import ByTheWay, Decided
@@ -45,21 +46,23 @@ EVENTS_BETWEEN = 100
 """From one bookmark to the next, at least."""
 
 
-class Door:
+class Line:
     """The controller's end of a connection; `server.surroundings.Link`."""
 
     def __init__(self, host: "Host", box: "Box") -> None:
         self.machine: MachineId | None = None
         self.quiet_ticks = 0
-        self.heard_us = host.world.now
+        self.heard_us = host.now
         self.host = host
+        uplink = box.uplink
+        assert uplink is not None
         self.link = Link(
             host.world,
             box.name,
             up=self._hear,
-            down=box.hear,
+            down=uplink.hear,
             lost_up=self._lost,
-            lost_down=box.link_lost,
+            lost_down=uplink.lost,
         )
 
     def send(self, order: m.Order) -> None:
@@ -72,14 +75,11 @@ class Door:
         self.link.reset()
 
     def beat(self) -> None:
-        """Heartbeats have come since the last one, or none has."""
-        if self.host.world.quiet(self.link):
-            self.quiet_ticks += 1
-        else:
-            self._heard()
+        """One more since something came."""
+        self.quiet_ticks += 1
 
     def _heard(self) -> None:
-        self.quiet_ticks, self.heard_us = 0, self.host.world.now
+        self.quiet_ticks, self.heard_us = 0, self.host.now
 
     def _hear(self, _: Link, payload: bytes) -> None:
         self._heard()
@@ -95,13 +95,17 @@ class Host:
     def __init__(self, world: "World", past: "Past | None" = None) -> None:
         self.world = world
         self.dead = False
-        self._doors: list[Door] = []
+        newest_us = world.disk.newest().at_us if world.disk.records else 0
+        self._clock = Clock(
+            least_us=newest_us, wall_us=lambda: world.wall_us, passed_us=lambda: world.now
+        )
+        self._lines: list[Line] = []
         accounts = past.accounts.of if past is not None else {}
         self._incarnations = {machine: its.incarnation for machine, its in accounts.items()}
-        self.control = Control(world.spec, world.disk, self, at_us=world.now, past=past)
+        self.control = Control(world.spec, world.disk, self, at_us=self.now, past=past)
         world.at(BEAT_US, self._beat)
         if past is not None:
-            self.control.go_on(world.now)
+            self.control.go_on(self.now)
 
     @classmethod
     def took_over(cls, world: "World", torn: int) -> "Host":
@@ -126,8 +130,13 @@ class Host:
     def die(self) -> None:
         """As by SIGKILL."""
         self.dead = True
-        for door in self._doors:
-            door.abort()
+        for line in self._lines:
+            line.abort()
+
+    @property
+    def now(self) -> int:
+        """By its own clock."""
+        return self._clock.now()
 
     @property
     def job(self) -> Job:
@@ -138,28 +147,28 @@ class Host:
 
     def accept(self, box: "Box") -> Link:
         """An agent has dialled and proved the token."""
-        door = Door(self, box)
-        self._doors = [one for one in self._doors if not one.link.broken]
-        self._doors.append(door)
-        return door.link
+        line = Line(self, box)
+        self._lines = [one for one in self._lines if not one.link.broken]
+        self._lines.append(line)
+        return line.link
 
-    def hear(self, door: Door, fact: m.AgentFact) -> None:
+    def hear(self, line: Line, fact: m.AgentFact) -> None:
         """A message has come."""
         if self.dead:
             return
-        now = self.world.now
+        now = self.now
         match fact:
             case m.Hello():
-                self.control.reception.hello(door, fact, now)
+                self.control.reception.hello(line, fact, now)
             case m.Return():
-                self.control.reception.back(door, fact, now)
+                self.control.reception.back(line, fact, now)
             case _:
-                self.control.said(door, fact, now)
+                self.control.said(line, fact, now)
 
-    def link_lost(self, door: Door) -> None:
+    def link_lost(self, line: Line) -> None:
         """A connection has ended."""
         if not self.dead:
-            self.control.broke(door, LINK_ENDED, self.world.now)
+            self.control.broke(line, LINK_ENDED, self.now)
 
     def request(self, event: EVENTS) -> None:
         """From the API, or from who watches the store."""
@@ -168,14 +177,14 @@ class Host:
 
     def stop(self, code: int, why: str) -> None:
         """End the job in order."""
-        self.control.stop(code, why, self.world.now)
+        self.control.stop(code, why, self.now)
 
     def _beat(self) -> None:
         if self.dead or self.control.over is not None:
             return
-        for door in self._doors:
-            door.beat()
-        self.control.beat(self.world.now)
+        for line in self._lines:
+            line.beat()
+        self.control.beat(self.now)
         self._keep_bookmark()
         self.world.at(BEAT_US, self._beat)
 
@@ -232,7 +241,7 @@ class Host:
 
     def _dialled(self, machine: MachineId, what: Dialled) -> None:
         if not self.dead:
-            self.control.dialled(machine, what, self.world.now)
+            self.control.dialled(machine, what, self.now)
 
     def end(self, end: End) -> None:
         self.world.end(end)
@@ -246,7 +255,7 @@ class Host:
             self.control.take(event)
 
     def _came_of(self, order: HostOrder) -> EVENTS | None:
-        world, at_us = self.world, self.world.now
+        world, at_us = self.world, self.now
         match order:
             case Publish(checkpoint) if world.disk_full or world.random.random() < 0.03:
                 step, epoch = checkpoint.step, checkpoint.epoch

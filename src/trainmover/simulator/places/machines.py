@@ -4,20 +4,19 @@ What a machine does later is forgotten if it dies meanwhile (`life`), and put of
 still. The agent obeys as the agent room does, with its own decisions (`agent.decide`).
 """
 
-from collections import deque
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from trainmover.agent.decide import Place, pause_s, place_after
-from trainmover.agent.outbox import Outbox
+from trainmover.agent.decide import Place, place_after
 from trainmover.agent.together import WAIT_S, Together
 from trainmover.ids import Epoch, MachineId, Rank, Step
 from trainmover.protocol import messages as m
-from trainmover.protocol.deadlines import ANSWER_S, SILENT_S
-from trainmover.simulator.happenings import Heard, Said
-from trainmover.simulator.places.network import CONTROLLER, Link
+from trainmover.protocol.deadlines import ANSWER_S
+from trainmover.simulator.happenings import Said
+from trainmover.simulator.places.network import Link
+from trainmover.simulator.places.uplink import Uplink
 from trainmover.simulator.ranks.snapshots import Snapshot
 from trainmover.simulator.ranks.workers import Worker
 from trainmover.version import VERSION
@@ -25,11 +24,10 @@ from trainmover.version import VERSION
 if TYPE_CHECKING:
     from trainmover.simulator.world import World
 
-SILENT_US = round(SILENT_S * 1e6)
 ANSWER_US = round(ANSWER_S * 1e6)
+SEES_US = (100, 20_000)
 WAIT_US = round(WAIT_S * 1e6)
-UNSAFE_US = 450_000
-"""Facts that nobody has said to be safe for so long: the limit of the agent, and a beat of it."""
+OLD_VERSION, TORCH, OTHER_TORCH = "0.0.0", "2.9", "2.8"
 Act = Callable[..., None]
 
 
@@ -44,7 +42,6 @@ class Box:
         self._link_before: Link | None = None
         self.deferred: list[tuple[int, Act, tuple[Any, ...]]] = []
         self.workers: list[Worker] = []
-        self.link: Link | None = None
         self.born = self.starts = 0
         self._forget()
 
@@ -57,16 +54,17 @@ class Box:
         self.buddies: dict[Rank, str] = {}
         self.further: dict[Rank, str] = {}
         self.place = Place()
-        self.outbox = Outbox()
         self.together = Together(self.world.spec.nproc)
-        self.heard = self.term = 0
-        self.is_in = self.returns = False
-        self.heard_us = self.world.now  # When something last came from the controller.
-        self.said_us: deque[int] = deque()  # When each fact in the outbox was said.
-        self.born += 1
+        self.uplink: Uplink | None = None
+        self.unsafe = False
         self.starts += 1
-        self.incarnation = f"{self.name}.{self.born}"
         self.store = self.world.first_store
+
+    def _begin_anew(self, after_us: int) -> None:
+        """An agent that nobody knows."""
+        self._forget()
+        self.born += 1
+        self.uplink = Uplink(self, f"{self.name}.{self.born}", after_us)
 
     # --- time -----------------------------------------------------------------------------------
 
@@ -98,11 +96,10 @@ class Box:
         self.life += 1
         self.address = f"{self.name}:{self.life}"
         self.alive, self.frozen, self.served, self.has_power = True, False, False, True
-        self._forget()
+        self._begin_anew(self.world.between(1_000, 20_000))
         if self._link_before is not None:  # Of which this kernel knows nothing.
             self.later(self.world.between(1_000, 200_000), self._link_before.reset)
             self._link_before = None
-        self.later(self.world.between(1_000, 20_000), self._dial, 0)
 
     def die(self, *, silent: bool) -> None:
         """Everything on it is gone at once; silent: nobody is told by a closed socket."""
@@ -114,7 +111,7 @@ class Box:
         self.deferred.clear()
         workers, self.workers = self.workers, []
         self._end(workers, silent=silent)
-        link, self.link = self.link, None
+        link = self.link
         if link is not None and not silent:
             link.reset()
         self._link_before = link if silent else None
@@ -133,68 +130,42 @@ class Box:
         reach = other is self or self.world.network.reach(self.name, other.name)
         return self.alive and not self.frozen and reach
 
-    # --- link -----------------------------------------------------------------------------------
+    # --- what its agent says --------------------------------------------------------------------
 
-    def _dial(self, attempt: int) -> None:
-        host = self.world.host
-        if self.link is not None:
-            return
-        if host is not None and self.world.network.reach(self.name, CONTROLLER):
-            self.link = host.accept(self)
-            self.link.send(m.encode(self._greeting()), up=True)
-        elif self.world.now - self.heard_us > self.world.spec.patience_s * 1e6:
-            self.die(silent=False)  # Its lease is over.
-        else:
-            wait_us = round(pause_s(attempt, self.world.random.random()) * 1e6)
-            self.later(wait_us, self._dial, attempt + 1)
+    @property
+    def link(self) -> Link | None:
+        """That it has to the controller."""
+        return self.uplink.link if self.uplink is not None else None
 
-    def _greeting(self) -> m.AgentFact:
-        if self.returns:
-            return m.Return(
-                machine=self.name,
-                incarnation=self.incarnation,
-                version=VERSION,
-                protocol=m.PROTOCOL,
-                heard=self.heard,
-                term=self.term,
-                dropped=self.outbox.dropped,
-            )
+    @property
+    def incarnation(self) -> str:
+        return self.uplink.letters.incarnation if self.uplink is not None else ""
+
+    @property
+    def is_in(self) -> bool:
+        """Whether the controller hears it, as its agent knows."""
+        return self.uplink is not None and self.uplink.letters.welcomed
+
+    def hello(self, incarnation: str) -> m.Hello:
+        """What an agent says first."""
         return m.Hello(
             machine=self.name,
-            version=VERSION,
+            version=VERSION if self.name not in self.world.knobs.old else OLD_VERSION,
             protocol=m.PROTOCOL,
             nproc=self.world.spec.nproc,
             standby=self.standby or self.served,
             vault=self.address,
             host=f"host of {self.name}",
             pid=1,
-            incarnation=self.incarnation,
+            incarnation=incarnation,
             rack=self.rack,
         )
 
-    def link_lost(self, link: Link) -> None:
-        """The agent has seen its connection end."""
-        if self.alive and link is self.link:
-            self.later(0, self._link_lost, link)
-
-    def _link_lost(self, link: Link) -> None:
-        if link is not self.link:
-            return
-        self.link, self.is_in, self.returns = None, False, True
-        self._dial(0)
-
-    def _look_whether_silent(self, link: Link, heard_us: int) -> None:
-        """A link over which nothing comes is as good as none."""
-        if link is self.link and self.is_in and heard_us == self.heard_us:
-            self._link_lost(link)
-            link.reset()
-
-    @property
-    def unheard(self) -> bool:
-        """Whether what it says may be lost with it, as its agent sees it on its beat."""
-        if not self.is_in:
-            return self.returns
-        return bool(self.said_us) and self.world.now - self.said_us[0] > UNSAFE_US
+    def keep_told(self, keep: bool) -> None:
+        """What its workers tell may be lost with it, or is safe again."""
+        self.unsafe = keep
+        for worker in self.workers:
+            worker.hear(m.KeepTold(keep=keep))
 
     def say(self, fact: m.AgentFact) -> None:
         """A fact that must not be lost, behind all that waits to be said together."""
@@ -204,81 +175,30 @@ class Box:
         self._say(fact)
 
     def _say_together(self) -> None:
-        given = self.together.given()
-        if given is not None:
+        for given in self.together.given():
             self._say(given)
 
     def _say(self, fact: m.AgentFact) -> None:
-        payload = m.encode(fact)
-        self.outbox.keep(payload)
-        self.said_us.append(self.world.now)
-        if self.is_in and self.link is not None:
-            self.link.send(payload, up=True)
+        if self.uplink is not None:
+            self.uplink.say(fact)
 
-    def hear(self, link: Link, payload: bytes) -> None:
-        """Something has come from the controller."""
-        if self.alive and link is self.link:
-            self.later(0, self._hear, link, payload)
-
-    def _hear(self, link: Link, payload: bytes) -> None:
-        if link is not self.link:
-            return
-        self.heard_us = self.world.now
-        self.later(SILENT_US, self._look_whether_silent, link, self.heard_us)
-        order = m.decode_order(payload)
-        match order:
-            case m.Heard(facts=facts):
-                self._drop(facts)
-            case m.Resumed(facts=facts, term=term):
-                self.term = term
-                self._drop(facts)
-                self._enter()
-            case m.Refused(retry_s=retry_s):
-                self._refused(retry_s)
-            case m.Welcome(term=term):
-                self.served, self.term = True, term
-                if not self.returns:
-                    self._enter()
-            case m.Shutdown():
-                pass
-            case m.LookFor():
-                self._look_for(order)
-            case _:
-                self.heard += 1
-                self.world.tell(Heard(self.name, self.incarnation, self.heard, order))
-                self._obey(order)
-
-    def _drop(self, facts: int) -> None:
-        self.outbox.drop(facts)
-        while len(self.said_us) > len(self.outbox.kept):
-            self.said_us.popleft()
-
-    def _enter(self) -> None:
-        self.is_in = self.returns = True
-        for payload in self.outbox.kept:
-            assert self.link is not None
-            self.link.send(payload, up=True)
-
-    def _refused(self, retry_s: float | None) -> None:
+    def refused(self, order: m.Refused) -> None:
         """The machine was given up for lost: nothing of what it is may go on."""
-        link, self.link = self.link, None
-        if link is not None:
-            link.reset()
         self._end_workers()
-        self._forget()
-        if retry_s is None:
+        if order.retry_s is None:
             self.die(silent=False)
-            return
-        self.later(round(retry_s * 1e6) + 5_000, self._dial_anew)
-
-    def _dial_anew(self) -> None:
-        self.heard_us = self.world.now
-        self._dial(0)
+        else:
+            self._begin_anew(round(order.retry_s * 1e6) + 5_000)
 
     # --- orders ---------------------------------------------------------------------------------
 
-    def _obey(self, order: m.Order) -> None:
+    def obey(self, order: m.Order) -> None:
+        """Do what is ordered."""
         match order:
+            case m.Welcome():
+                self.served = True
+            case m.LookFor():
+                self._look_for(order)
             case m.StartWorkers():
                 self._end_workers()
                 self.starts += 1  # The newest counts.
@@ -318,11 +238,13 @@ class Box:
             worker = Worker(self, local, self.world.next_pid(), self.store)
             self.workers.append(worker)
             self.world.processes[f"{self.name}/{worker.pid}"] = worker
+            worker.unheard = self.unsafe
             worker.later(self.world.between(20_000, 300_000), self._is_up, worker)
 
     def _is_up(self, worker: Worker) -> None:
         address = f"{self.name}/{worker.pid}"
-        worker.say(m.WorkerUp(pid=worker.pid, address=address, torch="", version=""))
+        torch = OTHER_TORCH if self.name in self.world.knobs.others else TORCH
+        worker.say(m.WorkerUp(pid=worker.pid, address=address, torch=torch, version=VERSION))
 
     def _end_workers(self) -> None:
         workers, self.workers = self.workers, []
@@ -347,8 +269,8 @@ class Box:
 
     def _tell(self, fact: m.AgentFact) -> None:
         """What may be lost with a link."""
-        if self.is_in and self.link is not None:
-            self.link.send(m.encode(fact), up=True)
+        if self.uplink is not None:
+            self.uplink.tell(fact)
 
     def _reached(self, vaults: dict[MachineId, str]) -> list[MachineId]:
         boxes = [self.world.vault_at(vault) for vault in vaults.values()]
@@ -359,10 +281,10 @@ class Box:
     def worker_said(self, worker: Worker, fact: m.WorkerFact) -> None:
         """On its way up."""
         self.world.tell(Said(self.name, fact))
-        if isinstance(fact, m.Committed) and self.together.may_wait(fact):
-            if self.together.take(fact):
-                self._say_together()
-            else:
+        if isinstance(fact, m.Joint):
+            for given in self.together.take(fact):
+                self._say(given)
+            if self.together.waits:
                 self.later(WAIT_US, self._say_together)
             return
         payload = msgspec.Raw(m.encode(fact))
@@ -376,6 +298,12 @@ class Box:
         self._end([worker])
         exited = m.WorkerExited(local_rank=worker.local, pid=worker.pid, code=code)
         self.later(self.world.between(200, 5_000), self.say, exited)
+
+    def cut_off(self, worker: Worker) -> None:
+        """The socket between the two fails: nothing passes any more, and the process ends itself as
+        soon as it sees that."""
+        worker.cut_off = True
+        worker.beside(self.world.between(*SEES_US), self.exited, worker, 1)
 
     def process_state(self, worker: Worker, state: str, since_ms: int) -> None:
         """What the agent sees of a process that has changed."""

@@ -15,7 +15,6 @@ if TYPE_CHECKING:
     from trainmover.simulator.ranks.workers import Worker
 
 RECORDED_AT = 3
-STEP_US = 100_000
 AGAIN_US = 50_000
 """How soon is tried again what a machine out of reach prevents."""
 CAME_THROUGH = 0.5
@@ -34,7 +33,8 @@ def begin_step(worker: "Worker") -> None:
         snapshots.take(worker, cut)
     worker.computing = True
     worker.box.keep(worker, Step(worker.step + 1), worker.epoch, worker.ledger.in_doubt)
-    took_us = worker.world.between(STEP_US // 2, STEP_US)
+    step_us = worker.world.knobs.step_us
+    took_us = worker.world.between(step_us // 2, step_us)
     worker.later(round(took_us * _slower(worker)), _computed, worker, worker.step)
 
 
@@ -46,7 +46,10 @@ def _slower(worker: "Worker") -> float:
     worker.took = None
     if world.spec.stragglers != "off":
         noise = world.noise.uniform(0.97, 1.03)
-        own_us, cpu_us = round(STEP_US * slower * noise), round(STEP_US * heavy * noise * 0.8)
+        own_us, cpu_us = (
+            round(world.knobs.step_us * slower * noise),
+            round(world.knobs.step_us * heavy * noise * 0.8),
+        )
         worker.took = m.Took(step=Step(worker.step + 1), own_us=own_us, cpu_us=cpu_us)
     return slower
 
@@ -148,8 +151,8 @@ def _say_recorded(worker: "Worker") -> None:
 
 def tell_rows(worker: "Worker") -> None:
     """Say what was committed since."""
-    now_ns, unheard = worker.world.now * 1000, worker.box.unheard
-    fact = worker.ledger.say_rows(worker.rank, worker.epoch, now_ns, unheard=unheard)
+    now_ns = worker.world.now * 1000
+    fact = worker.ledger.say_rows(worker.rank, worker.epoch, now_ns, unheard=worker.unheard)
     if fact is not None:
         worker.say(fact)
 

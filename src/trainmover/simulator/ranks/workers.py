@@ -38,6 +38,7 @@ class Worker:
     waits    of its script's thread: for what, and what it does then; None: it does something
     drains   its collectives end with what their buffers hold
     order    the switchover that it takes part in
+    cut_off  the socket to its agent has failed
     stopped  by a signal; stuck: in the script, as a rank; circles: in the sandbox, for ever
     blocked  in the kernel: no signal ends it, as long as its machine is not shut out
     quiet    its script is over: it stands nowhere
@@ -49,7 +50,7 @@ class Worker:
         self.box, self.local, self.pid, self.store = box, local, pid, store
         self.world = box.world
         self.life = 0
-        self.gone = False
+        self.gone = self.cut_off = False
         self.stopped = False
         self.deferred: list[tuple[int, Callable[..., None], tuple[Any, ...]]] = []
         self.deferred_beside: list[tuple[Callable[..., None], tuple[Any, ...]]] = []
@@ -59,7 +60,7 @@ class Worker:
         self.puts: deque[Put[Snapshot]] = deque()
         self.standing = Standing()
         self.rank = Rank(-1)
-        self.recorded = False
+        self.recorded = self.unheard = False
         self.forget()
 
     def forget(self) -> None:
@@ -196,6 +197,8 @@ class Worker:
 
     def hear(self, order: m.Order) -> None:
         """From the agent. Nothing is lost on that way, and nothing overtakes."""
+        if self.cut_off:
+            return
         if self.stopped:
             self.deferred.append((self.life, self.obey_if_here, (order,)))
         else:
@@ -213,6 +216,9 @@ class Worker:
 
     def store_at(self, order: m.StoreAt) -> None:
         self.store = order.address
+
+    def keep_told(self, order: m.KeepTold) -> None:
+        self.unheard = order.keep
 
     def exit(self, order: m.Exit) -> None:
         self.beside(self.world.between(*EXITS_US), self.box.exited, self, 0)
@@ -247,7 +253,8 @@ class Worker:
 
     def say(self, fact: m.WorkerFact) -> None:
         """To the agent."""
-        self.box.worker_said(self, fact)
+        if not self.cut_off:
+            self.box.worker_said(self, fact)
 
 
 _OBEY: dict[type[m.Order], Callable[[Worker, Any], None]] = {
@@ -256,6 +263,7 @@ _OBEY: dict[type[m.Order], Callable[[Worker, Any], None]] = {
     m.CutComplete: snapshots.cut_complete,
     m.WriteCheckpoint: snapshots.write,
     m.StoreAt: Worker.store_at,
+    m.KeepTold: Worker.keep_told,
     m.Prepare: members.prepare,
     m.Interrupt: members.interrupt,
     m.Discard: members.note,

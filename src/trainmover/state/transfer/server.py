@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING
 
 from torch import Tensor
 
-from trainmover.doors.dial import HELLO_TIMEOUT_S, format_address, hear
-from trainmover.doors.doorway import Doorway
 from trainmover.errors import ProtocolError, TrainmoverError
-from trainmover.protocol.crowd import QUEUE
+from trainmover.listeners.dial import HELLO_TIMEOUT_S, format_address, hear
+from trainmover.listeners.thread_listener import ThreadListener
 from trainmover.protocol.sealed import SealedReader, Session
+from trainmover.protocol.unauthenticated import QUEUE
 from trainmover.state import chunks
 from trainmover.state.transfer import wire
 from trainmover.state.transfer.allowance import Pacer
@@ -70,14 +70,14 @@ class StateServer:
     ) -> None:
         listener = socket.create_server((bind, port), backlog=QUEUE)
         self.address = format_address(*listener.getsockname()[:2])
-        self._doorway = Doorway(listener, token, wire.PURPOSE, self._let_in, tls)
+        self._listener = ThreadListener(listener, token, wire.PURPOSE, self._let_in, tls)
         self._pacer = Pacer(bytes_s)
         self._changed = threading.Condition()
         self._offers: dict[str, _Given] = {}
         self._readers: dict[socket.socket, str] = {}  # Key that each client is being sent.
         self._links: dict[socket.socket, threading.Thread] = {}
         self._closing = False
-        self._doorway.open("state server")
+        self._listener.open("state server")
 
     def offer(self, key: str, offer: Offer, *, anew: bool = False) -> None:
         """Let clients have it, those that wait for the key already included.
@@ -108,7 +108,7 @@ class StateServer:
             self._changed.notify_all()
         for thread in threads:
             thread.join()
-        self._doorway.close()
+        self._listener.close()
 
     def _let_in(self, link: socket.socket, session: Session) -> None:
         with self._changed:

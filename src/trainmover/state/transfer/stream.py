@@ -6,8 +6,8 @@ import threading
 import time
 from collections.abc import Sequence
 
-from trainmover.doors.dial import HELLO_TIMEOUT_S, dial
 from trainmover.errors import PeerLost, ProtocolError
+from trainmover.listeners.dial import HELLO_TIMEOUT_S, dial
 from trainmover.protocol.sealed import HEAD_BYTES, MARK_BYTES, Session
 from trainmover.state import chunks
 from trainmover.state.transfer import wire

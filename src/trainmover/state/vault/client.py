@@ -10,8 +10,8 @@ import socket
 import threading
 from collections.abc import Callable
 
-from trainmover.doors.dial import dial
 from trainmover.errors import PeerLost, ProtocolError, UserError
+from trainmover.listeners.dial import dial
 from trainmover.protocol.malformed import MALFORMED
 from trainmover.protocol.sealed import SealedReader
 from trainmover.state.vault import wire

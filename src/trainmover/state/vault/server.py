@@ -8,9 +8,9 @@ import asyncio
 import socket
 from typing import TYPE_CHECKING
 
-from trainmover.doors.dial import format_address
-from trainmover.doors.door import Door
 from trainmover.errors import ProtocolError
+from trainmover.listeners.dial import format_address
+from trainmover.listeners.loop_listener import LoopListener
 from trainmover.protocol.sealed import SealedReader, Session
 from trainmover.state.vault import wire
 from trainmover.state.vault.requests import Requests
@@ -26,16 +26,16 @@ class VaultServer:
     def __init__(self, vault: Vault, token: bytes, tls: "Tls | None") -> None:
         self.address = ""
         self._vault = vault
-        self._door = Door(token, wire.PURPOSE, self._welcome, tls=tls)
+        self._listener = LoopListener(token, wire.PURPOSE, self._welcome, tls=tls)
         self._links: set[_Link] = set()
 
     async def open(self, listener: socket.socket) -> None:
         """Serve from the running event loop."""
         self.address = format_address(*listener.getsockname()[:2])
-        await self._door.open(listener)
+        await self._listener.open(listener)
 
     def close(self) -> None:
-        self._door.close()
+        self._listener.close()
         for link in list(self._links):
             link.drop()
 

@@ -117,6 +117,7 @@ class Boundary:
         """Bring the groups into the epoch, unless they are in it. Raises Drained or PeerLost."""
         self.closing = order.closing
         if not order.closing and groups.epoch < order.epoch:
+            groups.await_empty_device()
             groups.switchover(order.epoch, self._stores.take())
 
     def say_switched(self, epoch: Epoch) -> None:

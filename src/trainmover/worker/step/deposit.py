@@ -6,7 +6,7 @@ snapshots   the same state, from time to time, for when all ranks go back
 """
 
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -107,12 +107,14 @@ class Deposit:
         applies: torch.optim.Optimizer | None = None,
         *,
         returned: bool = False,
+        come_through: Callable[[], bool],
     ) -> bool:
         """Put the record for the step after this one, wait for the buddy's acknowledgement.
 
         drawn: hashes of the batches since the record's place
         applies: what is to apply its gradients behind the gate; nobody else has a part in that
         returned: the gate is at the step's return
+        come_through: waits for the step's collectives on a device, while the record is on its way
         """
         self.at_gate = self._tracked.small_states()
         rows = [*self._ledger.in_doubt, row_bytes(committing)]
@@ -136,7 +138,7 @@ class Deposit:
             drawn=drawn,
             sample=self.samples.newest,
         )
-        return self._keep_safe(self.latest)
+        return self._keep_safe(self.latest, come_through)
 
     def step_is_over(self) -> int:
         """The step that went through the gate has returned. Hash of what it has changed since."""
@@ -150,13 +152,15 @@ class Deposit:
             self._keep_safe(self.latest)
         return changed
 
-    def _keep_safe(self, record: RankRecord) -> bool:
+    def _keep_safe(
+        self, record: RankRecord, come_through: Callable[[], bool] = lambda: True
+    ) -> bool:
         """Put it, and wait until the buddy has it. False if the epoch has ended."""
         if self._boundary.tainted():
             return False
         try:
             self._keeper.put(record)
-            return self._keeper.safe(self._boundary.tainted)
+            return come_through() and self._keeper.safe(self._boundary.tainted)
         except PeerLost as lost:
             self.buddy_is_gone(lost)
             return False

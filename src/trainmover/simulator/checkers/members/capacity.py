@@ -1,8 +1,8 @@
 """A job neither ends nor waits for want of a machine while one is there that could take the ranks.
 
 There is whoever has joined, holds no ranks and is to take none, is not cordoned, has not failed in
-the sandbox, and was not found to hold what is wrong. Of a machine whose processes have ended it is
-that machine itself.
+the sandbox, was not found to hold what is wrong, and runs the torch of the ranks. Of a machine
+whose processes have ended it is that machine itself.
 """
 
 from collections.abc import Callable
@@ -55,4 +55,11 @@ def _able(job: Job) -> list[MachineId]:
         if machine.state not in (MachineState.COLD, MachineState.BOUND, MachineState.ACTIVE)
         and (name not in job.cordoned or name in job.seats)
         and not (machine.suspect and name not in job.seats)
+        and (name in job.seats or machine.torch in {"", *_torches(job)})
     ]
+
+
+def _torches(job: Job) -> set[str]:
+    """Of those that have ranks; where there is none any will do."""
+    seated = {job.machines[name].torch for name in job.seats if name in job.machines}
+    return seated or {machine.torch for machine in job.machines.values()}

@@ -18,7 +18,7 @@ MACHINES = (
 )
 LONG_S = 60
 """By then a machine has returned, or another has come."""
-PROCESSES = ("crash", "stop", "stuck", "spins", "garbage", "circles")
+PROCESSES = ("crash", "socket", "stop", "stuck", "spins", "garbage", "circles")
 
 
 def legitimate(world: World, count: dict[str, int], unsettled: list[str], *, stopped: bool) -> None:

@@ -6,7 +6,17 @@ from trainmover.ids import Step
 from trainmover.simulator.chance import Chance
 from trainmover.simulator.world import World
 
-SPOILS_STANDBYS = {"circles", "crash", "stop", "freeze", "stuck", "flip", "controller", "torn"}
+SPOILS_STANDBYS = {
+    "circles",
+    "crash",
+    "socket",
+    "stop",
+    "freeze",
+    "stuck",
+    "flip",
+    "controller",
+    "torn",
+}
 """After these a machine may be cold for a minute, or for good."""
 
 
@@ -22,9 +32,11 @@ def lacks(world: World, since: Step, chance: Chance) -> str:
 
 
 def _is_ready(world: World, machine: Machine, count: dict[str, int]) -> bool:
-    if any(w.stopped or w.circles for w in world.boxes[machine.id].workers):
-        return True  # As ready as it can be: it may go on, or be given up after long.
+    if any(w.circles for w in world.boxes[machine.id].workers):
+        return True  # As ready as it can be: it is given up after long.
     if machine.state is MachineState.COLD:
+        if machine.id in world.knobs.others:
+            return True
         return bool(world.knobs.unfit or world.knobs.corrupts or SPOILS_STANDBYS & count.keys())
     return machine.state is MachineState.WARM and machine.held is not None
 

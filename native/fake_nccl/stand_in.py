@@ -1,0 +1,150 @@
+"""The device of the stand-in: streams and events in host memory (see `comm.nccl.device`).
+
+Its memory is the host's, so every CPU tensor lies in it, and the script's own arithmetic is done by
+the host at once. So a wait that a GPU would put into the caller's stream holds the host instead.
+With `FAKE_NCCL_WAIT=late` it goes into a stream of the caller's as on a GPU, and the host runs
+ahead: then the script has to end its own arithmetic behind `synchronize`, as its kernels would be.
+"""
+
+import contextlib
+import ctypes
+import os
+from collections import deque
+from collections.abc import Callable
+from typing import Any
+
+import torch
+
+from trainmover.comm.nccl.library import Library
+from trainmover.comm.threads import waiters
+
+_NOT_READY = 600
+_SLICE_US = 20_000
+
+
+class _Event:
+    def __init__(self, dll: Any) -> None:
+        self._dll = dll
+        self.handle = dll.fakeEventCreate()
+
+    def __del__(self) -> None:
+        self._dll.fakeEventDestroy(self.handle)
+
+
+class StandIn:
+    type = "cpu"
+
+    def __init__(self, library: Library) -> None:
+        self.name = f"stand-in {os.getpid()}"
+        self.late = os.environ.get("FAKE_NCCL_WAIT") == "late"
+        self.dll = dll = library.dll
+        dll.fakeStreamCreate.restype = dll.fakeEventCreate.restype = ctypes.c_void_p
+        pointer, number = ctypes.c_void_p, ctypes.c_long
+        for name, types in {
+            "fakeEventRecord": [pointer, pointer],
+            "fakeEventQuery": [pointer],
+            "fakeEventSynchronize": [pointer, number],
+            "fakeEventDestroy": [pointer],
+            "fakeStreamWaitEvent": [pointer, pointer],
+            "fakeStreamQuery": [pointer],
+            "fakeStreamSynchronize": [pointer, number],
+            "fakeCompute": [pointer, number],
+            "fakeCopy": [pointer, pointer, ctypes.c_size_t, pointer],
+            "fakeSet": [ctypes.c_char_p, number],
+            "fakeGet": [ctypes.c_char_p],
+        }.items():
+            getattr(dll, name).argtypes = types
+        dll.fakeBytes.restype = dll.fakeGet.restype = number
+        self._job = ctypes.CFUNCTYPE(None)
+        dll.fakeRun.argtypes = [pointer, self._job]
+        self._jobs: dict[int, tuple[deque[Callable[[], None]], Any]] = {}
+        self.caller = dll.fakeStreamCreate()
+
+    # What the seam asks.
+
+    def holds(self, tensor: torch.Tensor) -> bool:
+        return tensor.is_cpu
+
+    def here(self) -> contextlib.AbstractContextManager[Any]:
+        return contextlib.nullcontext()
+
+    def stream(self) -> int:
+        return int(self.dll.fakeStreamCreate())
+
+    def handle(self, stream: Any) -> int:
+        return int(stream)
+
+    def follow_caller(self, stream: Any) -> None:
+        event = self.mark(self.caller)
+        self.dll.fakeStreamWaitEvent(stream, event.handle)
+
+    def mark(self, stream: Any) -> _Event:
+        event = _Event(self.dll)
+        self.dll.fakeEventRecord(event.handle, stream)
+        return event
+
+    def has_come(self, event: _Event) -> bool:
+        return self._checked(self.dll.fakeEventQuery(event.handle))
+
+    def hold_caller(self, event: _Event, over: Callable[[], bool]) -> None:
+        if self.late:
+            self.dll.fakeStreamWaitEvent(self.caller, event.handle)
+            return
+        while not self._come_within_slice(event) and not over():
+            pass
+
+    def behind(self, stream: Any, job: Callable[[], None]) -> None:
+        """C keeps no reference: a stream's one callback lives as long as this."""
+        if stream not in self._jobs:
+            jobs: deque[Callable[[], None]] = deque()
+            self._jobs[stream] = (jobs, self._job(lambda: jobs.popleft()()))
+        jobs, call = self._jobs[stream]
+        jobs.append(job)
+        self.dll.fakeRun(stream, call)
+
+    def promise(self, event: _Event, stream: Any, value: Any) -> "torch.futures.Future[Any]":
+        future: torch.futures.Future[Any] = torch.futures.Future()
+        if self.late:
+            self.dll.fakeStreamWaitEvent(self.caller, event.handle)
+            future.set_result(value)
+        else:
+            waiters.run(lambda: self._fulfil(future, event, value))
+        return future
+
+    def _fulfil(self, future: "torch.futures.Future[Any]", event: _Event, value: Any) -> None:
+        while not self._come_within_slice(event):
+            pass
+        future.set_result(value)
+
+    def records(self) -> bool:
+        return bool(self.dll.fakeGet(b"capturing"))
+
+    def caller_is_empty(self) -> bool:
+        return self._checked(self.dll.fakeStreamQuery(self.caller))
+
+    # What tests and scripts ask.
+
+    def synchronize(self) -> None:
+        """Until all that the caller's stream was given is done."""
+        while not self._checked(self.dll.fakeStreamSynchronize(self.caller, _SLICE_US)):
+            pass
+
+    def compute(self, us: int) -> None:
+        """A kernel of the script that takes so long."""
+        self.dll.fakeCompute(self.caller, us)
+
+    def set(self, fault: str, value: int) -> None:
+        """See faults.hpp."""
+        self.dll.fakeSet(fault.encode(), value)
+
+    @property
+    def bytes_moved(self) -> int:
+        return int(self.dll.fakeBytes())
+
+    def _come_within_slice(self, event: _Event) -> bool:
+        return self._checked(self.dll.fakeEventSynchronize(event.handle, _SLICE_US))
+
+    def _checked(self, code: int) -> bool:
+        if code not in (0, _NOT_READY):
+            raise RuntimeError(f"the device is lost (error {code})")
+        return code == 0

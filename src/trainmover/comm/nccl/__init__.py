@@ -1,0 +1,1 @@
+"""Groups whose tensors of a device are carried by NVIDIA's NCCL."""

@@ -1,0 +1,205 @@
+"""A group carried by NCCL: a whole new communicator for every epoch, made while training goes on.
+
+Making one connects the seats over sockets and looks at the machines; memory is taken and the fast
+connections are made with its first call, when the one before is gone. What blocks inside the
+library is never waited for by anybody who has something else to do: all seats meet in the store
+first, and a thread that is left behind in it is counted."""
+
+import os
+import threading
+import time
+from dataclasses import dataclass, replace
+
+from trainmover.comm.communicator import LinkStats, View
+from trainmover.comm.failures import Drained
+from trainmover.comm.meet.meeting import Meeting
+from trainmover.comm.nccl.device import Device
+from trainmover.comm.nccl.ending import endings
+from trainmover.comm.nccl.library import Library, NcclError, UniqueId, library
+from trainmover.comm.nccl.seats import Card, check_cards
+from trainmover.comm.nccl.session import NcclSession
+from trainmover.comm.threads import in_background
+from trainmover.errors import PeerLost, UserError
+
+INIT_S = 120.0
+"""So long the library may take to connect seats that have all come."""
+
+_LOOK_AGAIN_S = 0.05
+
+
+@dataclass(frozen=True)
+class _Prepared:
+    session: NcclSession
+    prepare_ns: int
+
+
+class _Init:
+    """The library's call that connects the seats, in a thread of its own."""
+
+    def __init__(self, given: Library, device: Device, view: View, unique_id: UniqueId) -> None:
+        self._given, self._device, self._view, self._id = given, device, view, unique_id
+        self._lock = threading.Lock()
+        self._over = threading.Event()
+        self._left = False
+        self.comm = 0
+        self.error: Exception | None = None
+        in_background("nccl-init", self._run)
+
+    def _run(self) -> None:
+        view = self._view
+        try:
+            with self._device.here():
+                self.comm = self._given.init(view.size, view.seat, self._id)
+        except Exception as error:  # noqa: BLE001  a thread's outermost loop: the waiter gets it
+            self.error = error
+        with self._lock:
+            self._over.set()
+            left = self._left
+        if left and self.comm:
+            self._given.comm_abort(self.comm)
+
+    def wait(self, meeting: Meeting, deadline: float) -> bool:
+        """False if it is left behind: nobody wants it any more, or it takes too long."""
+        while not self._over.wait(_LOOK_AGAIN_S):
+            if meeting.is_given_up or time.monotonic() >= deadline:
+                with self._lock:
+                    if not self._over.is_set():
+                        self._left = True
+                        return False
+        return True
+
+    @property
+    def leaked(self) -> bool:
+        """Whether a thread still stands in the library, and nobody waits for it."""
+        return self._left and not self._over.is_set()
+
+
+class NcclCommunicator:
+    """Carries one group's tensors of a device; see `Communicator` for the protocol."""
+
+    def __init__(self, device: Device) -> None:
+        self._device = device
+        self._library = library()
+        self._stream = device.stream()
+        self._lock = threading.Lock()
+        self._session: NcclSession | None = None
+        self._meetings: dict[int, Meeting] = {}
+        self._ready: dict[int, _Prepared] = {}
+        self._discarded: set[int] = set()
+        self._inits: list[_Init] = []
+        self._closed = False
+        self._proof: list[str] = []
+        self._stats = LinkStats()
+
+    @property
+    def session(self) -> NcclSession | None:
+        return self._session
+
+    def prepare(self, view: View) -> None:
+        started = time.perf_counter_ns()
+        meeting = Meeting(view)
+        with self._lock:
+            if view.epoch in self._ready:
+                return
+            if view.epoch in self._discarded or self._closed:
+                raise Drained(f"epoch {view.epoch} was given up")
+            if view.epoch in self._meetings:
+                raise UserError(f"epoch {view.epoch} of group {view.group} is being prepared")
+            self._meetings[view.epoch] = meeting
+        session: NcclSession | None = None
+        try:
+            session = self._connect(meeting)
+        finally:
+            with self._lock:
+                wanted = self._meetings.pop(view.epoch, None) is meeting
+                if session is not None and wanted:
+                    spent = time.perf_counter_ns() - started
+                    self._ready[view.epoch] = _Prepared(session, spent)
+        if not wanted:
+            self._free(session)
+            raise Drained(f"epoch {view.epoch} was given up")
+
+    def _connect(self, meeting: Meeting) -> NcclSession:
+        view = meeting.view
+        meeting.take_seat()
+        mine = Card(self._library.version, self._device.name, os.environ.get("NCCL_HOSTID", ""))
+        cards = [Card.read(said) for said in meeting.exchange("nccl", mine.text())]
+        check_cards(view.group, cards)
+        unique_id = self._unique_id(meeting)
+        meeting.check()
+        init = _Init(self._library, self._device, view, unique_id)
+        with self._lock:
+            self._inits = [old for old in self._inits if old.leaked] + [init]
+        patience_s = min(INIT_S, view.timeout.total_seconds())
+        if not init.wait(meeting, time.monotonic() + patience_s):
+            meeting.check()
+            raise PeerLost(
+                f"group {view.group} could not connect within {patience_s:g} s over NCCL"
+            )
+        if isinstance(init.error, NcclError):
+            raise PeerLost(f"group {view.group} could not connect: {init.error}") from init.error
+        if init.error is not None:
+            raise init.error
+        return NcclSession(
+            meeting,
+            init.comm,
+            library=self._library,
+            device=self._device,
+            stream=self._stream,
+            proof=self._proof,
+        )
+
+    def _unique_id(self, meeting: Meeting) -> UniqueId:
+        mine = self._library.unique_id().to_hex() if meeting.view.seat == 0 else ""
+        try:
+            return UniqueId.from_hex(meeting.hear("nccl-id", mine))
+        except ValueError as error:
+            raise PeerLost(f"what a seat left in the store is damaged: {error}") from error
+
+    def switchover(self, epoch: int) -> None:
+        """The new one connects with its first call: until then the old one keeps its memory."""
+        started = time.perf_counter_ns()
+        with self._lock:
+            prepared, old = self._ready.pop(epoch), self._session
+            session = prepared.session
+            if old is not None:
+                session.before = [*old.before, old]
+            self._session = session
+        self._stats = LinkStats(
+            opened=session.size - 1,
+            closed=0 if old is None else old.size - 1,
+            prepare_ns=prepared.prepare_ns,
+            switchover_ns=time.perf_counter_ns() - started,
+        )
+
+    def discard(self, epoch: int) -> None:
+        with self._lock:
+            self._discarded.add(epoch)
+            meeting = self._meetings.pop(epoch, None)
+            ready = self._ready.pop(epoch, None)
+        if meeting is not None:
+            meeting.give_up()
+        if ready is not None:
+            self._free(ready.session)
+
+    def _free(self, session: NcclSession | None) -> None:
+        if session is not None:
+            endings.free(self._library, [session])
+
+    def abort(self, why: str) -> None:
+        if self._session is not None:
+            self._session.abort(why)
+
+    def close(self) -> None:
+        with self._lock:
+            self._closed = True
+            old, self._session = self._session, None
+            coming = [*self._meetings, *self._ready]
+        for epoch in coming:
+            self.discard(epoch)
+        if old is not None:
+            old.abort("the group was closed")
+            endings.free(self._library, [*old.before, old])
+
+    def stats(self) -> LinkStats:
+        return replace(self._stats, leaked=sum(init.leaked for init in self._inits))

@@ -1,0 +1,132 @@
+"""How communicators end: all of a process together, in a thread, within a deadline.
+
+A kernel that waits for a seat that is gone spins until its communicator's abort flag is set, and it
+may stand before another group's kernel, which then cannot end either. Who ended one communicator
+after the other would wait for ever for the second's kernels behind the first's. So all flags are
+set before anything is waited for: one ncclGroup of all.
+
+    abort   revoked where libnccl can: its kernels end, its memory stays. Else aborted: that frees
+    it free    nobody uses it any more
+
+Whatever the library does not end within the deadline is *leaked*: counted, never touched again. Who
+waits for such a call is let go, and told so.
+"""
+
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Protocol
+
+from trainmover.comm.nccl.library import Library, NcclError
+from trainmover.comm.threads import in_background
+
+DEADLINE_S = 3.0
+_LOCK_S = 0.05
+
+
+class Ends(Protocol):
+    """What there is to know of a communicator in order to end it.
+
+    calling  held by who is inside a call of it
+    ended    its kernels have ended, or it is leaked
+    freed    so is its memory, or it is leaked
+    lost     it is leaked
+    """
+
+    comm: int
+    calling: threading.Lock
+    ended: threading.Event
+    freed: threading.Event
+    lost: bool
+
+
+class Endings:
+    """Of one process."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._gathered: list[Ends] | None = None
+        self.leaked = 0
+
+    @contextmanager
+    def together(self) -> Iterator[None]:
+        """What is aborted within it is ended as one."""
+        with self._lock:
+            outermost = self._gathered is None
+            if outermost:
+                self._gathered = []
+        try:
+            yield
+        finally:
+            if outermost:
+                with self._lock:
+                    all_of_them, self._gathered = self._gathered, None
+                if all_of_them:
+                    self._begin(all_of_them, frees=False)
+
+    def abort(self, library: Library, one: Ends) -> None:
+        """End its kernels, soon. Never blocks."""
+        self._library = library
+        with self._lock:
+            if self._gathered is not None:
+                self._gathered.append(one)
+                return
+        self._begin([one], frees=False)
+
+    def free(self, library: Library, ones: Sequence[Ends]) -> None:
+        """Give back what they hold, soon. Never blocks; once for each."""
+        self._library = library
+        if ones:
+            self._begin(list(ones), frees=True)
+
+    def _begin(self, ones: list[Ends], *, frees: bool) -> None:
+        in_background("nccl-ending", lambda: self._end_in_time(ones, frees=frees))
+
+    def _end_in_time(self, ones: list[Ends], *, frees: bool) -> None:
+        over = threading.Event()
+
+        def end() -> None:
+            self._end(ones, frees=frees)
+            over.set()
+
+        in_background("nccl-abort", end)
+        if not over.wait(DEADLINE_S):
+            self._leak([one for one in ones if not (one.freed if frees else one.ended).is_set()])
+
+    def _end(self, ones: Sequence[Ends], *, frees: bool) -> None:
+        library = self._library
+        left = [one for one in ones if not (one.freed if frees else one.ended).is_set()]
+        held = [one for one in left if one.calling.acquire(timeout=_LOCK_S)]
+        # Who is inside a call may be stuck in it: revoking lets him out, freeing would be under
+        # him.
+        able = left if library.revokes and not frees else held
+        try:
+            library.group_start()
+            for one in able:
+                if library.comm_revoke is not None and not frees:
+                    library.comm_revoke(one.comm, 0)
+                else:
+                    library.comm_abort(one.comm)
+            library.group_end()
+        except NcclError:
+            self._leak(able)
+        else:
+            for one in able:
+                one.ended.set()
+                if frees or not library.revokes:
+                    one.freed.set()
+        finally:
+            for one in held:
+                one.calling.release()
+
+    def _leak(self, ones: Sequence[Ends]) -> None:
+        with self._lock:
+            self.leaked += sum(not one.lost for one in ones)
+        for one in ones:
+            one.lost = True
+            one.ended.set()
+            one.freed.set()
+
+
+endings = Endings()
+"""Those of this process."""

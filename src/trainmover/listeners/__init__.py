@@ -1,0 +1,4 @@
+"""How members of a job come to each other: listeners and diallers that speak the hello.
+
+For event loops (`listener.py`; `agent/dial.py`) and for threads (`listener.py`, `dial.py`).
+"""

@@ -1,0 +1,30 @@
+"""Why members have changed, in a word or two: what an incident says has no end of values. Pure."""
+
+import re
+
+from trainmover.controller.state import Incident
+
+RESUMED = "the job goes on after step "
+_CAUSES = {
+    name: re.compile(text)
+    for name, text in {
+        "planned move": "a move was asked for",
+        "worker ended": r"worker \d+ of ",
+        "rank stuck": r"rank \d+ on \S+ (stood still|did not )",
+        "script raised": r"rank \d+ on \S+ raised ",
+        "silent corruption": r"rank \d+ differs from its replicas|.* its replicas have parted",
+        "standby failed": r"\S+ (cannot take the ranks|must start again): ",
+        "store lost": "the key-value store ",
+        "link broken": r"rank \d+ lost a link",
+        "machine lost": ".* (was|were) lost: ",
+    }.items()
+}
+
+
+def cause_of(incident: Incident) -> str:
+    """In a word or two; "" for what is none, as going on from a checkpoint."""
+    if incident.cause.startswith(RESUMED):
+        return ""
+    if incident.lost:
+        return "machine lost"
+    return next((name for name, text in _CAUSES.items() if text.match(incident.cause)), "other")

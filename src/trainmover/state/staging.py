@@ -1,0 +1,102 @@
+"""From a device to the host through pinned memory: one block is used, the next is on its way.
+
+A copy into ordinary memory holds the host, and is made by the driver in small pieces. So there are
+two blocks that the device can write to itself, on a stream beside the script's. A block is copied
+into again only when whoever was given it asks for the next one, and is given away only when its
+copy has come.
+"""
+
+import functools
+import threading
+from collections.abc import Iterator
+from typing import Any, Protocol
+
+import torch
+from torch import Tensor
+
+BLOCK_BYTES = 16 << 20
+BLOCKS = 2
+
+
+class Lane(Protocol):
+    """A way from one device to the host."""
+
+    def block(self, size: int) -> Tensor:
+        """Bytes on the host that the device can write to."""
+
+    def start(self, into: Tensor, given: Tensor) -> Any:
+        """Begin a copy, behind what the script's stream was given so far; the event of its end."""
+
+    def wait(self, event: Any) -> None:
+        """Until the copy has come."""
+
+
+class CudaLane:
+    """By a stream of its own."""
+
+    def __init__(self, device: torch.device) -> None:
+        self._device = device
+        self._stream = torch.cuda.Stream(device)  # type: ignore[no-untyped-call]
+
+    def block(self, size: int) -> Tensor:
+        return torch.empty(size, dtype=torch.uint8, pin_memory=True)
+
+    def start(self, into: Tensor, given: Tensor) -> torch.cuda.Event:
+        self._stream.wait_stream(torch.cuda.current_stream(self._device))
+        with torch.cuda.stream(self._stream):
+            into.copy_(given, non_blocking=True)
+        event = torch.cuda.Event()  # type: ignore[no-untyped-call]
+        event.record(self._stream)
+        return event
+
+    def wait(self, event: torch.cuda.Event) -> None:
+        event.synchronize()
+
+
+class Staging:
+    """The blocks of one lane. One copy at a time: a second one waits for the first."""
+
+    def __init__(self, lane: Lane, block_bytes: int = BLOCK_BYTES) -> None:
+        self._lane = lane
+        self._bytes = block_bytes
+        self._blocks: list[Tensor] = []
+        self._lock = threading.Lock()
+
+    def copy(self, flat: Tensor, place: Tensor) -> None:
+        """Put the bytes of a device into bytes of the host, as many."""
+        with self._lock:
+            at = 0
+            for block in self._through(flat):
+                place[at : at + len(block)].copy_(block)
+                at += len(block)
+
+    def _through(self, flat: Tensor) -> Iterator[Tensor]:
+        """The bytes in order; each block is the caller's until he asks for the next."""
+        if not self._blocks:
+            self._blocks = [self._lane.block(self._bytes) for _ in range(BLOCKS)]
+        parts = torch.split(flat, self._bytes) if len(flat) else ()
+        under_way: list[tuple[Tensor, Any]] = []
+        for number, part in enumerate(parts):
+            block = self._blocks[number % BLOCKS][: len(part)]
+            under_way.append((block, self._lane.start(block, part)))
+            if len(under_way) == BLOCKS:
+                yield self._come(*under_way.pop(0))
+        for block, event in under_way:
+            yield self._come(block, event)
+
+    def _come(self, block: Tensor, event: Any) -> Tensor:
+        self._lane.wait(event)
+        return block
+
+
+@functools.cache
+def _staging(device: torch.device) -> Staging:
+    return Staging(CudaLane(device))
+
+
+def copy_to_host(flat: Tensor, place: Tensor) -> None:
+    """Put bytes into bytes of the host, wherever they lie."""
+    if flat.device.type == "cuda":
+        _staging(flat.device).copy(flat, place)
+    else:
+        place.copy_(flat)

@@ -1,0 +1,313 @@
+"""What a lost peer, a frozen one and a failing library come to over NCCL; planted bugs are seen.
+
+Over the stand-in, with faults on demand. The same story is told right and with a bug planted in it:
+what it tells must differ, or the test could not have seen the bug.
+"""
+
+import contextlib
+import os
+import signal
+import threading
+import time
+from typing import Any
+
+import pytest
+import torch
+import torch.distributed as dist
+from comm_ranks import Ranks, join_live, meet
+
+from trainmover.comm import device_end
+from trainmover.comm.groups import groups
+from trainmover.comm.nccl import ending
+from trainmover.comm.nccl.device import own_device
+from trainmover.errors import StateMismatch
+
+pytestmark = [
+    pytest.mark.parametrize("comm", ["nccl"], indirect=True),
+    pytest.mark.parametrize("ranks", [3], indirect=True),
+]
+
+
+def device() -> Any:
+    return own_device(None, 0)
+
+
+def one_is_killed(rank: int, ranks: Ranks) -> Any:
+    """Rank 2 dies in the middle of calls; the others are told, and go on with a newcomer."""
+    store = join_live(rank, ranks)
+    pair = dist.new_group([0, 1])
+    tensor = torch.ones(100_000)
+    dist.all_reduce(tensor)
+    meet(rank, ranks, store)
+    if rank == 2:
+        os.kill(os.getpid(), signal.SIGKILL)
+    works = [dist.all_reduce(torch.ones(50_000), async_op=True) for _ in range(4)]
+    if rank < 2:
+        works.append(dist.all_reduce(torch.ones(10), group=pair, async_op=True))
+    sizes = torch.full((4,), 7)
+    works.append(dist.all_reduce(sizes, async_op=True))
+    began = time.monotonic()
+    groups.drain("rank 2 is gone", epoch=2)
+    for work in works:
+        work.wait()
+    drained_s = time.monotonic() - began
+    groups.await_empty_device()
+    groups.switchover(2, ranks.connect())
+    return [*go_on(), drained_s < ending.DEADLINE_S, sizes.tolist(), ending.endings.leaked]
+
+
+def go_on() -> list[Any]:
+    total = torch.ones(1000)
+    dist.all_reduce(total)
+    return [groups.draining, total[5].item()]
+
+
+def takes_the_seat(ranks: Ranks) -> Any:
+    groups.sandbox()
+    store = ranks.connect()
+    script = dist.PrefixStore("newcomer", store)
+    dist.init_process_group("nccl", store=script, rank=2, world_size=3)
+    groups.switchover(2, store)
+    return go_on()
+
+
+def test_a_killed_peer_is_replaced(ranks: Ranks) -> None:
+    for rank in range(3):
+        ranks.start(str(rank), one_is_killed, rank, ranks)
+    while ranks.processes["2"].is_alive():
+        time.sleep(0.01)
+    ranks.start("2b", takes_the_seat, ranks)
+    for rank in range(2):
+        assert ranks.result(str(rank)) == [False, 3.0, True, [0] * 4, 0]
+    assert ranks.result("2b") == [False, 3.0]
+
+
+def abort_one_by_one() -> None:
+    """Planted: each communicator is ended by itself, and waited for."""
+
+    def end_each(self: Any, ones: Any, *, frees: bool) -> None:
+        for one in ones:
+            stock(self, [one], frees=frees)
+
+    stock = ending.Endings._end
+    ending.Endings._end = end_each  # type: ignore[method-assign]
+
+
+def stuck_behind_each_other(rank: int, ranks: Ranks, planted: bool) -> int:
+    """A group's kernel stands behind another group's, and neither can end by itself."""
+    if planted:
+        abort_one_by_one()
+    ending.DEADLINE_S = 1.0
+    store = join_live(rank, ranks)
+    other = dist.new_group()
+    dist.all_reduce(torch.ones(1))
+    dist.all_reduce(torch.ones(1), group=other)
+    meet(rank, ranks, store)
+    if rank == 2:
+        signal.pause()
+    late = [g.member.communicator.session.device for g in (dist.group.WORLD, other)]
+    first, behind = late[::-1]  # The one that is ended last is the one that holds the others up.
+    dist.all_reduce(torch.ones(10), group=other, async_op=True)
+    device().dll.fakeStreamWaitEvent(behind.stream, first._flights[-1].event.handle)
+    dist.all_reduce(torch.ones(10), async_op=True)
+    groups.drain("told")
+    for one in late:
+        one.ended.wait()
+    return ending.endings.leaked
+
+
+@pytest.mark.parametrize("planted", [False, True])
+def test_communicators_are_ended_together(ranks: Ranks, planted: bool) -> None:
+    for rank in range(3):
+        ranks.start(str(rank), stuck_behind_each_other, rank, ranks, planted)
+    leaked = [ranks.result(str(rank)) for rank in range(2)]
+    assert leaked == [2 if planted else 0] * 2
+
+
+def deaf_kernels(rank: int, ranks: Ranks) -> Any:
+    """Kernels that do not hear the abort: nobody waits for ever, and it is counted."""
+    ending.DEADLINE_S = 0.3
+    device_end.EMPTY_S = 0.5
+    store = join_live(rank, ranks)
+    dist.all_reduce(torch.ones(1))
+    meet(rank, ranks, store)
+    if rank == 2:
+        signal.pause()
+    device().set("deaf_ms", 10_000)
+    work = dist.all_reduce(torch.ones(10), async_op=True)
+    groups.drain("told")
+    work.wait()
+    told: list[str] = []
+    groups.on_device_lost = told.append
+    with contextlib.suppress(Exception):
+        groups.await_empty_device()
+    return ending.endings.leaked, len(told)
+
+
+def test_a_deaf_kernel_is_leaked_and_told(ranks: Ranks) -> None:
+    for rank in range(3):
+        ranks.start(str(rank), deaf_kernels, rank, ranks)
+    assert [ranks.result(str(rank)) for rank in range(2)] == [(1, 1)] * 2
+
+
+def believed(rank: int, ranks: Ranks, planted: str) -> Any:
+    """What the gate would let through, and what a retry would put back, with the host ahead."""
+    os.environ["FAKE_NCCL_WAIT"] = "late"
+    store = join_live(rank, ranks)
+    dist.all_reduce(torch.ones(1))
+    meet(rank, ranks, store)
+    if rank == 2:
+        signal.pause()
+    tensor = torch.ones(10)
+    dist.all_reduce(tensor)  # Returns: on a device the host runs ahead.
+    store.set(f"ahead/{rank}", "")
+    if planted == "gate":
+        device_end.come_through = lambda *_: True
+    threading.Timer(0.2, groups.drain, ["rank 2 is gone"]).start()
+    passes = groups.come_through(lambda: groups.draining)
+    while not groups.draining:
+        time.sleep(0.01)
+    device().compute(300_000)
+    if planted == "retry":
+        device_end.await_empty = lambda *_: None
+    groups.await_empty_device()
+    return passes, device().caller_is_empty()
+
+
+@pytest.mark.parametrize(
+    ("planted", "wanted"),
+    [("", (False, True)), ("gate", (True, True)), ("retry", (False, False))],
+)
+def test_nothing_is_believed_before_the_device_has_it(
+    ranks: Ranks, planted: str, wanted: tuple[bool, bool]
+) -> None:
+    for rank in range(3):
+        ranks.start(str(rank), believed, rank, ranks, planted)
+    assert [ranks.result(str(rank)) for rank in range(2)] == [wanted] * 2
+
+
+def read_from_futures(rank: int, ranks: Ranks, planted: bool) -> Any:
+    """Whoever waits for a future in C++ reads final numbers."""
+    join_live(rank, ranks)
+    if planted:  # A future that holds nobody.
+        type(device()).promise = lambda self, event, stream, value: settled(value)
+    dist.barrier()
+    device().set("kernel_us", 50_000)
+    tensor = torch.ones(1000)
+    work = dist.all_reduce(tensor, async_op=True)
+    assert work is not None
+    return work.get_future().wait()[0][7].item()
+
+
+def settled(value: Any) -> Any:
+    future: torch.futures.Future[Any] = torch.futures.Future()
+    future.set_result(value)
+    return future
+
+
+@pytest.mark.parametrize("planted", [False, True])
+def test_a_future_holds_who_waits_for_it(ranks: Ranks, planted: bool) -> None:
+    assert ranks.run(read_from_futures, planted) == [1.0 if planted else 3.0] * 3
+
+
+def errs_in_the_background(rank: int, ranks: Ranks) -> Any:
+    join_live(rank, ranks)
+    dist.barrier()
+    said: list[str] = []
+    groups.on_broken = said.append
+    device().set("error_after", 0)
+    dist.all_reduce(torch.ones(3), async_op=True)
+    return groups.come_through(lambda: False), groups.draining, len(said), said[0]
+
+
+def test_an_error_that_nobody_waits_for_ends_the_epoch_at_the_gate(ranks: Ranks) -> None:
+    for passes, draining, count, said in ranks.run(errs_in_the_background):
+        assert (passes, draining, count) == (False, True, 1)
+        assert "remote process exited" in said
+
+
+def refused_call() -> None:
+    """Not by way of torch's functions: what they log of an error asks a build that has NCCL."""
+    world: Any = dist.group.WORLD
+    world.allreduce([torch.ones(3)])
+
+
+def adds_otherwise(rank: int, ranks: Ranks) -> str:
+    join_live(rank, ranks)
+    dist.barrier()
+    device().set("reversed", 1)
+    groups.drain("a move", epoch=2)
+    groups.switchover(2, ranks.connect())
+    try:
+        refused_call()
+    except StateMismatch as error:
+        return str(error)
+    return ""
+
+
+def test_other_bits_after_a_change_are_refused(ranks: Ranks) -> None:
+    for said in ranks.run(adds_otherwise):
+        assert "another order" in said
+
+
+def init_goes_wrong(rank: int, ranks: Ranks, fault: str) -> Any:
+    """Phase 1 of an epoch that does not come, while training goes on."""
+    store = join_live(rank, ranks)
+    dist.barrier()
+    if rank == 1:
+        device().set(fault, 6 if fault == "init_fail" else 1)
+    groups.prepare(2, store)
+    prepared = groups.prepared(2)
+    if fault == "init_fail":
+        assert prepared.wait(20)
+    else:
+        assert not prepared.wait(0.3)
+    total = torch.ones(3)
+    dist.all_reduce(total)
+    groups.discard(2)
+    leaked = groups.stats().leaked
+    error = type(groups_error(prepared)).__name__
+    meet(rank, ranks, store)
+    return total[0].item(), error, leaked
+
+
+def groups_error(prepared: Any) -> Any:
+    assert prepared.wait(20)
+    return prepared.error
+
+
+@pytest.mark.parametrize(("fault", "error"), [("init_fail", "PeerLost"), ("init_hang", "Drained")])
+def test_an_init_that_fails_or_hangs_holds_nobody(ranks: Ranks, fault: str, error: str) -> None:
+    for total, found, _ in ranks.run(init_goes_wrong, fault):
+        assert (total, found) == (3.0, error)
+
+
+def captured(rank: int, ranks: Ranks) -> str:
+    join_live(rank, ranks)
+    dist.barrier()
+    device().set("capturing", 1)
+    try:
+        refused_call()
+    except Exception as error:  # noqa: BLE001  whatever it is, the test looks at it
+        return str(error)
+    return ""
+
+
+def test_a_call_under_capture_is_refused(ranks: Ranks) -> None:
+    assert all("graph is captured" in said for said in ranks.run(captured))
+
+
+def device_fails(rank: int, ranks: Ranks) -> list[str]:
+    join_live(rank, ranks)
+    dist.barrier()
+    told: list[str] = []
+    groups.on_device_lost = told.append
+    dist.all_reduce(torch.ones(3), async_op=True)
+    device().set("device_error", 719)
+    with contextlib.suppress(Exception):
+        groups.come_through(lambda: False)
+    return told
+
+
+def test_a_device_that_is_lost_is_told(ranks: Ranks) -> None:
+    assert all("719" in told[0] for told in ranks.run(device_fails))

@@ -1,0 +1,72 @@
+"""Jobs over the stand-in for NCCL, moved, and killed in every place of a step: the bits never
+change.
+
+What is compared with is the same job over the stand-in, undisturbed.
+"""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from fake_nccl import stands_in
+from harness import Live, Outcomes, assert_equal_runs, run
+
+from trainmover.communicators import NCCL
+
+pytestmark = pytest.mark.turns(3)
+SCRIPTS = Path(__file__).with_name("parallel")
+OVER = ["--backend", "nccl"]
+PLACES = "m1:compute:15:kill,m2:gate:25:sleep=0.3,m2:gate:25:kill,m3:passed:35:kill"
+
+
+@pytest.fixture(autouse=True)
+def _over_the_stand_in() -> Iterator[None]:
+    """A kernel takes a while: what is read too early is seen."""
+    with stands_in(kernel_us=500):
+        yield
+
+
+def over_nccl(script: str, *arguments: str, drill: str = "", **options: int) -> Outcomes:
+    path = str(SCRIPTS / f"{script}.py")
+    arguments = (*arguments, *OVER)
+    return run(list(arguments), script=path, drill=drill, gpu_comm=NCCL, **options)
+
+
+def calm(script: str, *arguments: str, machines: int) -> Outcomes:
+    return over_nccl(script, *arguments, machines=machines, standbys=0)
+
+
+@pytest.mark.parametrize(("script", "machines"), [("replicated", 3), ("fsdp2", 4), ("hsdp", 4)])
+def test_deaths_in_every_place_of_a_step(script: str, machines: int) -> None:
+    steps = ["--steps", "45"]
+    outcome = over_nccl(
+        script, *steps, "--pace", "0.05", machines=machines, standbys=3, drill=PLACES
+    )
+    assert len(outcome.job.incidents) >= 3, outcome.sentences
+    assert_equal_runs(outcome, calm(script, *steps, machines=machines))
+
+
+@pytest.mark.parametrize(("script", "machines"), [("replicated", 3), ("fsdp2", 4), ("hsdp", 4)])
+def test_moves(script: str, machines: int, tmp_path: Path) -> None:
+    hurry = tmp_path / "hurry"
+
+    async def scenario(live: Live) -> None:
+        for count, machine in enumerate(("m1", "m2"), start=1):
+            await live.warm(1)
+            answer = await live.handle.move(machine)
+            assert answer.ok, answer.text
+            await live.incidents_done(count)
+        hurry.touch()
+
+    steps = ["--steps", "120"]
+    path = str(SCRIPTS / f"{script}.py")
+    outcome = run(
+        [*steps, *OVER, "--pace", "0.1", "--hurry", str(hurry)],
+        scenario,
+        machines=machines,
+        standbys=1,
+        script=path,
+        gpu_comm=NCCL,
+    )
+    assert [i.rung for i in outcome.job.incidents] == [0, 0], outcome.sentences
+    assert_equal_runs(outcome, calm(script, *steps, machines=machines))
