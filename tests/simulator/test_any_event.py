@@ -53,6 +53,7 @@ RARE: list[EVENTS] = [
         usual_ms=100.0,
     ),
     SlowMeasured(at_us=0, epoch=Epoch(1), incident=1, own_ms=100.0, usual_ms=100.0, steps=8),
+    AgentSaid(at_us=0, machine=MachineId("m1"), fact=m.Leaving(left_ms=900), number=1),
     *(
         WorkerSaid(at_us=0, machine=MachineId("m1"), local_rank=0, fact=fact, number=1)
         for fact in (
