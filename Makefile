@@ -107,6 +107,7 @@ bench: $(EXTENSION)
 	$(BIN)/python -m bench.faults
 	$(BIN)/python -m bench.flood
 	$(BIN)/python -m bench.control
+	$(BIN)/python -m bench.watching
 	$(BIN)/python -m bench.straggler
 
 $(VENV)/docs: $(READY)
