@@ -13,7 +13,7 @@ from harness import Live, Outcomes, assert_equal_runs, run
 
 from trainmover.communicators import NCCL
 
-pytestmark = pytest.mark.turns(3)
+pytestmark = pytest.mark.turns(6)
 SCRIPTS = Path(__file__).with_name("parallel")
 OVER = ["--backend", "nccl"]
 PLACES = "m1:compute:15:kill,m2:gate:25:sleep=0.3,m2:gate:25:kill,m3:passed:35:kill"
