@@ -357,13 +357,16 @@ int Endpoint::exchange(const std::shared_ptr<Session>& past, const std::shared_p
             if (link == nullptr) continue;
             if (!link->alive()) {
                 next->ending.lose(seat, "it was lost before the epoch began");
+                next->mail.part(seat, false);
                 continue;
             }
             const auto found = early_.find({life, next->epoch(), link->peer});
             if (found == early_.end()) continue;
             next->wires.adopt(seat, std::move(found->second.inflow));
             next->mail.adopt(seat, std::move(found->second.letters));
-            if (!found->second.broken.empty()) next->ending.lose(seat, found->second.broken);
+            if (found->second.broken.empty()) continue;
+            next->ending.lose(seat, found->second.broken);
+            next->mail.part(seat, found->second.orderly);
         }
         std::erase_if(early_, [&](const auto& entry) {
             return std::get<0>(entry.first) == life && std::get<1>(entry.first) <= next->epoch();

@@ -83,6 +83,7 @@ void Endpoint::take_early(const Header& header, Landing& landing, Early& early) 
             {header.a, header.b, header.tag, std::move(landing.own), 0});
     } else if (header.kind == Frame::broken) {
         early.broken = "it gave up: " + readable(landing, header.length);
+        early.orderly = header.a == 1;
     }
 }
 

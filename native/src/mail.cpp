@@ -8,7 +8,12 @@
 namespace tmc {
 
 Mail::Mail(const View& view, Ending& ending, Mutex& mutex, const void* owner)
-    : view_(view), ending_(ending), mutex_(mutex), owner_(owner), boxes_(view.size()) {}
+    : view_(view),
+      ending_(ending),
+      mutex_(mutex),
+      owner_(owner),
+      boxes_(view.size()),
+      left_(view.size(), Left::not_yet) {}
 
 void Mail::Parcel::written(std::size_t count) noexcept {
     if (left.fetch_sub(count) != count) return;
@@ -116,8 +121,7 @@ void Mail::receive(std::shared_ptr<Ticket> ticket, int seat, std::byte* at, std:
         std::list<Letter>::iterator found;
         auto* box = oldest(seat, tag, found, from);
         if (box == nullptr) {
-            if (seat != kAnybody && ending_.gone(static_cast<std::size_t>(seat)))
-                return refuse(ticket, static_cast<std::size_t>(seat), tag);
+            if (const auto lost = missing(seat)) return refuse(ticket, *lost, tag);
             wanted_.push_back(std::move(parcel));
             return;
         }
@@ -128,6 +132,22 @@ void Mail::receive(std::shared_ptr<Ticket> ticket, int seat, std::byte* at, std:
     }
     if (trouble) ticket->finish(*trouble);
     view_.links[from]->push();
+}
+
+/// The seat without which nothing more can come for who receives from `seat`. Who receives from
+/// anybody may still get it from another, unless one has given up or all have left.
+std::optional<std::size_t> Mail::missing(int seat) const {
+    if (seat != kAnybody) {
+        const auto other = static_cast<std::size_t>(seat);
+        return ending_.gone(other) ? std::optional(other) : std::nullopt;
+    }
+    std::optional<std::size_t> last = view_.seat;
+    for (std::size_t other = 0; other < left_.size(); ++other) {
+        if (left_[other] == Left::given_up) return other;
+        if (other == view_.seat || !last) continue;
+        last = left_[other] == Left::not_yet ? std::nullopt : std::optional(other);
+    }
+    return last;
 }
 
 /// Give a letter to who wants it: copy a small body, or ask for a large one.
@@ -297,12 +317,11 @@ void Mail::part(std::size_t seat, bool orderly) {
     auto& waiting = box(seat).waiting;
     for (const auto& [number, parcel] : waiting) end(seat, *parcel);
     waiting.clear();
-    // Who receives from anybody may still get it from another, if this one left in good order.
+    if (left_[seat] == Left::not_yet) left_[seat] = orderly ? Left::orderly : Left::given_up;
     wanted_.remove_if([&](const std::shared_ptr<Parcel>& parcel) {
-        const bool from = static_cast<std::size_t>(parcel->seat) == seat && parcel->seat >= 0;
-        if (!from && (parcel->seat != kAnybody || orderly)) return false;
-        end(seat, *parcel);
-        return true;
+        const auto lost = missing(parcel->seat);
+        if (lost) end(*lost, *parcel);
+        return lost.has_value();
     });
 }
 

@@ -99,6 +99,8 @@ private:
         std::uint64_t eager_told = 0;
     };
 
+    enum class Left : std::uint8_t { not_yet, orderly, given_up };
+
     static std::uint32_t name_of(Tag tag) noexcept {
         return static_cast<std::uint32_t>(tag.low >> 32);
     }
@@ -112,12 +114,14 @@ private:
     void account(std::size_t seat, std::uint64_t bytes);
     void end(std::size_t seat, const Parcel& parcel);
     void refuse(const std::shared_ptr<Ticket>& ticket, std::size_t seat, Tag tag);
+    std::optional<std::size_t> missing(int seat) const;
 
     const View& view_;
     Ending& ending_;
     Mutex& mutex_;
     const void* owner_;
     std::vector<std::unique_ptr<Box>> boxes_;  // by seat; null where none was needed so far
+    std::vector<Left> left_;  // by seat: how it was heard to have left
     std::list<std::shared_ptr<Parcel>> wanted_;
     std::uint64_t arrivals_ = 0;
 };

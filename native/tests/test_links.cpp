@@ -223,6 +223,26 @@ void anybody_is_everybody() {
     CHECK(end_of(never).why == Why::peer_lost);
 }
 
+/// Nor does it matter whether he begins to wait before the others have left, or afterwards.
+void nobody_is_left_to_send(bool begins_before, bool orderly) {
+    Team team("abc");
+    team.enter(1);
+    const auto first = send(team[2], 0, 4, 8.0F);
+    CHECK(!end_of(first));
+    Parcel before;
+    if (begins_before) before = receive(team[0], Mail::kAnybody, 5);
+    for (const std::uint32_t seat : {1U, 2U})
+        orderly ? team[seat].group->close() : team[seat].group->abort("a test");
+    if (!begins_before) {
+        for (const std::uint32_t seat : {1U, 2U})  // Once these are over it has heard of both.
+            CHECK(end_of(receive(team[0], static_cast<int>(seat), 6)).why == Why::peer_lost);
+        const auto kept = receive(team[0], Mail::kAnybody, 4);
+        CHECK(!end_of(kept) && kept.data[0] == 8.0F);
+        before = receive(team[0], Mail::kAnybody, 5);
+    }
+    CHECK(end_of(before).why == Why::peer_lost);
+}
+
 constexpr std::uint32_t kEnded = 13;
 constexpr std::uint32_t kWaits = 6;
 
@@ -302,6 +322,8 @@ int main() {
     a_newcomer_finds_the_links_that_its_seat_had();
     for (const std::uint64_t seed : {1U, 2U, 3U, 4U}) messages_open_links(seed);
     anybody_is_everybody();
+    for (const bool before : {true, false})
+        for (const bool orderly : {true, false}) nobody_is_left_to_send(before, orderly);
     const std::vector<std::pair<std::function<void(Rank&)>, const char*>> ends{
         {[](Rank& rank) { rank.group->abort("a test"); }, "it gave up"},
         {[](Rank& rank) { rank.group->close(); }, "closed"},
