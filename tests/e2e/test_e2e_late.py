@@ -10,7 +10,7 @@ sys.path.insert(0, str(Path(__file__).with_name("scripts")))
 
 import arms
 from arms import Fault, Place, Verdict
-from habits import BEST, LATE, Habit
+from habits import BEST, HABITS, LATE, Habit
 
 TOLD = {Verdict.EQUAL, Verdict.REFUSED, Verdict.LATE}
 SAID = "for the first time"
@@ -40,3 +40,13 @@ def test_what_one_rank_alone_begins_late_is_not_lost_once_the_step_has_returned(
     step: int, place: Place
 ) -> None:
     comes_to(BEST, step, place)
+
+
+@pytest.mark.turns(2)
+@pytest.mark.parametrize("step", [15, 30])
+@pytest.mark.parametrize("slot", [0, 1])
+def test_lines_between_two_passes_are_run_once(step: int, slot: int) -> None:
+    """A rank is lost behind the gate of a pass's last step: its source has run them already."""
+    [habit] = [one for one in HABITS if one.name == "between/passes"]
+    found, why = arms.judge(habit, Fault(Place.PASSED, slot, step - 2))
+    assert found is Verdict.EQUAL, why

@@ -28,7 +28,7 @@ class Run:
         known = {"member": self.member, "steps": 2, "is_done": False, "result": None}
         self.shadow = self._part("shadow run_step take_next park unwind_if_over", **known)
         self.joiner = Joiner(self.shadow, b"")
-        self.takeover: Any = SimpleNamespace(journey=None, arrive=self._arrive)
+        self.takeover: Any = SimpleNamespace(journey=None)
         self.joiner.takeover = self.takeover
 
     def _part(self, words: str, **known: Any) -> Any:
@@ -45,7 +45,8 @@ class Run:
         return SimpleNamespace(**{verb: answer(verb) for verb in verbs}, **known)
 
     def travel(self, *, passes_over: bool) -> None:
-        self.takeover.journey = self._part("journey pass_over fetch", passes_over=passes_over)
+        known = {"passes_over": passes_over, "begin_step": self._arrive}
+        self.takeover.journey = self._part("journey pass_over fetch", **known)
 
     def step(self) -> list[str]:
         before = len(self.asked)
@@ -58,7 +59,7 @@ class Run:
         return self.asked[before:]
 
     def _arrive(self) -> None:
-        self.asked.append("takeover arrive")
+        self.asked.append("journey arrives")
         self.takeover.journey, self.member.is_shadow = None, False
 
 
@@ -68,7 +69,7 @@ def test_steps_go_to_the_sandbox_then_the_way_then_the_member() -> None:
     run.travel(passes_over=True)
     assert run.step() == ["journey pass_over"]
     run.travel(passes_over=False)
-    assert run.step() == ["takeover arrive", "member run_step"]
+    assert run.step() == ["journey arrives", "member run_step"]
     assert run.step() == ["member run_step"]
 
 
@@ -91,7 +92,7 @@ def test_who_stands_where_the_rank_stood_draws_as_the_member_at_once() -> None:
     run = Run()
     run.shadow.is_done = True
     run.takeover.begin = lambda bound_for: run._arrive()
-    asked = ["shadow unwind_if_over", "shadow park", "takeover arrive", "member take_next"]
+    asked = ["shadow unwind_if_over", "shadow park", "journey arrives", "member take_next"]
     assert run.fetch() == asked
     assert run.fetch() == ["member fetch"]
 

@@ -51,6 +51,35 @@ def test_the_loop_that_fetches_must_be_the_rank_s() -> None:
     assert [path.draws_from([0]), path.draws_from([3])] == [True, False]
 
 
+def onward(*ordinals: int, top_step: int = 6, complete: bool = False, reserve: int = 0) -> Way:
+    """Of a rank that was lost behind the gate of step 5, in loop 1."""
+    record = way(1, now={}).record
+    record.complete = complete
+    before = [[ordinal, {}, b"", 5, [15, 4, 3]] for ordinal in ordinals]
+    source = RankRecord(
+        Step(6), False, Step(top_step), before, Moment(b"", {}), None, reserve=reserve
+    )
+    path = Way(Rank(1), record, Step(5), source)
+    path.reached = 1
+    return path
+
+
+def test_behind_a_loop_that_its_source_has_left_the_way_goes_on() -> None:
+    path = onward(4)
+    assert [path.ends_further([number], []) for number in (1, 2, 3, 4)] == [True] * 3 + [False]
+    assert path.ends_further([4], [0])
+
+
+@pytest.mark.parametrize(
+    "path",
+    [onward(1), onward(4, top_step=5), onward(4, complete=True), onward(4, reserve=1)],
+    ids=["the same loop", "has not fetched yet", "the rank had fetched", "in reserve"],
+)
+def test_else_it_ends_where_the_rank_fetches_next(path: Way) -> None:
+    assert path.onward is None
+    assert not path.ends_further([1], [])
+
+
 def test_a_rank_at_another_member_s_fetch_is_elsewhere() -> None:
     path = way(1)
     path.record.member = [0]

@@ -55,7 +55,7 @@ class Joiner:
             return self.shadow.run_step(function, args, kwargs)
         if journey.passes_over:
             return like(self.shadow.result, journey.pass_over())
-        self.takeover.arrive()
+        journey.begin_step()
         return member.run_step(function, args, kwargs)
 
     def fetch(self, batches: Batches) -> Any:

@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 
 from trainmover.comm import groups
+from trainmover.errors import StateMismatch
 from trainmover.ids import Step
 from trainmover.state import rng
 from trainmover.worker.data.batches import Batches
@@ -69,6 +70,18 @@ class Journey:
         """Whether the step to come is no live one."""
         return self.way.in_loops or self._member.calls < self.way.committed
 
+    def begin_step(self) -> None:
+        """A step that is live begins, and the run has not arrived yet: it stands where the rank
+        has drawn for it. Raises StateMismatch if it was to arrive at a fetch."""
+        if self.way.onward is not None:
+            raise StateMismatch(
+                f"The script of rank {self.way.rank} did not come to the loop where other ranks "
+                "have drawn for the next step.",
+                means="This machine cannot take the rank.",
+                do="Which loops a script runs must depend on tracked state, or on nothing.",
+            )
+        self._arrive()
+
     @property
     def drew(self) -> bool:
         """Whether lines behind the last step that it passed over have drawn random numbers, and
@@ -107,6 +120,8 @@ class Journey:
         if not way.in_loops:
             if member.calls < way.committed:
                 return self._take_next(batches)  # Several fetches make a step.
+            if way.ends_further(loops.ordinals, loops.member):
+                return self._take_next(batches)  # Or the loop is over, as its source knows.
             self._stand_at_last_fetch(way.record)
             self._arrive()
             return member.fetch(batches)

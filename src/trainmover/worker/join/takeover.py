@@ -22,6 +22,7 @@ from trainmover.worker.join.tail import Tail
 from trainmover.worker.join.taken import Taken, Unlike, take
 from trainmover.worker.join.way import Ended, Silence, Way
 from trainmover.worker.standing import NONE
+from trainmover.worker.step.keeper import RankRecord
 from trainmover.worker.step.ledger import Ledger
 
 
@@ -147,8 +148,9 @@ class Takeover:
         member.tracked.load_small(small)
         member.deposit.stand_beside(taken.header, small)
         ends = order.closing or member.over
-        if not ends and (way.record.now is None or way.record.complete):
-            self.shadow.refusal.check(way.record, at_boundary=True)
+        stood = way.onward or way.record
+        if not ends and (stood is way.onward or stood.now is None or stood.complete):
+            self.shadow.refusal.check(stood, at_boundary=True)
         elif not ends:
             self.shadow.refusal.check_begun(taken.header["variables"])
         if order.closing and not member.over:
@@ -238,7 +240,8 @@ class Takeover:
         member.deposit.samples.go_on_from(taken.samples)
         member.calls = Step(record.top_step - 1)
         member.ledger.take_over(record.rows, committed)
-        return Way(self._rank, record, committed)
+        source = RankRecord.from_bytes(taken.header["record"]) if taken.header["record"] else None
+        return Way(self._rank, record, committed, source)
 
     def _set_out(self, way: Way, order: Switch) -> None:
         self.journey = Journey(

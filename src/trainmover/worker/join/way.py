@@ -11,6 +11,11 @@ rounds leave: a list of results, a divisor, a name that is bound in its body. No
 computed for them: the batch is the same in all, the number that a step gives is the last that was
 made here. Both are made up, and so is what the script makes of them: where it is still read when
 the joiner arrives, it is compared like any other variable.
+
+A rank may be lost behind the gate of a loop's last step. Its source has left the loop meanwhile and
+run the lines behind it, and its state has had them. So the way goes on to where the source stands,
+and the lines are run before that state is taken, as all others on the way, with batches that are
+drawn; what they have left in variables must be what the source has.
 """
 
 from collections import deque
@@ -36,13 +41,18 @@ class Way:
 
     committed  last committed step
     reached    of the loops the rank was in, how many have been resumed
+    onward     record of its source, where that has left the loop of the rank's last step: there
+               the way ends
     """
 
-    def __init__(self, rank: Rank, record: RankRecord, committed: Step) -> None:
+    def __init__(
+        self, rank: Rank, record: RankRecord, committed: Step, source: RankRecord | None = None
+    ) -> None:
         self.rank = rank
         self.record = record
         self.committed = committed
         self.reached = 0
+        self.onward = source if source is not None and self._is_left_by(source) else None
         self._drawn = deque(record.drawn)
         self._between = deque(record.between)
         self._stepped = False
@@ -52,6 +62,17 @@ class Way:
     def in_loops(self) -> bool:
         """Whether some loop that the rank was in has not been resumed yet."""
         return self.reached < len(self.record.positions)
+
+    def _is_left_by(self, source: RankRecord) -> bool:
+        record = self.record
+        if record.now is None or record.complete or record.reserve or source.reserve:
+            return False
+        fetched = source.top_step == self.committed + 1
+        return fetched and _place_of(source) != _place_of(record)
+
+    def ends_further(self, ordinals: list[int], member: list[int]) -> bool:
+        """Whether it leads on from here, behind the rank's last step, to where its source is."""
+        return self.onward is not None and _place_of(self.onward) != (ordinals, member)
 
     def leads_on_from(self, ordinals: list[int], member: list[int]) -> bool:
         """Whether the rank stood elsewhere than at a fetch of this very loop.
@@ -182,6 +203,11 @@ class Way:
                 do="Change what differs from rank to rank before optimizer.step(), or behind "
                 "the function marked @job.step.",
             )
+
+
+def _place_of(record: RankRecord) -> tuple[list[int], list[int]]:
+    """Which loops it is in, and which of them fetches."""
+    return [place[0] for place in record.positions], record.member
 
 
 def like(result: Any, known: Tensor) -> Any:
