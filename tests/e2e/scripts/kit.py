@@ -47,8 +47,9 @@ def begin() -> tuple[tm.Job, argparse.Namespace]:
 
 
 def pace(job: tm.Job, args: argparse.Namespace) -> None:
-    """A step's time. Behind step --holds all ranks wait in it until there is a file `go-STEP`; as
-    long as there is a file `slow` steps last longer, and go on: a move needs their boundaries."""
+    """A step's time. Behind step --holds all ranks wait in it until there is a file `go-STEP`, and
+    say so by a file `at-STEP-RANK`; as long as there is a file `slow` steps last longer, and go on:
+    a move needs their boundaries."""
     slow = Path(args.orders, "slow")
     slows = bool(args.orders) and slow.exists()
     for hold in args.holds:
@@ -57,6 +58,8 @@ def pace(job: tm.Job, args: argparse.Namespace) -> None:
         if held and slow.exists():
             time.sleep(SLOWEST_S)
             continue
+        if held and not job.is_shadow:
+            Path(args.orders, f"at-{hold}-{job.rank}").touch()
         with job.pause_watch("orders") if held else nullcontext():
             while held and not go.exists():
                 time.sleep(0.005)
