@@ -66,20 +66,20 @@ class Patience:
     def _watch(self) -> None:
         joiner = self._joiner
         last, looks = self._progress(), 0
-        since, used_s = time.monotonic(), _processor_s()
+        since, used = time.monotonic(), _Used()
         while not self._over.wait(POLL_S):
             if not joiner.is_shadow:
                 return
             progress, still_s = self._progress(), time.monotonic() - since
             if progress != last or self._waits():
-                last, looks, since, used_s = progress, 0, time.monotonic(), _processor_s()
+                last, looks, since, used = progress, 0, time.monotonic(), _Used()
                 continue
             looks += 1  # A process that was itself not let run has not been at work.
             if looks * POLL_S > self._circles_s():
                 self._give_up(f"has got nowhere for {looks * POLL_S:.0f} s", "it runs in circles")
                 return
-            if _processor_s() - used_s > _BUSY * max(still_s, STILL_S):
-                since, used_s = time.monotonic(), _processor_s()
+            if used.more_than(_BUSY * max(still_s, STILL_S)):
+                since, used = time.monotonic(), _Used()
             elif still_s > STILL_S * (_FOR_OTHERS if joiner.shadow.waits_for_others else 1):
                 why = "it waits for something that is not there"
                 self._give_up(f"has stood still for {still_s:.0f} s", why)
@@ -123,14 +123,36 @@ class Patience:
             os._exit(1)
 
 
-def _processor_s() -> float:
-    """Used by this process, its children that live and those that have ended."""
+class _Used:
+    """What has been used of the processor since this was made. The processes of a machine are asked
+    only while this one is idle: there may be thousands."""
+
+    def __init__(self) -> None:
+        self._own_s = _own_s()
+        self._others_s: float | None = None
+
+    def more_than(self, seconds: float) -> bool:
+        """By this process and its children that have ended; or by those that live, since it was
+        found idle for the first time."""
+        if _own_s() - self._own_s > seconds:
+            return True
+        others_s = _others_s()
+        if self._others_s is None:
+            self._others_s = others_s
+        return others_s - self._others_s > seconds
+
+
+def _own_s() -> float:
     own = os.times()
-    total = own.user + own.system + own.children_user + own.children_system
+    return own.user + own.system + own.children_user + own.children_system
+
+
+def _others_s() -> float:
+    total = 0.0
     for child in psutil.Process().children(recursive=True):
         try:
             times = child.cpu_times()
         except psutil.NoSuchProcess:
             continue
         total += times.user + times.system
-    return float(total)
+    return total
