@@ -1,83 +1,17 @@
 """What a script keeps in its own variables is found, and what it does not keep is left alone."""
 
 import runpy
-import sys
-import textwrap
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
+from captures import JOINER, PRELUDE, RANK, Job
 
 from trainmover.state.script import handles
+from trainmover.state.script.source import source_of
 from trainmover.state.script.values import NO_VALUE, entry_of, handle_entry, known_as
-from trainmover.state.script.variables import Difference, Variables, sentence
-
-JOINER, RANK = 3, 11  # Fetches before those that are compared.
-
-
-class Fetches:
-    """Stands for `job.batches`: captures at every fetch, as a rank does and as a joiner does."""
-
-    def __init__(self, job: "Job", batches: Iterator[Any]) -> None:
-        self._job = job
-        self._batches = batches
-
-    def __iter__(self) -> "Fetches":
-        return self
-
-    def __next__(self) -> Any:
-        return self._job.fetch(self._batches)
-
-
-class Job:
-    is_shadow = False
-
-    def __init__(self, is_own: Callable[[str], bool]) -> None:
-        self.tracked: dict[str, object] = {}
-        self.of_loops: dict[str, object] = {}
-        self.variables = Variables(self.tracked.items, is_own, self.of_loops.values)
-        self.theirs: list[bytes] = []
-        self.own: list[bytes] = []
-
-    def batches(self, batches: Any) -> Fetches:
-        return Fetches(self, iter(batches))
-
-    def fetch(self, batches: Iterator[Any]) -> Any:
-        self.theirs.append(self.variables.capture())
-        self.own.append(self.variables.capture(full=True))
-        batch = next(batches)
-        self.variables.gave(batch)
-        return batch
-
-    def differences(self, joiner: int = JOINER, rank: int = RANK) -> list[Difference]:
-        return self.variables.differences(self.theirs[rank], self.own[joiner])
-
-
-@pytest.fixture
-def run(tmp_path: Path) -> Iterator[Callable[[str], Job]]:
-    def run(script: str) -> Job:
-        path = tmp_path / "train.py"
-        path.write_text(PRELUDE + textwrap.dedent(script))
-        job = Job(lambda file: file.startswith(str(tmp_path)))
-        runpy.run_path(str(path), {"job": job}, run_name="__main__")
-        return job
-
-    before = sys.modules.copy()
-    yield run
-    for name in sys.modules.keys() - before.keys():
-        del sys.modules[name]
-
-
-PRELUDE = """\
-import argparse, collections, dataclasses, itertools, os, socket, time, types
-import numpy
-import torch
-from torch import nn
-DATA = [(torch.full((2,), float(i)), i % 3) for i in range(14)]
-def step(x):
-    return x.sum()
-"""
+from trainmover.state.script.variables import Variables, sentence
 
 KEPT = {
     "enumerate": """
@@ -895,3 +829,31 @@ def test_where_the_source_has_not_come_to_a_fetch_nothing_is_known(
 ) -> None:
     job = run(LATE.format(first="seen.append(x)"))
     assert job.variables.begun([job.theirs[0], b"", b""], job.own[JOINER]) == []
+
+
+LEFT = """
+def main():
+    rank, best, passes = {rank}, 9.0, 0
+    for number in range(2):
+        total = 0.0
+        for x, y in job.batches(DATA[:4]):
+            total += float(x[0])
+        best = min(best, {best})
+        passes += 1
+        print(rank, best, passes, total)
+main()
+"""
+
+
+def test_behind_a_loop_what_its_lines_have_changed_must_be_the_source_s(
+    run: Callable[[str], Job],
+) -> None:
+    """What is another on each rank and stays may be."""
+    source = run(LEFT.format(rank=0, best=0.5))
+    history = [source.theirs[0], source.theirs[3], source.theirs[5]]
+    assert source.variables.left(history, source.own[5], asked=True) == []
+    for rank, best, names in [(1, 0.5, []), (0, 0.25, ["best"])]:
+        source_of.cache_clear()
+        own = run(LEFT.format(rank=rank, best=best)).own[5]
+        found = source.variables.left(history, own, asked=False)
+        assert [one.name for one in found] == names

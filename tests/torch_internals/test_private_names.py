@@ -34,6 +34,8 @@ OTHERS = {
     "_group_actions": "argparse",
     "_hash": "collections.abc.Set",
     "_option_string_actions": "argparse",
+    "_lru_list_elem": "functools",
+    "_name_": "enum",
     "_rand": "numpy.random",
     "_replace": "named tuples",
     "_run_exitfuncs": "atexit",

@@ -1,7 +1,9 @@
 """A step that is run again finds everything as it was."""
 
+import os
 import random
 import runpy
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -260,3 +262,130 @@ def test_what_a_step_stores_outside_of_it_is_put_back(tmp_path: Path) -> None:
     assert list(found["trainer"].recent) == [7, 8]
     assert found["trainer"].mean.tolist() == [8.0, 8.0]
     assert found["seen"] == [0, 0, 1, 1, 2, 2, 3, 3]
+
+
+KEEPS_MORE = """
+import os
+import numpy
+import torch
+
+class Model:
+    steps = 0
+    @classmethod
+    def step(cls):
+        cls.steps += 1
+
+def train(x, seen=[]):
+    train.calls += 1
+    seen.append(x)
+    return len(seen) + train.calls
+
+train.calls = 0
+DICE = numpy.random.default_rng(3)
+
+def main():
+    results = []
+    for x in range(4):
+        fetch()
+        args = take((x,))
+        for attempt in range(2):
+            Model.step()
+            results.append(train(*args) + DICE.random())
+            os.environ["TESTED_LEVEL"] = os.environ.get("TESTED_LEVEL", "") + "x"
+            torch.set_grad_enabled(not torch.is_grad_enabled())
+            args = args if attempt else again()
+    return results
+
+results = main()
+"""
+
+
+def test_so_is_what_it_keeps_elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """In classes, functions, generators, the environment and torch: each step is made twice."""
+    monkeypatch.delenv("TESTED_LEVEL", raising=False)
+    found = run_script(tmp_path, KEEPS_MORE)[0]
+    assert found["results"][::2] == found["results"][1::2]
+    assert found["Model"].steps == 4
+    assert os.environ.pop("TESTED_LEVEL") == "xxxx"
+    assert torch.is_grad_enabled()
+
+
+def test_sparse_tensors_are_not_copied(tmp_path: Path) -> None:
+    """A step that changes one is not run again."""
+    script = """
+import torch
+counts = torch.zeros(3).to_sparse()
+def step(x):
+    global counts
+    if {changes}:
+        counts.mul_(2)
+for x in range(3):
+    fetch()
+    step(*take((x,)))
+"""
+    _, taken = run_script(tmp_path, script.format(changes=False), stop=lambda one: one.why_not())
+    assert taken == [""] * 3
+    _, taken = run_script(tmp_path, script.format(changes=True), stop=lambda one: one.why_not())
+    assert all("changed a tensor" in why for why in taken)
+
+
+MOVES = {
+    "an iterator": ("iter(range(9))", "next(kept)"),
+    "a generator": ("(number for number in range(9))", "next(kept)"),
+    "a queue": ("queue.Queue()", "kept.put(x)"),
+    "a hash": ("hashlib.sha256()", "kept.update(b'x')"),
+    "a module that nobody tracks": (
+        "torch.nn.Linear(2, 2)",
+        "torch.nn.init.ones_(kept.weight)",
+    ),
+}
+
+
+@pytest.mark.parametrize("habit", MOVES)
+@pytest.mark.parametrize("given", [False, True])
+def test_what_cannot_be_put_back_is_told(tmp_path: Path, habit: str, given: bool) -> None:
+    made, used = MOVES[habit]
+    script = f"""
+import hashlib, queue
+import torch
+kept = {made}
+def step(x, kept):
+    {used}
+def closed(x, _):
+    step(x, kept)
+for x in range(3):
+    fetch()
+    args = take((x, kept if {given} else None))
+    (step if {given} else closed)(*args)
+"""
+    _, taken = run_script(tmp_path, script, stop=lambda one: one.why_not())
+    assert all("cannot be put back" in why for why in taken), taken
+    unused = script.replace(f"    {used}", "    pass")
+    _, taken = run_script(tmp_path, unused, stop=lambda one: one.why_not())
+    assert taken == ["", "", ""]
+
+
+def run_script(
+    folder: Path, script: str, stop: Callable[[Before], Any] = lambda one: None
+) -> tuple[dict[str, Any], list[Any]]:
+    """Its globals, and what `stop` says of each step at the next one, or at the end."""
+    path = folder / "train.py"
+    path.write_text(script)
+    variables = Variables(lambda: [], lambda file: file == str(path))
+    objects, taken, said = tracked(), list[Before](), list[Any]()
+
+    def fetch() -> None:
+        said.extend(stop(one) for one in taken[-1:])
+        variables.capture()
+
+    def take(args: Any) -> Any:
+        taken.append(Before.take(objects, args, {}, variables))
+        return args
+
+    def again() -> Any:
+        return taken[-1].restore(objects)[0]
+
+    given = {"fetch": fetch, "take": take, "again": again}
+    found = runpy.run_path(str(path), given, run_name="__main__")
+    said.extend(stop(one) for one in taken[-1:])
+    return found, said

@@ -2,6 +2,7 @@
 
 import gc
 import multiprocessing
+import sys
 from typing import Any
 
 UNBEGUN: dict[str, Any] = {"_iterator": None}
@@ -16,6 +17,17 @@ def fetches_here(iterator: Any) -> bool:
 def pass_over(iterator: Any) -> None:
     """The next batch: its indices are drawn, its data is not fetched. Raises StopIteration."""
     iterator._next_index()
+
+
+def is_iterator(kind: type) -> bool:
+    """Whether objects of this type give the batches of a pass over a DataLoader."""
+    loaded = sys.modules.get("torch.utils.data.dataloader")
+    return loaded is not None and issubclass(kind, loaded._BaseDataLoaderIter)
+
+
+def yielded(iterator: Any) -> int:
+    """How many batches such an iterator has given."""
+    return int(iterator._num_yielded)
 
 
 def end_passes() -> None:

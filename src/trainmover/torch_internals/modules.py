@@ -36,6 +36,18 @@ _HOOKS: list[tuple[Any, tuple[str, ...]]] = [
 ]
 
 
+def tensors_of(part: nn.Module) -> dict[str, Tensor | None]:
+    """Its own parameters and buffers; {} of one that was never set up."""
+    held = vars(part)
+    return {**held.get("_parameters", {}), **held.get("_buffers", {})}
+
+
+def parts_of(part: nn.Module) -> dict[str, nn.Module | None]:
+    """Those that stand in it, live; {} of one that was never set up."""
+    found: dict[str, nn.Module | None] = vars(part).get("_modules", {})
+    return found
+
+
 def unsaved_of(part: nn.Module) -> list[str]:
     """Names of its buffers that are in no state_dict()."""
     own = part._buffers

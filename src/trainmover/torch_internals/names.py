@@ -72,6 +72,8 @@ IN_FILES: Names = {
         "self._num_workers",
         "def _next_index",
         "def _shutdown_workers",
+        "class _BaseDataLoaderIter",
+        "self._num_yielded",
     ),
 }
 """By the file of torch's sources: also such as a script need not ever load, and what only objects

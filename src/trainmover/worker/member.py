@@ -106,7 +106,11 @@ class Member:
     def _listen_to_script(self, station: Station) -> None:
         """What it has, draws and reports."""
         self.variables = Variables(
-            lambda: self.tracked.items(), is_own_file, lambda: self.loops.generators(), of_scripts
+            lambda: self.tracked.items(),
+            is_own_file,
+            lambda: self.loops.generators(),
+            of_scripts,
+            lambda: self.loops.loading(),
         )
         self.tracked = Tracked(self.variables.stored_on)
         self._buffers = Buffers(self.tracked)

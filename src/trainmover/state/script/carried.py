@@ -4,7 +4,8 @@ Many scripts keep what a step computes on an object: `self.fake = ...`, `self.lo
 reads it does so after the same step has written it, so it is worth nothing between two steps. An
 attribute is *carried* if some code may read it before that is written: statements are followed in
 their order, calls into the functions of that name, and each round of a loop begins with nothing
-written, since a fetch may lie between two rounds.
+written, since a fetch may lie between two rounds. That holds for the loops of a function too that
+is called by no loop: what was written before the call was written once, for all rounds.
 """
 
 import ast
@@ -36,11 +37,14 @@ class _Reader:
             if id(node) not in functions and (name := _named(node)) in self._functions
         }
         self._known: dict[str, _Summary] = {}
+        self._in_loops: dict[str, frozenset[str]] = {}  # What the outer loops of a function read.
         self._under_way: set[str] = set()
+        self._loops = 0  # Around what is looked at, in its function.
+        self._looped: set[str] = set()
 
     def carried(self) -> set[str]:
         read, _ = self._block(self._tree.body, frozenset())
-        found = set(read)
+        found = set(read) | self._looped
         for name in self._functions:  # Where something else calls it nothing is written before.
             if name not in self._called or name in self._handed_out or _is_called_by_others(name):
                 found |= self._summary(name)[0]
@@ -55,7 +59,10 @@ class _Reader:
         if name in self._under_way or name not in self._functions:
             return _NOTHING
         self._under_way.add(name)
+        around, self._loops, self._looped = (self._loops, self._looped), 0, set()
         each = [self._block(one.body, frozenset()) for one in self._functions[name]]
+        self._in_loops[name] = frozenset(self._looped)
+        self._loops, self._looped = around
         self._under_way.discard(name)
         read = frozenset[str]().union(*(one for one, _ in each))
         written = each[0][1].intersection(*(one for _, one in each[1:]))
@@ -104,7 +111,11 @@ class _Reader:
     def _loop(self, node: ast.For | ast.AsyncFor | ast.While, written: frozenset[str]) -> _Summary:
         head = node.test if isinstance(node, ast.While) else node.iter
         read, written = self._expression(head, written)
+        self._loops += 1
         inside, _ = self._block(node.body, frozenset())
+        self._loops -= 1
+        if not self._loops:
+            self._looped |= inside
         after, written = self._block(node.orelse, written)
         return read | inside | after, written
 
@@ -120,6 +131,8 @@ class _Reader:
                     stored.add(part.attr)
             elif name := _called(part):
                 more, surely = self._summary(name)
+                if not self._loops:
+                    self._looped |= self._in_loops.get(name, frozenset())
                 read, written = read | (more - written), written | surely
                 read |= _asked_by_name(part) - written
         return read, written | stored

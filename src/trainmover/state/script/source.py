@@ -14,6 +14,7 @@ import os
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from functools import lru_cache
+from types import CodeType
 
 from trainmover.state.script.carried import carried_attributes
 
@@ -37,6 +38,26 @@ _CHANGES = frozenset(
     | {"remove", "discard", "add", "clear", "update", "setdefault", "sort", "reverse", "rotate"}
     | {"subtract", "difference_update", "intersection_update", "move_to_end"}
 )
+_PROCESS = frozenset(
+    {"set_default_dtype", "set_default_device", "set_default_tensor_type", "set_num_threads"}
+    | {"set_float32_matmul_precision", "use_deterministic_algorithms", "set_flush_denormal"}
+    | {"set_grad_enabled", "set_detect_anomaly", "set_warn_always", "set_rng_state", "seterr"}
+    | {
+        "getcontext",
+        "setcontext",
+        "set_autocast_enabled",
+        "set_autocast_dtype",
+        "__enter__",
+        "enter_context",
+    }
+)
+"""Calls that change what is in force for the whole process, until they are made again."""
+_BUILDS = frozenset(
+    {"add_module", "register_module", "set_submodule", "register_parametrization"}
+    | {"remove_parametrizations", "l1_unstructured", "random_unstructured", "ln_structured"}
+    | {"global_unstructured", "custom_from_mask", "register_parameter", "register_buffer"}
+)
+_BY_NAME = frozenset({"setattr", "delattr", "__setattr__", "__delattr__"})
 _FEEDS = frozenset({"update", "add", "append", "push", "record", "put", "extend", "insert"})
 _OURS = frozenset({"batches", "enumerate", "range"})
 Function = ast.FunctionDef | ast.AsyncFunctionDef
@@ -61,6 +82,9 @@ class Scope:
     lines: dict[str, int] = field(default_factory=dict)
 
 
+_UNKNOWN = Scope()
+
+
 @dataclass
 class Source:
     """Of one file, or of several together.
@@ -73,6 +97,12 @@ class Source:
     globals     that functions store to
     read        names that functions read and do not store: the file's globals, and names around
     clocks      attributes and parts that tell the time or the machine: ".t0", "stats['time']"
+    dynamic     line that stores attributes by names that only the run knows; 0: none
+    written     classes and functions, with their lines
+    foreign     attributes of imported modules that are stored to, with the line: "torch.nn.relu"
+    rebuilds    line that may put another layer into a module, or a hook, or take one out; 0: none
+    environ     variables of the environment that are set after the set-up, with the line; "*": any
+    settings    line that changes what is in force for the whole process after the set-up; 0: none
     """
 
     scopes: dict[Key, Scope] = field(default_factory=dict)
@@ -84,6 +114,12 @@ class Source:
     globals: set[str] = field(default_factory=set)
     read: set[str] = field(default_factory=set)
     clocks: set[str] = field(default_factory=set)
+    dynamic: int = 0
+    written: dict[str, int] = field(default_factory=dict)
+    foreign: dict[str, int] = field(default_factory=dict)
+    rebuilds: int = 0
+    environ: dict[str, int] = field(default_factory=dict)
+    settings: int = 0
 
 
 @lru_cache(maxsize=512)
@@ -99,11 +135,15 @@ def source_of(path: str) -> Source | None:
 
 def read(tree: ast.Module) -> Source:
     """All that is known of one file."""
+    _mangle(tree, "")
     reader = _Reader(tree)
+    for node in ast.walk(tree):
+        if isinstance(node, ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
+            reader.source.written[node.name] = node.lineno
     reader.stores()
     reader.reads()
     reader.clocks()
-    reader.source.temporary = reader.source.attributes.keys() - carried_attributes(tree)
+    reader.source.temporary = reader.temporary()
     return reader.source
 
 
@@ -118,6 +158,11 @@ def together(sources: Iterable[Source]) -> Source:
         whole.changed |= one.changed
         whole.globals |= one.globals
         whole.clocks |= one.clocks
+        whole.dynamic = whole.dynamic or one.dynamic
+        whole.environ |= one.environ
+        whole.settings = whole.settings or one.settings
+        whole.foreign |= one.foreign
+        whole.rebuilds = whole.rebuilds or one.rebuilds
         temporary.append((one.attributes.keys(), one.temporary))
     whole.temporary = {
         name
@@ -125,6 +170,13 @@ def together(sources: Iterable[Source]) -> Source:
         if all(name in brief for stored, brief in temporary if name in stored)
     }
     return whole
+
+
+def scope_of(code: CodeType) -> Scope:
+    """Of the function whose code it is; an empty one if its file cannot be read."""
+    source = source_of(code.co_filename)
+    first = 0 if code.co_name == MODULE[0] else code.co_firstlineno
+    return source.scopes.get((code.co_name, first), _UNKNOWN) if source else _UNKNOWN
 
 
 def scope_key(node: Function) -> Key:
@@ -139,10 +191,13 @@ class _Reader:
         self.source = Source()
         self._tree = tree
         self._imports = dict(_imports(tree))
+        self._modules = {name.partition(".")[0] for name in self._imports.values()}
         self._functions = list(_functions(tree, ""))
         self._bodies: list[tuple[Key, str, list[ast.AST]]] = [(MODULE, "", list(_own(tree)))]
         for node, owner in self._functions:
             self._bodies.append((scope_key(node), owner, list(_own(node))))
+        self._once = _called_once(tree)
+        self._by_name: set[str] = set()  # Attributes that are stored to as by setattr().
         self._telling: set[str] = set()  # Functions that return the time.
 
     # --- stores -----------------------------------------------------------------------------------
@@ -152,9 +207,18 @@ class _Reader:
             scope = self.source.scopes.setdefault(key, Scope())
             in_loops = set(_in_loops(nodes)) if key == MODULE or key[0] in _CONSTRUCTORS else None
             declared = {n for node in nodes if isinstance(node, ast.Global) for n in node.names}
+            repeated = set(_in_loops(nodes))
             for node in nodes:
-                later = key[0] not in _CONSTRUCTORS and (in_loops is None or id(node) in in_loops)
+                later = in_loops is None or id(node) in in_loops
+                later = later and key[0] not in _CONSTRUCTORS
+                if key[0] in _CONSTRUCTORS:  # What it does to others it does whenever it is called.
+                    later = not _is_on_self(node)
                 self._store(node, scope, owner, declared, later=later)
+                if later:
+                    self._store_by_name(node, owner)
+                if later and (key[0] not in self._once or id(node) in repeated):
+                    self._store_in_process(node)
+                    self._rebuild(node)
 
     def _store(
         self, node: ast.AST, scope: Scope, owner: str, declared: set[str], *, later: bool
@@ -194,6 +258,55 @@ class _Reader:
         else:
             self.source.by_others.add(node.attr)
 
+    def _store_by_name(self, node: ast.AST, owner: str) -> None:
+        """As by setattr(thing, "name", value), vars(thing)["name"] = value."""
+        for holder, name in _stored_by_name(node):
+            if name is None:
+                self.source.dynamic = node.lineno  # type: ignore[attr-defined]
+            elif holder is None:
+                self.source.globals.add(name)
+                self.source.scopes[MODULE].lines[name] = node.lineno  # type: ignore[attr-defined]
+            else:
+                self._by_name.add(name)
+                attribute = ast.Attribute(holder, name, ast.Store(), lineno=node.lineno)  # type: ignore[attr-defined]
+                self._attribute(attribute, owner)
+
+    def _store_in_process(self, node: ast.AST) -> None:
+        """The environment, and what torch or numpy are set to."""
+        match node:
+            case ast.Subscript(value=value, slice=key, ctx=ast.Store() | ast.Del()):
+                if self._dotted(value) == "os.environ":
+                    self.source.environ[_constant(key) or "*"] = node.lineno
+            case ast.Call(func=ast.Attribute(value=value, attr=name), args=args):
+                if name in _CHANGES and self._dotted(value) == "os.environ":
+                    self.source.environ[(_constant(args[0]) if args else None) or "*"] = node.lineno
+                self._set_process(node, name in _PROCESS)
+            case ast.Call(func=ast.Name() as name):
+                self._set_process(node, self._dotted(name).rpartition(".")[2] in _PROCESS)
+            case ast.Attribute(ctx=ast.Store()):
+                dotted = self._dotted(node)
+                self._set_process(node, dotted.startswith("torch.backends."))
+                if dotted.partition(".")[0] in self._modules:
+                    self.source.foreign[dotted] = node.lineno
+
+    def _rebuild(self, node: ast.AST) -> None:
+        match node:
+            case ast.Assign(targets=[ast.Attribute() | ast.Subscript()], value=ast.Call() as call):
+                rebuilds = _makes_object(call)
+            case ast.Attribute(attr="__class__", ctx=ast.Store()):
+                rebuilds = True
+            case ast.Call(func=ast.Attribute(attr=name) | ast.Name(id=name), args=args):
+                is_hook = name.startswith("register_") and name.endswith("hook")
+                rebuilds = is_hook or name in _BUILDS or (name == "remove" and not args)
+            case _:
+                return
+        if rebuilds:
+            self.source.rebuilds = node.lineno
+
+    def _set_process(self, node: ast.expr, sets: bool) -> None:
+        if sets:
+            self.source.settings = node.lineno
+
     def reads(self) -> None:
         """Of functions and lambdas."""
         for node, _ in self._functions:
@@ -206,6 +319,14 @@ class _Reader:
             if isinstance(inner, ast.Lambda):
                 taken = {one.arg for one in ast.walk(inner.args) if isinstance(one, ast.arg)}
                 self.source.read |= _names(inner.body) - taken
+
+    def temporary(self) -> set[str]:
+        """None of those that are stored to by their names: so may they be read."""
+        if self.source.dynamic:
+            return set()
+        known = {name for name in self.source.attributes if name.endswith("__")}  # Python's own.
+        known |= self._by_name | carried_attributes(self._tree) | self.source.written.keys()
+        return self.source.attributes.keys() - known
 
     # --- clocks -----------------------------------------------------------------------------------
 
@@ -356,6 +477,25 @@ def _own(node: ast.AST) -> Iterator[ast.AST]:
             yield from _own(child)
 
 
+def _called_once(tree: ast.Module) -> set[str]:
+    """Functions that belong to the set-up, as far as nothing in them is in a loop: what is called
+    by its name in one place, which no loop is around, at the top or in another of these."""
+    functions = [one for one in ast.walk(tree) if isinstance(one, Function)]
+    uses = [one.id for one in ast.walk(tree) if isinstance(one, ast.Name)]
+    found, bodies = set[str](), [tree.body]
+    while bodies:
+        nodes = [inner for one in bodies.pop() for inner in (one, *_own(one))]
+        repeated = set(_in_loops(nodes))
+        for node in nodes:
+            match node:
+                case ast.Call(func=ast.Name(id=name)) if id(node) not in repeated:
+                    named = [one for one in functions if one.name == name]
+                    if len(named) == 1 and uses.count(name) == 1 and not named[0].decorator_list:
+                        found.add(name)
+                        bodies.append(named[0].body)
+    return found
+
+
 def _in_loops(nodes: list[ast.AST]) -> Iterator[int]:
     for node in nodes:
         if isinstance(node, ast.For | ast.While | ast.AsyncFor):
@@ -380,6 +520,74 @@ def _changed_in_place(node: ast.AST) -> ast.Name | ast.Attribute | None:
 def _is_change(name: str) -> bool:
     """A method that changes its object; torch's own end with an underscore."""
     return name in _CHANGES or (name.endswith("_") and not name.startswith("_"))
+
+
+def _is_on_self(node: ast.AST) -> bool:
+    """Whether what it stores to, or what is given to the function that does, belongs to `self`."""
+    while True:
+        match node:
+            case ast.Attribute(attr="__class__"):
+                return False
+            case ast.Attribute(value=inner) | ast.Subscript(value=inner):
+                node = inner
+            case ast.AugAssign(target=inner) | ast.Call(func=ast.Attribute() as inner):
+                node = inner
+            case ast.Call(func=ast.Name(id=name), args=[inner, *_]) if name != "type":
+                node = inner
+            case ast.Name(id=name):
+                return name == "self"
+            case _:
+                return not isinstance(node, ast.Call)
+
+
+def _stored_by_name(node: ast.AST) -> Iterator[tuple[ast.expr | None, str | None]]:
+    """What is stored to, None for the globals; and the name, None if only the run knows it."""
+    match node:
+        case ast.Call(func=ast.Name(id="setattr" | "delattr"), args=[holder, name, *_]):
+            yield holder, _constant(name)
+        case ast.Call(func=ast.Attribute(value=value, attr=attr), args=args) if attr in _BY_NAME:
+            if len(args) == 3:  # object.__setattr__(thing, name, value)
+                value, *args = args
+            yield value, _constant(args[0]) if args else None
+        case ast.Subscript(value=value, slice=key, ctx=ast.Store() | ast.Del()):
+            if (held := _held_in(value)) is not None:
+                yield held[0], _constant(key)
+        case ast.Call(func=ast.Attribute(value=value, attr=attr)) if attr in _CHANGES:
+            if (held := _held_in(value)) is not None:
+                yield from ((held[0], keyword.arg) for keyword in node.keywords)
+                if node.args:
+                    yield held[0], _constant(node.args[0])
+
+
+def _held_in(value: ast.expr) -> tuple[ast.expr | None] | None:
+    """Of vars(thing), thing.__dict__ and globals(): the thing, None for the globals."""
+    match value:
+        case ast.Attribute(value=holder, attr="__dict__"):
+            return (holder,)
+        case ast.Call(func=ast.Name(id="vars"), args=[holder]):
+            return (holder,)
+        case ast.Call(func=ast.Name(id="globals" | "vars" | "locals"), args=[]):
+            return (None,)
+    return None
+
+
+def _constant(node: ast.expr) -> str | None:
+    is_text = isinstance(node, ast.Constant) and isinstance(node.value, str)
+    return node.value if is_text else None  # type: ignore[attr-defined]
+
+
+def _mangle(node: ast.AST, owner: str) -> None:
+    """Names that begin with two underscores, as Python has them inside of a class."""
+    for child in ast.iter_child_nodes(node):
+        if owner and isinstance(child, ast.Attribute) and _is_private(child.attr):
+            child.attr = f"_{owner.lstrip('_')}{child.attr}"
+        elif owner and isinstance(child, ast.Name) and _is_private(child.id):
+            child.id = f"_{owner.lstrip('_')}{child.id}"
+        _mangle(child, child.name if isinstance(child, ast.ClassDef) else owner)
+
+
+def _is_private(name: str) -> bool:
+    return name.startswith("__") and not name.endswith("__")
 
 
 def _is_ours(iterable: ast.expr) -> bool:
@@ -426,12 +634,15 @@ def _makes_object(call: ast.Call) -> bool:
     return name[:1].isupper()
 
 
+def names_machine(name: str) -> bool:
+    """Whether a variable of the environment says something of the machine, by its name."""
+    return any(word in name.upper() for word in _MACHINE_WORDS)
+
+
 def _names_machine(node: ast.Call | ast.Subscript) -> bool:
     keys = [node.slice] if isinstance(node, ast.Subscript) else node.args
-    key = keys[0] if keys else None
-    if not isinstance(key, ast.Constant) or not isinstance(key.value, str):
-        return False
-    return any(word in key.value.upper() for word in _MACHINE_WORDS)
+    name = _constant(keys[0]) if keys else None
+    return name is not None and names_machine(name)
 
 
 def _asks_for_shadow(test: ast.expr) -> bool:

@@ -7,6 +7,7 @@ elements spread over them, so that no capture takes long.
 
 import array
 import dataclasses
+import inspect
 import re
 import types
 from argparse import Namespace
@@ -23,12 +24,13 @@ import msgspec
 import numpy
 import torch
 import xxhash
-from torch import Tensor, nn
+from torch import Tensor
 
 from trainmover.state import tensor_bytes
 from trainmover.state.encode import as_local, encode
 from trainmover.state.kinds.generators import Generator, state_of
 from trainmover.state.script import handles
+from trainmover.state.script.things import Things, held_by, in_words
 from trainmover.state.script.views import Views
 
 ITEMS_MAX = 256
@@ -51,9 +53,11 @@ _encoder = msgspec.msgpack.Encoder()
 Entry = Any
 """A plain value, or [hash, text for people]; HIDDEN in the place of a text."""
 TRIES = 3
-_CANNOT_BE_READ = (RuntimeError, ValueError, TypeError, AttributeError, LookupError)
+_CANNOT_BE_READ = (
+    *(RuntimeError, ValueError, TypeError, AttributeError, LookupError, ReferenceError, OSError),
+)
 
-NO_VIEWS = Views()
+NO_VIEWS, NO_THINGS = Views(), Things()
 NO_VALUE: Any = object()
 """Of what is no plain value, nor made of such."""
 HIDDEN = "(hidden)"
@@ -68,17 +72,23 @@ def is_secret(path: str, value: object) -> bool:
 
 
 def entry_of(
-    value: object, *, secret: bool = False, before: Entry = None, views: Views = NO_VIEWS
+    value: object,
+    *,
+    secret: bool = False,
+    before: Entry = None,
+    views: Views = NO_VIEWS,
+    things: Things = NO_THINGS,
 ) -> Entry:
     """What goes into the record; NO_VALUE for what is none.
 
     views: what a tensor or array may show of tracked state
+    things: what is no plain value, but can be compared
     before: entry of what it was, whose text is used again if nothing has changed
     """
     kind = type(value)
     if not secret and (kind is float or (kind in _NATIVE and _is_small(value))):
         return value
-    folded = _folded(value, views)
+    folded = _folded(value, views, things)
     if folded is NO_VALUE:
         return NO_VALUE
     try:
@@ -106,12 +116,12 @@ def known_as(entry: Entry) -> Any:
     return entry[0] if type(entry) is list else None
 
 
-def _folded(value: object, views: Views) -> Any:
+def _folded(value: object, views: Views, things: Things) -> Any:
     """NO_VALUE also for what cannot be looked at: its own code raises as it is asked, or other
     threads change it meanwhile. To read a variable never harms a script."""
     for _ in range(TRIES):
         try:
-            return Fold(views).of(value)
+            return Fold(views, things).of(value)
         except _CANNOT_BE_READ:
             continue
     return NO_VALUE
@@ -146,8 +156,9 @@ def _shortened(text: str) -> str:
 class Fold:
     """Turns a value into what msgpack has. It looks at so many bytes and at so many containers."""
 
-    def __init__(self, views: Views = NO_VIEWS) -> None:
+    def __init__(self, views: Views = NO_VIEWS, things: Things = NO_THINGS) -> None:
         self._views = views
+        self._things = things
         self._left = TOTAL_BYTES_MAX
         self._values_left = TOTAL_VALUES_MAX
 
@@ -165,19 +176,22 @@ class Fold:
         if handles.is_one(kind):
             return handles.folded(value) or NO_VALUE
         if issubclass(kind, Tensor):
-            return NO_VALUE if issubclass(kind, nn.Parameter) else self._tensor(value)
-        if isinstance(value, numpy.ndarray | numpy.generic):
+            return self._tensor(value)
+        if issubclass(kind, numpy.ndarray | numpy.generic):
             return self._array(value)
-        if isinstance(value, Enum | PurePath | Decimal | Fraction):
+        if issubclass(kind, Enum):
+            return [kind.__name__, held_by(value).get("_name_")]
+        if issubclass(kind, PurePath | Decimal | Fraction):
             return [kind.__name__, repr(value)]
-        if issubclass(kind, int | float | str | bytes):
-            return [kind.__name__, repr(value)]
-        if dataclasses.is_dataclass(value) and not isinstance(value, type):
-            names = [field.name for field in dataclasses.fields(value)]
-            return self._mapping({name: getattr(value, name, None) for name in names}, depth)
-        if isinstance(value, tuple) and hasattr(value, "_fields"):
+        for base in (int, float, str, bytes):
+            if issubclass(kind, base):
+                return [kind.__name__, base.__repr__(value)]
+        if not issubclass(kind, type) and dataclasses.is_dataclass(kind):
+            return self._mapping(_fields_of(value), depth)
+        if issubclass(kind, tuple) and hasattr(kind, "_fields"):
             return self._sequence(value, depth)
-        return NO_VALUE
+        thing = self._things.folded(value, lambda one: self._inside(one, depth))
+        return NO_VALUE if thing is None else thing
 
     def _sequence(self, value: Any, depth: int) -> list[Any]:
         length = len(value)
@@ -212,20 +226,25 @@ class Fold:
 
     def _tensor(self, value: Tensor) -> Any:
         local = as_local(value)
+        if local.layout == torch.sparse_coo:
+            parts = local.detach().coalesce()
+            return [list(local.shape), self._tensor(parts.indices()), self._tensor(parts.values())]
         if not tensor_bytes.is_plain(local):
             return NO_VALUE
-        head = [tensor_bytes.dtype_name(local.dtype), list(local.shape)]
+        head: list[Any] = [tensor_bytes.dtype_name(local.dtype), list(local.shape)]
         if (shown := self._views.shown_by(local)) is not None:
             return [*head, *shown]
         if local.nbytes > TENSOR_BYTES_MAX:
             local = _sampled(local)
         if not self._may_read(local.nbytes):
             return head
+        if value.is_leaf and value.requires_grad and value.grad is not None:
+            head.append(self._tensor(value.grad))
         return [*head, tensor_bytes.view_bytes(local).tobytes()]
 
     def _array(self, value: "numpy.ndarray[Any, Any] | numpy.generic") -> Any:
         if value.dtype.hasobject:
-            return NO_VALUE
+            return self._sequence(value.reshape(-1)[:ITEMS_MAX].tolist(), 0)
         head: list[Any] = [value.dtype.str, list(value.shape)]
         if isinstance(value, numpy.ndarray) and (shown := self._views.shown_by(value)) is not None:
             return [*head, *shown]
@@ -236,6 +255,27 @@ class Fold:
     def _may_read(self, nbytes: int) -> bool:
         self._left -= nbytes
         return self._left >= 0
+
+
+def _fields_of(value: Any) -> dict[str, Any]:
+    """Of a dataclass, without asking its own code."""
+    held = held_by(value)
+    found = {}
+    for one in dataclasses.fields(value):
+        slot = inspect.getattr_static(type(value), one.name, None)
+        if one.name in held:
+            found[one.name] = held[one.name]
+        elif isinstance(slot, types.MemberDescriptorType):
+            found[one.name] = slot.__get__(value) if _is_set(slot, value) else None
+    return found
+
+
+def _is_set(slot: types.MemberDescriptorType, value: object) -> bool:
+    try:
+        slot.__get__(value)
+    except AttributeError:
+        return False
+    return True
 
 
 def _spread(value: Any, length: int) -> list[Any]:
@@ -260,22 +300,22 @@ def _text(value: Any) -> str:
         return _shortened(repr(value))
     if handles.is_one(kind):
         return handles.in_words(value)
-    if isinstance(value, Tensor):
+    if issubclass(kind, Tensor):
         shape = "x".join(map(str, value.shape)) or "scalar"
         if value.numel() == 1 and value.device.type == "cpu":
             return f"tensor({value.item()})"
         return f"a tensor of shape {shape}"
-    if isinstance(value, numpy.generic):
+    if issubclass(kind, numpy.generic):
         return _shortened(repr(value.item()))
-    if isinstance(value, numpy.ndarray):
+    if issubclass(kind, numpy.ndarray):
         return "an array of shape " + "x".join(map(str, value.shape))
-    if isinstance(value, list | tuple | deque):
+    if kind in (list, tuple, deque):
         last = value[-1] if value else None
         ending = f" ending in {last!r}" if type(last) in (int, float) else ""
         return f"a {kind.__name__} of {len(value)}{ending}"
-    if isinstance(value, dict | set | frozenset):
+    if kind in (dict, set, frozenset):
         return f"a {kind.__name__} of {len(value)}"
-    return f"a {kind.__name__}"
+    return in_words(value)
 
 
 _FOLDS: dict[type, Callable[[Fold, Any, int], Any]] = {
@@ -284,6 +324,7 @@ _FOLDS: dict[type, Callable[[Fold, Any, int], Any]] = {
     deque: Fold._sequence,
     torch.Size: Fold._sequence,
     array.array: Fold._sequence,
+    slice: lambda fold, value, depth: ["slice", repr(value)],
     range: lambda fold, value, depth: ["range", value.start, value.stop, value.step],
     dict: Fold._mapping,
     OrderedDict: Fold._mapping,

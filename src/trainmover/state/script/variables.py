@@ -5,72 +5,78 @@ What counts, in the frames of the script's own files, from its top to the fetch:
     locals      that may still be read (`liveness`), and targets of the `for` loops around, which
                 show how far an iterator without a name is
     globals     that some function stores to, or whose content some code changes
-    cells       of the script's functions
-    attributes  of objects of the script's own classes that are reached from there, and that are
-                stored to after the set-up, unless each step writes them before it reads them
+    cells, defaults and attributes of the script's functions
+    attributes  of objects and classes of the script's own that are reached from there, and those
+                that it hangs on others' objects, if they are stored to after the set-up, unless
+                each step writes them before it reads them
+    things      that are no plain values and change as they are used (`things`), and what is trained
+                and not tracked (`untracked`), wherever the script keeps them
     generators  of random numbers, wherever one of these is one: what they will draw from, but for
                 those that go with the rank: tracked ones, and those of the loops under way
+    the process what the script sets in its environment, torch and numpy (`process`)
 
-Not what tells the time or the machine (`source`), nor what is no plain value (`values`). Where all
-that lies is found once for a place in the script, and looked for again when something is another
-object than it was; a capture only reads it.
+Not what tells the time or the machine (`source`). Where all that lies is found once for a place in
+the script (`search`), and looked for again when something is another object than it was; a capture
+only reads it.
 """
 
 import inspect
 import os
+import re
 import sys
-from collections import deque
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
-from types import CellType, CodeType, FrameType, FunctionType, ModuleType, NoneType
+from dataclasses import dataclass
+from types import CodeType, FrameType, ModuleType
 from typing import Any
 
 import msgspec
-from torch import Tensor, nn
+from torch import Tensor
 
 from trainmover.errors import ProtocolError
-from trainmover.state.kinds.generators import KeptGenerator, is_generator
+from trainmover.state.kinds.generators import Generator, KeptGenerator, is_generator
 from trainmover.state.script import handles
-from trainmover.state.script.liveness import live_at
+from trainmover.state.script.process import line_of, settings_of
+from trainmover.state.script.search import (
+    ABSENT,
+    NEVER,
+    NO_TYPES,
+    Layout,
+    Place,
+    Search,
+    Slot,
+    value_of,
+)
 from trainmover.state.script.source import MODULE, Scope, Source, source_of, together
+from trainmover.state.script.things import Things, module_of
 from trainmover.state.script.values import (
     NO_VALUE,
     PLAIN,
     Entry,
     entry_of,
     generator_entry,
-    is_secret,
     known_as,
     same,
     shown,
 )
 from trainmover.state.script.views import Views
 
-SLOTS_MAX = 512
-OBJECTS_MAX = 256
-DEPTH_MAX = 6
 LAYOUTS_MAX = 4
 LOOKS_AGAIN_EVERY = 64
 """Captures after which a place is searched anew, in case a list has got another object."""
-_SMALL, _NESTED_MAX = 64, 3
+_SMALL = 64
 _HELD_BY_US = 4
 """References to what a frame shows of its locals: its own, our list's, our loop's, the count's."""
 _RESUMED = inspect.CO_GENERATOR | inspect.CO_COROUTINE | inspect.CO_ASYNC_GENERATOR
 """Of code whose frame is called anew each time it goes on."""
-ABSENT: Any = object()
 _PACKAGE = os.path.join(
     os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)))), ""
 )
-_NEVER: Any = object()
-_NO_TYPES: frozenset[type] = frozenset()
+_PROCESS = "this process"
+"""In the place of a file, of what is set for all of it."""
 _encoder = msgspec.msgpack.Encoder()
 _decoder = msgspec.msgpack.Decoder()
-_UNKNOWN = Scope()
 Known = bytes | int | None
 """What the entries of one handle have in common, in all processes."""
-Place = list[Any]
-"""File, function and line of each of the script's frames, outermost first, and whether something is
-being collected there that no variable holds yet: by a comprehension, or as in `sum(map(...))`."""
 
 
 @dataclass(frozen=True)
@@ -90,55 +96,6 @@ class Difference:
         return f"`{self.name}` ({where}) is {self.theirs} on the rank and {self.own} here"
 
 
-@dataclass(slots=True)
-class _Slot:
-    """One variable. owner[name] is its value; a cell is its own owner.
-
-    key     file, function and path: what it is known by in another process
-    owner   what holds it: a dict, a cell, or an object with slots; None: the frame of a function
-    at_end  counts only if the loop ends here
-    count   is the target of a loop, and counts if it is no part of the batch
-    last    value that `entry` is of, if that is never changed in place
-    silent  types of which it has no entry, now that it was one of them
-    before  entry of the last value that may change in place
-    """
-
-    key: str
-    owner: Any
-    name: str
-    secret: bool
-    at_end: bool = False
-    count: bool = False
-    is_asked: bool = False
-    missing: bool = True
-    last: Any = _NEVER
-    entry: Entry = NO_VALUE
-    silent: frozenset[type] = frozenset()
-    before: Entry = None
-
-
-@dataclass
-class _Layout:
-    """Where the variables are, for one place in the script.
-
-    frames    slots of the locals of each frame, outermost first
-    outside   slots of all others
-    roots     of the objects that the search went through: in which frame, by which name
-    children  the others: what held them must hold them still
-    tracked   keys of what was reached from a tracked object
-    sizes     of the dicts and lists that it looked through
-    """
-
-    frames: list[list[_Slot]] = field(default_factory=list)
-    outside: list[_Slot] = field(default_factory=list)
-    roots: list[tuple[int, str, object]] = field(default_factory=list)
-    children: list[tuple[dict[str, Any], str, object]] = field(default_factory=list)
-    sizes: list[tuple[Any, int]] = field(default_factory=list)
-    place: Place = field(default_factory=list)
-    tracked: list[str] = field(default_factory=list)
-    uses: int = 0
-
-
 def all_loaded() -> list[ModuleType]:
     return [module for module in list(sys.modules.values()) if type(module) is ModuleType]
 
@@ -150,6 +107,7 @@ class Variables:
     is_own   whether a file is the script's own, and not installed
     of_loops generators that draw for the loops under way
     loaded   modules of which some may be the script's own
+    loaders  what is made of the script's own objects and gives the batches of the loops under way
     """
 
     def __init__(
@@ -158,23 +116,28 @@ class Variables:
         is_own: Callable[[str], bool],
         of_loops: Callable[[], Iterable[object]] = tuple,
         loaded: Callable[[], Iterable[ModuleType]] = all_loaded,
+        loaders: Callable[[], Iterable[object]] = tuple,
     ) -> None:
         self._tracked = tracked
         self._is_own = is_own
         self._of_loops = of_loops
         self._loaded = loaded
+        self._loaders = loaders
+        self._carried: dict[int, tuple[dict[str, Any], set[str]]] = {}
         self._own_codes: dict[CodeType, bool] = {}
         self._own_files: dict[str, bool] = {}
         self._outermost: FrameType | None = None
-        self._layouts: dict[tuple[Any, ...], _Layout] = {}
+        self._layouts: dict[tuple[Any, ...], Layout] = {}
         self._modules_seen = 0
         self._own_modules: list[ModuleType] = []
         self._source = Source()
         self._outgrown = False
         self._no_values: set[type] = set()  # Of which no object is a plain value.
         self._counting: set[str] = set()  # Keys of loops' targets that have been no part of one.
-        self._newest: _Layout | None = None
+        self._newest: Layout | None = None
         self._views = Views()
+        self._things = Things()  # Of the place that was captured last.
+        self._begun = dict(os.environ)
         self._given: tuple[object, ...] = ()  # Plain values in the batch that came last.
 
     # --- capture ----------------------------------------------------------------------------------
@@ -203,7 +166,7 @@ class Variables:
         at_end: dict[str, Entry] = {}
         self._read_locals(layout, locals_of, full, found, at_end)
         for slot in layout.outside:
-            value = _value(slot) if slot.is_asked else slot.owner.get(slot.name, ABSENT)
+            value = _now(slot)
             if value is not slot.last:
                 self._read(slot, value, full)
             if slot.entry is not NO_VALUE:
@@ -212,12 +175,14 @@ class Variables:
         if full:
             every = [slot for slots in [*layout.frames, layout.outside] for slot in slots]
             others = [slot.key for slot in every if slot.entry is NO_VALUE and not slot.missing]
+        for name, value in self.settings().items():
+            found[f"{_PROCESS}\x1f\x1f0\x1f{name}"] = entry_of(value)
         _let_go(frames, locals_of)
         return _encoder.encode([layout.place, found, at_end, layout.tracked, others])
 
     def _read_locals(
         self,
-        layout: _Layout,
+        layout: Layout,
         locals_of: list[Any],
         full: bool,
         found: dict[str, Entry],
@@ -233,11 +198,11 @@ class Variables:
                 if slot.entry is not NO_VALUE:
                     (at_end if slot.at_end else found)[slot.key] = slot.entry
 
-    def _read(self, slot: _Slot, value: Any, full: bool) -> None:
+    def _read(self, slot: Slot, value: Any, full: bool) -> None:
         """Of a value that is not the very object it was, or may have changed in place. `last` and
         `silent` say what need not be read again."""
         kind = type(value)
-        slot.missing, slot.silent = value is ABSENT, _NO_TYPES
+        slot.missing, slot.silent = value is ABSENT, NO_TYPES
         if kind in PLAIN:
             if slot.count:
                 counts = self._counts(slot, value, full)
@@ -246,8 +211,8 @@ class Variables:
                 slot.last = value
                 slot.entry = entry_of(value, secret=slot.secret)
             return
-        was_plain, slot.last = type(slot.last) in PLAIN, _NEVER
-        self._outgrown |= was_plain and not slot.missing and not isinstance(value, Tensor)
+        was_plain, slot.last = type(slot.last) in PLAIN, NEVER
+        self._outgrown |= was_plain and not slot.missing and not issubclass(kind, Tensor)
         slot.entry = NO_VALUE
         if slot.missing:
             slot.last = ABSENT
@@ -257,10 +222,22 @@ class Variables:
             if not any(value is one for one in self._going_along()):
                 slot.entry = generator_entry(value)
         else:
-            slot.entry = entry_of(value, secret=slot.secret, before=slot.before, views=self._views)
-            slot.before = slot.entry
-            if slot.entry is NO_VALUE and not issubclass(kind, Tensor) and not handles.is_one(kind):
-                self._no_values.add(kind)
+            self._read_thing(slot, value, kind)
+
+    def _read_thing(self, slot: Slot, value: Any, kind: type) -> None:
+        """Of what is no plain value by itself."""
+        slot.entry = entry_of(
+            value,
+            secret=slot.secret,
+            before=slot.before,
+            views=self._views,
+            things=self._things,
+        )
+        slot.before = slot.entry
+        if self._things.stays(value):
+            slot.last = value
+        if slot.entry is NO_VALUE and not issubclass(kind, Tensor) and not handles.is_one(kind):
+            self._no_values.add(kind)
 
     def _going_along(self) -> Iterator[object]:
         """Generators that a rank takes with it."""
@@ -268,7 +245,7 @@ class Variables:
             yield obj.generator if isinstance(obj, KeptGenerator) else obj
         yield from self._of_loops()
 
-    def _counts(self, slot: _Slot, value: object, full: bool) -> bool:
+    def _counts(self, slot: Slot, value: object, full: bool) -> bool:
         """Whether a loop's target shows how far its iterator is: not if it is the batch, or a part
         of it, since that follows from where the loader stands. Small numbers may be equal by
         chance, so it counts for good once it was no part; who compares has it in any case."""
@@ -306,18 +283,24 @@ class Variables:
             self._own_files[path] = may_be and os.path.isfile(path)
         return self._own_files[path]
 
-    def _layout_for(self, frames: list[FrameType], locals_of: list[Any]) -> _Layout:
+    def _layout_for(self, frames: list[FrameType], locals_of: list[Any]) -> Layout:
         at = tuple([(frame.f_code, frame.f_lasti) for frame in frames])
         layout = self._layouts.get(at)
         if layout is None or not _holds(layout, locals_of):
             if len(self._layouts) >= LAYOUTS_MAX:
                 self._layouts.clear()
             self._learn_modules()
-            search = _Search(self._source, self._is_own_file, self._own_modules)
-            self._views = Views(self._tracked())
-            layout = self._layouts[at] = search.layout(frames, locals_of, self._tracked())
+            search = Search(
+                self._source,
+                self._is_own_file,
+                self._own_modules,
+                self._tracked(),
+                lambda held: self._carried.get(id(held), ({}, ()))[1],
+                self._loaders(),
+            )
+            layout = self._layouts[at] = search.layout(frames, locals_of, _fed(frames))
         layout.uses += 1
-        self._newest = layout
+        self._newest, self._views, self._things = layout, layout.views, layout.things
         return layout
 
     def _learn_modules(self) -> None:
@@ -338,11 +321,14 @@ class Variables:
         source = self._source
         known = source.by_others & vars(owner).keys()
         for kind in type(owner).__mro__:
-            module = sys.modules.get(kind.__module__)
+            module = sys.modules.get(module_of(kind))
             if self._is_own_file(getattr(module, "__file__", None) or ""):
                 known |= source.by_class.get(kind.__name__, set())
+                known |= {name for name in vars(owner) if source.dynamic and name[:1] != "_"}
         clocks = {name for name in known if f".{name}" in source.clocks}
-        return known - source.temporary - clocks
+        found = known - source.temporary - clocks
+        self._carried[id(vars(owner))] = vars(owner), found
+        return found
 
     def outside(self) -> list[tuple[Any, str, Any]]:
         """What code can change that is called from here: globals, cells, attributes, as the search
@@ -351,10 +337,32 @@ class Variables:
         if newest is None:
             return []
         return [
-            (one.owner, one.name, _value(one) if one.is_asked else one.owner.get(one.name, ABSENT))
+            (
+                one.of or one.owner,
+                one.name,
+                value_of(one) if one.is_asked else one.owner.get(one.name, ABSENT),
+            )
             for one in [slot for slots in newest.frames for slot in slots] + newest.outside
             if one.owner is not None
         ]
+
+    @property
+    def things(self) -> Things:
+        """That were found where the last fetch was."""
+        return self._things
+
+    def settings(self) -> dict[str, Any]:
+        """What the script sets for the whole process while it trains; mostly nothing."""
+        if not self._source.environ and not self._source.settings:
+            return {}
+        return settings_of(self._source, self._begun)
+
+    def generators(self, outside: Iterable[tuple[Any, Any, Any]]) -> list[Generator]:
+        """Of random numbers, among those, that do not go with the rank."""
+        others = [value for _, _, value in outside if type(value) not in PLAIN]
+        found = [value for value in others if is_generator(value)]
+        along = [*map(id, self._going_along())] if found else []
+        return [value for value in found if id(value) not in along]
 
     # --- handles ----------------------------------------------------------------------------------
 
@@ -380,7 +388,7 @@ class Variables:
                 owner = frame if slot.owner is None else slot.owner
                 handles.store(owner, slot.name, own[_known(entry)])
 
-    def _values_at(self, frames: list[FrameType]) -> Iterator[tuple[_Slot, Any, FrameType | None]]:
+    def _values_at(self, frames: list[FrameType]) -> Iterator[tuple[Slot, Any, FrameType | None]]:
         """Every variable, and the frame that has it, if one of a function has."""
         locals_of = [frame.f_locals for frame in frames]
         layout = self._layout_for(frames, locals_of)
@@ -388,14 +396,15 @@ class Variables:
             for slot in slots:
                 yield slot, values.get(slot.name, ABSENT), frame
         for slot in layout.outside:
-            yield slot, _value(slot) if slot.is_asked else slot.owner.get(slot.name, ABSENT), None
+            yield slot, _now(slot), None
         _let_go(frames, locals_of)
 
     def forget(self) -> None:
         """Drop every reference to what the script made."""
-        self._given, self._newest, self._views = (), None, Views()
+        self._given, self._newest, self._views, self._things = (), None, Views(), Things()
         self._outermost = None
         self._layouts.clear()
+        self._carried.clear()
         self._own_modules.clear()
         self._own_codes.clear()
 
@@ -475,20 +484,61 @@ class Variables:
         found = [one for one in _different(news, mine) if one[0] not in unknown]
         return [self._difference(*one) for one in found]
 
+    def left(self, history: Sequence[bytes], own: bytes, *, asked: bool) -> list[Difference]:
+        """What the source has changed since it fetched for its last step, and is another here: the
+        lines were run here too, on what could be had. What is each rank's own and stays is not
+        looked at. Raises ProtocolError on malformed bytes.
+
+        history  as in `begun`
+        asked    what is new counts as well: others were asked for values on the way
+        """
+        if not all(history):
+            return []
+        _, (_, before, _, _, _), (_, now, _, _, _) = map(_decoded, history)
+        news = {
+            key: entry
+            for key, entry in now.items()
+            if (key in before or asked) and not _as_in(before, key, entry)
+        }
+        _, mine, _, tracked, others = _decoded(own)
+        unknown = {*tracked, *others}
+        found = [one for one in _different(news, mine) if one[0] not in unknown]
+        return [self._difference(*one) for one in found]
+
     def _difference(self, key: str, theirs: str, own: str) -> Difference:
         file, function, first, path = key.split("\x1f")
-        return Difference(path, os.path.basename(file), self._line(file, function, first, path),
-                          theirs, own)  # fmt: skip
+        shown_file, line = self._where(file, function, int(first), path)
+        return Difference(path, shown_file, line, theirs, own)
 
-    def _line(self, file: str, function: str, first: str, path: str) -> int:
-        """Where it is stored to, as far as the source tells."""
-        source = next((source_of(p) for p in self._own_files if p.endswith(file)), None)
-        if "." in path:
-            return self._source.attributes.get(path.rpartition(".")[2], 0)
-        if source is None:
-            return 0
-        scope = source.scopes.get((function, int(first))) or source.scopes.get(MODULE, Scope())
-        return scope.lines.get(path, 0)
+    def _where(self, file: str, function: str, first: int, path: str) -> tuple[str, int]:
+        """File and line where it is stored to, as far as the sources tell, or where what has it is
+        written."""
+        sources = [
+            (os.path.basename(module.__file__ or ""), source, module.__file__ or "")
+            for module in self._own_modules
+            if (source := source_of(module.__file__ or "")) is not None
+        ]
+        if file == _PROCESS:
+            lines = [(name, line_of(source, path)) for name, source, _ in sources]
+            return next(((name, line) for name, line in lines if line), (_PROCESS, 0))
+        if line := max((source.foreign.get(path, 0) for _, source, _ in sources), default=0):
+            return next(one for one, source, _ in sources if source.foreign.get(path) == line), line
+        if path.startswith("layers of "):
+            lines = [(name, source.rebuilds) for name, source, _ in sources if source.rebuilds]
+            return lines[0]
+        attribute, root = path.rpartition(".")[2], re.split(r"[.\[]", path)[0]
+        lines = [(name, source.attributes.get(attribute, 0)) for name, source, _ in sources]
+        found = [one for one in lines if one[1]]
+        if "." in path and found:
+            return found[-1]
+        for name, source, whole in sources:
+            if file and not whole.endswith(file):
+                continue
+            scope = source.scopes.get((function, first)) or source.scopes.get(MODULE, Scope())
+            at = scope.lines.get(root) or first or source.written.get(function, 0)
+            if line := at or source.written.get(root, 0) or source.dynamic:
+                return name, line
+        return found[-1] if found else (os.path.basename(file) or "the script", first)
 
 
 def sentence(rank: int, differences: list[Difference]) -> str:
@@ -582,6 +632,10 @@ def _collecting(place: Place) -> list[Difference]:
     ]
 
 
+def _now(slot: Slot) -> Any:
+    return value_of(slot) if slot.is_asked else slot.owner.get(slot.name, ABSENT)
+
+
 def _plain_parts(value: object, depth: int) -> Iterator[object]:
     """Plain values in a batch, as far as scripts unpack them."""
     if type(value) in PLAIN:
@@ -591,17 +645,7 @@ def _plain_parts(value: object, depth: int) -> Iterator[object]:
             yield from _plain_parts(one, depth - 1)
 
 
-def _value(slot: _Slot) -> Any:
-    """Of a cell, or of an object that has no dict."""
-    if not isinstance(slot.owner, CellType):
-        return getattr(slot.owner, slot.name, ABSENT)
-    try:
-        return slot.owner.cell_contents
-    except ValueError:
-        return ABSENT
-
-
-def _holds(layout: _Layout, locals_of: list[Any]) -> bool:
+def _holds(layout: Layout, locals_of: list[Any]) -> bool:
     """Whether everything is where the search found it."""
     if layout.uses >= LOOKS_AGAIN_EVERY:
         return False
@@ -622,273 +666,3 @@ def _let_go(frames: list[FrameType], locals_of: list[Any]) -> None:
         is_shown = type(values) is dict and frame.f_code.co_flags & inspect.CO_OPTIMIZED
         if is_shown and sys.getrefcount(values) <= _HELD_BY_US:
             values.clear()
-
-
-class _Search:
-    """Goes through the script's frames, its modules and what it tracks, once for a place."""
-
-    def __init__(
-        self, source: Source, is_own_file: Callable[[str], bool], modules: list[ModuleType]
-    ) -> None:
-        self._source = source
-        self._is_own_file = is_own_file
-        self._modules = modules
-        self._own_types: dict[type, bool] = {}
-        self._seen: set[int] = set()
-        self._held: list[object] = []  # So that no other object gets an id that was seen.
-        self._layout = _Layout()
-        self._locals_of: list[Any] = []
-        self._objects = 0
-        self._at: tuple[str, str, int] = ("", "", 0)
-        self._stored = source.attributes.keys() - source.temporary
-
-    def layout(
-        self, frames: list[FrameType], locals_of: list[Any], tracked: Iterable[tuple[str, object]]
-    ) -> _Layout:
-        for frame, values in zip(frames, locals_of, strict=True):
-            self._leave_out(_scope(frame.f_code), values)
-        self._at = ("", "tracked", 0)
-        for name, obj in tracked:
-            self._go_into(obj, name, 0)
-            if not self._is_own(type(obj)) and not isinstance(obj, nn.Module):
-                self._go_into(dict(getattr(obj, "__dict__", {})), name, 1)
-        self._layout.tracked = [slot.key for slot in self._layout.outside]
-        fed = _fed(frames)
-        for frame, values in zip(frames, locals_of, strict=True):
-            self._frame(frame, values, fetches=frame is frames[-1], feeds=frame in fed)
-        self._locals_of = locals_of
-        for module in self._modules:
-            self._at = (_short(module.__file__ or ""), "<module>", 0)
-            self._module(module)
-        return self._layout
-
-    # --- where they are ---------------------------------------------------------------------------
-
-    def _leave_out(self, scope: Scope, values: Mapping[str, Any]) -> None:
-        """Objects that hold nothing but the time, by whatever way they are reached."""
-        for name in scope.clocks:
-            value = values.get(name)
-            if self._is_own(type(value)):
-                self._seen_before(value)
-
-    def _frame(
-        self, frame: FrameType, values: Mapping[str, Any], *, fetches: bool, feeds: bool
-    ) -> None:
-        """fetches: no other frame of the script's lies between it and the fetch. A loop over a
-        generator of the script's shows how far that is in the generator's own frame.
-
-        feeds: whatever it calls gets the batches themselves, or what a generator makes of them
-        """
-        code, slots = frame.f_code, list[_Slot]()
-        live, scope, number = live_at(code, frame.f_lasti), _scope(code), len(self._layout.frames)
-        collects = live.collects or (live.calls and feeds)
-        self._at = _at(code)
-        held, shared = None, {*code.co_cellvars, *code.co_freevars}
-        if values is frame.f_globals:
-            held = values
-        if code.co_name == "<module>":
-            source = source_of(code.co_filename)
-            shared = self._source.globals | (source.read if source else set(values))
-        names = live.names | (shared - live.own_targets)  # Those are stored as the fetch returns.
-        at_end = live.at_end | (shared & live.own_targets)
-        targets = (live.targets if fetches else live.targets - live.own_targets) - scope.given
-        for name in sorted(names | targets | at_end):
-            if name in scope.clocks or name.startswith(("__", ".")):
-                continue
-            slot = self._slot(name, held, name, values.get(name))
-            slots.append(slot)
-            if name not in names and name in targets:
-                slot.count = name not in scope.counts
-                continue
-            slot.at_end = name not in names
-            value = values.get(name)
-            if self._may_hold_objects(value):
-                self._layout.roots.append((number, name, value))
-                self._go_into(value, name, 0)
-        for value in list(values.values()):
-            self._cells(value)
-        self._layout.frames.append(slots)
-        at = [_short(code.co_filename), code.co_name, frame.f_lineno, collects]
-        self._layout.place.append(at)
-
-    def _may_hold_objects(self, value: object, depth: int = 0) -> bool:
-        if isinstance(value, list | tuple | deque | dict):
-            if depth >= _NESTED_MAX or len(value) > _SMALL:
-                return False
-            entries = list(value.values() if isinstance(value, dict) else value)
-            return any(self._may_hold_objects(entry, depth + 1) for entry in entries)
-        return isinstance(value, nn.Module) or self._is_own(type(value))
-
-    def _module(self, module: ModuleType) -> None:
-        values = vars(module)
-        changed = self._source.changed | self._source.globals | self._source.by_others
-        source = source_of(module.__file__ or "")
-        clocks = source.scopes[MODULE].clocks if source else set[str]()
-        for name in sorted(values.keys() - clocks):
-            value = values[name]
-            if name.startswith("__"):
-                continue
-            counts = name in changed or is_generator(value)
-            if counts and self._is_variable(value) and not self._is_local(values, name):
-                self._outside(self._slot(name, values, name, value))
-            if self._is_own(type(value)):
-                self._layout.children.append((values, name, value))
-            if self._may_hold_objects(value):
-                self._go_into(value, name, 0)
-            self._cells(value)
-
-    def _is_local(self, values: Mapping[str, Any], name: str) -> bool:
-        """Whether a frame of the module itself is among those captured, and has it."""
-        return any(
-            values is known and any(slot.name == name for slot in slots)
-            for known, slots in zip(self._locals_of, self._layout.frames, strict=True)
-        )
-
-    def _cells(self, value: object) -> None:
-        """Of a function of the script, also behind a decorator."""
-        if not isinstance(value, FunctionType):
-            return
-        inner = vars(value).get("__wrapped__")
-        value = inner if isinstance(inner, FunctionType) else value
-        if not self._is_own_file(value.__code__.co_filename):
-            return
-        if value.__closure__ is None or self._seen_before(value):
-            return
-        code = value.__code__
-        at, self._at = self._at, _at(code)
-        for name, cell in zip(code.co_freevars, value.__closure__, strict=True):
-            self._cell(name, cell, _scope(code))
-        self._at = at
-
-    def _cell(self, name: str, cell: CellType, scope: Scope) -> None:
-        if id(cell) in self._seen or name in scope.clocks or name == "__class__":
-            return
-        self._seen.add(id(cell))
-        self._held.append(cell)
-        try:
-            content = cell.cell_contents
-        except ValueError:
-            return
-        if isinstance(content, FunctionType):
-            self._cells(content)
-        else:
-            if self._is_variable(content):
-                self._outside(self._slot(name, cell, name, content))
-            if self._may_hold_objects(content):
-                self._go_into(content, name, 0)
-
-    # --- what they hold ---------------------------------------------------------------------------
-
-    def _go_into(self, value: object, path: str, depth: int) -> None:
-        """Objects of the script's own classes, below `value`; each once."""
-        if depth >= DEPTH_MAX or self._objects >= OBJECTS_MAX or self._is_clock(path):
-            return
-        if self._seen_before(value):
-            return
-        if isinstance(value, dict):
-            self._entries(value, list(value.items()), path, depth)
-        elif isinstance(value, list | tuple | deque):
-            self._entries(value, list(enumerate(value)), path, depth)
-        elif isinstance(value, nn.Module):
-            self._module_of_torch(value, path, depth)
-        elif self._is_own(type(value)):
-            self._attributes(value, path, depth)
-
-    def _entries(
-        self, container: Any, entries: list[tuple[Any, object]], path: str, depth: int
-    ) -> None:
-        if not isinstance(container, tuple):
-            self._layout.sizes.append((container, len(container)))
-        for name, entry in entries:
-            if type(name) in (str, int) and self._may_hold_objects(entry):
-                self._go_into(entry, f"{path}[{name!r}]", depth + 1)
-
-    def _attributes(self, owner: object, path: str, depth: int) -> None:
-        self._objects += 1
-        held = getattr(owner, "__dict__", None)
-        if type(held) is not dict:
-            held = {}
-        for name in self._stored & _slots_of(type(owner)):
-            if not self._is_clock(f".{name}"):
-                self._outside(self._slot(f"{path}.{name}", owner, name, None))
-        self._layout.sizes.append((held, len(held)))
-        for name, value in list(held.items()):
-            below = f"{path}.{name}"
-            if self._is_clock(below):
-                continue
-            counts = name in self._stored or is_generator(value)
-            if counts and self._is_variable(value):
-                self._outside(self._slot(below, held, name, value))
-            if self._may_hold_objects(value):
-                self._layout.children.append((held, name, value))
-                self._go_into(value, below, depth + 1)
-            elif isinstance(value, FunctionType):
-                self._cells(value)
-
-    def _module_of_torch(self, value: nn.Module, path: str, depth: int) -> None:
-        """Its own attributes, and those of the modules in it."""
-        for name, part in value.named_modules():
-            if self._objects >= OBJECTS_MAX:
-                return
-            if self._is_own(type(part)) and (part is value or not self._seen_before(part)):
-                self._attributes(part, f"{path}.{name}" if name else path, depth)
-
-    # --- the parts of that ------------------------------------------------------------------------
-
-    def _slot(self, path: str, owner: Any, name: str, value: object) -> _Slot:
-        file, function, first = self._at
-        key = f"{file}\x1f{function}\x1f{first}\x1f{path}"
-        return _Slot(
-            key,
-            owner,
-            name,
-            is_secret(path, value),
-            is_asked=not isinstance(owner, dict | NoneType),
-        )
-
-    def _outside(self, slot: _Slot) -> None:
-        if len(self._layout.outside) < SLOTS_MAX:
-            self._layout.outside.append(slot)
-
-    def _is_variable(self, value: object) -> bool:
-        plain = type(value) in PLAIN or is_generator(value)
-        return plain or entry_of(value) is not NO_VALUE
-
-    def _is_clock(self, path: str) -> bool:
-        last = path[path.rfind(".") :] if "." in path else path
-        return last in self._source.clocks
-
-    def _is_own(self, kind: type) -> bool:
-        if kind not in self._own_types:
-            module = sys.modules.get(kind.__module__)
-            path = getattr(module, "__file__", None) or ""
-            self._own_types[kind] = bool(path) and self._is_own_file(path)
-        return self._own_types[kind]
-
-    def _seen_before(self, value: object) -> bool:
-        if id(value) in self._seen:
-            return True
-        self._seen.add(id(value))
-        self._held.append(value)
-        return False
-
-
-def _slots_of(kind: type) -> set[str]:
-    every = [vars(one).get("__slots__", ()) for one in kind.__mro__]
-    return {name for names in every for name in ((names,) if isinstance(names, str) else names)}
-
-
-def _short(path: str) -> str:
-    """The same on all machines, wherever the script lies there."""
-    return os.sep.join(path.split(os.sep)[-2:])
-
-
-def _at(code: CodeType) -> tuple[str, str, int]:
-    first = 0 if code.co_name == "<module>" else code.co_firstlineno
-    return _short(code.co_filename), code.co_name, first
-
-
-def _scope(code: CodeType) -> Scope:
-    source = source_of(code.co_filename)
-    _, name, first = _at(code)
-    return source.scopes.get((name, first), _UNKNOWN) if source else _UNKNOWN

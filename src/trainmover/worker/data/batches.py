@@ -286,6 +286,12 @@ class Batches:
         """That its loader draws from."""
         return [*all_generators(self._loader).values(), *self._loading.values()]
 
+    def loading(self) -> list[object]:
+        """What makes its batches in this process, and whose state does not go with its place."""
+        if self._kind is Kind.STATEFUL or not isinstance(self._loader, DataLoader):
+            return []
+        return [self._loader.dataset, self._loader.collate_fn] if loads_here(self._loader) else []
+
     def _look_for_generators(self) -> None:
         """Again after the first batch: a dataset may make its own only when it is first asked."""
         self._loading = loading_generators(self._loader) if loads_here(self._loader) else {}

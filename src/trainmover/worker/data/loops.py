@@ -135,6 +135,13 @@ class Loops:
             if batches is not None and not loop.ended:
                 yield from batches.generators()
 
+    def loading(self) -> Iterator[object]:
+        """What makes their batches in this process: datasets, and what puts samples together."""
+        for loop in self._in:
+            batches = loop.batches()
+            if batches is not None and not loop.ended:
+                yield from batches.loading()
+
     def is_main_or(self, drawn: Callable[[list[int]], bool]) -> bool:
         """Whether the loop that fetches is the main one, or its path is one that is `drawn`."""
         return self.fetching is self.main or drawn(self.fetching.path)

@@ -2,6 +2,7 @@
 optimizers are set to, their parameter groups; and variables of the script that code in the step
 can store to: globals, closure cells, attributes, and what containers hold."""
 
+import math
 from collections import deque
 from dataclasses import dataclass
 from itertools import repeat
@@ -16,8 +17,13 @@ from torch.amp.grad_scaler import GradScaler
 from trainmover.asked import are
 from trainmover.state import moments, rng, tensor_bytes
 from trainmover.state.kinds.flat import Memory, grouped
+from trainmover.state.kinds.generators import Generator, set_state, state_of
 from trainmover.state.kinds.unsharded import Unsharded
-from trainmover.state.script.variables import ABSENT, Variables
+from trainmover.state.script import process
+from trainmover.state.script.search import ABSENT
+from trainmover.state.script.things import Things, in_words
+from trainmover.state.script.values import NO_VALUE, PLAIN, Entry, entry_of, same
+from trainmover.state.script.variables import Variables
 from trainmover.state.tracked import Tracked
 from trainmover.torch_internals.modules import buffers_of
 from trainmover.torch_internals.optimizers import stages_of
@@ -107,6 +113,37 @@ def _fill(tensors: list[Tensor], data: bytes) -> None:
         offset += tensor.nbytes
 
 
+class Moving:
+    """Things of the script's that change as they are used, as they were when a step began."""
+
+    def __init__(self, things: Things) -> None:
+        self._things = things
+        self._noted: list[tuple[object, Entry]] = []
+        self._tensors: list[tuple[Tensor, int]] = []
+
+    def note(self, value: object) -> None:
+        if type(value) in PLAIN or issubclass(type(value), Tensor):
+            return
+        if self._things.untracked.has(value):
+            tensors = self._things.untracked.tensors(value)
+            self._tensors += [(tensor, version_of(tensor)) for tensor in tensors]
+        elif self._things.moves(value):
+            self._noted.append((value, self._now(value)))
+
+    def moved(self) -> str:
+        """What has changed since, for people; "": nothing."""
+        for value, before in self._noted:
+            if not same(self._now(value), before):
+                return in_words(value)
+        if any(version_of(tensor) != version for tensor, version in self._tensors):
+            return "a module or an optimizer that is not tracked"
+        return ""
+
+    def _now(self, value: object) -> Entry:
+        entry = entry_of(value, things=self._things)
+        return None if entry is NO_VALUE else entry
+
+
 @dataclass
 class Before:
     """Taken as a step starts. Copies are small: of bulk state there are some only where steps were
@@ -117,6 +154,10 @@ class Before:
                are the same ones in every try
     uncopied   tensors that are too large to be cloned, and their versions: they must not change
     variables  those of the script outside of the step: who holds each, its name, and its value
+    moving     of them and of the arguments those that nobody can put back, an iterator or a module
+               that is not tracked: they must not change
+    generators of random numbers, untracked, with their states
+    process    what the script sets for its whole process
     settings   parameter groups of optimizers: a schedule may go on before the update, a group may
                be added, a parameter frozen
     buffers    of every module, for instance the running mean of a batch-norm: a step may write
@@ -135,7 +176,10 @@ class Before:
     arguments: tuple[Any, Any]
     uncopied: list[tuple[Tensor, int]]
     kept: Copies
-    variables: list[tuple[Any, str, Any]]
+    variables: list[tuple[Any, Any, Any]]
+    moving: Moving
+    generators: list[tuple[Generator, dict[str, Any]]]
+    process: dict[str, Any]
 
     @staticmethod
     def take(
@@ -149,8 +193,11 @@ class Before:
         uncopied: list[tuple[Tensor, int]] = []
         kept = Copies()
         outside = [] if variables is None else variables.outside()
+        moving = Moving(Things() if variables is None else variables.things)
         for _, _, value in outside:
             _keep(value, kept, uncopied)
+            moving.note(value)
+        drawn = [] if variables is None else variables.generators(outside)
         return Before(
             rng.capture(),
             tracked.small_states(moments.Moment.RETRY),
@@ -158,15 +205,18 @@ class Before:
             (buffers or Buffers(tracked)).copy(),
             [(part, part.state_dict(), _clones(part)) for part in tracked.unsharded],
             _scalers(tracked),
-            _cloned((args, kwargs), uncopied, kept),
+            _cloned((args, kwargs), uncopied, kept, moving),
             uncopied,
             kept,
             outside,
+            moving,
+            [(one, state_of(one)) for one in drawn],
+            {} if variables is None else variables.settings(),
         )
 
     def why_not(self) -> str:
-        """Why the step cannot be run again; "" if it can: an argument that could not be copied was
-        changed."""
+        """Why the step cannot be run again; "" if it can: something was changed that could not be
+        copied."""
         for tensor, version in self.uncopied:
             if version_of(tensor) != version:
                 shape = "x".join(map(str, tensor.shape))
@@ -175,11 +225,16 @@ class Before:
                     f"gradient, or are larger than {_ARGUMENT_BYTES_MAX >> 20} MiB, and variables "
                     f"of more than {_VARIABLE_BYTES_MAX >> 20} MiB are not copied for a retry"
                 )
+        if moved := self.moving.moved():
+            return f"it has used {moved}, which cannot be put back"
         return ""
 
     def restore(self, tracked: Tracked) -> tuple[Any, Any]:
         """Put everything back; gives the arguments to run the step with. See `why_not`."""
         rng.restore(self.rng_state)
+        for generator, state in self.generators:
+            set_state(generator, state)
+        process.put_back(self.process)
         self.settings.put_back()
         self.kept.put_back()
         for owner, name, value in self.variables:
@@ -192,37 +247,48 @@ class Before:
         for scaler, states in self.scalers:
             stages_of(scaler).clear()
             stages_of(scaler).update(_copied(states))
-        args, kwargs = _cloned(self.arguments, [], Copies())
+        args, kwargs = _cloned(self.arguments, [], Copies(), Moving(Things()))
         return args, kwargs
+
+
+def _nbytes(tensor: Tensor) -> float:
+    """What a copy would take; of a sparse one and its kin nobody can tell."""
+    return tensor.nbytes if tensor_bytes.is_plain(tensor) else math.inf
 
 
 def _keep(value: Any, kept: Copies, uncopied: list[tuple[Tensor, int]]) -> None:
     """What may change in place."""
     if isinstance(value, Tensor):
-        if value.requires_grad or value.nbytes > _VARIABLE_BYTES_MAX:
+        if value.requires_grad or _nbytes(value) > _VARIABLE_BYTES_MAX:
             uncopied.append((value, version_of(value)))
         else:
             kept.add(value)
-    elif isinstance(value, _CONTAINERS) and kept.add_container(value):
+    elif isinstance(value, tuple) or (isinstance(value, _CONTAINERS) and kept.add_container(value)):
         entries = value.values() if isinstance(value, dict) else value
         for entry in entries:
-            if isinstance(entry, Tensor | list | dict | deque | set):
+            if isinstance(entry, Tensor | list | dict | deque | set | tuple):
                 _keep(entry, kept, uncopied)
 
 
-def _set(owner: Any, name: str, value: Any) -> None:
+def _set(owner: Any, name: Any, value: Any) -> None:
+    """What stands there already is not stored again."""
     if isinstance(owner, CellType):
         if value is ABSENT:
             del owner.cell_contents
         else:
             owner.cell_contents = value
-    elif not isinstance(owner, dict):
-        if value is not ABSENT:
-            setattr(owner, name, value)
-    elif value is ABSENT:
-        owner.pop(name, None)
-    else:
-        owner[name] = value
+    elif isinstance(owner, dict):
+        if value is ABSENT:
+            owner.pop(name, None)
+        else:
+            owner[name] = value
+    elif isinstance(owner, list | deque):
+        if name < len(owner):
+            owner[name] = value
+    elif value is not ABSENT and not isinstance(owner, tuple):
+        if isinstance(owner, type) and vars(owner).get(name) is value:
+            return
+        setattr(owner, name, value)
 
 
 def _settings(tracked: Tracked) -> Copies:
@@ -253,7 +319,7 @@ def _copied(states: dict[int, dict[str, Any]]) -> dict[int, dict[str, Any]]:
 
 
 def _cloned(
-    arguments: tuple[Any, Any], uncopied: list[tuple[Tensor, int]], kept: Copies
+    arguments: tuple[Any, Any], uncopied: list[tuple[Tensor, int]], kept: Copies, moving: Moving
 ) -> tuple[Any, Any]:
     """The same structure with tensors copied, where they are; `uncopied` gets those that are not:
     the large ones, and those that belong to a graph. `kept`: see `Before`.
@@ -264,8 +330,9 @@ def _cloned(
             _keep(value, kept, uncopied)
             return value
         if not isinstance(value, Tensor):
+            moving.note(value)
             return value
-        if value.requires_grad or value.nbytes > _ARGUMENT_BYTES_MAX:
+        if value.requires_grad or _nbytes(value) > _ARGUMENT_BYTES_MAX:
             uncopied.append((value, version_of(value)))
             return value
         return value.clone()

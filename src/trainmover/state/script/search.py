@@ -1,0 +1,657 @@
+"""Where the variables of a script are: looked for once for a place in it.
+
+From the frames of its own files, its modules and what it tracks the search goes into what may hold
+something of the script's: containers, objects and classes of its own, functions with what they
+close over, their defaults and attributes, partials and methods, modules with their hooks, and
+loaders with their parts. Each once, and so many. It runs none of the script's code.
+"""
+
+import functools
+import os
+import sys
+from collections import deque
+from collections.abc import Callable, Collection, Iterable, Mapping
+from dataclasses import dataclass, field
+from operator import itemgetter
+from types import (
+    CellType,
+    CodeType,
+    FrameType,
+    FunctionType,
+    MappingProxyType,
+    MethodType,
+    ModuleType,
+    NoneType,
+)
+from typing import Any
+
+from torch import Tensor, nn
+
+from trainmover.state.kinds.generators import is_generator
+from trainmover.state.script import handles
+from trainmover.state.script.liveness import live_at
+from trainmover.state.script.source import MODULE, Scope, Source, scope_of, source_of
+from trainmover.state.script.things import (
+    BOUND,
+    C_DATA,
+    CACHE,
+    Layers,
+    Things,
+    held_by,
+    module_of,
+    results_of,
+)
+from trainmover.state.script.untracked import TRAINED, Untracked
+from trainmover.state.script.values import NO_VALUE, PLAIN, Entry, entry_of, is_secret
+from trainmover.state.script.views import Views
+from trainmover.torch_internals.modules import global_hooks, parts_of, tensors_of
+
+SLOTS_MAX = 512
+OBJECTS_MAX = 512
+"""In what is tracked, and as many in all else."""
+DEPTH_MAX = 6
+ABSENT: Any = object()
+NEVER: Any = object()
+NO_TYPES: frozenset[type] = frozenset()
+_SMALL, _NESTED_MAX = 64, 3
+_OURS = __name__.partition(".")[0]
+_CONTAINERS = (list, tuple, deque, dict, set, frozenset)
+_CONTAINER_TYPES = frozenset(_CONTAINERS)
+_FUNCTIONS = frozenset({FunctionType, functools.partial, *BOUND})
+_PARTS = ("torch.utils.data", "torchdata", "torchvision.transforms")
+"""Packages whose objects are made out of the script's: what they have is looked into."""
+Place = list[Any]
+"""File, function and line of each of the script's frames, outermost first, and whether something is
+being collected there that no variable holds yet: by a comprehension, or as in `sum(map(...))`."""
+
+
+@dataclass(slots=True)
+class Slot:
+    """One variable. owner[name] is its value; a cell is its own owner.
+
+    key     file, function and path: what it is known by in another process
+    owner   what holds it: a dict or list, a cell, a function, or an object with slots; None: the
+            frame of a function
+    of      the class whose dict that is: only it can be stored to
+    at_end  counts only if the loop ends here
+    count   is the target of a loop, and counts if it is no part of the batch
+    last    value that `entry` is of, if that is never changed in place
+    silent  types of which it has no entry, now that it was one of them
+    before  entry of the last value that may change in place
+    """
+
+    key: str
+    owner: Any
+    name: Any
+    secret: bool
+    at_end: bool = False
+    count: bool = False
+    of: type | None = None
+    is_asked: bool = False
+    missing: bool = True
+    last: Any = NEVER
+    entry: Entry = NO_VALUE
+    silent: frozenset[type] = NO_TYPES
+    before: Entry = None
+
+
+@dataclass
+class Layout:
+    """Where the variables are, for one place in the script.
+
+    frames    slots of the locals of each frame, outermost first
+    outside   slots of all others
+    roots     of the objects that the search went through: in which frame, by which name
+    children  the others: what held them must hold them still
+    tracked   keys of what was reached from a tracked object
+    sizes     of the dicts and lists that it looked through
+    """
+
+    things: Things
+    views: Views
+    frames: list[list[Slot]] = field(default_factory=list)
+    outside: list[Slot] = field(default_factory=list)
+    roots: list[tuple[int, str, object]] = field(default_factory=list)
+    children: list[tuple[Mapping[str, Any], str, object]] = field(default_factory=list)
+    sizes: list[tuple[Any, int]] = field(default_factory=list)
+    place: Place = field(default_factory=list)
+    tracked: list[str] = field(default_factory=list)
+    uses: int = 0
+
+
+def value_of(slot: Slot) -> Any:
+    """Of one whose owner is no dict."""
+    owner, kind = slot.owner, type(slot.owner)
+    if kind is CellType:
+        try:
+            return owner.cell_contents
+        except ValueError:
+            return ABSENT
+    if kind in (list, tuple, deque):
+        return owner[slot.name] if slot.name < len(owner) else ABSENT
+    try:
+        return object.__getattribute__(owner, slot.name)
+    except AttributeError:
+        return ABSENT
+
+
+class Search:
+    """Goes through the script's frames, its modules and what it tracks, once for a place."""
+
+    def __init__(
+        self,
+        source: Source,
+        is_own_file: Callable[[str], bool],
+        modules: list[ModuleType],
+        tracked: Iterable[tuple[str, object]],
+        carried: Callable[[object], Collection[str]],
+        loaders: Iterable[object],
+    ) -> None:
+        """carried: names of attributes that go with a tracked module or optimizer, by the dict that
+        holds them. loaders: what gives the batches of the loops under way is made of"""
+        self._source = source
+        self._is_own_file = is_own_file
+        self._modules = modules
+        self._tracked = list(tracked)
+        self._carried = carried
+        self._loaders = list(loaders)
+        self._is_own = OwnTypes(is_own_file)
+        self._seen: set[int] = set()
+        self._held: list[object] = []  # So that no other object gets an id that was seen.
+        self._locals_of: list[Any] = []
+        self._objects, self._slots_left = 0, SLOTS_MAX
+        self._found = 0  # Variables that the tracked objects until now have.
+        self._at: tuple[str, str, int] = ("", "", 0)
+        self._stored = source.attributes.keys() - source.temporary
+        self._by_others = source.by_others - source.temporary
+        views = Views(self._tracked)
+        untracked = Untracked(self._tracked, views)
+        things = Things(untracked, self._is_own, functools.partial(_is_looked_at, source))
+        self._layout = Layout(things, views)
+
+    def layout(self, frames: list[FrameType], locals_of: list[Any], fed: set[FrameType]) -> Layout:
+        """fed: of the frames those that get the batches themselves, or what a generator makes of
+        them."""
+        for frame, values in zip(frames, locals_of, strict=True):
+            self._leave_out(scope_of(frame.f_code), values)
+        for name, obj in self._tracked:
+            self._at = ("", "tracked", 0)
+            self._go_into(obj, name, 0)
+            self._go_along(obj)
+            if self._source.rebuilds and issubclass(type(obj), nn.Module):
+                layers = {"layers": Layers(obj)}  # type: ignore[arg-type]
+                self._outside(self._slot(f"layers of {name}", layers, "layers", None))
+                self._found += 1
+        self._objects, self._slots_left = 0, SLOTS_MAX  # However large the model is.
+        self._at = ("", "hooks", 0)
+        for hooks in global_hooks().values():
+            for hook in list(hooks.values()):
+                self._go_into(hook, "a hook of all modules", 0)
+        self._at = ("", "loader", 0)
+        for number, part in enumerate(self._loaders):
+            self._go_into(part, f"batches[{number}]", 0)
+        for frame, values in zip(frames, locals_of, strict=True):
+            self._frame(frame, values, fetches=frame is frames[-1], feeds=frame in fed)
+        self._locals_of = locals_of
+        self._foreign()
+        for module in self._modules:
+            self._at = (short(module.__file__ or ""), "<module>", 0)
+            self._module(module)
+        return self._layout
+
+    def _go_along(self, obj: object) -> None:
+        """What was found in a tracked object goes with it: the attributes of a module or an
+        optimizer that are carried, and of an object of the script's own what is in its state,
+        by name or by value."""
+        known, newest = self._layout.tracked, self._layout.outside[self._found :]
+        self._found = len(self._layout.outside)
+        if issubclass(type(obj), TRAINED):
+            known += [slot.key for slot in newest if slot.name in self._carried(slot.owner)]
+            return
+        if not hasattr(type(obj), "state_dict"):  # A generator: it has no other attributes.
+            known += [slot.key for slot in newest]
+            return
+        state = _flattened(obj.state_dict(), 2)  # type: ignore[attr-defined]
+        held = {self._entry(one) for _, one in state}
+        names = {str(name).lstrip("_") for name, _ in state}
+        for slot in newest:
+            value = value_of(slot) if slot.is_asked else slot.owner.get(slot.name, ABSENT)
+            if str(slot.name).lstrip("_") in names or self._entry(value) in held:
+                known.append(slot.key)
+
+    def _entry(self, value: object) -> str:
+        return repr(entry_of(value, things=self._layout.things))
+
+    # --- where they are ---------------------------------------------------------------------------
+
+    def _leave_out(self, scope: Scope, values: Mapping[str, Any]) -> None:
+        """Objects that hold nothing but the time, by whatever way they are reached."""
+        for name in scope.clocks:
+            value = values.get(name)
+            if self._is_own(type(value)):
+                self._seen_before(value)
+
+    def _frame(
+        self, frame: FrameType, values: Mapping[str, Any], *, fetches: bool, feeds: bool
+    ) -> None:
+        """fetches: no other frame of the script's lies between it and the fetch. A loop over a
+        generator of the script's shows how far that is in the generator's own frame.
+
+        feeds: whatever it calls gets the batches themselves, or what a generator makes of them
+        """
+        code, slots = frame.f_code, list[Slot]()
+        live, scope, number = live_at(code, frame.f_lasti), scope_of(code), len(self._layout.frames)
+        collects = live.collects or (live.calls and feeds)
+        self._at = _at(code)
+        held, shared = None, {*code.co_cellvars, *code.co_freevars}
+        if values is frame.f_globals:
+            held = values
+        if code.co_name == "<module>":
+            source = source_of(code.co_filename)
+            shared = self._source.globals | (source.read if source else set(values))
+        names = live.names | (shared - live.own_targets)  # Those are stored as the fetch returns.
+        at_end = live.at_end | (shared & live.own_targets)
+        targets = (live.targets if fetches else live.targets - live.own_targets) - scope.given
+        for name in sorted(names | targets | at_end):
+            if name.startswith(("__", ".")):
+                continue
+            if name in scope.clocks and not self._layout.things.moves(values.get(name)):
+                continue
+            slot = self._slot(name, held, name, values.get(name))
+            slots.append(slot)
+            if name not in names and name in targets:
+                slot.count = name not in scope.counts
+                continue
+            slot.at_end = name not in names
+            value = values.get(name)
+            if self._may_hold(value):
+                if self._anchors(value):
+                    self._layout.roots.append((number, name, value))
+                self._go_into(value, name, 0)
+        for name, value in list(values.items()):
+            if name not in scope.clocks and type(value) in (FunctionType, MethodType, type):
+                self._go_into(value, name, 0)
+        self._layout.frames.append(slots)
+        at = [short(code.co_filename), code.co_name, frame.f_lineno, collects]
+        self._layout.place.append(at)
+
+    def _module(self, module: ModuleType) -> None:
+        """Its globals; and what the script has hung on modules of others."""
+        values = vars(module)
+        changed = self._source.changed | self._source.globals | self._source.by_others
+        source = source_of(module.__file__ or "")
+        clocks = source.scopes[MODULE].clocks if source else set[str]()
+        for name, value in sorted(values.items(), key=itemgetter(0)):
+            told_by_clock = name in clocks and not self._layout.things.moves(value)
+            if name.startswith("__") or told_by_clock:
+                continue
+            if type(value) is ModuleType and value not in self._modules:
+                self._hung_on(value, vars(value), name)
+                continue
+            counts = name in changed or self._is_moving(value)
+            if counts and self._is_variable(value) and not self._is_local(values, name):
+                self._outside(self._slot(name, values, name, value))
+            self._hold(values, name, value, name, 0)
+
+    def _hold(
+        self, held: Mapping[str, Any], name: str, value: object, path: str, depth: int
+    ) -> None:
+        """Go into it; and know that it is to stand there still."""
+        if self._may_hold(value):
+            if self._anchors(value):
+                self._layout.children.append((held, name, value))
+            self._go_into(value, path, depth)
+
+    def _foreign(self) -> None:
+        """What the script puts into modules of others: a function of its own in a library's."""
+        self._at = ("", "imported", 0)
+        for dotted in sorted(self._source.foreign):
+            path, _, name = dotted.rpartition(".")
+            owner = sys.modules.get(path)
+            if owner is not None and owner not in self._modules and name in vars(owner):
+                self._outside(self._slot(dotted, vars(owner), name, vars(owner)[name]))
+
+    def _is_local(self, values: Mapping[str, Any], name: str) -> bool:
+        """Whether a frame of the module itself is among those captured, and has it."""
+        return any(
+            values is known and any(slot.name == name for slot in slots)
+            for known, slots in zip(self._locals_of, self._layout.frames, strict=True)
+        )
+
+    # --- what they hold ---------------------------------------------------------------------------
+
+    def _may_hold(self, value: object, depth: int = 0) -> bool:
+        kind = type(value)
+        if kind in PLAIN or issubclass(kind, ModuleType):
+            return False
+        if issubclass(kind, Tensor):
+            return bool(held_by(value))
+        if module_of(kind).startswith(_OURS) or handles.is_one(kind):
+            return False
+        if kind in _CONTAINER_TYPES:
+            if depth >= _NESTED_MAX or len(value) > _SMALL:  # type: ignore[arg-type]
+                return False
+            return any(self._may_hold(entry, depth + 1) for entry in _entries_of(value))
+        if kind in _FUNCTIONS or issubclass(kind, nn.Module):
+            return True
+        if self._is_own(kind) or issubclass(kind, type) or self._is_moving(value):
+            return True
+        return bool(held_by(value))
+
+    def _anchors(self, value: object, depth: int = 0) -> bool:
+        """Whether another object in its place may hold other variables of the script's. Others come
+        and go with each step."""
+        kind = type(value)
+        if kind in _CONTAINER_TYPES:
+            if depth >= _NESTED_MAX or len(value) > _SMALL:  # type: ignore[arg-type]
+                return False
+            return any(self._anchors(entry, depth + 1) for entry in _entries_of(value))
+        return kind in _FUNCTIONS or issubclass(kind, nn.Module) or self._is_own(kind)
+
+    def _is_moving(self, value: object) -> bool:
+        """Whether it changes with no store to what holds it, and is no container."""
+        return is_generator(value) or self._layout.things.moves(value)
+
+    def _go_into(self, value: object, path: str, depth: int) -> None:
+        """What may hold something of the script's, below `value`; each once."""
+        if depth >= DEPTH_MAX or self._objects >= OBJECTS_MAX or self._is_clock(path):
+            return
+        if self._seen_before(value):
+            return
+        kind = type(value)
+        if kind in _CONTAINER_TYPES:
+            self._entries(value, path, depth)
+        elif kind is FunctionType:
+            self._function(value, path, depth)  # type: ignore[arg-type]
+        elif kind in BOUND:
+            self._method(value, path, depth)
+        elif kind is CACHE:
+            self._object_of_others(value, path, depth)
+            for one in results_of(value):
+                self._go_into(one, f"{path}()", depth + 1)
+        elif issubclass(kind, functools.partial):
+            for one in (value.func, value.args, value.keywords):  # type: ignore[attr-defined]
+                self._go_into(one, path, depth + 1)
+        elif issubclass(kind, type):
+            self._class(value, depth)  # type: ignore[arg-type]
+        elif issubclass(kind, nn.Module):
+            self._module_of_torch(value, path, depth)  # type: ignore[arg-type]
+        elif self._is_own(kind):
+            self._attributes(value, path, depth)
+        else:
+            self._object_of_others(value, path, depth)
+
+    def _entries(self, container: Any, path: str, depth: int) -> None:
+        if len(container) > _SMALL:
+            return
+        if not isinstance(container, tuple | frozenset):
+            self._layout.sizes.append((container, len(container)))
+        named = container.items() if isinstance(container, dict) else enumerate(container)
+        for name, entry in list(named):
+            if type(name) in (str, int) and self._may_hold(entry):
+                if self._is_moving(entry) and not isinstance(container, set | frozenset):
+                    self._outside(self._slot(f"{path}[{name!r}]", container, name, entry))
+                self._go_into(entry, f"{path}[{name!r}]", depth + 1)
+
+    def _attributes(self, owner: object, path: str, depth: int) -> None:
+        """Of an object of the script's own class."""
+        self._objects += 1
+        kind, held = type(owner), held_by(owner)
+        self._go_into(kind, kind.__name__, 0)
+        counting = self._counting(_slots_of(kind))
+        for name in sorted(_slots_of(kind)):
+            slot = self._slot(f"{path}.{name}", owner, name, None)
+            if name in counting:
+                self._outside(slot)
+            self._go_into(value_of(slot), f"{path}.{name}", depth + 1)
+        self._layout.sizes.append((held, len(held)))
+        counting = self._counting(held)
+        for name, value in list(held.items()):
+            below = f"{path}.{name}"
+            if type(name) is not str or self._is_clock(below):
+                continue
+            counts = name in counting or self._is_moving(value)
+            if counts and self._is_variable(value):
+                self._outside(self._slot(below, held, name, value))
+            self._hold(held, name, value, below, depth + 1)
+        if self._layout.things.is_own_container(owner):
+            for number, entry in enumerate(_entries_of(owner)[:_SMALL]):
+                if self._may_hold(entry):
+                    self._go_into(entry, f"{path}[{number}]", depth + 1)
+
+    def _class(self, kind: type, depth: int) -> None:
+        """Attributes of the class itself, and what its functions keep. What it is known by does not
+        depend on where it was found."""
+        at = self._at
+        for one in kind.__mro__:
+            if not self._is_own(one) or (one is not kind and self._seen_before(one)):
+                continue
+            self._at = (short(sys.modules[one.__module__].__file__ or ""), one.__qualname__, 0)
+            held: Mapping[str, Any] = vars(one)
+            counting = self._counting(held)
+            for name, value in list(held.items()):
+                if name.startswith("__") and name.endswith("__") and not callable(value):
+                    continue
+                function = _function_in(value)
+                counts = name in counting or self._is_moving(value)
+                counts = counts and (function is None or name in self._by_others)
+                if counts and self._is_variable(value):
+                    slot = self._slot(f"{one.__name__}.{name}", held, name, value)
+                    slot.of = one
+                    self._outside(slot)
+                if function is not None:
+                    self._go_into(function, f"{one.__name__}.{name}", depth + 1)
+                else:
+                    self._hold(held, name, value, f"{one.__name__}.{name}", depth + 1)
+        if type(kind) is not type and self._is_own(type(kind)):
+            self._go_into(type(kind), type(kind).__name__, depth + 1)
+        self._at = at
+
+    def _function(self, value: FunctionType, path: str, depth: int) -> None:
+        """What one of the script's closes over, its attributes and its defaults; also behind a
+        decorator."""
+        held = held_by(value)
+        if (inner := held.get("__wrapped__")) is not None:
+            self._go_into(inner, path, depth)
+        if not self._is_own_file(value.__code__.co_filename):
+            return
+        at, self._at = self._at, _at(value.__code__)
+        code, name = value.__code__, value.__name__
+        for free, cell in zip(code.co_freevars, value.__closure__ or (), strict=True):
+            self._cell(free, cell, scope_of(code), depth)
+        self._hung_on(value, held, name)
+        for default in ("__defaults__", "__kwdefaults__"):
+            kept = getattr(value, default) or ()
+            entries = kept.values() if isinstance(kept, dict) else kept
+            if any(self._may_change(one) for one in entries):
+                self._outside(self._slot(f"defaults of {name}", value, default, kept))
+            for one in entries:
+                if self._may_hold(one):
+                    self._go_into(one, f"defaults of {name}", depth + 1)
+        self._at = at
+
+    def _method(self, value: Any, path: str, depth: int) -> None:
+        """Its function, and what it belongs to, which nothing else may hold."""
+        owner = value.__self__
+        self._go_into(getattr(value, "__func__", None), path, depth)
+        if self._is_moving(owner):
+            self._outside(self._slot(path, {"self": owner}, "self", owner))
+        if self._may_hold(owner):
+            self._go_into(owner, path, depth)
+
+    def _cell(self, name: str, cell: CellType, scope: Scope, depth: int) -> None:
+        if id(cell) in self._seen or name in scope.clocks or name == "__class__":
+            return
+        self._seen.add(id(cell))
+        self._held.append(cell)
+        try:
+            content = cell.cell_contents
+        except ValueError:
+            return
+        if self._is_variable(content):
+            self._outside(self._slot(name, cell, name, content))
+        if self._may_hold(content):
+            self._go_into(content, name, depth)
+
+    def _module_of_torch(self, value: nn.Module, path: str, depth: int) -> None:
+        """Attributes and hooks of it, and of the modules in it."""
+        found: list[tuple[str, nn.Module | None]] = [(path, value)]
+        while found and self._objects < OBJECTS_MAX:
+            below, part = found.pop()
+            if part is None or (part is not value and self._seen_before(part)):
+                continue
+            if self._is_own(type(part)):
+                self._attributes(part, below, depth)
+            else:
+                held = held_by(part)
+                self._hung_on(part, held, below)
+                for name, one in list(held.items()):
+                    if self._is_own(type(one)) and not issubclass(type(one), nn.Module):
+                        self._hold(held, name, one, f"{below}.{name}", depth + 1)
+            self._hooks(part, below, depth)
+            for name, tensor in tensors_of(part).items():
+                if tensor is not None and (held := held_by(tensor)):
+                    self._hung_on(tensor, held, f"{below}.{name}")
+            found += [(f"{below}.{name}", one) for name, one in parts_of(part).items()]
+
+    def _hooks(self, owner: object, path: str, depth: int) -> None:
+        """Of a module or an optimizer: torch has each kind in a dict of its own."""
+        for name, hooks in list(held_by(owner).items()):
+            if name.endswith("_hooks") and isinstance(hooks, dict) and hooks:
+                for hook in list(hooks.values()):
+                    self._go_into(hook, f"{path}'s hook", depth + 1)
+
+    def _object_of_others(self, value: object, path: str, depth: int) -> None:
+        """Of a class that is not the script's: what the script has hung on it, and the objects of
+        the script's that it has."""
+        held = held_by(value)
+        self._hung_on(value, held, path)
+        self._hooks(value, path, depth)
+        self._objects += 1
+        is_made_of = module_of(type(value)).startswith(_PARTS)
+        for name, one in list(held.items()):
+            kind = type(one)
+            if is_generator(one) or issubclass(kind, C_DATA):
+                self._outside(self._slot(f"{path}.{name}", held, name, one))
+            own = self._is_own(kind) or kind in _FUNCTIONS
+            parts = is_made_of or module_of(kind).startswith(_PARTS)
+            if own or parts or (kind in _CONTAINER_TYPES and self._holds_own(one)):
+                self._go_into(one, f"{path}.{name}", depth + 1)
+
+    def _holds_own(self, container: Any) -> bool:
+        if len(container) > _SMALL:
+            return False
+        kinds = {type(one) for one in _entries_of(container)}
+        return any(self._is_own(kind) or kind is FunctionType for kind in kinds)
+
+    def _hung_on(self, owner: object, held: dict[str, Any], path: str, depth: int = 0) -> None:
+        """Attributes that the script stores on an object that is none of its own."""
+        if self._by_others and type(owner) is not ModuleType:
+            self._layout.sizes.append((held, len(held)))
+        for name in sorted(self._by_others & held.keys()):
+            if not self._is_clock(f".{name}") and self._is_variable(held[name]):
+                self._outside(self._slot(f"{path}.{name}", held, name, held[name]))
+            self._hold(held, name, held[name], f"{path}.{name}", depth + 1)
+
+    # --- the parts of that ------------------------------------------------------------------------
+
+    def _slot(self, path: str, owner: Any, name: Any, value: object) -> Slot:
+        file, function, first = self._at
+        key = f"{file}\x1f{function}\x1f{first}\x1f{path}"
+        is_dict = issubclass(type(owner), dict | NoneType | MappingProxyType)
+        return Slot(key, owner, name, is_secret(path, value), is_asked=not is_dict)
+
+    def _outside(self, slot: Slot) -> None:
+        if self._slots_left:
+            self._slots_left -= 1
+            self._layout.outside.append(slot)
+
+    def _counting(self, names: Iterable[str]) -> set[str]:
+        """Attributes that are stored to after the set-up: any, if their names are made up."""
+        if self._source.dynamic:
+            return {name for name in names if type(name) is str} - self._source.temporary
+        return self._stored & set(names)
+
+    def _is_variable(self, value: object) -> bool:
+        if type(value) in PLAIN or is_generator(value):
+            return True
+        return entry_of(value, things=self._layout.things) is not NO_VALUE
+
+    def _may_change(self, value: object) -> bool:
+        """Whether it can be changed with no store to what holds it."""
+        if type(value) in PLAIN or self._layout.things.stays(value):
+            return False
+        return self._is_variable(value)
+
+    def _is_clock(self, path: str) -> bool:
+        last = path[path.rfind(".") :] if "." in path else path
+        return last in self._source.clocks
+
+    def _seen_before(self, value: object) -> bool:
+        if id(value) in self._seen:
+            return True
+        self._seen.add(id(value))
+        self._held.append(value)
+        return False
+
+
+class OwnTypes:
+    """Whether a class is of the script's own code."""
+
+    def __init__(self, is_own_file: Callable[[str], bool]) -> None:
+        self._is_own_file = is_own_file
+        self._known: dict[type, bool] = {}
+
+    def __call__(self, kind: type) -> bool:
+        if kind not in self._known:
+            module = sys.modules.get(module_of(kind))
+            path = getattr(module, "__file__", None) or ""
+            self._known[kind] = bool(path) and self._is_own_file(path)
+        return self._known[kind]
+
+
+def _flattened(state: Any, depth: int) -> list[tuple[Any, Any]]:
+    """Names and values of a state_dict(), and of dicts in it."""
+    if type(state) is not dict:
+        return []
+    inner = [one for value in state.values() if depth for one in _flattened(value, depth - 1)]
+    return [*state.items(), *inner]
+
+
+def _is_looked_at(source: Source, name: str) -> bool:
+    """An attribute that is a variable by itself, or tells the time."""
+    return name in source.attributes or f".{name}" in source.clocks
+
+
+def _entries_of(container: Any) -> list[Any]:
+    """Of a container, or of an object of a class made out of one."""
+    kind = type(container)
+    if issubclass(kind, dict):
+        return list(dict.values(container))
+    base = next(one for one in _CONTAINERS if issubclass(kind, one))
+    return list(base.__iter__(container))
+
+
+def _function_in(value: object) -> object | None:
+    """A function, or what is in a method or a property of a class."""
+    kind = type(value)
+    if kind in (staticmethod, classmethod):
+        return value.__func__  # type: ignore[attr-defined, no-any-return]
+    if kind is property:
+        return value.fget  # type: ignore[attr-defined, no-any-return]
+    return value if kind is FunctionType else None
+
+
+def _slots_of(kind: type) -> set[str]:
+    every = [vars(one).get("__slots__", ()) for one in kind.__mro__]
+    return {name for names in every for name in ((names,) if isinstance(names, str) else names)}
+
+
+def short(path: str) -> str:
+    """The same on all machines, wherever the script lies there."""
+    return os.sep.join(path.split(os.sep)[-2:])
+
+
+def _at(code: CodeType) -> tuple[str, str, int]:
+    first = 0 if code.co_name == "<module>" else code.co_firstlineno
+    return short(code.co_filename), code.co_name, first

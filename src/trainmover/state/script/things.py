@@ -1,0 +1,475 @@
+"""What a script keeps that is no plain value, as something that can be compared.
+
+    still   what is told by its name: a function, a class, an object of either. The script may put
+            another in its place, a loss for a loss; what is in it is looked for by the search
+    moving  what changes as it is used, with no store that the source shows: iterators, queues,
+            hashes, context variables, open files, and what nobody tracks (`untracked`)
+
+Two processes that have done the same have equal ones. To look runs nothing of the script's own
+code: types are asked, and what lies in an object, never the object itself.
+"""
+
+import contextvars
+import ctypes
+import functools
+import gc
+import io
+import itertools
+import mmap
+import operator
+import os
+import queue
+import re
+import sys
+import threading
+import types
+import weakref
+import zlib
+from collections import ChainMap, OrderedDict, UserDict, UserList, UserString, deque
+from collections.abc import Callable, Collection
+from concurrent.futures import Future
+from functools import lru_cache
+from types import (
+    AsyncGeneratorType,
+    BuiltinMethodType,
+    CodeType,
+    FrameType,
+    FunctionType,
+    GeneratorType,
+    GetSetDescriptorType,
+    MethodType,
+    MethodWrapperType,
+)
+from typing import Any
+
+import numpy
+from torch import nn
+from torch.quasirandom import SobolEngine
+
+from trainmover.state.script.liveness import live_at
+from trainmover.state.script.source import scope_of
+from trainmover.state.script.untracked import TRAINED, Untracked
+from trainmover.torch_internals import loaders
+from trainmover.torch_internals.modules import parts_of, tensors_of
+
+Inside = Callable[[object], Any]
+"""Folds what a thing holds."""
+_PLAIN = frozenset({type(None), bool, int, float, str, bytes, complex})
+_OPTIMIZED, _WRITE_THROUGH = 0x1, sys.version_info >= (3, 13)
+
+
+_EMPTY: tuple[Any, ...] = ([], (), "", b"", set(), {}, {}.values(), {}.items(), bytearray())
+_PLACED = (
+    *(type(iter(empty)) for empty in (*_EMPTY, range(0), range(1 << 70), deque[int]())),
+    *(type(reversed(empty)) for empty in (_EMPTY[0], _EMPTY[5], deque[int]())),
+)
+"""Iterators that tell how much is left."""
+_MADE_OF_OTHERS: tuple[type, ...] = (
+    *(map, filter, zip, enumerate),
+    *(one for one in vars(itertools).values() if isinstance(one, type)),
+)
+BOUND = frozenset({MethodType, BuiltinMethodType, MethodWrapperType, type(numpy.random.rand)})
+CACHE = type(functools.lru_cache(len))
+_TABLES = (dict, OrderedDict)
+_COMPRESSORS = (type(zlib.compressobj()), type(zlib.decompressobj()))
+C_DATA = ctypes.c_int.__mro__[-2]
+_QUEUES = (queue.Queue, queue.LifoQueue, queue.PriorityQueue)
+_FILES = (io.TextIOWrapper, io.BufferedReader, io.FileIO, io.BytesIO, io.StringIO)
+_HASHES = re.compile(r"_(hashlib|md5|sha\d*|blake2|xxhash)|xxhash\b.*")
+_USERS = (UserDict, UserList, UserString)
+_WEAK = (weakref.WeakKeyDictionary, weakref.WeakValueDictionary, weakref.WeakSet)
+
+
+class Layers:
+    """Stands for the make of a tracked module: which layers it has, and what hooks they."""
+
+    def __init__(self, module: nn.Module) -> None:
+        self.module = weakref.ref(module)
+
+
+class Things:
+    """What one search has found of them.
+
+    is_own   whether an object of that type is of the script's own code
+    leaves   names of attributes that are looked at otherwise: they are stored to, or tell the time
+    """
+
+    def __init__(
+        self,
+        untracked: Untracked | None = None,
+        is_own: Callable[[type], bool] = lambda kind: False,
+        leaves: Callable[[str], bool] = lambda name: False,
+    ) -> None:
+        self.untracked = untracked or Untracked()
+        self._is_own = is_own
+        self._leaves = leaves
+        self._readers: dict[type, Callable[[Any, Inside], Any] | None] = {}
+
+    def moves(self, value: object) -> bool:
+        """Whether it must be read again each time, though it is the very object that it was."""
+        reader = self._reader(type(value))
+        return reader in _MOVING or self.untracked.has(value)
+
+    def stays(self, value: object) -> bool:
+        """Whether all that counts of it is which one it is."""
+        kind = type(value)
+        still = self._reader(kind) in _STILL or issubclass(kind, TRAINED) or self._is_own(kind)
+        return still and not self.untracked.has(value) and not self.is_own_container(value)
+
+    def folded(self, value: object, inside: Inside) -> Any:
+        """Plain values that stand for it; None if it is no thing."""
+        kind = type(value)
+        if issubclass(kind, TRAINED):
+            known = self.untracked.name_of(value)
+            made_with = [] if known else self._made_with(value)
+            return [_name(kind), known, self.untracked.folded(value, inside), made_with]
+        reader = self._reader(kind)
+        if reader is not None:
+            return [_name(kind), reader(value, inside)]
+        if self._is_own(kind):
+            return [_name(kind), self._made_with(value), _contained(value, inside)]
+        return None
+
+    def is_own_container(self, value: object) -> bool:
+        """Whether it is of a class of the script's own made out of a container."""
+        return self._is_own(type(value)) and issubclass(type(value), list | dict | set | deque)
+
+    def _reader(self, kind: type) -> Callable[[Any, Inside], Any] | None:
+        if kind not in self._readers:
+            self._readers[kind] = _reader_of(kind)
+        return self._readers[kind]
+
+    def _made_with(self, value: object) -> list[Any]:
+        """Plain attributes that only its constructor stores to."""
+        return [
+            [name, held]
+            for name, held in sorted(held_by(value).items(), key=_key)
+            if type(held) in _PLAIN and name[:1] != "_" and not self._leaves(name)
+        ]
+
+
+def in_words(value: object) -> str:
+    """For people."""
+    kind = type(value)
+    if kind is FunctionType:
+        return f"the function {value.__name__}"  # type: ignore[attr-defined]
+    if issubclass(kind, type):
+        return f"the class {_name(value)}"  # type: ignore[arg-type]
+    return f"a {kind.__name__}"
+
+
+def held_by(value: object) -> dict[str, Any]:
+    """Its attributes, live; {} if it has none of its own."""
+    if issubclass(type(value), threading.local):
+        return threading.local.__getattribute__(value, "__dict__")  # type: ignore
+    slot = _dict_slot(type(value))  # type: ignore[arg-type]
+    held = None if slot is None else slot.__get__(value)
+    return held if type(held) is dict else {}
+
+
+@lru_cache(maxsize=1024)
+def _dict_slot(kind: type) -> GetSetDescriptorType | None:
+    """Python's own: a property of that name may do anything."""
+    found = next((vars(one)["__dict__"] for one in kind.__mro__ if "__dict__" in vars(one)), None)
+    return found if isinstance(found, GetSetDescriptorType) else None
+
+
+def locals_of(frame: FrameType) -> dict[str, Any]:
+    """A copy. Before Python 3.13 a frame keeps what it has shown of its locals: it is emptied,
+    unless the script itself has asked for the same dict."""
+    shown: Any = frame.f_locals
+    values = dict(shown)
+    if not _WRITE_THROUGH and frame.f_code.co_flags & _OPTIMIZED and sys.getrefcount(shown) <= 3:
+        shown.clear()
+    return values
+
+
+# --- what is read of each kind --------------------------------------------------------------------
+
+
+def _reader_of(kind: type) -> Callable[[Any, Inside], Any] | None:
+    for readers in (_STILL_BY_KIND, _MOVING_BY_KIND):
+        for known, reader in readers.items():
+            if issubclass(kind, known):
+                return reader
+    if kind in BOUND:
+        return _bound
+    if loaders.is_iterator(kind):
+        return _loading
+    if hasattr(kind, "__next__") and not issubclass(kind, io.IOBase) and _is_written_in_c(kind):
+        return _placed if hasattr(kind, "__length_hint__") else _unread
+    if _HASHES.fullmatch(module_of(kind)) and hasattr(kind, "hexdigest"):
+        return _hashed
+    return None
+
+
+def module_of(kind: type) -> str:
+    """Name of the module it says it is from; a class may say anything."""
+    name: object = kind.__module__
+    return name if type(name) is str else ""
+
+
+def _is_written_in_c(kind: type) -> bool:
+    file = getattr(sys.modules.get(module_of(kind)), "__file__", None)
+    return file is None or not file.endswith(".py")
+
+
+@lru_cache(maxsize=8)
+def _cannot_be_read(process: int) -> str:
+    """Stands for what a thing holds if nobody can tell: another in each process, also in one that
+    was forked, so it is refused."""
+    return f"{process} {os.urandom(8).hex()}"
+
+
+def _name(kind: type) -> str:
+    return f"{module_of(kind)}.{kind.__qualname__}"
+
+
+def _code(value: FunctionType, inside: Inside) -> Any:
+    """Where it is written, and its plain defaults. What it closes over are variables."""
+    code = value.__code__
+    file = os.sep.join(code.co_filename.split(os.sep)[-2:])
+    plain = [one for one in value.__defaults__ or () if type(one) in _PLAIN]
+    return [file, value.__qualname__, code.co_firstlineno, inside(plain)]
+
+
+def _method(value: MethodType, inside: Inside) -> Any:
+    function = value.__func__
+    told = _code(function, inside) if type(function) is FunctionType else type(function).__name__
+    return [told, _name(type(value.__self__))]
+
+
+def _partial(value: "functools.partial[Any]", inside: Inside) -> Any:
+    return [inside(value.func), inside(value.args), inside(value.keywords)]
+
+
+def _placed(value: Any, inside: Inside) -> Any:
+    return operator.length_hint(value)
+
+
+def _others(value: Any, inside: Inside) -> Any:
+    if type(value) is itertools.count:
+        return repr(value)
+    kind = next(one for one in type(value).__mro__ if one in _MADE_OF_OTHERS)
+    try:  # From Python 3.12 on it warns, and warnings may be errors; from 3.14 on most have none.
+        reduced = vars(kind)["__reduce__"](value)
+    except (TypeError, KeyError, Warning):
+        return _cannot_be_read(os.getpid())
+    return [inside(one) for one in reduced[1:]]
+
+
+def _generator(value: "GeneratorType[Any, Any, Any]", inside: Inside) -> Any:
+    return _resumed(value.gi_frame, value.gi_code, inside, runs=value.gi_running)
+
+
+def _asynchronous(value: "AsyncGeneratorType[Any, Any]", inside: Inside) -> Any:
+    return _resumed(value.ag_frame, value.ag_code, inside, runs=value.ag_running)
+
+
+def _resumed(frame: FrameType | None, code: CodeType, inside: Inside, *, runs: bool) -> Any:
+    """runs: its frame is one of the script's."""
+    head = [code.co_filename.rpartition(os.sep)[2], code.co_qualname]
+    if frame is None or runs:
+        return [*head, frame is None]
+    values = locals_of(frame)
+    names = _that_count(code, frame.f_lasti, values)
+    return [*head, frame.f_lasti, inside({name: values[name] for name in sorted(names)})]
+
+
+def _that_count(code: CodeType, lasti: int, values: Collection[str]) -> set[str]:
+    live, scope = live_at(code, lasti), scope_of(code)
+    names = live.names | live.at_end | (live.targets - scope.given)
+    return {name for name in names | {*code.co_cellvars} if name in values} - scope.clocks
+
+
+def _bound(value: Any, inside: Inside) -> Any:
+    """A method of what is written in C. What it belongs to is looked at by the search."""
+    return [value.__name__, _name(type(value.__self__))]
+
+
+def _cached(value: Any, inside: Inside) -> Any:
+    return [[inside(one), inside(held_by(one))] for one in results_of(value)]
+
+
+def results_of(value: Any) -> list[Any]:
+    """What a function with a cache has returned so far, but for plain values: those are the same
+    again."""
+    others = gc.get_referents(value)
+    tables = [one for one in others if type(one) is dict and one is not held_by(value)]
+    if value.cache_info().maxsize is None:
+        others = [one for table in tables for one in table.values()]
+    skipped = (*_PLAIN, type, FunctionType, object, tuple)
+    found = [one for one in others if type(one) not in skipped and one is not held_by(value)]
+    return [one for one in found if not (type(one) is dict and _is_table(one))]
+
+
+def _is_table(value: dict[Any, Any]) -> bool:
+    return any("_lru_list_elem" in type(one).__name__ for one in value.values())
+
+
+def _layers(value: Layers, inside: Inside) -> Any:
+    """Names, classes, what they have and hooks, from the outside in; of hooks the names only, a
+    search knows what they hold."""
+    module = value.module()
+    found: list[Any] = []
+    left: list[tuple[str, Any]] = [("", module)]
+    while left:
+        path, part = left.pop()
+        if part is None:
+            continue
+        hooks = [one for name, one in sorted(held_by(part).items()) if name.endswith("_hooks")]
+        names = [inside([*one.values()]) for one in hooks if type(one) in _TABLES and one]
+        found.append([path, _name(type(part)), [*tensors_of(part)], names])
+        left += [(f"{path}.{name}", one) for name, one in parts_of(part).items()]
+    return found
+
+
+def _future(value: "Future[Any]", inside: Inside) -> Any:
+    if value.cancelled() or not value.done():
+        return _cannot_be_read(os.getpid())
+    error = value.exception(0)
+    return inside(value.result(0) if error is None else error)
+
+
+def _memory(value: Any, inside: Inside) -> Any:
+    return inside(bytes(value)[:1024])
+
+
+def _compressor(value: Any, inside: Inside) -> Any:
+    return inside(value.copy().flush())
+
+
+def _semaphore(value: threading.Semaphore, inside: Inside) -> Any:
+    return held_by(value).get("_value")
+
+
+def _simple_queue(value: "queue.SimpleQueue[Any]", inside: Inside) -> Any:
+    return _cannot_be_read(os.getpid()) if value.qsize() else 0
+
+
+def _flat(value: "numpy.flatiter[Any]", inside: Inside) -> Any:
+    return value.index
+
+
+def _mapped(value: mmap.mmap, inside: Inside) -> Any:
+    return inside(value[:65536])
+
+
+def _drawn(value: SobolEngine, inside: Inside) -> Any:
+    return value.num_generated
+
+
+def _sequence(value: Any, inside: Inside) -> Any:
+    return inside(repr(value.state))
+
+
+def _unread(value: Any, inside: Inside) -> Any:
+    return _cannot_be_read(os.getpid())
+
+
+def _loading(value: Any, inside: Inside) -> Any:
+    return loaders.yielded(value)
+
+
+def _hashed(value: Any, inside: Inside) -> Any:
+    return value.hexdigest()
+
+
+def _variable(value: "contextvars.ContextVar[Any]", inside: Inside) -> Any:
+    return inside(value.get(None))
+
+
+def _queue(value: "queue.Queue[Any]", inside: Inside) -> Any:
+    return inside([*held_by(value)["queue"]])
+
+
+def _weak(value: Any, inside: Inside) -> Any:
+    held = held_by(value).get("data")
+    if isinstance(held, set):
+        return len(held)
+    live = [one() if type(one) is weakref.KeyedRef else one for one in dict(held or {}).values()]
+    return inside(live)
+
+
+def _reference(value: "weakref.ref[Any]", inside: Inside) -> Any:
+    return inside(value())
+
+
+def _users(value: Any, inside: Inside) -> Any:
+    return inside(held_by(value).get("data"))
+
+
+def _chain(value: Any, inside: Inside) -> Any:
+    return inside(held_by(value).get("maps"))
+
+
+def _mapping(value: Any, inside: Inside) -> Any:
+    return inside(dict(value))
+
+
+def _raised(value: BaseException, inside: Inside) -> Any:
+    return inside(list(BaseException.args.__get__(value)))  # type: ignore[attr-defined]
+
+
+def _file(value: Any, inside: Inside) -> Any:
+    """How far it is read; of what is written no process has the same."""
+    if type(value) in (io.BytesIO, io.StringIO):
+        return [value.tell(), inside(value.getvalue()[-1024:])]
+    if value.closed or value.writable():
+        return None
+    try:
+        return value.tell()
+    except OSError:  # As lines of text are iterated over.
+        return _cannot_be_read(os.getpid())
+
+
+def _contained(value: Any, inside: Inside) -> Any:
+    """Of a class of the script's own that is a container: read as its base class would."""
+    kind = type(value)
+    if issubclass(kind, dict):
+        return inside(dict(dict.items(value)))
+    for base in (list, tuple, deque, set, frozenset):
+        if issubclass(kind, base):
+            return inside([*base.__iter__(value)])
+    return None
+
+
+def _key(entry: tuple[Any, Any]) -> str:
+    return str(entry[0])
+
+
+_Readers = dict[Any, Callable[[Any, Inside], Any]]
+_STILL_BY_KIND: _Readers = {
+    FunctionType: _code,
+    MethodType: _method,
+    type: lambda value, inside: _name(value),
+}
+_MOVING_BY_KIND: _Readers = {
+    functools.partial: _partial,
+    CACHE: _cached,
+    AsyncGeneratorType: _asynchronous,
+    threading.Semaphore: _semaphore,
+    queue.SimpleQueue: _simple_queue,
+    numpy.flatiter: _flat,
+    mmap.mmap: _mapped,
+    Layers: _layers,
+    Future: _future,
+    C_DATA: _memory,
+    **dict.fromkeys(_COMPRESSORS, _compressor),
+    numpy.random.SeedSequence: _sequence,
+    SobolEngine: _drawn,
+    GeneratorType: _generator,
+    **dict.fromkeys(_PLACED, _placed),
+    **dict.fromkeys(_MADE_OF_OTHERS, _others),
+    contextvars.ContextVar: _variable,
+    **dict.fromkeys(_QUEUES, _queue),
+    **dict.fromkeys(_WEAK, _weak),
+    weakref.ref: _reference,
+    **dict.fromkeys(_USERS, _users),
+    ChainMap: _chain,
+    types.MappingProxyType: _mapping,
+    BaseException: _raised,
+    **dict.fromkeys(_FILES, _file),
+}
+_STILL = {*_STILL_BY_KIND.values(), _bound}
+_MOVING = {*_MOVING_BY_KIND.values(), _loading, _hashed, _unread}

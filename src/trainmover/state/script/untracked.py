@@ -1,0 +1,179 @@
+"""Modules, optimizers, schedulers, scalers and lone parameters that a script trains with and has
+not tracked: no other machine has what they have come to.
+
+What stays as it was made (a frozen teacher, a loss with weights) is the same everywhere and counts
+for nothing. So the content is hashed, and hashed again where torch has written to it; what is
+written past torch's counters shows in a few elements that are read each time, in host memory.
+"""
+
+import weakref
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any
+
+import torch
+import xxhash
+from torch import Tensor, nn
+from torch.amp.grad_scaler import GradScaler
+from torch.optim.lr_scheduler import LRScheduler, ReduceLROnPlateau
+
+from trainmover.state import tensor_bytes
+from trainmover.state.encode import as_local
+from trainmover.state.script.views import Views
+from trainmover.torch_internals.modules import parts_of, tensors_of
+from trainmover.torch_internals.tensors import version_of
+
+SMALL_BYTES = 16 * 1024
+"""A tensor that is no larger is hashed each time; of others so many elements are looked at."""
+_SAMPLE = 64
+_SETTINGS = (LRScheduler, ReduceLROnPlateau, GradScaler)
+TRAINED = (nn.Module, torch.optim.Optimizer, *_SETTINGS)
+Mark = tuple[int, int]
+
+
+class Untracked:
+    """Beside what was tracked when this was made."""
+
+    def __init__(
+        self, tracked: Iterable[tuple[str, object]] = (), views: Views | None = None
+    ) -> None:
+        self._views = views or Views()
+        self._names: dict[int, tuple[str, weakref.ref[Any]]] = {}
+        for name, obj in tracked:
+            for path, one in _all_of(name, obj):
+                self._names.setdefault(id(one), (path, weakref.ref(one)))
+        self._hashes: dict[int, tuple[weakref.ref[Tensor], Mark, bytes]] = {}
+        self._found: dict[int, tuple[weakref.ref[Any], bool]] = {}
+
+    def name_of(self, value: object) -> str:
+        """By which a module or another object is tracked, or one that it wraps; "" if it is not."""
+        if own := self._own_name(value):
+            return own
+        parts: Iterable[object] = ()
+        if issubclass(type(value), nn.Module):
+            parts = _parts(value)
+        elif issubclass(type(value), torch.optim.Optimizer):
+            parts = vars(value).values()  # One that shards has the tracked one inside.
+        return next((name for part in parts if (name := self._own_name(part))), "")
+
+    def has(self, value: object) -> bool:
+        """Whether there is anything in it that counts and that nobody tracks."""
+        kind = type(value)
+        if not issubclass(kind, (*TRAINED, nn.Parameter)):
+            return False
+        known = self._found.get(id(value))
+        if known is None or known[0]() is not value:
+            known = self._found[id(value)] = weakref.ref(value), self._has(value)
+        return known[1]
+
+    def folded(self, value: object, inside: Callable[[object], Any]) -> Any:
+        """What stands for that content; None if there is none."""
+        if not self.has(value):
+            return None
+        digest = xxhash.xxh3_64()
+        for tensor in self.tensors(value):
+            digest.update(self._digest(tensor))
+        kind, plain = type(value), list[Any]()
+        if issubclass(kind, torch.optim.Optimizer):
+            plain = [_settings(group) for group in value.param_groups]  # type: ignore[attr-defined]
+        elif issubclass(kind, _SETTINGS):
+            plain = [_settings(vars(value))]
+        return [digest.digest(), inside(plain)]
+
+    def tensors(self, value: object) -> Iterator[Tensor]:
+        """Of its tensors those that nobody tracks."""
+        kind = type(value)
+        if issubclass(kind, nn.Parameter):
+            yield value  # type: ignore[misc]
+        elif issubclass(kind, nn.Module):
+            for part in _parts(value):
+                if not self._own_name(part):
+                    held = tensors_of(part).values()
+                    yield from (one for one in held if one is not None and not self._shows(one))
+        elif issubclass(kind, torch.optim.Optimizer):
+            for state in list(value.state.values()):  # type: ignore[attr-defined]
+                entries = state.values() if isinstance(state, dict) else ()
+                yield from (one for one in entries if isinstance(one, Tensor))
+        elif issubclass(kind, GradScaler):
+            yield from (one for one in vars(value).values() if isinstance(one, Tensor))
+
+    def _has(self, value: object) -> bool:
+        if issubclass(type(value), nn.Module):
+            return next(self.tensors(value), None) is not None
+        if issubclass(type(value), nn.Parameter):
+            return not self._shows(value)  # type: ignore[arg-type]
+        return not self.name_of(value)
+
+    def _own_name(self, value: object) -> str:
+        name, reference = self._names.get(id(value), ("", None))
+        return name if reference is not None and reference() is value else ""
+
+    def _shows(self, tensor: Tensor) -> bool:
+        local = as_local(tensor)
+        return not tensor_bytes.is_plain(local) or self._views.shown_by(local) is not None
+
+    def _digest(self, tensor: Tensor) -> bytes:
+        local = as_local(tensor)
+        if not tensor_bytes.is_plain(local) or not local.nbytes:
+            return b""
+        if local.nbytes <= SMALL_BYTES and local.is_cpu:
+            return xxhash.xxh3_64_digest(tensor_bytes.view_bytes(local))
+        mark = _mark(local)
+        known = self._hashes.get(id(tensor))
+        if known is None or known[0]() is not tensor or known[1] != mark:
+            whole = xxhash.xxh3_64_digest(tensor_bytes.view_bytes(local))
+            known = self._hashes[id(tensor)] = weakref.ref(tensor), mark, whole
+        return known[2] + (_sample(local) if local.is_cpu else b"")
+
+
+def _all_of(name: str, obj: object) -> Iterator[tuple[str, Any]]:
+    """It, all modules in it, and the optimizer in one that shards; of an object that is none of
+    torch's what it has of such: its state is that one's."""
+    yield name, obj
+    if isinstance(obj, nn.Module):
+        for path, part in obj.named_modules():
+            yield f"{name}.{path}", part
+    if isinstance(obj, torch.optim.Optimizer):
+        for one in vars(obj).values():
+            if isinstance(one, torch.optim.Optimizer):
+                yield name, one
+    if not isinstance(obj, TRAINED) and hasattr(type(obj), "state_dict"):
+        for one in getattr(obj, "__dict__", {}).values():
+            if isinstance(one, TRAINED):
+                yield from _all_of(name, one)
+
+
+def _parts(value: Any) -> Iterator[nn.Module]:
+    """It and all modules in it, each once, whatever its own methods say."""
+    seen, found = set[int](), [value]
+    while found:
+        one = found.pop()
+        if one is None or id(one) in seen:
+            continue
+        seen.add(id(one))
+        yield one
+        found += parts_of(one).values()
+
+
+def _mark(tensor: Tensor) -> Mark:
+    try:
+        return version_of(tensor), tensor.data_ptr()
+    except RuntimeError:  # Made in inference mode: it has no counter.
+        return -1, tensor.data_ptr()
+
+
+def _sample(tensor: Tensor) -> bytes:
+    if not tensor.is_contiguous():
+        return b""
+    flat = tensor.detach().reshape(-1)
+    return tensor_bytes.view_bytes(flat[:: -(-flat.numel() // _SAMPLE)]).tobytes()
+
+
+def _settings(held: dict[str, Any]) -> dict[str, Any]:
+    """What is set to numbers and lists of such."""
+    return {name: one for name, one in held.items() if _is_plain(one)}
+
+
+def _is_plain(value: object) -> bool:
+    if isinstance(value, list | tuple):
+        return all(map(_is_plain, value))
+    return isinstance(value, int | float | str | None)
