@@ -66,6 +66,14 @@ class Refusal:
         `Variables.begun`."""
         self._refuse(self._variables.begun(history, self._own()))
 
+    def check_left(self, history: Sequence[bytes], *, asked: bool) -> None:
+        """Behind a loop that the source has left, where it stands now. Raises StateMismatch if the
+        lines since its last step have made something else of a variable there.
+
+        asked: they have made collectives, whose values nobody has here
+        """
+        self._refuse(self._variables.left(history, self._own(), asked=asked))
+
     def _own(self) -> bytes:
         return self._variables.capture(full=True)
 

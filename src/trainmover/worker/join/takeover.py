@@ -78,6 +78,7 @@ class Takeover:
         journey, self.journey = self.journey, None
         self._own_small = self._member.tracked.small_states()
         self._drew = journey is not None and journey.drew
+        self._asked = journey is not None and bool(journey.silence.values)
         order = self._order
         assert order is not None
         self._join(order, self._before)
@@ -148,10 +149,12 @@ class Takeover:
         member.tracked.load_small(small)
         member.deposit.stand_beside(taken.header, small)
         ends = order.closing or member.over
-        stood = way.onward or way.record
-        if not ends and (stood is way.onward or stood.now is None or stood.complete):
-            self.shadow.refusal.check(stood, at_boundary=True)
+        if not ends and (way.record.now is None or way.record.complete):
+            self.shadow.refusal.check(way.record, at_boundary=True)
         elif not ends:
+            if way.onward is not None:
+                self.shadow.refusal.give_groups(way.onward)
+                self.shadow.refusal.check_left(taken.header["variables"], asked=self._asked)
             self.shadow.refusal.check_begun(taken.header["variables"])
         if order.closing and not member.over:
             gate = way.record.now or way.record.top

@@ -68,7 +68,7 @@ class Way:
         if record.now is None or record.complete or record.reserve or source.reserve:
             return False
         fetched = source.top_step == self.committed + 1
-        return fetched and _place_of(source) != _place_of(record)
+        return fetched and _place_of(source)[0] != _place_of(record)[0]
 
     def ends_further(self, ordinals: list[int], member: list[int]) -> bool:
         """Whether it leads on from here, behind the rank's last step, to where its source is."""
