@@ -868,6 +868,18 @@ KEPT = {
                     step(x * float(decimal.Decimal(1) / 7))
         main()
         """,
+    "list of a dataclass, changed by others": """
+        @dataclasses.dataclass
+        class Stats:
+            seen: list
+        def main():
+            stats = Stats([])
+            add = stats.seen.append
+            for x, y in job.batches(DATA):
+                add(float(x[0]))
+                step(x * sum(stats.seen))
+        main()
+        """,
     "object beside a large model": """
         class Block(nn.Module):
             def __init__(self):

@@ -28,6 +28,7 @@ import zlib
 from collections import ChainMap, OrderedDict, UserDict, UserList, UserString, deque
 from collections.abc import Callable, Collection
 from concurrent.futures import Future
+from contextlib import suppress
 from functools import lru_cache
 from types import (
     AsyncGeneratorType,
@@ -104,6 +105,7 @@ class Things:
         self._is_own = is_own
         self._leaves = leaves
         self._readers: dict[type, Callable[[Any, Inside], Any] | None] = {}
+        self._made: dict[int, tuple[weakref.ref[Any], list[Any]]] = {}
 
     def moves(self, value: object) -> bool:
         """Whether it must be read again each time, though it is the very object that it was."""
@@ -111,10 +113,10 @@ class Things:
         return reader in _MOVING or self.untracked.has(value)
 
     def stays(self, value: object) -> bool:
-        """Whether all that counts of it is which one it is."""
+        """Whether all that counts of it is which one it is, and it lives long."""
         kind = type(value)
-        still = self._reader(kind) in _STILL or issubclass(kind, TRAINED) or self._is_own(kind)
-        return still and not self.untracked.has(value) and not self.is_own_container(value)
+        still = self._reader(kind) in _STILL or issubclass(kind, TRAINED)
+        return still and not self.untracked.has(value)
 
     def folded(self, value: object, inside: Inside) -> Any:
         """Plain values that stand for it; None if it is no thing."""
@@ -127,7 +129,7 @@ class Things:
         if reader is not None:
             return [_name(kind), reader(value, inside)]
         if self._is_own(kind):
-            return [_name(kind), self._made_with(value), _contained(value, inside)]
+            return [_name(kind), self._known_made(value), _contained(value, inside)]
         return None
 
     def is_own_container(self, value: object) -> bool:
@@ -138,6 +140,18 @@ class Things:
         if kind not in self._readers:
             self._readers[kind] = _reader_of(kind)
         return self._readers[kind]
+
+    def _known_made(self, value: object) -> list[Any]:
+        """As it was when it was first seen: who changes it later shows in variables of their own.
+        It is not kept alive for that."""
+        key = id(value)
+        reference, made_with = self._made.get(key, (None, None))
+        if reference is None or reference() is not value:
+            made_with = self._made_with(value)
+            with suppress(TypeError):  # One with slots may not be referred to.
+                gone = functools.partial(_forget, self._made, key)
+                self._made[key] = weakref.ref(value, gone), made_with
+        return made_with or []
 
     def _made_with(self, value: object) -> list[Any]:
         """Plain attributes that only its constructor stores to."""
@@ -432,6 +446,10 @@ def _contained(value: Any, inside: Inside) -> Any:
         if issubclass(kind, base):
             return inside([*base.__iter__(value)])
     return None
+
+
+def _forget(known: dict[int, Any], key: int, gone: object) -> None:
+    known.pop(key, None)
 
 
 def _key(entry: tuple[Any, Any]) -> str:
