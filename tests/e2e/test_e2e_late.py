@@ -42,11 +42,28 @@ def test_what_one_rank_alone_begins_late_is_not_lost_once_the_step_has_returned(
     comes_to(BEST, step, place)
 
 
-@pytest.mark.turns(2)
-@pytest.mark.parametrize("step", [15, 30])
+class Later(Fault):
+    """The rank is late first: the others go on as far as they get without it, before it is lost."""
+
+    def drill(self, habit: Habit) -> str:
+        """Where it dies it waits first."""
+        kill = super().drill(habit)
+        return f"{kill.removesuffix('kill')}sleep=0.4,{kill}"
+
+
+@pytest.mark.turns(4)
 @pytest.mark.parametrize("slot", [0, 1])
-def test_lines_between_two_passes_are_run_once(step: int, slot: int) -> None:
-    """A rank is lost behind the gate of a pass's last step: its source has run them already."""
-    [habit] = [one for one in HABITS if one.name == "between/passes"]
-    found, why = arms.judge(habit, Fault(Place.PASSED, slot, step - 2))
-    assert found is Verdict.EQUAL, why
+@pytest.mark.parametrize("number", [1, 2])
+@pytest.mark.parametrize(
+    ("place", "fault"),
+    [(Place.GATE, Fault), (Place.PASSED, Fault), (Place.PASSED, Later), (Place.BETWEEN, Fault)],
+)
+@pytest.mark.parametrize(("name", "steps"), [("passes", 15), ("passes_inside", 13)])
+def test_lines_between_two_passes_are_run_once(
+    name: str, steps: int, place: Place, fault: type[Fault], number: int, slot: int
+) -> None:
+    """A rank is lost behind the gate of a pass's last step, or in those lines: its source has run
+    them already, or stands before them. number: of the pass"""
+    [habit] = [one for one in HABITS if one.name == f"between/{name}"]
+    found, why = arms.judge(habit, fault(place, slot, number * steps - 2))
+    assert found is Verdict.EQUAL, f"{found}\n{why}"

@@ -51,10 +51,9 @@ def test_the_loop_that_fetches_must_be_the_rank_s() -> None:
     assert [path.draws_from([0]), path.draws_from([3])] == [True, False]
 
 
-def onward(*ordinals: int, top_step: int = 6, complete: bool = False, reserve: int = 0) -> Way:
+def onward(*ordinals: int, top_step: int = 6, reserve: int = 0) -> Way:
     """Of a rank that was lost behind the gate of step 5, in loop 1."""
     record = way(1, now={}).record
-    record.complete = complete
     before = [[ordinal, {}, b"", 5, [15, 4, 3]] for ordinal in ordinals]
     source = RankRecord(
         Step(6), False, Step(top_step), before, Moment(b"", {}), None, reserve=reserve
@@ -64,20 +63,50 @@ def onward(*ordinals: int, top_step: int = 6, complete: bool = False, reserve: i
     return path
 
 
+def at(*rounds: tuple[int, int]) -> list[list[Any]]:
+    """Before a fetch: of each loop the ordinal, and the batches that it has given."""
+    return [[ordinal, {"drawn": drawn}, b"", 5, []] for ordinal, drawn in rounds]
+
+
 def test_behind_a_loop_that_its_source_has_left_the_way_goes_on() -> None:
     path = onward(4)
-    assert [path.ends_further([number], []) for number in (1, 2, 3, 4)] == [True] * 3 + [False]
-    assert path.ends_further([4], [0])
+    further = [path.ends_further(at((number, 0)), []) for number in (1, 2, 3, 4)]
+    assert further == [True] * 3 + [False]
+    assert path.ends_further(at((4, 0)), [0])
+
+
+def test_loops_of_two_rounds_of_the_one_around_them_are_two() -> None:
+    rank = RankRecord(Step(6), False, Step(5), at((0, 2), (0, 12)), Moment(b"", {}), None)
+    source = RankRecord(Step(6), True, Step(6), at((0, 3), (0, 0)), Moment(b"", {}), None)
+    path = Way(Rank(1), rank, Step(5), source)
+    assert path.leads_on_from([0, 0], [])
+    places = [at((0, 2), (0, 13)), at((0, 3)), at((0, 3), (0, 0))]
+    assert [path.ends_further(place, []) for place in places] == [True, True, False]
+    source.positions = at((0, 2), (0, 13))  # At the fetch that ends the loop.
+    assert Way(Rank(1), rank, Step(5), source).onward is None
+
+
+def test_a_rank_that_had_come_to_the_end_of_its_loop_has_stood_before_its_source_or_behind_it() -> (
+    None
+):
+    """complete: lost in the lines behind the loop, or in the next one."""
+    end, further = at((0, 15)), at((1, 0))
+    told = RankRecord(Step(6), True, Step(6), end, Moment(b"", {}), None)
+    source = RankRecord(Step(6), True, Step(6), further, Moment(b"", {}), None)
+    path = Way(Rank(1), told, Step(5), source)
+    assert path.leads_on_from([0], [])
+    assert [path.ends_further(end, []), path.ends_further(further, [])] == [True, False]
+    assert Way(Rank(1), source, Step(5), told).onward is None
 
 
 @pytest.mark.parametrize(
     "path",
-    [onward(1), onward(4, top_step=5), onward(4, complete=True), onward(4, reserve=1)],
-    ids=["the same loop", "has not fetched yet", "the rank had fetched", "in reserve"],
+    [onward(1), onward(0), onward(4, top_step=5), onward(4, reserve=1)],
+    ids=["the same loop", "an earlier one", "has not fetched yet", "in reserve"],
 )
 def test_else_it_ends_where_the_rank_fetches_next(path: Way) -> None:
     assert path.onward is None
-    assert not path.ends_further([1], [])
+    assert not path.ends_further(at((1, 0)), [])
 
 
 def test_a_rank_at_another_member_s_fetch_is_elsewhere() -> None:

@@ -190,7 +190,8 @@ HABITS = [
     refused("between/running_total", moment=True),
     equal("between/running_module", moment=True),
     equal("between/saved", moment=True),
-    equal("between/passes"),
+    equal("between/passes", moment=True),
+    equal("between/passes_inside", moment=True),
     refused("between/continued"),
 ]
 

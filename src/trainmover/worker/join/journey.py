@@ -120,7 +120,7 @@ class Journey:
         if not way.in_loops:
             if member.calls < way.committed:
                 return self._take_next(batches)  # Several fetches make a step.
-            if way.ends_further(loops.ordinals, loops.member):
+            if self._ends_further:
                 return self._take_next(batches)  # Or the loop is over, as its source knows.
             self._stand_at_last_fetch(way.record)
             self._arrive()
@@ -162,7 +162,7 @@ class Journey:
         top = way.record.top
         member.tracked.load_small(top.small)
         rng.restore(top.rng)
-        if way.record.now is None:
+        if way.record.now is None and not self._ends_further:
             self._arrive()
             return member.take_next(batches)
         if way.record.reserve:  # Its variables are those of a later fetch.
@@ -170,6 +170,13 @@ class Journey:
         else:  # Large state is that of now already.
             self._refusal.check(way.record, at_boundary=False)
         return self._take_next(batches)
+
+    @property
+    def _ends_further(self) -> bool:
+        member, way = self._member, self.way
+        if way.onward is None:
+            return False
+        return way.ends_further(member.loops.positions(member.calls), member.loops.member)
 
     def _take_next(self, batches: Batches) -> Any:
         """As the rank has drawn it: the same batch, with the same random numbers."""

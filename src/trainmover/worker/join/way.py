@@ -12,10 +12,10 @@ computed for them: the batch is the same in all, the number that a step gives is
 made here. Both are made up, and so is what the script makes of them: where it is still read when
 the joiner arrives, it is compared like any other variable.
 
-A rank may be lost behind the gate of a loop's last step. Its source has left the loop meanwhile and
-run the lines behind it, and its state has had them. So the way goes on to where the source stands,
-and the lines are run before that state is taken, as all others on the way, with batches that are
-drawn; what they have left in variables must be what the source has.
+A rank may be lost behind the gate of a loop's last step, or in the lines behind that loop. Its
+source has left the loop meanwhile and run those lines, and its state has had them. So the way goes
+on to where the source stands, and the lines are run before that state is taken, as all others on
+the way, with batches that are drawn; what they have left in variables must be what the source has.
 """
 
 from collections import deque
@@ -65,22 +65,27 @@ class Way:
 
     def _is_left_by(self, source: RankRecord) -> bool:
         record = self.record
-        if record.now is None or record.complete or record.reserve or source.reserve:
+        if record.reserve or source.reserve or source.top_step != self.committed + 1:
             return False
-        fetched = source.top_step == self.committed + 1
-        return fetched and _place_of(source)[0] != _place_of(record)[0]
+        here, there = record.positions, source.positions
+        is_another = _loop_of(there, source.member) != _loop_of(here, record.member)
+        return is_another and _rounds_of(there) > _rounds_of(here)
 
-    def ends_further(self, ordinals: list[int], member: list[int]) -> bool:
-        """Whether it leads on from here, behind the rank's last step, to where its source is."""
-        return self.onward is not None and _place_of(self.onward) != (ordinals, member)
+    def ends_further(self, positions: list[list[Any]], member: list[int]) -> bool:
+        """Whether it leads on from a fetch there, behind the rank's last step, to its source's."""
+        onward = self.onward
+        if onward is None:
+            return False
+        return _loop_of(onward.positions, onward.member) != _loop_of(positions, member)
 
     def leads_on_from(self, ordinals: list[int], member: list[int]) -> bool:
-        """Whether the rank stood elsewhere than at a fetch of this very loop.
+        """Whether the rank stood elsewhere than at a fetch of this very loop, or its source does.
 
         member: path of the loop that fetches, if it is beside the loops the script is in
         """
         here = len(ordinals) == 1 and ordinals == [place[0] for place in self.record.positions]
-        return not here or member != self.record.member or self.record.now is not None
+        stands_here = here and member == self.record.member and self.record.now is None
+        return not stands_here or self.onward is not None
 
     def resumes(self, ordinals: list[int]) -> bool:
         """Whether the innermost of these loops is the next that the rank was in.
@@ -205,9 +210,15 @@ class Way:
             )
 
 
-def _place_of(record: RankRecord) -> tuple[list[int], list[int]]:
-    """Which loops it is in, and which of them fetches."""
-    return [place[0] for place in record.positions], record.member
+def _rounds_of(positions: list[list[Any]]) -> list[tuple[int, int]]:
+    """Of each loop its ordinal, and the batches before its fetch: what comes later is more."""
+    return [(ordinal, position.get("drawn", 0)) for ordinal, position, *_ in positions]
+
+
+def _loop_of(positions: list[list[Any]], member: list[int]) -> tuple[Any, ...]:
+    """Which loop fetches, in which rounds of those around it."""
+    *around, (innermost, _) = _rounds_of(positions)
+    return around, innermost, member
 
 
 def like(result: Any, known: Tensor) -> Any:

@@ -27,6 +27,7 @@ data, others = kit.loader(job), kit.loader(job, kit.dataset(32, seed=5))
 while job.steps < args.steps:
     for x, y in kit.until(job, args, job.batches(data)):
         train_step(x, y)
+    kit.moment(job, args)
     scheduler.step()
     averaged.update_parameters(net)
     with torch.no_grad():
