@@ -266,6 +266,7 @@ void Endpoint::lost(Link& link, const std::string& why, bool orderly) {
         const auto found = links_.find(link.peer);
         const bool current = found != links_.end() && found->second.get() == &link;
         if (link.opened()) ++facts_.links_closed;
+        link.over = orderly;
         // The thread that reads the link still uses it: its last reference goes to the bell.
         std::shared_ptr<Link> kept;
         for (auto it = watched_.begin(); it != watched_.end();) {
@@ -355,18 +356,19 @@ int Endpoint::exchange(const std::shared_ptr<Session>& past, const std::shared_p
         for (std::size_t seat = 0; seat < next->view.size(); ++seat) {
             const auto& link = next->view.links[seat];
             if (link == nullptr) continue;
-            if (!link->alive()) {
-                next->ending.lose(seat, "it was lost before the epoch began");
-                next->mail.part(seat, false);
-                continue;
-            }
+            const auto lose = [&](const std::string& why, bool orderly) {
+                next->ending.lose(seat, why);
+                next->mail.part(seat, orderly);
+            };
             const auto found = early_.find({life, next->epoch(), link->peer});
-            if (found == early_.end()) continue;
-            next->wires.adopt(seat, std::move(found->second.inflow));
-            next->mail.adopt(seat, std::move(found->second.letters));
-            if (found->second.broken.empty()) continue;
-            next->ending.lose(seat, found->second.broken);
-            next->mail.part(seat, found->second.orderly);
+            if (found != early_.end()) {
+                auto& early = found->second;
+                next->wires.adopt(seat, std::move(early.inflow));
+                next->mail.adopt(seat, std::move(early.letters));
+                if (!early.broken.empty()) lose(early.broken, early.orderly);
+            }
+            // One that is just dying says so to `lost`, which waits for the mutex.
+            if (link->over) lose("it was lost before the epoch began", *link->over);
         }
         std::erase_if(early_, [&](const auto& entry) {
             return std::get<0>(entry.first) == life && std::get<1>(entry.first) <= next->epoch();

@@ -113,6 +113,7 @@ public:
     int references = 0;      // Views that hold this link. Guarded by the endpoint.
     bool accounted = false;  // A view has counted it as opened for it. Likewise.
     Trouble trouble;         // Why it could not be opened. Likewise.
+    std::optional<bool> over;  // It is lost, and whether in good order. Likewise.
 
     void detach();
 

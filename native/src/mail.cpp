@@ -8,12 +8,7 @@
 namespace tmc {
 
 Mail::Mail(const View& view, Ending& ending, Mutex& mutex, const void* owner)
-    : view_(view),
-      ending_(ending),
-      mutex_(mutex),
-      owner_(owner),
-      boxes_(view.size()),
-      left_(view.size(), Left::not_yet) {}
+    : view_(view), ending_(ending), mutex_(mutex), owner_(owner), boxes_(view.size()), seen_(view.size()) {}
 
 void Mail::Parcel::written(std::size_t count) noexcept {
     if (left.fetch_sub(count) != count) return;
@@ -121,7 +116,7 @@ void Mail::receive(std::shared_ptr<Ticket> ticket, int seat, std::byte* at, std:
         std::list<Letter>::iterator found;
         auto* box = oldest(seat, tag, found, from);
         if (box == nullptr) {
-            if (const auto lost = missing(seat)) return refuse(ticket, *lost, tag);
+            if (const auto who = missed(seat)) return end(*who, *parcel);
             wanted_.push_back(std::move(parcel));
             return;
         }
@@ -132,22 +127,6 @@ void Mail::receive(std::shared_ptr<Ticket> ticket, int seat, std::byte* at, std:
     }
     if (trouble) ticket->finish(*trouble);
     view_.links[from]->push();
-}
-
-/// The seat without which nothing more can come for who receives from `seat`. Who receives from
-/// anybody may still get it from another, unless one has given up or all have left.
-std::optional<std::size_t> Mail::missing(int seat) const {
-    if (seat != kAnybody) {
-        const auto other = static_cast<std::size_t>(seat);
-        return ending_.gone(other) ? std::optional(other) : std::nullopt;
-    }
-    std::optional<std::size_t> last = view_.seat;
-    for (std::size_t other = 0; other < left_.size(); ++other) {
-        if (left_[other] == Left::given_up) return other;
-        if (other == view_.seat || !last) continue;
-        last = left_[other] == Left::not_yet ? std::nullopt : std::optional(other);
-    }
-    return last;
 }
 
 /// Give a letter to who wants it: copy a small body, or ask for a large one.
@@ -178,6 +157,25 @@ void Mail::account(std::size_t seat, std::uint64_t bytes) {
     if (box.eager_read - box.eager_told < kEagerWindow / 4) return;
     box.eager_told = box.eager_read;
     view_.links[seat]->enqueue(frame(Frame::read, box.eager_read, 0, {}));
+}
+
+/// The seat for whose end a receive from `seat`, for which no letter is there, waits in vain. Who receives
+/// from anybody does so if one has failed, which might have been the sender, or if all have left; one
+/// that left in good order says by that that the letter is another's.
+std::optional<std::size_t> Mail::missed(int seat) const {
+    if (seat != kAnybody) {
+        const auto one = static_cast<std::size_t>(seat);
+        return seen_[one] == Seen::here ? std::nullopt : std::optional(one);
+    }
+    auto left = static_cast<std::size_t>(view_.seat);
+    bool alone = true;
+    for (std::size_t other = 0; other < seen_.size(); ++other) {
+        if (other == view_.seat) continue;
+        if (seen_[other] == Seen::failed) return other;
+        if (seen_[other] == Seen::here) alone = false;
+        left = other;
+    }
+    return alone ? std::optional(left) : std::nullopt;
 }
 
 /// Take the oldest receive that this message answers.
@@ -317,11 +315,11 @@ void Mail::part(std::size_t seat, bool orderly) {
     auto& waiting = box(seat).waiting;
     for (const auto& [number, parcel] : waiting) end(seat, *parcel);
     waiting.clear();
-    if (left_[seat] == Left::not_yet) left_[seat] = orderly ? Left::orderly : Left::given_up;
+    if (seen_[seat] == Seen::here) seen_[seat] = orderly ? Seen::left : Seen::failed;
     wanted_.remove_if([&](const std::shared_ptr<Parcel>& parcel) {
-        const auto lost = missing(parcel->seat);
-        if (lost) end(*lost, *parcel);
-        return lost.has_value();
+        const auto who = missed(parcel->seat);
+        if (who) end(*who, *parcel);
+        return who.has_value();
     });
 }
 

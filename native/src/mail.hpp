@@ -62,9 +62,11 @@ public:
     void read(std::size_t seat, std::uint64_t bytes);
     void adopt(std::size_t seat, Letterbox box);
 
-    /// The seat will say nothing more: end what only it could. With the mutex held; from the thread
-    /// that reads its link, for what is on its way from it may not land any more.
-    /// orderly  it left of its own will; connected  it still takes what is being written to it
+    /// The seat will say nothing more, and all that it said has come: end what only it could, also
+    /// what begins later. With the mutex held; from the thread that reads its link, for what is on its
+    /// way from it may not land any more.
+    /// orderly  it left of its own will, and the first word on that counts; connected  it still takes
+    /// what is being written to it
     void lose(std::size_t seat, bool orderly, bool connected);
     /// Nothing new comes from the seat, and it asks for nothing; what is on its way still lands.
     /// With the mutex held.
@@ -99,13 +101,16 @@ private:
         std::uint64_t eager_told = 0;
     };
 
-    enum class Left : std::uint8_t { not_yet, orderly, given_up };
+    /// How a seat is seen by who reads its link. `Ending` may know earlier that it is gone, while what it
+    /// sent before is still on its way.
+    enum class Seen : std::uint8_t { here, left, failed };
 
     static std::uint32_t name_of(Tag tag) noexcept {
         return static_cast<std::uint32_t>(tag.low >> 32);
     }
     Outgoing frame(Frame kind, std::uint64_t a, std::uint64_t b, Tag tag) const;
     std::shared_ptr<Parcel> wanted(std::size_t seat, Tag tag);
+    std::optional<std::size_t> missed(int seat) const;
     std::optional<Trouble> deliver(std::size_t seat, Letter& letter,
                                    const std::shared_ptr<Parcel>& parcel);
     Box& box(std::size_t seat);
@@ -114,14 +119,13 @@ private:
     void account(std::size_t seat, std::uint64_t bytes);
     void end(std::size_t seat, const Parcel& parcel);
     void refuse(const std::shared_ptr<Ticket>& ticket, std::size_t seat, Tag tag);
-    std::optional<std::size_t> missing(int seat) const;
 
     const View& view_;
     Ending& ending_;
     Mutex& mutex_;
     const void* owner_;
     std::vector<std::unique_ptr<Box>> boxes_;  // by seat; null where none was needed so far
-    std::vector<Left> left_;  // by seat: how it was heard to have left
+    std::vector<Seen> seen_;                   // by seat
     std::list<std::shared_ptr<Parcel>> wanted_;
     std::uint64_t arrivals_ = 0;
 };

@@ -25,7 +25,7 @@ struct Early {
     Inflow inflow;
     Letterbox letters;
     std::string broken;
-    bool orderly = false;  // of `broken`: it left of its own will
+    bool orderly = false;  // if it is broken
 };
 
 /// A piece of memory for a collective's intermediate results; grows, never shrinks.

@@ -63,11 +63,15 @@ public:
 
     /// Phase 1 on all, then phase 2 on all.
     void enter(std::uint32_t epoch) {
+        prepare(epoch);
+        switched.assign(size(), {});
+        each([&](Rank& rank, std::uint32_t seat) { switched[seat] = rank.group->switchover(epoch); });
+    }
+
+    void prepare(std::uint32_t epoch) {
         std::vector<std::vector<std::byte>> cards;
         for (const auto& rank : ranks_) cards.push_back(rank->group->card());
         each([&](Rank& rank, std::uint32_t) { rank.group->prepare(epoch, cards, 30 * kSecond); });
-        switched.assign(size(), {});
-        each([&](Rank& rank, std::uint32_t seat) { switched[seat] = rank.group->switchover(epoch); });
     }
 
     /// Another process sits down there; the old one is gone without a word, or stays as `stale`.

@@ -3,7 +3,9 @@
 #include <algorithm>
 #include <array>
 #include <atomic>
+#include <chrono>
 #include <random>
+#include <thread>
 
 #include "check.hpp"
 #include "points.hpp"
@@ -312,6 +314,90 @@ void an_abort_takes_back_what_waits_for_a_link() {
     no_link_was_lost(team);
 }
 
+/// A second group of a team, by which it is known that what was said before has come.
+class Beside {
+public:
+    explicit Beside(Team& team) : team_(team) {
+        std::vector<std::vector<std::byte>> cards;
+        for (std::uint32_t seat = 0; seat < team.size(); ++seat) {
+            groups_.push_back(team[seat].endpoint->group("beside", seat, team.size()));
+            cards.push_back(groups_.back()->card());
+        }
+        team.each([&](Rank&, std::uint32_t seat) {
+            groups_[seat]->prepare(1, cards, 30 * kSecond);
+            groups_[seat]->switchover(1);
+        });
+    }
+
+    /// Seat 0 has heard all that this seat said until now.
+    void hear(std::uint32_t seat) {
+        std::byte word{};
+        if (groups_[seat]->epoch() < 0) return await_loss(team_[seat].endpoint->incarnation);
+        const auto come = groups_[0]->receive(&word, 1, DType::u8, static_cast<int>(seat), 1);
+        groups_[seat]->send(&word, 1, DType::u8, 0, 1);
+        CHECK(groups_[0]->wait_for_message(*come, 60 * kSecond) && !come->trouble());
+    }
+
+private:
+    void await_loss(std::uint64_t process) {
+        const auto there = [&] {
+            const auto links = team_[0].endpoint->links();
+            return std::any_of(links.begin(), links.end(), [&](const auto& link) { return link.peer == process; });
+        };
+        while (there()) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    }
+
+    Team& team_;
+    std::vector<std::shared_ptr<Group>> groups_;
+};
+
+enum class Enters { before, after };
+
+/// What a receive comes to that begins when its sender has ended: what had begun before comes to the same.
+void a_wait_that_begins_after_an_end(const std::string& hosts, const std::function<void(Rank&)>& end, bool fails,
+                                     Enters enters) {
+    Team team(hosts);
+    Beside beside(team);
+    team.prepare(1);
+    for (const std::uint32_t seat : {0U, 1U, 2U})
+        if (seat > 0 || enters == Enters::before) team[seat].group->switchover(1);
+    send(team[1], 0, 7, 3.0F);
+    end(team[1]);
+    beside.hear(1);
+    if (enters == Enters::after) team[0].group->switchover(1);
+    const auto said = receive(team[0], Mail::kAnybody, 7);
+    CHECK(!end_of(said) && said.data[0] == 3.0F);
+    CHECK(end_of(receive(team[0], 1, 7)).why == Why::peer_lost);
+    const auto open = receive(team[0], Mail::kAnybody, 8);
+    if (fails) {
+        CHECK(end_of(open).why == Why::peer_lost);
+        return;
+    }
+    CHECK(!open.ticket->done(), "it may come from another one: %s", open.ticket->trouble().text.c_str());
+    send(team[2], 0, 8, 4.0F);
+    CHECK(!end_of(open) && open.data[0] == 4.0F);
+    const auto begun_before = receive(team[0], Mail::kAnybody, 9);
+    end(team[2]);
+    CHECK(end_of(begun_before).why == Why::peer_lost);
+    beside.hear(2);
+    CHECK(end_of(receive(team[0], Mail::kAnybody, 9)).why == Why::peer_lost);
+}
+
+/// Who is known to be gone by another way than the link may have sent something before.
+void a_parcel_may_come_after_its_sender_has_gone() {
+    for (const int from : {1, Mail::kAnybody}) {
+        Team team("aa");
+        team.enter(1);
+        team[0].group->submit([](Session& s) { s.ending.lose(1, "a test"); }, false);
+        const auto come = receive(team[0], from, 1);
+        CHECK(!come.ticket->done(), "%s", come.ticket->trouble().text.c_str());
+        send(team[1], 0, 1, 5.0F);
+        team[1].group->close();
+        CHECK(!end_of(come) && come.data[0] == 5.0F);
+        CHECK(end_of(receive(team[0], from, 1)).why == Why::peer_lost);
+    }
+}
+
 }  // namespace
 
 int main() {
@@ -334,6 +420,13 @@ int main() {
             an_end_is_heard_of_later(end, words, way);
             nobody_waits_for_who_has_ended(end, way);
         }
+    for (const char* hosts : {"abc", "aaa"})
+        for (const auto enters : {Enters::before, Enters::after}) {
+            a_wait_that_begins_after_an_end(hosts, ends[0].first, true, enters);
+            a_wait_that_begins_after_an_end(hosts, ends[1].first, false, enters);
+            a_wait_that_begins_after_an_end(hosts, ends[2].first, false, enters);
+        }
+    a_parcel_may_come_after_its_sender_has_gone();
     a_seat_given_away_is_told_when_it_asks();
     an_abort_takes_back_what_waits_for_a_link();
 }

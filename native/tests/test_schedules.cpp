@@ -314,15 +314,19 @@ bool exchange_some(Group& group, std::span<const Note> notes, std::uint32_t seat
         });
         if (!good) break;
     }
+    bool turned_away = false;
     for (const auto& sent : all) {
         if (sent.ticket == nullptr || !done(calm, [&] { wait_for(group, sent.ticket, true); })) {
             good = false;
+            turned_away |= sent.note->to == seat && sent.note->from_anybody;
             continue;
         }
         const auto* right = input(sent.note->from, 0, sent.note->offset);
         CHECK(sent.data.empty() || std::memcmp(sent.data.data(), right, sent.data.size()) == 0,
               "a message of %zu bytes to seat %u is wrong", sent.data.size(), sent.note->to);
     }
+    // Its sender may be there, and has to hear that nobody will take it.
+    if (turned_away) group.abort("a test");
     return good;
 }
 
@@ -332,6 +336,12 @@ void exchange_notes(Group& group, const Script& script, std::uint32_t seat, bool
     if (reads) std::this_thread::sleep_for(std::chrono::microseconds(script.readers_us));
     for (std::size_t at = 0; at < notes.size(); at += script.at_once)
         if (!exchange_some(group, notes.subspan(at, std::min(script.at_once, notes.size() - at)), seat, calm)) return;
+}
+
+/// One that leaves in good order ends no wait for anybody, as long as others are there: who waits for what
+/// it has not sent must say so.
+void name_the_sender(Script& script, std::uint32_t seat) {
+    for (auto& note : script.notes) note.from_anybody = note.from_anybody && note.from != seat;
 }
 
 enum class End { calm, abort, close_group, close_process, leave_behind };
@@ -424,6 +434,8 @@ private:
         const bool sparse = chance_.one_in(4);
         for (std::uint32_t g = 0; g < kGroups; ++g)
             scripts.push_back(sparse ? few_words(chance_, size(), g == 0) : script_of(chance_, size()));
+        if (size() > 2 && (end == End::close_group || end == End::close_process))
+            for (auto& script : scripts) name_the_sender(script, victim);
         auto left_behind = std::make_unique<Stray>();
         std::unique_ptr<Process> newcomer;
         {

@@ -104,7 +104,7 @@ FAULTS = {
     ),
     "what comes before the epoch is lost": (
         "endpoint.cpp",
-        "            next->wires.adopt(seat, std::move(found->second.inflow));\n",
+        "                next->wires.adopt(seat, std::move(early.inflow));\n",
         "",
     ),
     "what was arriving when the epoch began is not counted": (
