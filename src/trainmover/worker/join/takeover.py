@@ -149,13 +149,15 @@ class Takeover:
         member.tracked.load_small(small)
         member.deposit.stand_beside(taken.header, small)
         ends = order.closing or member.over
-        if not ends and (way.record.now is None or way.record.complete):
-            self.shadow.refusal.check(way.record, at_boundary=True)
+        refusal, history = self.shadow.refusal, taken.header["variables"]
+        if not ends and way.onward is not None:
+            refusal.give_groups(way.onward)
+            refusal.check_left(history, asked=self._asked)
+            refusal.check_begun(history)
+        elif not ends and (way.record.now is None or way.record.complete):
+            refusal.check(way.record, at_boundary=True)
         elif not ends:
-            if way.onward is not None:
-                self.shadow.refusal.give_groups(way.onward)
-                self.shadow.refusal.check_left(taken.header["variables"], asked=self._asked)
-            self.shadow.refusal.check_begun(taken.header["variables"])
+            refusal.check_begun(history)
         if order.closing and not member.over:
             gate = way.record.now or way.record.top
             self.tail = Tail(order.committed, member.tracked, gate.small)
