@@ -3,6 +3,7 @@
 import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from typing import Any
 
 import pytest
 import torch
@@ -13,7 +14,7 @@ from trainmover.errors import PeerLost, ProtocolError, StateMismatch, UserError
 from trainmover.listeners.dial import dial
 from trainmover.protocol.sealed import HEAD_BYTES
 from trainmover.state.digest import hash_of
-from trainmover.state.transfer import FetchReport, Offered, StateServer, fetch, wire
+from trainmover.state.transfer import FetchReport, Offered, StateServer, fetch, stream, wire
 
 
 @pytest.fixture
@@ -27,6 +28,16 @@ def server() -> Iterator[StateServer]:
 def pool() -> Iterator[ThreadPoolExecutor]:
     with ThreadPoolExecutor(4) as pool:
         yield pool
+
+
+@pytest.fixture
+def dialled_in_peace(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What a test gives a source to answer in is not for connecting to it."""
+
+    def patiently(*where: Any, **how: Any) -> Any:
+        return dial(*where, **how | {"timeout_s": 30.0})
+
+    monkeypatch.setattr(stream, "dial", patiently)
 
 
 def assorted() -> list[Tensor]:
@@ -83,6 +94,7 @@ def test_a_client_waits_for_the_offer(server: StateServer, pool: ThreadPoolExecu
     assert torch.equal(got[0], torch.ones(3))
 
 
+@pytest.mark.usefixtures("dialled_in_peace")
 def test_a_client_gives_up_when_nothing_is_offered(server: StateServer) -> None:
     with pytest.raises(PeerLost, match=r"nothing came for 0\.1 s"):
         fetch_into([], server.address, timeout_s=0.1)
@@ -208,6 +220,7 @@ def test_a_source_that_dies_is_noticed(server: StateServer, place: int) -> None:
         fetch_into([torch.empty_like(tensor)], relay.address)
 
 
+@pytest.mark.usefixtures("dialled_in_peace")
 def test_a_source_that_falls_silent_is_noticed(server: StateServer) -> None:
     tensor = torch.zeros(MIB)
     offer(server, [tensor])

@@ -1,8 +1,14 @@
-"""One fetch from several sources, of which some die, lie, sleep or hold something else."""
+"""One fetch from several sources, of which some die, lie, sleep or hold something else.
+
+Sources that are well wait for the others on the wire (`behind`), or they might have sent all before
+anything goes wrong.
+"""
 
 import threading
+from collections import defaultdict
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
+from typing import Any
 
 import pytest
 import torch
@@ -10,10 +16,11 @@ from torch import Tensor
 from transfers import KEY, MIB, OPENING, TOKEN, Relay, cut, fetch_into, flip, offer
 
 from trainmover.errors import PeerLost, StateMismatch, UserError
-from trainmover.state.transfer import Offered, StateServer
+from trainmover.state.transfer import Offered, StateServer, fetching
+from trainmover.state.transfer.fetching import Fetching, Source
 
+Dropped = dict[str, threading.Event]
 SIZE = 8 * MIB  # of floats: 32 MiB, enough for four connections
-BYTES_S = 100e6  # so slow that nobody has sent all before the others begin
 
 
 @pytest.fixture(scope="module")
@@ -30,7 +37,7 @@ def got(sent: list[Tensor]) -> list[Tensor]:
 def servers(sent: list[Tensor]) -> Iterator[list[StateServer]]:
     """Three replicas."""
     with ExitStack() as stack:
-        servers = [StateServer(TOKEN, bytes_s=BYTES_S) for _ in range(3)]
+        servers = [StateServer(TOKEN) for _ in range(3)]
         for number, server in enumerate(servers):
             stack.callback(server.close)
             offer(server, sent, b"%d" % number, "same")
@@ -41,19 +48,52 @@ def addresses(servers: list[StateServer]) -> list[str]:
     return [server.address for server in servers]
 
 
+@pytest.fixture
+def wire() -> Iterator[ExitStack]:
+    """Relays that are entered here are taken away at the end."""
+    with ExitStack() as stack:
+        yield stack
+
+
+@pytest.fixture
+def dropped(monkeypatch: pytest.MonkeyPatch) -> Dropped:
+    """By address: the fetch has noticed what is wrong with it."""
+    events = defaultdict[str, threading.Event](threading.Event)
+    drop = Fetching._drop
+
+    def drop_and_tell(fetch: Fetching, source: Source, *others: Any, **more: Any) -> None:
+        drop(fetch, source, *others, **more)
+        events[source.address].set()
+
+    monkeypatch.setattr(Fetching, "_drop", drop_and_tell)
+    return events
+
+
+def behind(wire: ExitStack, server: StateServer, *events: threading.Event) -> Relay:
+    """On the way to a source that is well, and gives no more than a little before these events."""
+    return wire.enter_context(Relay(server.address, waits_for=events))
+
+
 def assert_equal(got: list[Tensor], sent: list[Tensor]) -> None:
     assert all(torch.equal(a, b) for a, b in zip(got, sent, strict=True))
 
 
 @pytest.mark.parametrize("streams", [1, 4])
 def test_all_replicas_give_a_part(
-    servers: list[StateServer], sent: list[Tensor], got: list[Tensor], streams: int
+    servers: list[StateServer],
+    sent: list[Tensor],
+    got: list[Tensor],
+    streams: int,
+    wire: ExitStack,
 ) -> None:
-    report = fetch_into(got, *addresses(servers), streams=streams)
+    relays = [behind(wire, server) for server in servers]
+    for relay in relays:
+        relay.waits_for = [other.giving for other in relays]
+    report = fetch_into(got, *(relay.address for relay in relays), streams=streams)
     assert_equal(got, sent)
     assert report.header == b"0"
-    assert report.source == servers[0].address
-    assert report.given.keys() == set(addresses(servers))
+    assert report.source == relays[0].address
+    assert report.given.keys() == {relay.address for relay in relays}
     assert sum(report.given.values()) == report.bytes == sum(t.nbytes for t in sent)
     assert report.dropped == []
 
@@ -69,21 +109,32 @@ def test_little_is_taken_from_one(servers: list[StateServer]) -> None:
 @pytest.mark.parametrize("place", [0, OPENING + 3, 5000, 3 * MIB + 7])
 @pytest.mark.parametrize("dying", [0, 1])
 def test_where_one_dies_the_others_go_on(
-    servers: list[StateServer], sent: list[Tensor], got: list[Tensor], place: int, dying: int
+    servers: list[StateServer],
+    sent: list[Tensor],
+    got: list[Tensor],
+    place: int,
+    dying: int,
+    wire: ExitStack,
+    dropped: Dropped,
 ) -> None:
-    with Relay(servers[dying].address, cut(place)) as relay:
-        sources = addresses(servers)
-        sources[dying] = relay.address
-        report = fetch_into(got, *sources)
+    relay = wire.enter_context(Relay(servers[dying].address, cut(place)))
+    relays = [behind(wire, server, dropped[relay.address]) for server in servers]
+    relays[dying] = relay
+    report = fetch_into(got, *(its.address for its in relays))
     assert_equal(got, sent)
     assert [(d.address, type(d.error)) for d in report.dropped] == [(relay.address, PeerLost)]
 
 
 def test_wrong_bytes_are_taken_from_another_and_told(
-    servers: list[StateServer], sent: list[Tensor], got: list[Tensor]
+    servers: list[StateServer],
+    sent: list[Tensor],
+    got: list[Tensor],
+    wire: ExitStack,
+    dropped: Dropped,
 ) -> None:
-    with Relay(servers[1].address, flip(MIB + 500)) as relay:
-        report = fetch_into(got, servers[0].address, relay.address)
+    relay = wire.enter_context(Relay(servers[1].address, flip(MIB + 500)))
+    first = behind(wire, servers[0], dropped[relay.address])
+    report = fetch_into(got, first.address, relay.address)
     assert_equal(got, sent)
     (liar,) = report.dropped
     assert liar.address == relay.address
@@ -102,12 +153,19 @@ def test_where_the_last_one_lies_nothing_is_trained_on(
 
 
 def test_one_that_holds_something_else_is_not_used(
-    servers: list[StateServer], sent: list[Tensor], got: list[Tensor]
+    servers: list[StateServer],
+    sent: list[Tensor],
+    got: list[Tensor],
+    wire: ExitStack,
+    dropped: Dropped,
 ) -> None:
     offer(servers[1], [torch.ones_like(tensor) for tensor in sent], alike="other")
-    report = fetch_into(got, *addresses(servers))
+    odd = behind(wire, servers[1])
+    last = behind(wire, servers[2], dropped[odd.address])
+    first = behind(wire, servers[0], dropped[odd.address], last.giving)
+    report = fetch_into(got, first.address, odd.address, last.address)
     assert_equal(got, sent)
-    assert report.given.keys() == {servers[0].address, servers[2].address}
+    assert report.given.keys() == {first.address, last.address}
     (other,) = report.dropped
     assert "holds something else" in other.error.happened
 
@@ -121,19 +179,29 @@ def test_who_names_no_likeness_serves_alone(
 
 
 def test_a_silent_one_is_not_waited_for_once_the_others_are_done(
-    servers: list[StateServer], sent: list[Tensor], got: list[Tensor]
+    servers: list[StateServer],
+    sent: list[Tensor],
+    got: list[Tensor],
+    wire: ExitStack,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    with Relay(servers[1].address, silent_after=2 * MIB) as relay:
-        report = fetch_into(got, servers[0].address, relay.address, timeout_s=600)
+    monkeypatch.setattr(fetching, "STALL_S", 0.2)
+    relay = wire.enter_context(Relay(servers[1].address, silent_after=2 * MIB))
+    first = behind(wire, servers[0], relay.silent)
+    report = fetch_into(got, first.address, relay.address, timeout_s=600)
     assert_equal(got, sent)
     assert [dropped.address for dropped in report.dropped] == [relay.address]
 
 
 def test_a_first_one_that_does_not_answer_is_not_waited_for(
-    servers: list[StateServer], sent: list[Tensor], got: list[Tensor]
+    servers: list[StateServer],
+    sent: list[Tensor],
+    got: list[Tensor],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    monkeypatch.setattr(fetching, "PATIENCE_S", 0.1)
     servers[0].withdraw(KEY)
-    report = fetch_into(got, *addresses(servers), timeout_s=600)
+    report = fetch_into(got, servers[0].address, servers[1].address, timeout_s=600)
     assert_equal(got, sent)
     assert report.header == b"1"
 
@@ -148,16 +216,21 @@ def test_no_other_header_will_do_if_the_first_ones_is_meant(
 
 
 def test_the_reserve_comes_in_when_one_dies(
-    servers: list[StateServer], sent: list[Tensor], got: list[Tensor]
+    servers: list[StateServer],
+    sent: list[Tensor],
+    got: list[Tensor],
+    wire: ExitStack,
+    dropped: Dropped,
 ) -> None:
     """Four connections are worth while, so of five sources one is held back."""
-    with ExitStack() as stack:
-        relays = [stack.enter_context(Relay(servers[0].address, cut(2 * MIB))) for _ in range(3)]
-        sources = [servers[1].address, *(relay.address for relay in relays), servers[2].address]
-        report = fetch_into(got, *sources)
+    relays = [wire.enter_context(Relay(servers[0].address, cut(2 * MIB))) for _ in range(3)]
+    died = [dropped[relay.address] for relay in relays]
+    last = behind(wire, servers[2], *died)
+    first = behind(wire, servers[1], *died, last.giving)
+    report = fetch_into(got, first.address, *(relay.address for relay in relays), last.address)
     assert_equal(got, sent)
     assert len(report.dropped) == 3
-    assert servers[2].address in report.given
+    assert last.address in report.given
 
 
 def test_a_source_that_cannot_is_told_if_it_was_the_only_one(

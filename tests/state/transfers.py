@@ -3,7 +3,7 @@
 import contextlib
 import socket
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 from unittest import mock
 
@@ -20,6 +20,8 @@ KEY = "step 7"
 MIB = 1024 * 1024
 OPENING = OPENING_BYTES + PROOF_BYTES + HEAD_BYTES
 """Bytes of the hello and of the head of the first frame, as a source sends them."""
+HELD_BYTES = MIB
+"""After so many a source waits for others: it has been asked for chunks by then."""
 
 
 def offer(server: StateServer, tensors: list[Tensor], header: bytes = b"", alike: str = "") -> str:
@@ -70,6 +72,11 @@ class Relay:
 
     change, up: of what comes down, and goes up
     silent_after: bytes down, after which nothing comes any more though nobody hangs up
+    waits_for: of other sources, before more than the first bytes come down: who is fast leaves
+        something for the others, however slowly their threads are let run
+
+    giving: it was asked for chunks, and sends them
+    silent: nothing comes any more
     """
 
     def __init__(
@@ -79,10 +86,13 @@ class Relay:
         *,
         up: Change | None = None,
         silent_after: int | None = None,
+        waits_for: Sequence[threading.Event] = (),
     ) -> None:
         self._target = parse_address(address)
         self._change, self._change_up = change, up
         self._silent_after = silent_after
+        self.waits_for = list(waits_for)
+        self.giving, self.silent = threading.Event(), threading.Event()
         self._listener = socket.create_server(("127.0.0.1", 0))
         self.address = f"127.0.0.1:{self._listener.getsockname()[1]}"
         self._links: list[socket.socket] = []
@@ -138,12 +148,20 @@ class Relay:
         with contextlib.suppress(OSError), client, source:
             while on and (data := bytearray(source.recv(65536))):
                 if self._silent_after is not None and passed + len(data) > self._silent_after:
+                    self.silent.set()
                     self._gone.wait(30)
                 on = self._change is None or self._change(data, passed)
                 passed += len(data)
                 client.sendall(data)
+                if passed >= HELD_BYTES:
+                    self._let_others_come()
             for link in (client, source):
                 _hang_up(link)
+
+    def _let_others_come(self) -> None:
+        self.giving.set()
+        for event in self.waits_for:
+            event.wait(60)
 
 
 def _hang_up(link: socket.socket) -> None:
