@@ -77,18 +77,55 @@ def test_one_that_runs_in_circles_is_given_up(known: dict[str, Any]) -> None:
     ids=["the first", "slow", "gets on", "declared", "waits", "travels", "travels slowly"],
 )
 def test_one_that_does_not_is_left_alone(
-    known: dict[str, Any], gets_on: bool, parked: bool
+    known: dict[str, Any], gets_on: bool, parked: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    if gets_on:  # Also where it is hardly let run.
+        monkeypatch.setattr(patience, "CIRCLES_S", 0.5)
+        monkeypatch.setattr(patience, "STILL_S", 0.5)
     its = joiner(**known)
     if parked:
         its.shadow.stands.set()
-    assert circles(its, 1.0, gets_on=gets_on) == []
+    assert circles(its, 1.2 if gets_on else 0.5, gets_on=gets_on) == []
 
 
 def test_one_that_stands_still_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(patience, "_BUSY", 1e9)
     (told,) = circles(joiner(), LIMIT_S)
     assert "has stood still" in told
+
+
+def test_children_are_not_looked_for_while_the_process_itself_is_busy(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    own_s = iter(range(100))
+    monkeypatch.setattr(patience, "_own_s", lambda: next(own_s))
+    monkeypatch.setattr(patience, "_children_s", lambda: pytest.fail("looked for"))
+    assert patience._Work().is_more_than(0.5)
+
+
+def test_children_that_are_busy_are_at_work(monkeypatch: pytest.MonkeyPatch) -> None:
+    children_s = 5.0
+    monkeypatch.setattr(patience, "_own_s", lambda: 10.0)
+    monkeypatch.setattr(patience, "_children_s", lambda: children_s)
+    work = patience._Work()
+    assert not work.is_more_than(3.0)  # What they had used before is none of this.
+    children_s = 7.0
+    assert not work.is_more_than(3.0)
+    assert work.is_more_than(1.0)
+
+
+BUSY = "import time\nwhile time.process_time() < 0.3: pass\nprint(flush=True); input()"
+
+
+def test_what_a_child_has_used_counts_while_it_lives_and_when_it_has_ended() -> None:
+    before_s = patience._children_s()
+    command = [sys.executable, "-c", BUSY]
+    pipes: Any = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
+    with subprocess.Popen(command, **pipes) as child:
+        assert child.stdout.readline()
+        assert patience._children_s() - before_s > 0.25
+        child.communicate(b"\n")
+    assert patience._children_s() - before_s > 0.25
 
 
 DEAF = """

@@ -66,20 +66,20 @@ class Patience:
     def _watch(self) -> None:
         joiner = self._joiner
         last, looks = self._progress(), 0
-        since, used = time.monotonic(), _Used()
+        since, work = time.monotonic(), _Work()
         while not self._over.wait(POLL_S):
             if not joiner.is_shadow:
                 return
             progress, still_s = self._progress(), time.monotonic() - since
             if progress != last or self._waits():
-                last, looks, since, used = progress, 0, time.monotonic(), _Used()
+                last, looks, since, work = progress, 0, time.monotonic(), _Work()
                 continue
             looks += 1  # A process that was itself not let run has not been at work.
             if looks * POLL_S > self._circles_s():
                 self._give_up(f"has got nowhere for {looks * POLL_S:.0f} s", "it runs in circles")
                 return
-            if used.more_than(_BUSY * max(still_s, STILL_S)):
-                since, used = time.monotonic(), _Used()
+            if work.is_more_than(_BUSY * max(still_s, STILL_S)):
+                since, work = time.monotonic(), _Work()
             elif still_s > STILL_S * (_FOR_OTHERS if joiner.shadow.waits_for_others else 1):
                 why = "it waits for something that is not there"
                 self._give_up(f"has stood still for {still_s:.0f} s", why)
@@ -123,36 +123,40 @@ class Patience:
             os._exit(1)
 
 
-class _Used:
-    """What has been used of the processor since this was made. The processes of a machine are asked
-    only while this one is idle: there may be thousands."""
+class _Work:
+    """Processor time that this process and its children have used since. Who has children is a
+    look at every process of the machine: not taken while this one is busy itself, so theirs counts
+    from the first look that needs it.
+    """
 
     def __init__(self) -> None:
         self._own_s = _own_s()
-        self._others_s: float | None = None
+        self._children_s: float | None = None
 
-    def more_than(self, seconds: float) -> bool:
-        """By this process and its children that have ended; or by those that live, since it was
-        found idle for the first time."""
-        if _own_s() - self._own_s > seconds:
+    def is_more_than(self, seconds: float) -> bool:
+        own_s = _own_s() - self._own_s
+        if own_s > seconds:
             return True
-        others_s = _others_s()
-        if self._others_s is None:
-            self._others_s = others_s
-        return others_s - self._others_s > seconds
+        children_s = _children_s()
+        if self._children_s is None:
+            self._children_s = children_s
+        return own_s + children_s - self._children_s > seconds
 
 
 def _own_s() -> float:
+    """Used by this process's threads."""
     own = os.times()
-    return own.user + own.system + own.children_user + own.children_system
+    return own.user + own.system
 
 
-def _others_s() -> float:
-    total = 0.0
+def _children_s() -> float:
+    """Used by its children, and theirs: those that live, and those that have ended."""
+    own = os.times()
+    total = own.children_user + own.children_system
     for child in psutil.Process().children(recursive=True):
         try:
             times = child.cpu_times()
         except psutil.NoSuchProcess:
             continue
         total += times.user + times.system
-    return total
+    return float(total)
