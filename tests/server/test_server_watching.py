@@ -93,7 +93,7 @@ def test_a_machine_that_flaps_is_told_when_to_come_again(
         peer = await (await stage.peer("m3")).hello("m3", standby=True)
         refused = await peer.order()
         assert isinstance(refused, m.Refused)
-        assert 25 < (refused.retry_s or 0) <= 30
+        assert 0 < (refused.retry_s or 0) <= 30  # Less what has passed since it was lost.
         assert "several times within an hour" in refused.reason
         assert set(stage.server.status()["quarantined"]) == {"m3"}
         assert isinstance(await stage.member("m4", standby=True), process.Peer)
