@@ -1,6 +1,7 @@
 """The stand-in for libnccl, built once for all tests of this checkout by the compiler of
 `native`."""
 
+import ctypes
 import fcntl
 import os
 import shutil
@@ -43,6 +44,15 @@ def built() -> Path:
             shutil.copy(SOURCES / "stand_in.py", BUILD)
             half.replace(library)
     return library
+
+
+def set_faults(**faults: int) -> None:
+    """In this process from now on. The environment is read once only, when the library is first
+    asked for one, and that may have been before a fork."""
+    library = ctypes.CDLL(str(built()))
+    library.fakeSet.argtypes = [ctypes.c_char_p, ctypes.c_long]
+    for name, value in faults.items():
+        library.fakeSet(name.encode(), value)
 
 
 @contextmanager

@@ -15,6 +15,7 @@ import pytest
 import torch
 import torch.distributed as dist
 from comm_ranks import Ranks, join_live, meet
+from fake_nccl import set_faults
 
 from trainmover.comm import device_end
 from trainmover.comm.groups import groups
@@ -37,7 +38,7 @@ def device() -> Any:
 
 def one_is_killed(rank: int, ranks: Ranks, version: int) -> Any:
     """Rank 2 dies in the middle of calls; the others are told, and go on with a newcomer."""
-    os.environ["FAKE_NCCL"] = f"version={version}"
+    set_faults(version=version)
     ending.DEADLINE_S = PATIENT_S
     store = join_live(rank, ranks)
     pair = dist.new_group([0, 1])
@@ -68,7 +69,7 @@ def go_on() -> list[Any]:
 
 
 def takes_the_seat(ranks: Ranks, version: int) -> Any:
-    os.environ["FAKE_NCCL"] = f"version={version}"
+    set_faults(version=version)
     groups.sandbox()
     store = ranks.connect()
     script = dist.PrefixStore("newcomer", store)
@@ -324,7 +325,7 @@ def test_a_device_that_is_lost_is_told(ranks: Ranks) -> None:
 
 def other_version(rank: int, ranks: Ranks) -> str:
     """Nobody may talk to a machine with another libnccl: it would hang, or add otherwise."""
-    os.environ["FAKE_NCCL"] = f"version={22809 + (rank == 2)}"
+    set_faults(version=22809 + (rank == 2))
     said: list[str] = []
     groups.on_broken = said.append
     store = ranks.connect()

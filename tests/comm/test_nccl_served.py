@@ -9,7 +9,7 @@ import pytest
 import torch
 import torch.distributed as dist
 from comm_ranks import Ranks
-from fake_nccl import built
+from fake_nccl import built, set_faults
 
 from trainmover.comm.groups import groups
 from trainmover.comm.shim import ShimGroup
@@ -56,7 +56,7 @@ def test_who_does_not_use_it_does_not_load_it() -> None:
 
 
 def old_library(rank: int, ranks: Ranks, version: int, missing: bool) -> str:
-    os.environ["FAKE_NCCL"] = f"version={version}"
+    set_faults(version=version)
     os.environ["TRAINMOVER_NCCL"] = "/nowhere/libnccl.so" if missing else str(built())
     try:
         name_a_backend(rank, ranks, NCCL, NCCL)

@@ -21,7 +21,7 @@ from trainmover.protocol.messages import LogSpec, SandboxFailed, WorkerUp
 from trainmover.server.view.notices import Happened, Printed
 
 COMM = "TRAINMOVER_TEST_COMM"
-QUIET_S = 60
+QUIET_S = 120
 LIMIT = "TRAINMOVER_TEST_LIMIT"
 TRAIN = str(Path(__file__).with_name("train.py"))
 Scenario = Callable[["Live"], Awaitable[None]]
