@@ -88,8 +88,11 @@ class Fault:
         """What TRAINMOVER_DRILL is to say, where the fault is one; of a first fault only."""
         if self.place in (None, Place.MOVED) or self.dies_in_script(habit):
             return ""
-        point = "fetch" if self.place is Place.BETWEEN else self.place
-        return f"m{self.slot + 1}:{point}:{self.hold + 2}:kill"
+        machine, step = f"m{self.slot + 1}", self.hold + 2
+        if self.place is not Place.BETWEEN:
+            return f"{machine}:{self.place}:{step}:kill"
+        # A step may fetch nothing, such as an evaluation.
+        return ",".join(f"{machine}:fetch:{later}:kill" for later in range(step, step + 3))
 
     def dies_in_script(self, habit: Habit) -> bool:
         return self.place is Place.BETWEEN and habit.moment
