@@ -918,6 +918,22 @@ KEPT = {
                 torch.set_default_dtype(torch.float32)
         main()
         """,
+    "denormal numbers that are flushed": """
+        def main():
+            try:
+                for x, y in job.batches(DATA):
+                    torch.set_flush_denormal(bool(x[0] > 6))
+            finally:
+                torch.set_flush_denormal(False)
+        main()
+        """,
+    "way that numpy prints": """
+        def main():
+            with numpy.printoptions():
+                for x, y in job.batches(DATA):
+                    numpy.set_printoptions(precision=3 if x[0] > 6 else 5)
+        main()
+        """,
     "mode that is left on": """
         def main():
             torch.set_grad_enabled(True)

@@ -5,6 +5,7 @@ import decimal
 import functools
 import operator
 import os
+import sys
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -29,6 +30,18 @@ def _set_precision(value: int) -> None:
     decimal.getcontext().prec = value
 
 
+def _flushes_denormals() -> bool:
+    """The processor says it by what it does."""
+    return sys.float_info.min / _TWO == 0.0
+
+
+def _printed_by_numpy() -> list[tuple[str, Any]]:
+    """Numbers and words; functions of the script's it may have beside them."""
+    known = numpy.get_printoptions().items()
+    return sorted((name, value) for name, value in known if isinstance(value, bool | int | str))
+
+
+_TWO = float("2")  # Not a constant: the quotient would be one too.
 _Both = tuple[Callable[[], Any], Callable[[Any], Any]]
 _SETTINGS: dict[str, _Both] = {
     "torch's default dtype": (torch.get_default_dtype, torch.set_default_dtype),
@@ -43,6 +56,7 @@ _SETTINGS: dict[str, _Both] = {
         torch.use_deterministic_algorithms,
     ),
     "whether torch records gradients": (torch.is_grad_enabled, torch.set_grad_enabled),
+    "whether torch flushes denormal numbers": (_flushes_denormals, torch.set_flush_denormal),
     "torch's anomaly detection": (torch.is_anomaly_enabled, torch.autograd.set_detect_anomaly),
     "torch's autocast on the CPU": (
         lambda: torch.is_autocast_enabled("cpu"),
@@ -65,6 +79,11 @@ _SETTINGS: dict[str, _Both] = {
         lambda: sorted(numpy.geterr().items()),
         lambda value: numpy.seterr(**dict(value)),
     ),
+    "numpy's way to print": (
+        _printed_by_numpy,
+        lambda value: numpy.set_printoptions(**dict(value)),
+    ),
+    "Python's limit of recursion": (sys.getrecursionlimit, sys.setrecursionlimit),
     **{
         f"torch.backends.{path}": (
             functools.partial(operator.attrgetter(path), torch.backends),

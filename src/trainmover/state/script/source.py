@@ -42,6 +42,7 @@ _PROCESS = frozenset(
     {"set_default_dtype", "set_default_device", "set_default_tensor_type", "set_num_threads"}
     | {"set_float32_matmul_precision", "use_deterministic_algorithms", "set_flush_denormal"}
     | {"set_grad_enabled", "set_detect_anomaly", "set_warn_always", "set_rng_state", "seterr"}
+    | {"set_printoptions", "setrecursionlimit"}
     | {
         "getcontext",
         "setcontext",
