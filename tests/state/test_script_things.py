@@ -622,6 +622,33 @@ KEPT = {
                     net[1] = nn.Tanh()
         main()
         """,
+    "layer that is taken out": """
+        def main():
+            net = nn.Sequential(nn.Linear(2, 2), nn.ReLU(), nn.Linear(2, 1))
+            job.tracked["net"] = net
+            for x, y in job.batches(DATA):
+                if x[0] == 7:
+                    del net[1]
+        main()
+        """,
+    "layer that is put in": """
+        def main():
+            net = nn.Sequential(nn.Linear(2, 2))
+            job.tracked["net"] = net
+            for x, y in job.batches(DATA):
+                if x[0] == 7:
+                    net.append(nn.ReLU())
+        main()
+        """,
+    "layers that change places": """
+        def main():
+            net = nn.Sequential(nn.Tanh(), nn.ReLU())
+            job.tracked["net"] = net
+            for x, y in job.batches(DATA):
+                if x[0] == 7:
+                    net[0], net[1] = net[1], net[0]
+        main()
+        """,
     "class that is exchanged": """
         class Leaky(nn.ReLU):
             pass

@@ -26,16 +26,17 @@ from types import (
 from typing import Any
 
 from torch import Tensor, nn
+from torch.optim import Optimizer
 
 from trainmover.state.kinds.generators import is_generator
 from trainmover.state.script import handles
+from trainmover.state.script.layers import Layers
 from trainmover.state.script.liveness import live_at
 from trainmover.state.script.source import MODULE, Scope, Source, scope_of, source_of
 from trainmover.state.script.things import (
     BOUND,
     C_DATA,
     CACHE,
-    Layers,
     Things,
     held_by,
     module_of,
@@ -178,7 +179,7 @@ class Search:
             self._at = ("", "tracked", 0)
             self._go_into(obj, name, 0)
             self._go_along(obj)
-            if self._source.rebuilds and issubclass(type(obj), nn.Module):
+            if self._source.exchanges and issubclass(type(obj), nn.Module):
                 layers = {"layers": Layers(obj)}  # type: ignore[arg-type]
                 self._outside(self._slot(f"layers of {name}", layers, "layers", None))
                 self._found += 1
@@ -548,7 +549,10 @@ class Search:
         """Attributes that the script stores on an object that is none of its own."""
         if self._by_others and type(owner) is not ModuleType:
             self._layout.sizes.append((held, len(held)))
-        for name in sorted(self._by_others & held.keys()):
+        stored = self._by_others & held.keys()
+        if issubclass(type(owner), Optimizer) and not self._layout.things.untracked.has(owner):
+            stored -= {"param_groups", "state"}  # They are what is tracked of it.
+        for name in sorted(stored):
             if not self._is_clock(f".{name}") and self._is_variable(held[name]):
                 self._outside(self._slot(f"{path}.{name}", held, name, held[name]))
             self._hold(held, name, held[name], f"{path}.{name}", depth + 1)

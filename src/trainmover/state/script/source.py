@@ -101,7 +101,8 @@ class Source:
     dynamic     line that stores attributes by names that only the run knows; 0: none
     written     classes and functions, with their lines
     foreign     attributes of imported modules that are stored to, with the line: "torch.nn.relu"
-    rebuilds    line that may put another layer into a module, or a hook, or take one out; 0: none
+    rebuilds    line that puts another layer into a module, or a hook, or takes one out; 0: none
+    exchanges   line that may do so, as far as can be seen from it; 0: none
     environ     variables of the environment that are set after the set-up, with the line; "*": any
     settings    line that changes what is in force for the whole process after the set-up; 0: none
     """
@@ -119,6 +120,7 @@ class Source:
     written: dict[str, int] = field(default_factory=dict)
     foreign: dict[str, int] = field(default_factory=dict)
     rebuilds: int = 0
+    exchanges: int = 0
     environ: dict[str, int] = field(default_factory=dict)
     settings: int = 0
 
@@ -164,6 +166,7 @@ def together(sources: Iterable[Source]) -> Source:
         whole.settings = whole.settings or one.settings
         whole.foreign |= one.foreign
         whole.rebuilds = whole.rebuilds or one.rebuilds
+        whole.exchanges = whole.exchanges or one.exchanges
         temporary.append((one.attributes.keys(), one.temporary))
     whole.temporary = {
         name
@@ -300,9 +303,11 @@ class _Reader:
                 is_hook = name.startswith("register_") and name.endswith("hook")
                 rebuilds = is_hook or name in _BUILDS or (name == "remove" and not args)
             case _:
-                return
+                rebuilds = False
         if rebuilds:
-            self.source.rebuilds = node.lineno
+            self.source.rebuilds = node.lineno  # type: ignore[attr-defined]
+        if rebuilds or _may_exchange(node):
+            self.source.exchanges = node.lineno  # type: ignore[attr-defined]
 
     def _set_process(self, node: ast.expr, sets: bool) -> None:
         if sets:
@@ -625,6 +630,21 @@ def _path(node: ast.expr) -> str:
             inner = _path(value)
             return f"{inner}[{key!r}]" if inner else ""
     return ""
+
+
+def _may_exchange(node: ast.AST) -> bool:
+    """Whether it stores to a part of something, or takes a part out, whatever that is."""
+    match node:
+        case (
+            ast.Attribute(ctx=ast.Store() | ast.Del()) | ast.Subscript(ctx=ast.Store() | ast.Del())
+        ):
+            return True
+        case ast.Call(func=ast.Attribute(attr=name)):
+            return name in _CHANGES or name in _BY_NAME
+        case ast.Call(func=ast.Name(id=name)):
+            return name in _BY_NAME
+        case _:
+            return False
 
 
 def _makes_object(call: ast.Call) -> bool:

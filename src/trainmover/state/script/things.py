@@ -44,14 +44,13 @@ from types import (
 from typing import Any
 
 import numpy
-from torch import nn
 from torch.quasirandom import SobolEngine
 
+from trainmover.state.script.layers import Layers
 from trainmover.state.script.liveness import live_at
 from trainmover.state.script.source import scope_of
 from trainmover.state.script.untracked import TRAINED, Untracked
 from trainmover.torch_internals import loaders
-from trainmover.torch_internals.modules import parts_of, tensors_of
 
 Inside = Callable[[object], Any]
 """Folds what a thing holds."""
@@ -79,13 +78,6 @@ _FILES = (io.TextIOWrapper, io.BufferedReader, io.FileIO, io.BytesIO, io.StringI
 _HASHES = re.compile(r"_(hashlib|md5|sha\d*|blake2|xxhash)|xxhash\b.*")
 _USERS = (UserDict, UserList, UserString)
 _WEAK = (weakref.WeakKeyDictionary, weakref.WeakValueDictionary, weakref.WeakSet)
-
-
-class Layers:
-    """Stands for the make of a tracked module: which layers it has, and what hooks they."""
-
-    def __init__(self, module: nn.Module) -> None:
-        self.module = weakref.ref(module)
 
 
 class Things:
@@ -321,23 +313,6 @@ def _is_table(value: dict[Any, Any]) -> bool:
     return any("_lru_list_elem" in type(one).__name__ for one in value.values())
 
 
-def _layers(value: Layers, inside: Inside) -> Any:
-    """Names, classes, what they have and hooks, from the outside in; of hooks the names only, a
-    search knows what they hold."""
-    module = value.module()
-    found: list[Any] = []
-    left: list[tuple[str, Any]] = [("", module)]
-    while left:
-        path, part = left.pop()
-        if part is None:
-            continue
-        hooks = [one for name, one in sorted(held_by(part).items()) if name.endswith("_hooks")]
-        names = [inside([*one.values()]) for one in hooks if type(one) in _TABLES and one]
-        found.append([path, _name(type(part)), [*tensors_of(part)], names])
-        left += [(f"{path}.{name}", one) for name, one in parts_of(part).items()]
-    return found
-
-
 def _future(value: "Future[Any]", inside: Inside) -> Any:
     if value.cancelled() or not value.done():
         return _cannot_be_read(os.getpid())
@@ -470,7 +445,7 @@ _MOVING_BY_KIND: _Readers = {
     queue.SimpleQueue: _simple_queue,
     numpy.flatiter: _flat,
     mmap.mmap: _mapped,
-    Layers: _layers,
+    Layers: Layers.read,
     Future: _future,
     C_DATA: _memory,
     **dict.fromkeys(_COMPRESSORS, _compressor),

@@ -35,6 +35,7 @@ from torch import Tensor
 from trainmover.errors import ProtocolError
 from trainmover.state.kinds.generators import Generator, KeptGenerator, is_generator
 from trainmover.state.script import handles
+from trainmover.state.script.layers import Layers
 from trainmover.state.script.process import line_of, settings_of
 from trainmover.state.script.search import (
     ABSENT,
@@ -202,6 +203,8 @@ class Variables:
         """Of a value that is not the very object it was, or may have changed in place. `last` and
         `silent` say what need not be read again."""
         kind = type(value)
+        if kind is Layers and slot.before is not None and value.is_same():
+            return
         slot.missing, slot.silent = value is ABSENT, NO_TYPES
         if kind in PLAIN:
             if slot.count:
@@ -524,8 +527,9 @@ class Variables:
         if line := max((source.foreign.get(path, 0) for _, source, _ in sources), default=0):
             return next(one for one, source, _ in sources if source.foreign.get(path) == line), line
         if path.startswith("layers of "):
-            lines = [(name, source.rebuilds) for name, source, _ in sources if source.rebuilds]
-            return lines[0]
+            rebuilt = [(name, source.rebuilds) for name, source, _ in sources if source.rebuilds]
+            lines = [(name, source.exchanges) for name, source, _ in sources if source.exchanges]
+            return [*rebuilt, *lines][0]
         attribute, root = path.rpartition(".")[2], re.split(r"[.\[]", path)[0]
         lines = [(name, source.attributes.get(attribute, 0)) for name, source, _ in sources]
         found = [one for one in lines if one[1]]

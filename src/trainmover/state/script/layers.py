@@ -1,0 +1,57 @@
+"""The make of a tracked module: which layers it has, and what hooks they. What a script puts in or
+takes out while it trains no other machine has."""
+
+import weakref
+from collections.abc import Callable
+from typing import Any
+
+from torch import nn
+
+from trainmover.asked import are
+from trainmover.torch_internals.modules import hooks_of, parts_of, tensors_of
+
+
+class Layers:
+    """Stands for it where variables are read."""
+
+    def __init__(self, module: nn.Module) -> None:
+        self._module = weakref.ref(module)
+        self._parts: list[nn.Module] = []
+        self._tables: list[dict[Any, Any]] = []
+        self._noted: list[object] = []
+
+    def read(self, inside: Callable[[object], Any]) -> list[Any]:
+        """Of each part, in a fixed order: where it stands, its class, the names of its tensors, and
+        its hooks as `inside` gives them. Afterwards `is_same` is about this make."""
+        found: list[Any] = []
+        left: list[tuple[str, nn.Module | None]] = [("", self._module())]
+        self._parts, self._tables = [], []
+        while left:
+            path, part = left.pop()
+            if part is None:
+                continue
+            kind, hooks, parts = type(part), hooks_of(part), parts_of(part)
+            hooked = [inside([*table.values()]) for _, table in sorted(hooks.items()) if table]
+            name = f"{kind.__module__}.{kind.__qualname__}"
+            found.append([path, name, [*tensors_of(part)], hooked])
+            left += [(f"{path}.{name}", one) for name, one in parts.items()]
+            self._parts.append(part)
+            self._tables += [parts, *hooks.values()]
+        self._noted = self._now()
+        return found
+
+    def is_same(self) -> bool:
+        """Whether it has the very parts and hooks that it had when it was read, under their names.
+        Tensors are looked after by who keeps the state."""
+        if self._module() is None:
+            self._parts, self._tables, self._noted = [], [], []
+            return False
+        return are(self._now(), self._noted)
+
+    def _now(self) -> list[object]:
+        now: list[object] = [*map(type, self._parts)]
+        for table in self._tables:
+            if table:
+                now += table
+                now += table.values()
+        return now
