@@ -78,7 +78,7 @@ def test_without_a_cut_a_young_job_starts_from_the_beginning(asked: int | None) 
     assert not orders(effects, m.Switch), "nobody trains on with a value of its own"
     (one,) = job.incidents
     assert (one.rung, one.outcome, one.redone) == (3, Outcome.OPEN, 7)
-    assert "between two steps was cut short on rank 2" in one.why_rung
+    assert "what rank 2 has done between two steps cannot be done again" in one.why_rung
     assert (job.phase, job.seats) == (Phase.STARTING, ("m1", "m4", "m3"))
     before = amended(job, rung=1)
     assert "all start again from the beginning" in sentence(before, BETWEEN, job).text
@@ -90,13 +90,23 @@ def test_without_a_cut_a_young_job_starts_from_the_beginning(asked: int | None) 
 def test_an_old_job_ends_and_says_why() -> None:
     _, effects = cut_short(RUNNING, step=FRESH_STEPS_MAX + 1)
     text = ended(effects).text
-    assert "a collective between two steps was cut short on rank 2" in text
+    assert "what rank 2 has done between two steps cannot be done again" in text
     assert f"ended after step {FRESH_STEPS_MAX + 1}: there was no snapshot" in text
 
 
 def test_it_does_not_start_again_for_ever() -> None:
     used = replace(RUNNING, restarts=RUNNING.spec.restarts_max)
     assert "has used its 3 restarts" in ended(cut_short(used)[1]).text
+
+
+def test_what_is_changed_before_a_step_is_said_and_has_cuts() -> None:
+    changes = m.BetweenSteps(rank=0, step=4, where="train.py line 88", changed="`model.weight`")
+    event = said("m1", changes)
+    job, effects = after(RUNNING, event)
+    assert orders(effects, m.KeepSnapshots).keys() == {"m1", "m2", "m3"}
+    text = sentence(RUNNING, event, job).text
+    assert "changes `model.weight` between the fetch of a batch and its step" in text
+    assert "(train.py line 88): snapshots are kept" in text
 
 
 # --- a job that makes them has cuts ---------------------------------------------------------------

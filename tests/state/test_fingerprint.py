@@ -73,10 +73,14 @@ def test_numbers_and_small_objects_are_watched_as_well() -> None:
     one, other = build(), build()
     optimizer: Any = other["optimizer"]
     optimizer.param_groups[0]["lr"] *= 2
-    assert differing(fingerprint(one), fingerprint(other)) == ["optimizer"]
+    assert differing(fingerprint(one), fingerprint(other)) == ["optimizer", "optimizer.settings"]
     scheduler: Any = other["scheduler"]
     scheduler.last_epoch += 1
-    assert differing(fingerprint(one), fingerprint(other)) == ["optimizer", "scheduler"]
+    assert differing(fingerprint(one), fingerprint(other)) == [
+        "optimizer",
+        "optimizer.settings",
+        "scheduler",
+    ]
 
 
 def test_what_replicas_have_in_common_is_neither_buffers_nor_small_state() -> None:

@@ -68,7 +68,7 @@ CHANGES: dict[str, Callable[[Net], Any]] = {
 """How each changes; the others need groups, and have tests of their own: see `ELSEWHERE`."""
 ELSEWHERE = {
     "hooks": "kinds/test_hooks.py",
-    "settings": "kinds/test_zero.py",
+    "settings": "kinds/test_settings.py",
     "unsharded": "kinds/test_unsharded.py",
 }
 

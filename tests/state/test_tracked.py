@@ -121,7 +121,7 @@ def test_kinds() -> None:
     assert tracked.bulk_names() == ["model", "optimizer", "average"]
     assert tracked.small_names() == ["scheduler"]
     parts = [f"model.{part}" for part in ("modes", "gradients", "hooks", "unsaved", "buffers")]
-    assert list(tracked.small_states()) == ["scheduler", *parts]
+    assert list(tracked.small_states()) == ["scheduler", *parts, "optimizer.settings"]
 
 
 def test_a_small_object_that_grows_becomes_bulk() -> None:

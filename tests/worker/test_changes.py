@@ -131,3 +131,63 @@ def test_looks_at_bytes_go_on_for_as_long_as_they_cost_next_to_nothing(
             break
         changes.copied()
     assert changes.names == ["model.weight"]
+
+
+# --- between the fetch of a batch and its step ----------------------------------------------------
+
+
+@pytest.mark.parametrize("path", MARKED)
+def test_what_lines_before_the_step_write_is_found_each_time(path: str) -> None:
+    tracked, changes = build(), Changes()
+    for number in range(20):
+        changes.at_fetch(tracked)
+        if number % 5 == 4:
+            with torch.no_grad():
+                MARKED[path](tracked)
+        assert changes.since_fetch(tracked) == [path] * (number % 5 == 4)
+        changes.begin(tracked)
+        assert not changes.look()
+        changes.step_is_over()
+
+
+@pytest.mark.parametrize("way", UNMARKED)
+def test_what_leaves_no_mark_there_is_taken_to_happen_each_time(way: str) -> None:
+    tracked, changes = build(), Changes()
+    for _ in range(20):
+        changes.at_fetch(tracked)
+        UNMARKED[way](tracked)
+        assert changes.since_fetch(tracked) == ["model.weight"]
+        changes.begin(tracked)
+        assert not changes.look()
+        changes.step_is_over()
+
+
+def test_state_that_is_dropped_there_is_found() -> None:
+    tracked, changes = build(), Changes()
+    changes.at_fetch(tracked)
+    tracked["optimizer"].state.clear()  # type: ignore[attr-defined]
+    assert changes.since_fetch(tracked) == ["the optimizer"]
+
+
+def test_what_a_step_does_is_not_taken_for_it() -> None:
+    """Fetched ahead, or in the step itself; and two steps with one batch."""
+    tracked, changes = build(), Changes()
+    for fetches_inside in (False, True, False):
+        changes.at_fetch(tracked)
+        for _ in range(2):
+            assert not changes.since_fetch(tracked)
+            changes.begin(tracked)
+            if fetches_inside:
+                changes.at_fetch(tracked)
+            with torch.no_grad():
+                weight(tracked).mul_(0.9)
+            changes.step_is_over()
+
+
+def test_the_first_of_several_fetches_counts() -> None:
+    tracked, changes = build(), Changes()
+    changes.at_fetch(tracked)
+    with torch.no_grad():
+        weight(tracked).mul_(0.9)
+    changes.at_fetch(tracked)
+    assert changes.since_fetch(tracked) == ["model.weight"]

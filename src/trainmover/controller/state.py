@@ -371,7 +371,8 @@ class Job:
                  machine is lost is no attempt
     snapshot_every  committed steps from one cut to the next, as ordered; 0: none are taken
     misled          a collective outside of steps was once cut short
-    between         where the script makes such collectives; "" while none is known
+    between         what the script does between its steps that cannot be done again; "" while
+                    nothing is known
     no_snapshots    why none are taken though they are needed; "" while nothing stands against it
     cut             the newest that is complete
     snapped         rank -> snapshot of the cut that is not complete yet

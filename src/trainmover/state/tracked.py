@@ -6,6 +6,7 @@ more than 64 KiB of tensors; moved from memory to memory when a rank changes mac
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import torch
@@ -22,9 +23,10 @@ from trainmover.state.kinds.finding import parts_of
 from trainmover.state.kinds.generators import Generator, KeptGenerator
 from trainmover.state.kinds.gradients import Gradients
 from trainmover.state.kinds.modes import Modes
+from trainmover.state.kinds.settings import Settings
 from trainmover.state.kinds.unsaved import Unsaved
 from trainmover.state.kinds.unsharded import Unsharded
-from trainmover.state.kinds.zero import Settings, shard_of
+from trainmover.state.kinds.zero import shard_of
 from trainmover.state.moments import IN_BYTES, Moment
 from trainmover.state.placing import Leaves, bulk_leaves, destinations, load_bulk
 from trainmover.state.signature import signature_of
@@ -69,8 +71,9 @@ class Tracked:
         modes: Iterable[Modes] = self._of("modes").values()
         self.modules = [part for each in modes for part in each.modules]
         tracked = [o for o in self._objects.values() if isinstance(o, torch.optim.Optimizer)]
-        outside: Iterable[Settings] = self._of("settings").values()
-        self.optimizers = tracked + [settings.optimizer for settings in outside]
+        settings: Mapping[str, Settings] = self._of("settings")
+        outside = [s.optimizer for name, s in settings.items() if s.optimizer is not self[name]]
+        self.optimizers = tracked + outside
         self.gradients: list[Gradients] = list(self._of("gradients").values())
         self.unsharded: list[Unsharded] = list(self._of("unsharded").values())
 
@@ -208,6 +211,22 @@ class Tracked:
             value = self._known(name) if part is None else part.value
             value.load_state_dict(encode.decode(data))
 
+    @contextmanager
+    def optimizers_as(self, states: Mapping[str, bytes]) -> Iterator[None]:
+        """Their parameter groups are set as in these `small_states`, for as long as this lasts."""
+        settings: Mapping[str, Settings] = self._of("settings")
+        known = {
+            name: states[f"{name}.settings"] for name in settings if f"{name}.settings" in states
+        }
+        before = {name: settings[name].encoded() for name in known}
+        for name, state in known.items():
+            settings[name].load_state_dict(encode.decode(state))
+        try:
+            yield
+        finally:
+            for name, state in before.items():
+                settings[name].load_state_dict(encode.decode(state))
+
     def bulk_header(self) -> tuple[bytes, list[Tensor]]:
         """What replicas share of all bulk objects: one header, live tensors in its order."""
         structures, shared = {}, []
@@ -312,7 +331,7 @@ def _is_large(state: object) -> bool:
 
 def _encoder(value: HasState) -> Callable[[], bytes]:
     """What gives its state in bytes, at each step."""
-    if isinstance(value, Modes | Buffers):
+    if isinstance(value, Modes | Buffers | Settings):
         return value.encoded
     if isinstance(value, Unsaved) and value.is_empty:
         return lambda: _NOTHING

@@ -205,14 +205,16 @@ class Member:
         """
         if self.in_step:
             return function(*args, **kwargs)
-        self.boundary.settle()
         step = Step(self.calls + 1)
+        run_twice = self._run_twice()
+        if run_twice and self.boundary.tainted():
+            self._cannot_run_again(step, run_twice)
+        self.boundary.settle()
         self.draws.look_ahead()
         self.draws.check_again(self.rank, step, self._known_draws)
         self._settle_mode()
         before = Before.take(self.tracked, args, kwargs, self.variables, self._buffers)
         groups_made = groups.roster.begin_step()
-        called_early = self._called_early()
         self.updates.begin_step()
         while True:
             try:
@@ -221,7 +223,7 @@ class Member:
             except Retry:
                 groups.await_empty_device()
                 groups.roster.disown(groups_made)
-                if why := self.updates.put_back() or before.why_not() or called_early:
+                if why := self.updates.put_back() or before.why_not() or run_twice:
                     self._cannot_run_again(step, why)
                 args, kwargs = before.restore(self.tracked)
                 self.updates.begin_again()
@@ -233,10 +235,14 @@ class Member:
         self._after_step(step)
         return result
 
-    def _called_early(self) -> str:
-        """Whether the script has made collectives since it fetched for this step: whoever takes a
-        rank stands at the fetch and makes them again, and those who run the step again do not."""
+    def _run_twice(self) -> str:
+        """What the script has done since it fetched for this step, and must not be done again: a
+        collective, a change of bulk state. Whoever takes a rank stands at the fetch and does it
+        again, on what the others hold who have done it; and those do not."""
         at_fetch, self._calls_at_fetch = self._calls_at_fetch, None
+        if changed := self.updates.changed_since_fetch():
+            self.cut_short.changed_between(changed)
+            return f"{changed} is changed between the fetch of its batch and the step"
         if at_fetch in (None, groups.calls):
             return ""
         return "collectives are made between the fetch of its batch and the step"
@@ -484,8 +490,11 @@ class Member:
 
     def take_next(self, batches: Batches) -> Any:
         """The next batch of the loop just entered, from the place it has."""
-        state = rng.capture() if self.draws.go_on else self.draws.rng_before
+        goes_on = self.draws.go_on
+        state = rng.capture() if goes_on else self.draws.rng_before
         batch = self.draws.take(batches, state, self.calls)
+        if not goes_on:
+            self.updates.fetched()
         self.variables.gave(batch)
         self._calls_at_fetch = groups.calls
         return batch

@@ -352,7 +352,7 @@ def _switch_when_ready(job: Job, at_us: int) -> Decision:
 
 
 def _misled(change: Change) -> str:
-    return f"a collective between two steps was cut short on rank {min(change.misled)}"
+    return f"what rank {min(change.misled)} has done between two steps cannot be done again"
 
 
 def _record_lost(job: Job, change: Change) -> str:

@@ -1,10 +1,11 @@
 """Snapshots of all ranks, for state that one machine alone holds; and the way back to them. Pure.
 
-Where some rank's state has no replica on another machine, or the script makes collectives between
-its steps, which cannot be made again alone, every rank keeps a snapshot every so many steps: in its
-own memory, and with its buddy's agent. The snapshots of one step are a *cut*. It is
-complete when all ranks have said that theirs is held twice; until then the cut before is kept. So
-there is always one that all ranks can go back to, whatever machine is lost (`going_back`).
+Where some rank's state has no replica on another machine, or the script does between its steps what
+cannot be done again (collectives; changes of bulk state behind the fetch of a batch), every rank
+keeps a snapshot every so many steps: in its own memory, and with its buddy's agent. The snapshots
+of one step are a *cut*. It is complete when all ranks have said that theirs is held twice; until
+then the cut before is kept. So there is always one that all ranks can go back to, whatever machine
+is lost (`going_back`).
 """
 
 import math
@@ -40,8 +41,13 @@ def tend_snapshots(job: Job) -> Decision:
 
 
 def between_steps(job: Job, fact: BetweenSteps) -> Job:
-    """The script makes collectives between its steps: only a cut helps if one is cut short."""
-    return job if job.between else replace(job, between=fact.where or f"rank {fact.rank}")
+    """The script does there what cannot be done again: only a cut helps if a machine is lost."""
+    if job.between:
+        return job
+    what = "makes collectives between its steps"
+    if fact.changed:
+        what = f"changes {fact.changed} between the fetch of a batch and its step"
+    return replace(job, between=f"{what} ({fact.where or f'rank {fact.rank}'})")
 
 
 def snapped(job: Job, fact: Snapped) -> Decision:

@@ -154,8 +154,8 @@ class Position(WorkerFact, frozen=True):
 class AtBoundary(WorkerFact, frozen=True):
     """The rank stands between two steps and waits for the switchover to `epoch`.
 
-    misled  a collective outside of any step was cut short: what the script has computed since its
-            last step may be wrong
+    misled  the script has done what cannot be done again, or a collective outside of any step was
+            cut short: what it has computed since its last step may be wrong
     """
 
     rank: Rank
@@ -439,14 +439,17 @@ class WentOn(WorkerFact, frozen=True):
 
 
 class BetweenSteps(WorkerFact, frozen=True):
-    """The script makes collectives between its steps: cut short there they cannot be made again.
+    """The script does between its steps what cannot be done again: it makes collectives, or changes
+    bulk state behind the fetch of a batch.
 
-    step   after which the first was heard; where: file and line, "" if that is not known
+    step     after which the first was heard; where: file and line, "" if that is not known
+    changed  names of what it changes; "": it makes collectives
     """
 
     rank: Rank
     step: Step
     where: str = ""
+    changed: str = ""
 
 
 class Raised(WorkerFact, frozen=True):

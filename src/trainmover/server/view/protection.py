@@ -57,14 +57,14 @@ def _can_join(machine: Machine) -> bool:
 
 
 def depends_on_cuts(job: Job) -> str:
-    """The script makes collectives between its steps: what follows from that."""
-    there = f"the script makes collectives between its steps ({job.between})"
+    """The script does between its steps what cannot be done again: what follows from that."""
+    there = f"the script {job.between}"
     if not cuts_are_off(job):
-        return f"{there}: snapshots are kept, to go back to if one is cut short"
+        return f"{there}: snapshots are kept, to go back to if a machine is lost there"
     off = f"were given up ({job.no_snapshots})" if job.no_snapshots else "are off (--snapshots)"
     back = "the newest checkpoint" if job.spec.checkpoint else "its beginning, or the job ends"
     return (
-        f"{there}, and snapshots {off}: if one is cut short by a loss, all goes back to {back}; "
+        f"{there}, and snapshots {off}: if a machine is lost there, all goes back to {back}; "
         "--snapshots auto keeps what is needed"
     )
 

@@ -1,7 +1,6 @@
 """What lies beside a tracked object: an item for each kind that it has something of."""
 
 from collections.abc import Callable, Iterator
-from typing import cast
 
 from torch import nn
 from torch.optim import Optimizer
@@ -12,9 +11,9 @@ from trainmover.state.kinds.buffers import Buffers
 from trainmover.state.kinds.gradients import Gradients
 from trainmover.state.kinds.hooks import Hooks
 from trainmover.state.kinds.modes import Modes
+from trainmover.state.kinds.settings import Settings
 from trainmover.state.kinds.unsaved import Unsaved
 from trainmover.state.kinds.unsharded import Unsharded
-from trainmover.state.kinds.zero import Settings, shard_of
 
 
 def parts_of(
@@ -25,8 +24,8 @@ def parts_of(
     stored     which attributes the script changes; None: nobody knows
     consumers  parameters, by id, that some optimizer will update
     """
-    if shard_of(obj) is not None:
-        yield _item(name, "settings", Settings(cast(Optimizer, obj)))
+    if isinstance(obj, Optimizer):
+        yield _item(name, "settings", Settings(obj))
     if stored is not None and isinstance(obj, nn.Module | Optimizer):
         attributes = Attributes(obj, stored)
         if attributes:

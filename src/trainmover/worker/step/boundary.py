@@ -23,7 +23,8 @@ class Boundary:
     follow   keep the rank's record with this buddy from now on, and snapshots with one more
     offer    the rank's state for a joiner; called in a thread of the state server, while the main
              thread waits here
-    misled   a collective outside of any step was cut short since the last switchover
+    misled   since the last switchover a collective outside of any step was cut short, or the script
+             has done what cannot be done again
     cut_short  any of the script's was: what it has raised since may come of that
     closing  the switchover under way, or past, is the last: some script has ended
     """

@@ -10,6 +10,9 @@ in every step:
     bytes                             the same in first steps, and now and then in later ones: for
                                       what leaves no mark (`.data`, numpy's view of the memory)
 
+The same is asked of the lines between the fetch of a batch and its step: whoever takes a rank
+stands at the fetch and runs them again, on the state of a rank that has run them (`since_fetch`).
+
 From the first finding on, the rank copies all that is tracked as each step begins
 (`Undo.copy_all`). The step in which it was found has no such copy: if that one is aborted, it
 cannot be run again.
@@ -53,7 +56,38 @@ class Changes:
         self._watch: Watched = Watched(())
         self._begun: Watched = self._watch
         self._hashes: dict[str, bytes] = {}
+        self._fetched = False  # Since the last step.
+        self._looks = False
+        self._unseen: set[str] = set()
         self._made = self._look_ns = self._credit_ns = self._last_ns = 0
+
+    def at_fetch(self, tracked: Tracked) -> None:
+        """The script fetches for its next step; the first fetch counts."""
+        if self._fetched:
+            return
+        self._fetched, self._looks = True, self._looks_at_bytes()
+        self._know_anew(tracked, looks=self._looks)
+        self._watch.note()
+        self._hashes = self._read() if self._looks else {}
+
+    def since_fetch(self, tracked: Tracked) -> list[str]:
+        """Names of what was changed since then; the step is about to begin. What left no mark once
+        may do so each time."""
+        fetched, self._fetched = self._fetched, False
+        if not fetched:
+            return []
+        if self._fit != _fit(tracked):
+            return ["the optimizer"]
+        if not self._watch.same():
+            return [list(self._tensors)[i] for i in self._watch.changed()]
+        if self._looks:
+            found = self._read()
+            self._unseen |= {path for path in found if self._hashes.get(path) != found[path]}
+        return sorted(self._unseen)
+
+    def step_is_over(self) -> None:
+        """What it has fetched itself was for it."""
+        self._fetched = False
 
     def copied(self) -> None:
         """A step starts, or starts again, and all is copied: there is nothing to look for."""
@@ -66,9 +100,7 @@ class Changes:
             self.covered.clear()
         self._made += 1
         looks = self._looks_at_bytes()
-        if looks or self._fit != _fit(tracked):
-            self._fit = _fit(tracked)
-            self._know(tracked)
+        self._know_anew(tracked, looks=looks)
         self._begun = self._watch
         self._begun.note()
         self._hashes = self._read() if looks else {}
@@ -93,6 +125,12 @@ class Changes:
     def addresses(self) -> object:
         """Of all that is watched, as the step began: equal as long as each lies where it lay."""
         return self._begun.addresses(), self._fit
+
+    def _know_anew(self, tracked: Tracked, *, looks: bool) -> None:
+        fit = _fit(tracked)
+        if looks or self._fit != fit:
+            self._fit = fit
+            self._know(tracked)
 
     def _know(self, tracked: Tracked) -> None:
         self._tensors = dict(watched(tracked))

@@ -7,7 +7,8 @@ attempt.
 *Behind the gate, or between two steps*, nothing will be made again, and what the call has left in
 its tensors is no value: the script is left at once, and all ranks go back to a cut.
 
-Who makes collectives between steps says so, once: it needs a cut to go back to.
+Who makes collectives between steps says so, once: it needs a cut to go back to. So does who changes
+bulk state between the fetch of a batch and its step.
 """
 
 import time
@@ -56,7 +57,7 @@ class CutShort:
         self._boundary = boundary
         self._gate = gate
         self._say = say
-        self._told = False
+        self._told = self._told_change = False
         self._calls, self._since = 0, 0.0
         groups.on_cut_short = self._happened
         groups.on_given_up = self._leave
@@ -69,6 +70,15 @@ class CutShort:
         """The rank is live, and in no step: whoever makes a collective now depends on a cut."""
         if not self._told:
             groups.on_call = self._between
+
+    def changed_between(self, names: str) -> None:
+        """A step is about to begin, and lines before it have changed these."""
+        if self._told_change or self._stands.is_shadow:
+            return
+        self._told_change = True
+        where = place_of(traceback.extract_stack())
+        step = self._stands.calls
+        self._say(BetweenSteps(rank=self._rank, step=step, where=where, changed=names))
 
     def forget(self) -> None:
         """The run of the script is over."""

@@ -196,9 +196,12 @@ class Deposit:
         self._snapshots.await_own(step, self._boundary.tainted)
 
     def offered(self) -> Offered:
-        """This rank's state at the boundary, where it waits for `Go`."""
-        bulk, tensors = self._tracked.bulk_header()
-        digest, hashes = self._tracked.replica_digest()
+        """This rank's state at the boundary, where it waits for `Go`. Optimizers are set as they
+        were at the fetch meanwhile: others may not have come further."""
+        small = self._small_at_boundary()
+        with self._tracked.optimizers_as(small):
+            bulk, tensors = self._tracked.bulk_header()
+            digest, hashes = self._tracked.replica_digest()
         record = self.latest.to_bytes() if self.latest is not None else b""
         first, before, newest = self.captured
         header = {
@@ -213,7 +216,7 @@ class Deposit:
             "unproved": self.behind.unproved,
             "proved": sorted(self.behind.proved),
             "drew_behind": self.behind.drew,
-            "small": self._small_at_boundary(),
+            "small": small,
             "variables": [first, before, newest] if self._has_fetched else [first, b"", b""],
         }
         alike = f"{digest} {xxhash.xxh3_128_hexdigest(bulk)}"  # and their order

@@ -34,8 +34,9 @@ _SMALL_STATE = (
 class Updates:
     """Of one rank, for all its steps.
 
-    A step goes begin_step, try_step, at_gate, passed, end_try, end_step; one that is aborted goes
-    put_back, begin_again and from try_step on. The script's `enter` and `leave` come in between.
+    A step goes fetched, changed_since_fetch, begin_step, try_step, at_gate, passed, end_try,
+    end_step; one that is aborted goes put_back, begin_again and from try_step on. The script's
+    `enter` and `leave` come in between.
 
     count    calls of `optimizer.step()` so far, also outside of steps
     undo     what those of the step under way have changed
@@ -78,6 +79,15 @@ class Updates:
         self._told_gradients = self._told_gradients or any(
             gradients.accumulate for gradients in self._tracked.gradients
         )
+
+    def fetched(self) -> None:
+        """The script has fetched for its next step."""
+        self.changes.at_fetch(self._tracked)
+
+    def changed_since_fetch(self) -> str:
+        """What the lines between that and the step have changed, for people; "": nothing."""
+        names = self.changes.since_fetch(self._tracked)
+        return _listed(names) if names else ""
 
     def begin_step(self) -> None:
         """A step starts."""
@@ -162,6 +172,7 @@ class Updates:
 
     def end_step(self) -> None:
         """The step is committed and has returned."""
+        self.changes.step_is_over()
         for gradients in self._tracked.gradients:
             gradients.end_step()
         self._warn_of_undo()

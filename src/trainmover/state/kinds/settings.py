@@ -1,0 +1,74 @@
+"""What the parameter groups of an optimizer are set to: learning rate, momentum, weight decay.
+
+They are in the state_dict() of most optimizers, which comes from another rank. But that one may be
+in its next step already, and a script sets a rate between the fetch of a batch and its step: so
+what they were at the fetch goes with the rank's own record.
+"""
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from trainmover.errors import StateMismatch
+from trainmover.state import encode
+
+_PLAIN = frozenset({type(None), bool, int, float, str})
+
+
+class Settings:
+    """Of one optimizer, with the two state methods. What is no number, word or tensor, nor a tuple
+    or list of such, stays where it is."""
+
+    def __init__(self, optimizer: torch.optim.Optimizer) -> None:
+        self.optimizer = optimizer
+        self._values: list[Any] = []
+        self._types: list[type] = []
+        self._encoded = b""
+
+    def encoded(self) -> bytes:
+        """Its state in bytes; the same ones for as long as nothing is set to another value."""
+        values = [
+            value
+            for group in self.optimizer.param_groups
+            for name, value in group.items()
+            if name != "params"
+        ]
+        types = [*map(type, values)]
+        is_known = types == self._types and _PLAIN.union((tuple,)).issuperset(types)
+        if not is_known or values != self._values:
+            self._values, self._types = values, types
+            self._encoded = encode.encode(self.state_dict())
+        return self._encoded
+
+    def state_dict(self) -> dict[str, Any]:
+        """Live values."""
+        return {"groups": [_settings(group) for group in self.optimizer.param_groups]}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Set them. On its way to a later step a rank may have groups already that it had not
+        then: they stay as they are. Raises StateMismatch if it is the other way round."""
+        groups, given = self.optimizer.param_groups, state["groups"]
+        if len(given) > len(groups):
+            raise StateMismatch(
+                f"The source has set {len(given)} parameter groups of its "
+                f"{type(self.optimizer).__name__} optimizer, there are {len(groups)} here.",
+                means="This process cannot take the rank: it built something else.",
+                do="A script must build the same objects for a rank wherever it runs.",
+            )
+        for group, settings in zip(groups, given, strict=False):
+            for name, value in settings.items():
+                if isinstance(value, Tensor) and isinstance(group.get(name), Tensor):
+                    group[name].copy_(value)  # Graphs and compiled code know it by its place.
+                else:
+                    group[name] = value
+
+
+def _settings(group: dict[str, Any]) -> dict[str, Any]:
+    return {name: one for name, one in group.items() if name != "params" and _can_go_along(one)}
+
+
+def _can_go_along(value: object) -> bool:
+    if type(value) in (tuple, list):
+        return all(map(_can_go_along, value))  # type: ignore[call-overload]
+    return type(value) in _PLAIN or type(value) is Tensor

@@ -1,0 +1,30 @@
+"""The schedule goes on before each step."""
+
+import kit
+import torch
+from torch import Tensor
+
+job, args = kit.begin()
+model = kit.replicated(job, kit.network())
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9)
+schedule = torch.optim.lr_scheduler.ExponentialLR(optimizer, 0.97)
+job.track(model=model, optimizer=optimizer, schedule=schedule)
+
+
+@job.step
+def train_step(x: Tensor, y: Tensor) -> Tensor:
+    kit.pace(job, args)
+    loss = kit.error(model, x, y)
+    loss.backward()
+    job.report(loss=loss)
+    optimizer.step()
+    optimizer.zero_grad()
+    return loss.detach()
+
+
+for index, (x, y) in job.enumerate(job.batches(kit.loader(job), passes=None)):
+    schedule.step()
+    loss = train_step(x, y)
+    kit.say(job, f"index {index} loss {loss.item():.9g}")
+    if index + 1 == args.steps:
+        break

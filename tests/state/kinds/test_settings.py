@@ -1,0 +1,79 @@
+"""What parameter groups are set to goes with the rank's own record."""
+
+from typing import Any
+
+import pytest
+import torch
+from torch import nn
+
+from trainmover.errors import StateMismatch
+from trainmover.state import encode
+from trainmover.state.kinds.settings import Settings
+from trainmover.state.tracked import Tracked
+
+
+def build(**settings: Any) -> torch.optim.Optimizer:
+    return torch.optim.AdamW(nn.Linear(3, 1).parameters(), **settings)
+
+
+def test_they_are_what_they_were() -> None:
+    source, joiner = build(lr=0.1, betas=(0.8, 0.9)), build(lr=0.3)
+    Settings(joiner).load_state_dict(encode.decode(Settings(source).encoded()))
+    group = joiner.param_groups[0]
+    assert (group["lr"], tuple(group["betas"])) == (0.1, (0.8, 0.9))
+    assert len(group["params"]) == 2
+
+
+@pytest.mark.parametrize("value", [0.05, 1, True, None, "a word", (0.5, 0.6)])
+def test_a_change_is_seen(value: object) -> None:
+    optimizer = build(lr=1.0)
+    settings = Settings(optimizer)
+    before = settings.encoded()
+    assert settings.encoded() is before
+    optimizer.param_groups[0]["lr"] = value
+    assert settings.encoded() != before
+
+
+def test_a_list_that_changes_in_place_is_seen() -> None:
+    optimizer = build()
+    optimizer.param_groups[0]["bounds"] = bounds = [0.1, 0.2]
+    settings = Settings(optimizer)
+    before = settings.encoded()
+    bounds[0] = 0.5
+    assert settings.encoded() != before
+
+
+def test_a_tensor_stays_in_its_place() -> None:
+    source, joiner = build(lr=torch.tensor(0.1)), build(lr=torch.tensor(0.3))
+    there = joiner.param_groups[0]["lr"]
+    Settings(joiner).load_state_dict(encode.decode(Settings(source).encoded()))
+    assert joiner.param_groups[0]["lr"] is there
+    assert there.item() == torch.tensor(0.1).item()
+
+
+def test_what_cannot_be_sent_is_left_where_it_is() -> None:
+    optimizer = build()
+    optimizer.param_groups[0]["rule"] = rule = print
+    settings = Settings(optimizer)
+    settings.load_state_dict(encode.decode(settings.encoded()))
+    assert optimizer.param_groups[0]["rule"] is rule
+
+
+def test_groups_that_are_missing_here_are_an_error() -> None:
+    source, joiner = build(), build()
+    source.add_param_group({"params": [nn.Parameter(torch.zeros(1))]})
+    with pytest.raises(StateMismatch, match="2 parameter groups of its AdamW optimizer"):
+        Settings(joiner).load_state_dict(encode.decode(Settings(source).encoded()))
+
+
+def test_others_are_given_the_state_as_it_was_at_the_fetch() -> None:
+    """Whoever has come further has set a rate for its step already."""
+    optimizer = build(lr=0.1)
+    tracked = Tracked()
+    tracked.add("optimizer", optimizer)
+    small, digest = tracked.small_states(), tracked.replica_digest().whole
+    optimizer.param_groups[0]["lr"] = 0.05
+    assert tracked.replica_digest().whole != digest
+    with tracked.optimizers_as(small):
+        assert tracked.replica_digest().whole == digest
+    assert optimizer.param_groups[0]["lr"] == 0.05
