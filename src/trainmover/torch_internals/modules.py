@@ -48,15 +48,6 @@ def parts_of(part: nn.Module) -> dict[str, nn.Module | None]:
     return found
 
 
-def hooks_of(part: nn.Module) -> dict[str, dict[Any, Any]]:
-    """Tables of its own hooks, live."""
-    return {
-        name: table
-        for name, table in vars(part).items()
-        if name.endswith("_hooks") and isinstance(table, dict)
-    }
-
-
 def unsaved_of(part: nn.Module) -> list[str]:
     """Names of its buffers that are in no state_dict()."""
     own = part._buffers

@@ -8,7 +8,7 @@ from typing import Any
 from torch import nn
 
 from trainmover.asked import are
-from trainmover.torch_internals.modules import hooks_of, parts_of, tensors_of
+from trainmover.torch_internals.modules import parts_of, tensors_of
 
 
 class Layers:
@@ -30,7 +30,7 @@ class Layers:
             path, part = left.pop()
             if part is None:
                 continue
-            kind, hooks, parts = type(part), hooks_of(part), parts_of(part)
+            kind, hooks, parts = type(part), _hooks_of(part), parts_of(part)
             hooked = [inside([*table.values()]) for _, table in sorted(hooks.items()) if table]
             name = f"{kind.__module__}.{kind.__qualname__}"
             found.append([path, name, [*tensors_of(part)], hooked])
@@ -55,3 +55,9 @@ class Layers:
                 now += table
                 now += table.values()
         return now
+
+
+def _hooks_of(part: nn.Module) -> dict[str, dict[Any, Any]]:
+    """Tables of its own hooks, live."""
+    held = vars(part).items()
+    return {name: one for name, one in held if name.endswith("_hooks") and isinstance(one, dict)}
