@@ -45,6 +45,7 @@ def arm(**others: Any) -> Arm:
         (arm(rows=ROWS | {(1, 2): {"loss": 2.5}}), Verdict.SILENT),
         (arm(rows=ROWS | {(1, 3): {"loss": 3.0}}), Verdict.SILENT),
         (arm(digests={0: "a", 1: "c"}), Verdict.SILENT),
+        (arm(sentences=["steps commit when their function returns"]), Verdict.BURDENED),
         (arm(printed=["said: 2"]), Verdict.SILENT),
         (arm(code=1, sentences=["averaged_loss.py line 7 is at fault"]), Verdict.LATE),
         (arm(code=1, told=["averaged_loss.py line 7 is at fault"]), Verdict.REFUSED),

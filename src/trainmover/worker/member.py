@@ -352,7 +352,7 @@ class Member:
     def _after_step(self, step: Step) -> None:
         values = self.reported.numbers()
         self.gate.behind = self.deposit.step_is_over()
-        if self.gate.private:
+        if self.gate.alike is False:
             self.updates.private_small_state()
         if self.deposit.behind.drew:
             self.updates.draws_late()

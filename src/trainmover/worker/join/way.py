@@ -195,7 +195,7 @@ class Way:
                 do="Draw before optimizer.step(), or behind the function marked @job.step.",
             )
         at_gate = source["gate_small"]
-        parted = self.record.unproved + [
+        parted = [name for name in self.record.unproved if name not in source["proved"]] + [
             name
             for name in source["behind"]
             if name in source["unproved"] or at_gate.get(name) != own.get(name)

@@ -144,7 +144,7 @@ class Deposit:
         """The step that went through the gate has returned. Hash of what it has changed since."""
         self.gate_small = self.at_gate
         self.return_small = small = self._tracked.small_states()
-        changed = self.behind.look(self.at_gate, small, alike=not self._gate.private)
+        changed = self.behind.look(self.at_gate, small, alike=self._gate.alike)
         record, state = self.latest, rng.capture()
         self.behind.drew = record is None or record.now is None or record.now.rng != state
         if record is not None and (self.behind.drew or self.behind.unproved):

@@ -36,8 +36,8 @@ class Gate:
     snapshots  say when one is due
     drains  whether collectives end with what their buffers hold
     undo     all ranks know that steps commit at their return, and are undone if they do not
-    behind   hash of the small state that the last step has changed behind its gate; 0: none
-    private  ranks have changed there what is not the same on all of them
+    behind   hash of what the last step has done to small state behind its gate; 0: nothing
+    alike    whether all ranks had done the same there; None: nothing, or it was not compared
     early    steps of some rank change bulk state before their gate
     cut      whether a snapshot is due at this boundary, or one on its way on some rank
     likeness  whether all ranks hold the same
@@ -61,7 +61,8 @@ class Gate:
         self.undo = False
         self.undo_wanted = False
         self.behind = 0
-        self.private = self.early = False
+        self.alike: bool | None = None
+        self.early = False
         self.cut = 0
         self.likeness = Likeness()
         self._mode_of = Epoch(0)
@@ -84,7 +85,7 @@ class Gate:
             flags = self._group.largest([*asked, self.early, *self.likeness.asks()])
         except Drained:
             return False
-        newest, minus_oldest, pause, undo, cut, most, minus_least, early, *alike = flags
+        newest, minus_oldest, pause, undo, cut, most, minus_least, early, *likeness = flags
         oldest = -minus_oldest
         with standing.changed:
             passes = standing.pass_gate(
@@ -97,10 +98,10 @@ class Gate:
             )
             if not passes:
                 return False
-        self.private = most != -minus_least
-        self.undo = self.undo_wanted = bool(undo) or self.private
+        self.alike = most == -minus_least if most else None
+        self.undo = self.undo_wanted = bool(undo) or self.alike is False
         self.early, self.cut = bool(early), cut
-        self.likeness.hears(*alike)
+        self.likeness.hears(*likeness)
         return True
 
     @property
@@ -110,7 +111,9 @@ class Gate:
 
     def settles_mode(self) -> bool:
         """Have all ranks know it, before the first step in an epoch: who joins has not heard, nor
-        who was told the last step's verdict. False if the epoch ends first."""
+        who was told the last step's verdict. What that step has done behind its gate not all have
+        seen: it is not compared. False if the epoch ends first."""
+        self.behind = 0
         likeness = self.likeness
         asked = [self.undo_wanted, self.early, likeness.known, likeness.vain]
         epoch = self._standing.epoch
@@ -134,5 +137,6 @@ class Gate:
 
     def await_verdict(self, step: Step) -> None:
         """Wait for the controller's word on this step. Returns: commit. Raises Retry: abort."""
+        self.alike = None
         if not self._standing.until(lambda: self._standing.judged(self._rank, step)):
             raise Retry
