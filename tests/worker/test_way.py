@@ -135,6 +135,8 @@ def test_replicas_take_what_became_of_the_source_s_since_the_gate() -> None:
     source = {
         "behind": ["scheduler"],
         "unproved": [],
+        "proved": [],
+        "parted": False,
         "drew_behind": False,
         "gate_small": {"scheduler": b"at gate", "sampler": b"other"},
         "small": {"scheduler": b"after", "sampler": b"other"},
@@ -150,6 +152,8 @@ def test_what_was_made_with_random_numbers_between_the_steps_is_the_rank_s_own()
     source = {
         "behind": ["scheduler"],
         "unproved": [],
+        "proved": [],
+        "parted": False,
         "drew_behind": False,
         "gate_small": gate,
         "small": {"gradients": b"the source's", "scheduler": b"after"},
@@ -169,6 +173,8 @@ def test_what_each_rank_has_changed_behind_the_gate_for_itself_is_refused() -> N
     source = {
         "behind": ["sampler"],
         "unproved": [],
+        "proved": [],
+        "parted": False,
         "drew_behind": False,
         "gate_small": {"sampler": b"other"},
         "small": {},
@@ -182,6 +188,8 @@ def test_what_changed_there_for_the_first_time_is_refused_unless_the_step_had_re
     source = {
         "behind": ["average"],
         "unproved": ["average"],
+        "proved": [],
+        "parted": False,
         "drew_behind": True,
         "gate_small": gate,
         "return_small": {"average": b"returned"},
@@ -202,6 +210,8 @@ def test_what_the_rank_alone_has_changed_there_before_is_refused() -> None:
     source = {
         "behind": [],
         "unproved": [],
+        "proved": [],
+        "parted": False,
         "drew_behind": False,
         "gate_small": gate,
         "small": gate,
@@ -211,6 +221,22 @@ def test_what_the_rank_alone_has_changed_there_before_is_refused() -> None:
     path.record.unproved = ["best"]
     with pytest.raises(StateMismatch, match="`best`"):
         path.small_on_arrival(gate, source)
+    assert path.small_on_arrival(gate, source | {"proved": ["best"]}) == gate
+
+
+def test_where_ranks_had_parted_in_the_step_before_none_is_replaced_in_this_one() -> None:
+    gate = {"best": b"mine"}
+    source = {
+        "behind": [],
+        "unproved": [],
+        "proved": ["best"],
+        "parted": True,
+        "drew_behind": False,
+        "gate_small": gate,
+        "small": gate,
+    }
+    with pytest.raises(StateMismatch, match="in its own way"):
+        way(0, now=gate).small_on_arrival(gate, source)
 
 
 def drawn_again(numbers: list[int], *, found: list[int]) -> None:

@@ -200,6 +200,8 @@ class Way:
             for name in source["behind"]
             if name in source["unproved"] or at_gate.get(name) != own.get(name)
         ]
+        if source["parted"]:
+            parted.append("what is tracked")
         if parted:
             raise StateMismatch(
                 f"Step {self.committed} has changed `{parted[0]}` behind its first update, on each "

@@ -24,13 +24,14 @@ class Behind:
 
     names   that its last step has changed there
     proved  names that all ranks change alike
+    parted  as that step's gate said, ranks had parted in the step before
     drew    the last step has drawn random numbers there, or set their generators
     """
 
     def __init__(self) -> None:
         self.names: list[str] = []
         self.proved: set[str] = set()
-        self.drew = False
+        self.drew = self.parted = False
 
     @property
     def unproved(self) -> list[str]:
@@ -47,8 +48,9 @@ class Behind:
         """
         if alike:
             self.proved.update(self.names)
-        elif alike is False:
-            self.proved.difference_update(self.names)
+        self.parted = alike is False
+        if self.parted:
+            self.proved.clear()  # Which of them it was, nobody knows.
         self.names, changed = behind_gate(at_gate, now)
         return changed
 
@@ -59,7 +61,7 @@ class Behind:
 
     def forget(self) -> None:
         """The rank goes back, and makes its last steps again."""
-        self.names, self.drew = [], False
+        self.names, self.drew, self.parted = [], False, False
 
 
 def behind_gate(at_gate: Mapping[str, bytes], now: Mapping[str, bytes]) -> tuple[list[str], int]:

@@ -215,6 +215,7 @@ class Deposit:
             "behind": self.behind.names,
             "unproved": self.behind.unproved,
             "proved": sorted(self.behind.proved),
+            "parted": self.behind.parted,
             "drew_behind": self.behind.drew,
             "small": small,
             "variables": [first, before, newest] if self._has_fetched else [first, b"", b""],
