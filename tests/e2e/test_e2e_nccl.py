@@ -69,4 +69,7 @@ def test_moves(script: str, machines: int, tmp_path: Path) -> None:
         gpu_comm=NCCL,
     )
     assert [i.rung for i in outcome.job.incidents] == [0, 0], outcome.sentences
+    for incident in outcome.job.incidents:
+        for certificate in incident.certificates:
+            assert certificate.direct > 0.9 * certificate.bytes, outcome.sentences
     assert_equal_runs(outcome, calm(script, *steps, machines=machines))

@@ -14,7 +14,7 @@ from trainmover.protocol.messages import Source, Switch
 from trainmover.state.encode import encode
 from trainmover.state.samples import Proof
 from trainmover.state.tracked import Tracked
-from trainmover.state.transfer import Offered, StateServer
+from trainmover.state.transfer import Direct, Offered, StateServer
 from trainmover.worker.join import early
 from trainmover.worker.join.early import KEY, Early, EarlySource
 from trainmover.worker.join.taken import Taken, take
@@ -133,6 +133,7 @@ def take_rest(server: StateServer, source: Rank0, joiner: Rank0, taking: Early) 
         token=TOKEN,
         known=RECORD,
         early=taking,
+        direct=Direct(TOKEN, lambda: None),
         cancelled=threading.Event(),
         say=lambda fact: None,
     )

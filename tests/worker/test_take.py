@@ -15,7 +15,7 @@ from trainmover.protocol.messages import Source, Switch, Warned, WorkerFact
 from trainmover.state.encode import encode
 from trainmover.state.samples import Proof, Sample
 from trainmover.state.tracked import Tracked
-from trainmover.state.transfer import Offered, StateServer
+from trainmover.state.transfer import Direct, Offered, StateServer
 from trainmover.worker.join.early import Early
 from trainmover.worker.join.taken import Taken, Unlike, take
 from trainmover.worker.step.keeper import Moment, RankRecord
@@ -77,6 +77,7 @@ def taken_by(
         token=TOKEN,
         known=known,
         early=early or Early(into, TOKEN),
+        direct=Direct(TOKEN, lambda: None),
         cancelled=cancelled,
         say=said.append,
     )

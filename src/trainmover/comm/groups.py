@@ -21,7 +21,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from datetime import timedelta
 from enum import Enum
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from trainmover.comm import device_end
 from trainmover.comm.calls import describe
@@ -54,6 +54,9 @@ from trainmover.communicators import STAGED, checked_gpu
 from trainmover.errors import PeerLost, TrainmoverError, UserError
 from trainmover.torch_internals.autograd import in_backward
 from trainmover.torch_internals.c10d import Store
+
+if TYPE_CHECKING:
+    from trainmover.comm.nccl.pair import Pairing
 
 _STRANDED_NS = 50_000_000
 _PLAIN_EPOCH = 0
@@ -272,6 +275,16 @@ class Groups:
     def _stays_inside(self, ranks: tuple[int, ...], seat: int) -> bool:
         """A world in which this process has another rank than the job's has other numbers."""
         return bool(ranks) and ranks[seat] == self._rank and self._neighbours.issuperset(ranks)
+
+    def pairing(self) -> "Pairing | None":
+        """By which state goes from this process's device to another's; None if none of its groups
+        talks from one. Raises UserError where libnccl is gone."""
+        device = next((one.device for one in self.roster if one.device is not None), None)
+        if device is None:
+            return None
+        from trainmover.comm.nccl.pair import Pairing  # As with `ByDevice`.
+
+        return Pairing(device)
 
     def remove(self, member: Member) -> None:
         """Forget a group. In LIVE its end costs the caller nothing; in PLAIN it ends with its

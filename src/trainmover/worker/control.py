@@ -100,7 +100,7 @@ class Control:
             case Discard(epoch=epoch):
                 groups.discard(epoch)
             case Leave() if joiner is not None:
-                joiner.takeover.early.cancel()
+                joiner.takeover.cancel_early()
         with standing.changed:
             match order:
                 case Bind(epoch=epoch) if (held := self._held_for(order)) is not None:

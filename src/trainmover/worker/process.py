@@ -122,7 +122,9 @@ def _state_server(spec: JobSpec, token: bytes) -> StateServer:
     files = TlsFiles.of_environment(os.environ)
     tls = None if files is None else files.read()
     dial_in_tls(tls)
-    return StateServer(token, address, bytes_s=spec.state_bandwidth / spec.nproc, tls=tls)
+    return StateServer(
+        token, address, bytes_s=spec.state_bandwidth / spec.nproc, tls=tls, pairings=groups.pairing
+    )
 
 
 def _die_with_agent() -> None:

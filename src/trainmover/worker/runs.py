@@ -161,6 +161,7 @@ class Runs:
             self._control.member, self._control.joiner = member, joiner
         self._control.part_if_recalled()
         ended = self._run(member, joiner)
+        joiner.takeover.direct.close()
         if self._part(shadow):
             self._forget(member)
             self._await_reason(shadow)

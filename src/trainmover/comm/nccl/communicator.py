@@ -15,63 +15,20 @@ from trainmover.comm.failures import Drained
 from trainmover.comm.meet.meeting import Meeting
 from trainmover.comm.nccl.device import Device
 from trainmover.comm.nccl.ending import endings
-from trainmover.comm.nccl.library import Library, NcclError, UniqueId, library
+from trainmover.comm.nccl.init import Init
+from trainmover.comm.nccl.library import NcclError, UniqueId, library
 from trainmover.comm.nccl.seats import Card, check_cards
 from trainmover.comm.nccl.session import NcclSession
-from trainmover.comm.threads import in_background
 from trainmover.errors import PeerLost, UserError
 
 INIT_S = 120.0
 """So long the library may take to connect seats that have all come."""
-
-_LOOK_AGAIN_S = 0.05
 
 
 @dataclass(frozen=True)
 class _Prepared:
     session: NcclSession
     prepare_ns: int
-
-
-class _Init:
-    """The library's call that connects the seats, in a thread of its own."""
-
-    def __init__(self, given: Library, device: Device, view: View, unique_id: UniqueId) -> None:
-        self._given, self._device, self._view, self._id = given, device, view, unique_id
-        self._lock = threading.Lock()
-        self._over = threading.Event()
-        self._left = False
-        self.comm = 0
-        self.error: Exception | None = None
-        in_background("nccl-init", self._run)
-
-    def _run(self) -> None:
-        view = self._view
-        try:
-            with self._device.here():
-                self.comm = self._given.init(view.size, view.seat, self._id)
-        except Exception as error:  # noqa: BLE001  a thread's outermost loop: the waiter gets it
-            self.error = error
-        with self._lock:
-            self._over.set()
-            left = self._left
-        if left and self.comm:
-            self._given.comm_abort(self.comm)
-
-    def wait(self, meeting: Meeting, deadline: float) -> bool:
-        """False if it is left behind: nobody wants it any more, or it takes too long."""
-        while not self._over.wait(_LOOK_AGAIN_S):
-            if meeting.is_given_up or time.monotonic() >= deadline:
-                with self._lock:
-                    if not self._over.is_set():
-                        self._left = True
-                        return False
-        return True
-
-    @property
-    def leaked(self) -> bool:
-        """Whether a thread still stands in the library, and nobody waits for it."""
-        return self._left and not self._over.is_set()
 
 
 class NcclCommunicator:
@@ -86,7 +43,7 @@ class NcclCommunicator:
         self._meetings: dict[int, Meeting] = {}
         self._ready: dict[int, _Prepared] = {}
         self._discarded: set[int] = set()
-        self._inits: list[_Init] = []
+        self._inits: list[Init] = []
         self._closed = False
         self._proof: list[str] = []
         self._stats = LinkStats()
@@ -127,11 +84,14 @@ class NcclCommunicator:
         check_cards(view.group, cards)
         unique_id = self._unique_id(meeting)
         meeting.check()
-        init = _Init(self._library, self._device, view, unique_id)
+        init = Init(
+            self._library, self._device, size=view.size, seat=view.seat, unique_id=unique_id
+        )
         with self._lock:
             self._inits = [old for old in self._inits if old.leaked] + [init]
         patience_s = min(INIT_S, view.timeout.total_seconds())
-        if not init.wait(meeting, time.monotonic() + patience_s):
+        deadline = time.monotonic() + patience_s
+        if not init.wait(lambda: meeting.is_given_up or time.monotonic() >= deadline):
             meeting.check()
             raise PeerLost(
                 f"group {view.group} could not connect within {patience_s:g} s over NCCL"

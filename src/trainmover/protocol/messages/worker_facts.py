@@ -177,6 +177,7 @@ class Certificate(msgspec.Struct, frozen=True, kw_only=True):
     """Proof that a joiner trains on what its source held. Digests are xxh3-128, hex.
 
     bytes  of state that were sent while the job waited
+    direct of these, from device to device
     held   that the joiner had already
     given  ranks that gave bytes of the state, and how many
     """
@@ -193,6 +194,7 @@ class Certificate(msgspec.Struct, frozen=True, kw_only=True):
     state_ms: float
     given: dict[Rank, int] = {}
     held: int = 0
+    direct: int = 0
 
     @property
     def equal(self) -> bool:

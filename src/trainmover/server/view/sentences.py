@@ -170,8 +170,10 @@ def _state(incident: Incident) -> str:
     equal = all(certificate.equal for certificate in incident.certificates)
     size = sum(certificate.bytes for certificate in incident.certificates) / 1e6
     held = sum(certificate.held for certificate in incident.certificates) / 1e6
+    direct = sum(certificate.direct for certificate in incident.certificates) / 1e6
+    way = f", {direct:.1f} of them from device to device" if direct else ""
     there = f" and {held:.1f} MB that were there" if held else ""
-    return f"; state {'equal' if equal else 'DIFFERS'}, {size:.1f} MB{there}"
+    return f"; state {'equal' if equal else 'DIFFERS'}, {size:.1f} MB{way}{there}"
 
 
 def _running(job: Job) -> str:

@@ -5,7 +5,17 @@ The client alone decides how long to wait; a server waits until its client hangs
 withdraws the offer. What may be read is only what was offered, while it is offered.
 """
 
+from trainmover.state.transfer.direct import Direct, Pairings
 from trainmover.state.transfer.fetch import Dropped, FetchReport, fetch
 from trainmover.state.transfer.server import Offer, Offered, StateServer
 
-__all__ = ["Dropped", "FetchReport", "Offer", "Offered", "StateServer", "fetch"]
+__all__ = [
+    "Direct",
+    "Dropped",
+    "FetchReport",
+    "Offer",
+    "Offered",
+    "Pairings",
+    "StateServer",
+    "fetch",
+]

@@ -18,7 +18,7 @@ from trainmover.listeners.thread_listener import ThreadListener
 from trainmover.protocol.sealed import SealedReader, Session
 from trainmover.protocol.unauthenticated import QUEUE
 from trainmover.state import chunks
-from trainmover.state.transfer import wire
+from trainmover.state.transfer import direct, wire
 from trainmover.state.transfer.allowance import Pacer
 
 if TYPE_CHECKING:
@@ -56,7 +56,8 @@ Offer = Callable[[], Offered]
 class StateServer:
     """One thread for each connection that has proved the token.
 
-    bytes_s: what all of them together may send in a second; 0: no limit
+    bytes_s   what all of them together may send in a second; 0: no limit
+    pairings  by which tensors of a device go to another device, see `direct`; no limit holds there
     """
 
     def __init__(
@@ -67,11 +68,13 @@ class StateServer:
         *,
         bytes_s: float = 0,
         tls: "Tls | None" = None,
+        pairings: direct.Pairings = lambda: None,
     ) -> None:
         listener = socket.create_server((bind, port), backlog=QUEUE)
         self.address = format_address(*listener.getsockname()[:2])
         self._listener = ThreadListener(listener, token, wire.PURPOSE, self._let_in, tls)
         self._pacer = Pacer(bytes_s)
+        self._pairings = pairings
         self._changed = threading.Condition()
         self._offers: dict[str, _Given] = {}
         self._readers: dict[socket.socket, str] = {}  # Key that each client is being sent.
@@ -125,10 +128,11 @@ class StateServer:
         try:
             wanted = _read_wanted(link, session)
             link.settimeout(None)
-            given = self._await_offer(link, wanted.key)
-            if given is not None:
+            if wanted.key == direct.KEY:
+                self._send_direct(link, session)
+            elif given := self._await_offer(link, wanted.key):
                 self._send(link, session, given, wanted)
-        except (OSError, ProtocolError):
+        except (OSError, TrainmoverError):
             pass  # The client is gone, or none of ours: it learns from the closed connection.
         finally:
             with self._changed:
@@ -171,6 +175,28 @@ class StateServer:
         for number in numbers:
             payload = source.payload(cut[_below(number, len(cut))])
             self._send_chunk(link, session, number, bytes(payload) if offered.live else payload)
+
+    def _send_direct(self, link: socket.socket, session: Session) -> None:
+        """From device to device, as often as the client asks."""
+        source = direct.Source(link, session, self._pairings)
+        try:
+            source.meet()
+            while True:
+                asked = source.asked()
+                given = self._await_offer(link, asked.key)
+                if given is None:
+                    return
+                try:
+                    offered, _ = given.now()
+                except TrainmoverError as error:
+                    source.refuse(error)
+                    return
+                source.give(offered.tensors, asked.tensors)
+                with self._changed:
+                    self._readers.pop(link, None)
+                    self._changed.notify_all()
+        finally:
+            source.close()
 
     def _send_chunk(
         self, link: socket.socket, session: Session, number: int, payload: bytes | memoryview

@@ -2,7 +2,7 @@
 
 import threading
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -27,10 +27,11 @@ from trainmover.protocol.messages import (
 from trainmover.sandbox import layout
 from trainmover.sandbox.binding import Binding
 from trainmover.sandbox.record import Record, blob_name
+from trainmover.state.digest import hash_of
 from trainmover.state.encode import decode
 from trainmover.state.samples import Proof, Sample
 from trainmover.state.tracked import Tracked
-from trainmover.state.transfer import FetchReport, fetch
+from trainmover.state.transfer import Direct, FetchReport, fetch
 from trainmover.state.vault import VaultClient
 from trainmover.worker.join.early import Early
 from trainmover.worker.keep import compiled
@@ -167,6 +168,7 @@ class Taken:
     """What a joiner got.
 
     bytes   that were sent now
+    direct  of these, from device to device
     held    that it had already
     source  rank whose header it is
     given   rank to the bytes of state that it gave
@@ -180,6 +182,7 @@ class Taken:
     record: RankRecord
     digest: str
     held: int = 0
+    direct: int = 0
     samples: dict[int, Sample] = field(default_factory=dict)
 
     def after(self, before: "Taken") -> "Taken":
@@ -190,6 +193,7 @@ class Taken:
             seconds=before.seconds + self.seconds,
             given=dict(Counter(before.given) + Counter(self.given)),
             held=max(0, self.held - before.bytes),
+            direct=before.direct + self.direct,
         )
 
     def certificate(self, order: Switch, rank: Rank, trace: str) -> Certificate:
@@ -207,6 +211,7 @@ class Taken:
             state_ms=self.seconds * 1000.0,
             given=self.given,
             held=self.held,
+            direct=self.direct,
         )
 
 
@@ -218,6 +223,7 @@ def take(
     token: bytes,
     known: RankRecord | None,
     early: Early,
+    direct: Direct,
     cancelled: threading.Event,
     say: Callable[[WorkerFact], None],
 ) -> Taken:
@@ -226,22 +232,31 @@ def take(
     A leaver gives its own record; that of a lost rank is in a vault.
     known: the record, if it has been taken before
     early: of the state, what may be here already
+    direct: the way between devices, if there is one
     Whoever gives its own state proves nothing. Others have to agree, all of them, and to have held
     at the rank's last gate what it held there. Raises PeerLost, and Unlike if they do not.
     """
     sources = order.sources[rank]
     own = sources[0].rank == rank
-    coming = _Coming(tracked, early)
 
     def tell(here: int, whole: int) -> None:
         say(Taking(rank=rank, epoch=order.epoch, bytes=here, bytes_whole=whole))
 
+    key = str(order.epoch)
+
+    def receive(tensors: Mapping[int, Tensor]) -> list[int]:
+        if not own or not direct.leads_to(sources[0].address):
+            return []
+        whole = sum(tensor.nbytes for tensor in tensors.values())
+        return direct.receive(key, tensors, cancelled, lambda here: tell(here, whole))
+
+    coming = _Coming(tracked, early, receive)
     with ThreadPoolExecutor(1, "tm-early") as pool, torch.no_grad():
         early.hash(pool)  # While the source hashes what it has.
         report = fetch(
             [source.address for source in sources],
             token=token,
-            key=str(order.epoch),
+            key=key,
             into=coming.into,
             holds=coming.holds,
             cancelled=cancelled,
@@ -265,12 +280,16 @@ def take(
         if not isinstance(dropped.error, PeerLost):  # That one is gone, the controller knows best.
             text = f"{dropped.error.happened} (rank {ranks[dropped.address]})"
             say(Warned(rank=rank, text=text))
+    kept, came = coming.kept(report)
+    given = Counter({ranks[address]: count for address, count in report.given.items()})
+    given += Counter({source: came})
     return Taken(
-        bytes=report.bytes,
-        held=sum(report.tensors[number].nbytes for number in report.kept),
+        bytes=report.bytes + came,
+        direct=came,
+        held=kept - came,
         seconds=report.seconds,
         source=source,
-        given={ranks[address]: count for address, count in report.given.items()},
+        given=dict(given),
         header=coming.header,
         record=record,
         digest=coming.load(report),
@@ -291,12 +310,22 @@ def _check(rank: Rank, proofs: dict[Rank, Proof], sample: Sample | None) -> None
 
 
 class _Coming:
-    """State on its way from a source into `tracked`."""
+    """State on its way from a source into `tracked`.
 
-    def __init__(self, tracked: Tracked, early: Early) -> None:
+    receive  fetches tensors by number from device to device, and says which have come
+    """
+
+    def __init__(
+        self,
+        tracked: Tracked,
+        early: Early,
+        receive: Callable[[Mapping[int, Tensor]], Sequence[int]],
+    ) -> None:
         self.header: dict[str, Any] = {}
         self._tracked = tracked
         self._early = early
+        self._receive = receive
+        self._came: Sequence[int] = ()
         self._paths: list[str] = []
         self._held: list[bytes] = []
 
@@ -307,7 +336,16 @@ class _Coming:
     def holds(self, tensors: Sequence[Tensor]) -> list[bytes]:
         self._paths = self._tracked.bulk_paths(self.header["bulk"])
         self._held = self._early.hashes(self._paths, tensors)
+        missing = {n: tensor for n, tensor in enumerate(tensors) if not self._held[n]}
+        self._came = self._receive(missing)
+        for number in self._came:
+            self._held[number] = hash_of(tensors[number])
         return self._held
+
+    def kept(self, report: FetchReport) -> tuple[int, int]:
+        """Bytes that did not travel over TCP, and those of them that came from the device."""
+        sizes = {number: report.tensors[number].nbytes for number in report.kept}
+        return sum(sizes.values()), sum(sizes.get(number, 0) for number in self._came)
 
     def load(self, report: FetchReport) -> str:
         """It is here. Digest of what this process holds now."""

@@ -13,6 +13,7 @@ from trainmover.errors import PeerLost, TrainmoverError
 from trainmover.ids import Epoch, Step
 from trainmover.protocol.messages import Loaded, Switch, Unproven, Warned
 from trainmover.state import rng
+from trainmover.state.transfer import Direct
 from trainmover.worker.join.early import Early
 from trainmover.worker.join.going_back import NoneWhole, take_back
 from trainmover.worker.join.journey import Journey
@@ -37,6 +38,7 @@ class Takeover:
     tail        the lines behind the rank's last step, if it arrives there
     broken_off  of the run before in this process, if all ranks go back: time has passed since
     early       what it takes of its rank's state before the pause of a move
+    direct      the way from its source's device to its own, made before that pause
     """
 
     def __init__(self, shadow: Shadow, token: bytes) -> None:
@@ -52,6 +54,7 @@ class Takeover:
         self._say = member.say
         self._token = token
         self.early = Early(member.tracked, token)
+        self.direct = Direct(token, groups.pairing)
         self._cancelled = threading.Event()
         self._bound_for = NONE
         self._order: Switch | None = None  # The switchover that it takes part in.
@@ -179,6 +182,7 @@ class Takeover:
         member.boundary.await_go(order.epoch)
         if self._standing.epoch == order.epoch:
             member.is_shadow = False
+            self.direct.close()
 
     # --- state, and where it belongs --------------------------------------------------------------
 
@@ -209,6 +213,7 @@ class Takeover:
             token=self._token,
             known=member.deposit.latest,  # The way led by it, and committed steps are never undone.
             early=self.early,
+            direct=self.direct,
             cancelled=self._cancelled,
             say=self._say,
         )
@@ -280,12 +285,18 @@ class Takeover:
     def cancel(self) -> None:
         """Whatever is being fetched is of no use any more."""
         self._cancelled.set()
+        self.cancel_early()
+
+    def cancel_early(self) -> None:
+        """The move that it was meant for does not come to its pause."""
         self.early.cancel()
+        self.direct.cancel()
 
     def take_early(self, source: str) -> None:
-        """What of the rank's state does not change, while the job trains; in a thread of its own.
-        Without it the pause is longer, and nothing else."""
+        """What of the rank's state does not change, while the job trains, and the way for the rest
+        of it; in a thread of its own. Without it the pause is longer, and nothing else."""
         try:
+            self.direct.open(source)
             self.early.take(source)
         except PeerLost:
             pass  # The controller knows best who is gone.
