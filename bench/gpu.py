@@ -10,10 +10,11 @@
     python -m bench.gpu --part C2        FSDP2 and HSDP
     python -m bench.gpu --part C3        downtimes of those
     python -m bench.gpu --part D         copies and digests by size
+    python -m bench.gpu --part D2        state from device to device by size, as in a planned move
 
 All ranks share the GPU: NCCL takes them for hosts, and the GPU gives each its slices of time. What
-is measured so says nothing of bandwidth between GPUs. With --stand-in parts A1 to B3 run over the
-stand-in, on the CPU: to see that the bench works, never a result.
+is measured so says nothing of bandwidth between GPUs. With --stand-in parts A1 to B3, and D2, run
+over the stand-in, on the CPU: to see that the bench works, never a result.
 """
 
 import argparse
@@ -414,6 +415,36 @@ def part_d(quick: bool) -> tuple[list[Claim], list[str], Any]:
     return claims, rows, raw
 
 
+def moves(team: Team, rank: int, size: int) -> float:
+    """Seconds until so many bytes are there, over a pair that has been used before."""
+    from trainmover.comm import groups
+
+    store = team.join(rank)
+    pairing = groups.pairing()
+    assert pairing is not None
+    if rank == 0:
+        store.set("pair", pairing.unique_id())
+    pair = pairing.connect(store.get("pair").decode(), rank, lambda: False)
+    state = torch.zeros(size, dtype=torch.uint8, device=team.device)
+    move = pair.send if rank == 0 else pair.receive
+    for _ in move([state[:1024]], lambda: False):
+        pass
+    took = timed(lambda: [None for _ in move([state], lambda: False)])
+    pair.close()
+    return took
+
+
+def part_d2(device: str, quick: bool) -> tuple[list[Claim], list[str], Any]:
+    rows, raw = ["| MiB | s | GB/s |", "|---|---|---|"], {}
+    for mib in (1, 8) if quick else (1024, 8192, 32768):
+        with Team(2, device) as team:
+            raw[mib] = max(team.run(moves, mib << 20).values())
+        rows.append(f"| {mib} | {raw[mib]:.3f} | {(mib << 20) / 1e9 / raw[mib]:.2f} |")
+    largest = max(raw)
+    s_a_gb = raw[largest] / ((largest << 20) / 1e9)
+    return [Claim("from device to device, s a GB (5 GB/s is 0.2)", s_a_gb, "s", 0.2)], rows, raw
+
+
 def parts(device: str, quick: bool) -> dict[str, Callable[[], tuple[list[Claim], list[str], Any]]]:
     return {
         "A1": lambda: part_a1(device, quick),
@@ -426,6 +457,7 @@ def parts(device: str, quick: bool) -> dict[str, Callable[[], tuple[list[Claim],
         "C2": lambda: jobs("fsdp2 or hsdp"),
         "C3": part_c3,
         "D": lambda: part_d(quick),
+        "D2": lambda: part_d2(device, quick),
     }
 
 

@@ -17,7 +17,7 @@ from trainmover.state.encode import decode, encode
 from trainmover.state.samples import Proof
 from trainmover.state.tensor_bytes import view_bytes
 from trainmover.state.tracked import Tracked
-from trainmover.state.transfer import FetchReport, Offered, StateServer, fetch
+from trainmover.state.transfer import Direct, FetchReport, Offered, StateServer, fetch
 from trainmover.state.transfer.fetching import Into
 from trainmover.tls.files import TlsFiles
 from trainmover.worker.join.early import KEY, Early, EarlySource
@@ -140,6 +140,7 @@ class End:
             token=TOKEN,
             known=_RECORD,
             early=self._early,
+            direct=Direct(TOKEN, lambda: None),
             cancelled=threading.Event(),
             say=lambda fact: None,
         )

@@ -146,5 +146,5 @@ class StandIn:
 
     def _checked(self, code: int) -> bool:
         if code not in (0, _NOT_READY):
-            raise RuntimeError(f"the device is lost (error {code})")
+            raise torch.AcceleratorError(f"CUDA error: unspecified launch failure ({code})")
         return code == 0

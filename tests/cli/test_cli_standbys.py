@@ -18,6 +18,7 @@ ROW: dict[str, Any] = {
     "warmed_s": 5.2,
     "second_run_ms": 713,
     "held_bytes": 20_639_744,
+    "device_bytes": 0,
     "predicted_ms": 241.3,
     "predicted_else_ms": 954.3,
     "record_bytes": 1612,
@@ -30,6 +31,11 @@ ROW: dict[str, Any] = {
 def shown(capsys: pytest.CaptureFixture[str], **changes: Any) -> str:
     show({"standbys": [ROW | changes]}, whole_lines())
     return capsys.readouterr().out
+
+
+def test_memory_of_a_gpu_is_named(capsys: pytest.CaptureFixture[str]) -> None:
+    assert "20.6 MB, GPU 1.5 GB" in shown(capsys, device_bytes=1_500_000_000)
+    assert "GPU" not in shown(capsys)
 
 
 def test_nothing_is_cut_where_there_is_no_terminal(capsys: pytest.CaptureFixture[str]) -> None:

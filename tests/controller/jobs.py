@@ -115,14 +115,16 @@ def warm(
 ) -> WorkerSaid:
     """As rank 0, or that of the first slot's ranks which the worker is."""
     rank = local_rank if rank is None else rank
-    fact = m.Warm(rank=rank, shadow_steps=3, trace=trace, warm_ms=50, held_bytes=1000)
+    fact = m.Warm(
+        rank=rank, shadow_steps=3, trace=trace, warm_ms=50, held_bytes=1000, device_bytes=10
+    )
     return said(machine, fact, local_rank=local_rank, at_us=at_us)
 
 
 def held(
     machine: str, rank: int, *, trace: str = "t", local_rank: int = 0, at_us: int = 0
 ) -> WorkerSaid:
-    fact = m.Held(rank=rank, trace=trace, run_ms=20, held_bytes=2000)
+    fact = m.Held(rank=rank, trace=trace, run_ms=20, held_bytes=2000, device_bytes=20)
     return said(machine, fact, local_rank=local_rank, at_us=at_us)
 
 

@@ -76,6 +76,7 @@ def test_several_workers_attest_together() -> None:
     job = running(nproc=2)
     attest = m4(job).attests[0]
     assert (attest.warm_ms, attest.run_ms, attest.held_bytes) == (50, 20, 2000)
+    assert attest.device_bytes == 20
 
 
 def test_a_fact_about_other_ranks_than_those_at_work_is_late() -> None:

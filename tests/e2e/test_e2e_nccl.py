@@ -16,7 +16,9 @@ from trainmover.communicators import NCCL
 pytestmark = pytest.mark.turns(6)
 SCRIPTS = Path(__file__).with_name("parallel")
 OVER = ["--backend", "nccl"]
-PLACES = "m1:compute:15:kill,m2:gate:25:sleep=0.3,m2:gate:25:kill,m3:passed:35:kill"
+PLACES = (
+    "m1:compute:12:kill,m2:gate:20:sleep=0.3,m2:gate:20:kill,m3:passed:28:kill,m4:updated:36:kill"
+)
 
 
 @pytest.fixture(autouse=True)
@@ -40,9 +42,9 @@ def calm(script: str, *arguments: str, machines: int) -> Outcomes:
 def test_deaths_in_every_place_of_a_step(script: str, machines: int) -> None:
     steps = ["--steps", "45"]
     outcome = over_nccl(
-        script, *steps, "--pace", "0.05", machines=machines, standbys=3, drill=PLACES
+        script, *steps, "--pace", "0.05", machines=machines, standbys=4, drill=PLACES
     )
-    assert len(outcome.job.incidents) >= 3, outcome.sentences
+    assert len(outcome.job.incidents) >= 4, outcome.sentences
     assert_equal_runs(outcome, calm(script, *steps, machines=machines))
 
 
@@ -73,3 +75,17 @@ def test_moves(script: str, machines: int, tmp_path: Path) -> None:
         for certificate in incident.certificates:
             assert certificate.direct > 0.9 * certificate.bytes, outcome.sentences
     assert_equal_runs(outcome, calm(script, *steps, machines=machines))
+
+
+@pytest.mark.parametrize("fails", ["bus", "ecc", "memory"])
+def test_a_device_that_fails_costs_its_machine_and_not_the_job(fails: str) -> None:
+    """memory: of the standby that comes first, when it is to take a rank's state."""
+    arguments = ["--steps", "40", "--pace", "0.02", "--fails"]
+    drill = "m2:compute:21:kill" if fails == "memory" else ""
+    outcome = over_nccl("failing", *arguments, fails, machines=3, standbys=2, drill=drill)
+    last = outcome.job.incidents[-1]
+    assert last.machine == "m2", outcome.sentences
+    if fails == "memory":
+        assert any("out of memory" in text for text in outcome.sentences)
+        assert last.joiner == "m5"
+    assert_equal_runs(outcome, calm("failing", *arguments, "nothing", machines=3))

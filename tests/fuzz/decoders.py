@@ -193,7 +193,7 @@ def _record() -> Record:
         (0, 1): Entry("all_reduce f32 [4]", (Kept(torch.arange(4).view(torch.uint8), False),), 0),
         (0, 2): Entry("broadcast", (Kept(moments, True), None), -1),
     }
-    binding = Binding("hash", ("--lr", "3e-4"), 2, 1, "2.13", "0.1", "3.11")
+    binding = Binding("hash", ("--lr", "3e-4"), 2, 1, "2.13", "0.1", "3.11", "none")
     return Record(binding, 0, 3, "trace", "signature", entries, None, 100, 1000)
 
 

@@ -10,7 +10,10 @@ from trainmover.communicators import NCCL
 
 pytestmark = [ON_GPU, pytest.mark.timeout(480)]
 SCRIPTS = Path(__file__).parents[1] / "e2e" / "parallel"
-KILLS = "m1:compute:{0}:kill,m2:gate:{1}:sleep=0.3,m2:gate:{1}:kill,m3:passed:{2}:kill"
+KILLS = (
+    "m1:compute:{0}:kill,m2:gate:{1}:sleep=0.3,m2:gate:{1}:kill,m3:passed:{2}:kill,"
+    "m4:updated:{3}:kill"
+)
 JOBS = {"replicated": (3, 200), "compiled": (3, 30), "fsdp2": (4, 30), "hsdp": (4, 30)}
 jobs = pytest.mark.parametrize("script", JOBS)
 
@@ -33,9 +36,9 @@ def on_gpu(script: str, scenario: object = None, pace: float = 0.0, **options: o
 @jobs
 def test_kills(script: str) -> None:
     steps = JOBS[script][1]
-    drill = KILLS.format(steps // 4, steps // 2, 3 * steps // 4)
-    outcome = on_gpu(script, pace=0.05, standbys=3, drill=drill)
-    assert len(outcome.job.incidents) >= 3, outcome.sentences
+    drill = KILLS.format(steps // 5, 2 * steps // 5, 3 * steps // 5, 4 * steps // 5)
+    outcome = on_gpu(script, pace=0.05, standbys=4, drill=drill)
+    assert len(outcome.job.incidents) >= 4, outcome.sentences
     assert_equal_runs(outcome, on_gpu(script, standbys=0))
 
 

@@ -11,7 +11,7 @@ from trainmover.sandbox.recorder import Recorder
 
 BINDING = Binding(
     script="5c", arguments=("--lr", "0.1"), world_size=4, nproc=2,
-    torch="2.13.0", trainmover="0.1", python="3.11.2",
+    torch="2.13.0", trainmover="0.1", python="3.11.2", gpus="none",
 )  # fmt: skip
 
 

@@ -1,8 +1,10 @@
 """Records as bytes: they travel whole or not at all, and belong to one script."""
 
+import re
 import struct
 import tracemalloc
 from dataclasses import fields
+from pathlib import Path
 
 import msgspec
 import pytest
@@ -15,6 +17,7 @@ from sandbox_calls import BINDING, call, record_of
 from trainmover.errors import ProtocolError, StateMismatch
 from trainmover.sandbox import layout
 from trainmover.sandbox.binding import binding_of
+from trainmover.sandbox.process.gpus import gpus_of_host
 
 RECORD = record_of(
     call(torch.arange(300)),
@@ -132,6 +135,34 @@ def test_a_record_of_something_else_says_what_differs(change: dict[str, object],
         here.check(BINDING, rank=2)
     assert len(str(refusal.value).split("\n")) == 3
     BINDING.check(BINDING, rank=2)
+
+
+def test_a_binding_knows_the_machine_s_gpus(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where torch can use them, and the script may."""
+    driver = tmp_path / "nvidia"
+    for number, model in enumerate(["NVIDIA H200", "NVIDIA H200"]):
+        folder = driver / "gpus" / f"0000:{number}b:00.0"
+        folder.mkdir(parents=True)
+        (folder / "information").write_text(f"Model: \t\t {model}\nIRQ:   \t\t 18\n")
+    assert gpus_of_host(driver, usable=True) == "NVIDIA H200 with driver unknown"
+    said = (
+        "NVRM version: NVIDIA UNIX x86_64 Kernel Module  550.54.15  Tue Mar  5\nGCC version: 12.2\n"
+    )
+    (driver / "version").write_text(said)
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+    assert gpus_of_host(driver, usable=True) == "NVIDIA H200 with driver 550.54.15"
+    assert gpus_of_host(driver, usable=False) == gpus_of_host(tmp_path, usable=True) == "none"
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
+    assert gpus_of_host(driver, usable=True) == "none"
+
+
+def test_a_machine_with_other_gpus_is_named() -> None:
+    here = msgspec.structs.replace(BINDING, gpus="NVIDIA H200 with driver 550.54.15")
+    for other in ("none", "NVIDIA H200 with driver 570.86.10"):
+        with pytest.raises(StateMismatch, match=f"gpus {re.escape(other)} and not NVIDIA H200"):
+            here.check(msgspec.structs.replace(BINDING, gpus=other), 3)
 
 
 def test_a_binding_knows_the_text_of_a_script_or_module(tmp_path, monkeypatch) -> None:

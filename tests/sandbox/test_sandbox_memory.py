@@ -5,9 +5,18 @@ from pathlib import Path
 
 import psutil
 import pytest
+import torch
 
 from trainmover.sandbox.process import memory
 from trainmover.sandbox.process.memory import GIB, left_bytes, private_bytes, too_little
+
+
+def test_memory_of_devices_is_what_torch_has_taken_of_all(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert memory.device_bytes() == 0
+    monkeypatch.setattr(torch.cuda, "is_initialized", lambda: True)
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
+    monkeypatch.setattr(torch.cuda, "memory_reserved", lambda index: [5, 6][index])
+    assert memory.device_bytes() == 11
 
 
 def test_private_memory_grows_with_what_is_held() -> None:

@@ -57,6 +57,23 @@ def test_every_form_of_exit(run: Run, call: str, code: int) -> None:
     assert run(f"import sys; {call}") == Ended(code=code)
 
 
+@pytest.mark.parametrize(
+    ("error", "device"),
+    [
+        ("AcceleratorError('CUDA error: uncorrectable ECC error encountered')", True),
+        ("AcceleratorError('CUDA error: unspecified launch failure')", True),
+        ("AcceleratorError('CUDA error: device-side assert triggered')", False),
+        ("AcceleratorError('CUDA error: an illegal memory access was encountered')", False),
+        ("OutOfMemoryError('CUDA out of memory. Tried to allocate 2.00 MiB.')", False),
+    ],
+)
+def test_a_device_that_fails_is_told_from_a_script_that_does(
+    run: Run, error: str, device: bool
+) -> None:
+    ended = run(f"import torch; raise torch.{error}")
+    assert (ended.code, ended.device) == (1, device)
+
+
 def test_a_message_of_exit_goes_to_stderr(run: Run, capsys: pytest.CaptureFixture[str]) -> None:
     run("import sys; sys.exit('no data')")
     assert capsys.readouterr().err == "no data\n"

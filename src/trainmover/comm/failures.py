@@ -27,6 +27,20 @@ class DrainedObject(Drained):
         super().__init__("the object that another rank was to send never came: a rank was lost")
 
 
+_OF_THE_DEVICE = re.compile(
+    "uncorrectable ECC|NVLink error|hardware stack error|unspecified launch failure|busy or "
+    "unavailable|no CUDA-capable device|context is destroyed|: unknown error",
+    re.IGNORECASE,
+)
+"""CUDA's words for what no script does. It says of an illegal access, or of an assertion, that the
+script is to blame, and mostly it is: that would happen on another machine too."""
+
+
+def is_of_device(error: BaseException) -> bool:
+    """Whether an exception says that the device under the script has failed."""
+    return isinstance(error, torch.AcceleratorError) and bool(_OF_THE_DEVICE.search(str(error)))
+
+
 class DeviceLost(Exception):
     """The device of this process answers with errors, or not at all: its rank is lost, not the job.
 

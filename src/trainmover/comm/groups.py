@@ -422,7 +422,8 @@ class Groups:
             raise
 
     def device_lost(self, lost: Exception) -> None:
-        """Tell `on_device_lost`, which ends the process where there is a runtime."""
+        """Tell `on_device_lost`, which ends the process where there is a runtime: whoever takes
+        its rank has a device that works."""
         if self.on_device_lost is not None:
             self.on_device_lost(str(lost))
 

@@ -47,7 +47,7 @@ class Attestation:
     at_us       when its shadow step last had the recorded trace
     warm_ms     of the run that warmed it; 0 if it was only ever held
     run_ms      of the run made to be held: what binding costs; None before there was one
-    held_bytes  of host memory that a run takes
+    held_bytes  of host memory that a run takes; device_bytes: of its GPU's
     failed      why it cannot take such a slot; "" if it can
     stale       to be proven again: it is old, or the steady trace of the job has changed
     """
@@ -56,6 +56,7 @@ class Attestation:
     warm_ms: int = 0
     run_ms: int | None = None
     held_bytes: int = 0
+    device_bytes: int = 0
     failed: str = ""
     stale: bool = False
 

@@ -10,6 +10,7 @@ import torch
 import xxhash
 
 from trainmover.errors import StateMismatch
+from trainmover.sandbox.process.gpus import gpus_of_host
 from trainmover.version import VERSION
 
 
@@ -18,6 +19,7 @@ class Binding(msgspec.Struct, frozen=True):
 
     script     xxh3-128 of the script's file; "" if it cannot be read
     arguments  what follows the script's name
+    gpus       their kinds and the driver, "none" if the script cannot use any
     """
 
     script: str
@@ -27,6 +29,7 @@ class Binding(msgspec.Struct, frozen=True):
     torch: str
     trainmover: str
     python: str
+    gpus: str
 
     def check(self, recorded: "Binding", rank: int) -> None:
         """Raise StateMismatch, naming each difference, if a record of `rank` is bound elsewhere."""
@@ -36,13 +39,14 @@ class Binding(msgspec.Struct, frozen=True):
         raise StateMismatch(
             f"The first steps of rank {rank} were recorded with {differences}.",
             means="This machine cannot be warmed with that record; the job trains on.",
-            do="Run the same script with the same arguments and packages on every machine.",
+            do="Run the same script with the same arguments and packages on every machine, and "
+            "have machines of one kind.",
         )
 
     def _against(self, recorded: "Binding") -> Iterator[str]:
         if self.script != recorded.script:
             yield "another text of the script than lies here"
-        for name in ("arguments", "world_size", "nproc", "torch", "trainmover", "python"):
+        for name in ("arguments", "world_size", "nproc", "torch", "trainmover", "python", "gpus"):
             there, here = getattr(recorded, name), getattr(self, name)
             if there != here:
                 yield f"{name.replace('_', ' ')} {_shown(there)} and not {_shown(here)}"
@@ -68,6 +72,7 @@ def binding_of(argv: list[str], *, module: bool, world_size: int, nproc: int) ->
         torch=str(torch.__version__),
         trainmover=VERSION,
         python=platform.python_version(),
+        gpus=gpus_of_host(),
     )
 
 

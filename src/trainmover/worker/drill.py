@@ -8,9 +8,9 @@ TRAINMOVER_DRILL is a list, comma separated, of machine:point:step:action:
     m2:passed:20:raise     the script raises
 
 Points of a step, in order: `compute` (before the function runs), `gate` (in the gate's all-reduce,
-not through it), `passed` (through the gate, nothing applied yet), `fetch` (before the next batch).
-Where steps are undone (`undo.py`) the gate is the step's last act, and `updated` comes before it:
-behind an update.
+not through it), `passed` (through the gate, nothing applied yet), `updated` (behind an update),
+`fetch` (before the next batch). Where steps are undone (`undo.py`) the gate is the step's last act,
+and `updated` comes before it.
 """
 
 import os

@@ -11,6 +11,7 @@ import torch.distributed as dist
 
 import trainmover
 from trainmover.comm import groups
+from trainmover.comm.failures import is_of_device
 from trainmover.sandbox.process.modules import is_own_file
 from trainmover.state.kinds.hooks import forget_hooks
 from trainmover.torch_internals import loaders
@@ -29,6 +30,7 @@ class Ended:
     error      one line, "" unless it raised; `traceback` without our own frames at its top
     where      file and line of the script that it raised at, "" if that is not known
     unwound    by us: the sandbox had seen enough, or the rank moved
+    device     it raised since the device under it has failed, not the script
     """
 
     code: int = 0
@@ -36,6 +38,7 @@ class Ended:
     traceback: str = ""
     where: str = ""
     unwound: bool = False
+    device: bool = False
 
 
 def run_script(argv: list[str], *, module: bool) -> Ended:
@@ -53,7 +56,13 @@ def run_script(argv: list[str], *, module: bool) -> Ended:
     except BaseException as error:  # noqa: BLE001  The script's outermost frame: becomes a fact.
         last = traceback.format_exception_only(error)[-1].strip()
         where = place_of(traceback.extract_tb(error.__traceback__))
-        return Ended(code=1, error=last, traceback=_trimmed(error), where=where)
+        return Ended(
+            code=1,
+            error=last,
+            traceback=_trimmed(error),
+            where=where,
+            device=is_of_device(error),
+        )
     return Ended()
 
 

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
 from typing import Any
 
-from trainmover.comm import groups
+from trainmover.comm import DeviceLost, groups
 from trainmover.errors import ProtocolError, TrainmoverError
 from trainmover.ids import Epoch, Rank, Slot
 from trainmover.protocol.messages import (
@@ -145,6 +145,7 @@ class Runs:
                 trace=trace,
                 warm_ms=warm_ms,
                 held_bytes=shadow.held_bytes,
+                device_bytes=shadow.device_bytes,
             )
         )
 
@@ -290,6 +291,8 @@ class Runs:
         rng.seed_as(self._spec.seed, member.rank)
         with self._sandbox(joiner) if joiner is not None else nullcontext():
             ended = run_script(self._spec.argv, module=self._spec.module)
+        if ended.device:
+            groups.device_lost(DeviceLost(ended.error))
         member.over = True
         member.early_source.end()
         return ended

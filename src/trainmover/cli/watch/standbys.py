@@ -56,11 +56,17 @@ def _cells(row: dict[str, Any]) -> list[str]:
         {True: "equal", False: "failed", None: "-"}[row["trace_equal"]] + " (old)" * row["stale"],
         _shown(row["warmed_s"], "{:.0f} s ago"),
         _shown(row["second_run_ms"], "{:.0f} ms"),
-        _shown(row["held_bytes"], "{}", size),
+        _memory(row),
         _predicted(row),
         _record(row),
         "; ".join(filter(None, ("cordoned" * row["cordoned"], row["note"]))),
     ]
+
+
+def _memory(row: dict[str, Any]) -> str:
+    """Of the host, and of the GPU where it uses one."""
+    device = f", GPU {size(row['device_bytes'])}" if row["device_bytes"] else ""
+    return _shown(row["held_bytes"], "{}", size) + device
 
 
 def _predicted(row: dict[str, Any]) -> str:

@@ -59,6 +59,7 @@ def attest_warm(job: Job, machine: MachineId, first: Slot, fact: Warm, at_us: in
         at_us=at_us,
         warm_ms=max(before.warm_ms, fact.warm_ms),
         held_bytes=before.held_bytes + fact.held_bytes,
+        device_bytes=before.device_bytes + fact.device_bytes,
         stale=job.machines[machine].outdated,
     )
     return _with_attest(job, machine, first, attest)
@@ -72,12 +73,16 @@ def attest_held(job: Job, machine: MachineId, first: Slot, fact: Held, at_us: in
     current = job.machines[machine]
     before = current.attests.get(first, Attestation(at_us))
     if not current.said:
-        before = replace(before, run_ms=0, held_bytes=before.held_bytes if before.warm_ms else 0)
+        before = replace(before, run_ms=0)
+        if not before.warm_ms:
+            before = replace(before, held_bytes=0, device_bytes=0)
+    first_run = not before.warm_ms
     attest = replace(
         before,
         at_us=at_us,
         run_ms=max(before.run_ms or 0, fact.run_ms),
-        held_bytes=before.held_bytes + (0 if before.warm_ms else fact.held_bytes),
+        held_bytes=before.held_bytes + first_run * fact.held_bytes,
+        device_bytes=before.device_bytes + first_run * fact.device_bytes,
         failed="",
         stale=False,
     )

@@ -86,6 +86,7 @@ class Warm(WorkerFact, frozen=True):
     """A standby has run the script in the sandbox and unwound it.
 
     held_bytes  of host memory that the run took at its end, before it was unwound
+    device_bytes  of its GPU's that torch's allocator had taken for it by then
     """
 
     rank: Rank
@@ -93,6 +94,7 @@ class Warm(WorkerFact, frozen=True):
     trace: str
     warm_ms: int
     held_bytes: int = 0
+    device_bytes: int = 0
 
 
 class Held(WorkerFact, frozen=True):
@@ -102,6 +104,7 @@ class Held(WorkerFact, frozen=True):
     trace: str
     run_ms: int
     held_bytes: int = 0
+    device_bytes: int = 0
 
 
 class SandboxFailed(WorkerFact, frozen=True):

@@ -1,8 +1,9 @@
-"""How much host memory a run of the script takes, and how much a machine has left."""
+"""How much memory a run of the script takes, and how much of the host's a machine has left."""
 
 from pathlib import Path
 
 import psutil  # type: ignore[import-untyped]
+import torch
 
 _CGROUP = Path("/sys/fs/cgroup")
 _OWN_GROUPS = Path("/proc/self/cgroup")
@@ -13,6 +14,14 @@ def private_bytes() -> int:
     """Memory that is this process's alone and not a file's, in RAM now."""
     memory = psutil.Process().memory_info()
     return int(memory.rss - memory.shared)
+
+
+def device_bytes() -> int:
+    """Memory of GPUs that torch's allocator has taken in this process. What CUDA itself takes for a
+    process, some hundred megabytes, comes on top of it."""
+    if not torch.cuda.is_initialized():  # type: ignore[no-untyped-call]
+        return 0
+    return sum(map(torch.cuda.memory_reserved, range(torch.cuda.device_count())))
 
 
 def left_bytes() -> int:

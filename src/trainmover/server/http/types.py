@@ -102,6 +102,7 @@ class CertificateOf(TypedDict):
     state_ms: float
     given: dict[str, int]
     held: int
+    direct: int
     equal: bool
 
 
@@ -203,6 +204,7 @@ class StandbyOf(TypedDict):
     warm_ms: float | None
     second_run_ms: float | None
     held_bytes: int | None
+    device_bytes: int | None
     predicted_ms: float | None
     predicted_else_ms: float | None
     record_bytes: int

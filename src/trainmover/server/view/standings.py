@@ -62,6 +62,7 @@ def _row(
         "warm_ms": attest.warm_ms if attest is not None and fit else None,
         "second_run_ms": attest.run_ms if attest is not None and fit else None,
         "held_bytes": attest.held_bytes if attest is not None and fit else None,
+        "device_bytes": attest.device_bytes if attest is not None and fit else None,
         "predicted_ms": _predicted_ms(job, machine, first),
         "predicted_else_ms": _predicted_ms(job, machine, first, other_held=True),
         "record_bytes": sum(fact.bytes for fact in served),

@@ -16,7 +16,7 @@ from trainmover.comm import groups
 from trainmover.errors import StateMismatch
 from trainmover.ids import Epoch, Rank, Step
 from trainmover.protocol.messages import Held, Parked, Records
-from trainmover.sandbox.process.memory import private_bytes
+from trainmover.sandbox.process.memory import device_bytes, private_bytes
 from trainmover.sandbox.process.opened import Opened
 from trainmover.sandbox.record import Record
 from trainmover.sandbox.replayer import Replayer
@@ -50,6 +50,7 @@ class Shadow:
     run_ms      until it came to where it waits
     given_up    somebody has: what it still does counts for nothing
     held_bytes  by how much the process has grown in this run, once it stands at its first step
+    device_bytes  what torch's allocator holds of its GPU then
     lookout     sees what becomes of the rank while the run stands
     refusal     why it must not become the rank, if that is so
     """
@@ -81,7 +82,7 @@ class Shadow:
         self.stands = threading.Event()
         self.known_ms, self.run_ms = known_ms, 0
         self.given_up = False
-        self.held_bytes = 0
+        self.held_bytes = self.device_bytes = 0
         self._standing, self._say = member.standing, member.say
         self.lookout = Lookout(member.rank, places or {}, token, self._standing.changed)
         self.refusal = Refusal(member.rank, member.variables, member.loops)
@@ -140,6 +141,7 @@ class Shadow:
         self.complete = True
         self.stands.set()
         self.held_bytes = max(0, private_bytes() - self._bytes_before)
+        self.device_bytes = device_bytes()
         self.opened.end()
         self.opened.check()
         self.replayer.check()
@@ -159,8 +161,15 @@ class Shadow:
         self.refusal.foresee(self.lookout.take())
         if not self.holds:
             raise Unwind
-        rank, held_bytes = self.member.rank, self.held_bytes
-        self._say(Held(rank=rank, trace=trace, run_ms=self.run_ms, held_bytes=held_bytes))
+        self._say(
+            Held(
+                rank=self.member.rank,
+                trace=trace,
+                run_ms=self.run_ms,
+                held_bytes=self.held_bytes,
+                device_bytes=self.device_bytes,
+            )
+        )
         return self._await_need()
 
     def _await_need(self) -> Epoch:

@@ -217,8 +217,7 @@ class Updates:
         self._depth -= 1
         if self._depth or not in_step:
             return
-        if self._undoes:
-            self._drills.at("updated", self._step)
+        self._drills.at("updated", self._step)
 
     def _spend_gradients(self, optimizer: torch.optim.Optimizer) -> None:
         for gradients in self._tracked.gradients:
