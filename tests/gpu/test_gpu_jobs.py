@@ -15,6 +15,7 @@ KILLS = (
     "m4:updated:{3}:kill"
 )
 JOBS = {"replicated": (3, 200), "compiled": (3, 30), "fsdp2": (4, 30), "hsdp": (4, 30)}
+MEMORY_MORE = 64 << 20
 jobs = pytest.mark.parametrize("script", JOBS)
 
 
@@ -24,10 +25,12 @@ def _one_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setenv(name, value)
 
 
-def on_gpu(script: str, scenario: object = None, pace: float = 0.0, **options: object) -> Outcomes:
+def on_gpu(
+    script: str, scenario: object = None, pace: float = 0.0, peaks: str = "", **options: object
+) -> Outcomes:
     machines, steps = JOBS[script]
     arguments = ["--steps", str(steps), "--device", "cuda", "--backend", "nccl"]
-    arguments += ["--pace", str(pace)]
+    arguments += ["--pace", str(pace), "--peaks", peaks]
     path = str(SCRIPTS / f"{script}.py")
     given: dict[str, object] = {"machines": machines, "script": path, "gpu_comm": NCCL, **options}
     return run(arguments, scenario, **given)  # type: ignore[arg-type]
@@ -43,13 +46,24 @@ def test_kills(script: str) -> None:
 
 
 @jobs
-def test_moves(script: str) -> None:
+def test_moves(script: str, tmp_path: Path) -> None:
+    """Of the GPU torch takes no more in processes that stay than it takes in peace."""
+
     async def scenario(live: Live) -> None:
         await live.warm(1)
         answer = await live.handle.move("m1")
         assert answer.ok, answer.text
         await live.incidents_done(1)
 
-    outcome = on_gpu(script, scenario, pace=0.5, standbys=1)
-    assert [i.rung for i in outcome.job.incidents] == [0], outcome.sentences
-    assert_equal_runs(outcome, on_gpu(script, standbys=0))
+    moved, calm = tmp_path / "moved", tmp_path / "calm"
+    moved.mkdir()
+    calm.mkdir()
+    outcome = on_gpu(script, scenario, pace=0.5, standbys=1, peaks=str(moved))
+    [incident] = outcome.job.incidents
+    assert incident.rung == 0, outcome.sentences
+    [certificate] = incident.certificates
+    assert certificate.direct > 0.9 * certificate.bytes, outcome.sentences
+    assert_equal_runs(outcome, on_gpu(script, standbys=0, peaks=str(calm)))
+    for rank in range(1, JOBS[script][0]):
+        peak, before = (int((folder / f"rank-{rank}").read_text()) for folder in (moved, calm))
+        assert peak <= before + MEMORY_MORE

@@ -8,6 +8,7 @@ import os
 import time
 from collections.abc import Callable, Iterable
 from contextlib import nullcontext
+from pathlib import Path
 
 import torch
 from torch import Tensor, nn
@@ -32,6 +33,7 @@ def flags() -> argparse.Namespace:
     parser.add_argument("--pace", type=float, default=0.0)
     parser.add_argument("--change-at", type=int, default=0, help="steps, then they are others")
     parser.add_argument("--begin", default="", help="file whose existence ends the first waits")
+    parser.add_argument("--peaks", default="", help="folder for each rank's peak of GPU memory")
     parser.add_argument("--hurry", default="", help="file whose existence ends the pacing")
     torch.set_num_threads(1)
     args = parser.parse_args()
@@ -90,3 +92,6 @@ def train(
         step(x.to(args.device), y.to(args.device))
         if job.steps >= args.steps:
             break
+    if args.peaks:
+        peak = torch.cuda.max_memory_reserved() if args.device == "cuda" else 0
+        Path(args.peaks, f"rank-{job.rank}").write_text(str(peak))

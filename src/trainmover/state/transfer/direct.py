@@ -16,7 +16,6 @@ wants no more, hang up.
 """
 
 import contextlib
-import select
 import socket
 import threading
 import time
@@ -127,6 +126,10 @@ class _Link:
             raise ProtocolError("What came about state between devices is out of order.")
         return word
 
+    def await_word(self) -> None:
+        """However long that takes; also until the other end hangs up."""
+        self.link.recv(1, socket.MSG_PEEK)
+
     def is_gone(self) -> bool:
         """Whether the other end has hung up, or this one has."""
         try:
@@ -186,7 +189,7 @@ class Source:
 
     def asked(self) -> Ask:
         """What the client wants next, whenever that is. Raises PeerLost once it has hung up."""
-        select.select([self._link.link], [], [])
+        self._link.await_word()
         return self._link.hear(Ask, HELLO_TIMEOUT_S)
 
     def refuse(self, error: TrainmoverError) -> None:

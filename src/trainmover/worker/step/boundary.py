@@ -92,6 +92,7 @@ class Boundary:
         """Exchange the members that changed, serve state to those who join, wait for `Go`."""
         key = str(order.epoch)
         if any(self._rank == source.rank for held in order.sources.values() for source in held):
+            groups.await_empty_device()  # What is given away is final.
             self._server.offer(key, self._offer)
         try:
             if self._rank not in order.sources and self._exchange(order):
