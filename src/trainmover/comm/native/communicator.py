@@ -6,25 +6,16 @@ so a process that stays keeps its links to all others that stay, untouched.
 """
 
 import threading
-import time
-from dataclasses import dataclass
 from typing import NamedTuple
 
 from trainmover import _native
 from trainmover.comm.communicator import LinkStats, View
 from trainmover.comm.failures import Drained
 from trainmover.comm.meet.meeting import Meeting
+from trainmover.comm.meet.upcoming import Upcoming
 from trainmover.comm.native.endpoint import OpenEndpoint, endpoint, token_to_offer
 from trainmover.comm.native.session import NativeSession
-from trainmover.errors import PeerLost, UserError
-
-
-@dataclass(frozen=True)
-class _Prepared:
-    """What `prepare` has left for the switchover."""
-
-    session: NativeSession
-    prepare_ns: int
+from trainmover.errors import PeerLost
 
 
 class _Place(NamedTuple):
@@ -45,10 +36,7 @@ class NativeCommunicator:
         self._lock = threading.Lock()
         self._place: _Place | None = None
         self._session: NativeSession | None = None
-        self._meetings: dict[int, Meeting] = {}
-        self._ready: dict[int, _Prepared] = {}
-        self._discarded: set[int] = set()
-        self._closed = False
+        self._upcoming = Upcoming(_free)
         self._stats = LinkStats()
 
     @property
@@ -56,28 +44,7 @@ class NativeCommunicator:
         return self._session
 
     def prepare(self, view: View) -> None:
-        started = time.perf_counter_ns()
-        meeting = Meeting(view)
-        with self._lock:
-            if view.epoch in self._ready:
-                return
-            if view.epoch in self._discarded or self._closed:
-                raise Drained(f"epoch {view.epoch} was given up")
-            if view.epoch in self._meetings:
-                raise UserError(f"epoch {view.epoch} of group {view.group} is being prepared")
-            self._meetings[view.epoch] = meeting
-        try:
-            session = self._connect(meeting)
-        finally:
-            with self._lock:
-                wanted = self._meetings.pop(view.epoch, None) is meeting
-        with self._lock:
-            if wanted and view.epoch not in self._discarded:
-                spent = time.perf_counter_ns() - started
-                self._ready[view.epoch] = _Prepared(session, spent)
-                return
-        session.group.discard(view.epoch)
-        raise Drained(f"epoch {view.epoch} was given up")
+        self._upcoming.prepare(view, self._connect)
 
     def _connect(self, meeting: Meeting) -> NativeSession:
         view = meeting.view
@@ -101,7 +68,7 @@ class NativeCommunicator:
     def _enter(self, view: View, token: bytes) -> _Place:
         """Raises Drained when the group was closed meanwhile."""
         with self._lock:
-            if self._closed:
+            if self._upcoming.closed:
                 raise Drained(f"group {view.group} was closed")
             if self._place is None:
                 home = endpoint(token)
@@ -112,19 +79,13 @@ class NativeCommunicator:
 
     def discard(self, epoch: int) -> None:
         with self._lock:
-            self._discarded.add(epoch)
-            meeting = self._meetings.pop(epoch, None)
-            ready = self._ready.pop(epoch, None)
             place = self._place
-        if meeting is not None:
-            meeting.give_up()
-        if place is not None and (meeting is not None or ready is not None):
-            place.group.discard(epoch)
+        if self._upcoming.discard(epoch) and place is not None:
+            place.group.discard(epoch)  # Whoever connects it is let go.
 
     def switchover(self, epoch: int) -> None:
+        session, prepare_ns = self._upcoming.take(epoch)
         with self._lock:
-            session, prepare_ns = self._ready[epoch].session, self._ready[epoch].prepare_ns
-            del self._ready[epoch]
             session.group.set_timeout(session.timeout.total_seconds())
             done = session.group.switchover(epoch)
             self._session = session
@@ -148,10 +109,9 @@ class NativeCommunicator:
                 session.group.abort(why)
 
     def close(self) -> None:
+        coming = self._upcoming.close()
         with self._lock:
-            self._closed, self._session = True, None
-            coming = [*self._meetings, *self._ready]
-            place = self._place
+            self._session, place = None, self._place
         for epoch in coming:
             self.discard(epoch)
         if place is not None:
@@ -159,6 +119,10 @@ class NativeCommunicator:
 
     def stats(self) -> LinkStats:
         return self._stats
+
+
+def _free(session: NativeSession) -> None:
+    session.group.discard(session.epoch)
 
 
 def _read(left: str) -> bytes:

@@ -5,30 +5,22 @@ connections are made with its first call, when the one before is gone. What bloc
 library is never waited for by anybody who has something else to do: all seats meet in the store
 first, and a thread that is left behind in it is counted."""
 
-import os
-import threading
 import time
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from trainmover.comm.communicator import LinkStats, View
-from trainmover.comm.failures import Drained
 from trainmover.comm.meet.meeting import Meeting
+from trainmover.comm.meet.upcoming import Upcoming
 from trainmover.comm.nccl.device import Device
 from trainmover.comm.nccl.ending import endings
-from trainmover.comm.nccl.init import Init
+from trainmover.comm.nccl.init import Init, own_card
 from trainmover.comm.nccl.library import NcclError, UniqueId, library
 from trainmover.comm.nccl.seats import Card, check_cards
 from trainmover.comm.nccl.session import NcclSession
-from trainmover.errors import PeerLost, UserError
+from trainmover.errors import PeerLost
 
 INIT_S = 120.0
 """So long the library may take to connect seats that have all come."""
-
-
-@dataclass(frozen=True)
-class _Prepared:
-    session: NcclSession
-    prepare_ns: int
 
 
 class NcclCommunicator:
@@ -36,15 +28,11 @@ class NcclCommunicator:
 
     def __init__(self, device: Device) -> None:
         self._device = device
-        self._library = library()
+        self._library = given = library()
         self._stream = device.stream()
-        self._lock = threading.Lock()
         self._session: NcclSession | None = None
-        self._meetings: dict[int, Meeting] = {}
-        self._ready: dict[int, _Prepared] = {}
-        self._discarded: set[int] = set()
+        self._upcoming = Upcoming[NcclSession](lambda one: endings.free(given, [one]))
         self._inits: list[Init] = []
-        self._closed = False
         self._proof: list[str] = []
         self._stats = LinkStats()
 
@@ -53,33 +41,12 @@ class NcclCommunicator:
         return self._session
 
     def prepare(self, view: View) -> None:
-        started = time.perf_counter_ns()
-        meeting = Meeting(view)
-        with self._lock:
-            if view.epoch in self._ready:
-                return
-            if view.epoch in self._discarded or self._closed:
-                raise Drained(f"epoch {view.epoch} was given up")
-            if view.epoch in self._meetings:
-                raise UserError(f"epoch {view.epoch} of group {view.group} is being prepared")
-            self._meetings[view.epoch] = meeting
-        session: NcclSession | None = None
-        try:
-            session = self._connect(meeting)
-        finally:
-            with self._lock:
-                wanted = self._meetings.pop(view.epoch, None) is meeting
-                if session is not None and wanted:
-                    spent = time.perf_counter_ns() - started
-                    self._ready[view.epoch] = _Prepared(session, spent)
-        if not wanted:
-            self._free(session)
-            raise Drained(f"epoch {view.epoch} was given up")
+        self._upcoming.prepare(view, self._connect)
 
     def _connect(self, meeting: Meeting) -> NcclSession:
         view = meeting.view
         meeting.take_seat()
-        mine = Card(self._library.version, self._device.name, os.environ.get("NCCL_HOSTID", ""))
+        mine = own_card(self._library, self._device)
         cards = [Card.read(said) for said in meeting.exchange("nccl", mine.text())]
         check_cards(view.group, cards)
         unique_id = self._unique_id(meeting)
@@ -87,8 +54,7 @@ class NcclCommunicator:
         init = Init(
             self._library, self._device, size=view.size, seat=view.seat, unique_id=unique_id
         )
-        with self._lock:
-            self._inits = [old for old in self._inits if old.leaked] + [init]
+        self._inits = [old for old in self._inits if old.leaked] + [init]
         patience_s = min(INIT_S, view.timeout.total_seconds())
         deadline = time.monotonic() + patience_s
         if not init.wait(lambda: meeting.is_given_up or time.monotonic() >= deadline):
@@ -119,44 +85,28 @@ class NcclCommunicator:
     def switchover(self, epoch: int) -> None:
         """The new one connects with its first call: until then the old one keeps its memory."""
         started = time.perf_counter_ns()
-        with self._lock:
-            prepared, old = self._ready.pop(epoch), self._session
-            session = prepared.session
-            if old is not None:
-                session.before = [*old.before, old]
-            self._session = session
+        session, prepare_ns = self._upcoming.take(epoch)
+        if (old := self._session) is not None:
+            session.before = [*old.before, old]
+        self._session = session
         self._stats = LinkStats(
             opened=session.size - 1,
             closed=0 if old is None else old.size - 1,
-            prepare_ns=prepared.prepare_ns,
+            prepare_ns=prepare_ns,
             switchover_ns=time.perf_counter_ns() - started,
         )
 
     def discard(self, epoch: int) -> None:
-        with self._lock:
-            self._discarded.add(epoch)
-            meeting = self._meetings.pop(epoch, None)
-            ready = self._ready.pop(epoch, None)
-        if meeting is not None:
-            meeting.give_up()
-        if ready is not None:
-            self._free(ready.session)
-
-    def _free(self, session: NcclSession | None) -> None:
-        if session is not None:
-            endings.free(self._library, [session])
+        self._upcoming.discard(epoch)
 
     def abort(self, why: str) -> None:
         if self._session is not None:
             self._session.abort(why)
 
     def close(self) -> None:
-        with self._lock:
-            self._closed = True
-            old, self._session = self._session, None
-            coming = [*self._meetings, *self._ready]
-        for epoch in coming:
+        for epoch in self._upcoming.close():
             self.discard(epoch)
+        old, self._session = self._session, None
         if old is not None:
             old.abort("the group was closed")
             endings.free(self._library, [*old.before, old])

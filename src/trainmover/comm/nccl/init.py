@@ -1,13 +1,21 @@
-"""The library's call that connects the seats of one communicator, in a thread of its own."""
+"""What a seat says of itself before it connects, and the library's call that connects all seats of
+one communicator, in a thread of its own."""
 
+import os
 import threading
 from collections.abc import Callable
 
 from trainmover.comm.nccl.device import Device
 from trainmover.comm.nccl.library import Library, UniqueId
+from trainmover.comm.nccl.seats import Card
 from trainmover.comm.threads import in_background
 
 _LOOK_AGAIN_S = 0.05
+
+
+def own_card(library: Library, device: Device) -> Card:
+    """Of this process."""
+    return Card(library.version, device.name, os.environ.get("NCCL_HOSTID", ""))
 
 
 class Init:

@@ -4,7 +4,6 @@ A source and the one that joins make it while training goes on. It belongs to no
 group: an incident does not end it, but whoever uses it does as soon as the other end is gone.
 """
 
-import os
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -13,7 +12,7 @@ from torch import Tensor
 
 from trainmover.comm.nccl.device import Device
 from trainmover.comm.nccl.ending import DEADLINE_S, endings
-from trainmover.comm.nccl.init import Init
+from trainmover.comm.nccl.init import Init, own_card
 from trainmover.comm.nccl.library import UINT8, Library, NcclError, UniqueId, library
 from trainmover.comm.nccl.seats import Card, check_cards
 from trainmover.errors import PeerLost
@@ -111,8 +110,7 @@ class Pairing:
 
     def card(self) -> str:
         """What the other end must know of this one."""
-        host = os.environ.get("NCCL_HOSTID", "")
-        return Card(self._library.version, self._device.name, host).text()
+        return own_card(self._library, self._device).text()
 
     def unique_id(self) -> str:
         """By which both ends find each other."""
@@ -120,7 +118,9 @@ class Pairing:
 
     def check(self, theirs: str) -> None:
         """Whether the two could connect. Raises PeerLost."""
-        check_cards("of a source and its joiner", [Card.read(self.card()), Card.read(theirs)])
+        check_cards(
+            "of a source and its joiner", [own_card(self._library, self._device), Card.read(theirs)]
+        )
 
     def connect(self, unique_id: str, seat: int, over: Over) -> Pair:
         """Blocks until the other end has come. Raises PeerLost."""
