@@ -6,7 +6,7 @@ more than 64 KiB of tensors; moved from memory to memory when a rank changes mac
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from typing import Any
 
 import torch
@@ -215,17 +215,11 @@ class Tracked:
     def optimizers_as(self, states: Mapping[str, bytes]) -> Iterator[None]:
         """Their parameter groups are set as in these `small_states`, for as long as this lasts."""
         settings: Mapping[str, Settings] = self._of("settings")
-        known = {
-            name: states[f"{name}.settings"] for name in settings if f"{name}.settings" in states
-        }
-        before = {name: settings[name].encoded() for name in known}
-        for name, state in known.items():
-            settings[name].load_state_dict(encode.decode(state))
-        try:
+        with ExitStack() as stack:
+            for name, one in settings.items():
+                if (state := states.get(f"{name}.settings")) is not None:
+                    stack.enter_context(one.shown_as(encode.decode(state)))
             yield
-        finally:
-            for name, state in before.items():
-                settings[name].load_state_dict(encode.decode(state))
 
     def bulk_header(self) -> tuple[bytes, list[Tensor]]:
         """What replicas share of all bulk objects: one header, live tensors in its order."""

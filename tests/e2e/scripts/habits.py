@@ -95,6 +95,7 @@ HABITS = [
     equal("gradients/reduced_by_hand"),
     equal("early/rate"),
     equal("early/rate_apart", machines=3),
+    equal("early/rate_tensor"),
     equal("early/schedule"),
     equal("early/weights"),
     equal("early/aliased"),

@@ -77,3 +77,37 @@ def test_others_are_given_the_state_as_it_was_at_the_fetch() -> None:
     with tracked.optimizers_as(small):
         assert tracked.replica_digest().whole == digest
     assert optimizer.param_groups[0]["lr"] == 0.05
+
+
+def test_a_tensor_that_is_given_to_others_keeps_the_value_that_it_was_given_with() -> None:
+    optimizer = build(lr=torch.tensor(0.1), betas=(torch.tensor(0.8), torch.tensor(0.9)))
+    rate, (first, _) = optimizer.param_groups[0]["lr"], optimizer.param_groups[0]["betas"]
+    tracked = Tracked()
+    tracked.add("optimizer", optimizer)
+    small = tracked.small_states()
+    rate.mul_(0.5)
+    first.mul_(0.5)
+    with tracked.optimizers_as(small):
+        header, tensors = tracked.bulk_header()
+        told = tracked.replica_digest().whole
+    assert optimizer.param_groups[0]["lr"] is rate
+    assert optimizer.param_groups[0]["betas"][0] is first
+    assert (rate.item(), first.item()) == pytest.approx((0.05, 0.4))
+    joiner = Tracked()
+    joiner.add(
+        "optimizer", build(lr=torch.tensor(7.0), betas=(torch.zeros(()), torch.ones(()) / 2))
+    )
+    places = joiner.bulk_destinations(header)
+    for place, tensor in zip(places, tensors, strict=True):
+        place.copy_(tensor)
+    joiner.load_bulk_header(header, places)
+    assert joiner.replica_digest().whole == told
+
+
+def test_settings_that_were_not_there_yet_are_gone_again() -> None:
+    optimizer = build(lr=0.1)
+    state = Settings(optimizer).state_dict()
+    state["groups"][0]["extra"] = 5
+    with Settings(optimizer).shown_as(state):
+        assert optimizer.param_groups[0]["extra"] == 5
+    assert "extra" not in optimizer.param_groups[0]

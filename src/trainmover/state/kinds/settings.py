@@ -5,6 +5,8 @@ in its next step already, and a script sets a rate between the fetch of a batch 
 what they were at the fetch goes with the rank's own record.
 """
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import torch
@@ -62,6 +64,31 @@ class Settings:
                     group[name].copy_(value)  # Graphs and compiled code know it by its place.
                 else:
                     group[name] = value
+
+    @contextmanager
+    def shown_as(self, state: dict[str, Any]) -> Iterator[None]:
+        """Whoever looks at the groups while this lasts finds them set so. Tensors that are set
+        otherwise are others then, which keep their values when this is over."""
+        groups = self.optimizer.param_groups
+        before = [dict(group) for group in groups]
+        try:
+            for group, settings in zip(groups, state["groups"], strict=False):
+                for name, value in settings.items():
+                    group[name] = _beside(group.get(name), value)
+            yield
+        finally:
+            for group, old in zip(groups, before, strict=True):
+                group.clear()
+                group.update(old)
+
+
+def _beside(own: object, value: object) -> object:
+    """The value, with tensors where the own ones lie."""
+    if isinstance(value, Tensor):
+        return value.to(own.device) if isinstance(own, Tensor) else value
+    if isinstance(value, tuple | list) and isinstance(own, tuple | list):
+        return type(value)(map(_beside, own, value)) if len(own) == len(value) else value
+    return value
 
 
 def _settings(group: dict[str, Any]) -> dict[str, Any]:

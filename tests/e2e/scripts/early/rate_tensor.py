@@ -1,0 +1,29 @@
+"""The learning rate is a tensor, and falls before each step in its place."""
+
+import kit
+import torch
+from torch import Tensor
+
+job, args = kit.begin()
+model = kit.replicated(job, kit.network())
+optimizer = torch.optim.SGD(model.parameters(), lr=torch.tensor(0.1), momentum=0.9)
+job.track(model=model, optimizer=optimizer)
+
+
+@job.step
+def train_step(x: Tensor, y: Tensor) -> Tensor:
+    kit.pace(job, args)
+    loss = kit.error(model, x, y)
+    loss.backward()
+    job.report(loss=loss)
+    optimizer.step()
+    optimizer.zero_grad()
+    return loss.detach()
+
+
+for index, (x, y) in job.enumerate(job.batches(kit.loader(job), passes=None)):
+    optimizer.param_groups[0]["lr"].mul_(0.97)
+    loss = train_step(x, y)
+    kit.say(job, f"index {index} loss {loss.item():.9g}")
+    if index + 1 == args.steps:
+        break
