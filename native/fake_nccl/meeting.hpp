@@ -15,7 +15,7 @@
 namespace fake {
 
 constexpr int MOST = 8;
-constexpr size_t SLOT = 64 << 10;
+constexpr size_t SLOT = 512 << 10;
 constexpr size_t BOX = 16 << 10;
 
 /// What a seat says of its call: seats that differ would hang for ever on a device.
