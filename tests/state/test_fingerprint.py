@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import nn
 
-from trainmover.state.fingerprint import HASH_BYTES, Fingerprint, fingerprint, hash_of
+from trainmover.state.fingerprint import HASH_BYTES, Fingerprint, fingerprint, hashes_of
 from trainmover.state.tracked import Tracked
 
 
@@ -100,10 +100,10 @@ def test_state_that_appears_later_changes_the_layout() -> None:
 
 def test_shape_and_dtype_count_and_strides_do_not() -> None:
     x = torch.arange(6.0).reshape(2, 3)
-    assert hash_of(x) == hash_of(x.t().contiguous().t())
+    assert len(set(hashes_of([x, x.t().contiguous().t()]))) == 1
     others = [x.reshape(3, 2), x.reshape(6), x.view(torch.int32)]
-    assert len({hash_of(each) for each in [x, *others]}) == 4
-    assert hash_of(torch.zeros(0)) != hash_of(torch.zeros(0, 2))
+    assert len(set(hashes_of([x, *others]))) == 4
+    assert len(set(hashes_of([torch.zeros(0), torch.zeros(0, 2)]))) == 2
 
 
 def test_an_object_that_hands_out_copies_is_read_as_well() -> None:

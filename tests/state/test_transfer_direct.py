@@ -17,7 +17,7 @@ from transfers import KEY, TOKEN, fetch_into
 
 from trainmover.errors import PeerLost, ProtocolError, StateMismatch
 from trainmover.listeners.dial import dial
-from trainmover.state.digest import hash_of
+from trainmover.state.digest import hashes_of
 from trainmover.state.transfer import Direct, Offered, StateServer, direct, wire
 
 Over = Callable[[], bool]
@@ -141,7 +141,7 @@ def given() -> list[Tensor]:
 
 
 def offer(server: StateServer, tensors: list[Tensor]) -> None:
-    hashes = [hash_of(tensor) for tensor in tensors]
+    hashes = hashes_of(tensors)
     server.offer(KEY, lambda: Offered(b"", tensors, "these", hashes))
 
 
@@ -201,7 +201,7 @@ def test_the_rest_and_what_was_changed_on_the_way_goes_over_tcp(
     def holds(tensors: Sequence[Tensor]) -> list[bytes]:
         came = receive(client, list(tensors))
         assert came == [0, 2]
-        return [hash_of(one) if n in came else b"" for n, one in enumerate(tensors)]
+        return [own if n in came else b"" for n, own in enumerate(hashes_of(tensors))]
 
     report = fetch_into(got, server.address, holds=holds)
     assert report.kept == frozenset()

@@ -13,6 +13,7 @@ length and the bytes behind the last whole word then go through XXH3, in order.
 """
 
 import functools
+from collections.abc import Sequence
 
 import torch
 import xxhash
@@ -22,10 +23,8 @@ from trainmover.state import tensor_bytes
 
 SLICE_WORDS = 1 << 20
 """So many words are multiplied at once: what that takes of a device's memory beside the state is
-five times as much, and the multipliers twice."""
+three times as much, and the multipliers twice."""
 
-_HALF = 32
-_LOW = (1 << _HALF) - 1
 _STRIDE = 0x9E3779B97F4A7C15
 _FIRST, _SECOND = 0xBF58476D1CE4E5B9, 0x94D049BB133111EB
 
@@ -35,22 +34,57 @@ def lies_elsewhere(tensor: Tensor) -> bool:
     return tensor.device.type not in ("cpu", "meta")
 
 
-def digest(tensor: Tensor) -> bytes:
-    """16 bytes, of the tensor's bytes in logical order; on whatever device the same."""
+def of_distant(tensors: Sequence[Tensor]) -> dict[int, bytes]:
+    """By number, those of the tensors that lie elsewhere."""
+    numbers = [n for n, tensor in enumerate(tensors) if lies_elsewhere(tensor)]
+    return dict(zip(numbers, digests([tensors[n] for n in numbers]), strict=True))
+
+
+def digests(tensors: Sequence[Tensor]) -> list[bytes]:
+    """16 bytes for each, of its bytes in logical order; on whatever device the same.
+
+    The host waits once for all tensors of a device, and not for each.
+    """
+    sums = [_sums(tensor) for tensor in tensors]
+    summed = _to_host([own for own, _ in sums])
+    rests = _to_host([rest for _, rest in sums])
+    found = []
+    for tensor, own, rest in zip(tensors, summed, rests, strict=True):
+        hashed = xxhash.xxh3_128(tensor.nbytes.to_bytes(8, "little"))
+        hashed.update(own)
+        hashed.update(rest)
+        found.append(hashed.digest())
+    return found
+
+
+def _sums(tensor: Tensor) -> tuple[Tensor, Tensor]:
+    """Two numbers for each slice, and the bytes behind the last whole word."""
     flat = tensor_bytes.flat_bytes(tensor)
     whole = len(flat) // 8 * 8
-    words, rest = _words(flat[:whole]), flat[whole:]
+    words, rest = _words(flat[:whole]), flat[whole:].clone()  # A view would keep a whole copy.
     sums: list[Tensor] = []
     for start in range(0, len(words), SLICE_WORDS):
         part = words[start : start + SLICE_WORDS]
         first, second = _multipliers(part.device)
         sums.append((part * first[: len(part)]).sum())
         sums.append((_exchanged(part) * second[: len(part)]).sum())
-    found = xxhash.xxh3_128(len(flat).to_bytes(8, "little"))
-    if sums:
-        found.update(torch.stack(sums).cpu().numpy().tobytes())
-    found.update(rest.cpu().numpy().tobytes())
-    return found.digest()
+    own = torch.stack(sums) if sums else words[:0]
+    return own.view(torch.uint8), rest
+
+
+def _to_host(parts: Sequence[Tensor]) -> list[bytes]:
+    """Their bytes: one copy from each device."""
+    by_device: dict[torch.device, list[int]] = {}
+    for number, part in enumerate(parts):
+        by_device.setdefault(part.device, []).append(number)
+    found = [b""] * len(parts)
+    for numbers in by_device.values():
+        joined = torch.cat([parts[number] for number in numbers]).cpu().numpy().tobytes()
+        at = 0
+        for number in numbers:
+            found[number] = joined[at : at + len(parts[number])]
+            at += len(parts[number])
+    return found
 
 
 def _words(flat: Tensor) -> Tensor:
@@ -61,7 +95,7 @@ def _words(flat: Tensor) -> Tensor:
 
 
 def _exchanged(words: Tensor) -> Tensor:
-    return (words << _HALF) | ((words >> _HALF) & _LOW)
+    return words.view(torch.int32).view(-1, 2).flip(1).view(-1).view(torch.int64)
 
 
 @functools.cache

@@ -4,7 +4,7 @@ So of two processes it can be said not only whether they hold the same, but whic
 what a joiner has already need not be sent to it (`transfer`).
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import xxhash
@@ -41,15 +41,23 @@ def digest_of(
         for part in (name.encode(), structure):
             whole.update(len(part).to_bytes(8, "little"))
             whole.update(part)
-        for hole, tensor in zip(encode.holes(structure), found, strict=True):
-            path = f"{name}.{hole.path}"
-            hashes[path] = known.get(path) or hash_of(encode.as_local(tensor))
+        paths = [f"{name}.{hole.path}" for hole in encode.holes(structure)]
+        new = {
+            path: encode.as_local(tensor)
+            for path, tensor in zip(paths, found, strict=True)
+            if not known.get(path)
+        }
+        made = dict(zip(new, hashes_of(list(new.values())), strict=True))
+        for path in paths:
+            hashes[path] = known.get(path) or made[path]
             whole.update(hashes[path])
     return Digest(whole.hexdigest(), hashes)
 
 
-def hash_of(tensor: Tensor) -> bytes:
-    """Of the bytes of a tensor that is not sharded."""
-    if device_digest.lies_elsewhere(tensor):
-        return device_digest.digest(tensor)
-    return xxhash.xxh3_128_digest(tensor_bytes.view_bytes(tensor))
+def hashes_of(tensors: Sequence[Tensor]) -> list[bytes]:
+    """Of the bytes of tensors that are not sharded."""
+    made = device_digest.of_distant(tensors)
+    return [
+        made[n] if n in made else xxhash.xxh3_128_digest(tensor_bytes.view_bytes(tensor))
+        for n, tensor in enumerate(tensors)
+    ]

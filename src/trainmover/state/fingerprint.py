@@ -13,7 +13,7 @@ difference means another thing in each:
 Each section is sorted by path, so ranks that hold the same have the same bytes.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import xxhash
@@ -71,14 +71,14 @@ def fingerprint(tracked: Tracked) -> Fingerprint:
     for name, state in tracked.shared_states():
         structure, tensors = encode.split(state, canonical=True)
         shared.append((name, xxhash.xxh3_64_intdigest(structure)))
-        for hole, tensor in zip(encode.holes(structure), tensors, strict=True):
-            local = encode.as_local(tensor)
-            shared.append((f"{name}.{hole.path}", hash_of(local)))
-            read += local.nbytes
+        local = [encode.as_local(tensor) for tensor in tensors]
+        paths = [f"{name}.{hole.path}" for hole in encode.holes(structure)]
+        shared += zip(paths, hashes_of(local), strict=True)
+        read += sum(tensor.nbytes for tensor in local)
     buffers = [
-        (f"{name}.{key}", hash_of(buffer))
+        (f"{name}.{key}", found)
         for name, own in tracked.buffer_states()
-        for key, buffer in own.items()
+        for key, found in zip(own, hashes_of(list(own.values())), strict=True)
     ]
     sections = [sorted(section) for section in (shared, buffers, list(_small(tracked)))]
     entries = [entry for section in sections for entry in section]
@@ -91,13 +91,16 @@ def fingerprint(tracked: Tracked) -> Fingerprint:
     )
 
 
-def hash_of(tensor: Tensor) -> int:
-    """XXH3-64 of shape, dtype and bytes of a tensor that is not sharded."""
-    fit = f"{tensor_bytes.dtype_name(tensor.dtype)}{list(tensor.shape)}"
-    seed = xxhash.xxh3_64_intdigest(fit.encode())
-    if device_digest.lies_elsewhere(tensor):
-        return xxhash.xxh3_64_intdigest(device_digest.digest(tensor), seed)
-    return xxhash.xxh3_64_intdigest(tensor_bytes.view_bytes(tensor), seed)
+def hashes_of(tensors: Sequence[Tensor]) -> list[int]:
+    """XXH3-64 of shape, dtype and bytes of tensors that are not sharded."""
+    made = device_digest.of_distant(tensors)
+    found = []
+    for n, tensor in enumerate(tensors):
+        fit = f"{tensor_bytes.dtype_name(tensor.dtype)}{list(tensor.shape)}"
+        seed = xxhash.xxh3_64_intdigest(fit.encode())
+        data = made[n] if n in made else tensor_bytes.view_bytes(tensor)
+        found.append(xxhash.xxh3_64_intdigest(data, seed))
+    return found
 
 
 def _small(tracked: Tracked) -> Iterator[Entry]:

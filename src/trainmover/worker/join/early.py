@@ -16,7 +16,7 @@ from torch import Tensor
 
 from trainmover.errors import TrainmoverError
 from trainmover.state import tensor_bytes
-from trainmover.state.digest import hash_of
+from trainmover.state.digest import hashes_of
 from trainmover.state.encode import decode, encode
 from trainmover.state.tracked import Tracked
 from trainmover.state.transfer import Offered, fetch
@@ -153,7 +153,9 @@ class Early:
             self._changed.wait_for(lambda: not self._taking)
         live = _tensors(self._tracked) if self._paths else {}
         own = self._own = {path: live[path] for path in self._paths & live.keys()}
-        self._hashing = pool.submit(lambda: {path: hash_of(own[path]) for path in own})
+        self._hashing = pool.submit(
+            lambda: dict(zip(own, hashes_of(list(own.values())), strict=True))
+        )
 
     def hashes(self, paths: Sequence[str], tensors: Sequence[Tensor]) -> list[bytes]:
         """Of these, as far as they are what was hashed; b"" for others."""

@@ -27,7 +27,7 @@ from trainmover.protocol.messages import (
 from trainmover.sandbox import layout
 from trainmover.sandbox.binding import Binding
 from trainmover.sandbox.record import Record, blob_name
-from trainmover.state.digest import hash_of
+from trainmover.state.digest import hashes_of
 from trainmover.state.encode import decode
 from trainmover.state.samples import Proof, Sample
 from trainmover.state.tracked import Tracked
@@ -338,8 +338,10 @@ class _Coming:
         self._held = self._early.hashes(self._paths, tensors)
         missing = {n: tensor for n, tensor in enumerate(tensors) if not self._held[n]}
         self._came = self._receive(missing)
-        for number in self._came:
-            self._held[number] = hash_of(tensors[number])
+        for number, made in zip(
+            self._came, hashes_of([tensors[n] for n in self._came]), strict=True
+        ):
+            self._held[number] = made
         return self._held
 
     def kept(self, report: FetchReport) -> tuple[int, int]:

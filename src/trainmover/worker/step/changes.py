@@ -29,7 +29,7 @@ from torch import Tensor, nn
 from torch.optim import Optimizer
 
 from trainmover.sandbox.record import STEPS
-from trainmover.state.digest import hash_of
+from trainmover.state.digest import hashes_of
 from trainmover.state.encode import as_local
 from trainmover.state.tracked import Tracked
 from trainmover.torch_internals.tensors import Watched
@@ -149,7 +149,8 @@ class Changes:
 
     def _read(self) -> dict[str, bytes]:
         begun_ns = time.monotonic_ns()
-        hashes = {path: hash_of(as_local(tensor)) for path, tensor in self._tensors.items()}
+        tensors = [as_local(tensor) for tensor in self._tensors.values()]
+        hashes = dict(zip(self._tensors, hashes_of(tensors), strict=True))
         self._look_ns = time.monotonic_ns() - begun_ns
         self._credit_ns = 0
         return hashes
