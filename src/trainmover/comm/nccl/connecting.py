@@ -17,6 +17,7 @@ from torch import Tensor
 from trainmover.comm.nccl.library import SUM
 from trainmover.comm.nccl.types import nbytes
 from trainmover.errors import StateMismatch
+from trainmover.torch_internals.tensors import numpy_of
 
 if TYPE_CHECKING:
     from trainmover.comm.nccl.session import NcclSession
@@ -34,7 +35,7 @@ def prove(session: "NcclSession") -> str:
     values = session.on_device(torch.randn(_PERIOD, generator=chance))
     for elements in _ELEMENTS:
         for sums in _added(session, values, elements):
-            found.update(memoryview(sums.cpu().numpy()))
+            found.update(memoryview(numpy_of(sums.cpu())))
     return found.hexdigest()
 
 
