@@ -13,6 +13,7 @@
 #   make mutants  how many one-line changes in what decides the tests find; SEED=1 draws them
 #   make bench    downtime and overhead beside torchrun, what each mechanism buys, collectives, state,
 #                 how soon a failure is seen, what strangers at a door cost, what deciding costs
+#   make gpu      on a machine with a GPU: the tests that need one, and what NCCL comes to there
 #   make docs     the documentation site, into build/site; strict: no broken link, no missing page
 #   make clean    remove what the verbs made
 #
@@ -39,7 +40,7 @@ NATIVE_SOURCES := native/backend.py native/CMakeLists.txt $(shell find native/sr
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test check fix wheels native native-asan native-tsan web soak mutants bench docs clean
+.PHONY: help setup demo test check fix wheels native native-asan native-tsan web soak mutants bench gpu docs clean
 
 help:
 	@sed -n 's/^#   //p' Makefile
@@ -109,6 +110,10 @@ bench: $(EXTENSION)
 	$(BIN)/python -m bench.control
 	$(BIN)/python -m bench.watching
 	$(BIN)/python -m bench.straggler
+
+gpu: $(EXTENSION)
+	$(BIN)/python -m pytest tests/gpu
+	$(BIN)/python -m bench.gpu
 
 $(VENV)/docs: $(READY)
 	$(PIP) install -c constraints.txt mkdocs-material 'mkdocstrings[python]'

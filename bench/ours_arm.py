@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from bench.gaps import Gap, Mark, median_step_ms, worst_gap
+from trainmover.communicators import STAGED
 from trainmover.controller.state import Incident, Job, Kind, Machine, MachineState, Outcome
 from trainmover.ids import MachineId, Rank
 from trainmover.journal import Journal
@@ -34,13 +35,14 @@ READY = {
 
 @dataclass(frozen=True)
 class Arm:
-    """How a job is run. `readiness` as the flag of `trainmover run`."""
+    """How a job is run. `readiness` and `gpu_comm` as the flags of `trainmover run`."""
 
     job_args: Sequence[str]
     comm: str
     readiness: str = "held"
     script: Path = GPT
     machines: int = MACHINES
+    gpu_comm: str = STAGED
 
 
 @dataclass(frozen=True)
@@ -166,6 +168,7 @@ def run(wanted: Sequence[Wanted], arm: Arm) -> Ran:
             machines=arm.machines,
             standbys=max(1, kinds.count(Kind.RECOVERY)),
             comm=arm.comm,
+            gpu_comm=arm.gpu_comm,
             readiness=arm.readiness,
             journal=journal,
             log=LogSpec(show=[]),

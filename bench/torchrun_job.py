@@ -29,8 +29,9 @@ RANK, WORLD = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
 class Saved:
     """Model, optimizer, scheduler and step, in torch.distributed.checkpoint's format."""
 
-    def __init__(self, model: Any, optimizer: Any, scheduler: Any) -> None:
+    def __init__(self, model: Any, optimizer: Any, scheduler: Any, device: str) -> None:
         self.model, self.optimizer, self.scheduler, self.step = model, optimizer, scheduler, 0
+        self.device = device
 
     def state(self) -> dict[str, Any]:
         model, optimizer = get_state_dict(self.model, self.optimizer)
@@ -60,7 +61,7 @@ class Saved:
 
 def drained(saved: Saved) -> None:
     """The planned stop: everybody saves at the same step, then the drained worker leaves."""
-    asked = torch.tensor([float((HERE / "drain").exists())])
+    asked = torch.tensor([float((HERE / "drain").exists())], device=saved.device)
     dist.all_reduce(asked, dist.ReduceOp.MAX)
     if not asked.item():
         return
@@ -74,15 +75,18 @@ def drained(saved: Saved) -> None:
 def main() -> None:
     args = flags()
     torch.set_num_threads(1)
-    dist.init_process_group("gloo")
+    if args.device == "cuda":  # All ranks share one, and pass for hosts: see bench.gpu.
+        os.environ["NCCL_HOSTID"] = f"one-gpu-{os.getpid()}"
+        torch.cuda.set_device(0)
+    dist.init_process_group(args.backend)
     torch.manual_seed(args.seed)
-    gpt = GPT(args.dim, args.layers, args.context)
+    gpt = GPT(args.dim, args.layers, args.context).to(args.device)
     if args.compile:
         gpt.compile()
     model = DistributedDataParallel(gpt)
     optimizer = torch.optim.AdamW(model.parameters(), lr=args.lr)
     scheduler = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, T_max=args.steps)
-    saved = Saved(model, optimizer, scheduler)
+    saved = Saved(model, optimizer, scheduler, args.device)
     saved.load_newest()
     pieces = windows(args.data, args.context)
     torch.manual_seed(args.seed + 1 + RANK)
@@ -98,7 +102,7 @@ def main() -> None:
     with (HERE / f"steps.{RANK}.{os.getpid()}").open("a", buffering=1) as marks:
         while saved.step < args.steps:
             first = (saved.step * WORLD + RANK) * args.batch % (len(pieces) - args.batch)
-            train_step(pieces[first : first + args.batch])
+            train_step(pieces[first : first + args.batch].to(args.device))
             saved.step += 1
             marks.write(f"{RANK} {saved.step} {time.time_ns() // 1000}\n")
             if saved.step % CHECKPOINT_EVERY == 0:

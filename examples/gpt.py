@@ -5,6 +5,7 @@ trainmover run --machines 4 --standbys 1 examples/gpt.py
 """
 
 import argparse
+import os
 import pydoc_data.topics
 import warnings
 from pathlib import Path
@@ -41,7 +42,7 @@ class GPT(nn.Module):
 
     def forward(self, tokens: Tensor) -> Tensor:
         x = self.token(tokens) + self.place.weight
-        mask = nn.Transformer.generate_square_subsequent_mask(tokens.shape[1])
+        mask = nn.Transformer.generate_square_subsequent_mask(tokens.shape[1], device=x.device)
         return self.head(self.norm(self.blocks(x, mask, is_causal=True)))
 
 
@@ -59,6 +60,8 @@ def flags() -> argparse.Namespace:
     add("--context", type=int, default=64, help="bytes a sequence")
     add("--dim", type=int, default=96, help="width, a multiple of 32")
     add("--layers", type=int, default=3, help="transformer blocks")
+    add("--device", default="cpu", help="cpu or cuda")
+    add("--backend", default="gloo", help="gloo, or nccl for GPUs")
     add("--compile", action="store_true", help="with torch.compile")
     add("--lr", type=float, default=1e-3, help="learning rate at the start")
     add("--data", default=pydoc_data.topics.__file__, help="file to train on")
@@ -72,10 +75,12 @@ def main() -> None:
     torch.set_num_threads(1)
     job = tm.attach()
     rank, world = job.rank, job.world_size
+    if args.device == "cuda":
+        torch.cuda.set_device(int(os.environ.get("LOCAL_RANK", 0)))
     if world > 1:
-        dist.init_process_group("gloo")
+        dist.init_process_group(args.backend)
     torch.manual_seed(args.seed)  # the same weights on every rank
-    gpt = GPT(args.dim, args.layers, args.context)
+    gpt = GPT(args.dim, args.layers, args.context).to(args.device)
     gpt = torch.compile(gpt) if args.compile else gpt
     model = nn.parallel.DistributedDataParallel(gpt) if world > 1 else gpt
     optimizer = torch.optim.AdamW(model.parameters(), lr=args.lr)
@@ -100,7 +105,7 @@ def main() -> None:
     sampler = DistributedSampler(pieces, world, rank, seed=args.seed, drop_last=True)
     loader = DataLoader(pieces, args.batch, sampler=sampler, drop_last=True)
     for batch in job.batches(loader, passes=None):
-        loss = train_step(batch)
+        loss = train_step(batch.to(args.device))
         if rank == 0 and job.steps % args.log_every == 0:
             print(f"step {job.steps} loss {loss.item():.9g}", flush=True)
         if job.steps >= args.steps:

@@ -34,10 +34,13 @@ _RECORD = RankRecord(Step(2), True, Step(2), [], Moment(b"", {}), None)
 
 
 class End:
-    """One process; it can be source and joiner. Sizes are in bytes, times in seconds."""
+    """One process; it can be source and joiner. Sizes are in bytes, times in seconds.
 
-    def __init__(self, seat: int) -> None:
-        self._seat = seat
+    device  where its state lies
+    """
+
+    def __init__(self, seat: int, device: str = "cpu") -> None:
+        self._device = device
         self._tracked = Tracked()
         self._servers: list[StateServer] = []
         self._listener = socket.create_server(("127.0.0.1", 0))
@@ -50,7 +53,9 @@ class End:
         gc.collect()
         counts = [_PARAMETER] * (size // (4 * _PARAMETER))
         counts.append(size // 4 - sum(counts))
-        parameters = [nn.Parameter(torch.full((count,), value)) for count in counts]
+        parameters = [
+            nn.Parameter(torch.full((count,), value, device=self._device)) for count in counts
+        ]
         self._tracked.add("model", nn.ParameterList(parameters))
         self._early = Early(self._tracked, TOKEN)
         return len(parameters)
