@@ -88,6 +88,16 @@ def test_snapshots_of_different_steps_are_no_cut() -> None:
     assert not orders(effects, m.CutComplete)
 
 
+def test_what_comes_late_of_a_cut_that_is_void_does_not_spoil_the_next() -> None:
+    job, _ = alone()
+    next_one = [snapped(name, rank, step=7) for name, rank in SEATED]
+    late = [snapped(name, rank, step=5) for name, rank in SEATED[:2]]
+    job, effects = after(job, *late[:1], *next_one[:3], *late[1:], *next_one[3:])  # type: ignore[arg-type]
+    assert job.cut is not None
+    assert job.cut.step == 7
+    assert orders(effects, m.CutComplete)
+
+
 def test_a_vault_without_room_ends_snapshots_and_says_why() -> None:
     job, _ = with_a_cut()
     job, effects = after(job, snapped("m2", 1, step=35, refused="The vault is full."))  # type: ignore[arg-type]

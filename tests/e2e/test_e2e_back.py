@@ -56,6 +56,29 @@ def test_losses_of_sharded_state_are_made_good(tmp_path: Path, undisturbed: Undi
     check(outcome, undisturbed)
 
 
+def test_state_of_a_device_is_kept_while_the_next_step_computes(
+    tmp_path: Path, undisturbed: Undisturbed
+) -> None:
+    hurry, late = tmp_path / "hurry", tmp_path / "late"
+
+    async def scenario(live: Live) -> None:
+        chance = random.Random(2)
+        for count in (1, 2):
+            late.unlink(missing_ok=True)
+            await live.until(late.exists)
+            await live.warm(1)
+            await crash(live, chance)
+            await live.incidents_done(count)
+        hurry.touch()
+
+    arguments = ["--steps", str(STEPS), "--pace", str(PACE), "--hurry", str(hurry)]
+    arguments += ["--distant", str(late)]
+    outcome = run(arguments, scenario, machines=3, standbys=2, script=SHARDED, snapshot_every=5)
+    assert [i.rung for i in outcome.job.incidents] == [2, 2], outcome.sentences
+    calm = ["--steps", str(STEPS), "--distant", str(tmp_path / "calm")]
+    assert_equal_runs(outcome, undisturbed(calm, machines=1, nproc=3, script=SHARDED))
+
+
 @pytest.mark.soak
 def test_a_machine_and_its_buddy_may_go_together_if_there_is_one_more_copy(
     tmp_path: Path, undisturbed: Undisturbed

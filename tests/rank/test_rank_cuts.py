@@ -5,7 +5,7 @@ from typing import NamedTuple
 import pytest
 
 from trainmover.ids import Epoch, Rank, Step
-from trainmover.rank.cuts import BUSY, WANTED, Cuts, Put
+from trainmover.rank.cuts import BUSY, VOID, WANTED, Cuts, Put
 
 RANK, OTHER = Rank(2), Rank(3)
 
@@ -178,3 +178,41 @@ def test_a_damaged_one_is_mended_if_it_is_still_held() -> None:
     assert cuts.has(whole)
     assert not cuts.has(put.snapshot)
     assert not cuts.mend(Snapshot(RANK, 4))
+
+
+def test_one_that_is_spoiled_makes_that_of_all_void_and_another_follows() -> None:
+    spoiling, other = Cuts[Snapshot](), Cuts[Snapshot]()
+    for cuts in (spoiling, other):
+        cuts.keep(10, now=False)
+        took(cuts, 50)
+        cuts.completed(Step(50))
+        took(cuts, 60)
+    assert spoiling.spoiled(Snapshot(RANK, 60)) is False, "another one, though it looks the same"
+    assert spoiling.spoiled(spoiling.held[Step(60)])
+    assert spoiling.flag(RANK, Step(61)) == VOID
+    assert other.flag(RANK, Step(61)) == BUSY
+    assert [steps(cuts.agreed(VOID)) for cuts in (spoiling, other)] == [[], [60]]
+    for cuts in (spoiling, other):
+        assert list(cuts.held) == [50]
+        assert cuts.flag(RANK, Step(62)) == WANTED
+        took(cuts, 62)
+        assert cuts.flag(RANK, Step(63)) == BUSY
+
+
+def test_other_flags_make_nothing_void() -> None:
+    cuts = Cuts[Snapshot]()
+    took(cuts, 60)
+    assert [steps(cuts.agreed(flag)) for flag in (0, WANTED, BUSY)] == [[]] * 3
+    assert list(cuts.held) == [60]
+
+
+def test_where_members_change_nothing_is_left_of_one_that_was_spoiled() -> None:
+    cuts = Cuts[Snapshot]()
+    put = took(cuts, 60)
+    cuts.spoiled(put.snapshot)
+    cuts.changed(0)
+    assert cuts.flag(RANK, Step(61)) == 0
+    late = took(cuts, 70)
+    cuts.changed(0)
+    assert not cuts.spoiled(late.snapshot), "it is gone already"
+    assert cuts.flag(RANK, Step(71)) == 0

@@ -31,7 +31,7 @@ class FakeLane:
     def block(self, size: int) -> torch.Tensor:
         return torch.zeros(size, dtype=torch.uint8)
 
-    def start(self, into: torch.Tensor, given: torch.Tensor) -> int:
+    def start(self, into: torch.Tensor, given: torch.Tensor, behind: object = None) -> int:
         self.dll.fakeCopy(into.data_ptr(), given.data_ptr(), len(given), self.stream)
         event = int(self.dll.fakeEventCreate())
         self.dll.fakeEventRecord(event, self.stream)
@@ -77,9 +77,9 @@ def test_a_block_that_is_used_again_too_early_is_seen(
 ) -> None:
     """Planted: one block for two copies."""
 
-    def one_block(self: Staging, flat: torch.Tensor) -> Iterator[torch.Tensor]:
+    def one_block(self: Staging, flat: torch.Tensor, behind: object) -> Iterator[torch.Tensor]:
         self._blocks = [lane.block(BLOCK)] * staging.BLOCKS
-        return stock(self, flat)
+        return stock(self, flat, behind)
 
     stock = Staging._through
     monkeypatch.setattr(Staging, "_through", one_block)

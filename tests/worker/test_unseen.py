@@ -43,7 +43,7 @@ class Rank:
         self.tracked.add("model", self.model)
         self.tracked.add("optimizer", self.optimizer)
         self.undo, self.changes = Undo(), Changes()
-        self.unseen = Unseen(self.undo, self.changes)
+        self.unseen = Unseen(self.undo, self.changes, lambda why: None)
 
     def aborted(self, step: Callable[[], object]) -> bool:
         """Whether the state is what it was."""

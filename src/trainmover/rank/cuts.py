@@ -2,6 +2,7 @@
 
     due, or asked for -> flag, at a gate -> took, at the boundary -> given to a vault, or refused
                                                -> completed, on all ranks: older ones go
+                                               -> spoiled, on one: void, on all, at the next gate
 
 Two are held at most: the newest that is complete on all ranks, and one on its way to be. They
 outlive the run of the script: to go back is to run it again with one of them.
@@ -14,7 +15,7 @@ from typing import Generic, Protocol, TypeVar
 from trainmover.ids import Epoch, Rank, Step
 from trainmover.protocol.messages import Snapped
 
-WANTED, BUSY = 1, 2
+WANTED, BUSY, VOID = 1, 2, 3
 """What a rank raises at its gate: of all ranks' flags the highest counts."""
 
 
@@ -77,6 +78,7 @@ class Cuts(Generic[Held]):
         self._asked_since: Step | None = None
         self._given: tuple[Step, str, str] | None = None
         self._own_is_kept = self._waits_for_own = False
+        self._is_spoiled = False
 
     # --- when one is due --------------------------------------------------------------------------
 
@@ -86,6 +88,8 @@ class Cuts(Generic[Held]):
 
     def flag(self, rank: Rank, step: Step) -> int:
         """What to raise at the gate of `step`."""
+        if self._is_spoiled:
+            return VOID
         if not self.every and not self._checkpoint_every and not self.asked:
             return 0
         if self._asked_since is None:
@@ -104,6 +108,21 @@ class Cuts(Generic[Held]):
         every, last = self._checkpoint_every, max(last, self._asked_since - 1)
         return bool(every) and step // every > last // every
 
+    def agreed(self, flag: int) -> list[Held]:
+        """All ranks have come through a gate, and this was the highest flag: what it makes void."""
+        if flag != VOID:
+            return []
+        self._is_spoiled, self.asked = False, True
+        return self._drop(at for at in self.held if at > self.complete)
+
+    def spoiled(self, snapshot: Held) -> bool:
+        """What was to become of it is of no one moment. False: it was dropped before."""
+        if not self.has(snapshot):
+            return False
+        self._drop([Step(snapshot.step)])
+        self._is_spoiled = True
+        return True
+
     def took(
         self, snapshot: Held, *, epoch: Epoch, vault: str, cost_us: int, step_us: int
     ) -> Put[Held]:
@@ -121,6 +140,11 @@ class Cuts(Generic[Held]):
         """Ranks hold what no other does: vaults are to have their snapshots, and no step is made
         before they have the first one."""
         self._own_is_kept = self._waits_for_own = True
+
+    @property
+    def waits_for_own(self) -> bool:
+        """Whether ranks wait for the next one to be complete."""
+        return self._waits_for_own
 
     def first_of_own(self) -> bool:
         """Whether the one that was just taken is the first since; once."""
@@ -174,7 +198,7 @@ class Cuts(Generic[Held]):
 
     def changed(self, every: int) -> list[Held]:
         """Members change: what is not complete by now will never be, and goes."""
-        self.every = every
+        self.every, self._is_spoiled = every, False
         return self._drop(at for at in self.held if at > self.complete)
 
     def back_to(self, step: Step) -> list[Held]:

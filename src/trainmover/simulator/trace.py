@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from trainmover.controller.effects import Send
+from trainmover.rank.cuts import VOID, WANTED
 from trainmover.server.view.sentences import sentence
 from trainmover.simulator.happenings import Decided, Fenced, Placed, Replayed
 from trainmover.simulator.ranks.training import Gate
@@ -54,7 +55,7 @@ class Trace:
 
     def gate(self, gate: Gate) -> None:
         extra = f", pause for epoch {gate.pause}" if gate.pause else ""
-        extra += ", snapshots are due" if gate.cut else ""
+        extra += {WANTED: ", snapshots are due", VOID: ", a cut is void"}.get(gate.flag, "")
         self.world.note(f"  gate of step {gate.step} is through, epoch {gate.epoch}{extra}")
 
     def placed(self, moment: Placed) -> None:

@@ -6,7 +6,7 @@ The trailer is a msgpack list: rank, step, the header of the tensors, their size
 vault is this block; what a process keeps of its own rank is too, so that nothing is copied again.
 """
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
 import msgspec
@@ -48,11 +48,17 @@ class Snapshot:
 
     @staticmethod
     def of(
-        rank: int, step: int, header: bytes, tensors: Sequence[Tensor], room: bytearray | None
+        rank: int,
+        step: int,
+        header: bytes,
+        tensors: Sequence[Tensor],
+        room: bytearray | None,
+        later: Collection[int] = (),
     ) -> "Snapshot":
         """A copy of the tensors as they are now.
 
         room: memory of a snapshot that is not needed any more; used if it is large enough
+        later: numbers of those for which there is a place only, to be filled by the caller
         """
         sizes = [tensor.nbytes for tensor in tensors]
         trailer = msgspec.msgpack.encode(_Trailer(rank, step, header, sizes))
@@ -63,8 +69,9 @@ class Snapshot:
         block = memoryview(room)[:total]
         block[begin : total - _DIGEST_BYTES] = trailer + len(trailer).to_bytes(8, "little")
         places = _places(block, sizes)
-        for tensor, place in zip(tensors, places, strict=True):
-            copy_to_host(tensor_bytes.flat_bytes(tensor), place)
+        for number, (tensor, place) in enumerate(zip(tensors, places, strict=True)):
+            if number not in later:
+                copy_to_host(tensor_bytes.flat_bytes(tensor), place)
         return Snapshot(rank, step, header, places, block)
 
     @staticmethod

@@ -8,7 +8,7 @@ copy has come.
 
 import functools
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any, Protocol
 
 import torch
@@ -24,8 +24,11 @@ class Lane(Protocol):
     def block(self, size: int) -> Tensor:
         """Bytes on the host that the device can write to."""
 
-    def start(self, into: Tensor, given: Tensor) -> Any:
-        """Begin a copy, behind what the script's stream was given so far; the event of its end."""
+    def start(self, into: Tensor, given: Tensor, behind: Any) -> Any:
+        """Begin a copy; the event of its end.
+
+        behind: an event that must have come; None: all that the caller's stream was given so far
+        """
 
     def wait(self, event: Any) -> None:
         """Until the copy has come."""
@@ -41,8 +44,11 @@ class CudaLane:
     def block(self, size: int) -> Tensor:
         return torch.empty(size, dtype=torch.uint8, pin_memory=True)
 
-    def start(self, into: Tensor, given: Tensor) -> torch.cuda.Event:
-        self._stream.wait_stream(torch.cuda.current_stream(self._device))
+    def start(self, into: Tensor, given: Tensor, behind: Any) -> torch.cuda.Event:
+        if behind is None:
+            self._stream.wait_stream(torch.cuda.current_stream(self._device))
+        else:
+            self._stream.wait_event(behind)
         with torch.cuda.stream(self._stream):
             into.copy_(given, non_blocking=True)
         event = torch.cuda.Event()  # type: ignore[no-untyped-call]
@@ -62,15 +68,15 @@ class Staging:
         self._blocks: list[Tensor] = []
         self._lock = threading.Lock()
 
-    def copy(self, flat: Tensor, place: Tensor) -> None:
-        """Put the bytes of a device into bytes of the host, as many."""
+    def copy(self, flat: Tensor, place: Tensor, behind: Any = None) -> None:
+        """Put the bytes of a device into bytes of the host, as many. behind: see `Lane.start`."""
         with self._lock:
             at = 0
-            for block in self._through(flat):
+            for block in self._through(flat, behind):
                 place[at : at + len(block)].copy_(block)
                 at += len(block)
 
-    def _through(self, flat: Tensor) -> Iterator[Tensor]:
+    def _through(self, flat: Tensor, behind: Any) -> Iterator[Tensor]:
         """The bytes in order; each block is the caller's until he asks for the next."""
         if not self._blocks:
             self._blocks = [self._lane.block(self._bytes) for _ in range(BLOCKS)]
@@ -78,7 +84,7 @@ class Staging:
         under_way: list[tuple[Tensor, Any]] = []
         for number, part in enumerate(parts):
             block = self._blocks[number % BLOCKS][: len(part)]
-            under_way.append((block, self._lane.start(block, part)))
+            under_way.append((block, self._lane.start(block, part, behind)))
             if len(under_way) == BLOCKS:
                 yield self._come(*under_way.pop(0))
         for block, event in under_way:
@@ -94,9 +100,18 @@ def _staging(device: torch.device) -> Staging:
     return Staging(CudaLane(device))
 
 
-def copy_to_host(flat: Tensor, place: Tensor) -> None:
-    """Put bytes into bytes of the host, wherever they lie."""
+def copy_to_host(flat: Tensor, place: Tensor, behind: Any = None) -> None:
+    """Put bytes into bytes of the host, wherever they lie.
+
+    behind: one of `moments`; None: behind all that this thread has given the device
+    """
     if flat.device.type == "cuda":
-        _staging(flat.device).copy(flat, place)
+        _staging(flat.device).copy(flat, place, behind)
     else:
         place.copy_(flat)
+
+
+def moments(tensors: Iterable[Tensor]) -> dict[torch.device, Any]:
+    """For each GPU that some lie on, an event: all that it was given so far by this thread."""
+    devices = {tensor.device for tensor in tensors if tensor.device.type == "cuda"}
+    return {device: torch.cuda.current_stream(device).record_event() for device in devices}

@@ -169,6 +169,7 @@ class Member:
             recording=self.recording,
             drills=self.drills,
             say=self.say,
+            distrust=self.snapshots.distrust,
         )
         self.weights = Weights(rank, self.say)
 
@@ -222,6 +223,7 @@ class Member:
                 break
             except Retry:
                 groups.await_empty_device()
+                self.snapshots.finish()
                 groups.roster.disown(groups_made)
                 if why := self.updates.put_back() or before.why_not() or run_twice:
                     self._cannot_run_again(step, why)
@@ -308,6 +310,7 @@ class Member:
 
     def enter_update(self, optimizer: torch.optim.Optimizer) -> None:
         """Called before every `optimizer.step()`."""
+        self.snapshots.finish()
         at_gate = self.updates.enter(optimizer, in_step=self.in_step, passed=self.passed)
         if at_gate and self.is_shadow:
             self.updated = True
@@ -327,6 +330,7 @@ class Member:
         returned: the step has nothing left to do
         """
         step = self.calls
+        self.snapshots.finish()
         self.updates.at_gate()
         self.own_time.at_gate()
         if not self._record_is_safe(step, applies, returned) or not self.gate.passes(step):

@@ -65,6 +65,8 @@ def snapped(job: Job, fact: Snapped) -> Decision:
         job = replace(job, no_snapshots=f"of rank {fact.rank}: {fact.refused}")
         fact = msgspec.structs.replace(fact, vault="", refused="")
     newest = next(iter(job.snapped.values()), fact)  # All are of one step.
+    if fact.step < newest.step:  # Of a cut that is void, since one rank could not take its part.
+        return job, effects
     before = job.snapped if newest.step == fact.step else Facts()
     job = replace(job, snapped=before.having(fact.rank, fact))
     job, more = _complete(job) if len(job.snapped) == job.spec.world_size else (job, ())

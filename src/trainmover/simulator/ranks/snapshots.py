@@ -19,6 +19,7 @@ GIVE_US, ACKNOWLEDGE_US = (500, 20_000), (100, 2_000)
 """To give a vault one more copy, and until it has said so."""
 AGAIN_US = 500_000
 COST_US, STEP_US = 1, 20
+SPOILS_EVERY, SPOILS_AMONG = 12, 4
 
 
 class Snapshot(NamedTuple):
@@ -61,7 +62,16 @@ def take(worker: "Worker", step: Step) -> None:
     put = worker.snapshots.took(
         snapshot, epoch=worker.epoch, vault=vault, cost_us=COST_US, step_us=STEP_US
     )
-    _queue(worker, put)
+    if _is_spoiled(worker.rank, step):
+        worker.snapshots.spoiled(snapshot)
+    else:
+        _queue(worker, put)
+
+
+def _is_spoiled(rank: Rank, step: Step) -> bool:
+    """Whether it is written to while it is copied, and is none: now and then that of one rank."""
+    now_and_then, whose = divmod(step, SPOILS_EVERY)
+    return whose == 0 and rank == now_and_then % SPOILS_AMONG
 
 
 # --- the thread that gives them to vaults -------------------------------------------------------

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from trainmover.ids import Step
 from trainmover.protocol import messages as m
+from trainmover.rank.cuts import WANTED
 from trainmover.simulator.happenings import Stepped
 from trainmover.simulator.ranks import members, rounds, snapshots
 from trainmover.simulator.ranks.bits import loss
@@ -108,11 +109,17 @@ def pass_gate(worker: "Worker", gate: "Gate") -> None:
     if worker.drains and worker.world.random.random() < CAME_THROUGH:
         return
     passes = standing.pass_gate(
-        worker.rank, step, newest=gate.newest, oldest=gate.oldest, pause=gate.pause, cut=gate.cut
+        worker.rank,
+        step,
+        newest=gate.newest,
+        oldest=gate.oldest,
+        pause=gate.pause,
+        cut=gate.flag == WANTED,
     )
     if not passes:
         _await_verdict(worker, step)
         return
+    worker.snapshots.agreed(gate.flag)
     worker.moved()
     _commit(worker)
     if gate.hashes:

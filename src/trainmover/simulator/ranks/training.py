@@ -8,7 +8,6 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from trainmover.ids import Epoch, Rank, Step
-from trainmover.rank.cuts import WANTED
 from trainmover.simulator.ranks.rounds import hash_of, is_due
 from trainmover.simulator.ranks.steps import pass_gate
 
@@ -20,8 +19,8 @@ if TYPE_CHECKING:
 @dataclass
 class Gate:
     """One that is through. newest, oldest: of the steps in which its members are; pause: epoch that
-    a pause is asked for; cut: whether all take a snapshot after the step; hashes: of every rank's
-    state after it, if a round follows."""
+    a pause is asked for; flag: the highest of the members', for their snapshots; hashes: of every
+    rank's state after it, if a round follows."""
 
     epoch: Epoch
     step: Step
@@ -29,7 +28,7 @@ class Gate:
     newest: Step
     oldest: Step
     pause: Epoch
-    cut: bool
+    flag: int
     hashes: dict[Rank, bytes] = field(default_factory=dict)
 
 
@@ -73,8 +72,8 @@ class Training:
     def _open(self, epoch: Epoch, step: Step, inside: list["Worker"]) -> None:
         steps = [Step(w.step + 1) for w in inside]
         pause = max(w.standing.pause_flag for w in inside)
-        cut = max(w.snapshots.flag(w.rank, step) for w in inside) == WANTED
-        gate = Gate(epoch, step, inside, max(steps), min(steps), pause, cut)
+        flag = max(w.snapshots.flag(w.rank, step) for w in inside)
+        gate = Gate(epoch, step, inside, max(steps), min(steps), pause, flag)
         if is_due(step, self.world.spec.fingerprint_every):
             gate.hashes = {w.rank: hash_of(w) for w in inside}
         self.open[epoch, step] = gate

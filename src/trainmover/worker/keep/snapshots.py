@@ -1,7 +1,8 @@
 """What this process keeps of its rank's state, in case nobody else has it; see `controller.cuts`.
 
 The copy is made at a boundary on which all ranks have agreed at a gate, and is all that the step
-waits for. A thread gives it to the buddy's vault. Two are held at most: the newest that is complete
+waits for; where only updates write to memory of a device, only the next update does (`late_copy`).
+A thread gives it to the buddy's vault. Two are held at most: the newest that is complete
 on all ranks, and one on its way to be; a third while it is being written to a checkpoint. They
 outlive the run of the script: to go back is to run it again with one of them. Where snapshots are
 taken for checkpoints alone, no vault gets any.
@@ -10,19 +11,21 @@ taken for checkpoints alone, no vault gets any.
 import queue
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from functools import partial
 
 import torch
 
 from trainmover.errors import PeerLost, ProtocolError, UserError
 from trainmover.ids import Epoch, Rank, Step
-from trainmover.protocol.messages import WorkerFact
+from trainmover.protocol.messages import Warned, WorkerFact
 from trainmover.rank.cuts import Cuts, Put
 from trainmover.state.snapshot import Snapshot
 from trainmover.state.transfer import Offered, StateServer
 from trainmover.state.vault import VaultClient, snapshot_name
+from trainmover.worker.keep.late_copy import LateCopy
 
 TRY_AGAIN_S = 0.5
 OWN_WAIT_S, ASK_AGAIN_S = 2.0, 0.002
@@ -52,6 +55,7 @@ class Snapshots:
         self._lent: list[Snapshot] = []
         self._puts: queue.SimpleQueue[Put[Snapshot]] = queue.SimpleQueue()
         self._thread: threading.Thread | None = None
+        self._late: LateCopy | None = None
 
     def keep(self, every: int, *, now: bool) -> None:
         """As the controller wants it: so often, and one at the next gate."""
@@ -73,20 +77,68 @@ class Snapshots:
         vault: str,
         begun_ns: int,
         step_us: int,
+        later: Collection[int] = (),
     ) -> None:
         """Copy the state as it is now; the rest happens beside the steps.
 
         begun_ns: since when the step waits for this
+        later: numbers of tensors that nobody writes to before `finish` was called
         """
+        self.finish()
         with torch.no_grad():
-            snapshot = Snapshot.of(rank, step, state.header, state.tensors, self._room)
+            snapshot = Snapshot.of(rank, step, state.header, state.tensors, self._room, later)
         cost_us = (time.monotonic_ns() - begun_ns) // 1000
         with self._lock:
             self._room, self._needs_room = None, True
             put = self._cuts.took(
                 snapshot, epoch=epoch, vault=vault, cost_us=cost_us, step_us=step_us
             )
-        self._put(put)
+        if later:
+            self._late = LateCopy(
+                {number: state.tensors[number] for number in later},
+                {number: snapshot.tensors[number] for number in later},
+                {number: state.hashes[number] for number in later},
+                partial(self._came, put, time.monotonic_ns()),
+            )
+        else:
+            self._put(put)
+
+    def _came(self, put: Put[Snapshot], begun_ns: int, why: str) -> None:
+        """The late part of it; "" or why it is none. In a thread."""
+        took_us = (time.monotonic_ns() - begun_ns) // 1000
+        if not why:
+            waited_us = max(0, took_us - put.step_us)
+            self._put(replace(put, cost_us=put.cost_us + waited_us))
+            return
+        with self._lock:
+            was_held = self._cuts.spoiled(put.snapshot)
+        if was_held:
+            rank, step = Rank(put.snapshot.rank), put.snapshot.step
+            text = f"the cut of step {step} is given up, another follows: of rank {rank} {why}"
+            self._say(Warned(rank=rank, text=text))
+
+    def finish(self) -> None:
+        """The state is about to be written to: on return nothing of it is still being copied."""
+        late, self._late = self._late, None
+        if late is not None:
+            late.wait()
+
+    def distrust(self, why: str) -> None:
+        """State may be written to unseen from now on."""
+        if self._late is not None:
+            self._late.distrust(why)
+
+    def agreed(self, flag: int) -> None:
+        """All ranks have come through a gate, and this was the highest flag."""
+        with self._lock:
+            gone = self._cuts.agreed(flag)
+        self._withdraw(gone)
+
+    @property
+    def is_waited_for(self) -> bool:
+        """Whether no step is made before the next one is complete."""
+        with self._lock:
+            return self._cuts.waits_for_own
 
     def keep_own(self) -> None:
         """Ranks hold what no other does: vaults are to have their snapshots, and no step is made

@@ -23,12 +23,13 @@ bytes are for what nobody sees made.
 """
 
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from torch import Tensor, nn
 from torch.optim import Optimizer
 
 from trainmover.sandbox.record import STEPS
+from trainmover.state.device_digest import lies_elsewhere
 from trainmover.state.digest import hashes_of
 from trainmover.state.encode import as_local
 from trainmover.state.tracked import Tracked
@@ -88,6 +89,15 @@ class Changes:
     def step_is_over(self) -> None:
         """What it has fetched itself was for it."""
         self._fetched = False
+
+    def of_updates(self, tracked: Tracked, tensors: Sequence[Tensor]) -> list[int]:
+        """Numbers of those on a device that only updates write to. None are known to be before this
+        process's first steps are over, and once a change was found in any."""
+        if self._made <= STEPS or self.early or self._unseen:
+            return []
+        own = {as_local(tensor).data_ptr() for _, tensor in watched(tracked)}
+        away = [n for n, tensor in enumerate(tensors) if lies_elsewhere(tensor)]
+        return [n for n in away if tensors[n].is_contiguous() and tensors[n].data_ptr() in own]
 
     def copied(self) -> None:
         """A step starts, or starts again, and all is copied: there is nothing to look for."""

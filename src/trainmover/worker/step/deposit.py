@@ -184,14 +184,16 @@ class Deposit:
     def take_snapshot(self, step: Step) -> None:
         """All ranks do so at their first fetch after the step agreed upon, once."""
         begun_ns = time.monotonic_ns()
+        state = self.offered()
         self._snapshots.take(
             self._rank,
             step,
-            self.offered(),
+            state,
             epoch=self._standing.epoch,
             vault=self._buddy,
             begun_ns=begun_ns,
             step_us=self._ledger.median_us or 0,
+            later=() if self._snapshots.is_waited_for else self._updates.of_updates(state.tensors),
         )
         self._snapshots.await_own(step, self._boundary.tainted)
 

@@ -12,6 +12,7 @@ Whether anything is written there nobody asks. Who makes none pays nothing.
 
 import weakref
 from collections import defaultdict
+from collections.abc import Callable
 from typing import Any
 
 from torch import Tensor
@@ -25,13 +26,15 @@ from trainmover.worker.step.undo import Undo
 class Unseen:
     """Of one rank, for all its steps. Main thread, but for `_about_to`.
 
-    names  of what was copied for the first time: to be told
+    names     of what was copied for the first time: to be told
+    distrust  what is copied beside the step may be none: called with why
     """
 
-    def __init__(self, undo: Undo, changes: Changes) -> None:
+    def __init__(self, undo: Undo, changes: Changes, distrust: Callable[[str], None]) -> None:
         self.names: list[str] = []
         self._undo = undo
         self._changes = changes
+        self._distrust = distrust
         self._tracked: Tracked | None = None
         self._held: list[tuple[weakref.ref[Any], int]] = []
         self._known: set[str] = set()
@@ -74,6 +77,12 @@ class Unseen:
             if path not in self._known:
                 self._known.add(path)
                 self.names.append(path)
+                self._distrust(f"{path} may have been written to unseen")
+
+    @property
+    def any(self) -> bool:
+        """Whether anything was ever found."""
+        return bool(self._known)
 
     def _found(self, tracked: Tracked) -> dict[int, list[tuple[str, Tensor]]]:
         """Tracked tensors by the address of their storage. They are searched anew where one has

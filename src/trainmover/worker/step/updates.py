@@ -4,9 +4,10 @@ The first one of a step is its gate. What comes behind the gate must be local; w
 job goes over to steps that are undone (see `undo`).
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import torch
+from torch import Tensor
 
 from trainmover.comm import groups
 from trainmover.ids import Rank, Step
@@ -41,6 +42,7 @@ class Updates:
     count    calls of `optimizer.step()` so far, also outside of steps
     undo     what those of the step under way have changed
     changes  of bulk state before their gate
+    distrust  see `Unseen`
     """
 
     def __init__(
@@ -52,6 +54,7 @@ class Updates:
         recording: Recording,
         drills: Drills,
         say: Callable[[WorkerFact], None],
+        distrust: Callable[[str], None],
     ) -> None:
         self.count = 0
         self.undo = Undo()
@@ -62,7 +65,8 @@ class Updates:
         self._drills = drills
         self._say = say
         self.changes = Changes()
-        self._unseen = Unseen(self.undo, self.changes)
+        self._distrust = distrust
+        self._unseen = Unseen(self.undo, self.changes, distrust)
         self._calls_at_gate = -1
         self._because = ""
         self._step = Step(0)
@@ -180,6 +184,10 @@ class Updates:
         if self._unseen.names:
             self._warn_of_aliases()
 
+    def of_updates(self, tensors: Sequence[Tensor]) -> list[int]:
+        """Numbers of those on a device that only updates write to, as far as steps have shown."""
+        return [] if self._unseen.any else self.changes.of_updates(self._tracked, tensors)
+
     @property
     def any_in_step(self) -> bool:
         """Whether the newest step has made one."""
@@ -189,7 +197,7 @@ class Updates:
         """Drop the copies."""
         self._unseen.forget()
         self.undo = Undo()
-        self._unseen = Unseen(self.undo, self.changes)
+        self._unseen = Unseen(self.undo, self.changes, self._distrust)
 
     # --- one update -------------------------------------------------------------------------------
 
