@@ -3,11 +3,12 @@
 One all-reduce of ten integers over all ranks, on a group of its own. Two say that all ranks are
 in the same step, the third carries the pause flag of a planned move, so all stop at one boundary.
 The fourth says that a rank cannot commit before its update (`undo`), the fifth that all are to take
-a snapshot at the boundary or that the one on its way is void (`rank.cuts`), two whether all ranks have changed the same small state behind their
-last gate, one that some rank has found bulk state changed before a gate (`Changes`): all copy it
-then, since not all look at the bytes of every step. The last two say whether ranks that were all
-alike still are, as far as a sample shows (`likeness`). An all-reduce that is interrupted decides
-nothing: ranks may disagree on whether it came through.
+a snapshot at the boundary, or that the one on its way is void (`rank.cuts`). Two tell whether all
+ranks have changed the same small state behind their last gate, one that some rank has found bulk
+state changed before a gate (`Changes`): all copy it then, since not all look at the bytes of every
+step. The last two say whether ranks that were all alike still are, as far as a sample shows
+(`likeness`). An all-reduce that is interrupted decides nothing: ranks may disagree on whether it
+came through.
 """
 
 from collections.abc import Callable
