@@ -12,6 +12,7 @@ from comm_ranks import Ranks
 from fake_nccl import built, set_faults
 
 from trainmover.comm.groups import groups
+from trainmover.comm.nccl.device import own_device
 from trainmover.comm.shim import ShimGroup
 from trainmover.communicators import NCCL, STAGED, checked_gpu
 from trainmover.errors import UserError
@@ -46,6 +47,25 @@ def test_every_way_to_name_nccl_is_served(ranks: Ranks, backend: str | None, gpu
 @of_two
 def test_gloo_by_name_stays_on_the_host(ranks: Ranks) -> None:
     assert ranks.run(name_a_backend, "gloo", NCCL) == [(False, [2.0] * 3)] * 2
+
+
+def shadow_run(rank: int, ranks: Ranks) -> list[int]:
+    """Bytes that the library has moved, without a peer, after each of two groups."""
+    groups.gpu = NCCL
+    groups.sandbox()
+    store = ranks.connect()
+    script = dist.PrefixStore(f"alone/{rank}", store)
+    dist.init_process_group(NCCL, store=script, rank=rank, world_size=ranks.size)
+    moved: Any = own_device(None, 0)
+    first = moved.bytes_moved
+    dist.new_group([0, 1])
+    return [first, moved.bytes_moved]
+
+
+@over_nccl
+@of_two
+def test_a_standby_has_used_the_library_before_it_has_peers(ranks: Ranks) -> None:
+    assert ranks.run(shadow_run) == [[1, 1]] * 2
 
 
 def test_who_does_not_use_it_does_not_load_it() -> None:

@@ -226,6 +226,8 @@ class Groups:
         device    whose tensors NCCL is to carry; None: all go over the host
         shown_as  the backend that the script has asked for
         """
+        if self.mode is Mode.SANDBOX and device is not None:
+            self._warm_up(device)
         member = self._admit(name, seat, size, timeout, ranks, device=device)
         member.inside = self._stays_inside(ranks, seat)
         if self.mode is not Mode.PLAIN:
@@ -271,6 +273,12 @@ class Groups:
         from trainmover.comm.by_device import ByDevice  # Nobody pays for it who does not use it.
 
         return ByDevice(self._communicator(), device)
+
+    @staticmethod
+    def _warm_up(device: Any) -> None:
+        from trainmover.comm.nccl.communicator import warm_up  # As with `ByDevice`.
+
+        warm_up(device)
 
     def _stays_inside(self, ranks: tuple[int, ...], seat: int) -> bool:
         """A world in which this process has another rank than the job's has other numbers."""

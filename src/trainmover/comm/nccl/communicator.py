@@ -8,19 +8,49 @@ first, and a thread that is left behind in it is counted."""
 import time
 from dataclasses import replace
 
+import torch
+
 from trainmover.comm.communicator import LinkStats, View
 from trainmover.comm.meet.meeting import Meeting
 from trainmover.comm.meet.upcoming import Upcoming
-from trainmover.comm.nccl.device import Device
+from trainmover.comm.nccl.device import Device, await_events
 from trainmover.comm.nccl.ending import endings
 from trainmover.comm.nccl.init import Init, own_card
-from trainmover.comm.nccl.library import NcclError, UniqueId, library
+from trainmover.comm.nccl.library import SUM, UINT8, NcclError, UniqueId, library
 from trainmover.comm.nccl.seats import Card, check_cards
 from trainmover.comm.nccl.session import NcclSession
 from trainmover.errors import PeerLost
 
 INIT_S = 120.0
 """So long the library may take to connect seats that have all come."""
+
+_WARM: set[str] = set()
+
+
+def warm_up(device: Device) -> None:
+    """Have the library load its kernels, and look at the machine and its network, before a group
+    needs it: by a communicator of one seat, used once. Only the first time in a process.
+
+    Raises UserError where there is no libnccl, NcclError where it does not work here.
+    """
+    if device.name in _WARM:
+        return
+    given = library()
+    init = Init(given, device, size=1, seat=0, unique_id=given.unique_id())
+    deadline = time.monotonic() + INIT_S
+    if not init.wait(lambda: time.monotonic() >= deadline):
+        raise PeerLost(f"NCCL has not begun to work within {INIT_S:g} s")
+    if init.error is not None:
+        raise init.error
+    with device.here():
+        stream, one = device.stream(), torch.zeros(1, dtype=torch.uint8, device=device.type)
+        device.follow_caller(stream)
+        at = one.data_ptr()
+        given.all_reduce(at, at, 1, UINT8, SUM, init.comm, device.handle(stream))
+        come = await_events(device, [device.mark(stream)], INIT_S)
+    if come:
+        given.comm_abort(init.comm)
+    _WARM.add(device.name)
 
 
 class NcclCommunicator:
