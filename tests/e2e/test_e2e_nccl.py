@@ -1,7 +1,8 @@
 """Jobs over the stand-in for NCCL, moved, and killed in every place of a step: the bits never
 change.
 
-What is compared with is the same job over the stand-in, undisturbed.
+What is compared with is the same job over the stand-in, undisturbed. Beside NCCL the host's
+communicator is `native`, also where all else is run on gloo.
 """
 
 from collections.abc import Iterator
@@ -31,7 +32,7 @@ def _over_the_stand_in() -> Iterator[None]:
 def over_nccl(script: str, *arguments: str, drill: str = "", **options: int) -> Outcomes:
     path = str(SCRIPTS / f"{script}.py")
     arguments = (*arguments, *OVER)
-    return run(list(arguments), script=path, drill=drill, gpu_comm=NCCL, **options)
+    return run(list(arguments), script=path, drill=drill, comm="native", gpu_comm=NCCL, **options)
 
 
 def calm(script: str, *arguments: str, machines: int) -> Outcomes:
@@ -68,6 +69,7 @@ def test_moves(script: str, machines: int, tmp_path: Path) -> None:
         machines=machines,
         standbys=1,
         script=path,
+        comm="native",
         gpu_comm=NCCL,
     )
     assert [i.rung for i in outcome.job.incidents] == [0, 0], outcome.sentences
