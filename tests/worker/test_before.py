@@ -13,6 +13,7 @@ import torch
 from torch import Tensor, nn
 
 from trainmover.state import rng
+from trainmover.state.kinds.registered import registered
 from trainmover.state.script.variables import Variables
 from trainmover.state.tracked import Tracked
 from trainmover.worker.step import before
@@ -389,3 +390,39 @@ def run_script(
     found = runpy.run_path(str(path), given, run_name="__main__")
     said.extend(stop(one) for one in taken[-1:])
     return found, said
+
+
+@pytest.fixture(scope="module")
+def _watched() -> None:
+    registered.watch()
+
+
+@pytest.mark.usefixtures("_watched")
+def test_a_buffer_that_an_aborted_step_has_registered_goes_with_it() -> None:
+    tracked = Tracked()
+    model = Averaged()
+    tracked.add("model", model)
+    for persistent in (True, False):
+        taken = Before.take(tracked, (), {})
+        model.register_buffer("calls", torch.ones(()), persistent=persistent)
+        model.mean += 1
+        assert taken.why_not() == ""
+        taken.restore(tracked)
+        assert not hasattr(model, "calls")
+        assert torch.equal(model.mean, torch.zeros(3))
+
+
+@pytest.mark.usefixtures("_watched")
+def test_a_layer_that_an_aborted_step_has_made_cannot_be_made_again() -> None:
+    """What it begins with was drawn, and would not be again. One that each step exchanges would."""
+    tracked = Tracked()
+    model = Averaged()
+    model.helper = nn.Linear(2, 2)
+    tracked.add("model", model)
+    taken = Before.take(tracked, (), {})
+    nn.Sequential(nn.Linear(2, 2))
+    model.helper = nn.Linear(2, 2)
+    assert taken.why_not() == ""
+    model.late = nn.Linear(2, 2)
+    assert "given the model a layer" in taken.why_not()
+    assert Before.take(tracked, (), {}).why_not() == ""

@@ -24,7 +24,6 @@ from trainmover.state.kinds.generators import Generator, KeptGenerator
 from trainmover.state.kinds.gradients import Gradients
 from trainmover.state.kinds.modes import Modes
 from trainmover.state.kinds.settings import Settings
-from trainmover.state.kinds.unsaved import Unsaved
 from trainmover.state.kinds.unsharded import Unsharded
 from trainmover.state.kinds.zero import shard_of
 from trainmover.state.moments import IN_BYTES, Moment
@@ -327,8 +326,6 @@ def _encoder(value: HasState) -> Callable[[], bytes]:
     """What gives its state in bytes, at each step."""
     if isinstance(value, Modes | Buffers | Settings):
         return value.encoded
-    if isinstance(value, Unsaved) and value.is_empty:
-        return lambda: _NOTHING
     return lambda: encode.encode(state) if (state := value.state_dict()) else _NOTHING
 
 

@@ -11,7 +11,7 @@ from torch.optim import optimizer
 buffers_of: Callable[[nn.Module], dict[str, Tensor | None]] = operator.attrgetter("_buffers")
 """Live: whoever writes there replaces a buffer."""
 
-TABLES = frozenset({"_buffers", "_modules", "_parameters"})
+TABLES = frozenset({"_buffers", "_modules", "_parameters", "_non_persistent_buffers_set"})
 """Attributes of a module in which torch keeps what it has."""
 
 VERSIONS = "_metadata"
@@ -49,9 +49,10 @@ def parts_of(part: nn.Module) -> dict[str, nn.Module | None]:
 
 
 def unsaved_of(part: nn.Module) -> list[str]:
-    """Names of its buffers that are in no state_dict()."""
-    own = part._buffers
-    return [name for name in part._non_persistent_buffers_set if name in own]
+    """Names of its buffers that are in no state_dict(); [] of one that was never set up."""
+    held = vars(part)
+    own = held.get("_buffers", {})
+    return [name for name in held.get("_non_persistent_buffers_set", ()) if name in own]
 
 
 def global_hooks() -> dict[str, dict[int, Any]]:

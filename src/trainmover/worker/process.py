@@ -23,6 +23,7 @@ from trainmover.protocol.messages import JobSpec, Warned, WorkerUp
 from trainmover.sandbox.process import modules
 from trainmover.state.kinds.hooks import watch_hooks
 from trainmover.state.kinds.modes import watch_wrappers
+from trainmover.state.kinds.registered import registered
 from trainmover.state.transfer import StateServer
 from trainmover.tls.files import TlsFiles
 from trainmover.token_file import read_token
@@ -56,6 +57,7 @@ def main() -> None:
     hook_torch(groups)
     watch_wrappers()
     watch_hooks()
+    registered.watch()
     aliases.watch()
     know_groups()
     station = _station()

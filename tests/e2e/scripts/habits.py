@@ -81,6 +81,7 @@ HABITS = [
     equal("before/queue"),
     equal("before/bulk_object"),
     equal("before/nonpersistent"),
+    equal("before/registered", holds=(13, 16)),
     equal("before/spectral"),
     equal("gradients/accumulated_calls", holds=(11, 25)),
     equal("gradients/accumulated_in_place", holds=(14, 26)),

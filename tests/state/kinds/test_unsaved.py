@@ -4,8 +4,9 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from trainmover.errors import UserError
+from trainmover.errors import StateMismatch, UserError
 from trainmover.state.kinds import unsaved
+from trainmover.state.kinds.registered import registered
 from trainmover.state.kinds.unsaved import Unsaved
 from trainmover.state.tracked import Tracked
 
@@ -77,6 +78,64 @@ def test_one_that_first_changes_long_after_is_seen() -> None:
         assert own.state_dict() == {}
     net.count += 1
     assert list(own.state_dict()) == ["count"]
+
+
+@pytest.fixture(scope="module")
+def _watched() -> None:
+    registered.watch()
+
+
+@pytest.mark.usefixtures("_watched")
+def test_one_that_is_registered_later_is_found_and_comes_to_who_has_none() -> None:
+    source, joiner = Net(), Net()
+    there, here = Unsaved(source), Unsaved(joiner)
+    for _ in range(20):
+        assert there.state_dict() == {}
+    source.inner.register_buffer("later", torch.zeros(2), persistent=False)
+    assert there.state_dict() == {}, "it may be a constant"
+    source.inner.later += 1
+    assert list(there.state_dict()) == ["inner.later"]
+    here.load_state_dict(there.state_dict())
+    assert torch.equal(joiner.inner.later, torch.ones(2))
+    assert "inner.later" not in joiner.state_dict()
+    assert list(here.state_dict()) == ["inner.later"]
+
+
+@pytest.mark.usefixtures("_watched")
+@pytest.mark.parametrize("change", ["in place", "another tensor", "from None"])
+def test_one_that_changes_before_it_is_looked_at_is_no_constant(change: str) -> None:
+    net = Net()
+    own = Unsaved(net)
+    net.register_buffer("later", None if change == "from None" else torch.zeros(2), False)
+    if change == "in place":
+        net.later += 1
+    else:
+        net.later = torch.ones(2)
+    assert list(own.state_dict()) == ["later"]
+
+
+@pytest.mark.usefixtures("_watched")
+def test_a_layer_that_comes_later_brings_its_own() -> None:
+    net = Net()
+    own = Unsaved(net)
+    net.more = Net()
+    net.more.step(1.0)
+    assert own.state_dict().keys() == {"more.count", "more.inner.cache", "more.late"}
+
+
+@pytest.mark.usefixtures("_watched")
+def test_one_that_is_taken_away_is_none() -> None:
+    net = Net()
+    own = Unsaved(net)
+    net.count += 1
+    assert list(own.state_dict()) == ["count"]
+    del net.count
+    assert own.state_dict() == {"count": None}
+
+
+def test_where_no_such_layer_is_a_rank_with_one_cannot_be_taken() -> None:
+    with pytest.raises(StateMismatch, match=r"`more\.count`"):
+        Unsaved(Net()).load_state_dict({"more.count": torch.ones(())})
 
 
 def large(net: Net) -> Tensor:

@@ -8,7 +8,7 @@ from typing import Any
 from torch import nn
 
 from trainmover.asked import are
-from trainmover.torch_internals.modules import parts_of, tensors_of
+from trainmover.torch_internals.modules import parts_of, tensors_of, unsaved_of
 
 
 class Layers:
@@ -33,7 +33,9 @@ class Layers:
             kind, hooks, parts = type(part), _hooks_of(part), parts_of(part)
             hooked = [inside([*table.values()]) for _, table in sorted(hooks.items()) if table]
             name = f"{kind.__module__}.{kind.__qualname__}"
-            found.append([path, name, [*tensors_of(part)], hooked])
+            unsaved = unsaved_of(part)  # They may come with the rank: see `kinds.unsaved`.
+            tensors = [one for one in tensors_of(part) if one not in unsaved]
+            found.append([path, name, tensors, hooked])
             left += [(f"{path}.{name}", one) for name, one in parts.items()]
             self._parts.append(part)
             self._tables += [parts, *hooks.values()]

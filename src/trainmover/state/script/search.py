@@ -45,7 +45,7 @@ from trainmover.state.script.things import (
 from trainmover.state.script.untracked import TRAINED, Untracked
 from trainmover.state.script.values import NO_VALUE, PLAIN, Entry, entry_of, is_secret
 from trainmover.state.script.views import Views
-from trainmover.torch_internals.modules import global_hooks, parts_of, tensors_of
+from trainmover.torch_internals.modules import TABLES, global_hooks, parts_of, tensors_of
 
 SLOTS_MAX = 512
 OBJECTS_MAX = 512
@@ -412,7 +412,8 @@ class Search:
             if type(name) is not str or self._is_clock(below):
                 continue
             counts = name in counting or self._is_moving(value)
-            if counts and self._is_variable(value):
+            of_torch = name in TABLES and isinstance(owner, nn.Module)  # `Layers` looks at those.
+            if counts and not of_torch and self._is_variable(value):
                 self._outside(self._slot(below, held, name, value))
             self._hold(held, name, value, below, depth + 1)
         if self._layout.things.is_own_container(owner):

@@ -73,6 +73,7 @@ _PACKAGE = os.path.join(
     os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)))), ""
 )
 _PROCESS = "this process"
+_LAYERS = "layers of "
 """In the place of a file, of what is set for all of it."""
 _encoder = msgspec.msgpack.Encoder()
 _decoder = msgspec.msgpack.Decoder()
@@ -526,10 +527,11 @@ class Variables:
             return next(((name, line) for name, line in lines if line), (_PROCESS, 0))
         if line := max((source.foreign.get(path, 0) for _, source, _ in sources), default=0):
             return next(one for one, source, _ in sources if source.foreign.get(path) == line), line
-        if path.startswith("layers of "):
+        if path.startswith(_LAYERS):
             rebuilt = [(name, source.rebuilds) for name, source, _ in sources if source.rebuilds]
             lines = [(name, source.exchanges) for name, source, _ in sources if source.exchanges]
-            return [*rebuilt, *lines][0]
+            if places := [*rebuilt, *lines]:
+                return places[0]  # Else a library has done it.
         attribute, root = path.rpartition(".")[2], re.split(r"[.\[]", path)[0]
         lines = [(name, source.attributes.get(attribute, 0)) for name, source, _ in sources]
         found = [one for one in lines if one[1]]
@@ -554,10 +556,17 @@ def sentence(rank: int, differences: list[Difference]) -> str:
     )
 
 
-ADVICE = (
-    "keep such values with job.values(...), counters with job.enumerate(...) in place of "
-    "enumerate(...), or track the object that holds them"
-)
+def advice(differences: Sequence[Difference]) -> str:
+    """What to do about them."""
+    if any(one.name.startswith(_LAYERS) for one in differences):
+        return (
+            "give the model its layers, hooks and persistent buffers where it is built, before "
+            "job.track(...), on every run alike"
+        )
+    return (
+        "keep such values with job.values(...), counters with job.enumerate(...) in place of "
+        "enumerate(...), or track the object that holds them"
+    )
 
 
 def same_place(theirs: bytes, own: bytes) -> bool:

@@ -15,7 +15,7 @@ from typing import NoReturn
 from trainmover.errors import StateMismatch
 from trainmover.ids import Rank
 from trainmover.state.script.between import keeping
-from trainmover.state.script.variables import ADVICE, Difference, Variables, sentence
+from trainmover.state.script.variables import Difference, Variables, advice, sentence
 from trainmover.worker.data.loops import Loops
 from trainmover.worker.join.lookout import Foresight
 from trainmover.worker.join.regroup import own_groups
@@ -101,14 +101,14 @@ class Refusal:
             self._raise(
                 sentence(self._rank, differences),
                 "The script keeps them itself, so no other machine has them.",
-                ADVICE,
+                advice(differences),
             )
 
-    def _raise(self, happened: str, means: str, advice: str) -> NoReturn:
+    def _raise(self, happened: str, means: str, do: str) -> NoReturn:
         if self.why:  # The script has caught it, and goes on.
             raise Unwind
-        self.why = f"{happened}: {advice}"
-        raise StateMismatch(happened, means=means, do=f"{advice[0].upper()}{advice[1:]}.")
+        self.why = f"{happened}: {do}"
+        raise StateMismatch(happened, means=means, do=f"{do[0].upper()}{do[1:]}.")
 
 
 def _iterating(frames: list[FrameType]) -> str:

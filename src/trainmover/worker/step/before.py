@@ -11,13 +11,14 @@ from types import CellType
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch.amp.grad_scaler import GradScaler
 
 from trainmover.asked import are
 from trainmover.state import moments, rng, tensor_bytes
 from trainmover.state.kinds.flat import Memory, grouped
 from trainmover.state.kinds.generators import Generator, set_state, state_of
+from trainmover.state.kinds.registered import registered
 from trainmover.state.kinds.unsharded import Unsharded
 from trainmover.state.script import process
 from trainmover.state.script.search import ABSENT
@@ -51,12 +52,12 @@ class Buffers:
         """Of what they hold now."""
         live = self._find()
         if not live:
-            return BuffersCopy([], [], b"")
+            return BuffersCopy(self._owners, [], [], b"")
         tensors = [one for one in live if one is not None]
         if self._memory.holds(tensors):
-            return BuffersCopy(self._slots, live, self._memory.read())
+            return BuffersCopy(self._owners, self._slots, live, self._memory.read())
         self._memory.note(tensors, range(len(tensors)))
-        return BuffersCopy(self._slots, live, _joined(tensors))
+        return BuffersCopy(self._owners, self._slots, live, _joined(tensors))
 
     def _find(self) -> list[Tensor | None]:
         owners = [buffers_of(part) for part in self._tracked.modules]
@@ -72,14 +73,19 @@ class Buffers:
 
 @dataclass
 class BuffersCopy:
-    """What they were. held: bytes of all, one after the other; or copies by dtype and device."""
+    """What they were.
 
+    owners  of all modules, also of those that had none
+    held    bytes of all, one after the other; or copies by dtype and device
+    """
+
+    owners: list[dict[str, Tensor | None]]
     slots: list[tuple[dict[str, Tensor | None], str]]
     live: list[Tensor | None]
     held: bytes | list[Tensor]
 
     def put_back(self) -> None:
-        """The same tensors in their places, with the same content."""
+        """The same tensors in their places, with the same content; what was not there goes."""
         tensors = [one for one in self.live if one is not None]
         with torch.no_grad():
             if isinstance(self.held, bytes):
@@ -89,6 +95,8 @@ class BuffersCopy:
                     parts = torch.split(copy, [tensor.numel() for tensor in group])
                     for tensor, part in zip(group, parts, strict=True):
                         tensor.copy_(part.view(tensor.shape))
+        for owner in self.owners:
+            owner.clear()
         for (owner, name), live in zip(self.slots, self.live, strict=True):
             owner[name] = live
 
@@ -163,6 +171,8 @@ class Before:
     buffers    of every module, for instance the running mean of a batch-norm: a step may write
                into them or put other tensors in their place
     unsharded  gradients that FSDP2 keeps to itself
+    layers     how many modules had been given by then, and which are tracked: a layer that is made
+               when it is first needed is made once
     scalers    what each GradScaler knows of its optimizers (unscaled, stepped): not in its
                state_dict(), and left half way by a step that ended at its gate
     """
@@ -180,6 +190,7 @@ class Before:
     moving: Moving
     generators: list[tuple[Generator, dict[str, Any]]]
     process: dict[str, Any]
+    layers: tuple[int, list[nn.Module]]
 
     @staticmethod
     def take(
@@ -212,6 +223,7 @@ class Before:
             moving,
             [(one, state_of(one)) for one in drawn],
             {} if variables is None else variables.settings(),
+            (registered.layers, tracked.modules),
         )
 
     def why_not(self) -> str:
@@ -225,6 +237,8 @@ class Before:
                     f"gradient, or are larger than {_ARGUMENT_BYTES_MAX >> 20} MiB, and variables "
                     f"of more than {_VARIABLE_BYTES_MAX >> 20} MiB are not copied for a retry"
                 )
+        if registered.given_since(*self.layers):
+            return "it has given the model a layer, and those it begins with are drawn once"
         if moved := self.moving.moved():
             return f"it has used {moved}, which cannot be put back"
         return ""
