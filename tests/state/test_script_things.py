@@ -660,6 +660,14 @@ KEPT = {
                     net[1].__class__ = Leaky
         main()
         """,
+    "setting of a library's object that only that reads": """
+        def main():
+            loss = nn.SmoothL1Loss()
+            for number, (x, y) in enumerate(job.batches(DATA)):
+                loss(torch.zeros(1), torch.ones(1)).item()
+                loss.beta = 1 / (1 + number)
+        main()
+        """,
     "hook that is taken out": """
         def main():
             net = nn.Linear(2, 1)

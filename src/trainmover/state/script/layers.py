@@ -2,7 +2,7 @@
 takes out while it trains no other machine has."""
 
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from torch import nn
@@ -22,28 +22,36 @@ class Layers:
 
     def read(self, inside: Callable[[object], Any]) -> list[Any]:
         """Of each part, in a fixed order: where it stands, its class, the names of its tensors, and
-        its hooks as `inside` gives them. Afterwards `is_same` is about this make."""
-        found: list[Any] = []
+        its hooks as `inside` gives them."""
+        return [self._part(path, part, inside) for path, part in self._walk()]
+
+    @staticmethod
+    def _part(path: str, part: nn.Module, inside: Callable[[object], Any]) -> list[Any]:
+        kind, unsaved = type(part), unsaved_of(part)  # Those may come with the rank.
+        tensors = [name for name in tensors_of(part) if name not in unsaved]
+        hooked = [
+            inside([*table.values()]) for _, table in sorted(_hooks_of(part).items()) if table
+        ]
+        return [path, f"{kind.__module__}.{kind.__qualname__}", tensors, hooked]
+
+    def _walk(self) -> Iterator[tuple[str, nn.Module]]:
         left: list[tuple[str, nn.Module | None]] = [("", self._module())]
-        self._parts, self._tables = [], []
         while left:
             path, part = left.pop()
-            if part is None:
-                continue
-            kind, hooks, parts = type(part), _hooks_of(part), parts_of(part)
-            hooked = [inside([*table.values()]) for _, table in sorted(hooks.items()) if table]
-            name = f"{kind.__module__}.{kind.__qualname__}"
-            unsaved = unsaved_of(part)  # They may come with the rank: see `kinds.unsaved`.
-            tensors = [one for one in tensors_of(part) if one not in unsaved]
-            found.append([path, name, tensors, hooked])
-            left += [(f"{path}.{name}", one) for name, one in parts.items()]
-            self._parts.append(part)
-            self._tables += [parts, *hooks.values()]
+            if part is not None:
+                yield path, part
+                left += [(f"{path}.{name}", one) for name, one in parts_of(part).items()]
+
+    def note(self) -> None:
+        """`is_same` is about the make that it has now."""
+        self._parts = [part for _, part in self._walk()]
+        self._tables = [
+            table for part in self._parts for table in (parts_of(part), *_hooks_of(part).values())
+        ]
         self._noted = self._now()
-        return found
 
     def is_same(self) -> bool:
-        """Whether it has the very parts and hooks that it had when it was read, under their names.
+        """Whether it has the very parts and hooks that it had when it was noted, by their names.
         Tensors are looked after by who keeps the state."""
         if self._module() is None:
             self._parts, self._tables, self._noted = [], [], []

@@ -32,6 +32,7 @@ from trainmover.state.kinds.generators import is_generator
 from trainmover.state.script import handles
 from trainmover.state.script.layers import Layers
 from trainmover.state.script.liveness import live_at
+from trainmover.state.script.relied_on import relied_on
 from trainmover.state.script.source import MODULE, Scope, Source, scope_of, source_of
 from trainmover.state.script.things import (
     BOUND,
@@ -163,7 +164,6 @@ class Search:
         self._objects, self._slots_left = 0, SLOTS_MAX
         self._found = 0  # Variables that the tracked objects until now have.
         self._at: tuple[str, str, int] = ("", "", 0)
-        self._stored = source.attributes.keys() - source.temporary
         self._by_others = source.by_others - source.temporary
         views = Views(self._tracked)
         untracked = Untracked(self._tracked, views)
@@ -399,14 +399,14 @@ class Search:
         self._objects += 1
         kind, held = type(owner), held_by(owner)
         self._go_into(kind, kind.__name__, 0)
-        counting = self._counting(_slots_of(kind))
+        counting = self._counting(kind, _slots_of(kind))
         for name in sorted(_slots_of(kind)):
             slot = self._slot(f"{path}.{name}", owner, name, None)
             if name in counting:
                 self._outside(slot)
             self._go_into(value_of(slot), f"{path}.{name}", depth + 1)
         self._layout.sizes.append((held, len(held)))
-        counting = self._counting(held)
+        counting = self._counting(kind, held)
         for name, value in list(held.items()):
             below = f"{path}.{name}"
             if type(name) is not str or self._is_clock(below):
@@ -430,7 +430,7 @@ class Search:
                 continue
             self._at = (short(sys.modules[one.__module__].__file__ or ""), one.__qualname__, 0)
             held: Mapping[str, Any] = vars(one)
-            counting = self._counting(held)
+            counting = self._counting(one, held)
             for name, value in list(held.items()):
                 if name.startswith("__") and name.endswith("__") and not callable(value):
                     continue
@@ -548,9 +548,10 @@ class Search:
 
     def _hung_on(self, owner: object, held: dict[str, Any], path: str, depth: int = 0) -> None:
         """Attributes that the script stores on an object that is none of its own."""
-        if self._by_others and type(owner) is not ModuleType:
+        if self._source.by_others and type(owner) is not ModuleType:
             self._layout.sizes.append((held, len(held)))
-        stored = self._by_others & held.keys()
+        stored = self._source.by_others & held.keys()
+        stored -= self._temporary(type(owner))
         if issubclass(type(owner), Optimizer) and not self._layout.things.untracked.has(owner):
             stored -= {"param_groups", "state"}  # They are what is tracked of it.
         for name in sorted(stored):
@@ -571,11 +572,19 @@ class Search:
             self._slots_left -= 1
             self._layout.outside.append(slot)
 
-    def _counting(self, names: Iterable[str]) -> set[str]:
-        """Attributes that are stored to after the set-up: any, if their names are made up."""
-        if self._source.dynamic:
-            return {name for name in names if type(name) is str} - self._source.temporary
-        return self._stored & set(names)
+    def _counting(self, kind: type, names: Iterable[str]) -> set[str]:
+        """Attributes of such an object that are stored to after the set-up: any, if their names are
+        made up."""
+        found = {name for name in names if type(name) is str}
+        if not self._source.dynamic:
+            found &= self._source.attributes.keys()
+        return found - self._temporary(kind)
+
+    def _temporary(self, kind: type) -> set[str]:
+        """Those that are worth nothing between two steps: nobody reads them before they are written
+        anew, nor does the code of others that such an object has."""
+        others = [one for one in kind.__mro__ if not self._is_own(one)]
+        return self._source.temporary.difference(*map(relied_on, others))
 
     def _is_variable(self, value: object) -> bool:
         if type(value) in PLAIN or is_generator(value):

@@ -37,6 +37,7 @@ from trainmover.state.kinds.generators import Generator, KeptGenerator, is_gener
 from trainmover.state.script import handles
 from trainmover.state.script.layers import Layers
 from trainmover.state.script.process import line_of, settings_of
+from trainmover.state.script.relied_on import relied_on
 from trainmover.state.script.search import (
     ABSENT,
     NEVER,
@@ -204,8 +205,10 @@ class Variables:
         """Of a value that is not the very object it was, or may have changed in place. `last` and
         `silent` say what need not be read again."""
         kind = type(value)
-        if kind is Layers and slot.before is not None and value.is_same():
-            return
+        if kind is Layers:
+            if slot.before is not None and value.is_same():
+                return
+            value.note()
         slot.missing, slot.silent = value is ABSENT, NO_TYPES
         if kind in PLAIN:
             if slot.count:
@@ -324,13 +327,16 @@ class Variables:
         self._learn_modules()
         source = self._source
         known = source.by_others & vars(owner).keys()
+        relied: set[str] = set()
         for kind in type(owner).__mro__:
             module = sys.modules.get(module_of(kind))
             if self._is_own_file(getattr(module, "__file__", None) or ""):
                 known |= source.by_class.get(kind.__name__, set())
                 known |= {name for name in vars(owner) if source.dynamic and name[:1] != "_"}
+            else:
+                relied |= relied_on(kind)
         clocks = {name for name in known if f".{name}" in source.clocks}
-        found = known - source.temporary - clocks
+        found = known - (source.temporary - relied) - clocks
         self._carried[id(vars(owner))] = vars(owner), found
         return found
 
