@@ -319,8 +319,8 @@ def verdict(habit: Habit, arm: Arm, expected: Arm) -> tuple[Verdict, str]:
         return Verdict.REFUSED, beforehand[0]
     if accused := [text for text in arm.sentences if any(word in text for word in ACCUSATIONS)]:
         return Verdict.ACCUSED, accused[0]
-    if expected.sentences and not _burdens(expected) and (burdens := _burdens(arm)):
-        return Verdict.BURDENED, burdens[0]  # A plain run says nothing of its own.
+    if burdens := [text for text in _burdens(arm) if not _burdens(expected)]:
+        return Verdict.BURDENED, burdens[0]
     if not arm.ready:
         return Verdict.ALONE, " | ".join(arm.told[-3:])
     if arm.incidents == 0:
