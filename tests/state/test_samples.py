@@ -5,6 +5,7 @@ import torch
 from torch import nn
 
 from trainmover.ids import Step
+from trainmover.state import device_digest, staging
 from trainmover.state.samples import Proof, Sample, Samples
 from trainmover.state.tracked import Tracked
 from trainmover.worker.keep.rounds import is_compared
@@ -155,3 +156,58 @@ def test_an_optimizer_without_gradients_adds_nothing() -> None:
     without = rank.samples.hash
     rank.samples.take(Step(1), anew=True, applies=rank.optimizer)
     assert rank.samples.hash == without
+
+
+@pytest.fixture
+def _distant(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Memory of this host passes for a device's."""
+    monkeypatch.setattr(device_digest, "lies_elsewhere", lambda tensor: True)
+
+
+def hash_of(rank: Rank, *, ahead: bool) -> int:
+    rank.samples.take(Step(5), anew=True, ahead=ahead)
+    return rank.samples.hash
+
+
+@pytest.mark.usefixtures("_distant")
+def test_what_a_device_has_copied_as_the_step_began_is_what_it_holds() -> None:
+    early, late = Rank(), Rank()
+    for rank in (early, late):
+        for step in range(1, 5):
+            rank.step(step)
+    early.samples.look_ahead(Step(5))
+    wanted = hash_of(late, ahead=False)
+    with torch.no_grad():
+        for parameter in early.model.parameters():
+            parameter.data.add_(1.0)  # Without a mark: only what was copied is still the same.
+    assert hash_of(early, ahead=True) == wanted
+    assert hash_of(early, ahead=True) == wanted, "in the next try too"
+    assert hash_of(early, ahead=False) != wanted
+
+
+@pytest.mark.usefixtures("_distant")
+def test_what_was_written_to_since_is_read_again() -> None:
+    early, late = Rank(), Rank()
+    early.samples.look_ahead(Step(5))
+    for rank in (early, late):
+        with torch.no_grad():
+            for parameter in rank.model.parameters():
+                parameter.add_(1.0)
+    assert hash_of(early, ahead=True) == hash_of(late, ahead=False)
+
+
+@pytest.mark.usefixtures("_distant")
+def test_a_copy_is_for_its_step_only() -> None:
+    early, late = Rank(), Rank()
+    early.samples.look_ahead(Step(4))
+    assert hash_of(early, ahead=True) == hash_of(late, ahead=False)
+    early.samples.look_ahead(Step(5))
+    early.samples.forget()
+    assert hash_of(early, ahead=True) == hash_of(late, ahead=False)
+
+
+def test_on_the_host_nothing_is_copied_ahead(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(staging, "begin_copy", lambda flat: pytest.fail("it was"))
+    rank = Rank()
+    rank.samples.look_ahead(Step(5))
+    assert hash_of(rank, ahead=True) == hash_of(Rank(), ahead=False)

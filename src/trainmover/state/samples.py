@@ -13,10 +13,14 @@ So that shows one gate before the state itself does.
 
 Only what lies where it always lies is sampled: parameters, what optimizers keep for them, and now
 and then other objects that hand out the memory they work with.
+
+Whoever reads from a device waits until it has done all that it was given, and behind a gate's
+sample the record waits. So what lies on one is copied as the step begins (`look_ahead`), and of
+gradients that lie on one nothing is read.
 """
 
 import ctypes
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -26,8 +30,9 @@ from torch import Tensor, nn
 
 from trainmover.errors import ProtocolError
 from trainmover.ids import Step
-from trainmover.state import encode, tensor_bytes
+from trainmover.state import device_digest, encode, staging, tensor_bytes
 from trainmover.state.tracked import HasState, Tracked
+from trainmover.torch_internals.tensors import version_of
 
 GRADIENTS = 4
 """Parameters of the optimizer whose gradients are in each sample."""
@@ -80,12 +85,37 @@ class Proof:
 
 @dataclass
 class _Places:
-    """Where samples are taken. Of other objects: those whose state is their own memory."""
+    """Where samples are taken. Of other objects: those whose state is their own memory. on_device:
+    some parameters lie on one."""
 
     of: tuple[int, ...]
     parameters: list[Tensor]
     optimizers: list[torch.optim.Optimizer]
     objects: list[HasState]
+    on_device: bool = False
+
+
+class _Piece(NamedTuple):
+    """Elements of a tensor that lie beside each other: which, and as bytes."""
+
+    local: Tensor
+    first: int
+    length: int
+
+    @property
+    def mark(self) -> tuple[int, int, int, int]:
+        """Another one if it was written to, or lies elsewhere."""
+        return version_of(self.local), self.local.data_ptr(), self.first, self.length
+
+    def read(self) -> bytes:
+        """b"" where there is no memory: somebody has freed it for now, as sharded modules do."""
+        local, size = self.local, self.local.element_size()
+        if local.is_cpu and local.is_contiguous() and not local.is_neg():
+            begin = local.data_ptr()
+            at = begin + self.first * size
+            return ctypes.string_at(at, self.length * size) if begin else b""
+        last = self.first + self.length
+        return bytes(tensor_bytes.read_range(local, self.first * size, last * size))
 
 
 class Samples:
@@ -101,16 +131,37 @@ class Samples:
         self._tracked = tracked
         self._taken: dict[int, Sample] = {}
         self._places = _Places((), [], [], [])
+        self._ahead: dict[tuple[int, int, int, int], Callable[[], bytes]] = {}
 
-    def take(self, step: Step, *, anew: bool, applies: torch.optim.Optimizer | None = None) -> None:
+    def look_ahead(self, step: Step) -> None:
+        """The step begins: have the device copy what its sample needs, behind what it was given."""
+        self._ahead = {}
+        if not self._places_now().on_device:
+            return
+        for piece in _pieces(self._chosen(step), step):
+            if _can_be_copied(piece.local):
+                flat = tensor_bytes.flat_bytes(piece.local)
+                size = piece.local.element_size()
+                first, last = piece.first * size, (piece.first + piece.length) * size
+                self._ahead[piece.mark] = staging.begin_copy(flat[first:last])
+
+    def take(
+        self,
+        step: Step,
+        *,
+        anew: bool,
+        applies: torch.optim.Optimizer | None = None,
+        ahead: bool = False,
+    ) -> None:
         """At the gate of `step`, again if it is run again.
 
         anew     begin the chain here
         applies  what is to apply its gradients behind the gate
+        ahead    nobody has changed what is sampled since the step began
         """
         before = None if anew else self._taken.get(step - 1)
         own = xxhash.xxh3_64()
-        for part in self._bytes(step):
+        for part in self._bytes(step, ahead=ahead):
             own.update(part)
         for part in _gradients(applies, step) if applies is not None else ():
             own.update(part)
@@ -134,25 +185,32 @@ class Samples:
     def forget(self) -> None:
         """Nothing is held here any more."""
         self.newest, self._taken, self._places = None, {}, _Places((), [], [], [])
+        self._ahead = {}
 
-    def _bytes(self, step: Step) -> list[bytes]:
-        found: list[bytes] = []
+    def _chosen(self, step: Step) -> list[Tensor]:
+        """A parameter, and what optimizers keep for it."""
         places = self._places_now()
-        count = len(places.parameters)
-        if count:
-            parameter = places.parameters[step % count]
-            chosen: list[Tensor] = [parameter]
-            for optimizer in places.optimizers:
-                kept = optimizer.state.get(parameter, {})
-                for name in sorted(kept):
-                    if isinstance(kept[name], Tensor):
-                        chosen.append(kept[name])
-            found += _elements(chosen, step)
+        if not places.parameters:
+            return []
+        parameter = places.parameters[step % len(places.parameters)]
+        chosen: list[Tensor] = [parameter]
+        for optimizer in places.optimizers:
+            kept = optimizer.state.get(parameter, {})
+            chosen += [kept[name] for name in sorted(kept) if isinstance(kept[name], Tensor)]
+        return chosen
+
+    def _bytes(self, step: Step, *, ahead: bool) -> list[bytes]:
+        pieces, copied = _pieces(self._chosen(step), step), self._ahead if ahead else {}
+        if copied:
+            found = [copied[one.mark]() if one.mark in copied else one.read() for one in pieces]
+        else:
+            found = [one.read() for one in pieces]
+        places = self._places_now()
         if places.objects and step % OBJECTS_EVERY == 0:
             turn = step // OBJECTS_EVERY
             tensors = _tensors(places.objects[turn % len(places.objects)])
             if tensors:
-                found += _elements([tensors[turn % len(tensors)]], step)
+                found += [one.read() for one in _pieces([tensors[turn % len(tensors)]], step)]
         return found
 
     def _places_now(self) -> _Places:
@@ -172,7 +230,9 @@ class Samples:
             and not isinstance(self._tracked[name], nn.Module | torch.optim.Optimizer)
         ]
         objects = [obj for obj in others if _hands_out_memory(obj)]
-        return _Places(of, list(parameters.values()), optimizers, objects)
+        found: list[Tensor] = list(parameters.values())
+        away = any(device_digest.lies_elsewhere(one) for one in found)
+        return _Places(of, found, optimizers, objects, away)
 
 
 def _gradients(optimizer: torch.optim.Optimizer, step: Step) -> list[bytes]:
@@ -182,7 +242,12 @@ def _gradients(optimizer: torch.optim.Optimizer, step: Step) -> list[bytes]:
     parameters = groups[step % len(groups)]
     turns = range(min(GRADIENTS, len(parameters)))
     chosen = [parameters[(step * GRADIENTS + turn) % len(parameters)].grad for turn in turns]
-    return _elements([one for one in chosen if one is not None and not one.is_sparse], step)
+    near = [
+        one
+        for one in chosen
+        if one is not None and not one.is_sparse and not device_digest.lies_elsewhere(one)
+    ]
+    return [one.read() for one in _pieces(near, step)]
 
 
 def _hands_out_memory(obj: HasState) -> bool:
@@ -206,22 +271,18 @@ def _walk(path: str, value: object) -> Iterator[tuple[str, Tensor]]:
             yield from _walk(f"{path}.{number}", entry)
 
 
-def _elements(tensors: Iterable[Tensor], step: Step) -> list[bytes]:
+def _pieces(tensors: Iterable[Tensor], step: Step) -> list[_Piece]:
     """Of each a few elements that lie beside each other, wherever the step says."""
     found = []
     for tensor in tensors:
         local = encode.as_local(tensor) if type(tensor) not in _PLAIN else tensor
-        size, count = local.element_size(), local.numel()
-        length = max(1, BYTES // size)
+        count = local.numel()
+        length = max(1, BYTES // local.element_size())
         first = 0 if count <= length else step * _SPREAD % (count - length + 1)
-        length = min(length, count)
-        if not length:
-            continue
-        if local.is_cpu and local.is_contiguous() and not local.is_neg():
-            begin = local.data_ptr()  # 0: somebody has freed it for now, as sharded modules do.
-            if begin:
-                found.append(ctypes.string_at(begin + first * size, length * size))
-        else:
-            read = tensor_bytes.read_range(local, first * size, (first + length) * size)
-            found.append(bytes(read))
+        if length := min(length, count):
+            found.append(_Piece(local, first, length))
     return found
+
+
+def _can_be_copied(local: Tensor) -> bool:
+    return device_digest.lies_elsewhere(local) and local.is_contiguous() and local.data_ptr() != 0

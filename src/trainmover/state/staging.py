@@ -8,7 +8,7 @@ copy has come.
 
 import functools
 import threading
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any, Protocol
 
 import torch
@@ -63,7 +63,7 @@ class Staging:
     """The blocks of one lane. One copy at a time: a second one waits for the first."""
 
     def __init__(self, lane: Lane, block_bytes: int = BLOCK_BYTES) -> None:
-        self._lane = lane
+        self.lane = lane
         self._bytes = block_bytes
         self._blocks: list[Tensor] = []
         self._lock = threading.Lock()
@@ -79,19 +79,19 @@ class Staging:
     def _through(self, flat: Tensor, behind: Any) -> Iterator[Tensor]:
         """The bytes in order; each block is the caller's until he asks for the next."""
         if not self._blocks:
-            self._blocks = [self._lane.block(self._bytes) for _ in range(BLOCKS)]
+            self._blocks = [self.lane.block(self._bytes) for _ in range(BLOCKS)]
         parts = torch.split(flat, self._bytes) if len(flat) else ()
         under_way: list[tuple[Tensor, Any]] = []
         for number, part in enumerate(parts):
             block = self._blocks[number % BLOCKS][: len(part)]
-            under_way.append((block, self._lane.start(block, part, behind)))
+            under_way.append((block, self.lane.start(block, part, behind)))
             if len(under_way) == BLOCKS:
                 yield self._come(*under_way.pop(0))
         for block, event in under_way:
             yield self._come(block, event)
 
     def _come(self, block: Tensor, event: Any) -> Tensor:
-        self._lane.wait(event)
+        self.lane.wait(event)
         return block
 
 
@@ -109,6 +109,23 @@ def copy_to_host(flat: Tensor, place: Tensor, behind: Any = None) -> None:
         _staging(flat.device).copy(flat, place, behind)
     else:
         place.copy_(flat)
+
+
+def begin_copy(flat: Tensor) -> Callable[[], bytes]:
+    """Of a few bytes, behind what this thread has given the device; what it gives waits for them
+    alone."""
+    if flat.device.type != "cuda":
+        kept = flat.clone()
+        return lambda: bytes(kept.numpy())
+    lane = _staging(flat.device).lane
+    block = lane.block(len(flat))
+    event = lane.start(block, flat, None)
+
+    def come() -> bytes:
+        lane.wait(event)
+        return bytes(block.numpy())
+
+    return come
 
 
 def moments(tensors: Iterable[Tensor]) -> dict[torch.device, Any]:

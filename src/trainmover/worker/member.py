@@ -275,6 +275,7 @@ class Member:
         self.draws.begin_step()
         self.calls = self.begun = step
         self.updates.try_step(step)
+        self.deposit.samples.look_ahead(step)
         self.recording.begin_step()
         self.later_steps.begin_step(step)
         self.reported.begin(function)

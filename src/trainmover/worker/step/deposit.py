@@ -125,6 +125,7 @@ class Deposit:
             step,
             anew=is_compared(Step(step - 1), self._rounds_every),
             applies=None if self._gate.likeness.vain else applies,
+            ahead=not returned and not self._updates.changes.early,
         )
         self._gate.likeness.sample = self.samples.hash
         self.latest = replace(
