@@ -42,6 +42,11 @@ def tensors_of(part: nn.Module) -> dict[str, Tensor | None]:
     return {**held.get("_parameters", {}), **held.get("_buffers", {})}
 
 
+def has_buffer(part: nn.Module, name: str) -> bool:
+    """Not of one whose tensors are elsewhere, as TorchScript's are."""
+    return name in vars(part).get("_buffers", ())
+
+
 def parts_of(part: nn.Module) -> dict[str, nn.Module | None]:
     """Those that stand in it, live; {} of one that was never set up."""
     found: dict[str, nn.Module | None] = vars(part).get("_modules", {})

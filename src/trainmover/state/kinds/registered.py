@@ -16,7 +16,7 @@ from torch.nn.modules.module import (
     register_module_module_registration_hook,
 )
 
-from trainmover.torch_internals.modules import buffers_of, parts_of
+from trainmover.torch_internals.modules import has_buffer, parts_of
 from trainmover.torch_internals.tensors import version_of
 
 _KNOWN = 256
@@ -52,7 +52,7 @@ class Registered:
     def _buffer(self, module: nn.Module, name: str, buffer: Tensor | None) -> None:
         if torch.compiler.is_compiling():
             return  # It would be traced.
-        if name in buffers_of(module):
+        if has_buffer(module, name):
             return  # It is set to another tensor, which torch tells here too.
         self.buffers += 1
         known = None if buffer is None else weakref.ref(buffer)
