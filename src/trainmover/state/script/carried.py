@@ -11,6 +11,8 @@ is called by no loop: what was written before the call was written once, for all
 import ast
 from collections.abc import Iterable, Iterator
 
+from trainmover.state.script.syntax import children, walk
+
 Function = ast.FunctionDef | ast.AsyncFunctionDef
 _Summary = tuple[frozenset[str], frozenset[str]]
 """Attributes that a function may read before it writes them, and those it surely writes."""
@@ -26,14 +28,14 @@ class _Reader:
     def __init__(self, tree: ast.Module) -> None:
         self._tree = tree
         self._functions: dict[str, list[Function]] = {}
-        for node in ast.walk(tree):
+        for node in walk(tree):
             if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
                 self._functions.setdefault(node.name, []).append(node)
-        self._called = {name for node in ast.walk(tree) if (name := _called(node))}
-        functions = {id(node.func) for node in ast.walk(tree) if isinstance(node, ast.Call)}
+        self._called = {name for node in walk(tree) if (name := _called(node))}
+        functions = {id(node.func) for node in walk(tree) if isinstance(node, ast.Call)}
         self._handed_out = {
             name
-            for node in ast.walk(tree)
+            for node in walk(tree)
             if id(node) not in functions and (name := _named(node)) in self._functions
         }
         self._known: dict[str, _Summary] = {}
@@ -165,7 +167,7 @@ def _asked_by_name(call: ast.AST) -> set[str]:
 
 def _evaluated(node: ast.AST) -> Iterator[ast.AST]:
     """What is below, inner parts before those around them, as they are evaluated."""
-    for child in ast.iter_child_nodes(node):
+    for child in children(node):
         if not isinstance(child, ast.FunctionDef | ast.AsyncFunctionDef):
             yield from _evaluated(child)
     yield node

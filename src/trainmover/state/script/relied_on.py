@@ -6,19 +6,26 @@ loss. What it sets so is not worth nothing between two steps: the layer relies o
 
 import dis
 import functools
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from types import CodeType, FunctionType
 
 _READS = ("LOAD_ATTR", "LOAD_METHOD")
 _LOADS = ("LOAD_FAST", "LOAD_DEREF")
 
 
+def relied_on(kinds: Iterable[type], names: set[str]) -> set[str]:
+    """Those of the names that the code of one of the classes reads of its own object.
+
+    What a class inherits is asked of each base; what is written in C tells nothing.
+    """
+    return {name for kind in kinds for name in names if _reads(kind, name)}
+
+
 @functools.cache
-def relied_on(kind: type) -> frozenset[str]:
-    """By name, of one class alone; what is written in C tells nothing."""
+def _reads(kind: type, name: str) -> bool:
     codes = [code for value in vars(kind).values() for code in _codes_of(value)]
     named = [(code, code.co_varnames[0]) for code in codes if code.co_argcount]
-    return frozenset(name for code, self in named for name in _read_of(self, code))
+    return any(_reads_of(self, code, name) for code, self in named)
 
 
 def _codes_of(value: object) -> Iterator[CodeType]:
@@ -31,16 +38,21 @@ def _codes_of(value: object) -> Iterator[CodeType]:
             yield part.__code__
 
 
-def _read_of(self: str, code: CodeType) -> Iterator[str]:
+def _reads_of(self: str, code: CodeType, name: str) -> bool:
     """Also in what is defined inside, which knows the object as a cell of that name."""
+    if name in code.co_names and _reads_here(self, code, name):
+        return True
+    inside = (inner for inner in code.co_consts if isinstance(inner, CodeType))
+    return any(_reads_of(self, inner, name) for inner in inside if self in inner.co_freevars)
+
+
+def _reads_here(self: str, code: CodeType, name: str) -> bool:
     is_it = False
     for step in dis.get_instructions(code):
-        if is_it and step.opname in _READS:
-            yield step.argval
+        if is_it and step.opname in _READS and step.argval == name:
+            return True
         is_it = step.opname.startswith(_LOADS) and _last(step.argval) == self
-    for inner in code.co_consts:
-        if isinstance(inner, CodeType) and self in inner.co_freevars:
-            yield from _read_of(self, inner)
+    return False
 
 
 def _last(loaded: str | tuple[str, ...]) -> str:

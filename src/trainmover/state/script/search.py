@@ -551,7 +551,7 @@ class Search:
         if self._source.by_others and type(owner) is not ModuleType:
             self._layout.sizes.append((held, len(held)))
         stored = self._source.by_others & held.keys()
-        stored -= self._temporary(type(owner))
+        stored -= self._temporary(type(owner), stored)
         if issubclass(type(owner), Optimizer) and not self._layout.things.untracked.has(owner):
             stored -= {"param_groups", "state"}  # They are what is tracked of it.
         for name in sorted(stored):
@@ -578,13 +578,14 @@ class Search:
         found = {name for name in names if type(name) is str}
         if not self._source.dynamic:
             found &= self._source.attributes.keys()
-        return found - self._temporary(kind)
+        return found - self._temporary(kind, found)
 
-    def _temporary(self, kind: type) -> set[str]:
+    def _temporary(self, kind: type, names: set[str]) -> set[str]:
         """Those that are worth nothing between two steps: nobody reads them before they are written
         anew, nor does the code of others that such an object has."""
-        others = [one for one in kind.__mro__ if not self._is_own(one)]
-        return self._source.temporary.difference(*map(relied_on, others))
+        brief = names & self._source.temporary
+        others = [one for one in kind.__mro__ if brief and not self._is_own(one)]
+        return brief - relied_on(others, brief)
 
     def _is_variable(self, value: object) -> bool:
         if type(value) in PLAIN or is_generator(value):

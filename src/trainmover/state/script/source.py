@@ -17,6 +17,7 @@ from functools import lru_cache
 from types import CodeType
 
 from trainmover.state.script.carried import carried_attributes
+from trainmover.state.script.syntax import children, walk
 
 _CLOCK_MODULES = frozenset(
     {"time", "datetime", "timeit", "uuid", "socket", "platform", "getpass", "tempfile", "psutil"}
@@ -140,7 +141,7 @@ def read(tree: ast.Module) -> Source:
     """All that is known of one file."""
     _mangle(tree, "")
     reader = _Reader(tree)
-    for node in ast.walk(tree):
+    for node in walk(tree):
         if isinstance(node, ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
             reader.source.written[node.name] = node.lineno
     reader.stores()
@@ -319,11 +320,11 @@ class _Reader:
             names = [part for part in _own(node) if isinstance(part, ast.Name)]
             loaded = {name.id for name in names if isinstance(name.ctx, ast.Load)}
             own = self.source.scopes[scope_key(node)].lines.keys() - self.source.globals
-            self.source.read |= loaded - own - {one.arg for one in ast.walk(node.args)
+            self.source.read |= loaded - own - {one.arg for one in walk(node.args)
                                                 if isinstance(one, ast.arg)}  # fmt: skip
-        for inner in ast.walk(self._tree):
+        for inner in walk(self._tree):
             if isinstance(inner, ast.Lambda):
-                taken = {one.arg for one in ast.walk(inner.args) if isinstance(one, ast.arg)}
+                taken = {one.arg for one in walk(inner.args) if isinstance(one, ast.arg)}
                 self.source.read |= _names(inner.body) - taken
 
     def temporary(self) -> set[str]:
@@ -368,7 +369,7 @@ class _Reader:
             case ast.Return(value=ast.expr() as value) if self._tells(value, scope):
                 self._telling.add(key[0])
             case ast.If(test=test) if _asks_for_shadow(test):
-                for inner in ast.walk(node):
+                for inner in walk(node):
                     if isinstance(inner, ast.Name | ast.Attribute) and isinstance(
                         inner.ctx, ast.Store
                     ):
@@ -419,7 +420,7 @@ class _Reader:
 
     def _tells(self, value: ast.expr, scope: Scope) -> bool:
         """Whether the value derives from a clock, a process or a host."""
-        return any(self._is_clock(node, scope) for node in ast.walk(value))
+        return any(self._is_clock(node, scope) for node in walk(value))
 
     def _is_clock(self, node: ast.AST, scope: Scope) -> bool:
         match node:
@@ -455,7 +456,7 @@ class _Reader:
 
 
 def _imports(tree: ast.Module) -> Iterator[tuple[str, str]]:
-    for node in ast.walk(tree):
+    for node in walk(tree):
         if isinstance(node, ast.Import):
             for alias in node.names:
                 top = alias.name.partition(".")[0]
@@ -467,7 +468,7 @@ def _imports(tree: ast.Module) -> Iterator[tuple[str, str]]:
 
 def _functions(node: ast.AST, owner: str) -> Iterator[tuple[Function, str]]:
     """With the class whose method each is, "" for others."""
-    for child in ast.iter_child_nodes(node):
+    for child in children(node):
         if isinstance(child, ast.FunctionDef | ast.AsyncFunctionDef):
             yield child, owner
             yield from _functions(child, owner)
@@ -477,7 +478,7 @@ def _functions(node: ast.AST, owner: str) -> Iterator[tuple[Function, str]]:
 
 def _own(node: ast.AST) -> Iterator[ast.AST]:
     """Everything below `node` that belongs to the same scope."""
-    for child in ast.iter_child_nodes(node):
+    for child in children(node):
         if not isinstance(child, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda):
             yield child
             yield from _own(child)
@@ -486,8 +487,8 @@ def _own(node: ast.AST) -> Iterator[ast.AST]:
 def _called_once(tree: ast.Module) -> set[str]:
     """Functions that belong to the set-up, as far as nothing in them is in a loop: what is called
     by its name in one place, which no loop is around, at the top or in another of these."""
-    functions = [one for one in ast.walk(tree) if isinstance(one, Function)]
-    uses = [one.id for one in ast.walk(tree) if isinstance(one, ast.Name)]
+    functions = [one for one in walk(tree) if isinstance(one, Function)]
+    uses = [one.id for one in walk(tree) if isinstance(one, ast.Name)]
     found, bodies = set[str](), [tree.body]
     while bodies:
         nodes = [inner for one in bodies.pop() for inner in (one, *_own(one))]
@@ -505,7 +506,7 @@ def _called_once(tree: ast.Module) -> set[str]:
 def _in_loops(nodes: list[ast.AST]) -> Iterator[int]:
     for node in nodes:
         if isinstance(node, ast.For | ast.While | ast.AsyncFor):
-            yield from (id(inner) for inner in ast.walk(node))
+            yield from (id(inner) for inner in walk(node))
 
 
 def _changed_in_place(node: ast.AST) -> ast.Name | ast.Attribute | None:
@@ -584,7 +585,7 @@ def _constant(node: ast.expr) -> str | None:
 
 def _mangle(node: ast.AST, owner: str) -> None:
     """Names that begin with two underscores, as Python has them inside of a class."""
-    for child in ast.iter_child_nodes(node):
+    for child in children(node):
         if owner and isinstance(child, ast.Attribute) and _is_private(child.attr):
             child.attr = f"_{owner.lstrip('_')}{child.attr}"
         elif owner and isinstance(child, ast.Name) and _is_private(child.id):
@@ -616,7 +617,7 @@ def _first_of(target: ast.expr) -> ast.expr:
 
 
 def _names(target: ast.expr) -> set[str]:
-    return {node.id for node in ast.walk(target) if isinstance(node, ast.Name)}
+    return {node.id for node in walk(target) if isinstance(node, ast.Name)}
 
 
 def _path(node: ast.expr) -> str:
@@ -667,9 +668,7 @@ def _names_machine(node: ast.Call | ast.Subscript) -> bool:
 
 
 def _asks_for_shadow(test: ast.expr) -> bool:
-    return any(
-        isinstance(node, ast.Attribute) and node.attr == "is_shadow" for node in ast.walk(test)
-    )
+    return any(isinstance(node, ast.Attribute) and node.attr == "is_shadow" for node in walk(test))
 
 
 def short_name(path: str) -> str:

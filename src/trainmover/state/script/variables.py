@@ -327,16 +327,17 @@ class Variables:
         self._learn_modules()
         source = self._source
         known = source.by_others & vars(owner).keys()
-        relied: set[str] = set()
+        others: list[type] = []
         for kind in type(owner).__mro__:
             module = sys.modules.get(module_of(kind))
             if self._is_own_file(getattr(module, "__file__", None) or ""):
                 known |= source.by_class.get(kind.__name__, set())
                 known |= {name for name in vars(owner) if source.dynamic and name[:1] != "_"}
             else:
-                relied |= relied_on(kind)
+                others.append(kind)
         clocks = {name for name in known if f".{name}" in source.clocks}
-        found = known - (source.temporary - relied) - clocks
+        brief = known & source.temporary
+        found = known - (brief - relied_on(others, brief)) - clocks
         self._carried[id(vars(owner))] = vars(owner), found
         return found
 
