@@ -16,9 +16,7 @@ class Layers:
 
     def __init__(self, module: nn.Module) -> None:
         self._module = weakref.ref(module)
-        self._parts: list[nn.Module] = []
-        self._tables: list[dict[Any, Any]] = []
-        self._noted: list[object] = []
+        self._noted: Make | None = None
 
     def read(self, inside: Callable[[object], Any]) -> list[Any]:
         """Of each part, in a fixed order: where it stands, its class, the names of its tensors, and
@@ -44,26 +42,43 @@ class Layers:
 
     def note(self) -> None:
         """`is_same` is about the make that it has now."""
-        self._parts = [part for _, part in self._walk()]
+        self._noted = Make([part for _, part in self._walk()])
+
+    def is_same(self) -> bool:
+        """Whether it has the make that was noted."""
+        if self._module() is None:
+            self._noted = None
+        return self._noted is not None and self._noted.is_same()
+
+    def make(self) -> "Make":
+        """That it has now."""
+        if self._noted is None or not self._noted.is_same():
+            return Make([part for _, part in self._walk()])
+        return self._noted
+
+
+class Make:
+    """The very parts and hooks that a module has, by their names. Tensors are looked after by who
+    keeps the state."""
+
+    def __init__(self, parts: list[nn.Module]) -> None:
+        self._parts = parts
         self._tables = [
-            table for part in self._parts for table in (parts_of(part), *_hooks_of(part).values())
+            table for one in parts for table in (parts_of(one), *_hooks_of(one).values())
         ]
+        self._filled = [table for table in self._tables if table]
+        self._lengths = list(map(len, self._tables))
         self._noted = self._now()
 
     def is_same(self) -> bool:
-        """Whether it has the very parts and hooks that it had when it was noted, by their names.
-        Tensors are looked after by who keeps the state."""
-        if self._module() is None:
-            self._parts, self._tables, self._noted = [], [], []
-            return False
-        return are(self._now(), self._noted)
+        """Whether it has them still. Most tables are empty, and asked for their lengths only."""
+        return list(map(len, self._tables)) == self._lengths and are(self._now(), self._noted)
 
     def _now(self) -> list[object]:
         now: list[object] = [*map(type, self._parts)]
-        for table in self._tables:
-            if table:
-                now += table
-                now += table.values()
+        for table in self._filled:
+            now += table
+            now += table.values()
         return now
 
 

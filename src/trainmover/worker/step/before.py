@@ -21,6 +21,7 @@ from trainmover.state.kinds.generators import Generator, set_state, state_of
 from trainmover.state.kinds.registered import registered
 from trainmover.state.kinds.unsharded import Unsharded
 from trainmover.state.script import process
+from trainmover.state.script.layers import Layers, Make
 from trainmover.state.script.search import ABSENT
 from trainmover.state.script.things import Things, in_words
 from trainmover.state.script.values import NO_VALUE, PLAIN, Entry, entry_of, same
@@ -127,12 +128,15 @@ class Moving:
     def __init__(self, things: Things) -> None:
         self._things = things
         self._noted: list[tuple[object, Entry]] = []
+        self._makes: list[Make] = []
         self._tensors: list[tuple[Tensor, int]] = []
 
     def note(self, value: object) -> None:
         if type(value) in PLAIN or issubclass(type(value), Tensor):
             return
-        if self._things.untracked.has(value):
+        if isinstance(value, Layers):
+            self._makes.append(value.make())
+        elif self._things.untracked.has(value):
             tensors = self._things.untracked.tensors(value)
             self._tensors += [(tensor, version_of(tensor)) for tensor in tensors]
         elif self._things.moves(value):
@@ -143,6 +147,8 @@ class Moving:
         for value, before in self._noted:
             if not same(self._now(value), before):
                 return in_words(value)
+        if not all(make.is_same() for make in self._makes):
+            return "other layers or hooks than the model had"
         if any(version_of(tensor) != version for tensor, version in self._tensors):
             return "a module or an optimizer that is not tracked"
         return ""
