@@ -112,15 +112,16 @@ def _is_ours(filename: str) -> bool:
     return runs_it or filename.startswith(os.path.dirname(__file__) + os.sep)
 
 
-def clean_up() -> None:
-    """Make the process fit for another run: groups gone, garbage collected, stay warm."""
+def clean_up(*, last: bool = False) -> None:
+    """Groups gone, garbage collected; and unless it was the last one, fit for another run."""
     loaders.end_passes()
     if dist.is_initialized():
         dist.destroy_process_group()
     groups.close()
-    forget_hooks()
-    forget_groups()
-    compiled.forget()
+    if not last:
+        forget_hooks()
+        forget_groups()
+        compiled.forget()
     gc.collect()
 
 

@@ -346,7 +346,7 @@ class Runs:
             self._station.snapshots.spare_room()
         member.keeper.close()
         member.forget()
-        clean_up()
+        clean_up(last=last)
         if not last:
             self._tell(member.rank, self._isolation.put_back())
 
