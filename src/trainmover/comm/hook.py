@@ -144,7 +144,7 @@ def hook_torch(groups: Groups) -> None:
             do="import trainmover before calling init_process_group",
         )
     _installed.append(groups)
-    compiling.leave_out("trainmover")
+    compiling.leave_us_out()
     internals: Any = c10d
     internals.ProcessGroupGloo = _Gloo
     if dist.is_nccl_available() or _stand_in():

@@ -4,6 +4,7 @@ torch loads it for the first optimizer that a script makes, which takes seconds 
 it is loaded here, once for all workers that a machine's fork server forks.
 """
 
+import functools
 import os
 import sys
 import tempfile
@@ -25,12 +26,13 @@ _FOLDER = "TORCHINDUCTOR_CACHE_DIR"
 """Names its folder: in the user's environment, or put there when torch first needs it."""
 
 
-def leave_out(package: str) -> None:
-    """It never compiles that package's functions: they look at addresses, threads and bytes, which
+@functools.cache
+def leave_us_out() -> None:
+    """It never compiles functions of this package: they look at addresses, threads and bytes, which
     the tensors that it traces with have not. Where they are called the graph breaks, as at a call
-    of torch's own groups."""
+    of torch's own groups. It takes a hundredth of a second, once: who is forked has it done."""
     rules: Any = torch._dynamo.trace_rules
-    rules.add(package)
+    rules.add(__name__.partition(".")[0])
 
 
 def graphs() -> int:

@@ -28,6 +28,7 @@ from trainmover.state.transfer import StateServer
 from trainmover.tls.files import TlsFiles
 from trainmover.token_file import read_token
 from trainmover.torch_internals.aliases import aliases
+from trainmover.torch_internals.compiling import leave_us_out
 from trainmover.version import VERSION
 from trainmover.worker import api
 from trainmover.worker.control import Control
@@ -47,6 +48,7 @@ _PR_SET_PDEATHSIG = 1
 def before_forks() -> None:
     """Once in a fork server: what each worker would do again."""
     load_all()
+    leave_us_out()
     "".encode("idna")  # Imports, as whoever resolves a name does.
     modules.ours_are_loaded()
 
