@@ -969,6 +969,17 @@ KEPT = {
                     numpy.set_printoptions(precision=3 if x[0] > 6 else 5)
         main()
         """,
+    "folder that it goes on from": """
+        def main():
+            before = os.getcwd()
+            try:
+                for x, y in job.batches(DATA):
+                    if x[0] > 6:
+                        os.chdir("/")
+            finally:
+                os.chdir(before)
+        main()
+        """,
     "mode that is left on": """
         def main():
             torch.set_grad_enabled(True)
@@ -1180,6 +1191,21 @@ def test_settings_are_read_only_where_the_script_goes_on_to_set_them(
 ) -> None:
     """Once a step is too often for what is set once."""
     assert bool(run(script).variables.settings()) is are_read
+
+
+def test_only_what_the_script_sets_is_read(
+    run: Callable[[str], Job], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Hosts may have other folders, and other defaults of what no script of theirs touches."""
+    monkeypatch.chdir(".")
+    job = run("""
+        def main():
+            for x, y in job.batches(DATA):
+                os.chdir(("/", "/usr")[int(x[0]) % 2])
+                torch.set_num_threads(1)
+        main()
+        """)
+    assert [*job.variables.settings()] == ["torch's number of threads", "the current folder"]
 
 
 def test_the_environment_of_the_machine_is_no_variable(

@@ -148,6 +148,7 @@ HABITS = [
     refused("variables/parameter_apart"),
     refused("variables/other_optimizer"),
     refused("variables/settings"),
+    refused("variables/folder"),
     equal("variables/untracked_still"),
     refused("variables/layer_exchanged", holds=(12, 25)),
     refused("variables/hooked", holds=(15, 25)),

@@ -39,21 +39,15 @@ _CHANGES = frozenset(
     | {"remove", "discard", "add", "clear", "update", "setdefault", "sort", "reverse", "rotate"}
     | {"subtract", "difference_update", "intersection_update", "move_to_end"}
 )
-_PROCESS = frozenset(
+SETTERS = frozenset(
     {"set_default_dtype", "set_default_device", "set_default_tensor_type", "set_num_threads"}
     | {"set_float32_matmul_precision", "use_deterministic_algorithms", "set_flush_denormal"}
-    | {"set_grad_enabled", "set_detect_anomaly", "set_warn_always", "set_rng_state", "seterr"}
-    | {"set_printoptions", "setrecursionlimit"}
-    | {
-        "getcontext",
-        "setcontext",
-        "set_autocast_enabled",
-        "set_autocast_dtype",
-        "__enter__",
-        "enter_context",
-    }
+    | {"set_grad_enabled", "set_detect_anomaly", "set_autocast_enabled", "set_autocast_dtype"}
+    | {"seterr", "set_printoptions", "setrecursionlimit", "getcontext", "setcontext", "chdir"}
+    | {"__enter__", "enter_context"}
 )
 """Calls that change what is in force for the whole process, until they are made again."""
+BACKENDS = "torch.backends."
 _BUILDS = frozenset(
     {"add_module", "register_module", "set_submodule", "register_parametrization"}
     | {"remove_parametrizations", "l1_unstructured", "random_unstructured", "ln_structured"}
@@ -105,7 +99,8 @@ class Source:
     rebuilds    line that puts another layer into a module, or a hook, or takes one out; 0: none
     exchanges   line that may do so, as far as can be seen from it; 0: none
     environ     variables of the environment that are set after the set-up, with the line; "*": any
-    settings    line that changes what is in force for the whole process after the set-up; 0: none
+    settings    calls that change what is in force for the whole process after the set-up, with the
+                line: SETTERS, or BACKENDS where it is stored to
     """
 
     scopes: dict[Key, Scope] = field(default_factory=dict)
@@ -123,7 +118,7 @@ class Source:
     rebuilds: int = 0
     exchanges: int = 0
     environ: dict[str, int] = field(default_factory=dict)
-    settings: int = 0
+    settings: dict[str, int] = field(default_factory=dict)
 
 
 @lru_cache(maxsize=512)
@@ -164,7 +159,7 @@ def together(sources: Iterable[Source]) -> Source:
         whole.clocks |= one.clocks
         whole.dynamic = whole.dynamic or one.dynamic
         whole.environ |= one.environ
-        whole.settings = whole.settings or one.settings
+        whole.settings |= one.settings
         whole.foreign |= one.foreign
         whole.rebuilds = whole.rebuilds or one.rebuilds
         whole.exchanges = whole.exchanges or one.exchanges
@@ -285,12 +280,13 @@ class _Reader:
             case ast.Call(func=ast.Attribute(value=value, attr=name), args=args):
                 if name in _CHANGES and self._dotted(value) == "os.environ":
                     self.source.environ[(_constant(args[0]) if args else None) or "*"] = node.lineno
-                self._set_process(node, name in _PROCESS)
+                self._set_process(node, name)
             case ast.Call(func=ast.Name() as name):
-                self._set_process(node, self._dotted(name).rpartition(".")[2] in _PROCESS)
+                self._set_process(node, self._dotted(name).rpartition(".")[2])
             case ast.Attribute(ctx=ast.Store()):
                 dotted = self._dotted(node)
-                self._set_process(node, dotted.startswith("torch.backends."))
+                if dotted.startswith(BACKENDS):
+                    self.source.settings[BACKENDS] = node.lineno
                 if dotted.partition(".")[0] in self._modules:
                     self.source.foreign[dotted] = node.lineno
 
@@ -310,9 +306,9 @@ class _Reader:
         if rebuilds or _may_exchange(node):
             self.source.exchanges = node.lineno  # type: ignore[attr-defined]
 
-    def _set_process(self, node: ast.expr, sets: bool) -> None:
-        if sets:
-            self.source.settings = node.lineno
+    def _set_process(self, node: ast.expr, called: str) -> None:
+        if called in SETTERS:
+            self.source.settings[called] = node.lineno
 
     def reads(self) -> None:
         """Of functions and lambdas."""

@@ -142,6 +142,9 @@ class Variables:
         self._things = Things()  # Of the place that was captured last.
         self._begun = dict(os.environ)
         self._given: tuple[object, ...] = ()  # Plain values in the batch that came last.
+        self._settings: dict[str, Any] = {}
+        self._setting_types: list[type] = []
+        self._setting_entries: dict[str, Entry] = {}
 
     # --- capture ----------------------------------------------------------------------------------
 
@@ -178,10 +181,20 @@ class Variables:
         if full:
             every = [slot for slots in [*layout.frames, layout.outside] for slot in slots]
             others = [slot.key for slot in every if slot.entry is NO_VALUE and not slot.missing]
-        for name, value in self.settings().items():
-            found[f"{_PROCESS}\x1f\x1f0\x1f{name}"] = entry_of(value)
+        found |= self._of_process()
         _let_go(frames, locals_of)
         return _encoder.encode([layout.place, found, at_end, layout.tracked, others])
+
+    def _of_process(self) -> dict[str, Entry]:
+        """Read anew where something is set otherwise: the same in every other step."""
+        settings = self.settings()
+        if settings != self._settings or self._setting_types != [*map(type, settings.values())]:
+            self._settings, self._setting_types = settings, [*map(type, settings.values())]
+            self._setting_entries = {
+                f"{_PROCESS}\x1f\x1f0\x1f{name}": entry_of(value)
+                for name, value in settings.items()
+            }
+        return self._setting_entries
 
     def _read_locals(
         self,
