@@ -83,6 +83,10 @@ CHANGES = {
     "import torch; torch.set_float32_matmul_precision('medium')": (
         torch.get_float32_matmul_precision
     ),
+    "import torch; torch.backends.fp32_precision = 'tf32'": lambda: (
+        torch.backends.fp32_precision,
+        torch.get_float32_matmul_precision(),
+    ),
     "import logging; logging.basicConfig(level=10, force=True)": lambda: (
         logging.root.level,
         list(logging.root.handlers),

@@ -980,6 +980,17 @@ KEPT = {
                 os.chdir(before)
         main()
         """,
+    "precision of products, in torch's new way": """
+        def main():
+            before = torch.backends.cuda.matmul.fp32_precision
+            try:
+                for x, y in job.batches(DATA):
+                    if x[0] > 6:
+                        torch.backends.cuda.matmul.fp32_precision = "tf32"
+            finally:
+                torch.backends.cuda.matmul.fp32_precision = before
+        main()
+        """,
     "mode that is left on": """
         def main():
             torch.set_grad_enabled(True)

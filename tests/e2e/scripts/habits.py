@@ -105,6 +105,7 @@ HABITS = [
     equal("early/cleared"),
     equal("updates/scaler"),
     equal("updates/autocast"),
+    equal("layouts/precision"),
     equal("updates/lbfgs"),
     equal("updates/gan"),
     equal("updates/several"),

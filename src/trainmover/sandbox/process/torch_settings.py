@@ -6,24 +6,17 @@ from typing import Any
 import torch
 from torch.utils import deterministic
 
-from trainmover.sandbox.process.settings import Setting, attribute, mapping
+from trainmover.sandbox.process.settings import Setting, mapping
 from trainmover.state import rng
+from trainmover.torch_internals.backends import backends
 from trainmover.torch_internals.modes import chosen_device
 from trainmover.torch_internals.modules import global_hooks
 
 _AUTOCAST = ("cpu", "cuda")
-_SWITCHES: list[tuple[Any, str]] = [
-    (torch.backends.cudnn, "enabled"),
-    (torch.backends.cudnn, "benchmark"),
-    (torch.backends.cudnn, "deterministic"),
-    (torch.backends.cudnn, "allow_tf32"),
-    (torch.backends.mkldnn, "enabled"),
-]
 
 
 def of_torch() -> list[Setting]:
     """Numbers depend on all of these, so no run may pass one on to the next."""
-    precision = torch.get_float32_matmul_precision, torch.set_float32_matmul_precision
     return [
         Setting("the random generators", rng.capture, rng.restore),
         Setting("the default dtype", torch.get_default_dtype, torch.set_default_dtype),
@@ -32,9 +25,8 @@ def of_torch() -> list[Setting]:
         Setting("the grad mode", torch.is_grad_enabled, _call(torch.set_grad_enabled)),
         Setting("the anomaly mode", _anomaly, lambda value: _write_anomaly(*value)),
         Setting("determinism", _determinism, lambda value: _write_determinism(*value)),
-        Setting("the precision of products", *precision),
         Setting("autocast", _autocast, _write_autocast),
-        *(attribute(owner, name) for owner, name in _SWITCHES),
+        *(Setting(name, one.ask, one.set_to) for name, one in backends().items()),
         # A second run would add the hooks for all modules and optimizers a second time.
         *(mapping(name, hooks) for name, hooks in global_hooks().items()),
     ]

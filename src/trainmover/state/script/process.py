@@ -3,7 +3,6 @@ torch and numpy are set to. Nobody else's process has it."""
 
 import decimal
 import functools
-import operator
 import os
 import sys
 from collections.abc import Callable, Mapping
@@ -13,18 +12,9 @@ from typing import Any
 import numpy
 import torch
 
-from trainmover.state.script.source import BACKENDS, Source, names_machine
+from trainmover.state.script.source import Source, names_machine
+from trainmover.torch_internals.backends import PREFIX, backends
 from trainmover.torch_internals.modes import chosen_device
-
-_BACKENDS = (
-    *("cudnn.benchmark", "cudnn.deterministic", "cudnn.allow_tf32", "cudnn.enabled"),
-    *("cuda.matmul.allow_tf32", "mkldnn.enabled"),
-)
-
-
-def _set_backend(path: str, value: Any) -> None:
-    owner, _, name = path.rpartition(".")
-    setattr(operator.attrgetter(owner)(torch.backends), name, value)
 
 
 def _set_precision(value: int) -> None:
@@ -65,6 +55,12 @@ class _Setting:
     any: bool = True
 
 
+def _both_ways(setter: str) -> tuple[str, ...]:
+    """The old and the new way to say how exact products are set parts of each other."""
+    precision = "set_float32_matmul_precision"
+    return (precision, PREFIX) if setter in (precision, PREFIX) else (setter,)
+
+
 _ANY = ("__enter__", "enter_context")
 _TWO = float("2")  # Not a constant: the quotient would be one too.
 _SETTINGS: dict[str, _Setting] = {
@@ -80,11 +76,6 @@ _SETTINGS: dict[str, _Setting] = {
     ),
     "torch's number of threads": _Setting(
         torch.get_num_threads, torch.set_num_threads, ("set_num_threads",)
-    ),
-    "torch's matmul precision": _Setting(
-        torch.get_float32_matmul_precision,
-        torch.set_float32_matmul_precision,
-        ("set_float32_matmul_precision", BACKENDS),
     ),
     "torch's deterministic algorithms": _Setting(
         torch.are_deterministic_algorithms_enabled,
@@ -138,12 +129,8 @@ _SETTINGS: dict[str, _Setting] = {
     ),
     "the current folder": _Setting(_folder, _enter_folder, ("chdir",), any=False),
     **{
-        f"{BACKENDS}{path}": _Setting(
-            functools.partial(operator.attrgetter(path), torch.backends),
-            functools.partial(_set_backend, path),
-            (BACKENDS,),
-        )
-        for path in _BACKENDS
+        text: _Setting(one.ask, one.set_to, _both_ways(one.setter))
+        for text, one in backends().items()
     },
 }
 

@@ -18,6 +18,7 @@ from types import CodeType
 
 from trainmover.state.script.carried import carried_attributes
 from trainmover.state.script.syntax import children, walk
+from trainmover.torch_internals.backends import PREFIX
 
 _CLOCK_MODULES = frozenset(
     {"time", "datetime", "timeit", "uuid", "socket", "platform", "getpass", "tempfile", "psutil"}
@@ -44,10 +45,10 @@ SETTERS = frozenset(
     | {"set_float32_matmul_precision", "use_deterministic_algorithms", "set_flush_denormal"}
     | {"set_grad_enabled", "set_detect_anomaly", "set_autocast_enabled", "set_autocast_dtype"}
     | {"seterr", "set_printoptions", "setrecursionlimit", "getcontext", "setcontext", "chdir"}
-    | {"__enter__", "enter_context"}
+    | {"enable_flash_sdp", "enable_mem_efficient_sdp", "enable_math_sdp", "enable_cudnn_sdp"}
+    | {"set_fastpath_enabled", "__enter__", "enter_context"}
 )
 """Calls that change what is in force for the whole process, until they are made again."""
-BACKENDS = "torch.backends."
 _BUILDS = frozenset(
     {"add_module", "register_module", "set_submodule", "register_parametrization"}
     | {"remove_parametrizations", "l1_unstructured", "random_unstructured", "ln_structured"}
@@ -100,7 +101,7 @@ class Source:
     exchanges   line that may do so, as far as can be seen from it; 0: none
     environ     variables of the environment that are set after the set-up, with the line; "*": any
     settings    calls that change what is in force for the whole process after the set-up, with the
-                line: SETTERS, or BACKENDS where it is stored to
+                line: SETTERS, or PREFIX where it is stored to
     """
 
     scopes: dict[Key, Scope] = field(default_factory=dict)
@@ -285,8 +286,8 @@ class _Reader:
                 self._set_process(node, self._dotted(name).rpartition(".")[2])
             case ast.Attribute(ctx=ast.Store()):
                 dotted = self._dotted(node)
-                if dotted.startswith(BACKENDS):
-                    self.source.settings[BACKENDS] = node.lineno
+                if dotted.startswith(PREFIX):
+                    self.source.settings[PREFIX] = node.lineno
                 if dotted.partition(".")[0] in self._modules:
                     self.source.foreign[dotted] = node.lineno
 
