@@ -106,6 +106,7 @@ HABITS = [
     equal("updates/scaler"),
     equal("updates/autocast"),
     equal("layouts/precision"),
+    equal("layouts/timeouts"),
     equal("updates/lbfgs"),
     equal("updates/gan"),
     equal("updates/several"),

@@ -20,6 +20,9 @@ from typing import NamedTuple, TypeVar
 
 _T = TypeVar("_T")
 _ONE_DEVICE_AT_A_TIME = threading.Lock()
+_AS_IT_IS = socket.SOCK_STREAM | socket.SOCK_NONBLOCK
+"""Else, where a default timeout is set, Python has the descriptor block no more, and with it that
+of whoever owns the socket: the script, or a connection of ours that waits."""
 
 
 class OwnSocket(NamedTuple):
@@ -39,7 +42,7 @@ def _duplicate(own: OwnSocket) -> Iterator[socket.socket]:
     if os.fstat(fd).st_ino != own.inode:
         os.close(fd)
         raise OSError("not the socket it was")
-    with socket.socket(fileno=fd) as duplicate:
+    with socket.socket(type=_AS_IT_IS, fileno=fd) as duplicate:
         yield duplicate
 
 
