@@ -123,6 +123,23 @@ def test_output_that_was_redirected_below_python_comes_back(run: Run, tmp_path: 
     assert os.path.samestat(os.fstat(1), before)
 
 
+def test_output_that_was_closed_below_python_comes_back(run: Run) -> None:
+    before = os.fstat(1)
+    run("import os; os.close(1)")
+    assert os.path.samestat(os.fstat(1), before)
+
+
+def test_an_alarm_is_off_before_its_handler_is_gone(run: Run) -> None:
+    """Without a handler the next one would end this process. What is imported while it rings on
+    changes nothing of that."""
+    run(
+        "import signal, sys; signal.signal(signal.SIGALRM, lambda *_: None)\n"
+        "signal.setitimer(signal.ITIMER_REAL, 1e-4, 1e-4)\n"
+        "sys.modules.pop('colorsys', None); import colorsys"
+    )
+    assert signal.getitimer(signal.ITIMER_REAL) == (0.0, 0.0)
+
+
 def test_the_main_module_and_what_it_held_are_gone(run: Run) -> None:
     main = sys.modules["__main__"]
     run("class Thing: pass\nthing = Thing()\nimport weakref; seen.append(weakref.ref(thing))")

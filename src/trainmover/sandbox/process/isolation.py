@@ -91,7 +91,14 @@ class Isolation:
     def _put_back_outputs(self) -> None:
         """Standard streams that the run has pointed elsewhere, below Python."""
         for fd, kept in zip(_OUTPUTS, self._outputs, strict=True):
-            if not os.path.sameopenfile(fd, kept):
+            if not _are_one(fd, kept):
                 os.dup2(kept, fd)
             os.close(kept)
         self._outputs = []
+
+
+def _are_one(fd: int, kept: int) -> bool:
+    try:
+        return os.path.sameopenfile(fd, kept)
+    except OSError:  # It is closed.
+        return False

@@ -102,8 +102,9 @@ def of_python() -> list[Setting]:
         mapping("the builtins", vars(builtins)),
         Setting("the filters of warnings", _filters, _write_filters, merged_sequence),
         attribute(warnings, "showwarning"),
+        # Off before its handler is gone: without one it ends the process. No module needs it on.
+        Setting("the alarm", _alarm, _write_alarm, lambda kept, before, after: kept),
         Setting("the signal handlers", _handlers, _write_handlers, merged_mapping),
-        Setting("the alarm", lambda: signal.getitimer(signal.ITIMER_REAL), _write_alarm),
         Setting("the recursion limit", sys.getrecursionlimit, sys.setrecursionlimit),
         Setting("the garbage collector", _collector, _write_collector),
         Setting("faulthandler", faulthandler.is_enabled, _write_faulthandler),
@@ -172,8 +173,14 @@ def _write_handlers(value: dict[int, Any]) -> None:
         raise ValueError(", ".join(lost))
 
 
-def _write_alarm(value: tuple[float, float]) -> None:
-    signal.setitimer(signal.ITIMER_REAL, *value)
+def _alarm() -> bool:
+    """Whether it will ring. When is another answer each time."""
+    return signal.getitimer(signal.ITIMER_REAL) != (0.0, 0.0)
+
+
+def _write_alarm(rings: bool) -> None:
+    if not rings:
+        signal.setitimer(signal.ITIMER_REAL, 0)
 
 
 def _collector() -> tuple[bool, tuple[int, int, int]]:
