@@ -2,6 +2,7 @@
 
 import errno
 import os
+import re
 import signal
 from pathlib import Path
 
@@ -70,8 +71,10 @@ def test_a_stopped_agent_is_lost_and_its_machine_fenced(tmp_path: Path) -> None:
     result = story.run()
     assert result.code == 0
     (lost,) = [line for line in story.heard if "was lost" in line]
-    why = "no heartbeat, and neither the controller nor m1 nor m3 reaches it; no step is committed"
-    assert lost == f"m2 was lost: {why} -> m3 takes rank 1"
+    # On a busy machine one of the neighbours answers too late to be heard.
+    others = "(nor m1 nor m3|nor m1|nor m3)"
+    why = f"no heartbeat, and neither the controller {others} reaches it; no step is committed"
+    assert re.fullmatch(f"m2 was lost: {why} -> m3 takes rank 1", lost)
 
 
 def test_an_os_error_of_a_watcher_is_not_taken_for_the_end_of_a_link(tmp_path: Path) -> None:

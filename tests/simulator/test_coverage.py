@@ -19,6 +19,7 @@ TRIES = 60
 
 
 @pytest.mark.turns(8)
+@pytest.mark.timeout(900)  # It takes 80 s of a core, and has one only for a part of the time.
 def test_every_pair_is_reached_or_said_to_be_impossible() -> None:
     """A new state or kind of event fails here, until somebody says which of the two it is. `SELDOM`
     are those that can be and that nobody has reached on purpose yet."""
