@@ -46,6 +46,7 @@ def arm(**others: Any) -> Arm:
         (arm(rows=ROWS | {(1, 3): {"loss": 3.0}}), Verdict.SILENT),
         (arm(digests={0: "a", 1: "c"}), Verdict.SILENT),
         (arm(sentences=["steps commit when their function returns"]), Verdict.BURDENED),
+        (arm(sentences=["protected: model"]), Verdict.EQUAL),
         (arm(printed=["said: 2"]), Verdict.SILENT),
         (arm(code=1, sentences=["averaged_loss.py line 7 is at fault"]), Verdict.LATE),
         (arm(code=1, told=["averaged_loss.py line 7 is at fault"]), Verdict.REFUSED),
@@ -57,7 +58,13 @@ def arm(**others: Any) -> Arm:
     ],
 )
 def test_what_came_of_it_has_one_name(seen: Arm, verdict: Verdict) -> None:
-    assert arms.verdict(Habit("after/averaged_loss"), seen, arm())[0] is verdict
+    calm = arm(sentences=["protected: model"])
+    assert arms.verdict(Habit("after/averaged_loss"), seen, calm)[0] is verdict
+
+
+def test_a_plain_run_does_not_tell_what_steps_cost() -> None:
+    seen = arm(sentences=["steps commit when their function returns"])
+    assert arms.verdict(Habit("after/averaged_loss"), seen, arm())[0] is Verdict.EQUAL
 
 
 def test_a_seed_composes_one_script_and_seeds_use_every_part() -> None:
@@ -72,6 +79,14 @@ def test_a_seed_composes_one_script_and_seeds_use_every_part() -> None:
     assert used["after"] == set(compose.AFTER)
     assert used["loop"] == set(compose.LOOPS)
     assert used["model"] == set(compose.MODELS)
+
+
+@pytest.mark.turns(8)
+def test_a_held_run_that_waits_until_all_agree_is_left_for_the_lost_rank() -> None:
+    """While the standby makes a run of rank 0 to be held, rank 1 is lost."""
+    (vote,) = (habit for habit in HABITS if habit.name == "loops/vote")
+    found, why = arms.judge(vote, fault_of(vote, "2", arms.Place.COMPUTE))
+    assert found is Verdict.EQUAL, why
 
 
 @pytest.mark.parametrize("habit", HABITS, ids=str)

@@ -40,7 +40,7 @@ def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Run]:
 
     def run(text: str) -> list[str]:
         (tmp_path / "train.py").write_text("import sys; seen = sys.seen_by_test\n" + text)
-        isolation.snapshot()
+        isolation.snapshot(str(tmp_path / "train.py"))
         ended = run_script([str(tmp_path / "train.py")], module=False)
         said = isolation.put_back()
         assert ended.error == "", ended.traceback
@@ -138,6 +138,35 @@ def test_an_alarm_is_off_before_its_handler_is_gone(run: Run) -> None:
         "sys.modules.pop('colorsys', None); import colorsys"
     )
     assert signal.getitimer(signal.ITIMER_REAL) == (0.0, 0.0)
+
+
+PATCHES = {
+    "by its name": "import torch\ntorch.optim.AdamW.step = lambda self: None",
+    "by a name of its own": (
+        "from torch.optim import AdamW as Optimizer\nOptimizer.step = lambda self: None"
+    ),
+    "by setattr": "import torch\nsetattr(torch.optim.AdamW, 'step', lambda self: None)",
+    "in a function": (
+        "import torch.optim as optim\n"
+        "def patch():\n    optim.AdamW.step = lambda self: None\npatch()"
+    ),
+    "in a module of its own": "import patching",
+    "what was inherited": "import torch\ntorch.optim.AdamW.zero_grad = lambda self: None",
+    "what was loaded before": "import torch\ntorch.sum = lambda *_: None",
+    "what it is the first to load": (
+        "import colorsys; seen.append(colorsys.hls_to_rgb)\ncolorsys.hls_to_rgb = None"
+    ),
+}
+
+
+@pytest.mark.parametrize("patch", PATCHES)
+def test_what_it_patches_is_as_it_was(run: Run, tmp_path: Path, patch: str) -> None:
+    (tmp_path / "patching.py").write_text(PATCHES["by its name"])
+    sys.modules.pop("colorsys", None)
+    before = dict(vars(torch.optim.AdamW)), torch.sum
+    assert run(PATCHES[patch]) == []
+    assert (dict(vars(torch.optim.AdamW)), torch.sum) == before
+    assert all(one is sys.modules["colorsys"].hls_to_rgb for one in SEEN)
 
 
 def test_the_main_module_and_what_it_held_are_gone(run: Run) -> None:

@@ -5,7 +5,7 @@ import torch
 from torch import nn
 
 from trainmover.ids import Step
-from trainmover.state import device_digest, staging
+from trainmover.state import device_digest, samples, staging
 from trainmover.state.samples import Proof, Sample, Samples
 from trainmover.state.tracked import Tracked
 from trainmover.worker.keep.rounds import is_compared
@@ -211,3 +211,13 @@ def test_on_the_host_nothing_is_copied_ahead(monkeypatch: pytest.MonkeyPatch) ->
     rank = Rank()
     rank.samples.look_ahead(Step(5))
     assert hash_of(rank, ahead=True) == hash_of(Rank(), ahead=False)
+
+
+@pytest.mark.parametrize("step", range(1, 12))
+def test_what_lies_in_memory_is_read_at_once_as_it_is_piece_by_piece(step: int) -> None:
+    """A replica may have the same tensor in another layout."""
+    tensors = [torch.randn(100), torch.empty(0), torch.randn(3).half(), torch.randn(7, 9)]
+    bent = [*tensors[:3], tensors[3].t().contiguous().t()]
+    at_once = b"".join(samples._read(tensors, Step(step)))
+    assert at_once == b"".join(one.read() for one in samples._pieces(tensors, Step(step)))
+    assert at_once == b"".join(samples._read(bent, Step(step)))

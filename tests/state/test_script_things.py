@@ -1005,6 +1005,20 @@ KEPT = {
 }
 
 INNOCENT = {
+    "what a tracked schedule has, under a name that is stored to elsewhere": """
+        class Values:
+            best = 0.0
+        values = Values()
+        def main():
+            net = nn.Linear(2, 1)
+            optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+            plateau = torch.optim.lr_scheduler.ReduceLROnPlateau(optimizer)
+            job.tracked |= {"net": net, "optimizer": optimizer, "plateau": plateau}
+            for x, y in job.batches(DATA):
+                plateau.step(-x.sum().item())
+                values.best = 1.0
+        main()
+        """,
     "frozen teacher": """
         def main():
             teacher = nn.Linear(200, 200).eval()

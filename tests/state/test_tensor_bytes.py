@@ -31,6 +31,19 @@ def test_the_memory_holds_what_torch_gives(tensor: Tensor) -> None:
     assert memory.raw == bytes(view_bytes(tensor))
 
 
+def test_who_was_read_can_still_be_resized_and_lives_as_long_as_the_view() -> None:
+    tensor = torch.arange(6.0)
+    view = view_bytes(tensor)
+    tensor.untyped_storage().resize_(0)
+    with pytest.raises(RuntimeError, match="freed"):
+        view_bytes(tensor)
+    del view, tensor
+    view = view_bytes(torch.arange(6.0))
+    assert bytes(view[-4:]) == bytes(view_bytes(torch.tensor(5.0)))
+    view[-4:] = b"\0" * 4
+    assert bytes(view_bytes(torch.zeros(0))) == b""
+
+
 @pytest.mark.parametrize("dtype", DTYPES.values(), ids=str)
 def test_of_every_type(dtype: torch.dtype) -> None:
     tensor = torch.arange(5).to(torch.uint8).repeat(16).view(torch.uint8)

@@ -5,17 +5,12 @@ from collections.abc import Callable, Iterator
 import pytest
 import torch
 
+from trainmover.state.script.process import put_back
 from trainmover.torch_internals.backends import MIXED, backends
 
 
 def values() -> dict[str, object]:
     return {name: one.ask() for name, one in backends().items()}
-
-
-def put_back(before: dict[str, object]) -> None:
-    for name, one in backends().items():
-        if one.ask() != before[name]:
-            one.set_to(before[name])
 
 
 @pytest.fixture(autouse=True)

@@ -3,6 +3,8 @@
 import subprocess
 import sys
 
+import pytest
+
 TWO_RUNS = """
 import torch, torch.distributed as dist
 from torch.testing._internal.distributed.fake_pg import FakeStore
@@ -31,10 +33,12 @@ def outcome(between: str) -> str:
     return "" if done.returncode == 0 else done.stderr
 
 
+@pytest.mark.turns(4)
 def test_a_plan_of_the_run_before_is_not_used_again() -> None:
     assert outcome("forget_groups()") == ""
 
 
+@pytest.mark.turns(4)
 def test_it_would_be_without_us() -> None:
     """Should torch see to it itself one day, `caches` can go."""
     assert "Could not resolve the process group" in outcome("pass")

@@ -82,7 +82,7 @@ def test_a_joiner_overtaken_right_after_go_says_its_position(here: Station, agen
 
 def boundary(here: Station) -> Boundary:
     unused: Any = None
-    return Boundary(Rank(0), here, unused, follow=unused, offer=unused)
+    return Boundary(Rank(0), here, unused, exchange=unused, follow=unused, offer=unused)
 
 
 def waits(here: Station, told: Callable[[Epoch], object]) -> object:

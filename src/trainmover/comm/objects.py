@@ -61,7 +61,7 @@ class Objects:
         """For the rank's record: line and pickled bytes of the small ones, oldest first."""
         if self._kept is None:
             self._kept = [
-                (line, numpy_of(pickled.reshape(-1)[:size]).tobytes())
+                (line, numpy_of(pickled.reshape(-1)[:size].clone()).tobytes())
                 for line, objects in self._came.items()
                 for pickled, size in objects
                 if size <= BYTES_MAX

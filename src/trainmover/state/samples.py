@@ -28,6 +28,7 @@ import torch
 import xxhash
 from torch import Tensor, nn
 
+from trainmover.asked import Pieces
 from trainmover.errors import ProtocolError
 from trainmover.ids import Step
 from trainmover.state import device_digest, encode, staging, tensor_bytes
@@ -136,9 +137,10 @@ class Samples:
     def look_ahead(self, step: Step) -> None:
         """The step begins: have the device copy what its sample needs, behind what it was given."""
         self._ahead = {}
-        if not self._places_now().on_device:
+        places = self._places_now()
+        if not places.on_device:
             return
-        for piece in _pieces(self._chosen(step), step):
+        for piece in _pieces(_chosen(places, step), step):
             if _can_be_copied(piece.local):
                 flat = tensor_bytes.flat_bytes(piece.local)
                 size = piece.local.element_size()
@@ -187,30 +189,21 @@ class Samples:
         self.newest, self._taken, self._places = None, {}, _Places((), [], [], [])
         self._ahead = {}
 
-    def _chosen(self, step: Step) -> list[Tensor]:
-        """A parameter, and what optimizers keep for it."""
-        places = self._places_now()
-        if not places.parameters:
-            return []
-        parameter = places.parameters[step % len(places.parameters)]
-        chosen: list[Tensor] = [parameter]
-        for optimizer in places.optimizers:
-            kept = optimizer.state.get(parameter, {})
-            chosen += [kept[name] for name in sorted(kept) if isinstance(kept[name], Tensor)]
-        return chosen
-
     def _bytes(self, step: Step, *, ahead: bool) -> list[bytes]:
-        pieces, copied = _pieces(self._chosen(step), step), self._ahead if ahead else {}
+        places, copied = self._places_now(), self._ahead if ahead else {}
+        chosen = _chosen(places, step)
         if copied:
-            found = [copied[one.mark]() if one.mark in copied else one.read() for one in pieces]
+            found = [
+                copied[one.mark]() if one.mark in copied else one.read()
+                for one in _pieces(chosen, step)
+            ]
         else:
-            found = [one.read() for one in pieces]
-        places = self._places_now()
+            found = _read(chosen, step)
         if places.objects and step % OBJECTS_EVERY == 0:
             turn = step // OBJECTS_EVERY
             tensors = _tensors(places.objects[turn % len(places.objects)])
             if tensors:
-                found += [one.read() for one in _pieces([tensors[turn % len(tensors)]], step)]
+                found += _read([tensors[turn % len(tensors)]], step)
         return found
 
     def _places_now(self) -> _Places:
@@ -235,6 +228,18 @@ class Samples:
         return _Places(of, found, optimizers, objects, away)
 
 
+def _chosen(places: _Places, step: Step) -> list[Tensor]:
+    """A parameter, and what optimizers keep for it."""
+    if not places.parameters:
+        return []
+    parameter = places.parameters[step % len(places.parameters)]
+    chosen: list[Tensor] = [parameter]
+    for optimizer in places.optimizers:
+        kept = optimizer.state.get(parameter, {})
+        chosen += [kept[name] for name in sorted(kept) if isinstance(kept[name], Tensor)]
+    return chosen
+
+
 def _gradients(optimizer: torch.optim.Optimizer, step: Step) -> list[bytes]:
     groups = [group["params"] for group in optimizer.param_groups if group["params"]]
     if not groups:
@@ -247,7 +252,7 @@ def _gradients(optimizer: torch.optim.Optimizer, step: Step) -> list[bytes]:
         for one in chosen
         if one is not None and not one.is_sparse and not device_digest.lies_elsewhere(one)
     ]
-    return [one.read() for one in _pieces(near, step)]
+    return _read(near, step)
 
 
 def _hands_out_memory(obj: HasState) -> bool:
@@ -271,17 +276,37 @@ def _walk(path: str, value: object) -> Iterator[tuple[str, Tensor]]:
             yield from _walk(f"{path}.{number}", entry)
 
 
+def _read(tensors: list[Tensor], step: Step) -> list[bytes]:
+    """The pieces of all; in one call where all lie in this process's memory as they are, which is
+    the usual case."""
+    addresses, sizes = [], []
+    for one in tensors:
+        if type(one) not in _PLAIN or not one.is_cpu or not one.is_contiguous() or one.is_neg():
+            return [piece.read() for piece in _pieces(tensors, step)]
+        first, length = _span(one, step)
+        if (begin := one.data_ptr()) and length:
+            addresses.append(begin + first * one.element_size())
+            sizes.append(length * one.element_size())
+    return [Pieces(addresses, sizes).read()]
+
+
 def _pieces(tensors: Iterable[Tensor], step: Step) -> list[_Piece]:
     """Of each a few elements that lie beside each other, wherever the step says."""
     found = []
     for tensor in tensors:
         local = encode.as_local(tensor) if type(tensor) not in _PLAIN else tensor
-        count = local.numel()
-        length = max(1, BYTES // local.element_size())
-        first = 0 if count <= length else step * _SPREAD % (count - length + 1)
-        if length := min(length, count):
+        first, length = _span(local, step)
+        if length:
             found.append(_Piece(local, first, length))
     return found
+
+
+def _span(local: Tensor, step: Step) -> tuple[int, int]:
+    """The first of them, and how many."""
+    count = local.numel()
+    length = max(1, BYTES // local.element_size())
+    first = 0 if count <= length else step * _SPREAD % (count - length + 1)
+    return first, min(length, count)
 
 
 def _can_be_copied(local: Tensor) -> bool:

@@ -7,11 +7,10 @@ equal values have equal bytes whatever their strides, storage or device are.
 import ctypes
 import re
 from collections.abc import Iterator
+from typing import Any
 
 import torch
 from torch import Tensor
-
-from trainmover.torch_internals.tensors import numpy_of
 
 DTYPES = {
     str(dtype).removeprefix("torch."): dtype
@@ -60,8 +59,19 @@ def shares_bytes(tensor: Tensor) -> bool:
 
 
 def view_bytes(tensor: Tensor) -> memoryview:
-    """Bytes in logical order; no copy for a contiguous CPU tensor, which must then outlive it."""
-    return memoryview(numpy_of(flat_bytes(tensor).cpu()))
+    """Bytes in logical order, which can be written to; no copy for a contiguous CPU tensor.
+
+    Not by `numpy()`: it makes a storage such that it can never be resized again, and the tensor is
+    mostly the script's. FSDP2 frees parameters by that. Raises RuntimeError for one that is freed.
+    """
+    flat = flat_bytes(tensor).cpu()
+    if not flat.numel():
+        return memoryview(bytearray())
+    if not flat.data_ptr():
+        raise RuntimeError("the memory of this tensor is freed")
+    held: Any = (ctypes.c_char * flat.numel()).from_address(flat.data_ptr())
+    held.kept = flat  # For as long as the view lives.
+    return memoryview(held).cast("B")
 
 
 def memory_of(tensor: Tensor) -> "ctypes.Array[ctypes.c_char] | None":

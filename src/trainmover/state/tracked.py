@@ -62,9 +62,7 @@ class Tracked:
             self._by_kind.setdefault(item.kind, {})[item.owner] = item.value
         self._large = {i.path: i.large for i in self._parts.values() if i.large is not None}
         self._in_bytes = {
-            moment: [
-                (i.path, _encoder(i.value)) for i in self._parts.values() if i.does(moment, do)
-            ]
+            moment: [(i.path, *_asked(i.value)) for i in self._parts.values() if i.does(moment, do)]
             for moment, do in IN_BYTES.items()
         }
         modes: Iterable[Modes] = self._of("modes").values()
@@ -129,6 +127,16 @@ class Tracked:
     def ids(self) -> tuple[int, ...]:
         """Of the objects, in their order."""
         return tuple(map(id, self._objects.values()))
+
+    @property
+    def is_gathered(self) -> bool:
+        """Whether to read its state would have an effect: see `Unsharded`."""
+        return any(part.is_gathered for part in self.unsharded)
+
+    def gather_anew(self) -> None:
+        """Members are exchanged: see `Unsharded`."""
+        for part in self.unsharded:
+            part.gather_anew()
 
     def _of(self, kind: str) -> Mapping[str, Any]:
         """What lies beside each object that has something of the kind, by name of the object."""
@@ -199,8 +207,9 @@ class Tracked:
                 self._bulk.add(name)
             else:
                 states[name] = data
-        for path, encoded in self._in_bytes[moment]:
-            states[path] = encoded()
+        for path, ask, is_encoded in self._in_bytes[moment]:
+            said = ask()
+            states[path] = said if is_encoded else encode.encode(said) if said else _NOTHING
         return states
 
     def load_small(self, states: Mapping[str, bytes]) -> None:
@@ -322,11 +331,11 @@ def _is_large(state: object) -> bool:
     )
 
 
-def _encoder(value: HasState) -> Callable[[], bytes]:
-    """What gives its state in bytes, at each step."""
+def _asked(value: HasState) -> tuple[Callable[[], Any], bool]:
+    """What gives its state at each step, and whether in bytes already."""
     if isinstance(value, Modes | Buffers | Settings):
-        return value.encoded
-    return lambda: encode.encode(state) if (state := value.state_dict()) else _NOTHING
+        return value.encoded, True
+    return value.state_dict, False
 
 
 def _named(name: str, error: UserError) -> UserError:

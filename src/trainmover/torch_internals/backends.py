@@ -42,12 +42,15 @@ _NEW = (
 
 @dataclass(frozen=True)
 class Backend:
-    """One thing that is set there. setter: the function by which scripts set it, PREFIX where they
-    store to it."""
+    """One thing that is set there.
+
+    setters  functions by which scripts may set it; PREFIX: they may store to it. How exact products
+             are is set in both ways, of which each sets parts of the other
+    """
 
     ask: Callable[[], Any]
     set_to: Callable[[Any], Any]
-    setter: str = PREFIX
+    setters: tuple[str, ...] = ("set_float32_matmul_precision", PREFIX)
 
 
 def backends() -> dict[str, Backend]:
@@ -56,13 +59,9 @@ def backends() -> dict[str, Backend]:
     found = {f"{PREFIX}{path}": _stored(path) for path in _SWITCHES}
     for asks, sets in _ASKED.items():
         ask, set_to = attrgetter(asks, sets)(torch.backends)
-        found[f"{PREFIX}{asks}()"] = Backend(ask, set_to, sets.rpartition(".")[2])
+        found[f"{PREFIX}{asks}()"] = Backend(ask, set_to, (sets.rpartition(".")[2],))
     found["torch's matmul precision"] = _old(
-        Backend(
-            torch.get_float32_matmul_precision,
-            torch.set_float32_matmul_precision,
-            "set_float32_matmul_precision",
-        )
+        Backend(torch.get_float32_matmul_precision, torch.set_float32_matmul_precision)
     )
     found |= {f"{PREFIX}{path}": _old(_stored(path)) for path in _OLD}
     return found | {f"{PREFIX}{path}": _stored(path) for path in _NEW}
@@ -78,7 +77,7 @@ def _set(path: str, value: Any) -> None:
 
 
 def _old(one: Backend) -> Backend:
-    return Backend(partial(_asked, one.ask), partial(_told, one.set_to), one.setter)
+    return Backend(partial(_asked, one.ask), partial(_told, one.set_to), one.setters)
 
 
 def _asked(ask: Callable[[], Any]) -> Any:

@@ -15,11 +15,24 @@ def groups_of(module: nn.Module) -> Iterator[Any]:
             yield from _groups(part._get_fsdp_state())
 
 
+def reshard(module: nn.Module) -> None:
+    """Let go of what was gathered: the next use gathers it again."""
+    parts: Iterable[Any] = module.modules()
+    for part in parts:
+        if hasattr(part, "_get_fsdp_state"):
+            part.reshard()
+
+
 def _groups(state: Any) -> list[Any]:
     if hasattr(state, "_fsdp_param_groups"):
         return list(state._fsdp_param_groups)
     one = state._fsdp_param_group  # Before torch 2.12.
     return [] if one is None else [one]
+
+
+def is_gathered(group: Any) -> bool:
+    """Whether its parameters are whole here for now."""
+    return not group.is_sharded
 
 
 def parameters_of(group: Any) -> list[Any]:

@@ -29,6 +29,7 @@ IN_FILES: Names = {
     "distributed/fsdp/_fully_shard/_fsdp_state.py": ("_fsdp_param_groups|_fsdp_param_group",),
     "distributed/fsdp/_fully_shard/_fsdp_param_group.py": (
         "self.fsdp_params",
+        "def is_sharded",
         "self._partial_reduce_output",
         "self.reduce_grads",
         "self.all_reduce_grads",

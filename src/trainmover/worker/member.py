@@ -127,6 +127,7 @@ class Member:
             rank,
             station,
             self.ledger,
+            exchange=lambda: self.tracked.gather_anew(),
             follow=lambda buddy, epoch, further: self.deposit.follow(buddy, epoch, further),
             offer=lambda: self.deposit.offered(),
         )

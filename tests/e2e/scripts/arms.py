@@ -319,13 +319,18 @@ def verdict(habit: Habit, arm: Arm, expected: Arm) -> tuple[Verdict, str]:
         return Verdict.REFUSED, beforehand[0]
     if accused := [text for text in arm.sentences if any(word in text for word in ACCUSATIONS)]:
         return Verdict.ACCUSED, accused[0]
-    if burdens := [text for text in _burdens(arm) if not _burdens(expected)]:
+    if (burdens := _burdens(arm)) and _tells(expected) and not _burdens(expected):
         return Verdict.BURDENED, burdens[0]
     if not arm.ready:
         return Verdict.ALONE, " | ".join(arm.told[-3:])
     if arm.incidents == 0:
         return Verdict.SPARED, _end(arm)
     return Verdict.EQUAL, ""
+
+
+def _tells(arm: Arm) -> bool:
+    """Whether it is of a job: a plain run has nobody who would say what its steps cost."""
+    return bool(arm.sentences)
 
 
 def _burdens(arm: Arm) -> list[str]:
@@ -337,7 +342,8 @@ def differs(arm: Arm, expected: Arm) -> str:
     missing = arm.rows.keys() ^ expected.rows.keys()
     if missing:
         return f"{len(missing)} rows on one side only, first {min(missing, key=lambda k: k[1])}"
-    other = [key for key, values in expected.rows.items() if arm.rows[key] != values]
+    # Texts tell every number from every other, and a NaN is itself.
+    other = [key for key, values in expected.rows.items() if str(arm.rows[key]) != str(values)]
     if other:
         rank, step = min(other, key=lambda key: key[1])
         values = f"{arm.rows[rank, step]}, not {expected.rows[rank, step]}"

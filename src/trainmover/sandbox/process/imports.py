@@ -20,11 +20,15 @@ class ImportWatch(MetaPathFinder):
 
     begins, ends  called around the import of each installed module that the script, or a module of
                   its own, is the first to import; not around those that it imports in turn
+    own           called with the file of each module of the script's own that is about to be run
     """
 
-    def __init__(self, begins: Callable[[], None], ends: Callable[[], None]) -> None:
+    def __init__(
+        self, begins: Callable[[], None], ends: Callable[[], None], own: Callable[[str], None]
+    ) -> None:
         self._begins = begins
         self._ends = ends
+        self._own = own
         self._thread = threading.get_ident()
         self._depth = 0
 
@@ -51,6 +55,8 @@ class ImportWatch(MetaPathFinder):
         spec = next(self._found(fullname, path, target), None)
         if spec is not None and _stays(spec):
             self._make_it_tell(spec.loader)
+        elif spec is not None and spec.has_location and spec.origin and is_own_file(spec.origin):
+            self._own(spec.origin)
         return spec
 
     def _found(self, fullname: str, path: Sequence[str] | None, target: ModuleType | None) -> Any:

@@ -5,8 +5,9 @@
                and its own modules forgotten, its exit calls taken back, its processes ended
 
 What installed modules do as they are imported stays, as they do: a second import does nothing.
-What a run may have changed inside them (a class registered twice, a patched function) cannot be
-seen from here. It shows when the script runs a second time, and that is done in the sandbox.
+Functions of theirs that the script's source patches by name are put back (`patches.py`). What else
+a run may have changed inside them (a class registered twice) cannot be seen from here. It shows
+when the script runs a second time, and that is done in the sandbox.
 """
 
 import gc
@@ -19,6 +20,7 @@ from trainmover.sandbox.process import modules
 from trainmover.sandbox.process.exit_calls import ExitCalls
 from trainmover.sandbox.process.imports import ImportWatch
 from trainmover.sandbox.process.loggers import of_loggers
+from trainmover.sandbox.process.patches import Patches
 from trainmover.sandbox.process.remains import Remains
 from trainmover.sandbox.process.settings import Setting, of_python
 from trainmover.sandbox.process.torch_settings import of_torch
@@ -32,7 +34,8 @@ class Isolation:
 
     def __init__(self) -> None:
         self._settings: list[Setting] = [*of_python(), *of_loggers(), *of_torch()]
-        self._imports = ImportWatch(self._import_begins, self._import_ends)
+        self._patches = Patches()
+        self._imports = ImportWatch(self._import_begins, self._import_ends, self._patches.note)
         self._exit_calls = ExitCalls(stays=lambda: self._imports.importing)
         self._kept: list[Any] = []
         self._before_import: list[Any] = []
@@ -40,14 +43,16 @@ class Isolation:
         self._outputs: list[int] = []
         self._remains: Remains | None = None
 
-    def snapshot(self) -> None:
-        """A run begins."""
+    def snapshot(self, script: str = "") -> None:
+        """A run begins, of the script in this file; that of a module is found as it is imported."""
         self._last_module = modules.last()
         self._outputs = [os.dup(fd) for fd in _OUTPUTS]
         self._remains = Remains()
         self._kept = self._read()
         self._exit_calls.watch()
         self._imports.watch()
+        if script:
+            self._patches.note(script)
 
     def put_back(self) -> list[str]:
         """The run is over: what could not be put back, in words that follow "the script"."""
@@ -57,6 +62,7 @@ class Isolation:
         self._exit_calls.put_back()
         self._put_back_outputs()
         lasting = self._write()
+        self._patches.put_back()
         modules.forget(modules.own(self._last_module))
         gc.collect()
         torch.clear_autocast_cache()
@@ -82,6 +88,7 @@ class Isolation:
 
     def _import_ends(self) -> None:
         """Carry over what the import has changed."""
+        self._patches.look()
         changes = zip(self._settings, self._kept, self._before_import, self._read(), strict=True)
         self._kept = [
             kept if before == after else setting.merge(kept, before, after)

@@ -6,7 +6,6 @@ second import does nothing. So each setting knows how to carry such a change ove
 """
 
 import builtins
-import contextlib
 import faulthandler
 import gc
 import os
@@ -18,6 +17,8 @@ import warnings
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
+
+from trainmover.state.script.in_force import enter, folder
 
 _STREAMS = ("stdin", "stdout", "stderr", "displayhook", "excepthook", "unraisablehook")
 
@@ -90,7 +91,7 @@ def of_python() -> list[Setting]:
     """Everything but torch, loggers and modules."""
     return [
         Setting("the environment", lambda: dict(os.environ), _write_environ, merged_mapping),
-        Setting("the working directory", _folder, _enter),
+        Setting("the working directory", folder, enter),
         Setting("the umask", _umask, _write_umask),
         Setting("the processors used", lambda: os.sched_getaffinity(0), _run_on),
         sequence("sys.path", sys.path),
@@ -119,17 +120,6 @@ def _write_environ(value: dict[str, str]) -> None:
     for name, text in value.items():
         if os.environ.get(name) != text:
             os.environ[name] = text
-
-
-def _folder() -> str | None:
-    with contextlib.suppress(FileNotFoundError):
-        return os.getcwd()
-    return None
-
-
-def _enter(folder: str | None) -> None:
-    if folder is not None:
-        os.chdir(folder)
 
 
 def _umask() -> int:

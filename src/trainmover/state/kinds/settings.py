@@ -92,10 +92,14 @@ def _beside(own: object, value: object) -> object:
 
 
 def _settings(group: dict[str, Any]) -> dict[str, Any]:
-    return {name: one for name, one in group.items() if name != "params" and _can_go_along(one)}
+    return {
+        name: one
+        for name, one in group.items()
+        if type(one) in _PLAIN or (name != "params" and _can_go_along(one))
+    }
 
 
 def _can_go_along(value: object) -> bool:
     if type(value) in (tuple, list):
-        return all(map(_can_go_along, value))  # type: ignore[call-overload]
+        return _PLAIN.issuperset(map(type, value)) or all(map(_can_go_along, value))  # type: ignore[call-overload]
     return type(value) in _PLAIN or type(value) is Tensor

@@ -27,12 +27,23 @@ class Unsharded:
 
     def __init__(self, module: nn.Module) -> None:
         self.large = LargeUnsharded(self)
+        self._module = module
         self._groups = list(fsdp.groups_of(module))
         self._parameters = [p for group in self._groups for p in fsdp.parameters_of(group)]
 
     def __bool__(self) -> bool:
         """Whether FSDP2 has to do with the module."""
         return bool(self._groups)
+
+    @property
+    def is_gathered(self) -> bool:
+        """Whether parameters are whole here for now, as a forward between two steps (an evaluation)
+        leaves them. To ask the module for its state lets go of them, on this rank alone."""
+        return any(map(fsdp.is_gathered, self._groups))
+
+    def gather_anew(self) -> None:
+        """Members are exchanged, and who joins has gathered nothing: all are to do it together."""
+        fsdp.reshard(self._module)
 
     def values(self) -> dict[str, Tensor]:
         """Live: gradients by number of their parameter, parts by number of their group."""

@@ -42,7 +42,7 @@ class Layers:
 
     def note(self) -> None:
         """`is_same` is about the make that it has now."""
-        self._noted = Make([part for _, part in self._walk()])
+        self._noted = self._made()
 
     def is_same(self) -> bool:
         """Whether it has the make that was noted."""
@@ -52,9 +52,11 @@ class Layers:
 
     def make(self) -> "Make":
         """That it has now."""
-        if self._noted is None or not self._noted.is_same():
-            return Make([part for _, part in self._walk()])
-        return self._noted
+        noted = self._noted
+        return noted if noted is not None and noted.is_same() else self._made()
+
+    def _made(self) -> "Make":
+        return Make([part for _, part in self._walk()])
 
 
 class Make:

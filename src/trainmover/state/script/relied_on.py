@@ -21,6 +21,12 @@ def relied_on(kinds: Iterable[type], names: set[str]) -> set[str]:
     return {name for kind in kinds for name in names if _reads(kind, name)}
 
 
+def worthless(temporary: set[str], kinds: Iterable[type]) -> set[str]:
+    """Those of the names that are written before the script reads them, and that no code of the
+    other classes of such an object relies on."""
+    return temporary - relied_on(kinds, temporary)
+
+
 @functools.cache
 def _reads(kind: type, name: str) -> bool:
     codes = [code for value in vars(kind).values() for code in _codes_of(value)]

@@ -32,7 +32,7 @@ from trainmover.state.kinds.generators import is_generator
 from trainmover.state.script import handles
 from trainmover.state.script.layers import Layers
 from trainmover.state.script.liveness import live_at
-from trainmover.state.script.relied_on import relied_on
+from trainmover.state.script.relied_on import worthless
 from trainmover.state.script.source import MODULE, Scope, Source, scope_of, source_of
 from trainmover.state.script.things import (
     BOUND,
@@ -43,7 +43,7 @@ from trainmover.state.script.things import (
     module_of,
     results_of,
 )
-from trainmover.state.script.untracked import TRAINED, Untracked
+from trainmover.state.script.untracked import Untracked
 from trainmover.state.script.values import NO_VALUE, PLAIN, Entry, entry_of, is_secret
 from trainmover.state.script.views import Views
 from trainmover.torch_internals.modules import TABLES, global_hooks, parts_of, tensors_of
@@ -202,11 +202,10 @@ class Search:
 
     def _go_along(self, obj: object) -> None:
         """What was found in a tracked object goes with it: the attributes of a module or an
-        optimizer that are carried, and of an object of the script's own what is in its state,
-        by name or by value."""
+        optimizer that are carried, and of any other what is in its state, by name or by value."""
         known, newest = self._layout.tracked, self._layout.outside[self._found :]
         self._found = len(self._layout.outside)
-        if issubclass(type(obj), TRAINED):
+        if issubclass(type(obj), nn.Module | Optimizer):
             known += [slot.key for slot in newest if slot.name in self._carried(slot.owner)]
             return
         if not hasattr(type(obj), "state_dict"):  # A generator: it has no other attributes.
@@ -585,7 +584,7 @@ class Search:
         anew, nor does the code of others that such an object has."""
         brief = names & self._source.temporary
         others = [one for one in kind.__mro__ if brief and not self._is_own(one)]
-        return brief - relied_on(others, brief)
+        return worthless(brief, others)
 
     def _is_variable(self, value: object) -> bool:
         if type(value) in PLAIN or is_generator(value):

@@ -17,6 +17,7 @@ from functools import lru_cache
 from types import CodeType
 
 from trainmover.state.script.carried import carried_attributes
+from trainmover.state.script.in_force import SETTERS
 from trainmover.state.script.syntax import children, walk
 from trainmover.torch_internals.backends import PREFIX
 
@@ -40,15 +41,6 @@ _CHANGES = frozenset(
     | {"remove", "discard", "add", "clear", "update", "setdefault", "sort", "reverse", "rotate"}
     | {"subtract", "difference_update", "intersection_update", "move_to_end"}
 )
-SETTERS = frozenset(
-    {"set_default_dtype", "set_default_device", "set_default_tensor_type", "set_num_threads"}
-    | {"set_float32_matmul_precision", "use_deterministic_algorithms", "set_flush_denormal"}
-    | {"set_grad_enabled", "set_detect_anomaly", "set_autocast_enabled", "set_autocast_dtype"}
-    | {"seterr", "set_printoptions", "setrecursionlimit", "getcontext", "setcontext", "chdir"}
-    | {"enable_flash_sdp", "enable_mem_efficient_sdp", "enable_math_sdp", "enable_cudnn_sdp"}
-    | {"set_fastpath_enabled", "__enter__", "enter_context"}
-)
-"""Calls that change what is in force for the whole process, until they are made again."""
 _BUILDS = frozenset(
     {"add_module", "register_module", "set_submodule", "register_parametrization"}
     | {"remove_parametrizations", "l1_unstructured", "random_unstructured", "ln_structured"}
@@ -97,6 +89,7 @@ class Source:
     dynamic     line that stores attributes by names that only the run knows; 0: none
     written     classes and functions, with their lines
     foreign     attributes of imported modules that are stored to, with the line: "torch.nn.relu"
+    patches     attributes of imported modules and of what is in them that are stored to at any time
     rebuilds    line that puts another layer into a module, or a hook, or takes one out; 0: none
     exchanges   line that may do so, as far as can be seen from it; 0: none
     environ     variables of the environment that are set after the set-up, with the line; "*": any
@@ -116,6 +109,7 @@ class Source:
     dynamic: int = 0
     written: dict[str, int] = field(default_factory=dict)
     foreign: dict[str, int] = field(default_factory=dict)
+    patches: set[str] = field(default_factory=set)
     rebuilds: int = 0
     exchanges: int = 0
     environ: dict[str, int] = field(default_factory=dict)
@@ -210,6 +204,7 @@ class _Reader:
             declared = {n for node in nodes if isinstance(node, ast.Global) for n in node.names}
             repeated = set(_in_loops(nodes))
             for node in nodes:
+                self._patch(node)
                 later = in_loops is None or id(node) in in_loops
                 later = later and key[0] not in _CONSTRUCTORS
                 if key[0] in _CONSTRUCTORS:  # What it does to others it does whenever it is called.
@@ -271,6 +266,16 @@ class _Reader:
                 self._by_name.add(name)
                 attribute = ast.Attribute(holder, name, ast.Store(), lineno=node.lineno)  # type: ignore[attr-defined]
                 self._attribute(attribute, owner)
+
+    def _patch(self, node: ast.AST) -> None:
+        if isinstance(node, ast.Attribute) and not isinstance(node.ctx, ast.Load):
+            stored = [self._dotted(node)]
+        else:
+            named = [(holder, name) for holder, name in _stored_by_name(node) if holder and name]
+            stored = [
+                f"{owner}.{name}" for holder, name in named if (owner := self._dotted(holder))
+            ]
+        self.source.patches |= {one for one in stored if one.partition(".")[0] in self._modules}
 
     def _store_in_process(self, node: ast.AST) -> None:
         """The environment, and what torch or numpy are set to."""

@@ -96,18 +96,21 @@ class Things:
         self.untracked = untracked or Untracked()
         self._is_own = is_own
         self._leaves = leaves
-        self._readers: dict[type, Callable[[Any, Inside], Any] | None] = {}
+        self._readers = _ReaderOf()
         self._made: dict[int, tuple[weakref.ref[Any], list[Any]]] = {}
 
     def moves(self, value: object) -> bool:
         """Whether it must be read again each time, though it is the very object that it was."""
-        reader = self._reader(type(value))
-        return reader in _MOVING or self.untracked.has(value)
+        return self.is_moving(type(value)) or self.untracked.has(value)
+
+    def is_moving(self, kind: type) -> bool:
+        """Whether every object of the kind must."""
+        return self._readers[kind] in _MOVING
 
     def stays(self, value: object) -> bool:
         """Whether all that counts of it is which one it is, and it lives long."""
         kind = type(value)
-        still = self._reader(kind) in _STILL or issubclass(kind, TRAINED)
+        still = self._readers[kind] in _STILL or issubclass(kind, TRAINED)
         return still and not self.untracked.has(value)
 
     def folded(self, value: object, inside: Inside) -> Any:
@@ -117,7 +120,7 @@ class Things:
             known = self.untracked.name_of(value)
             made_with = [] if known else self._made_with(value)
             return [_name(kind), known, self.untracked.folded(value, inside), made_with]
-        reader = self._reader(kind)
+        reader = self._readers[kind]
         if reader is not None:
             return [_name(kind), reader(value, inside)]
         if self._is_own(kind):
@@ -127,11 +130,6 @@ class Things:
     def is_own_container(self, value: object) -> bool:
         """Whether it is of a class of the script's own made out of a container."""
         return self._is_own(type(value)) and issubclass(type(value), list | dict | set | deque)
-
-    def _reader(self, kind: type) -> Callable[[Any, Inside], Any] | None:
-        if kind not in self._readers:
-            self._readers[kind] = _reader_of(kind)
-        return self._readers[kind]
 
     def _known_made(self, value: object) -> list[Any]:
         """As it was when it was first seen: who changes it later shows in variables of their own.
@@ -191,6 +189,14 @@ def locals_of(frame: FrameType) -> dict[str, Any]:
 
 
 # --- what is read of each kind --------------------------------------------------------------------
+
+
+class _ReaderOf(dict[type, Callable[[Any, Inside], Any] | None]):
+    """Of each kind, looked for once."""
+
+    def __missing__(self, kind: type) -> Callable[[Any, Inside], Any] | None:
+        self[kind] = _reader_of(kind)
+        return self[kind]
 
 
 def _reader_of(kind: type) -> Callable[[Any, Inside], Any] | None:

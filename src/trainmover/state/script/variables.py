@@ -37,7 +37,7 @@ from trainmover.state.kinds.generators import Generator, KeptGenerator, is_gener
 from trainmover.state.script import handles
 from trainmover.state.script.layers import Layers
 from trainmover.state.script.process import line_of, settings_of
-from trainmover.state.script.relied_on import relied_on
+from trainmover.state.script.relied_on import worthless
 from trainmover.state.script.search import (
     ABSENT,
     NEVER,
@@ -136,15 +136,13 @@ class Variables:
         self._source = Source()
         self._outgrown = False
         self._no_values: set[type] = set()  # Of which no object is a plain value.
+        self._draw_nothing = set(PLAIN)  # Types that are no generators.
         self._counting: set[str] = set()  # Keys of loops' targets that have been no part of one.
         self._newest: Layout | None = None
         self._views = Views()
         self._things = Things()  # Of the place that was captured last.
         self._begun = dict(os.environ)
         self._given: tuple[object, ...] = ()  # Plain values in the batch that came last.
-        self._settings: dict[str, Any] = {}
-        self._setting_types: list[type] = []
-        self._setting_entries: dict[str, Entry] = {}
 
     # --- capture ----------------------------------------------------------------------------------
 
@@ -172,7 +170,7 @@ class Variables:
         at_end: dict[str, Entry] = {}
         self._read_locals(layout, locals_of, full, found, at_end)
         for slot in layout.outside:
-            value = _now(slot)
+            value = value_of(slot) if slot.is_asked else slot.owner.get(slot.name, ABSENT)
             if value is not slot.last:
                 self._read(slot, value, full)
             if slot.entry is not NO_VALUE:
@@ -181,20 +179,10 @@ class Variables:
         if full:
             every = [slot for slots in [*layout.frames, layout.outside] for slot in slots]
             others = [slot.key for slot in every if slot.entry is NO_VALUE and not slot.missing]
-        found |= self._of_process()
+        for name, value in self.settings().items():
+            found[f"{_PROCESS}\x1f\x1f0\x1f{name}"] = entry_of(value)
         _let_go(frames, locals_of)
         return _encoder.encode([layout.place, found, at_end, layout.tracked, others])
-
-    def _of_process(self) -> dict[str, Entry]:
-        """Read anew where something is set otherwise: the same in every other step."""
-        settings = self.settings()
-        if settings != self._settings or self._setting_types != [*map(type, settings.values())]:
-            self._settings, self._setting_types = settings, [*map(type, settings.values())]
-            self._setting_entries = {
-                f"{_PROCESS}\x1f\x1f0\x1f{name}": entry_of(value)
-                for name, value in settings.items()
-            }
-        return self._setting_entries
 
     def _read_locals(
         self,
@@ -349,8 +337,7 @@ class Variables:
             else:
                 others.append(kind)
         clocks = {name for name in known if f".{name}" in source.clocks}
-        brief = known & source.temporary
-        found = known - (brief - relied_on(others, brief)) - clocks
+        found = known - worthless(known & source.temporary, others) - clocks
         self._carried[id(vars(owner))] = vars(owner), found
         return found
 
@@ -383,8 +370,15 @@ class Variables:
 
     def generators(self, outside: Iterable[tuple[Any, Any, Any]]) -> list[Generator]:
         """Of random numbers, among those, that do not go with the rank."""
-        others = [value for _, _, value in outside if type(value) not in PLAIN]
-        found = [value for value in others if is_generator(value)]
+        found = []
+        for _, _, value in outside:
+            kind = type(value)
+            if kind in self._draw_nothing:
+                continue
+            if is_generator(value):
+                found.append(value)
+            else:
+                self._draw_nothing.add(kind)
         along = [*map(id, self._going_along())] if found else []
         return [value for value in found if id(value) not in along]
 

@@ -59,7 +59,8 @@ class EarlySource:
         """Costs nothing unless somebody asks."""
         if not self._asked:
             return
-        seen = in_place(self._tracked)
+        # Then the pause sends everything.
+        seen = {} if self._tracked.is_gathered else in_place(self._tracked)
         with self._changed:
             if not self._looks:
                 self._first = {path: (tensor, _sample(tensor)) for path, tensor in seen.items()}
@@ -67,7 +68,7 @@ class EarlySource:
             unwritten = {
                 path: tensor for path, tensor in seen.items() if self._is_old(path, tensor)
             }
-            if len(unwritten) < len(seen) or self._looks == LOOKS_MAX:
+            if not seen or len(unwritten) < len(seen) or self._looks == LOOKS_MAX:
                 self._unwritten = unwritten
                 self._changed.notify_all()
 

@@ -139,7 +139,7 @@ class Moving:
         elif self._things.untracked.has(value):
             tensors = self._things.untracked.tensors(value)
             self._tensors += [(tensor, version_of(tensor)) for tensor in tensors]
-        elif self._things.moves(value):
+        elif self._things.is_moving(type(value)):
             self._noted.append((value, self._now(value)))
 
     def moved(self) -> str:
@@ -212,8 +212,9 @@ class Before:
         outside = [] if variables is None else variables.outside()
         moving = Moving(Things() if variables is None else variables.things)
         for _, _, value in outside:
-            _keep(value, kept, uncopied)
-            moving.note(value)
+            if type(value) not in PLAIN:
+                _keep(value, kept, uncopied)
+                moving.note(value)
         drawn = [] if variables is None else variables.generators(outside)
         return Before(
             rng.capture(),

@@ -21,6 +21,7 @@ class Boundary:
     """One rank's part in every change of membership.
 
     follow   keep the rank's record with this buddy from now on, and snapshots with one more
+    exchange  called before members are exchanged
     offer    the rank's state for a joiner; called in a thread of the state server, while the main
              thread waits here
     misled   since the last switchover a collective outside of any step was cut short, or the script
@@ -35,6 +36,7 @@ class Boundary:
         station: Station,
         ledger: Ledger,
         *,
+        exchange: Callable[[], None],
         follow: Callable[[str, Epoch, str], None],
         offer: Offer,
     ) -> None:
@@ -47,6 +49,7 @@ class Boundary:
         self._server = station.server
         self._snapshots = station.snapshots
         self._stores = station.stores
+        self._begin_exchange = exchange
         self._follow = follow
         self._offer = offer
 
@@ -91,6 +94,7 @@ class Boundary:
     def _switch(self, order: Switch) -> None:
         """Exchange the members that changed, serve state to those who join, wait for `Go`."""
         key = str(order.epoch)
+        self._begin_exchange()
         if any(self._rank == source.rank for held in order.sources.values() for source in held):
             groups.await_empty_device()  # What is given away is final.
             self._server.offer(key, self._offer)

@@ -168,11 +168,10 @@ class Changes:
 
 def _fit(tracked: Tracked) -> list[int]:
     """Changes when there may be other tensors to watch."""
-    return [part for optimizer in tracked.optimizers for part in _sizes(optimizer)] + [len(tracked)]
-
-
-def _sizes(optimizer: Optimizer) -> list[int]:
-    return [len(optimizer.state), len(optimizer.param_groups)]
+    sizes = [len(tracked)]
+    for optimizer in tracked.optimizers:  # No call: this is asked three times a step.
+        sizes += (len(optimizer.state), len(optimizer.param_groups))
+    return sizes
 
 
 def watched(tracked: Tracked) -> Iterator[tuple[str, Tensor]]:

@@ -4,6 +4,9 @@
 that makes calls without end (a loop until all ranks agree) is left after a while, for its next
 attempt.
 
+*In a run in the sandbox* that another worker of the machine has left, or that is recalled for other
+work, nothing counts any more: it is left at its next call.
+
 *Behind the gate, or between two steps*, nothing will be made again, and what the call has left in
 its tensors is no value: the script is left at once, and all ranks go back to a cut.
 
@@ -21,6 +24,7 @@ from trainmover.errors import StateMismatch
 from trainmover.ids import Rank, Step
 from trainmover.protocol.messages import BetweenSteps, WorkerFact
 from trainmover.worker.program import place_of
+from trainmover.worker.standing import Unwind
 from trainmover.worker.step.boundary import Boundary
 from trainmover.worker.step.gate import Gate
 
@@ -99,6 +103,8 @@ class CutShort:
     def _leave(self) -> None:
         """In the main thread, about to go on with what is no value. May raise Unwind or Retry."""
         if self._stands.is_shadow:
+            if groups.deserted:
+                raise Unwind
             return
         if self._boundary.misled:
             self._boundary.settle()

@@ -194,9 +194,9 @@ class Updates:
         return self.count > self._count_before
 
     def forget(self) -> None:
-        """Drop the copies."""
+        """Drop the copies, and what was watched: the model is to go with its run."""
         self._unseen.forget()
-        self.undo = Undo()
+        self.undo, self.changes = Undo(), Changes()
         self._unseen = Unseen(self.undo, self.changes, self._distrust)
 
     # --- one update -------------------------------------------------------------------------------

@@ -1,0 +1,149 @@
+"""What is in force for a whole process, and which calls of a script set it."""
+
+import contextlib
+import decimal
+import functools
+import os
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy
+import torch
+
+from trainmover.torch_internals.backends import backends
+from trainmover.torch_internals.modes import chosen_device
+
+
+def _set_precision(value: int) -> None:
+    decimal.getcontext().prec = value
+
+
+def _flushes_denormals() -> bool:
+    """The processor says it by what it does."""
+    return sys.float_info.min / _TWO == 0.0
+
+
+def _printed_by_numpy() -> list[tuple[str, Any]]:
+    """Numbers and words; functions of the script's it may have beside them."""
+    known = numpy.get_printoptions().items()
+    return sorted((name, value) for name, value in known if isinstance(value, bool | int | str))
+
+
+def folder() -> str | None:
+    """The current one; None if somebody has removed it."""
+    with contextlib.suppress(FileNotFoundError):
+        return os.getcwd()
+    return None
+
+
+def enter(path: str | None) -> None:
+    """Make it the current one, if it was there."""
+    if path is not None:
+        os.chdir(path)
+
+
+@dataclass(frozen=True)
+class InForce:
+    """One thing.
+
+    setters  calls by which a script sets it
+    any      whatever may be entered may set it too
+    """
+
+    ask: Callable[[], Any]
+    set_to: Callable[[Any], Any]
+    setters: tuple[str, ...]
+    any: bool = True
+
+
+_ANY = ("__enter__", "enter_context")
+_TWO = float("2")  # Not a constant: the quotient would be one too.
+IN_FORCE: dict[str, InForce] = {
+    "torch's default dtype": InForce(
+        torch.get_default_dtype,
+        torch.set_default_dtype,
+        ("set_default_dtype", "set_default_tensor_type"),
+    ),
+    "torch's default device": InForce(
+        chosen_device,
+        torch.set_default_device,
+        ("set_default_device", "set_default_tensor_type"),
+    ),
+    "torch's number of threads": InForce(
+        torch.get_num_threads, torch.set_num_threads, ("set_num_threads",)
+    ),
+    "torch's deterministic algorithms": InForce(
+        torch.are_deterministic_algorithms_enabled,
+        torch.use_deterministic_algorithms,
+        ("use_deterministic_algorithms",),
+    ),
+    "whether torch records gradients": InForce(
+        torch.is_grad_enabled, torch.set_grad_enabled, ("set_grad_enabled",)
+    ),
+    "whether torch flushes denormal numbers": InForce(
+        _flushes_denormals, torch.set_flush_denormal, ("set_flush_denormal",)
+    ),
+    "torch's anomaly detection": InForce(
+        torch.is_anomaly_enabled, torch.autograd.set_detect_anomaly, ("set_detect_anomaly",)
+    ),
+    "torch's autocast on the CPU": InForce(
+        lambda: torch.is_autocast_enabled("cpu"),
+        lambda value: torch.set_autocast_enabled("cpu", value),
+        ("set_autocast_enabled",),
+    ),
+    "torch's autocast on the GPU": InForce(
+        lambda: torch.is_autocast_enabled("cuda"),
+        lambda value: torch.set_autocast_enabled("cuda", value),
+        ("set_autocast_enabled",),
+    ),
+    "the dtype of torch's autocast on the CPU": InForce(
+        lambda: torch.get_autocast_dtype("cpu"),
+        lambda value: torch.set_autocast_dtype("cpu", value),
+        ("set_autocast_dtype",),
+    ),
+    "the dtype of torch's autocast on the GPU": InForce(
+        lambda: torch.get_autocast_dtype("cuda"),
+        lambda value: torch.set_autocast_dtype("cuda", value),
+        ("set_autocast_dtype",),
+    ),
+    "decimal's precision": InForce(
+        lambda: decimal.getcontext().prec, _set_precision, ("getcontext", "setcontext")
+    ),
+    "numpy's errors": InForce(
+        lambda: sorted(numpy.geterr().items()),
+        lambda value: numpy.seterr(**dict(value)),
+        ("seterr",),
+    ),
+    "numpy's way to print": InForce(
+        _printed_by_numpy,
+        lambda value: numpy.set_printoptions(**dict(value)),
+        ("set_printoptions",),
+    ),
+    "Python's limit of recursion": InForce(
+        sys.getrecursionlimit, sys.setrecursionlimit, ("setrecursionlimit",)
+    ),
+    "the current folder": InForce(folder, enter, ("chdir",), any=False),
+    **{text: InForce(one.ask, one.set_to, one.setters) for text, one in backends().items()},
+}
+
+
+SETTERS = frozenset(_ANY).union(*(one.setters for one in IN_FORCE.values()))
+"""Calls that change what is in force, until they are made again; PREFIX where that is a store."""
+
+
+@functools.cache
+def set_by(calls: frozenset[str]) -> list[tuple[str, InForce]]:
+    """What some of these calls may set, by names for people."""
+    enters = not calls.isdisjoint(_ANY)
+    return [
+        (text, one)
+        for text, one in IN_FORCE.items()
+        if not calls.isdisjoint(one.setters) or (enters and one.any)
+    ]
+
+
+def calls_that_set(text: str) -> tuple[str, ...]:
+    """Those of which one may have set it."""
+    return (*IN_FORCE[text].setters, *_ANY)
