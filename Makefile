@@ -12,7 +12,8 @@
 #   make soak     long fault campaigns
 #   make mutants  how many one-line changes in what decides the tests find; SEED=1 draws them
 #   make bench    downtime and overhead beside torchrun, what each mechanism buys, collectives, state,
-#                 how soon a failure is seen, what strangers at a door cost, what deciding costs
+#                 how soon a failure is seen, what strangers at a door cost, what deciding costs, what a
+#                 slow machine costs, and changes every few seconds
 #   make gpu      on a machine with a GPU: the tests that need one, and what NCCL comes to there
 #   make docs     the documentation site, into build/site; strict: no broken link, no missing page
 #   make clean    remove what the verbs made
@@ -86,7 +87,7 @@ wheels: $(READY)
 	PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/python native/wheels.py --python $(PYTHON) --out dist
 
 web:
-	npm --prefix web ci --no-audit --no-fund
+	npm --prefix web install --no-save --no-audit --no-fund
 	npm --prefix web run build
 
 soak: $(EXTENSION)
@@ -110,6 +111,7 @@ bench: $(EXTENSION)
 	$(BIN)/python -m bench.control
 	$(BIN)/python -m bench.watching
 	$(BIN)/python -m bench.straggler
+	$(BIN)/python -m bench.rebalance
 
 gpu: $(EXTENSION)
 	$(BIN)/python -m pytest tests/gpu

@@ -40,14 +40,14 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Of a folder's tests marked `turns(n)` one in n runs at each commit; the others are soak."""
+    """Of those marked `turns(n)` one in n runs at each commit; the others are soak."""
     if config.getoption("--all-turns"):
         return
-    folders = defaultdict[tuple[Path, int], list[pytest.Item]](list)
+    marked = defaultdict[int, list[pytest.Item]](list)
     for item in items:
         for marker in item.iter_markers("turns"):
-            folders[item.path.parent, marker.args[0]].append(item)
-    for (_, turns), among in folders.items():
+            marked[marker.args[0]].append(item)
+    for turns, among in marked.items():
         among.sort(key=lambda item: hashlib.sha256(f"{seed()} {item.nodeid}".encode()).digest())
         for item in among[-(-len(among) // turns) :]:
             item.add_marker(pytest.mark.soak)

@@ -49,8 +49,11 @@ class Crew:
         self._end()
 
     def ask(self, seat: int, method: str, *arguments: object) -> None:
-        """Start a call; `answer` has its result."""
-        self._pipes[seat].send((method, arguments))
+        """Start a call; `answer` has its result. Raises CrewError if the process is dead."""
+        try:
+            self._pipes[seat].send((method, arguments))
+        except ConnectionError:
+            raise CrewError(f"seat {seat} died") from None
 
     def answer(self, seat: int, timeout_s: float = ANSWER_S) -> Any:
         """What the call returned. Raises CrewError if it raised, or has no answer by then."""

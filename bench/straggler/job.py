@@ -16,8 +16,9 @@ from torch.utils.data import DataLoader, DistributedSampler, TensorDataset
 
 import trainmover as tm
 
-PIECES, NAP_S, PRODUCTS = 20, 0.004, 30
+PIECES, NAP_S = 20, 0.004
 parser = argparse.ArgumentParser()
+parser.add_argument("--products", type=int, default=30, help="of matrices, in each piece (30)")
 parser.add_argument("--heavy", default="", help="file with the rank that has more to do, if any")
 args = parser.parse_args()
 
@@ -36,7 +37,7 @@ square = torch.full((96, 96), 1 / 96)
 
 def pieces(heavy: bool) -> None:
     for _ in range(PIECES):
-        for _ in range(PRODUCTS * (1 + 2 * heavy)):
+        for _ in range(args.products * (1 + 2 * heavy)):
             square @ square
         time.sleep(NAP_S)
 

@@ -335,6 +335,39 @@ def test_sigterm_is_a_shutdown(play: Play) -> None:
     assert play.run(after) == (0, "")
 
 
+def test_sigterm_of_a_machine_with_ranks_waits_until_they_live_elsewhere(play: Play) -> None:
+    async def after(play: Play) -> None:
+        await play.workers_up()
+        play.run_rank()
+        await play.controller.expect(m.Committed)
+        assert play.process is not None
+        play.process.terminate()
+        assert (await play.controller.expect(m.Leaving)).left_ms == 30_000
+        assert play.process.poll() is None
+        play.controller.order(m.Leave(epoch=Epoch(2)))
+
+    code, text = play.run(after)
+    assert code == 0
+    assert "its ranks go to a standby first, for which it waits up to 29 s" in text
+
+
+@pytest.mark.parametrize("asked", ["twice", "with no time left"])
+def test_and_not_where_there_is_no_time(play: Play, asked: str) -> None:
+    play.flags = ["--notice", "1"] if asked == "with no time left" else []
+
+    async def after(play: Play) -> None:
+        await play.workers_up()
+        play.run_rank()
+        await play.controller.expect(m.Committed)
+        assert play.process is not None
+        play.process.terminate()
+        await play.controller.expect(m.Leaving)
+        if asked == "twice":
+            play.process.terminate()
+
+    assert play.run(after)[0] == 0
+
+
 def test_a_crash_is_reported_with_its_signal_after_its_last_words(play: Play) -> None:
     async def after(play: Play) -> None:
         (pid,) = await play.workers_up()

@@ -16,7 +16,7 @@ from trainmover.journal import Journal
 from trainmover.journal.replay import replay
 from trainmover.launch.runs import find_run
 
-pytestmark = [pytest.mark.usefixtures("own_home")]
+pytestmark = [pytest.mark.usefixtures("own_home"), pytest.mark.turns(4)]
 
 
 @pytest.fixture

@@ -185,6 +185,8 @@ def completed(line: str) -> set[str]:
         ("trainmover trace --wh", {"--whole"}),
         ("trainmover run --mach", {"--machines"}),
         ("trainmover run --snapshot-copies ", {"1", "2"}),
+        ("trainmover run --comm ", {"gloo", "native"}),
+        ("trainmover run --stragglers ", {"act", "off", "watch"}),
         ("trainmover completion ", {"bash", "fish", "zsh"} | {"-h", "--help"}),
     ],
 )

@@ -21,7 +21,7 @@ from trainmover.cli.main import main
 from trainmover.journal.replay import replay
 from trainmover.launch.runs import find_run
 
-pytestmark = [pytest.mark.usefixtures("own_home"), pytest.mark.turns(3)]
+pytestmark = [pytest.mark.usefixtures("own_home"), pytest.mark.turns(8)]
 
 
 class Terminal:

@@ -12,6 +12,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 ROOT = Path(__file__).resolve().parents[2]
 FENCE = re.compile(r"^```(\w+)(?: title=\"(\S+)\")?\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 MARK = "---- the next block ----"
@@ -72,6 +74,7 @@ def alike(text: str) -> str:
     return re.sub(r"\d+(\.\d+)?", "0", text)
 
 
+@pytest.mark.turns(4)
 def test_the_tutorial_runs_as_written(tmp_path: Path) -> None:
     files, commands, shown = blocks((ROOT / "docs" / "tutorial.md").read_text())
     work, programs = tmp_path / "work", tmp_path / "programs"

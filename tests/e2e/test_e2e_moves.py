@@ -1,13 +1,19 @@
 """Planned moves while stepping, and everything that may go wrong during one."""
 
+import asyncio
+import os
 import signal
+import subprocess
+import sys
 
 import psutil
 import pytest
 from harness import Live, assert_equal_runs, run
 
 from trainmover.controller.effects import Answer
+from trainmover.controller.policies.plans.known import Standing
 from trainmover.controller.state import Kind, Outcome, Stage
+from trainmover.ids import MachineId
 
 pytestmark = pytest.mark.turns(8)
 
@@ -62,6 +68,29 @@ def test_two_machines_are_drained_in_one_pause(undisturbed) -> None:
     assert_equal_runs(outcome, undisturbed(["--steps", outcome.steps], machines=3))
 
 
+def test_all_machines_have_their_turn_and_then_exchange_their_ranks(undisturbed) -> None:
+    async def scenario(live: Live) -> None:
+        def over() -> bool:
+            plan = live.job.plan
+            return plan is not None and plan.standing is not Standing.GOING
+
+        await live.warm(1)
+        assert (await live.handle.server.roll([])).ok
+        await live.until(over)
+        assert (await live.handle.server.place([*reversed(live.job.seats)])).ok
+        await live.until(over)
+        await live.at_step(live.step() + 3)
+
+    outcome = run(PACED, scenario, until_done=True, machines=2, standbys=1, nproc=2)
+    plan, moves = outcome.job.plan, outcome.job.incidents
+    assert plan is not None
+    assert (plan.number, plan.standing, plan.moves) == (2, Standing.DONE, 3)
+    assert [i.outcome for i in moves] == [Outcome.DONE] * 5
+    assert all(c.equal for move in moves for c in move.certificates)
+    calm = undisturbed(["--steps", outcome.steps], machines=2, nproc=2)
+    assert_equal_runs(outcome, calm)
+
+
 def test_a_machine_that_is_to_be_taken_away_has_given_its_ranks_up_before(undisturbed) -> None:
     async def scenario(live: Live) -> None:
         await live.warm(1)
@@ -80,6 +109,34 @@ def test_a_machine_that_is_to_be_taken_away_has_given_its_ranks_up_before(undist
     assert (move.kind, move.machine, move.outcome) == (Kind.MOVE, "m2", Outcome.DONE)
     assert "m2 will be taken away" in move.cause
     assert_equal_runs(outcome, undisturbed(["--steps", outcome.steps], machines=3))
+
+
+def test_a_machine_that_is_ended_in_order_gives_its_ranks_up_first(undisturbed) -> None:
+    """One that no run has started: SIGTERM is what a scheduler ends it by."""
+
+    async def scenario(live: Live) -> None:
+        await live.warm(1)
+        started = live.handle.run
+        flags = ["--controller", started.controller, "--token-file", started.token_file]
+        command = [sys.executable, "-m", "trainmover.agent", "--machine", "far", "--standby"]
+        with subprocess.Popen([*command, *flags, "--parent", str(os.getpid())]) as agent:
+            await live.warm(2)
+            seats = [live.job.seats[0], MachineId("far")]
+            assert (await live.handle.server.place(seats)).ok
+            await live.until(lambda: [*live.job.seats] == seats and live.job.change is None)
+            await live.warm(2)
+            agent.terminate()
+            await live.until(lambda: "far" not in live.job.machines)
+            assert await asyncio.to_thread(agent.wait) == 0
+        await live.at_step(live.step() + 3)
+
+    outcome = run(PACED, scenario, until_done=True, machines=2, standbys=1)
+    assert outcome.code == 0, outcome.text
+    there, back = outcome.job.incidents
+    assert (there.kind, back.kind, back.machine) == (Kind.MOVE, Kind.MOVE, "far")
+    assert [there.outcome, back.outcome] == [Outcome.DONE] * 2
+    assert "far will be taken away" in back.cause
+    assert_equal_runs(outcome, undisturbed(["--steps", outcome.steps], machines=2))
 
 
 def test_failures_during_a_move(undisturbed) -> None:

@@ -14,7 +14,7 @@ from harness import Live, Outcomes, assert_equal_runs, run
 
 from trainmover.communicators import NCCL
 
-pytestmark = pytest.mark.turns(6)
+pytestmark = pytest.mark.turns(14)
 SCRIPTS = Path(__file__).with_name("parallel")
 OVER = ["--backend", "nccl"]
 PLACES = (

@@ -63,6 +63,7 @@ def test_a_move_and_a_loss_and_the_journal_tells_the_same_story(tmp_path: Path) 
     assert not any("shadow line" in printed.text for printed in story.printed)
 
 
+@pytest.mark.turns(4)
 def test_a_stopped_agent_is_lost_and_its_machine_fenced(tmp_path: Path) -> None:
     def freeze(handle: RunHandle) -> None:
         the_process("trainmover.agent", "m2").send_signal(signal.SIGSTOP)
@@ -77,6 +78,7 @@ def test_a_stopped_agent_is_lost_and_its_machine_fenced(tmp_path: Path) -> None:
     assert re.fullmatch(f"m2 was lost: {why} -> m3 takes rank 1", lost)
 
 
+@pytest.mark.turns(4)
 def test_an_os_error_of_a_watcher_is_not_taken_for_the_end_of_a_link(tmp_path: Path) -> None:
     """By asyncio, which would say nothing: it is a fault of ours, and ends the job."""
 
@@ -88,16 +90,19 @@ def test_an_os_error_of_a_watcher_is_not_taken_for_the_end_of_a_link(tmp_path: P
         story.run()
 
 
+@pytest.mark.turns(4)
 def test_a_script_that_raises_ends_the_job_with_its_traceback_once(tmp_path: Path) -> None:
     result = Story(tmp_path, "raise").run()
     assert result.code == 1
     assert result.text.count("TB ValueError: planted") == 1
 
 
+@pytest.mark.turns(4)
 def test_the_script_s_exit_status_is_the_job_s(tmp_path: Path) -> None:
     assert Story(tmp_path, "exit3").run().code == 3
 
 
+@pytest.mark.turns(4)
 @pytest.mark.usefixtures("own_home")
 def test_a_worker_that_crashes_at_once_is_explained_by_its_last_words(tmp_path: Path) -> None:
     story = Story(tmp_path, standbys=0)
@@ -119,6 +124,7 @@ def kill_store(_: RunHandle) -> None:
 STORE_LOST = "the key-value store was lost; groups meet in a new one"
 
 
+@pytest.mark.turns(4)
 def test_a_lost_store_is_replaced_and_known_to_machines_and_to_those_that_join_later(
     tmp_path: Path,
 ) -> None:
@@ -134,6 +140,7 @@ def test_a_lost_store_is_replaced_and_known_to_machines_and_to_those_that_join_l
     assert replay(story.journal) == result.job
 
 
+@pytest.mark.turns(4)
 def test_a_store_that_is_lost_again_and_again_ends_the_job(tmp_path: Path) -> None:
     story = Story(tmp_path).when_warm(kill_store)
     for _ in range(LOSSES_MAX):
@@ -143,16 +150,19 @@ def test_a_store_that_is_lost_again_and_again_ends_the_job(tmp_path: Path) -> No
     assert f"ended more than {LOSSES_MAX} times" in result.text
 
 
+@pytest.mark.turns(4)
 def test_a_stop_in_the_middle_ends_in_order(tmp_path: Path) -> None:
     result = Story(tmp_path).when("m3 is warm", lambda h: h.stop(130, "stopped")).run()
     assert (result.code, result.job.ended_because) == (130, "stopped")
 
 
+@pytest.mark.turns(4)
 def test_sigterm_to_the_run_is_a_stop(tmp_path: Path) -> None:
     story = Story(tmp_path).when("m3 is warm", lambda h: os.kill(os.getpid(), signal.SIGTERM))
     assert story.run().code == 143
 
 
+@pytest.mark.turns(4)
 def test_log_files_have_torchrun_s_layout_with_the_machine(tmp_path: Path) -> None:
     log = LogSpec(log_dir=str(tmp_path / "logs"), show=[1])
     story = Story(tmp_path, log=log, run_id="named").then_finish("m3 is warm")
@@ -162,6 +172,7 @@ def test_log_files_have_torchrun_s_layout_with_the_machine(tmp_path: Path) -> No
     assert story.lines() == "hello from rank 1\nbye\n"
 
 
+@pytest.mark.turns(4)
 def test_a_callback_that_raises_ends_the_job_and_leaves_nothing(tmp_path: Path) -> None:
     def fail(_: RunHandle) -> None:
         raise ZeroDivisionError("planted")

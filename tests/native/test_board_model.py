@@ -12,7 +12,7 @@ def test_nothing_wrong_is_ever_taken_and_nobody_waits_for_ever(name: str) -> Non
     assert f"{name}: {states} states" in RESULT.read_text()
 
 
-@pytest.mark.turns(3)
+@pytest.mark.turns(4)
 @pytest.mark.parametrize("fault", PLANTED)
 def test_a_planted_fault_is_found(fault: str) -> None:
     found = outcome(fault, STORIES)

@@ -71,7 +71,7 @@ def test_abort_wakes_those_who_wait_for_a_stopped_member(world: Formation, kind:
     world.all(perform, CHECK)
 
 
-@pytest.mark.turns(3)
+@pytest.mark.turns(4)
 @mixes
 @pytest.mark.parametrize("kind", KINDS)
 def test_abort_wakes_those_who_wait_for_a_late_member(world: Formation, kind: str) -> None:
@@ -127,7 +127,7 @@ def abort_at_random(world: Formation, chance: Random) -> None:
     assert world.links() == links
 
 
-@pytest.mark.turns(3)
+@pytest.mark.turns(4)
 @pytest.mark.parametrize(
     "team", on("2-shm", "2-tcp", "3-crossed", "4-pairs", "4-tcp"), indirect=True
 )

@@ -25,7 +25,7 @@ everywhere = pytest.mark.parametrize("team", STAGES, indirect=True)
 mixes = pytest.mark.parametrize("team", on("3-shm", "3-tcp", "4-crossed", "5-pairs"), indirect=True)
 
 
-@pytest.mark.turns(3)
+@pytest.mark.turns(4)
 @everywhere
 def test_every_dtype_and_op_reduces_as_documented(world: Formation) -> None:
     for turn, kind in enumerate(REDUCING):
@@ -34,14 +34,14 @@ def test_every_dtype_and_op_reduces_as_documented(world: Formation) -> None:
         world.all(perform, calls)
 
 
-@pytest.mark.turns(3)
+@pytest.mark.turns(4)
 @everywhere
 def test_every_dtype_moves_bit_for_bit(world: Formation) -> None:
     for kind in MOVING:
         world.all(perform, [Call(kind, dtype, 29, seed=3, profile="bits") for dtype in DTYPES])
 
 
-@pytest.mark.turns(3)
+@pytest.mark.turns(4)
 @everywhere
 def test_every_count_and_every_root(world: Formation) -> None:
     for kind in KINDS:
@@ -66,7 +66,7 @@ def test_all_counts_around_the_borders_of_chunks(world: Formation, dtype: str) -
         world.all(perform, [Call(kind, dtype, c, seed=c, offset=c % 2) for c in counts])
 
 
-@pytest.mark.turns(3)
+@pytest.mark.turns(4)
 @everywhere
 @given(data=st.data())
 @settings(PROPERTY, max_examples=8)

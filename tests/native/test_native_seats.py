@@ -65,7 +65,7 @@ def strike_points(world: Formation, kind: str, share: int) -> None:
         assert overtake(world, victim, call, point).kind != "ok"
 
 
-@pytest.mark.turns(3)
+@pytest.mark.turns(4)
 @pytest.mark.parametrize("team", NEAR, indirect=True)
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_late_seat_never_gets_other_numbers(world: Formation, kind: str) -> None:

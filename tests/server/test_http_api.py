@@ -10,7 +10,7 @@ import msgspec
 import pytest
 from http_plays import AUTH, TOKEN, V1, VIEWER, play
 
-from trainmover.server.http.endpoints import ENDPOINTS, Endpoint
+from trainmover.server.http.endpoints import BODY_BYTES_MAX, ENDPOINTS, Endpoint
 from trainmover.server.http.roles import Role, Roles
 from trainmover.server.http.types import Status
 from trainmover.server.run import Server
@@ -87,6 +87,10 @@ def test_a_request_that_is_refused_says_why_and_who_asked_is_in_the_journal(tmp_
             answer = (await client.post(f"{V1}/{what}", json=body)).json()
             assert answer["ok"] is False
             assert answer["text"]
+        plans = {"roll": {"machines": ["m9"]}, "place": {"seats": ["m9"]}, "plan": {"going": True}}
+        for what, asked_for in plans.items():
+            answer = (await client.post(f"{V1}/{what}", json=asked_for)).json()
+            assert (answer["ok"], "nothing was done" in answer["text"].lower()) == (False, True)
         texts = [told.text for told in server.news.recent]
         for what in ("move m9 (its fan)", "kill m9", "drain m9 (its fan)", "cordon m9 (its fan)"):
             asked = [text for text in texts if text.endswith(f"asks: {what}")]
@@ -120,7 +124,7 @@ def test_a_long_body_is_refused_before_it_is_here(tmp_path: Path) -> None:
             yield b"x" * 65536
 
     async def act(server: Server, client: httpx.AsyncClient) -> None:
-        for body in (b"x" * 65537, endless()):
+        for body in (b"x" * (BODY_BYTES_MAX + 1), endless()):
             with suppress(httpx.WriteError, httpx.ReadError):
                 assert (await client.post(f"{V1}/move", content=body)).status_code == 413
         assert (await client.get(f"{V1}/status")).status_code == 200

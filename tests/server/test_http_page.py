@@ -91,6 +91,7 @@ def test_it_is_built_from_the_sources_there_are() -> None:
     assert (PAGES / "built-from.txt").read_text().strip() == whole.hexdigest(), "make web"
 
 
+@pytest.mark.turns(4)
 def test_a_move_a_kill_and_a_cordon_from_the_page(page: Any, tmp_path: Path) -> None:
     asked: list[str] = []
     problems: list[str] = []
@@ -115,12 +116,32 @@ def test_a_move_a_kill_and_a_cordon_from_the_page(page: Any, tmp_path: Path) -> 
         page.click("[data-incident='2'] summary")
         says(page, "state equal", "[data-incident='2']")
         says(page, "committed", "[data-incident='2']")
+        says(page, "replace the machine, which was done", "[data-incident='2']")
         journal = [told.text for told in living.server.news.recent]
         assert any("(session) at 127.0.0.1" in text and "kill m2" in text for text in journal)
     assert {url.split("/")[2] for url in asked} == {living.url.removeprefix("http://")}
     assert problems == []
 
 
+@pytest.mark.turns(4)
+def test_a_roll_is_seen_stopped_and_let_go_on_from_the_page(page: Any, tmp_path: Path) -> None:
+    with Living(tmp_path) as living:
+
+        async def begin() -> bool:
+            return (await living.server.roll([], hold=True)).ok
+
+        page.goto(living.address())
+        page.wait_for_selector("[data-machine=m4]")
+        assert page.locator("[data-plan]").count() == 0
+        assert living.do(begin())
+        says(page, " of 4 machines", "[data-plan='1']")
+        page.click("[data-plan-act]")
+        says(page, "has stopped", "[data-plan='1']")
+        page.click("[data-plan-act]")
+        says(page, "is going", "[data-plan='1']")
+
+
+@pytest.mark.turns(4)
 def test_a_viewer_s_click_is_refused(page: Any, tmp_path: Path) -> None:
     with Living(tmp_path) as living:
         page.goto(living.address(Role.VIEWER))
@@ -130,6 +151,7 @@ def test_a_viewer_s_click_is_refused(page: Any, tmp_path: Path) -> None:
         assert len(living.server.job.machines) == 4
 
 
+@pytest.mark.turns(4)
 def test_the_page_goes_on_when_a_controller_dies_and_returns(page: Any, tmp_path: Path) -> None:
     with Living(tmp_path) as living:
         page.goto(living.address())
@@ -144,6 +166,7 @@ def test_the_page_goes_on_when_a_controller_dies_and_returns(page: Any, tmp_path
         says(page, "m4 is cordoned")
 
 
+@pytest.mark.turns(4)
 def test_a_thousand_machines_are_seen_at_once_and_walked_by_keys(page: Any, tmp_path: Path) -> None:
     with Living(tmp_path, training(1000, 4)) as living:
 
@@ -171,6 +194,7 @@ def test_a_thousand_machines_are_seen_at_once_and_walked_by_keys(page: Any, tmp_
         assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
 
 
+@pytest.mark.turns(4)
 def test_nothing_moves_while_it_comes_up_and_goes_on(page: Any, tmp_path: Path) -> None:
     with Living(tmp_path) as living:
         page.goto(living.address())
@@ -186,6 +210,7 @@ def test_nothing_moves_while_it_comes_up_and_goes_on(page: Any, tmp_path: Path) 
         print(f"first paint after {paint[0]:.0f} ms")
 
 
+@pytest.mark.turns(4)
 def test_it_is_light_or_dark_as_the_reader_wants(browser: Any, tmp_path: Path) -> None:
     grounds = []
     with Living(tmp_path, training(4, 1)) as living:
@@ -199,6 +224,7 @@ def test_it_is_light_or_dark_as_the_reader_wants(browser: Any, tmp_path: Path) -
     assert len(set(grounds)) == 2
 
 
+@pytest.mark.turns(4)
 def test_without_a_session_the_page_says_how_to_get_one(page: Any, tmp_path: Path) -> None:
     with Living(tmp_path, training(4, 1)) as living:
         page.goto(living.url)
@@ -223,6 +249,7 @@ async def _use(living: Living, address: str) -> None:
     assert living._api.roles.redeem(address.partition("=")[2], time.time()) is Role.OPERATOR
 
 
+@pytest.mark.turns(4)
 def test_without_script_it_says_what_to_do(browser: Any, tmp_path: Path) -> None:
     with Living(tmp_path, training(4, 1)) as living:
         context = browser.new_context(java_script_enabled=False)
@@ -232,6 +259,7 @@ def test_without_script_it_says_what_to_do(browser: Any, tmp_path: Path) -> None
         context.close()
 
 
+@pytest.mark.turns(4)
 def test_a_page_of_another_version_says_so(page: Any, tmp_path: Path) -> None:
     def older(route: Any) -> None:
         reply = route.fetch()

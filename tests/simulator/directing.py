@@ -15,6 +15,9 @@ from trainmover.controller.events import (
     DrainRequested,
     KillRequested,
     MoveRequested,
+    PlaceRequested,
+    PlanSteered,
+    RollRequested,
     StopRequested,
     Tick,
     UncordonRequested,
@@ -142,6 +145,29 @@ def _drain(director: Director) -> None:
     world.host.request(event)
 
 
+def _roll(director: Director) -> None:
+    world = director.world
+    assert world.host is not None
+    world.requests += 1
+    world.host.request(RollRequested(at_us=world.now, request=f"d{world.requests}"))
+
+
+def _place(director: Director) -> None:
+    world = director.world
+    assert world.host is not None
+    world.requests += 1
+    seats = [*reversed(world.job.seats)]
+    world.host.request(PlaceRequested(at_us=world.now, request=f"d{world.requests}", seats=seats))
+
+
+def _steer(director: Director) -> None:
+    world = director.world
+    assert world.host is not None
+    world.requests += 1
+    going = director.random.random() < 0.5
+    world.host.request(PlanSteered(at_us=world.now, request=f"d{world.requests}", going=going))
+
+
 def _stop(director: Director) -> None:
     world = director.world
     assert world.host is not None
@@ -195,6 +221,9 @@ ACTS: dict[str, Callable[[Director], None]] = {
     "CordonRequested": _ask(CordonRequested),
     "UncordonRequested": _ask(UncordonRequested),
     "DrainRequested": _drain,
+    "RollRequested": _roll,
+    "PlaceRequested": _place,
+    "PlanSteered": _steer,
     "StopRequested": _stop,
     "Tick": _tick,
     "ControllerReturned": lambda director: director.world.lose_controller(1000),

@@ -30,8 +30,8 @@ _OF_STATE = {
     "WentOn",
     "recovery boundary": "CheckpointFailed CheckpointFound Interrupted Loaded Position Reached "
     "Switched Wrote",
-    "recovery switch": "CheckpointFailed CheckpointFound CheckpointPublished Interrupted Left "
-    "Parked Position Prepared Reached SandboxFailed Stack Wrote",
+    "recovery switch": "CheckpointFailed CheckpointFound CheckpointPublished Held Interrupted "
+    "Left Parked Position Prepared Reached SandboxFailed Stack Wrote",
     "going back boundary": "CheckpointFailed Committed Interrupted Loaded Position Prepared "
     "Reached Stands Switched Wrote",
     "going back switch": "CheckpointFailed CheckpointFound CheckpointPublished Held Interrupted "

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import msgspec
+import pytest
 from directing import busy
 
 from trainmover.controller.decide import decide
@@ -20,6 +21,9 @@ from trainmover.controller.events import (
     CordonRequested,
     DrainRequested,
     MachineJoined,
+    PlaceRequested,
+    PlanSteered,
+    RollRequested,
     SlowFound,
     SlowMeasured,
     StopRequested,
@@ -41,6 +45,12 @@ RARE: list[EVENTS] = [
     UncordonRequested(at_us=0, request="u1", machine="m1"),
     DrainRequested(at_us=0, request="d1", machines=["m1", "m2"]),
     DrainRequested(at_us=0, request="d2", machines=["m1", "m9"]),
+    RollRequested(at_us=0, request="r1"),
+    RollRequested(at_us=0, request="r2", machines=["m1", "m9"], at_once=2, hold=True),
+    PlaceRequested(at_us=0, request="p1", seats=["m2", "m1", "m3", "m4"]),
+    PlaceRequested(at_us=0, request="p2", seats=["m2"]),
+    PlanSteered(at_us=0, request="s1", going=True),
+    PlanSteered(at_us=0, request="s2", going=False),
     SlowFound(
         at_us=0,
         epoch=Epoch(1),
@@ -105,6 +115,7 @@ class Met:
             known[self._random.randrange(EACH)] = one
 
 
+@pytest.mark.turns(4)
 def test_there_is_an_answer_to_every_event_in_every_state() -> None:
     met = Met()
     for plan in _plans():

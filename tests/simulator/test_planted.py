@@ -252,6 +252,30 @@ BUGS = {
         "if not moves and slot is None:",
         "straggle,arrive",
     ),
+    "a roll has more machines away at once than it may": (
+        "controller.policies.plans.roll",
+        "some = roll.left[: max(roll.at_once - len(roll.away), 0)]",
+        "some = roll.left[: roll.at_once]",
+        "roll",
+    ),
+    "a placement is said to be done before its last machine has its place": (
+        "controller.policies.plans.place",
+        "if not wanted:",
+        "if len(wanted) < 2:",
+        "place",
+    ),
+    "a placement that no standby can be found for waits for ever": (
+        "controller.policies.plans.place",
+        'return _stopped(job, plan, "no standby can take ranks")',
+        "return job, ()",
+        "place,death",
+    ),
+    "a roll moves machines whose turn it is not": (
+        "controller.policies.plans.roll",
+        "    roll = _in_turn(roll, names)\n    held",
+        "    held",
+        "roll",
+    ),
     "whoever only watches moves machines": (
         "controller.policies.stragglers.answer",
         'if job.spec.stragglers != "act":',
@@ -289,6 +313,7 @@ def violation(seed: int, faults: Faults) -> str:
 
 
 @pytest.mark.turns(8)
+@pytest.mark.timeout(900)
 @pytest.mark.parametrize("what", BUGS)
 def test_a_planted_bug_is_found(what: str) -> None:
     module, old, new, *faults = BUGS[what]

@@ -95,6 +95,14 @@ def test_ten_thousand_more(first: int) -> None:
         well(play(plan_of(seed)))
 
 
+@pytest.mark.parametrize(
+    "faults", ["roll", "place", "roll,place,death,controller", "roll,place,cordon,drain,move,crash"]
+)
+def test_plans_come_to_an_end_whatever_happens(faults: str) -> None:
+    for seed in range(4):
+        well(play(plan_of(seed, seconds=4, faults=only(faults.split(",")))))
+
+
 def test_machines_may_be_cordoned_at_any_moment() -> None:
     faults = only(["cordon", "death", "move", "crash", "controller"])
     for seed in range(8):

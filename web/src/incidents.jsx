@@ -28,6 +28,8 @@ function Incident({ one }) {
       <p class="legend">
         {phases.map(([name, took], index) => <span key={name}><i class={`dot p${index % 7}`} />{name} {ms(took)}</span>)}
       </p>
+      {one.read_from ? <p data-trouble>Trouble: {one.trouble} <span class="muted">(read from: {one.read_from})</span></p> : null}
+      <Options options={one.options} way={one.way} />
       <Votes positions={one.positions} />
       {one.certificates.map((each) => (
         <p key={each.rank} class="proof">
@@ -36,6 +38,22 @@ function Incident({ one }) {
         </p>
       ))}
     </details>
+  );
+}
+
+function Options({ options, way }) {
+  if (!options.length) return null;
+  return (
+    <table class="options">
+      <thead><tr><th>what could be done</th><th>would cost</th><th>because</th></tr></thead>
+      <tbody>
+        {options.map((each) => (
+          <tr key={each.name} class={each.name === way ? "is-taken" : ""}>
+            <td>{each.name}{each.name === way ? ", which was done" : ""}</td><td>{ms(each.ms)}</td><td>{each.why}</td>
+          </tr>
+        ))}
+      </tbody>
+    </table>
   );
 }
 

@@ -6,7 +6,8 @@ import { Chart } from "./chart.jsx";
 import { Incidents, Timeline } from "./incidents.jsx";
 import { follow } from "./live.js";
 import { Chosen, Legend, Machines } from "./machines.jsx";
-import { clock, doing, ms, number, size, spans } from "./words.js";
+import { Plan } from "./plan.jsx";
+import { ago, clock, doing, ms, number, size, spans } from "./words.js";
 
 const ACTS = {
   move: "Its ranks go to a standby; the job pauses for a moment.",
@@ -70,32 +71,37 @@ function Run({ role, leave }) {
     return () => feed.current.stop();
   }, [role]);
 
-  async function act({ what, machine, reason }) {
-    setAsked(null);
-    setSaid(`${what} ${machine} ...`);
+  async function ask(what, body, title) {
+    setSaid(`${title} ...`);
     try {
-      const body = what === "kill" ? { machine } : { machine, reason };
       const answer = await api.ask(what, body);
       setSaid(answer.text);
     } catch (error) {
-      setSaid(`${what} ${machine}: ${error.message}`);
+      setSaid(`${title}: ${error.message}`);
       if (error.status === 401) leave(error.message);
     }
     feed.current.look();
   }
+
+  function act({ what, machine, reason }) {
+    setAsked(null);
+    ask(what, what === "kill" ? { machine } : { machine, reason }, `${what} ${machine}`);
+  }
+
+  const steer = (going) => ask("plan", { going }, going ? "continue the plan" : "stop the plan");
 
   const status = live?.status;
   return (
     <>
       <Head status={status} live={live} role={role} />
       <p class="said" role="status" aria-live="polite">{said}</p>
-      {status ? <Body live={live} status={status} role={role} chosen={chosen} choose={choose} ask={setAsked} /> : null}
+      {status ? <Body live={live} status={status} role={role} chosen={chosen} choose={choose} ask={setAsked} steer={steer} /> : null}
       {asked ? <Ask asked={asked} act={act} close={() => setAsked(null)} /> : null}
     </>
   );
 }
 
-function Body({ live, status, role, chosen, choose, ask }) {
+function Body({ live, status, role, chosen, choose, ask, steer }) {
   const machines = status.machines;
   const seated = machines.filter((one) => one.ranks.length).length;
   return (
@@ -109,6 +115,9 @@ function Body({ live, status, role, chosen, choose, ask }) {
           act={(what, machine) => ask({ what, machine })}
         />
       </section>
+      {status.plan ? (
+        <section class="wide"><h2>Plan</h2><Plan plan={status.plan} may={role === "operator"} steer={steer} /></section>
+      ) : null}
       <section><Chart label="loss" times={live.points[0]} values={live.points[1]} /></section>
       <section><Chart label="step time, ms" times={live.points[0]} values={live.points[2]} /></section>
       <section class="wide"><h2>Standbys</h2><Standbys rows={status.standbys} /></section>
@@ -137,10 +146,12 @@ function Head({ status, live, role }) {
         <Figure name="a step" value={ms(status?.step_ms)} />
         <Figure name="you are" value={role || "..."} />
       </dl>
-      <p class="banner" role="status">{told || (live?.over && status?.ended_because) || " "}</p>
+      <p class="banner" role="status">{told || (live?.over && ended(status)) || " "}</p>
     </header>
   );
 }
+
+const ended = (status) => status && `${status.ended_because}${status.trouble && status.trouble !== "unknown" ? ` (${status.trouble})` : ""}`;
 
 const Figure = ({ name, value, wide }) => <div class={wide ? "figure-wide" : ""}><dt>{name}</dt><dd>{value}</dd></div>;
 
@@ -148,15 +159,16 @@ function Standbys({ rows }) {
   if (!rows.length) return <p class="muted">There is no standby. The job trains on. Give it one: trainmover add</p>;
   return (
     <div class="scroll"><table>
-      <thead><tr>{["machine", "ranks", "ready", "trace", "warmed", "a loss would take", "held", ""].map((name) => <th key={name}>{name}</th>)}</tr></thead>
+      <thead><tr>{["machine", "ranks", "ready", "trace", "warmed", "a loss would take", "held", "on its device", ""].map((name) => <th key={name}>{name}</th>)}</tr></thead>
       <tbody>
         {rows.slice(0, 200).map((row) => (
           <tr key={`${row.machine} ${row.slots}`}>
             <td>{row.machine}</td><td>{spans(row.ranks) || "-"}</td>
             <td>{row.holds.length ? `holds ${spans(row.holds)}` : row.state}</td>
             <td>{row.trace_equal == null ? "-" : row.trace_equal ? "equal" : "failed"}{row.stale ? " (old)" : ""}</td>
-            <td>{row.warmed_s == null ? "-" : `${row.warmed_s.toFixed(0)} s ago`}</td>
+            <td>{row.warmed_s == null ? "-" : `${ago(row.warmed_s)} ago`}</td>
             <td>{ms(row.predicted_ms)}</td><td>{row.held_bytes == null ? "-" : size(row.held_bytes)}</td>
+            <td>{row.device_bytes ? size(row.device_bytes) : "-"}</td>
             <td>{[row.cordoned ? "cordoned" : "", row.note].filter(Boolean).join("; ")}</td>
           </tr>
         ))}

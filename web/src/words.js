@@ -19,6 +19,12 @@ export function size(bytes) {
   return `${bytes} B`;
 }
 
+export function ago(seconds) {
+  for (const [unit, name] of [[3600, "h"], [60, "min"]])
+    if (seconds >= 2 * unit) return `${(seconds / unit).toFixed(0)} ${name}`;
+  return `${seconds.toFixed(0)} s`;
+}
+
 export const clock = (at_us) => new Date(at_us / 1000).toLocaleTimeString([], { hour12: false });
 
 // What a machine is to who looks: one word, which is a colour too.

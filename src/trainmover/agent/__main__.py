@@ -47,6 +47,7 @@ def _config(options: argparse.Namespace) -> AgentConfig:
         shutdown_s=options.shutdown_timeout,
         controller_s=options.controller_timeout,
         notice_s=options.notice,
+        notice_file=options.notice_file,
         worker=worker,
         rack=options.rack,
         fork_server=None

@@ -16,7 +16,8 @@ class AgentConfig:
     """directory: private to this machine; None: a fresh one.
 
     controller_s  how long the controller may be away
-    notice_s  from SIGUSR1 to when this machine is taken away
+    notice_s  from SIGUSR1 or SIGTERM to when this machine is taken away
+    notice_file  whose coming says the same
     rack     what this machine would be lost together with; "": not known
     fork_server  came with us; workers are forked from it, not executed
     run      process of this host that the whole run lives in; None: not known, or elsewhere
@@ -33,6 +34,7 @@ class AgentConfig:
     shutdown_s: float = 5.0
     controller_s: float = 60.0
     notice_s: float = 30.0
+    notice_file: Path | None = None
     worker: tuple[str, ...] = WORKER_COMMAND
     rack: str = ""
     fork_server: ForkServer | None = None

@@ -5,7 +5,8 @@ from pathlib import Path
 
 from trainmover.tls.files import absolute
 
-_NOTICE = "from SIGUSR1, by which this machine's owner says that he takes it away, until he does"
+_NOTICE = "from SIGUSR1 or SIGTERM, which say that this machine is taken away, until it is"
+_NOTICE_FILE = "says the same by being there: empty, or with a span (90s) or a moment in UTC"
 NOTICE_S_MAX = 1e6
 
 
@@ -40,6 +41,7 @@ def parser(examples: str = "") -> argparse.ArgumentParser:
     add("--shutdown-timeout", type=float, default=5.0, metavar="S", help="from SIGTERM to SIGKILL")
     add("--controller-timeout", type=float, default=60.0, metavar="S", help="it may be away")
     add("--notice", type=_seconds, default=30.0, metavar="S", help=_NOTICE)
+    add("--notice-file", type=Path, metavar="FILE", help=_NOTICE_FILE)
     add("--worker", metavar="JSON", help=argparse.SUPPRESS)
     add("--fork-server", type=int, metavar="FD", help=argparse.SUPPRESS)
     add("--run", type=int, metavar="PID", help=argparse.SUPPRESS)  # so does the job

@@ -12,6 +12,7 @@ import os
 import shutil
 import signal
 import socket
+import sys
 import tempfile
 from collections.abc import Callable, Mapping
 from functools import partial
@@ -20,6 +21,8 @@ from typing import TYPE_CHECKING, Any
 
 from trainmover.agent.config import AgentConfig
 from trainmover.agent.dial import Dialled, dial
+from trainmover.agent.flags import NOTICE_S_MAX
+from trainmover.agent.notice import NoticeFile
 from trainmover.agent.store_way import StoreWays
 from trainmover.agent.uplink import Ear, Uplink
 from trainmover.agent.workers.crew import Crew
@@ -77,7 +80,7 @@ async def run_agent(config: AgentConfig) -> None:
     stores = StoreWays(token, tls)
     agent = Agent(config, vault, address_of(vault_server), directory, stores, tls)
     loop.set_exception_handler(agent.failed)
-    loop.add_signal_handler(signal.SIGTERM, partial(agent.end, kill=False))
+    loop.add_signal_handler(signal.SIGTERM, agent.asked_to_end)
     loop.add_signal_handler(signal.SIGUSR1, agent.will_be_gone)
     if config.run is not None:
         agent.end_with(config.run)
@@ -111,7 +114,8 @@ class Agent:
         self._tls = tls
         self._directory = directory.resolve()
         self._error: TrainmoverError | None = None
-        self._ending = False
+        self._ending = self._gives_up_ranks = False
+        self._notice = NoticeFile(config.notice_file, config.notice_s)
         ear = Ear(
             hello=self._hello,
             obey=self._take,
@@ -177,9 +181,32 @@ class Agent:
             )
         self._give_up(error)
 
-    def will_be_gone(self) -> None:
-        """Whoever owns this machine has said that he takes it away."""
-        self._up.say(Leaving(left_ms=round(1000 * self._config.notice_s)))
+    def will_be_gone(self, left_s: float | None = None) -> None:
+        """Whoever owns this machine takes it away, in so many seconds; None: as configured."""
+        left_s = self._config.notice_s if left_s is None else min(left_s, NOTICE_S_MAX)
+        self._up.say(Leaving(left_ms=round(1000 * left_s)))
+
+    def asked_to_end(self) -> None:
+        """SIGTERM, by which a machine is ended in order: its ranks go to a standby first, if it has
+        any, for as long as a notice leaves. Asked twice it does not wait for them, nor where it is
+        the run that ends its own machines."""
+        if self._config.run is not None or self._gives_up_ranks or not self._crew.has_ranks:
+            self.end(kill=False)
+            return
+        self._gives_up_ranks = True
+        wait_s = max(self._config.notice_s - self._config.shutdown_s, 0.0)
+        print(
+            f"{self._config.machine} is to end: its ranks go to a standby first, for which it "
+            f"waits up to {wait_s:g} s. A second SIGTERM ends it at once.",
+            file=sys.stderr,
+            flush=True,
+        )
+        self.will_be_gone()
+        asyncio.get_running_loop().call_later(wait_s, self._end_in_order)
+
+    def _end_in_order(self) -> None:
+        if not self._ending:
+            self.end(kill=False)
 
     def end(self, *, kill: bool) -> None:
         """End the workers, then this agent. Asked twice, it ends at once."""
@@ -215,6 +242,8 @@ class Agent:
         if isinstance(order, Interrupt):
             held = {Rank(r): list(steps) for r, steps in self._vault.records_held().items()}
             self._up.say(VaultHeld(epoch=order.epoch, records=held))  # type: ignore[arg-type]
+        if self._gives_up_ranks and not self._crew.has_ranks:
+            self._end_in_order()
 
     def _keep_told(self, keep: bool) -> None:
         self._crew.keep_told(keep)
@@ -283,7 +312,13 @@ class Agent:
         self._up.tell(Heartbeat(vault_bytes=held, vault_max=most, heard=self._up.heard))
         self._up.beat()
         self._crew.look()
+        self._look_for_notice()
         asyncio.get_running_loop().call_later(BEAT_S, self._beat)
+
+    def _look_for_notice(self) -> None:
+        left_s = self._notice.look()
+        if left_s is not None:
+            self.will_be_gone(left_s)
 
     def _give_up(self, error: TrainmoverError) -> None:
         self._error = self._error or error

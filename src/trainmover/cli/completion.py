@@ -44,7 +44,7 @@ def _command(verb: str, summary: str, of: argparse.ArgumentParser) -> Command:
             tuple(name for name in action.option_strings if "_" not in name),
             (action.help or "").replace("%%", "%"),
             action.nargs != 0,
-            tuple(map(str, action.choices or ())),
+            tuple(map(str, action.choices or getattr(action, "words", ()) or ())),
         )
         for action in shown
         if action.option_strings

@@ -20,6 +20,21 @@ EXAMPLES: dict[str, list[str]] = {
         'trainmover drain m3 m4 --reason "rack 7" --deadline 10m',
         'trainmover drain m2 --reason "new firmware" --json',
     ],
+    "roll": [
+        "trainmover roll",
+        'trainmover roll --at-once 2 --reason "new kernel" --hold',
+        "trainmover roll m1 m2 --detach --json",
+    ],
+    "place": [
+        "trainmover place --from racks.json",
+        "trainmover place --by racks.py:assign --every 10m",
+        'trainmover place --from racks.json --reason "switch 3 is slow" --json',
+    ],
+    "plan": [
+        "trainmover plan",
+        "trainmover plan stop",
+        "trainmover plan continue --json",
+    ],
     "cordon": ["trainmover cordon m3", 'trainmover cordon m3 --reason "ECC errors"'],
     "uncordon": ["trainmover uncordon m3", 'trainmover uncordon m3 --reason "mended"'],
     "kill": ["trainmover kill m1", "trainmover kill m1 --run-id calm-otter"],

@@ -9,6 +9,9 @@ from trainmover.simulator.faults import NAMES
 
 SHELLS = ("bash", "fish", "zsh")
 _DEADLINE = "when it will be gone: 90s, 10m, 1h from now; what cannot be in time is said"
+_HOLD = "each stays cordoned until trainmover uncordon; else it gets fresh processes"
+_PLACE_FROM = "JSON: a list of machines in the order of their ranks, or {slot: machine}"
+_PLACE_BY = "is called with the status (as --json has it), and returns the same"
 _REPORT_OUT = "write it there: a page with plots as .html, or .json, or .txt"
 _INHERITED = ("--supervisor", "--control", "--api", "--checkpoint-lock", "--journal-memory")
 _JSON = "JSON for programs"
@@ -128,6 +131,31 @@ def drain(parser: argparse.ArgumentParser) -> None:
     which_run(parser)
     parser.add_argument("--reason", default="", metavar="TEXT", help="kept, and shown in status")
     parser.add_argument("--deadline", default="", metavar="TIME", help=_DEADLINE)
+
+
+def roll(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("machines", nargs="*", metavar="machine", help="these only; else all")
+    which_run(parser)
+    parser.add_argument("--at-once", type=int, default=1, metavar="N", help="so many at a time (1)")
+    parser.add_argument("--hold", action="store_true", help=_HOLD)
+    parser.add_argument("--reason", default="", metavar="TEXT", help="kept with each move")
+    parser.add_argument("--detach", action="store_true", help="do not wait for its end")
+
+
+def place(parser: argparse.ArgumentParser) -> None:
+    how = parser.add_mutually_exclusive_group(required=True)
+    how.add_argument("--from", dest="file", type=Path, metavar="FILE", help=_PLACE_FROM)
+    how.add_argument("--by", metavar="FILE.py:FUNCTION", help=_PLACE_BY)
+    which_run(parser)
+    parser.add_argument("--every", default="", metavar="TIME", help="again and again: 10m, 1h")
+    parser.add_argument("--reason", default="", metavar="TEXT", help="kept with each move")
+    parser.add_argument("--detach", action="store_true", help="do not wait for its end")
+
+
+def plan(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("what", nargs="?", choices=("show", "stop", "continue"), default="show")
+    which_run(parser)
+    parser.add_argument("--reason", default="", metavar="TEXT", help="kept in the events")
 
 
 def uncordon(parser: argparse.ArgumentParser) -> None:

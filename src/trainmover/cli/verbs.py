@@ -71,6 +71,21 @@ VERBS = {
     "drain": Verb("cordon machines, and move their ranks to standbys", _ASK, flags.drain),
     "cordon": Verb("let a machine take no ranks until it is uncordoned", _ASK, flags.cordon),
     "uncordon": Verb("let a cordoned machine take ranks again", _ASK, flags.uncordon),
+    "roll": Verb(
+        "have every machine give up its ranks once, some at a time",
+        "trainmover.cli.steer.plans",
+        flags.roll,
+    ),
+    "place": Verb(
+        "give ranks to other machines, as a file or a function of yours says",
+        "trainmover.cli.steer.plans",
+        flags.place,
+    ),
+    "plan": Verb(
+        "show a roll or a placement, stop it, or let it go on",
+        "trainmover.cli.steer.plans",
+        flags.plan,
+    ),
     "kill": Verb("let a machine die, to see the job recover", _ASK, flags.machine),
     "stop": Verb(
         "end a live run in order, with one more checkpoint where some are written",

@@ -41,6 +41,9 @@ from trainmover.controller.events import (
     MachineJoined,
     MachinesLost,
     MoveRequested,
+    PlaceRequested,
+    PlanSteered,
+    RollRequested,
     SlowFound,
     SlowMeasured,
     StopRequested,
@@ -69,6 +72,7 @@ from trainmover.controller.machines import (
 )
 from trainmover.controller.policies.maintenance.drain import drain
 from trainmover.controller.policies.maintenance.leaving import leaving, move_leaving
+from trainmover.controller.policies.plans.steering import begin_plan, steer_plan, tend_plan
 from trainmover.controller.policies.stragglers.answer import slow_found, slow_measured
 from trainmover.controller.standby.cordon import cordon, uncordon
 from trainmover.controller.standby.standbys import (
@@ -156,6 +160,10 @@ def decide(job: Job, event: EVENTS) -> Decision:
             job, effects = uncordon(job, event)
         case DrainRequested():
             job, effects = drain(job, event)
+        case RollRequested() | PlaceRequested():
+            job, effects = begin_plan(job, event)
+        case PlanSteered():
+            job, effects = steer_plan(job, event)
         case StopRequested():
             job, effects = stop(job, event)
         case Tick():
@@ -250,7 +258,10 @@ def _advance(job: Job, at_us: int) -> Decision:
             job, moving = move_leaving(job, at_us)
         if job.change is not None:
             return job, write + answers + keep + moving
-        job, more = tend_standbys(job)
+        job, more = tend_plan(job, at_us)
+        if job.change is None:
+            job, tended = tend_standbys(job)
+            more += tended
         return job, write + answers + keep + more
     advance = advance_move if change.kind is Kind.MOVE else advance_recovery
     job, more = advance(job, at_us)

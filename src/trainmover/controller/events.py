@@ -114,6 +114,37 @@ class DrainRequested(Event, frozen=True):
     until_us: int = 0
 
 
+class RollRequested(Event, frozen=True):
+    """Every machine is to give up its ranks once.
+
+    machines  in any order; none: all there are
+    at_once   so many at a time
+    hold      each stays cordoned then, until somebody uncordons it
+    """
+
+    request: str
+    machines: list[str] = []
+    at_once: int = 1
+    hold: bool = False
+    reason: str = ""
+
+
+class PlaceRequested(Event, frozen=True):
+    """Slots are to go to other machines. seats: slot -> the machine that is to have it."""
+
+    request: str
+    seats: list[str]
+    reason: str = ""
+
+
+class PlanSteered(Event, frozen=True):
+    """The newest plan, a roll or a placement, is to stop, or to go on. going: to go on."""
+
+    request: str
+    going: bool
+    reason: str = ""
+
+
 class StopRequested(Event, frozen=True):
     """End the job.
 
@@ -210,7 +241,10 @@ EVENTS = (
     MachineJoined | MachinesLost | WorkerSaid | WorkersSaid | AgentSaid | MoveRequested
     | KillRequested | CordonRequested | UncordonRequested | StopRequested | Tick
     | ControllerReturned | StoreMoved | CheckpointPublished | CheckpointFailed | CheckpointFound
-    | SlowFound | SlowMeasured | DrainRequested
+    | SlowFound | SlowMeasured | DrainRequested | RollRequested | PlaceRequested | PlanSteered
 )  # fmt: skip
-REQUESTS = MoveRequested | KillRequested | CordonRequested | UncordonRequested | DrainRequested
+REQUESTS = (
+    MoveRequested | KillRequested | CordonRequested | UncordonRequested | DrainRequested
+    | RollRequested | PlaceRequested | PlanSteered
+)  # fmt: skip
 """Which are answered."""

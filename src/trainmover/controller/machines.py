@@ -2,6 +2,8 @@
 
 from collections.abc import Sequence
 
+import msgspec
+
 from trainmover.controller.change.incidents import amend, open_incident
 from trainmover.controller.change.losses import losses_text
 from trainmover.controller.change.move import before_switch, cancel_move, unknown_machine
@@ -16,6 +18,7 @@ from trainmover.controller.effects import Answer, Effect, Fence, Send
 from trainmover.controller.events import (
     ControllerReturned,
     KillRequested,
+    Lost,
     MachineJoined,
     MachinesLost,
 )
@@ -56,7 +59,7 @@ def machine_joined(job: Job, event: MachineJoined) -> Decision:
 
 def machines_lost(job: Job, event: MachinesLost) -> Decision:
     """Their agents are shut out, and whoever takes their ranks is looked for: for all at once."""
-    lost = [one for one in event.lost if one.machine in job.machines]
+    lost = [_as_said(job, one) for one in event.lost if one.machine in job.machines]
     if not lost:
         return job, ()
     names = [one.machine for one in lost]
@@ -68,6 +71,14 @@ def machines_lost(job: Job, event: MachinesLost) -> Decision:
     fences = tuple(map(Fence, names))
     job, effects = _lost(job, names, losses_text(lost), event.at_us, heard_us, died=True)
     return job, fences + effects
+
+
+def _as_said(job: Job, lost: Lost) -> Lost:
+    """That it would be taken away was known."""
+    cordon = job.cordoned.get(lost.machine)
+    if cordon is None or not cordon.until_us:
+        return lost
+    return msgspec.structs.replace(lost, why=f"{lost.why}, as its owner had said")
 
 
 def give_up(job: Job, machine: MachineId, cause: str, at_us: int, heard_us: int) -> Decision:

@@ -10,9 +10,10 @@ from functools import cache
 
 from trainmover.controller.compare.comparison import Comparison
 from trainmover.controller.facts import Facts, Ranks
+from trainmover.controller.policies.plans.known import Placement, Roll
 from trainmover.controller.policies.stragglers.known import Stragglers
 from trainmover.controller.standstill.stuck import Hanging
-from trainmover.controller.values import kept_for
+from trainmover.controller.values import kept_for, replace
 from trainmover.ids import Epoch, MachineId, Rank, Slot, Step
 from trainmover.protocol.messages import (
     Certificate,
@@ -295,6 +296,16 @@ class Outcome(StrEnum):
 
 
 @dataclass(frozen=True)
+class Option:
+    """A way to go on after a loss. ms: what it would have cost, as far as was measured; why: of
+    what that is made, or why it could not be."""
+
+    name: str
+    ms: float | None
+    why: str
+
+
+@dataclass(frozen=True)
 class Incident:
     """One event from detection to the first commit after it.
 
@@ -306,6 +317,8 @@ class Incident:
     positions  rank -> where it stood when it drained: what the verdict was made of
     held       lost rank -> steps for which a living machine held its record then
     request    of the API, to be answered when the incident is done; "" once it is
+    options    what could have been done, as it was known when it began
+    step_ms    median of steps before it, as its ranks have measured them
     failed     the step that did not come through, and the epoch in force then
     redone     steps that were committed and are run again, with the same numbers
     downtime_ms  first commit after - last commit before - median step, the worst over stayers
@@ -322,6 +335,8 @@ class Incident:
     lost: tuple[MachineId, ...] = ()
     further: tuple[tuple[MachineId, MachineId], ...] = ()
     why_rung: str = ""
+    options: tuple[Option, ...] = ()
+    step_ms: float | None = None
     outcome: Outcome = Outcome.OPEN
     note: str = ""
     request: str = ""
@@ -386,6 +401,7 @@ class Job:
     hanging         ranks that stand still, and what follows from it
     cordoned        machines that take no ranks until they are uncordoned, also those that are gone:
                     who is mended comes back by the same name
+    roll, placement  the newest plan, going or not: `plan`
     losses          machine and host -> when it was lost, in the last hour before the newest
     takeovers       how often the controller died and another went on; taken_over_us: last when
     """
@@ -424,12 +440,19 @@ class Job:
     losses: dict[tuple[MachineId, str], tuple[int, ...]] = field(default_factory=dict)
     cordoned: dict[MachineId, Cordon] = field(default_factory=dict)
     stragglers: Stragglers = field(default_factory=Stragglers)
+    roll: Roll | None = None
+    placement: Placement | None = None
     takeovers: int = 0
     taken_over_us: int = 0
     store: str = ""
     stopping: Stopping | None = None
     code: int | None = None
     ended_because: str = ""
+
+    @property
+    def plan(self) -> Roll | Placement | None:
+        """The newest, going or not: moves that follow one another."""
+        return self.roll or self.placement
 
     def slot_of(self, machine: MachineId) -> Slot | None:
         """The slot a machine holds, None for a standby or a joiner."""
@@ -468,6 +491,15 @@ class Job:
         """The rank of a worker that holds one."""
         slot = self.slot_of(machine)
         return None if slot is None else self.spec.ranks(slot)[local_rank]
+
+
+def with_plan(job: Job, plan: Roll | Placement) -> Job:
+    """Its plan is this one."""
+    if plan == job.plan:
+        return job
+    if isinstance(plan, Roll):
+        return replace(job, roll=plan, placement=None)
+    return replace(job, roll=None, placement=plan)
 
 
 @kept_for("seats")

@@ -19,6 +19,9 @@ from trainmover.controller.events import (
     DrainRequested,
     KillRequested,
     MoveRequested,
+    PlaceRequested,
+    PlanSteered,
+    RollRequested,
     StoreMoved,
     UncordonRequested,
 )
@@ -201,6 +204,35 @@ class Server:
                 until_us=until_us,
             )
         )  # fmt: skip
+        return answer
+
+    def roll(
+        self, machines: Sequence[str], *, at_once: int = 1, hold: bool = False, reason: str = ""
+    ) -> asyncio.Future[Answer]:
+        """Have every machine give up its ranks once; answered when that begins. As the event."""
+        request, answer = self._answers.expect()
+        self.control.ask(
+            RollRequested(
+                at_us=self.now(), request=request, machines=[*machines], at_once=at_once,
+                hold=hold, reason=reason,
+            )
+        )  # fmt: skip
+        return answer
+
+    def place(self, seats: Sequence[str], reason: str = "") -> asyncio.Future[Answer]:
+        """Give slots to other machines; answered when that begins. seats: slot -> machine."""
+        request, answer = self._answers.expect()
+        at_us = self.now()
+        self.control.ask(
+            PlaceRequested(at_us=at_us, request=request, seats=[*seats], reason=reason)
+        )
+        return answer
+
+    def steer(self, *, going: bool, reason: str = "") -> asyncio.Future[Answer]:
+        """Stop the newest plan, or let it go on."""
+        request, answer = self._answers.expect()
+        at_us = self.now()
+        self.control.ask(PlanSteered(at_us=at_us, request=request, going=going, reason=reason))
         return answer
 
     def status(self) -> dict[str, Any]:

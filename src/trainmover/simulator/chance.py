@@ -7,8 +7,12 @@ from trainmover.controller.events import (
     DrainRequested,
     KillRequested,
     MoveRequested,
+    PlaceRequested,
+    PlanSteered,
+    RollRequested,
     UncordonRequested,
 )
+from trainmover.controller.policies.plans.known import Standing
 from trainmover.ids import MachineId, Step
 from trainmover.protocol import messages as m
 from trainmover.simulator.faults import DISTURBS_LONG, Faults
@@ -28,6 +32,8 @@ MOVES_ALONE = {
     "move",
     "cordon",
     "drain",
+    "roll",
+    "place",
     "unprepared",
     "flip",
     "nan",
@@ -108,7 +114,7 @@ class Chance:
             "vault": self._vault, "unprepared": self._unprepared,
             "move": self._move, "drill": self._drill,
             "cordon": self._cordon, "drain": self._drain,
-            "notice": self._notice,
+            "roll": self._roll, "place": self._place, "notice": self._notice,
         }  # fmt: skip
         what = acts[name]()
         if not what:
@@ -449,6 +455,42 @@ class Chance:
         for machine in some:
             self.world.at(self.world.between(500_000, 5_000_000), self._uncordon, machine)
         return ", ".join(some)
+
+    def _roll(self) -> str:
+        """Held ones are uncordoned after a while; one that has stopped is told to go on."""
+        host = self.world.host
+        if host is None or not host.job.seats:
+            return ""
+        hold, at_once = self.random.random() < 0.3, self._how_many()
+        request = self._number()
+        host.request(
+            RollRequested(at_us=self.world.now, request=request, at_once=at_once, hold=hold)
+        )
+        for machine in sorted(host.job.machines) if hold else ():
+            self.world.at(self.world.between(1_000_000, 9_000_000), self._uncordon, machine)
+        self.world.at(self.world.between(1_000_000, 9_000_000), self._steer)
+        return f"{at_once} at once{', held' * hold}"
+
+    def _place(self) -> str:
+        """Some of the machines there are, in any order."""
+        host = self.world.host
+        if host is None or not host.job.seats:
+            return ""
+        names = sorted(host.job.machines)
+        seats = self.random.sample(names, min(len(host.job.seats), len(names)))
+        if self.random.random() < 0.5:  # All of them in rings.
+            seats = self.random.sample(host.job.seats, len(host.job.seats))
+        host.request(PlaceRequested(at_us=self.world.now, request=self._number(), seats=[*seats]))
+        self.world.at(self.world.between(1_000_000, 9_000_000), self._steer)
+        return ", ".join(seats)
+
+    def _steer(self) -> None:
+        """What has stopped goes on; what goes on may be stopped."""
+        host = self.world.host
+        if host is None or host.job.plan is None or not self.going:
+            return
+        going = host.job.plan.standing is Standing.STOPPED
+        host.request(PlanSteered(at_us=self.world.now, request=self._number(), going=going))
 
     def _how_many(self) -> int:
         return self.random.choice((1, 2, 2, 2, 3))

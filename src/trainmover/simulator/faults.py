@@ -38,6 +38,8 @@ NAMES = {
     "drill": "somebody asks for the death of a machine",
     "cordon": "somebody cordons a machine, and uncordons it after a while",
     "notice": "a machine says that it will be taken away, and is",
+    "roll": "somebody has all machines give up their ranks, one after the other",
+    "place": "somebody gives ranks to other machines",
     "drain": "somebody drains some machines at once, and uncordons them after a while",
 }
 DISTURBS_LONG = {

@@ -1,6 +1,7 @@
 """A job that trains well, and whose script does in the sandbox what --bad names."""
 
 import argparse
+import copyreg
 import os
 import socket
 import subprocess
@@ -29,8 +30,8 @@ if args.bad == "prompt" and job.is_shadow:
 if args.bad == "children":
     subprocess.Popen([sys.executable, "-c", "import time; time.sleep(1000)"])
 if args.bad == "once":
-    assert not hasattr(sys, "registry"), "the registry is there already"
-    sys.registry = {"linear": nn.Linear}
+    assert "linear" not in copyreg.dispatch_table, "the registry is there already"
+    copyreg.dispatch_table["linear"] = nn.Linear
 
 dist.init_process_group("gloo")
 torch.manual_seed(1)

@@ -129,6 +129,11 @@ class Crew:
                 worker.drain_output()
             self._place = place
 
+    @property
+    def has_ranks(self) -> bool:
+        """Whether its workers run for real, or are about to."""
+        return self._place.live or self._place.bound
+
     def signal(self, number: int) -> None:
         for worker in self._workers.values():
             worker.signal(number)

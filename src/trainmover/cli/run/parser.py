@@ -6,6 +6,7 @@ What is plainly wrong is said before all else (`look`).
 
 import argparse
 import os
+from collections.abc import Sequence
 from pathlib import Path
 
 from trainmover import communicators
@@ -157,16 +158,23 @@ def parser() -> argparse.ArgumentParser:
 
 def _add_ours(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument_group(_GROUP).add_argument
+
+    def one_of(flag: str, known: Sequence[str], about: str, default: str = "") -> None:
+        """Checked with a sentence of our own, so no `choices`; a shell completes the words."""
+        made = add(flag, default=default or known[0], metavar="HOW", help=about)
+        made.words = known  # type: ignore[attr-defined]
+
     add("--machines", type=int, metavar="N", help="machines that hold ranks (= --nnodes)")
     add("--standbys", "--standby", type=int, default=0, metavar="K", help="machines to spare")
     known = " or ".join(communicators.NAMES)
-    add("--comm", default=communicators.default(), metavar="NAME", help=f"between ranks: {known}")
-    add("--gpu-comm", default=communicators.STAGED, metavar="NAME", help=_GPU_HELP)
-    add("--record", default=RECORDS[0], metavar="HOW", help=_RECORD_HELP)
-    add("--readiness", default=READINESS[0], metavar="HOW", help=_READINESS_HELP)
+    carries = f"between ranks: {known}"
+    one_of("--comm", communicators.NAMES, carries, default=communicators.default())
+    one_of("--gpu-comm", communicators.GPU_NAMES, _GPU_HELP)
+    one_of("--record", RECORDS, _RECORD_HELP)
+    one_of("--readiness", READINESS, _READINESS_HELP)
     add("--wait-for-machine", type=int, default=0, metavar="SECONDS", help=_WAIT_HELP)
     add("--patience", type=float, default=PATIENCE_S, metavar="SECONDS", help=_PATIENCE_HELP)
-    add("--no-standby", default=NO_STANDBY[0], metavar="HOW", help=_NO_STANDBY_HELP)
+    one_of("--no-standby", NO_STANDBY, _NO_STANDBY_HELP)
     add("--state-bandwidth", default="", metavar="RATE", help=_BANDWIDTH_HELP)
     add("--snapshots", default="auto", metavar="STEPS", help=_SNAPSHOTS_HELP)
     add("--snapshot-copies", type=int, default=1, choices=(1, 2), help="on so many other machines")
@@ -174,11 +182,11 @@ def _add_ours(parser: argparse.ArgumentParser) -> None:
     add("--checkpoint-every", type=int, default=1000, metavar="STEPS", help="between checkpoints")
     add("--keep-checkpoints", type=int, default=3, metavar="N", help="remove older ones")
     add("--resume", type=Path, metavar="DIR|auto", help=_RESUME_HELP)
-    add("--on-divergence", default=ON_DIVERGENCE[0], metavar="HOW", help=_DIVERGENCE_HELP)
+    one_of("--on-divergence", ON_DIVERGENCE, _DIVERGENCE_HELP)
     add("--no-watch", action="store_true", help=_NO_WATCH_HELP)
     add("--false-alarms", type=float, default=1.0, metavar="N", help=_ALARMS_HELP)
-    add("--stragglers", default=STRAGGLERS[0], metavar="HOW", help=_STRAGGLERS_HELP)
-    add("--on-nan", default=ON_NAN[0], metavar="HOW", help=_NAN_HELP)
+    one_of("--stragglers", STRAGGLERS, _STRAGGLERS_HELP)
+    one_of("--on-nan", ON_NAN, _NAN_HELP)
     often = FINGERPRINT_EVERY
     add("--fingerprint-every", type=int, default=often, metavar="STEPS", help=_FINGERPRINT_HELP)
     add("--journal", type=Path, metavar="PATH", help="keep the run's journal here")

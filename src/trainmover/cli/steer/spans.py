@@ -7,8 +7,8 @@ from trainmover.errors import UserError
 _UNITS = {"s": 1, "m": 60, "h": 3600, "": 1}
 
 
-def seconds(given: str) -> float:
-    """Raises UserError.
+def seconds(given: str, flag: str = "--deadline") -> float:
+    """Raises UserError, which names the flag.
 
     >>> seconds("10m"), seconds("90"), seconds("1.5h"), seconds("20 s")
     (600.0, 90.0, 5400.0, 20.0)
@@ -16,7 +16,7 @@ def seconds(given: str) -> float:
     match = re.fullmatch(r"(\d{1,9}(?:\.\d{1,9})?)\s*([smh]?)", given.strip())
     if match is None or not float(match[1]):
         raise UserError(
-            f"--deadline {given} is no span of time that is yet to come.",
+            f"{flag} {given} is no span of time that is yet to come.",
             means="Nothing was done.",
             do="Give seconds, minutes or hours from now: 90s, 10m, 1h.",
         )

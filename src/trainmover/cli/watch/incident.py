@@ -64,6 +64,8 @@ def show(incident: dict[str, Any], console: Console) -> None:
     for rank, stack in incident["stacks"].items():
         console.print(f"  where rank {rank} stood:")
         console.print("\n".join(f"    {line}" for line in stack.splitlines()))
+    if incident["options"]:
+        console.print(_options(incident))
     if incident["positions"]:
         console.print(_votes(incident))
     for certificate in incident["certificates"]:
@@ -73,6 +75,8 @@ def show(incident: dict[str, Any], console: Console) -> None:
 
 def _facts(incident: dict[str, Any]) -> Iterator[tuple[str, str]]:
     yield "cause", incident["cause"]
+    if incident["read_from"]:
+        yield "trouble", f"{incident['trouble']} (read from: {incident['read_from']})"
     if incident["ranks"]:
         yield "ranks", ranks_text(incident["ranks"])
     if incident["rung"]:
@@ -89,6 +93,20 @@ def _facts(incident: dict[str, Any]) -> Iterator[tuple[str, str]]:
         yield "stood", f"the journal has it: trainmover incident {number} --journal FILE"
     for rank, steps in sorted(incident["held"].items(), key=lambda item: int(item[0])):
         yield "record", f"of rank {rank} was held for step {', '.join(map(str, steps)) or '-'}"
+
+
+def _options(incident: dict[str, Any]) -> Table:
+    """What could have been done about it, as it was known when it began."""
+    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 2))
+    for name in ("", "OPTION", "COST", "WHY"):
+        table.add_column(name, no_wrap=name != "WHY")
+    for one in incident["options"]:
+        cost = "-" if one["ms"] is None else f"{one['ms']:.0f} ms"
+        done = one["name"] == incident["way"]
+        table.add_row("*" if done else "", one["name"], cost, one["why"])
+    if not any(one["name"] == incident["way"] for one in incident["options"]):
+        table.add_row("*", incident["way"], "-", incident["why_rung"])
+    return table
 
 
 def _votes(incident: dict[str, Any]) -> Table:

@@ -55,6 +55,8 @@ def show(status: dict[str, Any], console: Console) -> None:
         console.print(line)
     for line in slow_lines(status["stragglers"]):
         console.print(line)
+    if status["plan"]:
+        console.print(status["plan"]["text"])
     if status["replicas"]["step"]:
         console.print(replicas_line(status["replicas"]))
     for divergence in status["divergences"][-INCIDENTS_SHOWN:]:

@@ -60,7 +60,8 @@ def first_commit(job: Job, fact: Committed, at_us: int) -> Job:
     if fact.gap_us is not None:
         lost_ms = (fact.gap_us - (fact.median_us or 0)) / 1000.0
         worst = max(lost_ms, current.downtime_ms or 0.0, 0.0)
-        job = amend(job, current.number, downtime_ms=worst)
+        step_ms = None if fact.median_us is None else fact.median_us / 1000.0
+        job = amend(job, current.number, downtime_ms=worst, step_ms=step_ms)
     return count_rank(job, fact.rank, at_us)
 
 

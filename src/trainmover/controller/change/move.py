@@ -8,7 +8,7 @@
 Up to the switch everything can be cancelled and the job does not notice.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from trainmover.controller.change.incidents import (
     amend,
@@ -70,14 +70,23 @@ def begin_move(
 
 
 def begin_moves(
-    job: Job, machines: Sequence[MachineId], cause: str, *, request: str, at_us: int
+    job: Job,
+    machines: Sequence[MachineId],
+    cause: str,
+    *,
+    request: str,
+    at_us: int,
+    to: Mapping[Slot, MachineId] | None = None,
 ) -> Decision | str:
-    """The same, of several machines as one change: all of them or none."""
+    """The same, of several machines as one change: all of them or none.
+
+    to: who takes which slot; None: the readiest standbys
+    """
     for machine in machines:
         if refusal := _why_not(job, machine):
             return refusal
     leavers = {slot: name for name in machines if (slot := job.slot_of(name)) is not None}
-    joiners = choose_joiners(job, leavers, taken=())
+    joiners = choose_joiners(job, leavers, taken=()) if to is None else {**to}
     if joiners is None:
         return _no_standby(job, machines)
     first, *others = leavers

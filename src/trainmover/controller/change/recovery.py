@@ -21,6 +21,7 @@ from trainmover.controller.change.incidents import (
     open_incident,
     with_incident,
 )
+from trainmover.controller.change.options import options
 from trainmover.controller.change.seats import holders, joiners_there_are, with_machine
 from trainmover.controller.change.switching import (
     bind_ready,
@@ -220,6 +221,7 @@ def _note_incident(
             "joiner": joiner,
             "ranks": ranks,
             "cause": cause,
+            "options": options(job, joiners, missing),
         }
         return amend(job, current.number, epoch=epoch, marks=marks, **explained), current.number
     if current is not None:
@@ -237,6 +239,7 @@ def _note_incident(
         cause=cause,
         rung=1,
         why_rung="state and records live on other machines",
+        options=options(job, joiners, missing),
         epoch=epoch,
         marks=marks,
     )

@@ -28,7 +28,7 @@ from trainmover.server.view.snapshot import incident_json
 V1 = "/api/v1"
 STOPPED_CODE = 143
 DIGITS_MAX = 18
-BODY_BYTES_MAX = 64 * 1024
+BODY_BYTES_MAX = 256 * 1024
 
 B = TypeVar("B", bound=msgspec.Struct)
 
@@ -129,6 +129,29 @@ async def _drain(live: Live, request: Request) -> Response:
     names = [asked.machine, *asked.also]
     _audit(live, request, f"drain {', '.join(names)}", asked.reason)
     return _answered(live, await live.server.drain(names, asked.reason, left_s=asked.left_s))
+
+
+_NAMED = 16
+"""In the line of who asked; the event has them all."""
+
+
+async def _roll(live: Live, request: Request) -> Response:
+    asked = await _body(request, types.Roll)
+    names = ", ".join(asked.machines[:_NAMED]) or "all machines"
+    _audit(live, request, f"roll {names}", asked.reason)
+    return _answered(live, await live.server.roll(**msgspec.structs.asdict(asked)))
+
+
+async def _place(live: Live, request: Request) -> Response:
+    asked = await _body(request, types.Place)
+    _audit(live, request, f"place {', '.join(asked.seats[:_NAMED])}", asked.reason)
+    return _answered(live, await live.server.place(asked.seats, asked.reason))
+
+
+async def _plan(live: Live, request: Request) -> Response:
+    asked = await _body(request, types.Steer)
+    _audit(live, request, f"the plan is to {'go on' if asked.going else 'stop'}", asked.reason)
+    return _answered(live, await live.server.steer(going=asked.going, reason=asked.reason))
 
 
 _cordon = _asks("cordon", lambda server, asked: server.cordon(asked.machine, asked.reason))
@@ -240,6 +263,18 @@ ENDPOINTS = (
     Endpoint(
         "POST", f"{V1}/drain", "Cordon machines, then move their ranks, if any, as one change.", _O,
         _drain, types.Answer, types.Drain,
+    ),
+    Endpoint(
+        "POST", f"{V1}/roll", "Begin to have every machine give up its ranks once.", _O, _roll,
+        types.Answer, types.Roll,
+    ),
+    Endpoint(
+        "POST", f"{V1}/place", "Begin to give slots to other machines.", _O, _place, types.Answer,
+        types.Place,
+    ),
+    Endpoint(
+        "POST", f"{V1}/plan", "Stop a roll or a placement, or let it go on.", _O, _plan,
+        types.Answer, types.Steer,
     ),
     Endpoint(
         "POST", f"{V1}/cordon", "Let a machine take no ranks.", _O, _cordon, types.Answer, types.Ask

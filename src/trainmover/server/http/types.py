@@ -35,6 +35,30 @@ class Drain(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     left_s: Annotated[float, Meta(ge=-1e9, le=1e9)] | None = None
 
 
+class Roll(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """To have every machine give up its ranks once. machines: none: all. hold: they stay cordoned
+    until they are uncordoned; else they get fresh processes."""
+
+    machines: Annotated[list[MachineName], Meta(max_length=20000)] = []
+    at_once: Annotated[int, Meta(ge=-1000000, le=1000000)] = 1
+    hold: bool = False
+    reason: Reason = ""
+
+
+class Place(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """To give slots to other machines. seats: slot -> the machine that is to have it."""
+
+    seats: Annotated[list[MachineName], Meta(max_length=20000)]
+    reason: Reason = ""
+
+
+class Steer(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """To stop the plan, or let it go on. going: to go on."""
+
+    going: bool
+    reason: Reason = ""
+
+
 class Stop(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """End the job. The body may be missing."""
 
@@ -106,8 +130,18 @@ class CertificateOf(TypedDict):
     equal: bool
 
 
+class OptionOf(TypedDict):
+    """What could have been done; ms: at what cost, None if that was not known."""
+
+    name: str
+    ms: float | None
+    why: str
+
+
 class IncidentOf(TypedDict):
-    """From detection to the first commit after it."""
+    """From detection to the first commit after it. trouble: out of memory, hardware, network, user
+    bug, pre-emption or unknown; "" for a move; read_from: the sentence that says so; way: which of
+    the options it was."""
 
     number: int
     kind: str
@@ -134,6 +168,11 @@ class IncidentOf(TypedDict):
     certificates: list[CertificateOf]
     committed_first: list[int]
     phases_ms: dict[str, float]
+    options: list[OptionOf]
+    step_ms: float | None
+    way: str
+    trouble: str
+    read_from: str
 
 
 class Answer(TypedDict):
@@ -337,6 +376,24 @@ class StragglersOf(TypedDict):
     moves: list[SlowMoveOf]
 
 
+class PlanOf(TypedDict):
+    """The newest. kind: roll or placement; standing: going, stopped or done, and why it has
+    stopped; moves: that it has begun; left, away, over: machines yet to come, those whose turn it
+    is, and those that are through."""
+
+    kind: str
+    number: int
+    reason: str
+    since_s: float
+    standing: str
+    why: str
+    moves: int
+    left: list[str]
+    away: list[str]
+    over: list[str]
+    text: str
+
+
 class WaitsOf(TypedDict):
     """For so many machines; left_s: then the job ends."""
 
@@ -406,10 +463,12 @@ class Status(TypedDict):
     watch: list[WatchOf]
     quarantined: dict[str, float]
     stragglers: StragglersOf
+    plan: PlanOf | None
     cordoned: dict[str, CordonOf]
     change: ChangeOf | None
     controller: ControllerOf
     incidents: list[IncidentOf]
     code: int | None
     ended_because: str
+    trouble: str
     journal: JournalOf

@@ -17,6 +17,8 @@ from trainmover.controller.events import (
     MachineJoined,
     MachinesLost,
     MoveRequested,
+    PlaceRequested,
+    RollRequested,
     SlowFound,
     SlowMeasured,
     StopRequested,
@@ -42,6 +44,7 @@ from trainmover.protocol.messages import (
 )
 from trainmover.server.ranks import ranks_named
 from trainmover.server.view.divergences import divergence_text, is_news, parted_text
+from trainmover.server.view.plans import plan_sentences
 from trainmover.server.view.protection import cuts_are_off, depends_on_cuts, protected
 from trainmover.server.view.watching import stands_text
 
@@ -63,7 +66,7 @@ def sentence(before: Job, event: Event, after: Job) -> Sentence:
         return Sentence(_no_snapshots(after), loud=True)
     if after.between and not before.between:
         return Sentence(depends_on_cuts(after), loud=cuts_are_off(after))
-    incidents = incident_sentences(before, after)
+    incidents = [*incident_sentences(before, after), *plan_sentences(before, after)]
     if new := after.comparison.divergences[len(before.comparison.divergences) :]:
         text = "\n".join([*(divergence_text(d, after) for d in new), *incidents])
         return Sentence(text, loud=bool(incidents) or is_news(before, new))
@@ -199,6 +202,8 @@ def _of_event(before: Job, event: Event, after: Job) -> Sentence:
             return _of_cordon(event, before, after)
         case DrainRequested():
             return _of_drain(event, before, after)
+        case RollRequested() | PlaceRequested():
+            return Sentence("a plan was asked for and refused")
         case StoreMoved():
             return Sentence("the key-value store was lost; groups meet in a new one", loud=True)
         case SlowFound():

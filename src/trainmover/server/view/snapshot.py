@@ -5,15 +5,18 @@ from typing import Any
 
 import msgspec
 
+from trainmover.controller.change.options import way_of
 from trainmover.controller.keep.cuts import cut_at_hand
 from trainmover.controller.standby.flapping import quarantined
-from trainmover.controller.state import Change, Incident, Job, Machine
+from trainmover.controller.state import Change, Incident, Job, Kind, Machine
 from trainmover.ids import MachineId, Rank, Slot
 from trainmover.protocol.deadlines import deadlines_json
 from trainmover.protocol.messages import Position
 from trainmover.server.length import length
 from trainmover.server.view.divergences import divergences_json, replicas_json
+from trainmover.server.view.exits import exit_of
 from trainmover.server.view.memory import memory_json
+from trainmover.server.view.plans import plan_json
 from trainmover.server.view.progress import Progress
 from trainmover.server.view.slowness import stragglers_json
 from trainmover.server.view.standings import roles_json, standbys_json
@@ -69,6 +72,7 @@ def snapshot(
         "watch": watch_json(job, progress, now_us),
         "quarantined": quarantined(job, now_us),
         "stragglers": stragglers_json(job),
+        "plan": plan_json(job, now_us),
         "cordoned": {name: _cordoned(job, name, now_us) for name in job.cordoned},
         "change": _change(job, progress, now_us),
         "controller": {
@@ -78,6 +82,7 @@ def snapshot(
         "incidents": [incident_json(incident) for incident in job.incidents],
         "code": job.code,
         "ended_because": job.ended_because,
+        "trouble": str(exit_of(job.ended_because).kind) if job.code else "",
     }
 
 
@@ -87,7 +92,14 @@ def incident_json(incident: Incident) -> dict[str, Any]:
     for given, certificate in zip(value["certificates"], incident.certificates, strict=True):
         given["equal"] = certificate.equal
     votes = [_vote(position) for _, position in sorted(incident.positions.items())]
-    return value | {"phases_ms": incident.phases_ms, "positions": votes}
+    read = exit_of(incident.cause, *incident.stacks.values())
+    return value | {
+        "phases_ms": incident.phases_ms,
+        "positions": votes,
+        "way": way_of(incident),
+        "trouble": str(read.kind) if incident.kind is Kind.RECOVERY else "",
+        "read_from": read.sentence if incident.kind is Kind.RECOVERY else "",
+    }
 
 
 def _vote(position: Position) -> dict[str, Any]:

@@ -21,6 +21,7 @@ from trainmover.simulator.checkers.members.words import Words
 from trainmover.simulator.checkers.people.answers import Answers
 from trainmover.simulator.checkers.people.figures import Figures
 from trainmover.simulator.checkers.people.incidents import Incidents
+from trainmover.simulator.checkers.people.plans import Plans
 from trainmover.simulator.checkers.people.records import Records
 from trainmover.simulator.checkers.state.checkpoints import Checkpoints
 from trainmover.simulator.checkers.state.cuts import Cuts
@@ -50,6 +51,7 @@ def all_checkers() -> list[Checker]:
         Answers(),
         Checkpoints(),
         Leaving(),
+        Plans(),
         Waits(),
         Staying(),
         Capacity(),

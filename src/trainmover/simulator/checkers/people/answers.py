@@ -16,6 +16,9 @@ from trainmover.controller.events import (
     DrainRequested,
     KillRequested,
     MoveRequested,
+    PlaceRequested,
+    PlanSteered,
+    RollRequested,
     UncordonRequested,
 )
 from trainmover.controller.state import Kind, MachineState, Outcome, Phase
@@ -81,7 +84,13 @@ class Answers:
 
 
 def _machines(event: REQUESTS) -> list[str]:
-    return event.machines if isinstance(event, DrainRequested) else [event.machine]
+    match event:
+        case DrainRequested():
+            return event.machines
+        case RollRequested() | PlaceRequested() | PlanSteered():
+            return []
+        case _:
+            return [event.machine]
 
 
 def _could_move(moment: Decided, event: MoveRequested) -> bool:

@@ -1,0 +1,129 @@
+"""What could be done about a loss, and what each would cost, from what this job has measured. Pure.
+
+Stored with the incident as it opens, so that whoever asks later why the job did what it did finds
+what was known then. What is done follows from one order, which is that of the costs wherever they
+differ by much: stay and take a warm standby; else the machine itself with fresh processes; else
+wait, or write the newest snapshot and stop; and go back only where nobody holds what was lost. So
+an estimate decides nothing by itself: a wrong one cannot make things worse (Unicron, section 5,
+weighs the same ways).
+"""
+
+import statistics
+from collections.abc import Callable, Collection, Mapping
+
+from trainmover.controller.compare.roles import representatives
+from trainmover.controller.keep.cuts import cut_at_hand
+from trainmover.controller.state import Incident, Job, Kind, MachineState, Option, Outcome
+from trainmover.ids import MachineId, Slot
+
+RETRY, STANDBY = "run the step again", "replace the machine"
+PROCESS, WAIT = "replace the process", "wait for a machine"
+BACK, STOP = "go back to a snapshot", "write a checkpoint and stop"
+AGAIN = "start again"
+NAMED_MAX = 5
+
+
+def options(
+    job: Job, joiners: Mapping[Slot, MachineId], missing: Collection[Slot]
+) -> tuple[Option, ...]:
+    """Of a recovery that begins. joiners: who takes which slot; missing: those nobody can take."""
+    if not joiners and not missing:
+        return (
+            Option(RETRY, _measured(job, lambda one: one.rung == 1 and one.joiner is None), ""),
+            _back(job),
+        )
+    slots = [*joiners, *missing]
+    return (
+        Option(RETRY, None, "ranks are gone"),
+        _standby(job, joiners, slots),
+        _process(job, slots),
+        _wait(job, missing),
+        _back(job),
+        _stop(job),
+    )
+
+
+def way_of(incident: Incident) -> str:
+    """Which of them it was in the end; "" of what is no recovery."""
+    if incident.kind is not Kind.RECOVERY:
+        return ""
+    if incident.rung > 1:
+        return BACK if incident.rung == 2 else AGAIN
+    if incident.joiner is None:
+        return WAIT if incident.ranks else RETRY
+    return PROCESS if incident.joiner == incident.machine else STANDBY
+
+
+def _standby(job: Job, joiners: Mapping[Slot, MachineId], slots: list[Slot]) -> Option:
+    others = {slot: name for slot, name in joiners.items() if name != job.seats[slot]}
+    if not others:
+        return Option(STANDBY, None, "no standby can take the ranks")
+    runs = [_run_ms(job, slot, name) for slot, name in others.items()]
+    switch = _measured(job, lambda one: one.rung == 1 and one.joiner not in (None, one.machine))
+    if switch is None:
+        switch = _measured(job, lambda one: one.kind is Kind.MOVE)
+    short = len(slots) - len(others)
+    why = f"{short} of {len(slots)} machines find none" if short else _named([*others.values()])
+    return Option(STANDBY, _sum(max(runs, key=lambda ms: ms or 0.0), switch), why)
+
+
+def _run_ms(job: Job, slot: Slot, name: MachineId) -> float | None:
+    """What it must run before it can take the slot: nothing, if it holds that run."""
+    machine = job.machines[name]
+    if machine.state is MachineState.WARM and machine.held == slot:
+        return 0.0
+    attest = machine.attests.get(representatives(job).get(slot, slot))
+    return None if attest is None else float(attest.run_ms or attest.warm_ms) or None
+
+
+def _process(job: Job, slots: list[Slot]) -> Option:
+    there = [slot for slot in slots if job.seats[slot] in job.machines]
+    if len(there) < len(slots):
+        gone = [job.seats[slot] for slot in slots if slot not in there]
+        return Option(PROCESS, None, f"{_named(gone)} {'is' if len(gone) == 1 else 'are'} gone")
+    known = [one.warm_ms for m in job.machines.values() for one in m.attests.values()]
+    fresh = float(statistics.median(known)) if any(known) else None
+    return Option(PROCESS, fresh, "a run of the script in fresh processes comes first")
+
+
+def _wait(job: Job, missing: Collection[Slot]) -> Option:
+    if not job.spec.wait_s:
+        return Option(WAIT, None, "it was not allowed (--wait-for-machine)")
+    why = f"at most {job.spec.wait_s} s" + ("" if missing else "; nobody need be waited for")
+    return Option(WAIT, 1000.0 * job.spec.wait_s, why)
+
+
+def _back(job: Job) -> Option:
+    cut = cut_at_hand(job)
+    if cut is None:
+        return Option(BACK, None, "there is none at hand")
+    steps = max(job.snapshot_every, 1)
+    known = [one.step_ms for one in job.incidents if one.step_ms is not None]
+    why = f"of step {cut.step}; up to {steps} step{'s' * (steps > 1)} would be made again"
+    return Option(BACK, steps * known[-1] if known else None, why)
+
+
+def _stop(job: Job) -> Option:
+    if job.spec.no_standby != "checkpoint":
+        return Option(STOP, None, "it was not asked for (--no-standby checkpoint)")
+    return Option(STOP, None, "somebody would have to start the job again")
+
+
+def _named(names: list[MachineId]) -> str:
+    shown = ", ".join(names[:NAMED_MAX])
+    return f"{shown} and {len(names) - NAMED_MAX} others" if len(names) > NAMED_MAX else shown
+
+
+def _measured(job: Job, is_one: Callable[[Incident], bool]) -> float | None:
+    """Median downtime of what this job has come through of that kind; None: nothing yet."""
+    known = [
+        one.downtime_ms
+        for one in job.incidents
+        if one.outcome is Outcome.DONE and one.downtime_ms is not None and is_one(one)
+    ]
+    return statistics.median(known) if known else None
+
+
+def _sum(*parts: float | None) -> float | None:
+    known = [part for part in parts if part is not None]
+    return sum(known) if len(known) == len(parts) else None

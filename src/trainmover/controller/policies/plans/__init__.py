@@ -1,0 +1,1 @@
+"""Moves that follow one another until what somebody asked for is there. Pure."""
