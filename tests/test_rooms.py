@@ -23,6 +23,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "durable": set(),
     "splice": set(),
     "names": set(),
+    "spans": set(),
     "outlet": set(),
     "fork_server": {"lifeline"},
     "communicators": {"errors"},
@@ -42,7 +43,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     | {"asked", "durable", "lifeline", "names", "tls", "token_file"}
     | {"protocol", "rank", "listeners", "comm", "state", "sandbox", "torch_internals"},
     "agent": WORDS
-    | {"lifeline", "outlet", "tls", "token_file", "fork_server", "splice"}
+    | {"lifeline", "outlet", "spans", "tls", "token_file", "fork_server", "splice"}
     | {"protocol", "listeners", "state"},
     "server": WORDS
     | {"durable", "lifeline", "names", "splice", "tls", "token_file"}
@@ -52,14 +53,14 @@ MAY_IMPORT: dict[str, set[str]] = {
     | {"communicators", "lifeline", "fork_server", "tls", "token_file"}
     | {"protocol", "controller", "journal", "server", "agent"},
     "cli": WORDS
-    | {"communicators", "outlet", "tls", "token_file"}
+    | {"communicators", "outlet", "spans", "tls", "token_file"}
     | {"protocol", "controller", "journal", "server", "agent", "launch", "simulator"},
     "__init__": {"version", "worker"},
     "__main__": {"cli"},
 }
 
 # Time, chance and the outside world reach these as values.
-PURE_ROOMS = {"errors", "ids", "version", "protocol", "controller", "rank"}
+PURE_ROOMS = {"errors", "ids", "version", "spans", "protocol", "controller", "rank"}
 PURE_FILES = {
     "agent/decide.py",
     "agent/letters.py",
@@ -102,6 +103,7 @@ LIGHT_ROOMS = PURE_ROOMS | {
     "lifeline",
     "splice",
     "names",
+    "spans",
     "outlet",
     "fork_server",
     "communicators",

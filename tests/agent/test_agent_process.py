@@ -335,15 +335,20 @@ def test_sigterm_is_a_shutdown(play: Play) -> None:
     assert play.run(after) == (0, "")
 
 
+async def terminated_with_a_rank(play: Play) -> subprocess.Popen[str]:
+    await play.workers_up()
+    play.run_rank()
+    await play.controller.expect(m.Committed)
+    assert play.process is not None
+    play.process.terminate()
+    return play.process
+
+
 def test_sigterm_of_a_machine_with_ranks_waits_until_they_live_elsewhere(play: Play) -> None:
     async def after(play: Play) -> None:
-        await play.workers_up()
-        play.run_rank()
-        await play.controller.expect(m.Committed)
-        assert play.process is not None
-        play.process.terminate()
+        process = await terminated_with_a_rank(play)
         assert (await play.controller.expect(m.Leaving)).left_ms == 30_000
-        assert play.process.poll() is None
+        assert process.poll() is None
         play.controller.order(m.Leave(epoch=Epoch(2)))
 
     code, text = play.run(after)
@@ -356,14 +361,10 @@ def test_and_not_where_there_is_no_time(play: Play, asked: str) -> None:
     play.flags = ["--notice", "1"] if asked == "with no time left" else []
 
     async def after(play: Play) -> None:
-        await play.workers_up()
-        play.run_rank()
-        await play.controller.expect(m.Committed)
-        assert play.process is not None
-        play.process.terminate()
+        process = await terminated_with_a_rank(play)
         await play.controller.expect(m.Leaving)
         if asked == "twice":
-            play.process.terminate()
+            process.terminate()
 
     assert play.run(after)[0] == 0
 

@@ -12,6 +12,7 @@ from trainmover.controller.effects import Answer, Effect, End, Send
 from trainmover.controller.events import (
     EVENTS,
     AgentSaid,
+    Event,
     KillRequested,
     Lost,
     MachineJoined,
@@ -57,6 +58,16 @@ def kinds(effects: tuple[Effect, ...]) -> list[tuple[str, str]]:
 
 def answers(effects: tuple[Effect, ...]) -> list[Answer]:
     return [effect for effect in effects if isinstance(effect, Answer)]
+
+
+def is_refused(job: Job, event: Event, words: str) -> None:
+    """The event has one answer, which says so in these words, and nothing else happens."""
+    same, effects = decide(job, event)
+    (answer,) = answers(effects)
+    assert words in answer.text
+    assert "Nothing was done" in answer.text
+    assert not answer.ok
+    assert same == job
 
 
 def ended(effects: tuple[Effect, ...]) -> End:

@@ -266,14 +266,14 @@ BUGS = {
     ),
     "a placement that no standby can be found for waits for ever": (
         "controller.policies.plans.place",
-        'return _stopped(job, plan, "no standby can take ranks")',
+        'return stopped(job, plan, "no standby can take ranks")',
         "return job, ()",
         "place,death",
     ),
     "a roll moves machines whose turn it is not": (
         "controller.policies.plans.roll",
-        "    roll = _in_turn(roll, names)\n    held",
-        "    held",
+        "    roll = _in_turn(roll, names)\n    begun",
+        "    begun",
         "roll",
     ),
     "whoever only watches moves machines": (

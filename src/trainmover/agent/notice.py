@@ -6,13 +6,13 @@ something else counts as an empty one, and that is told.
 """
 
 import json
-import re
 import sys
 from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
 
-_UNITS = {"s": 1.0, "m": 60.0, "h": 3600.0, "": 1.0}
+from trainmover.spans import seconds_of
+
 READ_MAX = 4096
 
 
@@ -66,8 +66,9 @@ def seconds_left(text: str, usual_s: float, now: datetime) -> float | None:
     text = text.strip()
     if not text:
         return usual_s
-    if span := re.fullmatch(r"(\d{1,6}(?:\.\d{1,6})?)\s*([smh]?)", text):
-        return float(span[1]) * _UNITS[span[2]]
+    span_s = seconds_of(text)
+    if span_s is not None:
+        return span_s
     try:
         told = json.loads(text) if text.startswith("{") else {"time": text}
         moment = datetime.fromisoformat(told["time"])

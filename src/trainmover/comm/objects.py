@@ -60,6 +60,7 @@ class Objects:
     def kept(self) -> list[tuple[str, bytes]]:
         """For the rank's record: line and pickled bytes of the small ones, oldest first."""
         if self._kept is None:
+            # Of copies: what numpy() has shown can never be resized again, which is torch's to do.
             self._kept = [
                 (line, numpy_of(pickled.reshape(-1)[:size].clone()).tobytes())
                 for line, objects in self._came.items()

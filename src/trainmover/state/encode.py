@@ -77,9 +77,7 @@ def encode(value: object) -> bytes:
     A tensor or array of any strides becomes a contiguous one on the CPU. Raises UserError for a
     type that is not in the table, naming its path inside the value ("scheduler.lambdas[0]").
     """
-    # Most are dicts of plain values, which is told without a call.
-    flat = type(value) is dict and _PLAIN.issuperset(map(type, value.values()))
-    if (flat and _ONLY_STR.issuperset(map(type, value))) or _is_native(value):  # type: ignore[call-overload]
+    if _is_native(value):
         try:
             return _encoder.encode(value)
         except OverflowError:  # An integer that msgpack has not.

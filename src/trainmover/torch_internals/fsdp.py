@@ -15,14 +15,6 @@ def groups_of(module: nn.Module) -> Iterator[Any]:
             yield from _groups(part._get_fsdp_state())
 
 
-def reshard(module: nn.Module) -> None:
-    """Let go of what was gathered: the next use gathers it again."""
-    parts: Iterable[Any] = module.modules()
-    for part in parts:
-        if hasattr(part, "_get_fsdp_state"):
-            part.reshard()
-
-
 def _groups(state: Any) -> list[Any]:
     if hasattr(state, "_fsdp_param_groups"):
         return list(state._fsdp_param_groups)
@@ -33,6 +25,11 @@ def _groups(state: Any) -> list[Any]:
 def is_gathered(group: Any) -> bool:
     """Whether its parameters are whole here for now."""
     return not group.is_sharded
+
+
+def reshard(group: Any) -> None:
+    """Let go of what was gathered: the next use gathers it again."""
+    group.reshard()
 
 
 def parameters_of(group: Any) -> list[Any]:

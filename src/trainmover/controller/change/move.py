@@ -8,6 +8,7 @@
 Up to the switch everything can be cancelled and the job does not notice.
 """
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 
 from trainmover.controller.change.incidents import (
@@ -144,6 +145,12 @@ def unknown_machine(job: Job, machine: str) -> str:
     """Three lines for a name that is no machine of the job."""
     names = ", ".join(m.id for m in sorted(job.machines.values(), key=lambda m: m.place))
     return f"There is no machine {machine}.\nNothing was done.\nThe machines are {names}."
+
+
+def why_not_each_once(names: Sequence[str]) -> str:
+    """Three lines for a name that comes twice; "" if none does."""
+    twice = next((name for name, times in Counter(names).items() if times > 1), "")
+    return twice and f"{twice} is named twice.\nNothing was done.\nName each machine once."
 
 
 def _no_standby(job: Job, machines: Sequence[MachineId]) -> str:

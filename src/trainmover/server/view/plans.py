@@ -3,7 +3,6 @@
 from typing import Any
 
 from trainmover.controller.policies.plans.known import Placement, Plan, Roll, Standing
-from trainmover.controller.policies.plans.steering import title
 from trainmover.controller.state import Job
 
 
@@ -47,8 +46,8 @@ def plan_text(job: Job, plan: Plan) -> str:
     through = f"{len(over)} of {len(over) + len(away) + len(left)} machines, {moves}"
     turn = f"; away: {', '.join(away)}" if away else ""
     if plan.standing is Standing.STOPPED:
-        return f"{title(plan)} has stopped: {plan.why} ({through}{turn})"
-    return f"{title(plan)} is {plan.standing}: {through}{turn}"
+        return f"{plan.title} has stopped: {plan.why} ({through}{turn})"
+    return f"{plan.title} is {plan.standing}: {through}{turn}"
 
 
 def plan_sentences(before: Job, after: Job) -> list[str]:
@@ -64,4 +63,4 @@ def plan_sentences(before: Job, after: Job) -> list[str]:
     if plan.standing is Standing.DONE:
         return [plan_text(after, plan)]
     why = f" ({plan.reason})" if plan.reason else ""
-    return [f"{title(plan)} {'begins' if fresh else 'goes on'}{why}"]
+    return [f"{plan.title} {'begins' if fresh else 'goes on'}{why}"]

@@ -101,5 +101,5 @@ def _settings(group: dict[str, Any]) -> dict[str, Any]:
 
 def _can_go_along(value: object) -> bool:
     if type(value) in (tuple, list):
-        return _PLAIN.issuperset(map(type, value)) or all(map(_can_go_along, value))  # type: ignore[call-overload]
+        return all(map(_can_go_along, value))  # type: ignore[call-overload]
     return type(value) in _PLAIN or type(value) is Tensor

@@ -27,7 +27,6 @@ class Unsharded:
 
     def __init__(self, module: nn.Module) -> None:
         self.large = LargeUnsharded(self)
-        self._module = module
         self._groups = list(fsdp.groups_of(module))
         self._parameters = [p for group in self._groups for p in fsdp.parameters_of(group)]
 
@@ -43,7 +42,8 @@ class Unsharded:
 
     def gather_anew(self) -> None:
         """Members are exchanged, and who joins has gathered nothing: all are to do it together."""
-        fsdp.reshard(self._module)
+        for group in self._groups:
+            fsdp.reshard(group)
 
     def values(self) -> dict[str, Tensor]:
         """Live: gradients by number of their parameter, parts by number of their group."""

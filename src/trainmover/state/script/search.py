@@ -121,6 +121,11 @@ class Layout:
     uses: int = 0
 
 
+def now_in(slot: Slot) -> Any:
+    """What it holds; ABSENT: nothing. Where each step does this, it is written out there."""
+    return value_of(slot) if slot.is_asked else slot.owner.get(slot.name, ABSENT)
+
+
 def value_of(slot: Slot) -> Any:
     """Of one whose owner is no dict."""
     owner, kind = slot.owner, type(slot.owner)
@@ -215,7 +220,7 @@ class Search:
         held = {self._entry(one) for _, one in state}
         names = {str(name).lstrip("_") for name, _ in state}
         for slot in newest:
-            value = value_of(slot) if slot.is_asked else slot.owner.get(slot.name, ABSENT)
+            value = now_in(slot)
             if str(slot.name).lstrip("_") in names or self._entry(value) in held:
                 known.append(slot.key)
 

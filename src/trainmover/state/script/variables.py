@@ -46,6 +46,7 @@ from trainmover.state.script.search import (
     Place,
     Search,
     Slot,
+    now_in,
     value_of,
 )
 from trainmover.state.script.source import MODULE, Scope, Source, source_of, together
@@ -170,6 +171,7 @@ class Variables:
         at_end: dict[str, Entry] = {}
         self._read_locals(layout, locals_of, full, found, at_end)
         for slot in layout.outside:
+            # As `now_in`, without its call.
             value = value_of(slot) if slot.is_asked else slot.owner.get(slot.name, ABSENT)
             if value is not slot.last:
                 self._read(slot, value, full)
@@ -348,11 +350,7 @@ class Variables:
         if newest is None:
             return []
         return [
-            (
-                one.of or one.owner,
-                one.name,
-                value_of(one) if one.is_asked else one.owner.get(one.name, ABSENT),
-            )
+            (one.of or one.owner, one.name, now_in(one))
             for one in [slot for slots in newest.frames for slot in slots] + newest.outside
             if one.owner is not None
         ]
@@ -414,7 +412,7 @@ class Variables:
             for slot in slots:
                 yield slot, values.get(slot.name, ABSENT), frame
         for slot in layout.outside:
-            yield slot, _now(slot), None
+            yield slot, now_in(slot), None
         _let_go(frames, locals_of)
 
     def forget(self) -> None:
@@ -657,10 +655,6 @@ def _collecting(place: Place) -> list[Difference]:
         for file, _, line, collects in place
         if collects
     ]
-
-
-def _now(slot: Slot) -> Any:
-    return value_of(slot) if slot.is_asked else slot.owner.get(slot.name, ABSENT)
 
 
 def _plain_parts(value: object, depth: int) -> Iterator[object]:

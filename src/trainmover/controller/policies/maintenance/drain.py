@@ -7,7 +7,7 @@ worth a try all the same: until the switchover nothing is lost by it.
 
 import statistics
 
-from trainmover.controller.change.move import begin_moves, unknown_machine
+from trainmover.controller.change.move import begin_moves, unknown_machine, why_not_each_once
 from trainmover.controller.effects import Answer
 from trainmover.controller.events import DrainRequested
 from trainmover.controller.start import Decision
@@ -43,8 +43,8 @@ def _why_not(job: Job, event: DrainRequested) -> str:
     for name in names:
         if name not in job.machines and name not in job.cordoned:
             return unknown_machine(job, name)
-        if names.count(name) > 1:
-            return f"{name} is named twice.\nNothing was done.\nName each machine once."
+    if twice := why_not_each_once(names):
+        return twice
     if event.until_us and event.until_us <= event.at_us:
         return "The deadline is over.\nNothing was done.\nGive one that is yet to come, or none."
     return ""

@@ -34,6 +34,16 @@ class Plan:
     incident: int = 0
     moves: int = 0
 
+    @property
+    def title(self) -> str:
+        """As people call it: "Roll 3"."""
+        return f"{type(self).__name__} {self.number}"
+
+    @property
+    def cause(self) -> str:
+        """Of its moves and cordons: "roll 3: new firmware"."""
+        return self.title.lower() + (f": {self.reason}" if self.reason else "")
+
 
 @dataclass(frozen=True)
 class Roll(Plan):

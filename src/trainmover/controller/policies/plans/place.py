@@ -8,14 +8,14 @@ and one more for each ring.
 
 from collections.abc import Iterator, Mapping
 
-from trainmover.controller.change.move import begin_moves, unknown_machine
+from trainmover.controller.change.move import unknown_machine, why_not_each_once
 from trainmover.controller.change.seats import at_hand, other_torch
 from trainmover.controller.events import PlaceRequested
-from trainmover.controller.policies.plans.known import Placement, Standing
-from trainmover.controller.policies.plans.standbys import coming, ready, why_not_each_once
+from trainmover.controller.policies.plans.known import Placement
+from trainmover.controller.policies.plans.progress import done, moved, next_number, stopped
+from trainmover.controller.policies.plans.standbys import coming, ready
 from trainmover.controller.start import Decision
-from trainmover.controller.state import Job, MachineState, Outcome, slots, with_plan
-from trainmover.controller.values import replace
+from trainmover.controller.state import Job, MachineState, Outcome, slots
 from trainmover.ids import MachineId, Slot
 
 _RINGS = (
@@ -44,7 +44,7 @@ def placement_of(job: Job, event: PlaceRequested) -> Placement | str:
     if [*_rings(job, wanted)] and not _others(job, seats):
         return _RINGS
     return Placement(
-        number=1 if job.plan is None else job.plan.number + 1,
+        number=next_number(job),
         reason=event.reason,
         at_us=event.at_us,
         seats=seats,
@@ -55,9 +55,9 @@ def advance_placement(job: Job, plan: Placement, at_us: int) -> Decision:
     """Nothing is under way: the next moves, all that can be made at once."""
     wanted = _wanted(job, plan.seats)
     if not wanted:
-        return with_plan(job, replace(plan, standing=Standing.DONE)), ()
+        return done(job, plan)
     if problem := _problem(job, plan, wanted):
-        return _stopped(job, plan, problem)
+        return stopped(job, plan, problem)
     free = {name for name in wanted.values() if name not in slots(job)}
     if not free.isdisjoint(coming(job)):
         return job, ()  # All that can be one change are one: each pause counts.
@@ -65,10 +65,12 @@ def advance_placement(job: Job, plan: Placement, at_us: int) -> Decision:
     others = ready(job, but_for={*plan.seats})
     to |= dict(zip(_rings(job, wanted), others, strict=False))
     if to:
-        return _move(job, plan, to, at_us)
+        leavers = [job.seats[slot] for slot in to]
+        begun = moved(job, plan, leavers, at_us, to)
+        return stopped(job, plan, begun) if isinstance(begun, str) else begun
     if coming(job):
         return job, ()
-    return _stopped(job, plan, "no standby can take ranks")
+    return stopped(job, plan, "no standby can take ranks")
 
 
 def _wanted(job: Job, seats: tuple[MachineId, ...]) -> dict[Slot, MachineId]:
@@ -122,18 +124,3 @@ def _problem(job: Job, plan: Placement, wanted: Mapping[Slot, MachineId]) -> str
     if move is not None and move.outcome in (Outcome.CANCELLED, Outcome.FAILED):
         return f"its last move came to nothing: {move.note}"
     return next((why for name in wanted.values() if (why := _why_not(job, name))), "")
-
-
-def _move(job: Job, plan: Placement, to: Mapping[Slot, MachineId], at_us: int) -> Decision:
-    why = f"placement {plan.number}" + (f": {plan.reason}" if plan.reason else "")
-    leavers = [job.seats[slot] for slot in to]
-    begun = begin_moves(job, leavers, why, request="", at_us=at_us, to=to)
-    if isinstance(begun, str):
-        return _stopped(job, plan, begun.splitlines()[0])
-    job, effects = begun
-    plan = replace(plan, incident=len(job.incidents), moves=plan.moves + 1)
-    return with_plan(job, plan), effects
-
-
-def _stopped(job: Job, plan: Placement, why: str) -> Decision:
-    return with_plan(job, replace(plan, standing=Standing.STOPPED, why=why)), ()

@@ -8,12 +8,13 @@ when it is told to: a machine that could not give up its ranks is tried again th
 
 from collections.abc import Sequence
 
-from trainmover.controller.change.move import begin_moves, unknown_machine
+from trainmover.controller.change.move import unknown_machine, why_not_each_once
 from trainmover.controller.change.seats import spare
 from trainmover.controller.effects import Effect
 from trainmover.controller.events import RollRequested
-from trainmover.controller.policies.plans.known import Roll, Standing
-from trainmover.controller.policies.plans.standbys import coming, ready, why_not_each_once
+from trainmover.controller.policies.plans.known import Roll
+from trainmover.controller.policies.plans.progress import done, moved, next_number, stopped
+from trainmover.controller.policies.plans.standbys import coming, ready
 from trainmover.controller.start import Decision, start_workers
 from trainmover.controller.state import Cordon, Job, MachineState, Outcome, slots, with_plan
 from trainmover.controller.values import replace
@@ -38,7 +39,7 @@ def roll_of(job: Job, event: RollRequested) -> Roll | str:
             "Add one: trainmover add, or trainmover agent on another host."
         )
     return Roll(
-        number=1 if job.plan is None else job.plan.number + 1,
+        number=next_number(job),
         reason=event.reason,
         at_us=event.at_us,
         at_once=event.at_once,
@@ -64,9 +65,9 @@ def advance_roll(job: Job, roll: Roll, at_us: int) -> Decision:
     away = tuple(name for name in roll.away if name not in over)
     roll = replace(roll, over=(*roll.over, *over), away=away)
     if problem := _problem(job, roll):
-        return with_plan(job, replace(roll, standing=Standing.STOPPED, why=problem)), ()
+        return stopped(job, roll, problem)
     if not roll.left and not roll.away:
-        return with_plan(job, replace(roll, standing=Standing.DONE)), ()
+        return done(job, roll)
     job, renewed = _renew(with_plan(job, roll))
     job, moving = _next(job, at_us)
     return job, renewed + moving
@@ -127,8 +128,7 @@ def _next(job: Job, at_us: int) -> Decision:
     waits = roll.away or not roll.left or coming(job, but_for={*roll.left})
     if waits or len(roll.away) >= roll.at_once:
         return job, ()
-    why = f"no standby can take the ranks of {roll.left[0]}"
-    return with_plan(job, replace(roll, standing=Standing.STOPPED, why=why)), ()
+    return stopped(job, roll, f"no standby can take the ranks of {roll.left[0]}")
 
 
 def _take(job: Job, roll: Roll, names: Sequence[MachineId], at_us: int) -> Decision:
@@ -138,16 +138,9 @@ def _take(job: Job, roll: Roll, names: Sequence[MachineId], at_us: int) -> Decis
 
 
 def _vacate(job: Job, roll: Roll, names: Sequence[MachineId], at_us: int) -> Decision:
-    why = f"roll {roll.number}" + (f": {roll.reason}" if roll.reason else "")
     roll = _in_turn(roll, names)
-    held = _held(job, roll, names, at_us)
-    begun = begin_moves(held, names, why, request="", at_us=at_us)
-    if isinstance(begun, str):
-        stopped = replace(roll, standing=Standing.STOPPED, why=begun.splitlines()[0])
-        return with_plan(job, stopped), ()
-    job, effects = begun
-    roll = replace(roll, incident=len(job.incidents), moves=roll.moves + 1)
-    return with_plan(job, roll), effects
+    begun = moved(_held(job, roll, names, at_us), roll, names, at_us)
+    return stopped(job, roll, begun) if isinstance(begun, str) else begun
 
 
 def _in_turn(roll: Roll, names: Sequence[MachineId]) -> Roll:
@@ -159,6 +152,6 @@ def _held(job: Job, roll: Roll, names: Sequence[MachineId], at_us: int) -> Job:
     """Cordoned, where they are to be; by somebody else they may be already."""
     if not roll.hold:
         return job
-    cordon = Cordon(at_us, f"roll {roll.number}" + (f": {roll.reason}" if roll.reason else ""))
+    cordon = Cordon(at_us, roll.cause)
     fresh = {name: cordon for name in names if name not in job.cordoned}
     return replace(job, cordoned={**job.cordoned, **fresh})

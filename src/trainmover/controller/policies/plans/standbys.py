@@ -1,17 +1,10 @@
-"""Which standbys a plan may count on, and names that it is given. Pure."""
+"""Which standbys a plan may count on. Pure."""
 
-from collections import Counter
-from collections.abc import Collection, Sequence
+from collections.abc import Collection
 
 from trainmover.controller.change.seats import at_hand, other_torch
 from trainmover.controller.state import Job, MachineState
 from trainmover.ids import MachineId
-
-
-def why_not_each_once(names: Sequence[str]) -> str:
-    """Three lines for a name that comes twice; "" if none does."""
-    twice = next((name for name, times in Counter(names).items() if times > 1), "")
-    return twice and f"{twice} is named twice.\nNothing was done.\nName each machine once."
 
 
 def ready(job: Job, but_for: Collection[MachineId] = ()) -> list[MachineId]:

@@ -28,7 +28,7 @@ def begin_plan(job: Job, event: RollRequested | PlaceRequested) -> Decision:
         return job, (Answer(event.request, ok=False, text=why),)
     if job.plan is not None and job.plan.standing is Standing.GOING:
         text = (
-            f"{title(job.plan)} is going on.\nNothing was done.\n"
+            f"{job.plan.title} is going on.\nNothing was done.\n"
             "Wait for its end (trainmover status), or stop it: trainmover plan stop"
         )
         return job, (Answer(event.request, ok=False, text=text),)
@@ -36,7 +36,7 @@ def begin_plan(job: Job, event: RollRequested | PlaceRequested) -> Decision:
     if isinstance(plan, str):
         return job, (Answer(event.request, ok=False, text=plan),)
     job = with_plan(job, plan)
-    return job, (Answer(event.request, ok=True, text=f"{title(plan)} begins: {_what(plan)}."),)
+    return job, (Answer(event.request, ok=True, text=f"{plan.title} begins: {_what(plan)}."),)
 
 
 def steer_plan(job: Job, event: PlanSteered) -> Decision:
@@ -47,15 +47,15 @@ def steer_plan(job: Job, event: PlanSteered) -> Decision:
         return job, (Answer(event.request, ok=False, text=text),)
     wanted = Standing.STOPPED if event.going else Standing.GOING
     if plan.standing is not wanted:
-        text = f"{title(plan)} is {plan.standing}.\nNothing was done.\nThe job goes on."
+        text = f"{plan.title} is {plan.standing}.\nNothing was done.\nThe job goes on."
         return job, (Answer(event.request, ok=False, text=text),)
     if not event.going:
         plan = replace(plan, standing=Standing.STOPPED, why=event.reason or "somebody stopped it")
-        text = f"{title(plan)} has stopped; it can go on: trainmover plan continue"
+        text = f"{plan.title} has stopped; it can go on: trainmover plan continue"
         return with_plan(job, plan), (Answer(event.request, ok=True, text=text),)
     plan = go_on(job, plan) if isinstance(plan, Roll) else plan
     plan = replace(plan, standing=Standing.GOING, why="", incident=0)
-    text = f"{title(plan)} goes on."
+    text = f"{plan.title} goes on."
     return with_plan(job, plan), (Answer(event.request, ok=True, text=text),)
 
 
@@ -84,11 +84,6 @@ def _advanced(job: Job, at_us: int) -> Decision:
             return advance_placement(job, plan, at_us)
         case _:
             raise AssertionError(plan)
-
-
-def title(plan: Plan) -> str:
-    """As people call it."""
-    return f"{'Roll' if isinstance(plan, Roll) else 'Placement'} {plan.number}"
 
 
 def _what(plan: Plan) -> str:
