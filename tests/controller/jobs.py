@@ -300,3 +300,20 @@ BOUNDARY, _ = after(DRAINS, *DRAINED)
 AT_BOUNDARY = (at_boundary("m1", 0, 2, at_us=300), at_boundary("m3", 2, 2, at_us=300))
 RECOVERY_SWITCHES, _ = after(BOUNDARY, *AT_BOUNDARY, parked("m4", 1, 2, at_us=400))
 RECOVERED, _ = after(RECOVERY_SWITCHES, *MOVE_ALL_SWITCHED)
+
+
+def moved(job: Job) -> Job:
+    """The move under way comes to its end."""
+    change = job.change
+    assert change is not None
+    epoch, step = change.epoch, job.committed + 7
+    seats = [change.joiners.get(slot, name) for slot, name in enumerate(job.seats)]
+    return after(
+        job,
+        *(parked(joiner, slot, epoch) for slot, joiner in change.joiners.items()),
+        *(prepared(name, rank, epoch) for rank, name in enumerate(seats)),
+        *(at_boundary(name, rank, epoch, step) for rank, name in enumerate(job.seats)),
+        *(loaded(joiner, slot, epoch) for slot, joiner in change.joiners.items()),
+        *(switched(name, rank, epoch) for rank, name in enumerate(seats)),
+        *(committed(name, rank, epoch, step + 1) for rank, name in enumerate(seats)),
+    )[0]

@@ -11,7 +11,7 @@ import msgspec
 import pytest
 
 from tests.controller.jobs import RUNNING
-from tests.controller.test_hanging import stands
+from tests.controller.standstill.test_hanging import stands
 from tests.server import test_server_process as process
 from tests.server.test_server_process import SPEC, WAIT_S, Stage, committed
 from trainmover.cli.watch.status import watch_lines

@@ -17,8 +17,8 @@ from http_living import Living
 from trainmover.server.http.roles import Role, Roles
 from trainmover.version import VERSION
 
-PAGES = Path(__file__).resolve().parents[2] / "src/trainmover/server/http/pages"
-WEB = Path(__file__).resolve().parents[2] / "web"
+PAGES = Path(__file__).resolve().parents[3] / "src/trainmover/server/http/pages"
+WEB = Path(__file__).resolve().parents[3] / "web"
 BYTES_MAX = 150_000
 WAIT_MS = 30_000
 FLAGS = [

@@ -1,6 +1,7 @@
 """What watching costs: nothing of a worker, and of the controller's loop little, for any number.
 
-Times are compared with others of the same moment, or told: `python tests/server/test_http_cost.py`.
+Times are compared with others of the same moment, or told by
+`python tests/server/api/test_http_cost.py`.
 """
 
 import asyncio

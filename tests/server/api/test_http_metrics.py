@@ -17,7 +17,7 @@ from trainmover.server.http.metrics import Metrics
 from trainmover.server.http.roles import viewer_token
 from trainmover.server.run import Server
 
-DEPLOY = Path(__file__).resolve().parents[2] / "deploy"
+DEPLOY = Path(__file__).resolve().parents[3] / "deploy"
 WANTED = {
     "trainmover_run_info", "trainmover_step", "trainmover_step_duration_seconds", "trainmover_loss",
     "trainmover_goodput_ratio", "trainmover_incidents", "trainmover_downtime_seconds",

@@ -7,19 +7,14 @@ from jobs import (
     BEGUN,
     after,
     answers,
-    at_boundary,
-    committed,
     failed,
     held,
     is_refused,
     joined,
-    loaded,
     lost,
-    parked,
-    prepared,
+    moved,
     running,
     said,
-    switched,
     up,
     warm,
 )
@@ -60,23 +55,6 @@ def cordon(machine: str) -> CordonRequested:
 
 def uncordon(machine: str) -> UncordonRequested:
     return UncordonRequested(at_us=1, request="u1", machine=machine)
-
-
-def moved(job: Job) -> Job:
-    """The move under way comes to its end."""
-    change = job.change
-    assert change is not None
-    epoch, step = change.epoch, job.committed + 7
-    seats = [change.joiners.get(slot, name) for slot, name in enumerate(job.seats)]
-    return after(
-        job,
-        *(parked(joiner, slot, epoch) for slot, joiner in change.joiners.items()),
-        *(prepared(name, rank, epoch) for rank, name in enumerate(seats)),
-        *(at_boundary(name, rank, epoch, step) for rank, name in enumerate(job.seats)),
-        *(loaded(joiner, slot, epoch) for slot, joiner in change.joiners.items()),
-        *(switched(name, rank, epoch) for rank, name in enumerate(seats)),
-        *(committed(name, rank, epoch, step + 1) for rank, name in enumerate(seats)),
-    )[0]
 
 
 def next_fact(job: Job) -> EVENTS | None:

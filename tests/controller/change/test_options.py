@@ -15,9 +15,9 @@ from jobs import (
     interrupted,
     lost,
     move,
+    moved,
     running,
 )
-from test_plans import moved
 
 from trainmover.controller import Job, decide
 from trainmover.controller.change.options import (

@@ -1,0 +1,1 @@
+"""Its folder is where tests of all folders below find `jobs`."""
