@@ -14,6 +14,8 @@ namespace {
 constexpr std::uint64_t kBell = 0;
 /// Few at a time: the leader looks in between whether what it waits for is there.
 constexpr int kEventsAtOnce = 8;
+/// From call to call of a script that makes many, one after the other.
+constexpr std::int64_t kBetweenCallsNs = 250'000;
 
 }  // namespace
 
@@ -22,9 +24,11 @@ Engine::Engine(int unwaited_fd, std::uint64_t id, Serve serve)
       id_(id),
       serve_(std::move(serve)),
       links_(new_epoll()),
-      bell_(new_event_fd()) {
+      bell_(new_event_fd()),
+      timer_(new_timer_fd()) {
     hang(links_, bell_, kBell, EPOLLIN);
     hang(unwaited_fd_, links_, id_, EPOLLIN);
+    hang(unwaited_fd_, timer_, id_, EPOLLIN);
     armed_ = true;
 }
 
@@ -32,6 +36,7 @@ Engine::~Engine() {
     if (!birthplace_.here()) return;
     close_fd(links_);
     close_fd(bell_);
+    close_fd(timer_);
 }
 
 void Engine::arm(bool on) noexcept {
@@ -41,6 +46,30 @@ void Engine::arm(bool on) noexcept {
     event.events = on ? EPOLLIN : 0U;
     event.data.u64 = id_;
     epoll_ctl(unwaited_fd_, EPOLL_CTL_MOD, links_, &event);
+}
+
+/// With the mutex held, and no leader.
+void Engine::look_later() noexcept {
+    ++left_;
+    if (armed_ || timed_) return;
+    timed_ = true;
+    left_when_timed_ = left_;
+    start_timer(timer_, kBetweenCallsNs);
+}
+
+/// With the mutex held. Whether nobody has waited for a while, or the endpoint's thread is armed.
+bool Engine::is_unwaited() noexcept {
+    if (timed_ && drain_event(timer_)) timed_ = false;
+    if (leader_.load() != nullptr) return false;
+    if (armed_ || timed_) return armed_;
+    if (left_ == left_when_timed_) {
+        arm(true);
+        return true;
+    }
+    left_when_timed_ = left_;
+    timed_ = true;
+    start_timer(timer_, kBetweenCallsNs);
+    return false;
 }
 
 void Engine::enter(Waiter& waiter) noexcept {
@@ -63,7 +92,7 @@ void Engine::leave(Waiter& waiter) noexcept {
     }
     if (followers_.empty()) {
         leader_.store(nullptr);
-        arm(true);
+        look_later();
         return;
     }
     auto* next = followers_.front();
@@ -99,7 +128,7 @@ void Engine::wake(Waiter& waiter) noexcept {
 void Engine::serve_unwaited() {
     {
         const std::lock_guard lock(mutex_);
-        if (leader_.load() != nullptr) return;
+        if (!is_unwaited()) return;
         leader_.store(&unwaited_);
     }
     serve_events(0);
@@ -112,7 +141,7 @@ int Engine::serve_events(int wait_ms) {
     const int n = epoll_wait(links_, events, kEventsAtOnce, wait_ms);
     point();
     for (int i = 0; i < n; ++i)
-        events[i].data.u64 == kBell ? drain_event(bell_) : serve_(events[i].data.u64);
+        events[i].data.u64 == kBell ? void(drain_event(bell_)) : serve_(events[i].data.u64);
     return n;
 }
 

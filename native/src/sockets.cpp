@@ -9,6 +9,7 @@
 #include <sys/eventfd.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
+#include <sys/timerfd.h>
 #include <sys/un.h>
 #include <unistd.h>
 
@@ -237,6 +238,20 @@ int new_event_fd() {
     return fd;
 }
 
+int new_timer_fd() {
+    const int fd = timerfd_create(CLOCK_MONOTONIC, TFD_NONBLOCK | TFD_CLOEXEC);
+    if (fd < 0) refuse("no timer descriptor", "");
+    fork_closes(fd);
+    return fd;
+}
+
+void start_timer(int timer_fd, std::int64_t ns) noexcept {
+    itimerspec once{};
+    once.it_value.tv_sec = ns / 1'000'000'000;
+    once.it_value.tv_nsec = ns % 1'000'000'000;
+    timerfd_settime(timer_fd, 0, &once, nullptr);
+}
+
 int new_epoll() {
     const int fd = epoll_create1(EPOLL_CLOEXEC);
     if (fd < 0) refuse("no epoll descriptor", "");
@@ -257,9 +272,9 @@ void ring(int event_fd) noexcept {
     [[maybe_unused]] const auto written = write(event_fd, &one, sizeof one);
 }
 
-void drain_event(int event_fd) noexcept {
+bool drain_event(int event_fd) noexcept {
     std::uint64_t count = 0;
-    [[maybe_unused]] const auto got = read(event_fd, &count, sizeof count);
+    return read(event_fd, &count, sizeof count) == sizeof count;
 }
 
 std::uint64_t inode_of(int fd) noexcept {
