@@ -39,6 +39,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "torch_internals": WORDS | {"asked"},
     "state": WORDS | {"asked", "protocol", "tls", "listeners", "torch_internals"},
     "sandbox": WORDS | {"protocol", "comm", "state", "torch_internals"},
+    "health": WORDS | {"lifeline", "tls", "token_file", "protocol", "listeners", "state"},
     "worker": WORDS
     | {"asked", "durable", "lifeline", "names", "tls", "token_file"}
     | {"protocol", "rank", "listeners", "comm", "state", "sandbox", "torch_internals"},

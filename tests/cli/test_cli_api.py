@@ -29,6 +29,11 @@ def test_machines_are_cordoned_and_drained_and_others_may_look(
     code, said = asked("drain m1 --reason disk", capsys)
     assert (code, said["ok"]) == (1, False)
     assert "m3 is cordoned (fan)" in str(said["text"])
+    code, said = asked("health m3", capsys)
+    assert (code, said["ok"]) == (0, True)
+    assert "m3 is fit: its memory" in str(said["text"])
+    assert "its network" in str(said["text"])
+    assert "m1 has ranks" in str(asked("health m1", capsys)[1]["text"])
     assert asked("uncordon m3", capsys)[0] == 0
     assert asked("uncordon m3", capsys)[0] == 1
     code, status = asked("status", capsys)

@@ -187,6 +187,7 @@ def completed(line: str) -> set[str]:
         ("trainmover run --snapshot-copies ", {"1", "2"}),
         ("trainmover run --comm ", {"gloo", "native"}),
         ("trainmover run --stragglers ", {"act", "off", "watch"}),
+        ("trainmover run --health ", {"act", "off", "watch"}),
         ("trainmover completion ", {"bash", "fish", "zsh"} | {"-h", "--help"}),
     ],
 )

@@ -13,6 +13,7 @@ from typing import Any
 from trainmover.controller.events import (
     CordonRequested,
     DrainRequested,
+    HealthRequested,
     KillRequested,
     MoveRequested,
     PlaceRequested,
@@ -33,7 +34,9 @@ from trainmover.simulator.ranks.workers import Worker
 from trainmover.simulator.story import Plan, plan_of, play
 from trainmover.simulator.world import World
 
-REQUESTS_OF_ONE = MoveRequested | KillRequested | CordonRequested | UncordonRequested
+REQUESTS_OF_ONE = (
+    MoveRequested | KillRequested | CordonRequested | UncordonRequested | HealthRequested
+)
 HOLD_US = (300_000, 900_000)
 LEADS_TO = {
     "move": ["move"],
@@ -188,6 +191,18 @@ def _say_that_it_leaves(director: Director) -> None:
         director.random.choice(some).say(m.Leaving(left_ms=5_000))
 
 
+def _have_one_examined(director: Director) -> None:
+    """What it says is held on its way until the job is in that state."""
+    spare = [name for name in director.world.job.machines if name not in director.world.job.seats]
+    assert director.world.host is not None
+    director.world.requests += 1
+    request = f"d{director.world.requests}"
+    machine = director.random.choice(spare or ["m1"])
+    director.world.host.request(
+        HealthRequested(at_us=director.world.now, request=request, machine=machine)
+    )
+
+
 def _let_a_process_end(director: Director) -> None:
     if (worker := director.worker()) is not None:
         worker.box.exited(worker, -9)
@@ -220,6 +235,7 @@ ACTS: dict[str, Callable[[Director], None]] = {
     "KillRequested": _ask(KillRequested),
     "CordonRequested": _ask(CordonRequested),
     "UncordonRequested": _ask(UncordonRequested),
+    "HealthRequested": _ask(HealthRequested),
     "DrainRequested": _drain,
     "RollRequested": _roll,
     "PlaceRequested": _place,
@@ -230,6 +246,7 @@ ACTS: dict[str, Callable[[Director], None]] = {
     "StoreMoved": lambda director: director.world.lose_store(at_once=True),
     "WorkerExited": _let_a_process_end,
     "Leaving": _say_that_it_leaves,
+    "Examined": _have_one_examined,
     "WorkerState": _let_a_process_stop,
     "Warned": _say(lambda worker: m.Warned(rank=worker.rank, text="look at this")),
     "Raised": _say(
@@ -265,6 +282,8 @@ def _plan(state: str, event: str, seed: int) -> Plan:
         plan.world |= {"checkpoints": 4, "disk_us": (1_000, 900_000)}
     if event == "Reached":
         plan.faults, plan.seconds = only(["partition"]), 30
+    if event == "Examined":
+        plan.world |= {"health": "watch"}
     if event == "Stack":
         plan.faults = only(["stuck", "stop", "crash", "move"])
     return plan

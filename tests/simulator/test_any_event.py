@@ -20,6 +20,7 @@ from trainmover.controller.events import (
     AgentSaid,
     CordonRequested,
     DrainRequested,
+    HealthRequested,
     MachineJoined,
     PlaceRequested,
     PlanSteered,
@@ -43,6 +44,8 @@ RARE: list[EVENTS] = [
     StopRequested(at_us=0, code=1, why="enough"),
     CordonRequested(at_us=0, request="c1", machine="m1", reason="its fan"),
     UncordonRequested(at_us=0, request="u1", machine="m1"),
+    HealthRequested(at_us=0, request="h1", machine="m1"),
+    HealthRequested(at_us=0, request="h2", machine="m9"),
     DrainRequested(at_us=0, request="d1", machines=["m1", "m2"]),
     DrainRequested(at_us=0, request="d2", machines=["m1", "m9"]),
     RollRequested(at_us=0, request="r1"),
@@ -64,6 +67,12 @@ RARE: list[EVENTS] = [
     ),
     SlowMeasured(at_us=0, epoch=Epoch(1), incident=1, own_ms=100.0, usual_ms=100.0, steps=8),
     AgentSaid(at_us=0, machine=MachineId("m1"), fact=m.Leaving(left_ms=900), number=1),
+    AgentSaid(
+        at_us=0,
+        machine=MachineId("m1"),
+        fact=m.Examined(number=1, figures={"disk_mb_s": 3.0}),
+        number=1,
+    ),
     *(
         WorkerSaid(at_us=0, machine=MachineId("m1"), local_rank=0, fact=fact, number=1)
         for fact in (

@@ -264,6 +264,24 @@ BUGS = {
         "if len(wanted) < 2:",
         "place",
     ),
+    "a machine takes ranks before its health is known": (
+        "controller.policies.health.examine",
+        '    if job.spec.health == "act" and not begins and machine not in job.cordoned:\n',
+        "    if at_us < 0:\n",
+        "examine,arrive,death",
+    ),
+    "what an examination has found is never judged": (
+        "controller.policies.health.examine",
+        "        if one.told and not one.judged and job.phase is not Phase.ENDED:",
+        "        if one.told and one.judged and job.phase is not Phase.ENDED:",
+        "examine",
+    ),
+    "who asks for the health of a machine that is lost then is never told": (
+        "controller.policies.health.examine",
+        "    return job, answers + more\n",
+        "    return job, more\n",
+        "examine,death",
+    ),
     "a placement that no standby can be found for waits for ever": (
         "controller.policies.plans.place",
         'return stopped(job, plan, "no standby can take ranks")',

@@ -103,6 +103,14 @@ def test_plans_come_to_an_end_whatever_happens(faults: str) -> None:
         well(play(plan_of(seed, seconds=4, faults=only(faults.split(",")))))
 
 
+@pytest.mark.parametrize("faults", ["examine,death,reset", "examine,arrive,controller,cordon"])
+def test_who_is_not_fit_takes_no_ranks_whatever_happens(faults: str) -> None:
+    for seed in range(6):
+        plan = plan_of(seed, seconds=4, faults=only(faults.split(",")))
+        plan.world |= {"health": "act", "sick": ("m6",)}
+        well(play(plan))
+
+
 def test_machines_may_be_cordoned_at_any_moment() -> None:
     faults = only(["cordon", "death", "move", "crash", "controller"])
     for seed in range(8):

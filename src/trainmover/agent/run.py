@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any
 
 from trainmover.agent.config import AgentConfig
 from trainmover.agent.dial import Dialled, dial
+from trainmover.agent.examiner import Examiner
 from trainmover.agent.flags import NOTICE_S_MAX
 from trainmover.agent.notice import NoticeFile
 from trainmover.agent.store_way import StoreWays
@@ -37,6 +38,7 @@ from trainmover.protocol.messages import (
     CutComplete,
     Die,
     EndWorker,
+    Examine,
     Found,
     Heartbeat,
     Hello,
@@ -125,6 +127,7 @@ class Agent:
         )
         self._up = Uplink(config.machine, config.controller, config.controller_s, ear)
         self._crew = Crew(config, self._directory, parse_address(vault_address)[0], self._up)
+        self._examiner = Examiner(config, self._directory)
         self._dialling: set[asyncio.Task[list[MachineId]]] = set()
 
     @property
@@ -260,6 +263,8 @@ class Agent:
                 self._crew.end_one(order)
             case Probe():
                 self._probe(order)
+            case Examine():
+                self._examiner.examine(order, self._up.say)
             case LookFor():
                 self._look_for(order)
             case Die():
@@ -325,6 +330,7 @@ class Agent:
         self.end(kill=True)
 
     def _leave(self) -> None:
+        self._examiner.close()
         self._crew.close()
         self._up.close()
         self._set_over()

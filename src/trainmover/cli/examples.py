@@ -35,6 +35,7 @@ EXAMPLES: dict[str, list[str]] = {
         "trainmover plan stop",
         "trainmover plan continue --json",
     ],
+    "health": ["trainmover health m3", "trainmover health m3 --json"],
     "cordon": ["trainmover cordon m3", 'trainmover cordon m3 --reason "ECC errors"'],
     "uncordon": ["trainmover uncordon m3", 'trainmover uncordon m3 --reason "mended"'],
     "kill": ["trainmover kill m1", "trainmover kill m1 --run-id calm-otter"],

@@ -69,6 +69,7 @@ VERBS = {
     ),
     "move": Verb("move a machine's ranks to a standby while the job runs", _ASK, flags.move),
     "drain": Verb("cordon machines, and move their ranks to standbys", _ASK, flags.drain),
+    "health": Verb("measure what a machine without ranks can do", _ASK, flags.machine),
     "cordon": Verb("let a machine take no ranks until it is uncordoned", _ASK, flags.cordon),
     "uncordon": Verb("let a cordoned machine take ranks again", _ASK, flags.uncordon),
     "roll": Verb(

@@ -37,6 +37,7 @@ from trainmover.controller.events import (
     ControllerReturned,
     CordonRequested,
     DrainRequested,
+    HealthRequested,
     KillRequested,
     MachineJoined,
     MachinesLost,
@@ -70,6 +71,12 @@ from trainmover.controller.machines import (
     worker_exited,
     worker_up,
 )
+from trainmover.controller.policies.health.examine import (
+    examine,
+    examined,
+    forget_lost,
+    waits_for_health,
+)
 from trainmover.controller.policies.maintenance.drain import drain
 from trainmover.controller.policies.maintenance.leaving import leaving, move_leaving
 from trainmover.controller.policies.plans.steering import begin_plan, steer_plan, tend_plan
@@ -97,6 +104,7 @@ from trainmover.protocol.messages import (
     Attached,
     BetweenSteps,
     Committed,
+    Examined,
     Fingerprinted,
     Finished,
     Held,
@@ -164,6 +172,8 @@ def decide(job: Job, event: EVENTS) -> Decision:
             job, effects = begin_plan(job, event)
         case PlanSteered():
             job, effects = steer_plan(job, event)
+        case HealthRequested():
+            job, effects = examine(job, event)
         case StopRequested():
             job, effects = stop(job, event)
         case Tick():
@@ -184,11 +194,14 @@ def decide(job: Job, event: EVENTS) -> Decision:
             job, effects = slow_measured(job, event)
         case _:
             assert_never(event)
+    forgotten: tuple[Effect, ...] = ()
+    if len(job.machines) < len(settled.machines):
+        job, forgotten = forget_lost(job, event.at_us)
     job, judged = judge(job, event.at_us)
     speaks = WorkerSaid | WorkersSaid | AgentSaid
     machine = event.machine if isinstance(event, speaks) else None
     job, more = _settle(job, event.at_us, settled, machine)
-    return job, effects + judged + more
+    return job, effects + forgotten + judged + more
 
 
 def _after_the_end(job: Job, event: EVENTS) -> Decision:
@@ -238,7 +251,7 @@ def _bind(job: Job, settled: Job, machine: MachineId | None) -> Decision:
 
 def _advance(job: Job, at_us: int) -> Decision:
     if job.phase in (Phase.GATHERING, Phase.STARTING):
-        return gather(job, at_us)
+        return (job, ()) if waits_for_health(job) else gather(job, at_us)
     if job.phase is Phase.SAVING:
         return job, ()
     if job.phase is Phase.ENDING:
@@ -280,6 +293,8 @@ def _agent_said(job: Job, event: AgentSaid) -> Decision:
             return worker_state(job, event.machine, event.fact, event.at_us), ()
         case Stack():
             return stack_told(job, event.machine, event.fact), ()
+        case Examined():
+            return examined(job, event.machine, event.fact, event.at_us)
         case Reached():
             return reached(job, event.machine, event.fact), ()
         case Leaving():

@@ -6,6 +6,7 @@ from trainmover.ids import Epoch, MachineId, Rank, Step
 from trainmover.protocol.messages import (
     WORKER_FACTS,
     Checkpoint,
+    Examined,
     Joint,
     Leaving,
     Reached,
@@ -68,7 +69,7 @@ class AgentSaid(Event, frozen=True):
     """An agent's fact that matters to membership. number: as for a worker's."""
 
     machine: MachineId
-    fact: WorkerExited | VaultHeld | WorkerState | Stack | Reached | Leaving
+    fact: WorkerExited | VaultHeld | WorkerState | Stack | Reached | Leaving | Examined
     number: int = 0
 
 
@@ -82,6 +83,13 @@ class MoveRequested(Event, frozen=True):
 
 class KillRequested(Event, frozen=True):
     """A drill: let `machine` die."""
+
+    request: str
+    machine: str
+
+
+class HealthRequested(Event, frozen=True):
+    """`machine` is to be examined."""
 
     request: str
     machine: str
@@ -242,9 +250,10 @@ EVENTS = (
     | KillRequested | CordonRequested | UncordonRequested | StopRequested | Tick
     | ControllerReturned | StoreMoved | CheckpointPublished | CheckpointFailed | CheckpointFound
     | SlowFound | SlowMeasured | DrainRequested | RollRequested | PlaceRequested | PlanSteered
+    | HealthRequested
 )  # fmt: skip
 REQUESTS = (
     MoveRequested | KillRequested | CordonRequested | UncordonRequested | DrainRequested
-    | RollRequested | PlaceRequested | PlanSteered
+    | RollRequested | PlaceRequested | PlanSteered | HealthRequested
 )  # fmt: skip
 """Which are answered."""

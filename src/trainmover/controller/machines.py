@@ -23,6 +23,7 @@ from trainmover.controller.events import (
     MachinesLost,
 )
 from trainmover.controller.keep.cuts import without_vaults
+from trainmover.controller.policies.health.examine import examine_joined, keeps_out
 from trainmover.controller.policies.maintenance.leaving import joined_again
 from trainmover.controller.standby.flapping import losses_noted
 from trainmover.controller.standby.standbys import sandbox_failed
@@ -54,7 +55,8 @@ def machine_joined(job: Job, event: MachineJoined) -> Decision:
         job = replace(job, change=replace(job.change, vaults=vaults))
     where = (Send(event.machine, StoreAt(address=job.store)),) if job.store else ()
     job, started = start_workers(job, event.machine)
-    return job, where + started
+    job, looked = examine_joined(job, event.machine, event.at_us)
+    return job, where + started + looked
 
 
 def machines_lost(job: Job, event: MachinesLost) -> Decision:
@@ -94,8 +96,9 @@ def _lost_early(
     job: Job, machines: Sequence[MachineId], why: dict[MachineId, str], at_us: int
 ) -> Decision:
     effects: list[Effect] = list(map(Fence, machines))
+    counted = [machine for machine in machines if not keeps_out(job, machine)]
     job = _all_gone(job, machines, at_us)
-    for machine in machines:
+    for machine in counted:
         if job.phase is Phase.GATHERING:  # Too few may be left before the last of them.
             job, more = lost_early(job, machine, why[machine])
             effects += more

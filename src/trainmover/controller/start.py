@@ -125,7 +125,7 @@ def _first_seats(job: Job) -> tuple[MachineId, ...] | None:
     a torn journal has lost who was there: whoever was in the job before comes back as a standby."""
     if job.machines.count(MachineState.IDLE) < job.spec.machines:
         return None  # The usual case, while a thousand machines come.
-    free = [m for m in job.machines.values() if not (m.standby and m.id in job.cordoned)]
+    free = [m for m in job.machines.values() if not _is_spared(job, m)]
     by_wish = sorted(free, key=lambda m: (m.standby, m.place))
     chosen = by_wish[: job.spec.machines]
     all_there = len(job.machines) >= job.spec.machines + job.spec.standbys - job.lost_early
@@ -135,6 +135,12 @@ def _first_seats(job: Job) -> tuple[MachineId, ...] | None:
     if any(machine.state is not MachineState.IDLE for machine in chosen):
         return None
     return tuple(machine.id for machine in sorted(chosen, key=lambda m: m.place))
+
+
+def _is_spared(job: Job, machine: Machine) -> bool:
+    """Who was to begin does, whatever people say of later; not if it is not fit."""
+    cordon = job.cordoned.get(machine.id)
+    return cordon is not None and (machine.standby or cordon.health)
 
 
 def lost_early(job: Job, machine: MachineId, why: str) -> Decision:

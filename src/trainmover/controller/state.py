@@ -10,6 +10,7 @@ from functools import cache
 
 from trainmover.controller.compare.comparison import Comparison
 from trainmover.controller.facts import Facts, Ranks
+from trainmover.controller.policies.health.known import Health
 from trainmover.controller.policies.plans.known import Placement, Roll
 from trainmover.controller.policies.stragglers.known import Stragglers
 from trainmover.controller.standstill.stuck import Hanging
@@ -67,11 +68,13 @@ class Cordon:
     """Why a machine takes no ranks, in somebody's words or "", and since when.
 
     until_us  when it is taken away by its owner, who has said so; 0: nobody has
+    health    it was examined, or is, and that is why
     """
 
     at_us: int
     reason: str = ""
     until_us: int = 0
+    health: bool = False
 
 
 @dataclass(frozen=True)
@@ -440,6 +443,7 @@ class Job:
     losses: dict[tuple[MachineId, str], tuple[int, ...]] = field(default_factory=dict)
     cordoned: dict[MachineId, Cordon] = field(default_factory=dict)
     stragglers: Stragglers = field(default_factory=Stragglers)
+    health: Health = field(default_factory=Health)
     roll: Roll | None = None
     placement: Placement | None = None
     takeovers: int = 0

@@ -1,5 +1,6 @@
 """What machines say: what `decide` is to know becomes an event, the rest goes another way. Pure."""
 
+import math
 from collections.abc import Mapping
 from typing import Protocol
 
@@ -12,6 +13,7 @@ from trainmover.protocol.messages import (
     AgentFact,
     Committed,
     CommittedHere,
+    Examined,
     Found,
     FromWorker,
     Heartbeat,
@@ -36,6 +38,8 @@ from trainmover.server.surroundings import Surroundings
 
 STEP_MAX, AT_US_MAX, LEFT_MS_MAX = 2**42, 2**62, 2**42
 """What a journal can hold; nobody comes so far."""
+FIGURES_MAX, NAME_MAX, WORDS_MAX = 64, 64, 1000
+"""Of an examination."""
 
 
 class Taker(Protocol):
@@ -77,7 +81,12 @@ class Hearing:
                 self._workers_said(machine, all_told, number, at_us)
             case Leaving() if not 0 <= fact.left_ms <= LEFT_MS_MAX:
                 raise _not_an_agents(f"{machine} will be gone in {fact.left_ms} ms")
-            case WorkerExited() | VaultHeld() | WorkerState() | Stack() | Reached() | Leaving():
+            case Examined() if not _can_be(fact):
+                raise _not_an_agents(f"{machine} gives figures of its health that cannot be")
+            case (
+                WorkerExited() | VaultHeld() | WorkerState() | Stack() | Reached() | Leaving()
+                | Examined()
+            ):  # fmt: skip
                 said = AgentSaid(at_us=at_us, machine=machine, fact=fact, number=number)
                 self._taker.take(said)
             case Heartbeat():
@@ -186,4 +195,15 @@ def _not_an_agents(what: str) -> ProtocolError:
         f"{what} as no agent does.",
         means="What it said was not taken.",
         do="Look at that machine: what runs there is no agent of this job.",
+    )
+
+
+def _can_be(fact: Examined) -> bool:
+    """They are kept, compared and shown."""
+    figures = fact.figures
+    return (
+        len(fact.failed) <= WORDS_MAX
+        and len(figures) <= FIGURES_MAX
+        and 0 <= fact.clock_us <= AT_US_MAX
+        and all(len(name) <= NAME_MAX and math.isfinite(value) for name, value in figures.items())
     )

@@ -17,6 +17,7 @@ from trainmover.controller.events import (
     EVENTS,
     CordonRequested,
     DrainRequested,
+    HealthRequested,
     KillRequested,
     MoveRequested,
     PlaceRequested,
@@ -189,6 +190,12 @@ class Server:
         """Let it take ranks again."""
         request, answer = self._answers.expect()
         self.control.ask(UncordonRequested(at_us=self.now(), request=request, machine=machine))
+        return answer
+
+    def examine(self, machine: str) -> asyncio.Future[Answer]:
+        """Measure what a machine can do that has no ranks; answered with what was found."""
+        request, answer = self._answers.expect()
+        self.control.ask(HealthRequested(at_us=self.now(), request=request, machine=machine))
         return answer
 
     def drain(

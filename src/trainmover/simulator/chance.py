@@ -5,6 +5,7 @@ from collections.abc import Callable
 from trainmover.controller.events import (
     CordonRequested,
     DrainRequested,
+    HealthRequested,
     KillRequested,
     MoveRequested,
     PlaceRequested,
@@ -115,6 +116,7 @@ class Chance:
             "move": self._move, "drill": self._drill,
             "cordon": self._cordon, "drain": self._drain,
             "roll": self._roll, "place": self._place, "notice": self._notice,
+            "examine": self._examine,
         }  # fmt: skip
         what = acts[name]()
         if not what:
@@ -416,6 +418,14 @@ class Chance:
         machine = self.random.choice(some)
         host.request(CordonRequested(at_us=host.now, request=self._number(), machine=machine))
         self.world.at(self.world.between(500_000, 5_000_000), self._uncordon, machine)
+        return machine
+
+    def _examine(self) -> str:
+        host = self.world.host
+        if host is None or not host.job.machines:
+            return ""
+        machine = self.random.choice(sorted(host.job.machines))
+        host.request(HealthRequested(at_us=host.now, request=self._number(), machine=machine))
         return machine
 
     def _notice(self) -> str:

@@ -37,6 +37,7 @@ NAMES = {
     "move": "somebody asks for a move",
     "drill": "somebody asks for the death of a machine",
     "cordon": "somebody cordons a machine, and uncordons it after a while",
+    "examine": "somebody has a machine examined",
     "notice": "a machine says that it will be taken away, and is",
     "roll": "somebody has all machines give up their ranks, one after the other",
     "place": "somebody gives ranks to other machines",

@@ -17,6 +17,7 @@ class Knobs:
     unfit      machine and program that its sandbox cannot run
     old        machines whose agent is of another version of trainmover
     others     machines that have another torch
+    sick       machines that fail every examination
     alone      no two ranks hold the same state
     refill     a machine that is gone for good is replaced by a new one
     racks      how many, of which each machine is in one; 0: nothing is known of them
@@ -45,6 +46,8 @@ class Knobs:
     on_divergence: str = "report"
     on_nan: str = "ignore"
     stragglers: str = "off"
+    health: str = "off"
+    sick: tuple[str, ...] = ()
     no_standby: str = "end"
     corrupts: float = 0.0
     disk_us: tuple[int, int] = (1_000, 50_000)
@@ -68,5 +71,6 @@ class Knobs:
             on_divergence=self.on_divergence,
             on_nan=self.on_nan,
             stragglers=self.stragglers,
+            health=self.health,
             no_standby=self.no_standby if self.checkpoints else "end",
         )

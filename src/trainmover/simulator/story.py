@@ -92,6 +92,7 @@ def plan_of(
     world["old"] = later[1::3] if chance.random() < 0.1 else ()
     world["corrupts"] = 0.3 if chance.random() < 0.03 else 0.0
     world["stragglers"] = chance.choice(("off", "watch", "act", "act"))
+    world["health"] = chance.choice(("off", "off", "watch", "act"))
     return plan
 
 

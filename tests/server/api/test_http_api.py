@@ -82,7 +82,7 @@ def test_status_is_a_snapshot(tmp_path: Path) -> None:
 
 def test_a_request_that_is_refused_says_why_and_who_asked_is_in_the_journal(tmp_path: Path) -> None:
     async def act(server: Server, client: httpx.AsyncClient) -> None:
-        for what in ("move", "kill", "drain", "cordon", "uncordon"):
+        for what in ("move", "kill", "drain", "cordon", "uncordon", "health"):
             body = {"machine": "m9"} | ({} if what == "kill" else {"reason": "its fan"})
             answer = (await client.post(f"{V1}/{what}", json=body)).json()
             assert answer["ok"] is False
@@ -110,7 +110,7 @@ BAD_BODIES = [
 def test_a_bad_body_is_a_bad_request(tmp_path: Path) -> None:
     async def act(server: Server, client: httpx.AsyncClient) -> None:
         for body in BAD_BODIES:
-            for what in ("move", "drain", "cordon", "uncordon", "kill"):
+            for what in ("move", "drain", "cordon", "uncordon", "kill", "health"):
                 reply = await client.post(f"{V1}/{what}", content=body)
                 assert (reply.status_code, list(reply.json())) == (400, ["error"]), body
         assert not list(server.news.recent)

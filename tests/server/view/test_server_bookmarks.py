@@ -30,7 +30,7 @@ from trainmover.server.view.notices import Told
 from trainmover.server.view.sentences import sentence
 from trainmover.simulator.story import plan_of, play
 
-SEEDS = [0, 1, 6, *(pytest.param(seed, marks=pytest.mark.soak) for seed in range(20, 60))]
+SEEDS = [0, 4, 6, *(pytest.param(seed, marks=pytest.mark.soak) for seed in range(20, 60))]
 CUTS = 4
 LOOKS = 60
 
@@ -124,7 +124,7 @@ def kept(marked: Path, tmp_path: Path) -> Path:
 @pytest.fixture(scope="module")
 def marked(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A journal with three bookmarks, of which two have a state."""
-    spec, events = history(1)
+    spec, events = history(6)
     path = tmp_path_factory.mktemp("marked") / "j.sqlite"
     with Journal.create(path, spec) as journal, pytest.MonkeyPatch.context() as patch:
         patch.setattr(bookmarks, "EVENTS_BETWEEN", 1)

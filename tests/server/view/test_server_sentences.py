@@ -3,12 +3,15 @@
 from dataclasses import replace
 
 from trainmover.controller.events import (
+    AgentSaid,
     CheckpointFailed,
     CheckpointFound,
     KillRequested,
     Tick,
     WorkerSaid,
 )
+from trainmover.controller.facts import Facts
+from trainmover.controller.policies.health.known import Examination, Health
 from trainmover.controller.state import (
     Attestation,
     Change,
@@ -19,11 +22,12 @@ from trainmover.controller.state import (
     Machines,
     MachineState,
     Outcome,
+    Phase,
     Stage,
     Writing,
 )
 from trainmover.ids import Epoch, MachineId, Rank, Slot, Step
-from trainmover.protocol.messages import JobSpec, Recorded, Wrote
+from trainmover.protocol.messages import Examined, JobSpec, Recorded, Wrote
 from trainmover.server.view.sentences import Sentence, sentence
 
 M1 = MachineId("m1")
@@ -155,3 +159,23 @@ def test_a_checkpoint_that_is_given_up_is_one_loud_sentence() -> None:
 def test_damaged_checkpoints_are_named_aloud() -> None:
     found = CheckpointFound(at_us=0, epoch=Epoch(2), checkpoint=None, damaged=["a.", "b."])
     assert sentence(JOB, found, JOB) == Sentence("a.\nb.", loud=True)
+
+
+def test_who_is_not_fit_is_told_aloud_also_as_the_job_begins() -> None:
+    unfit = Examination(1, told=True, judged=True, failed="its disk is full")
+    said = AgentSaid(at_us=5, machine=M1, fact=Examined(number=1, figures={}))
+    for phase in Phase.GATHERING, Phase.RUNNING:
+        before = replace(JOB, spec=JobSpec(run_id="r", argv=["x.py"], health="act"))
+        after = replace(before, phase=phase, health=Health(of=Facts({M1: unfit})))
+        told = sentence(before, said, after)
+        assert told.loud
+        assert told.text.startswith("m1 is not fit: its disk is full; it takes no ranks")
+
+
+def test_figures_of_who_is_fit_are_told_and_nothing_while_they_are_not_judged() -> None:
+    one = Examination(1, figures={"disk_mb_s": 500.0}, told=True)
+    said = AgentSaid(at_us=5, machine=M1, fact=Examined(number=1, figures={}))
+    waits = replace(JOB, health=Health(of=Facts({M1: one})))
+    assert sentence(JOB, said, waits).text == ""
+    fit = replace(JOB, health=Health(of=Facts({M1: replace(one, judged=True)})))
+    assert sentence(waits, said, fit) == Sentence("m1 is fit: its disk 500 MB/s")

@@ -13,6 +13,7 @@ RECORDS = ("moments", "full")
 READINESS = ("held", "warm", "idle")
 ON_DIVERGENCE = ("report", "replace")
 STRAGGLERS = ("watch", "act", "off")
+HEALTH = ("off", "watch", "act")
 ON_NAN = ("ignore", "report", "stop")
 NO_STANDBY = ("end", "checkpoint")
 SHUTDOWN_S = 5.0
@@ -85,6 +86,15 @@ def stragglers(given: str) -> str:
         given,
         f"--stragglers {given} is nothing that can be done about a slow machine.",
         "Give off, watch (the default: say it) or act (move its ranks to a standby).",
+    )
+
+
+def health(given: str) -> str:
+    return _one_of(
+        HEALTH,
+        given,
+        f"--health {given} is nothing that can be done about a machine's health.",
+        "Give off (the default), watch (measure it, and say it) or act (who fails takes no ranks).",
     )
 
 

@@ -107,6 +107,20 @@ class Reached(AgentFact, frozen=True):
     machines: list[MachineId]
 
 
+class Examined(AgentFact, frozen=True):
+    """Answer to `Examine`.
+
+    figures   what was measured, by name; the unit ends the name
+    failed    what no healthy machine does, in words; "": nothing of that
+    clock_us  what the machine's clock said, since 1970; 0: it is not known
+    """
+
+    number: int
+    figures: dict[str, float]
+    failed: str = ""
+    clock_us: int = 0
+
+
 class Found(AgentFact, frozen=True):
     """Answer to `LookFor`: the machines whose vault has answered in time."""
 

@@ -67,6 +67,17 @@ class Probe(Order, frozen=True):
     vaults: dict[MachineId, str]
 
 
+class Examine(Order, frozen=True):
+    """Measure what the machine can do, beside its workers: memory, disk, processor, network, GPUs.
+
+    number  to be said with the result
+    peers   machines whose vaults are sent something, to measure the way there
+    """
+
+    number: int
+    peers: dict[MachineId, str]
+
+
 class LookFor(Order, frozen=True):
     """The controller hears nothing of these machines: dial their vaults, say which answer, soon."""
 

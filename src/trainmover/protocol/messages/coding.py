@@ -8,6 +8,7 @@ from trainmover.protocol.malformed import MALFORMED, read_message
 from trainmover.protocol.messages.agent_facts import (
     AgentFact,
     CommittedHere,
+    Examined,
     Found,
     FromWorker,
     Heartbeat,
@@ -26,6 +27,7 @@ from trainmover.protocol.messages.agent_facts import (
 from trainmover.protocol.messages.agent_orders import (
     Die,
     EndWorker,
+    Examine,
     Heard,
     LookFor,
     Order,
@@ -101,7 +103,7 @@ WORKER_FACTS = (
 )  # fmt: skip
 AGENT_FACTS = (
     Hello | Return | Heartbeat | WorkerExited | VaultHeld | WorkerState | Stack | Reached | Found
-    | Output | Unwritten | FromWorker | CommittedHere | SaidHere | Leaving
+    | Output | Unwritten | FromWorker | CommittedHere | SaidHere | Leaving | Examined
 )  # fmt: skip
 WORKER_ORDERS = (
     RunRank | WarmUp | Hold | Bind | Prepare | Discard | PauseAt | KeepSnapshots | CutComplete
@@ -110,7 +112,7 @@ WORKER_ORDERS = (
 )  # fmt: skip
 ORDERS = (
     Welcome | Refused | Resumed | Heard | StartWorkers | EndWorker | Probe | LookFor | Die
-    | Shutdown | WORKER_ORDERS
+    | Shutdown | Examine | WORKER_ORDERS
 )  # fmt: skip
 
 _encoder = msgspec.msgpack.Encoder()

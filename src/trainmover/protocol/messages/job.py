@@ -46,6 +46,8 @@ class JobSpec(msgspec.Struct, frozen=True, kw_only=True):
     watch            whether a rank that stands still is looked for
     false_alarms     so many a week are put up with in that
     stragglers       what is done about a machine that is slower: `off`, `watch` or `act`
+    health           what is done about machines before they take ranks: `off`, `watch` (they are
+                     examined, and what was found is said) or `act` (who fails takes none)
     no_standby       when a lost machine cannot be replaced: `end`, or `checkpoint` and then end
     on_nan           what is done about a reported number that is none: `ignore`, `report` or `stop`
     checkpoint       absolute path of the folder that checkpoints are written to; "": none are
@@ -81,6 +83,7 @@ class JobSpec(msgspec.Struct, frozen=True, kw_only=True):
     watch: bool = True
     false_alarms: float = 1.0
     stragglers: str = "watch"
+    health: str = "off"
     no_standby: str = "end"
     on_nan: str = "ignore"
     checkpoint: str = ""

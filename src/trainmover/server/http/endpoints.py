@@ -155,6 +155,7 @@ async def _plan(live: Live, request: Request) -> Response:
 
 
 _cordon = _asks("cordon", lambda server, asked: server.cordon(asked.machine, asked.reason))
+_examine = _asks("health", lambda server, asked: server.examine(asked.machine))
 _uncordon = _asks("uncordon", lambda server, asked: server.uncordon(asked.machine))
 
 
@@ -278,6 +279,9 @@ ENDPOINTS = (
     ),
     Endpoint(
         "POST", f"{V1}/cordon", "Let a machine take no ranks.", _O, _cordon, types.Answer, types.Ask
+    ),
+    Endpoint(
+        "POST", f"{V1}/health", "Measure what it can do.", _O, _examine, types.Answer, types.Ask
     ),
     Endpoint(
         "POST", f"{V1}/uncordon", "Let it take ranks again.", _O, _uncordon, types.Answer, types.Ask

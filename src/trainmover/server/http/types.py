@@ -211,6 +211,14 @@ class CordonOf(TypedDict):
     since_s: float
 
 
+class HealthOf(TypedDict):
+    """figures: name -> what was measured; the unit ends the name."""
+
+    fit: bool
+    failed: str
+    figures: dict[str, float]
+
+
 class MachineOf(TypedDict):
     """step: of its slowest rank; step_ms: of any, since all commit together; None while it has
     none."""
@@ -225,6 +233,7 @@ class MachineOf(TypedDict):
     rack: str
     cordoned: CordonOf | None
     note: str
+    health: HealthOf | None
     away: bool
 
 

@@ -13,6 +13,7 @@ from trainmover.controller.events import (
     CordonRequested,
     DrainRequested,
     Event,
+    HealthRequested,
     KillRequested,
     MachineJoined,
     MachinesLost,
@@ -26,9 +27,13 @@ from trainmover.controller.events import (
     UncordonRequested,
     WorkerSaid,
 )
+from trainmover.controller.policies.health.figures import in_words
+from trainmover.controller.policies.health.known import Examination
 from trainmover.controller.policies.stragglers.answer import evidence, outcome_text
 from trainmover.controller.state import Incident, Job, Kind, Machine, MachineState, Outcome, Phase
+from trainmover.ids import MachineId
 from trainmover.protocol.messages import (
+    Examined,
     Finished,
     Leaving,
     Moves,
@@ -77,7 +82,8 @@ def sentence(before: Job, event: Event, after: Job) -> Sentence:
     if incidents:
         return Sentence("; ".join(incidents), loud=after.code is None)  # else the end says it
     if after.phase is not before.phase and after.phase is Phase.RUNNING:
-        return Sentence(_running(after))
+        unfit = _unfit(before, after)
+        return Sentence("\n".join([*unfit, _running(after)]), loud=bool(unfit))
     if said := _of_checkpoint(event, before):
         return said
     said = _of_event(before, event, after)
@@ -202,6 +208,10 @@ def _of_event(before: Job, event: Event, after: Job) -> Sentence:
             return _of_cordon(event, before, after)
         case DrainRequested():
             return _of_drain(event, before, after)
+        case HealthRequested():
+            return Sentence(f"to examine {event.machine} was asked for")
+        case AgentSaid(fact=Examined()):
+            return _of_health(before, after)
         case RollRequested() | PlaceRequested():
             return Sentence("a plan was asked for and refused")
         case StoreMoved():
@@ -242,6 +252,29 @@ def _of_drain(event: DrainRequested, before: Job, after: Job) -> Sentence:
     here = any(name in after.seats for name in event.machines)
     and_so = ", and their ranks stay where they are" if here else ": they take no ranks"
     return Sentence(f"cordoned{why}: {names}{and_so}", loud=True)
+
+
+def _of_health(before: Job, after: Job) -> Sentence:
+    if unfit := _unfit(before, after):
+        return Sentence("\n".join(unfit), loud=True)
+    found = _judged(before, after)
+    fit = [f"{name} is fit: {in_words(one.figures)}" for name, one in found.items()]
+    return Sentence("\n".join(fit))
+
+
+def _unfit(before: Job, after: Job) -> list[str]:
+    """As a job begins several may be found at once."""
+    stays = after.spec.health == "act"
+    do = "it takes no ranks" if stays else "--health act would keep it out"
+    found = _judged(before, after)
+    return [f"{name} is not fit: {one.failed}; {do}" for name, one in found.items() if one.failed]
+
+
+def _judged(before: Job, after: Job) -> dict[MachineId, Examination]:
+    if after.health is before.health:
+        return {}
+    known = before.health.of
+    return {n: one for n, one in after.health.of.items() if one.judged and known.get(n) != one}
 
 
 def _of_slow(event: SlowFound, before: Job, after: Job) -> Sentence:

@@ -132,7 +132,16 @@ def _machine(
         "rack": machine.rack,
         "cordoned": _cordoned(job, machine.id, now_us),
         "note": machine.note,
+        "health": _health(job, machine.id),
     }
+
+
+def _health(job: Job, machine: MachineId) -> dict[str, Any] | None:
+    """None: it was not examined, or is not judged yet."""
+    one = job.health.of.get(machine)
+    if one is None or not one.judged:
+        return None
+    return {"fit": not one.failed, "failed": one.failed, "figures": one.figures}
 
 
 def _cordoned(job: Job, machine: MachineId, now_us: int) -> dict[str, Any] | None:

@@ -8,6 +8,7 @@ from trainmover.simulator.checkers.members.commits import Commits
 from trainmover.simulator.checkers.members.cordons import Cordons
 from trainmover.simulator.checkers.members.epochs import OneEpoch
 from trainmover.simulator.checkers.members.fences import Fences
+from trainmover.simulator.checkers.members.health import Health
 from trainmover.simulator.checkers.members.holders import Holders
 from trainmover.simulator.checkers.members.leaving import Leaving
 from trainmover.simulator.checkers.members.quarantine import Quarantine
@@ -51,6 +52,7 @@ def all_checkers() -> list[Checker]:
         Answers(),
         Checkpoints(),
         Leaving(),
+        Health(),
         Plans(),
         Waits(),
         Staying(),

@@ -207,6 +207,8 @@ class Box:
                 self.die(silent=False)
             case m.EndWorker():
                 self._end_worker(order)
+            case m.Examine():
+                self.later(self.world.between(50_000, 2_000_000), self._examined, order)
             case m.Probe():
                 self.later(self.world.between(5_000, 300_000), self._probed, order)
             case m.WorkerOrder():
@@ -257,6 +259,15 @@ class Box:
                 if not worker.blocked:
                     self.exited(worker, -9)
                 return
+
+    def _examined(self, order: m.Examine) -> None:
+        """A sick one has a disk that is too slow, or what no healthy machine does."""
+        world = self.world
+        sick = self.name in world.knobs.sick
+        hangs = sick and world.between(0, 1) == 1
+        figures = {"disk_mb_s": 20.0 if sick else world.between(450, 550) * 1.0}
+        failed = "its examination did not end within 60 s" if hangs else ""
+        self.say(m.Examined(number=order.number, figures={} if hangs else figures, failed=failed))
 
     def _probed(self, order: m.Probe) -> None:
         self.say(m.Reached(number=order.number, machines=self._reached(order.vaults)))

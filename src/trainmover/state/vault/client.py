@@ -129,6 +129,10 @@ class VaultClient:
             if not data:
                 raise self._broken()
 
+    def throw_away(self, data: bytes) -> None:
+        """Send bytes that nobody keeps; returns when they are there."""
+        self._request(wire.ThrowAway(memoryview(data)))
+
     @property
     def alive(self) -> bool:
         """False once the vault was found gone, or this connection was closed."""

@@ -34,6 +34,8 @@ class Requests:
                     return wire.RecordFound(*record) if record else wire.Nothing()
                 case wire.ListRecords():
                     return wire.RecordsHeld(self._vault.records_held())
+                case wire.ThrowAway():
+                    return wire.Done()
                 case wire.PutBlob():
                     return self._put_blob(request)
                 case wire.GetBlob(name, offset):

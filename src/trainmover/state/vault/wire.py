@@ -44,6 +44,12 @@ class GetBlob(msgspec.Struct, array_like=True, tag=5):
     offset: int
 
 
+class ThrowAway(msgspec.Struct, array_like=True, tag=6):
+    """Bytes that nobody wants: how long they are on their way is measured."""
+
+    data: memoryview  # of the frame it came in
+
+
 class Done(msgspec.Struct, array_like=True, tag=1):
     pass
 
@@ -77,7 +83,7 @@ class Outdated(msgspec.Struct, array_like=True, tag=7):
     """Members have changed since: the record was not kept."""
 
 
-Request = PutRecord | GetRecord | ListRecords | PutBlob | GetBlob
+Request = PutRecord | GetRecord | ListRecords | PutBlob | GetBlob | ThrowAway
 Reply = Done | Refused | RecordFound | RecordsHeld | BlobPart | Nothing | Outdated
 
 encoder = msgspec.msgpack.Encoder()

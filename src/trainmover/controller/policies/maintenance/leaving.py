@@ -27,7 +27,7 @@ def leaving(job: Job, machine: MachineId, fact: Leaving, at_us: int) -> Job:
 def joined_again(job: Job, machine: MachineId) -> Job:
     """A machine of this name has joined: what was said of the one before is over with it."""
     known = job.cordoned.get(machine)
-    if known is None or not known.until_us:
+    if known is None or not (known.until_us or known.health):
         return job
     left = {name: one for name, one in job.cordoned.items() if name != machine}
     return replace(job, cordoned=left)

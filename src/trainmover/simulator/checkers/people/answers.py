@@ -49,7 +49,8 @@ class Answers:
                 self._is_so(moment, effect)
         job = moment.after
         if job.phase is Phase.RUNNING and job.change is None and open_incident(job) is None:
-            for request in self.asked - self.given:
+            waiting = {one.request for one in job.health.of.values()}
+            for request in self.asked - self.given - waiting:
                 raise Violation(f"request {request} was never answered, and nothing is under way")
 
     def _is_so(self, moment: Decided, answer: Answer) -> None:

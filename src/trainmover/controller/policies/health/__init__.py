@@ -1,0 +1,1 @@
+"""What machines can do, measured before they take ranks. Pure."""

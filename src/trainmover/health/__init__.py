@@ -1,0 +1,1 @@
+"""What a machine can do, measured by a process of its own: `python -m trainmover.health`."""
