@@ -94,6 +94,14 @@ def test_what_cannot_be_meant_harms_nothing(machine: str, words: str) -> None:
     is_refused(RUNNING, health(machine), words)
 
 
+def test_before_a_job_runs_nobody_is_examined_twice() -> None:
+    job = all_found(beginning("act", standbys=2), slow=("m2",))
+    waiting = beginning("act")
+    (answer,) = answers(decide(waiting, health("m1"))[1])
+    assert "The job is gathering: nothing was done" in answer.text
+    assert decide(job, health("m2"))[1]
+
+
 def test_one_examination_at_a_time_and_what_comes_of_an_older_one_is_not_heard() -> None:
     job, _ = decide(RUNNING, health("m4"))
     is_refused(job, health("m4", "h2"), "m4 is being examined")

@@ -47,6 +47,8 @@ def examine(job: Job, event: HealthRequested) -> Decision:
 def _why_not(job: Job, machine: MachineId) -> str:
     if machine not in job.machines:
         return unknown_machine(job, machine)
+    if job.phase is not Phase.RUNNING:
+        return f"The job is {job.phase}: nothing was done.\nIt goes on.\nAsk again when it runs."
     taken = () if job.change is None else job.change.joiners.values()
     if machine in job.seats or machine in taken:
         return (
