@@ -43,7 +43,7 @@ class Played:
             machines=job.spec.machines,
             ranks=job.spec.world_size,
             begun_us=events[0].at_us,
-            ended_us=max(events[-1].at_us, *self.commits.values()),
+            ended_us=max([events[-1].at_us, *self.commits.values()]),
             over=job.phase is Phase.ENDED,
             code=job.code,
             incidents=job.incidents,
