@@ -282,8 +282,7 @@ def _plan(state: str, event: str, seed: int) -> Plan:
         plan.world |= {"checkpoints": 4, "disk_us": (1_000, 900_000)}
     if event == "Reached":
         plan.faults, plan.seconds = only(["partition"]), 30
-    if event == "Examined":
-        plan.world |= {"health": "watch"}
+    plan.world["health"] = "watch" if event == "Examined" else "off"
     if event == "Stack":
         plan.faults = only(["stuck", "stop", "crash", "move"])
     return plan
