@@ -308,7 +308,7 @@ void Endpoint::run() {
     while (!stopping_.load()) {
         const int n = epoll_wait(unwaited_, events, 2, -1);
         for (int i = 0; i < n; ++i)
-            events[i].data.u64 == kBell ? void(drain_event(bell_)) : engine_->serve_unwaited();
+            events[i].data.u64 == kBell ? drain_event(bell_) : engine_->serve_unwaited();
         do_tasks();
     }
     arena_.life().release();

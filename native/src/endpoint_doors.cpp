@@ -41,10 +41,7 @@ void Endpoint::keep_doors() {
 void Endpoint::serve(std::uint64_t id) {
     if (id == kTcpListener) return accept_all(tcp_listener_, false);
     if (id == kLocalListener) return accept_all(local_door_.fd(), true);
-    if (id == kBell) {
-        drain_event(door_bell_);
-        return;
-    }
+    if (id == kBell) return drain_event(door_bell_);
     if (hellos_.contains(id)) advance(id);
     if (openings_.contains(id)) go_on(id);
 }

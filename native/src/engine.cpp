@@ -50,7 +50,6 @@ void Engine::arm(bool on) noexcept {
 
 /// With the mutex held, and no leader.
 void Engine::look_later() noexcept {
-    ++left_;
     if (armed_ || timed_) return;
     timed_ = true;
     left_when_timed_ = left_;
@@ -59,17 +58,15 @@ void Engine::look_later() noexcept {
 
 /// With the mutex held. Whether nobody has waited for a while, or the endpoint's thread is armed.
 bool Engine::is_unwaited() noexcept {
-    if (timed_ && drain_event(timer_)) timed_ = false;
+    if (timed_ && has_run_out(timer_)) timed_ = false;
     if (leader_.load() != nullptr) return false;
     if (armed_ || timed_) return armed_;
-    if (left_ == left_when_timed_) {
-        arm(true);
-        return true;
+    if (left_ != left_when_timed_) {
+        look_later();
+        return false;
     }
-    left_when_timed_ = left_;
-    timed_ = true;
-    start_timer(timer_, kBetweenCallsNs);
-    return false;
+    arm(true);
+    return true;
 }
 
 void Engine::enter(Waiter& waiter) noexcept {
@@ -92,6 +89,7 @@ void Engine::leave(Waiter& waiter) noexcept {
     }
     if (followers_.empty()) {
         leader_.store(nullptr);
+        ++left_;
         look_later();
         return;
     }
@@ -141,7 +139,7 @@ int Engine::serve_events(int wait_ms) {
     const int n = epoll_wait(links_, events, kEventsAtOnce, wait_ms);
     point();
     for (int i = 0; i < n; ++i)
-        events[i].data.u64 == kBell ? void(drain_event(bell_)) : serve_(events[i].data.u64);
+        events[i].data.u64 == kBell ? drain_event(bell_) : serve_(events[i].data.u64);
     return n;
 }
 

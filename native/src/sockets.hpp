@@ -51,11 +51,12 @@ int new_epoll();
 /// Have the epoll descriptor report that one's events, as `id`. Throws Failure where the system cannot.
 void hang(int epoll_fd, int fd, std::uint64_t id, std::uint32_t events);
 void ring(int event_fd) noexcept;
-/// Whether it had rung, or, for a timer, run out.
-bool drain_event(int event_fd) noexcept;
+void drain_event(int event_fd) noexcept;
 /// Runs out once, `ns` after it was started last.
 int new_timer_fd();
 void start_timer(int timer_fd, std::int64_t ns) noexcept;
+/// Whether it has, since that was asked last.
+bool has_run_out(int timer_fd) noexcept;
 std::uint64_t inode_of(int fd) noexcept;
 
 /// Write all of it at once, with `pass_fd` if it is not negative. False: there was no room, or it failed.

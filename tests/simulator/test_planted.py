@@ -191,8 +191,8 @@ BUGS = {
     ),
     "that a machine is not cordoned any more is answered as if it had failed": (
         "controller.standby.cordon",
-        "return replace(job, cordoned=cordoned), (Answer(event.request, ok=True, text=text),)",
-        "return replace(job, cordoned=cordoned), (Answer(event.request, ok=False, text=text),)",
+        "return without_cordon(job, machine), (Answer(event.request, ok=True, text=text),)",
+        "return without_cordon(job, machine), (Answer(event.request, ok=False, text=text),)",
         "cordon",
     ),
     "all went back, and the incident says that a step was run again": (

@@ -120,8 +120,8 @@ def begin_moves(
 
 
 def _why_not(job: Job, machine: MachineId) -> str:
-    if job.phase is not Phase.RUNNING:
-        return f"The job is {job.phase}: nothing was moved.\nIt goes on.\nAsk again when it runs."
+    if why := why_not_running(job, "moved"):
+        return why
     if machine not in job.machines:
         return unknown_machine(job, machine)
     if job.slot_of(machine) is None:
@@ -145,6 +145,13 @@ def unknown_machine(job: Job, machine: str) -> str:
     """Three lines for a name that is no machine of the job."""
     names = ", ".join(m.id for m in sorted(job.machines.values(), key=lambda m: m.place))
     return f"There is no machine {machine}.\nNothing was done.\nThe machines are {names}."
+
+
+def why_not_running(job: Job, act: str = "done") -> str:
+    """Three lines while nothing can be asked of the job; "" if something can. act: what was not."""
+    if job.phase is Phase.RUNNING:
+        return ""
+    return f"The job is {job.phase}: nothing was {act}.\nIt goes on.\nAsk again when it runs."
 
 
 def why_not_each_once(names: Sequence[str]) -> str:

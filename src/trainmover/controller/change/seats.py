@@ -4,7 +4,7 @@ from collections.abc import Collection, Iterable
 from typing import Any
 
 from trainmover.controller.compare.roles import representatives
-from trainmover.controller.state import Change, Job, Machine, MachineState
+from trainmover.controller.state import Change, Cordon, Job, Machine, MachineState
 from trainmover.controller.state import slots as seated
 from trainmover.controller.values import kept_for, replace
 from trainmover.ids import MachineId, Rank, Slot, Step
@@ -32,6 +32,17 @@ def in_new_run(job: Job, machine: MachineId, **changes: Any) -> Job:
     """The job with one machine changed that begins a run in the sandbox, the newest of all."""
     job = replace(job, runs=job.runs + 1)
     return with_machine(job, machine, run=job.runs, outdated=False, **changes)
+
+
+def with_cordon(job: Job, machine: MachineId, cordon: Cordon) -> Job:
+    """The job with one machine that takes no ranks; another cordon than it had, if it had one."""
+    return replace(job, cordoned={**job.cordoned, machine: cordon})
+
+
+def without_cordon(job: Job, machine: MachineId) -> Job:
+    """The job with one machine that may take ranks."""
+    left = {name: one for name, one in job.cordoned.items() if name != machine}
+    return replace(job, cordoned=left)
 
 
 def without_machines(job: Job, machines: Iterable[MachineId]) -> Job:

@@ -6,11 +6,11 @@ chosen the machine before goes on.
 """
 
 from trainmover.controller.change.move import unknown_machine
+from trainmover.controller.change.seats import with_cordon, without_cordon
 from trainmover.controller.effects import Answer
 from trainmover.controller.events import CordonRequested, UncordonRequested
 from trainmover.controller.start import Decision
 from trainmover.controller.state import Cordon, Job
-from trainmover.controller.values import replace
 from trainmover.ids import MachineId
 
 
@@ -19,10 +19,8 @@ def cordon(job: Job, event: CordonRequested) -> Decision:
     machine = MachineId(event.machine)
     if machine not in job.machines and machine not in job.cordoned:
         return job, (Answer(event.request, ok=False, text=unknown_machine(job, machine)),)
-    cordoned = {**job.cordoned, machine: Cordon(event.at_us, event.reason)}
-    return replace(job, cordoned=cordoned), (
-        Answer(event.request, ok=True, text=_done(job, machine)),
-    )
+    answer = Answer(event.request, ok=True, text=_done(job, machine))
+    return with_cordon(job, machine, Cordon(event.at_us, event.reason)), (answer,)
 
 
 def _done(job: Job, machine: MachineId) -> str:
@@ -41,6 +39,5 @@ def uncordon(job: Job, event: UncordonRequested) -> Decision:
         if machine in job.machines:
             text = f"{machine} is not cordoned.\nNothing was done.\nThe job goes on."
         return job, (Answer(event.request, ok=False, text=text),)
-    cordoned = {name: one for name, one in job.cordoned.items() if name != machine}
     text = f"{machine} is not cordoned any more: it may take ranks."
-    return replace(job, cordoned=cordoned), (Answer(event.request, ok=True, text=text),)
+    return without_cordon(job, machine), (Answer(event.request, ok=True, text=text),)

@@ -8,7 +8,8 @@ place of one that has failed by then.
 An examination takes seconds and ends by itself, at the agent: it is never waited for without end.
 """
 
-from trainmover.controller.change.move import unknown_machine
+from trainmover.controller.change.move import unknown_machine, why_not_running
+from trainmover.controller.change.seats import with_cordon, without_cordon
 from trainmover.controller.effects import Answer, Effect, Send
 from trainmover.controller.events import HealthRequested
 from trainmover.controller.policies.health.figures import CLOCK, in_words, norms_of, too_far_off
@@ -32,7 +33,7 @@ def examine_joined(job: Job, machine: MachineId, at_us: int) -> Decision:
         return job, ()
     begins = job.phase is Phase.GATHERING  # Nobody takes ranks then.
     if job.spec.health == "act" and not begins and machine not in job.cordoned:
-        job = _cordoned(job, machine, Cordon(at_us, WAITS, health=True))
+        job = with_cordon(job, machine, Cordon(at_us, WAITS, health=True))
     return _begun(job, machine, "")
 
 
@@ -47,8 +48,8 @@ def examine(job: Job, event: HealthRequested) -> Decision:
 def _why_not(job: Job, machine: MachineId) -> str:
     if machine not in job.machines:
         return unknown_machine(job, machine)
-    if job.phase is not Phase.RUNNING:
-        return f"The job is {job.phase}: nothing was done.\nIt goes on.\nAsk again when it runs."
+    if why := why_not_running(job):
+        return why
     taken = () if job.change is None else job.change.joiners.values()
     if machine in job.seats or machine in taken:
         return (
@@ -123,7 +124,7 @@ def _judged(job: Job, machine: MachineId, one: Examination, at_us: int) -> Decis
         return _given_free(job, machine), effects
     known = job.cordoned.get(machine)
     if known is None or known.health:
-        job = _cordoned(job, machine, Cordon(at_us, f"not fit: {one.failed}", health=True))
+        job = with_cordon(job, machine, Cordon(at_us, f"not fit: {one.failed}", health=True))
     if job.phase is Phase.GATHERING:
         job, more = lost_early(job, machine, f"it is not fit: {one.failed}")
         effects += more
@@ -161,12 +162,7 @@ def _given_free(job: Job, machine: MachineId) -> Job:
     known = job.cordoned.get(machine)
     if known is None or not known.health:
         return job
-    left = {name: one for name, one in job.cordoned.items() if name != machine}
-    return replace(job, cordoned=left)
-
-
-def _cordoned(job: Job, machine: MachineId, cordon: Cordon) -> Job:
-    return replace(job, cordoned={**job.cordoned, machine: cordon})
+    return without_cordon(job, machine)
 
 
 def _with(job: Job, machine: MachineId, one: Examination) -> Job:

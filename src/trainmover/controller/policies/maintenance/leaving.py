@@ -8,9 +8,9 @@ tried again. Then it is a loss like any other. A machine of that name which join
 from collections.abc import Iterator
 
 from trainmover.controller.change.move import begin_moves
+from trainmover.controller.change.seats import with_cordon, without_cordon
 from trainmover.controller.start import Decision
 from trainmover.controller.state import Cordon, Job
-from trainmover.controller.values import replace
 from trainmover.ids import MachineId
 from trainmover.protocol.messages import Leaving
 
@@ -21,7 +21,7 @@ def leaving(job: Job, machine: MachineId, fact: Leaving, at_us: int) -> Job:
     known = job.cordoned.get(machine)
     reason = known.reason if known is not None else ""
     cordon = Cordon(at_us, reason or "it will be taken away", until_us)
-    return replace(job, cordoned={**job.cordoned, machine: cordon})
+    return with_cordon(job, machine, cordon)
 
 
 def joined_again(job: Job, machine: MachineId) -> Job:
@@ -29,8 +29,7 @@ def joined_again(job: Job, machine: MachineId) -> Job:
     known = job.cordoned.get(machine)
     if known is None or not (known.until_us or known.health):
         return job
-    left = {name: one for name, one in job.cordoned.items() if name != machine}
-    return replace(job, cordoned=left)
+    return without_cordon(job, machine)
 
 
 def move_leaving(job: Job, at_us: int) -> Decision:

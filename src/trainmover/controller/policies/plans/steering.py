@@ -8,13 +8,14 @@ standbys before new ones are looked after.
 from collections.abc import Sequence
 
 from trainmover.controller.change.incidents import open_incident
+from trainmover.controller.change.move import why_not_running
 from trainmover.controller.effects import Answer
 from trainmover.controller.events import PlaceRequested, PlanSteered, RollRequested
 from trainmover.controller.policies.plans.known import Placement, Plan, Roll, Standing
 from trainmover.controller.policies.plans.place import advance_placement, placement_of
 from trainmover.controller.policies.plans.roll import advance_roll, go_on, roll_of
 from trainmover.controller.start import Decision
-from trainmover.controller.state import Job, Phase, with_plan
+from trainmover.controller.state import Job, with_plan
 from trainmover.controller.values import kept_for, replace
 
 NAMED_MAX = 16
@@ -23,8 +24,7 @@ NAMED_MAX = 16
 
 def begin_plan(job: Job, event: RollRequested | PlaceRequested) -> Decision:
     """Answered at once: it may take hours. Its moves begin as soon as nothing is under way."""
-    if job.phase is not Phase.RUNNING:
-        why = f"The job is {job.phase}: nothing was done.\nIt goes on.\nAsk again when it runs."
+    if why := why_not_running(job):
         return job, (Answer(event.request, ok=False, text=why),)
     if job.plan is not None and job.plan.standing is Standing.GOING:
         text = (

@@ -11,7 +11,7 @@ import statistics
 
 from trainmover.controller.change.incidents import amend, incident
 from trainmover.controller.change.move import begin_move
-from trainmover.controller.change.seats import at_hand
+from trainmover.controller.change.seats import at_hand, with_cordon, without_cordon
 from trainmover.controller.events import SlowFound, SlowMeasured
 from trainmover.controller.policies.stragglers.known import (
     KEPT,
@@ -151,8 +151,7 @@ def _given_free(job: Job, move: SlowMove) -> Job:
     cordon = job.cordoned.get(move.leaver)
     if cordon is None or not cordon.reason.startswith("slow: "):
         return job
-    left = {name: one for name, one in job.cordoned.items() if name != move.leaver}
-    return replace(job, cordoned=left)
+    return without_cordon(job, move.leaver)
 
 
 def pause_ms(job: Job) -> float:
@@ -203,7 +202,7 @@ def _with_cordon(job: Job, machine: MachineId, cordon: Cordon) -> Job:
     """One that somebody has cordoned keeps his reason."""
     if machine in job.cordoned:
         return job
-    return replace(job, cordoned={**job.cordoned, machine: cordon})
+    return with_cordon(job, machine, cordon)
 
 
 def _with(
