@@ -38,6 +38,12 @@ def test_memory_of_a_gpu_is_named(capsys: pytest.CaptureFixture[str]) -> None:
     assert "GPU" not in shown(capsys)
 
 
+def test_what_somebody_has_written_in_brackets_is_shown(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    assert "[Hardware Error]" in shown(capsys, note="mce: [Hardware Error]: CPU 3")
+
+
 def test_nothing_is_cut_where_there_is_no_terminal(capsys: pytest.CaptureFixture[str]) -> None:
     text = shown(capsys)
     for words in ("SECOND RUN", "holds 1", "equal", "20.6 MB", "1.6 kB of 2.7 MB", ROW["note"]):

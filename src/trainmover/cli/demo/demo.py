@@ -43,7 +43,7 @@ def main(options: argparse.Namespace) -> int:
     _make(options.out)
     outlet: Outlet[TextIO] = Outlet(write_to, lambda to, error: None)  # The report has it all.
     shown = stream(outlet, sys.stderr if options.json else sys.stdout)
-    console = Console(file=shown, highlight=False, soft_wrap=True)
+    console = Console(file=shown, highlight=False, soft_wrap=True, markup=False)
     begun = time.monotonic()
     with ForkServerProcess() as fork_server:
         disturbed = _run(options, console, fork_server, Drill(options.steps))

@@ -40,7 +40,7 @@ def _print(used: list[Used], passes: list[DataPass], options: argparse.Namespace
         for step in _steps(used):
             loop = f"loop {step['loop']} pass {step['pass']}"
             ids = " ".join(map(str, step["ids"]))
-            console.print(f"step {step['step']}  rank {step['rank']}  {loop}: {ids}", markup=False)
+            console.print(f"step {step['step']}  rank {step['rank']}  {loop}: {ids}")
 
 
 def _table(passes: list[DataPass]) -> Table:
@@ -65,7 +65,7 @@ def _show_repeated(whole: DataPass, console: Console) -> None:
     where = f"loop {whole.source} pass {whole.data_pass}"
     for id_, places in list(whole.repeated.items())[:REPEATED_SHOWN]:
         steps = ", ".join(f"step {step} (rank {rank})" for step, rank in places)
-        console.print(f"{where}: {id_} in {steps}", markup=False)
+        console.print(f"{where}: {id_} in {steps}")
 
 
 def _pass(whole: DataPass) -> dict[str, Any]:

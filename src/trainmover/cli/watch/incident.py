@@ -31,7 +31,7 @@ def main(options: argparse.Namespace) -> int:
     if options.json:
         print(json.dumps(incident))
     else:
-        show(incident, whole_lines(markup=False))
+        show(incident, whole_lines())
     return 0
 
 
