@@ -13,7 +13,7 @@
 #   make mutants  how many one-line changes in what decides the tests find; SEED=1 draws them
 #   make bench    downtime and overhead beside torchrun, what each mechanism buys, collectives, state,
 #                 how soon a failure is seen, what strangers at a door cost, what deciding costs, what a
-#                 slow machine costs, and changes every few seconds
+#                 slow machine costs, changes every few seconds, and false signs of failure
 #   make gpu      on a machine with a GPU: the tests that need one, and what NCCL comes to there
 #   make docs     the documentation site, into build/site; strict: no broken link, no missing page
 #   make clean    remove what the verbs made
@@ -112,6 +112,7 @@ bench: $(EXTENSION)
 	$(BIN)/python -m bench.watching
 	$(BIN)/python -m bench.straggler
 	$(BIN)/python -m bench.rebalance
+	$(BIN)/python -m bench.anomalies
 
 gpu: $(EXTENSION)
 	$(BIN)/python -m pytest tests/gpu

@@ -24,6 +24,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "splice": set(),
     "names": set(),
     "spans": set(),
+    "symptoms": set(),
     "outlet": set(),
     "fork_server": {"lifeline"},
     "communicators": {"errors"},
@@ -32,7 +33,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "token_file": {"errors", "protocol"},
     "tls": {"errors", "protocol"},
     "listeners": WORDS | {"protocol", "tls"},
-    "controller": WORDS | {"protocol"},
+    "controller": WORDS | {"symptoms", "protocol"},
     "rank": WORDS | {"protocol"},
     "journal": WORDS | {"protocol", "controller"},
     "comm": WORDS | {"communicators", "tls", "torch_internals"},
@@ -44,12 +45,13 @@ MAY_IMPORT: dict[str, set[str]] = {
     | {"asked", "durable", "lifeline", "names", "tls", "token_file"}
     | {"protocol", "rank", "listeners", "comm", "state", "sandbox", "torch_internals"},
     "agent": WORDS
-    | {"lifeline", "outlet", "spans", "tls", "token_file", "fork_server", "splice"}
+    | {"lifeline", "outlet", "spans", "symptoms", "tls", "token_file", "fork_server", "splice"}
     | {"protocol", "listeners", "state"},
     "server": WORDS
     | {"durable", "lifeline", "names", "splice", "tls", "token_file"}
     | {"protocol", "listeners", "controller", "journal"},
-    "simulator": WORDS | {"protocol", "controller", "rank", "journal", "agent", "server"},
+    "simulator": WORDS
+    | {"symptoms", "protocol", "controller", "rank", "journal", "agent", "server"},
     "launch": WORDS
     | {"communicators", "lifeline", "fork_server", "tls", "token_file"}
     | {"protocol", "controller", "journal", "server", "agent"},
@@ -61,7 +63,7 @@ MAY_IMPORT: dict[str, set[str]] = {
 }
 
 # Time, chance and the outside world reach these as values.
-PURE_ROOMS = {"errors", "ids", "version", "spans", "protocol", "controller", "rank"}
+PURE_ROOMS = {"errors", "ids", "version", "spans", "symptoms", "protocol", "controller", "rank"}
 PURE_FILES = {
     "agent/decide.py",
     "agent/letters.py",
@@ -102,6 +104,7 @@ IMPURE |= {"time", "torch", "uuid"}
 LIGHT_ROOMS = PURE_ROOMS | {
     "durable",
     "lifeline",
+    "symptoms",
     "splice",
     "names",
     "spans",

@@ -5,6 +5,7 @@ import os
 import signal
 import subprocess
 import sys
+from pathlib import Path
 
 import psutil
 import pytest
@@ -136,6 +137,39 @@ def test_a_machine_that_is_ended_in_order_gives_its_ranks_up_first(undisturbed) 
     assert (there.kind, back.kind, back.machine) == (Kind.MOVE, Kind.MOVE, "far")
     assert [there.outcome, back.outcome] == [Outcome.DONE] * 2
     assert "far will be taken away" in back.cause
+    assert_equal_runs(outcome, undisturbed(["--steps", outcome.steps], machines=2))
+
+
+def test_a_machine_whose_kernel_says_that_it_is_broken_has_given_its_ranks_up_before_it_fails(
+    undisturbed, tmp_path: Path
+) -> None:
+    kernel_log = tmp_path / "kmsg"
+    kernel_log.touch()
+
+    async def scenario(live: Live) -> None:
+        await live.warm(1)
+        started = live.handle.run
+        flags = ["--controller", started.controller, "--token-file", started.token_file]
+        flags += ["--kernel-log", str(kernel_log), "--parent", str(os.getpid())]
+        command = [sys.executable, "-m", "trainmover.agent", "--machine", "far", "--standby"]
+        with subprocess.Popen([*command, *flags]) as agent:
+            await live.warm(2)
+            seats = [live.job.seats[0], MachineId("far")]
+            assert (await live.handle.server.place(seats)).ok
+            await live.until(lambda: [*live.job.seats] == seats and live.job.change is None)
+            await live.warm(2)
+            with kernel_log.open("a") as log:
+                log.write("NVRM: Xid (PCI:0000:3b:00): 79, pid=0, GPU has fallen off the bus.\n")
+            await live.incidents_done(2)
+            agent.kill()
+            await live.until(lambda: "far" not in live.job.machines)
+            await live.at_step(live.step() + 3)
+
+    outcome = run(PACED, scenario, until_done=True, machines=2, standbys=1, anomalies="act")
+    assert outcome.code == 0, outcome.text
+    move = outcome.job.incidents[-1]
+    assert (move.kind, move.machine, move.outcome) == (Kind.MOVE, "far", Outcome.DONE)
+    assert move.cause.startswith("far is about to fail: a GPU is broken: NVRM: Xid")
     assert_equal_runs(outcome, undisturbed(["--steps", outcome.steps], machines=2))
 
 

@@ -15,6 +15,7 @@ from trainmover.controller.events import (
     MoveRequested,
     WorkersSaid,
 )
+from trainmover.controller.state import Phase
 from trainmover.controller.values import replace
 from trainmover.errors import ProtocolError
 from trainmover.ids import Epoch, MachineId, Rank, Step
@@ -247,6 +248,39 @@ def test_a_machine_that_speaks_nonsense_is_lost_at_once(control: Control, writte
     line = join(control, written, "m1")
     control.speaks_nonsense(line, "it broke the rules", 10)
     assert (losses(written), line.ended) == ([[("m1", "it broke the rules")]], "aborted")
+
+
+@pytest.mark.parametrize(
+    "fact",
+    [
+        m.Sign(symptom="gpu" * 100, line="x"),
+        m.Sign(symptom="gpu", line="x" * 5000),
+        m.Sign(symptom="gpu", line="x", count=0),
+        m.Sign(symptom="gpu", line="x", count=2**40),
+        m.Leaving(left_ms=-1),
+        m.Examined(number=1, figures={"disk_mb_s": float("nan")}),
+    ],
+)
+def test_what_no_agent_says_is_refused_before_the_journal(
+    control: Control, written: Written, fact: m.AgentFact
+) -> None:
+    line = join(control, written, "m1")
+    with pytest.raises(ProtocolError, match="no agent of this job"):
+        control.said(line, fact, 10)
+
+
+def test_an_agent_that_speaks_late_is_told_of(control: Control, written: Written) -> None:
+    """Through all that heartbeats come by; five machines, as fewer say nothing."""
+    lines = {name: join(control, written, name) for name in ("m1", "m2", "m3", "m4", "m5")}
+    control.job = replace(control.job, phase=Phase.RUNNING)
+    for beat in range(1, 3000):
+        for name, line in lines.items():
+            line.quiet_ticks = 0
+            if name != "m2" or beat % 20 == 0:
+                control.said(line, m.Heartbeat(), beat * 200_000)
+        control.beat(beat * 200_000)
+    (found,) = control.job.anomalies.findings
+    assert (found.machine, found.sign) == ("m2", "late")
 
 
 def test_who_returns_over_another_link_is_told_what_was_taken(

@@ -11,6 +11,7 @@ from collections.abc import Callable
 from typing import Any
 
 from trainmover.controller.events import (
+    AnomalyFound,
     CordonRequested,
     DrainRequested,
     HealthRequested,
@@ -191,6 +192,22 @@ def _say_that_it_leaves(director: Director) -> None:
         director.random.choice(some).say(m.Leaving(left_ms=5_000))
 
 
+def _say_that_it_fails(director: Director) -> None:
+    some = [box for box in director.world.boxes.values() if box.link is not None and box.is_in]
+    if some:
+        sign = m.Sign(symptom="corrected", line="EDAC MC0: 1 CE", count=12)
+        director.random.choice(some).say(sign)
+
+
+def _find_one_odd(director: Director) -> None:
+    host = director.world.host
+    machine = director.random.choice(sorted(host.job.machines) or ["m1"])
+    found = AnomalyFound(
+        at_us=director.world.now, machine=machine, sign="late", text="it is late", grave=True
+    )
+    host.control.take(found)
+
+
 def _have_one_examined(director: Director) -> None:
     """What it says is held on its way until the job is in that state."""
     spare = [name for name in director.world.job.machines if name not in director.world.job.seats]
@@ -246,6 +263,8 @@ ACTS: dict[str, Callable[[Director], None]] = {
     "StoreMoved": lambda director: director.world.lose_store(at_once=True),
     "WorkerExited": _let_a_process_end,
     "Leaving": _say_that_it_leaves,
+    "Sign": _say_that_it_fails,
+    "AnomalyFound": _find_one_odd,
     "Examined": _have_one_examined,
     "WorkerState": _let_a_process_stop,
     "Warned": _say(lambda worker: m.Warned(rank=worker.rank, text="look at this")),

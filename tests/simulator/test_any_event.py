@@ -18,6 +18,7 @@ from trainmover.controller.decide import decide
 from trainmover.controller.events import (
     EVENTS,
     AgentSaid,
+    AnomalyFound,
     CordonRequested,
     DrainRequested,
     HealthRequested,
@@ -67,6 +68,14 @@ RARE: list[EVENTS] = [
     ),
     SlowMeasured(at_us=0, epoch=Epoch(1), incident=1, own_ms=100.0, usual_ms=100.0, steps=8),
     AgentSaid(at_us=0, machine=MachineId("m1"), fact=m.Leaving(left_ms=900), number=1),
+    *(
+        AgentSaid(at_us=0, machine=MachineId("m1"), fact=m.Sign(symptom=name, line="x"), number=1)
+        for name in ("gpu", "corrected", "of another version")
+    ),
+    *(
+        AnomalyFound(at_us=0, machine=MachineId(name), sign="late", text="it is", grave=grave)
+        for name, grave in (("m1", True), ("m1", False), ("m9", True))
+    ),
     AgentSaid(
         at_us=0,
         machine=MachineId("m1"),

@@ -5,10 +5,12 @@ import asyncio
 import json
 import os
 import sys
+from pathlib import Path
 
 from trainmover.agent import flags
 from trainmover.agent.config import WORKER_COMMAND, AgentConfig
 from trainmover.agent.run import run_agent
+from trainmover.agent.signs import KERNEL_LOG
 from trainmover.errors import TrainmoverError, UserError
 from trainmover.fork_server import ForkServer
 from trainmover.ids import MachineId
@@ -48,6 +50,8 @@ def _config(options: argparse.Namespace) -> AgentConfig:
         controller_s=options.controller_timeout,
         notice_s=options.notice,
         notice_file=options.notice_file,
+        notice_from=options.notice_from,
+        kernel_log=_kernel_log(options),
         worker=worker,
         rack=options.rack,
         fork_server=None
@@ -56,6 +60,13 @@ def _config(options: argparse.Namespace) -> AgentConfig:
         run=options.run,
         tls=all_or_none(options.tls_cert, options.tls_key, options.tls_ca),
     )
+
+
+def _kernel_log(options: argparse.Namespace) -> Path | None:
+    """The machines of a run on one host have one kernel: what that says is about none of them."""
+    if options.kernel_log is not None:
+        return Path(options.kernel_log)
+    return None if options.run else KERNEL_LOG
 
 
 if __name__ == "__main__":

@@ -18,6 +18,8 @@ class AgentConfig:
     controller_s  how long the controller may be away
     notice_s  from SIGUSR1 or SIGTERM to when this machine is taken away
     notice_file  whose coming says the same
+    notice_from  the engine that is asked for the same, as in `engine.ENGINES`; "": none is
+    kernel_log  what the kernel says, to be looked through; None: nobody does
     rack     what this machine would be lost together with; "": not known
     fork_server  came with us; workers are forked from it, not executed
     run      process of this host that the whole run lives in; None: not known, or elsewhere
@@ -35,6 +37,8 @@ class AgentConfig:
     controller_s: float = 60.0
     notice_s: float = 30.0
     notice_file: Path | None = None
+    notice_from: str = ""
+    kernel_log: Path | None = None
     worker: tuple[str, ...] = WORKER_COMMAND
     rack: str = ""
     fork_server: ForkServer | None = None

@@ -7,6 +7,9 @@ from trainmover.tls.files import absolute
 
 _NOTICE = "from SIGUSR1 or SIGTERM, which say that this machine is taken away, until it is"
 _NOTICE_FILE = "says the same by being there: empty, or with a span (90s) or a moment in UTC"
+_NOTICE_FROM = "ask the engine that this machine runs on for such a notice, every 5 s"
+ENGINES = ("aws", "gce", "azure")
+_KERNEL_LOG = "look through it for signs of failure; /dev/kmsg by default, /dev/null for none"
 NOTICE_S_MAX = 1e6
 
 
@@ -42,6 +45,8 @@ def parser(examples: str = "") -> argparse.ArgumentParser:
     add("--controller-timeout", type=float, default=60.0, metavar="S", help="it may be away")
     add("--notice", type=_seconds, default=30.0, metavar="S", help=_NOTICE)
     add("--notice-file", type=Path, metavar="FILE", help=_NOTICE_FILE)
+    add("--notice-from", choices=ENGINES, default="", help=_NOTICE_FROM)
+    add("--kernel-log", type=Path, metavar="FILE", help=_KERNEL_LOG)
     add("--worker", metavar="JSON", help=argparse.SUPPRESS)
     add("--fork-server", type=int, metavar="FD", help=argparse.SUPPRESS)
     add("--run", type=int, metavar="PID", help=argparse.SUPPRESS)  # so does the job

@@ -8,6 +8,7 @@ the meantime ends them at once, so that it cannot go on training in an old epoch
 """
 
 import asyncio
+import contextlib
 import os
 import shutil
 import signal
@@ -21,9 +22,11 @@ from typing import TYPE_CHECKING, Any
 
 from trainmover.agent.config import AgentConfig
 from trainmover.agent.dial import Dialled, dial
+from trainmover.agent.engine import Engine
 from trainmover.agent.examiner import Examiner
 from trainmover.agent.flags import NOTICE_S_MAX
 from trainmover.agent.notice import NoticeFile
+from trainmover.agent.signs import Signs, memory
 from trainmover.agent.store_way import StoreWays
 from trainmover.agent.uplink import Ear, Uplink
 from trainmover.agent.workers.crew import Crew
@@ -118,6 +121,7 @@ class Agent:
         self._error: TrainmoverError | None = None
         self._ending = self._gives_up_ranks = False
         self._notice = NoticeFile(config.notice_file, config.notice_s)
+        self._engine = self._asked_engine()
         ear = Ear(
             hello=self._hello,
             obey=self._take,
@@ -126,13 +130,27 @@ class Agent:
             lost=self._give_up,
         )
         self._up = Uplink(config.machine, config.controller, config.controller_s, ear)
-        self._crew = Crew(config, self._directory, parse_address(vault_address)[0], self._up)
+        self._signs = Signs(config.kernel_log, self._up.say)
+        address = parse_address(vault_address)[0]
+        self._crew = Crew(config, self._directory, address, self._up, self._signs.printed)
         self._examiner = Examiner(config, self._directory)
         self._dialling: set[asyncio.Task[list[MachineId]]] = set()
 
     @property
     def run_id(self) -> str:
         return self._crew.spec.run_id if self._crew.spec else ""
+
+    def _asked_engine(self) -> Engine | None:
+        """Whoever owns this machine, where that is an engine that can be asked."""
+        config, loop = self._config, asyncio.get_running_loop()
+        if not config.notice_from:
+            return None
+
+        def tell(left_s: float) -> None:
+            with contextlib.suppress(RuntimeError):  # The agent has ended meanwhile.
+                loop.call_soon_threadsafe(self.will_be_gone, left_s)
+
+        return Engine(config.notice_from, config.notice_s, tell)
 
     def join(self, dialled: Dialled, token: bytes) -> None:
         """Begin to serve the controller at the other end of a proved connection."""
@@ -314,9 +332,16 @@ class Agent:
     def _beat(self) -> None:
         vault = self._vault
         held, most = vault.bytes_held, vault.bytes_max
-        self._up.tell(Heartbeat(vault_bytes=held, vault_max=most, heard=self._up.heard))
+        free, whole = memory()
+        self._up.tell(
+            Heartbeat(
+                vault_bytes=held, vault_max=most, heard=self._up.heard,
+                free_bytes=free, all_bytes=whole,
+            )
+        )  # fmt: skip
         self._up.beat()
         self._crew.look()
+        self._signs.look()
         self._look_for_notice()
         asyncio.get_running_loop().call_later(BEAT_S, self._beat)
 
@@ -332,6 +357,9 @@ class Agent:
     def _leave(self) -> None:
         self._examiner.close()
         self._crew.close()
+        self._signs.close()
+        if self._engine is not None:
+            self._engine.close()
         self._up.close()
         self._set_over()
 

@@ -31,6 +31,7 @@ from trainmover.controller.events import (
     EVENTS,
     REQUESTS,
     AgentSaid,
+    AnomalyFound,
     CheckpointFailed,
     CheckpointFound,
     CheckpointPublished,
@@ -71,6 +72,8 @@ from trainmover.controller.machines import (
     worker_exited,
     worker_up,
 )
+from trainmover.controller.policies.anomalies.answer import anomaly_found
+from trainmover.controller.policies.anomalies.told import sign_told
 from trainmover.controller.policies.health.examine import (
     examine,
     examined,
@@ -120,6 +123,7 @@ from trainmover.protocol.messages import (
     Reached,
     Recorded,
     SandboxFailed,
+    Sign,
     Snapped,
     Stack,
     Stands,
@@ -188,6 +192,8 @@ def decide(job: Job, event: EVENTS) -> Decision:
             job, effects = not_published(job, event), ()
         case CheckpointFound():
             job, effects = found(job, event)
+        case AnomalyFound():
+            job, effects = anomaly_found(job, event)
         case SlowFound():
             job, effects = slow_found(job, event)
         case SlowMeasured():
@@ -297,6 +303,8 @@ def _agent_said(job: Job, event: AgentSaid) -> Decision:
             return examined(job, event.machine, event.fact, event.at_us)
         case Reached():
             return reached(job, event.machine, event.fact), ()
+        case Sign():
+            return sign_told(job, event.machine, event.fact, event.at_us)
         case Leaving():
             return leaving(job, event.machine, event.fact, event.at_us), ()
         case _:

@@ -10,6 +10,7 @@ from trainmover.protocol.messages import (
     Joint,
     Leaving,
     Reached,
+    Sign,
     Stack,
     VaultHeld,
     WorkerExited,
@@ -69,7 +70,7 @@ class AgentSaid(Event, frozen=True):
     """An agent's fact that matters to membership. number: as for a worker's."""
 
     machine: MachineId
-    fact: WorkerExited | VaultHeld | WorkerState | Stack | Reached | Leaving | Examined
+    fact: WorkerExited | VaultHeld | WorkerState | Stack | Reached | Leaving | Examined | Sign
     number: int = 0
 
 
@@ -245,12 +246,25 @@ class SlowMeasured(Event, frozen=True):
     busier: float = 0.0
 
 
+class AnomalyFound(Event, frozen=True):
+    """A machine seems about to fail. See `anomalies`.
+
+    sign   the detector that says so; text: what it has seen
+    grave  that the machine, not what runs there, is the matter
+    """
+
+    machine: MachineId
+    sign: str
+    text: str
+    grave: bool
+
+
 EVENTS = (
     MachineJoined | MachinesLost | WorkerSaid | WorkersSaid | AgentSaid | MoveRequested
     | KillRequested | CordonRequested | UncordonRequested | StopRequested | Tick
     | ControllerReturned | StoreMoved | CheckpointPublished | CheckpointFailed | CheckpointFound
     | SlowFound | SlowMeasured | DrainRequested | RollRequested | PlaceRequested | PlanSteered
-    | HealthRequested
+    | HealthRequested | AnomalyFound
 )  # fmt: skip
 REQUESTS = (
     MoveRequested | KillRequested | CordonRequested | UncordonRequested | DrainRequested

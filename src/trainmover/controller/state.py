@@ -10,6 +10,7 @@ from functools import cache
 
 from trainmover.controller.compare.comparison import Comparison
 from trainmover.controller.facts import Facts, Ranks
+from trainmover.controller.policies.anomalies.known import Anomalies
 from trainmover.controller.policies.health.known import Health
 from trainmover.controller.policies.plans.known import Placement, Roll
 from trainmover.controller.policies.stragglers.known import Stragglers
@@ -69,12 +70,14 @@ class Cordon:
 
     until_us  when it is taken away by its owner, who has said so; 0: nobody has
     health    it was examined, or is, and that is why
+    failing   it seems about to fail: its ranks are to go
     """
 
     at_us: int
     reason: str = ""
     until_us: int = 0
     health: bool = False
+    failing: bool = False
 
 
 @dataclass(frozen=True)
@@ -444,6 +447,7 @@ class Job:
     cordoned: dict[MachineId, Cordon] = field(default_factory=dict)
     stragglers: Stragglers = field(default_factory=Stragglers)
     health: Health = field(default_factory=Health)
+    anomalies: Anomalies = field(default_factory=Anomalies)
     roll: Roll | None = None
     placement: Placement | None = None
     takeovers: int = 0

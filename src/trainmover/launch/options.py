@@ -35,6 +35,7 @@ class RunOptions:
     watch       whether a rank that stands still is looked for, and replaced
     false_alarms  so many a week are put up with in that
     health      what is done about machines before they take ranks: `off`, `watch` or `act`
+    anomalies   what is done about a machine that seems about to fail: `off`, `watch` or `act`
     stragglers  what is done about a machine that is slower than others: `off`, `watch` or `act`
     no_standby  what comes when a lost machine cannot be replaced: `end`, or `checkpoint` first
     on_nan      of a reported number that is none: `ignore`, `report` or `stop`
@@ -65,6 +66,7 @@ class RunOptions:
     false_alarms: float = 1.0
     stragglers: str = "watch"
     health: str = "off"
+    anomalies: str = "watch"
     no_standby: str = "end"
     on_nan: str = "ignore"
     snapshot_every: int | None = None
@@ -108,6 +110,7 @@ def spec_of(options: RunOptions, run_id: str) -> JobSpec:
         false_alarms=options.false_alarms,
         stragglers=options.stragglers,
         health=options.health,
+        anomalies=options.anomalies,
         no_standby=options.no_standby,
         on_nan=options.on_nan,
         readiness=options.readiness,

@@ -33,6 +33,7 @@ from trainmover.controller.events import (
     WorkerSaid,
     WorkersSaid,
 )
+from trainmover.controller.policies.anomalies.look import Look
 from trainmover.controller.policies.stragglers.pace import Pace
 from trainmover.controller.state import Job
 from trainmover.ids import MachineId
@@ -42,6 +43,7 @@ from trainmover.protocol.messages import (
     Committed,
     Found,
     Heard,
+    Heartbeat,
     JobSpec,
     LookFor,
     Shutdown,
@@ -86,7 +88,8 @@ class Control:
         self._past = past
         self._book = book
         self._around = around
-        self.pace = Pace()
+        self.anomalies = Look()
+        self.pace = Pace(self.anomalies.took)
         self._hearing = Hearing(Rows(book), around, self)
         self.reception = Reception(self, around, lost_us=lost_us or at_us)
         self._ticked_us = at_us
@@ -183,6 +186,14 @@ class Control:
         if self.over is None:
             for event in self.pace.take(self.job, fact, at_us):
                 self.take(event)
+
+    def beats(self, machine: MachineId, fact: Heartbeat, at_us: int) -> None:
+        """An agent's loop runs."""
+        self.anomalies.heard(machine, fact.free_bytes, fact.all_bytes, at_us)
+
+    def _look_who_may_fail(self, at_us: int) -> None:
+        for event in self.anomalies.look(self.job, at_us):
+            self.take(event)
 
     # --- links ---
 
@@ -295,6 +306,7 @@ class Control:
         self._beats += 1
         if self.over is None:
             self._look_who_is_away(at_us)
+            self._look_who_may_fail(at_us)
         else:
             self._leave_alone()
         self._tell_what_is_safe(at_us)

@@ -23,6 +23,7 @@ from trainmover.protocol.messages import (
     Output,
     Reached,
     SaidHere,
+    Sign,
     Stack,
     Unwritten,
     VaultHeld,
@@ -40,6 +41,8 @@ STEP_MAX, AT_US_MAX, LEFT_MS_MAX = 2**42, 2**62, 2**42
 """What a journal can hold; nobody comes so far."""
 FIGURES_MAX, NAME_MAX, WORDS_MAX = 64, 64, 1000
 """Of an examination."""
+COUNT_MAX = 2**31
+"""Lines."""
 
 
 class Taker(Protocol):
@@ -51,6 +54,7 @@ class Taker(Protocol):
 
     def take(self, event: WorkerSaid | WorkersSaid | AgentSaid) -> None: ...
     def took(self, fact: Committed, at_us: int) -> None: ...
+    def beats(self, machine: MachineId, fact: Heartbeat, at_us: int) -> None: ...
     def found(self, witness: MachineId, fact: Found) -> None: ...
     def stop(self, code: int, why: str, at_us: int) -> None: ...
 
@@ -83,14 +87,17 @@ class Hearing:
                 raise _not_an_agents(f"{machine} will be gone in {fact.left_ms} ms")
             case Examined() if not _can_be(fact):
                 raise _not_an_agents(f"{machine} gives figures of its health that cannot be")
+            case Sign() if not _can_be_told(fact):
+                raise _not_an_agents(f"{machine} tells of a sign that cannot be")
             case (
                 WorkerExited() | VaultHeld() | WorkerState() | Stack() | Reached() | Leaving()
-                | Examined()
+                | Examined() | Sign()
             ):  # fmt: skip
                 said = AgentSaid(at_us=at_us, machine=machine, fact=fact, number=number)
                 self._taker.take(said)
             case Heartbeat():
                 account.heard(fact.heard)
+                self._taker.beats(machine, fact, at_us)
                 self._around.told(machine, fact)
             case Output() | Unwritten():
                 self._around.told(machine, fact)
@@ -196,6 +203,11 @@ def _not_an_agents(what: str) -> ProtocolError:
         means="What it said was not taken.",
         do="Look at that machine: what runs there is no agent of this job.",
     )
+
+
+def _can_be_told(fact: Sign) -> bool:
+    known = len(fact.symptom) <= NAME_MAX and len(fact.line) <= WORDS_MAX
+    return known and 1 <= fact.count <= COUNT_MAX
 
 
 def _can_be(fact: Examined) -> bool:

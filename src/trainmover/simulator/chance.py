@@ -22,6 +22,7 @@ from trainmover.simulator.places.network import CONTROLLER
 from trainmover.simulator.ranks.runs import go_in_circles
 from trainmover.simulator.ranks.workers import Worker
 from trainmover.simulator.world import World
+from trainmover.symptoms import SYMPTOMS
 
 HOUR_US = 3_600_000_000
 TORN_AGAIN, BLOCKED = 0.3, 0.25
@@ -116,7 +117,7 @@ class Chance:
             "move": self._move, "drill": self._drill,
             "cordon": self._cordon, "drain": self._drain,
             "roll": self._roll, "place": self._place, "notice": self._notice,
-            "examine": self._examine,
+            "examine": self._examine, "sign": self._sign,
         }  # fmt: skip
         what = acts[name]()
         if not what:
@@ -436,6 +437,19 @@ class Chance:
         box.say(m.Leaving(left_ms=left_us // 1000))
         self.world.at(left_us, self._taken_away, box, box.incarnation)
         return f"{box.name}, in {left_us / 1e6:.1f} s"
+
+    def _sign(self) -> str:
+        """Two in three fail soon."""
+        box = self._box()
+        if box is None or box.link is None or not box.is_in:
+            return ""
+        symptom = self.random.choice(SYMPTOMS)
+        count = self.random.choice((1, 3, 12))
+        box.say(m.Sign(symptom=symptom.name, line="as kernels say it", count=count))
+        if self.random.random() < 2 / 3:
+            left_us = self.world.between(100_000, 6_000_000)
+            self.world.at(left_us, self._taken_away, box, box.incarnation)
+        return f"{box.name}: {symptom.name}, {count} times"
 
     def _taken_away(self, box: Box, incarnation: str) -> None:
         """As a death by chance: not while too much else is unsettled."""

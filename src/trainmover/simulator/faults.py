@@ -39,6 +39,7 @@ NAMES = {
     "cordon": "somebody cordons a machine, and uncordons it after a while",
     "examine": "somebody has a machine examined",
     "notice": "a machine says that it will be taken away, and is",
+    "sign": "a machine's kernel says what it says before it fails; mostly it does",
     "roll": "somebody has all machines give up their ranks, one after the other",
     "place": "somebody gives ranks to other machines",
     "drain": "somebody drains some machines at once, and uncordons them after a while",

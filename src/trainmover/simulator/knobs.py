@@ -47,6 +47,7 @@ class Knobs:
     on_nan: str = "ignore"
     stragglers: str = "off"
     health: str = "off"
+    anomalies: str = "watch"
     sick: tuple[str, ...] = ()
     no_standby: str = "end"
     corrupts: float = 0.0
@@ -72,5 +73,6 @@ class Knobs:
             on_nan=self.on_nan,
             stragglers=self.stragglers,
             health=self.health,
+            anomalies=self.anomalies,
             no_standby=self.no_standby if self.checkpoints else "end",
         )

@@ -93,6 +93,7 @@ def plan_of(
     world["corrupts"] = 0.3 if chance.random() < 0.03 else 0.0
     world["stragglers"] = chance.choice(("off", "watch", "act", "act"))
     world["health"] = chance.choice(("off", "off", "watch", "act"))
+    world["anomalies"] = chance.choice(("off", "watch", "act", "act"))
     return plan
 
 

@@ -4,6 +4,7 @@ from dataclasses import replace
 
 from trainmover.controller.events import (
     AgentSaid,
+    AnomalyFound,
     CheckpointFailed,
     CheckpointFound,
     KillRequested,
@@ -11,6 +12,7 @@ from trainmover.controller.events import (
     WorkerSaid,
 )
 from trainmover.controller.facts import Facts
+from trainmover.controller.policies.anomalies.known import Anomalies, Finding
 from trainmover.controller.policies.health.known import Examination, Health
 from trainmover.controller.state import (
     Attestation,
@@ -27,7 +29,7 @@ from trainmover.controller.state import (
     Writing,
 )
 from trainmover.ids import Epoch, MachineId, Rank, Slot, Step
-from trainmover.protocol.messages import Examined, JobSpec, Recorded, Wrote
+from trainmover.protocol.messages import Examined, JobSpec, Recorded, Sign, Wrote
 from trainmover.server.view.sentences import Sentence, sentence
 
 M1 = MachineId("m1")
@@ -170,6 +172,19 @@ def test_who_is_not_fit_is_told_aloud_also_as_the_job_begins() -> None:
         told = sentence(before, said, after)
         assert told.loud
         assert told.text.startswith("m1 is not fit: its disk is full; it takes no ranks")
+
+
+def test_what_seems_about_to_fail_is_told_aloud_and_once() -> None:
+    found = AnomalyFound(at_us=5, machine=M1, sign="late", text="it is late", grave=True)
+    one = Finding(5, M1, "late", "it is late", True, "its ranks go to a standby")
+    first = replace(JOB, anomalies=Anomalies((one,)))
+    told = sentence(JOB, found, first)
+    text = "m1 may fail soon: it is late; its ranks go to a standby"
+    assert told == Sentence(text, loud=True)
+    again = replace(JOB, anomalies=Anomalies((replace(one, times=2),)))
+    assert sentence(first, found, again).text == ""
+    line = AgentSaid(at_us=5, machine=M1, fact=Sign(symptom="heat", line="x"))
+    assert sentence(JOB, line, JOB).text == ""
 
 
 def test_figures_of_who_is_fit_are_told_and_nothing_while_they_are_not_judged() -> None:

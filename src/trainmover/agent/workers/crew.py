@@ -65,12 +65,18 @@ class Crew:
     """
 
     def __init__(
-        self, config: AgentConfig, directory: Path, address: str, reporter: Reporter
+        self,
+        config: AgentConfig,
+        directory: Path,
+        address: str,
+        reporter: Reporter,
+        heed: Callable[[bytes], object] = lambda lines: None,
     ) -> None:
         self._config = config
         self._directory = directory
         self._address = address
         self._up = reporter
+        self._heed = heed
         self._spec: JobSpec | None = None
         self.torch = ""
         self._place = Place()
@@ -245,6 +251,8 @@ class Crew:
             self._up.say(given)
 
     def _printed(self, local_rank: int, stream: str, lines: bytes) -> None:
+        if stream == "stderr":
+            self._heed(lines)
         spec, place = self._known_spec, self._place
         self._printing.lines(spec, place, self._restarts, local_rank, stream, lines)
 

@@ -14,6 +14,7 @@ READINESS = ("held", "warm", "idle")
 ON_DIVERGENCE = ("report", "replace")
 STRAGGLERS = ("watch", "act", "off")
 HEALTH = ("off", "watch", "act")
+ANOMALIES = ("watch", "act", "off")
 ON_NAN = ("ignore", "report", "stop")
 NO_STANDBY = ("end", "checkpoint")
 SHUTDOWN_S = 5.0
@@ -95,6 +96,15 @@ def health(given: str) -> str:
         given,
         f"--health {given} is nothing that can be done about a machine's health.",
         "Give off (the default), watch (measure it, and say it) or act (who fails takes no ranks).",
+    )
+
+
+def anomalies(given: str) -> str:
+    return _one_of(
+        ANOMALIES,
+        given,
+        f"--anomalies {given} is nothing that can be done about a machine that may fail soon.",
+        "Give off, watch (the default: say it) or act (its ranks go to a standby).",
     )
 
 

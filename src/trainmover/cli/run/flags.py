@@ -54,6 +54,7 @@ def parse(argv: list[str]) -> RunFlags:
         false_alarms=flag_values.false_alarms(flags.false_alarms),
         stragglers=flag_values.stragglers(flags.stragglers),
         health=flag_values.health(flags.health),
+        anomalies=flag_values.anomalies(flags.anomalies),
         no_standby=flag_values.no_standby(
             flags.no_standby, saves=bool(flags.checkpoint or flags.resume)
         ),

@@ -53,6 +53,8 @@ def show(status: dict[str, Any], console: Console) -> None:
         console.print(line)
     for line in absent_lines(status):
         console.print(line)
+    for line in anomaly_lines(status["anomalies"]):
+        console.print(line)
     for line in slow_lines(status["stragglers"]):
         console.print(line)
     if status["plan"]:
@@ -197,6 +199,14 @@ def slow_lines(stragglers: dict[str, Any]) -> Iterator[str]:
     for move in stragglers["moves"][-1:]:
         if move["own_after_ms"]:
             yield f"  {move['leaver']} -> {move['joiner']}: {move['text']}"
+
+
+def anomaly_lines(anomalies: dict[str, Any]) -> Iterator[str]:
+    """What was found last, of machines that may fail soon."""
+    for one in anomalies["findings"][-INCIDENTS_SHOWN:]:
+        often = f" ({one['times']} times)" if one["times"] > 1 else ""
+        may = "may fail soon: " if one["grave"] else ""
+        yield f"{one['machine']} {may}{one['text']}{often}; {one['done']}"
 
 
 def replicas_line(replicas: dict[str, Any]) -> str:

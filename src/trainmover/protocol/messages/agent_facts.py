@@ -53,11 +53,14 @@ class Heartbeat(AgentFact, frozen=True):
 
     vault_bytes  that the machine keeps for others; vault_max: at most
     heard        so many orders since it joined: the controller need not keep them
+    free_bytes   of the machine's memory, that could be used; all_bytes: there is; 0: not known
     """
 
     vault_bytes: int = 0
     vault_max: int = 0
     heard: int = 0
+    free_bytes: int = 0
+    all_bytes: int = 0
 
 
 class WorkerExited(AgentFact, frozen=True):
@@ -98,6 +101,18 @@ class Leaving(AgentFact, frozen=True):
     """Whoever owns this machine takes it away in so many milliseconds."""
 
     left_ms: int
+
+
+class Sign(AgentFact, frozen=True):
+    """The machine's kernel, or a process, has said what machines say that fail, or soon will.
+
+    symptom  name of the rule in `symptoms`
+    line     the newest; count: so many since this was last told
+    """
+
+    symptom: str
+    line: str
+    count: int = 1
 
 
 class Reached(AgentFact, frozen=True):

@@ -18,6 +18,7 @@ from trainmover.protocol.messages.agent_facts import (
     Reached,
     Return,
     SaidHere,
+    Sign,
     Stack,
     Unwritten,
     VaultHeld,
@@ -104,6 +105,7 @@ WORKER_FACTS = (
 AGENT_FACTS = (
     Hello | Return | Heartbeat | WorkerExited | VaultHeld | WorkerState | Stack | Reached | Found
     | Output | Unwritten | FromWorker | CommittedHere | SaidHere | Leaving | Examined
+    | Sign
 )  # fmt: skip
 WORKER_ORDERS = (
     RunRank | WarmUp | Hold | Bind | Prepare | Discard | PauseAt | KeepSnapshots | CutComplete

@@ -48,6 +48,7 @@ class JobSpec(msgspec.Struct, frozen=True, kw_only=True):
     stragglers       what is done about a machine that is slower: `off`, `watch` or `act`
     health           what is done about machines before they take ranks: `off`, `watch` (they are
                      examined, and what was found is said) or `act` (who fails takes none)
+    anomalies        what is done about a machine that seems about to fail: `off`, `watch` or `act`
     no_standby       when a lost machine cannot be replaced: `end`, or `checkpoint` and then end
     on_nan           what is done about a reported number that is none: `ignore`, `report` or `stop`
     checkpoint       absolute path of the folder that checkpoints are written to; "": none are
@@ -84,6 +85,7 @@ class JobSpec(msgspec.Struct, frozen=True, kw_only=True):
     false_alarms: float = 1.0
     stragglers: str = "watch"
     health: str = "off"
+    anomalies: str = "watch"
     no_standby: str = "end"
     on_nan: str = "ignore"
     checkpoint: str = ""

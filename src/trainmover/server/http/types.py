@@ -385,6 +385,26 @@ class StragglersOf(TypedDict):
     moves: list[SlowMoveOf]
 
 
+class AnomalyOf(TypedDict):
+    """What was found of a machine since at_us, so often within an hour. sign: by what; grave: that
+    it is believed to fail soon."""
+
+    at_us: int
+    machine: str
+    sign: str
+    text: str
+    grave: bool
+    done: str
+    times: int
+
+
+class AnomaliesOf(TypedDict):
+    """policy: off, watch or act. The newest are last."""
+
+    policy: str
+    findings: list[AnomalyOf]
+
+
 class PlanOf(TypedDict):
     """The newest. kind: roll or placement; standing: going, stopped or done, and why it has
     stopped; moves: that it has begun; left, away, over: machines yet to come, those whose turn it
@@ -472,6 +492,7 @@ class Status(TypedDict):
     watch: list[WatchOf]
     quarantined: dict[str, float]
     stragglers: StragglersOf
+    anomalies: AnomaliesOf
     plan: PlanOf | None
     cordoned: dict[str, CordonOf]
     change: ChangeOf | None

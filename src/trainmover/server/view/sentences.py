@@ -7,6 +7,7 @@ from trainmover.controller.change.move import who_moves
 from trainmover.controller.compare.roles import kinds
 from trainmover.controller.events import (
     AgentSaid,
+    AnomalyFound,
     CheckpointFailed,
     CheckpointFound,
     CheckpointPublished,
@@ -38,6 +39,7 @@ from trainmover.protocol.messages import (
     Leaving,
     Moves,
     Raised,
+    Sign,
     Stack,
     Stands,
     StepsChanged,
@@ -218,6 +220,8 @@ def _of_event(before: Job, event: Event, after: Job) -> Sentence:
             return Sentence("the key-value store was lost; groups meet in a new one", loud=True)
         case SlowFound():
             return _of_slow(event, before, after)
+        case AnomalyFound() | AgentSaid(fact=Sign()):
+            return _of_anomaly(before, after)
         case SlowMeasured():
             return _of_measured(before, after)
         case StopRequested():
@@ -286,6 +290,15 @@ def _of_slow(event: SlowFound, before: Job, after: Job) -> Sentence:
         where = f"all of {who} are slower than before"
     done = after.stragglers.findings[-1].done
     return Sentence(f"{where}: {evidence(event)}; {done}", loud=True)
+
+
+def _of_anomaly(before: Job, after: Job) -> Sentence:
+    """What was found before, within an hour, is not told again."""
+    known, found = before.anomalies.findings, after.anomalies.findings
+    if not found or (known and found[-1].at_us == known[-1].at_us):
+        return SILENCE
+    one = found[-1]
+    return Sentence(f"{one.machine} may fail soon: {one.text}; {one.done}", loud=True)
 
 
 def _of_measured(before: Job, after: Job) -> Sentence:

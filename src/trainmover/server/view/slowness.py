@@ -1,5 +1,7 @@
-"""Machines that are slower than others, and what was done about them: for people. Pure."""
+"""Machines that are slower than others, or seem about to fail, and what was done about them: for
+people. Pure."""
 
+import dataclasses
 from collections.abc import Sequence
 from typing import Any
 
@@ -20,6 +22,12 @@ def stragglers_json(job: Job) -> dict[str, Any]:
         "findings": [_finding(one) for one in known.findings],
         "moves": [_move(one) for one in known.moves],
     }
+
+
+def anomalies_json(job: Job) -> dict[str, Any]:
+    """Of `trainmover status`."""
+    found = [dataclasses.asdict(one) for one in job.anomalies.findings]
+    return {"policy": job.spec.anomalies, "findings": found}
 
 
 def _finding(one: Finding) -> dict[str, Any]:

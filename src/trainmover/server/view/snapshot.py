@@ -5,6 +5,7 @@ from typing import Any
 
 import msgspec
 
+from trainmover.controller.change.causes import exit_of
 from trainmover.controller.change.options import way_of
 from trainmover.controller.keep.cuts import cut_at_hand
 from trainmover.controller.standby.flapping import quarantined
@@ -14,11 +15,10 @@ from trainmover.protocol.deadlines import deadlines_json
 from trainmover.protocol.messages import Position
 from trainmover.server.length import length
 from trainmover.server.view.divergences import divergences_json, replicas_json
-from trainmover.server.view.exits import exit_of
 from trainmover.server.view.memory import memory_json
 from trainmover.server.view.plans import plan_json
 from trainmover.server.view.progress import Progress
-from trainmover.server.view.slowness import stragglers_json
+from trainmover.server.view.slowness import anomalies_json, stragglers_json
 from trainmover.server.view.standings import roles_json, standbys_json
 from trainmover.server.view.watching import watch_json
 
@@ -72,6 +72,7 @@ def snapshot(
         "watch": watch_json(job, progress, now_us),
         "quarantined": quarantined(job, now_us),
         "stragglers": stragglers_json(job),
+        "anomalies": anomalies_json(job),
         "plan": plan_json(job, now_us),
         "cordoned": {name: _cordoned(job, name, now_us) for name in job.cordoned},
         "change": _change(job, progress, now_us),

@@ -2,6 +2,7 @@
 
 from trainmover.simulator.checkers.checker import Checker
 from trainmover.simulator.checkers.journaled import Journaled
+from trainmover.simulator.checkers.members.anomalies import Anomalies
 from trainmover.simulator.checkers.members.bindings import Bindings
 from trainmover.simulator.checkers.members.capacity import Capacity
 from trainmover.simulator.checkers.members.commits import Commits
@@ -52,6 +53,7 @@ def all_checkers() -> list[Checker]:
         Answers(),
         Checkpoints(),
         Leaving(),
+        Anomalies(),
         Health(),
         Plans(),
         Waits(),

@@ -1,8 +1,9 @@
 """A machine that will soon be taken away by whoever owns it: its ranks go before. Pure.
 
-Its agent says so, with the time that is left. It takes no ranks any more, and those that it has are
-moved as soon as a standby can take them and nothing else is under way; until it is gone, that is
-tried again. Then it is a loss like any other. A machine of that name which joins later is another.
+Its agent says so, with the time that is left. (One that seems about to fail goes the same way, if
+the policy on anomalies says so.) It takes no ranks any more, and those that it has are moved as
+soon as a standby can take them and nothing else is under way; until it is gone, that is tried
+again. Then it is a loss like any other. A machine of that name which joins later is another.
 """
 
 from collections.abc import Iterator
@@ -36,17 +37,25 @@ def move_leaving(job: Job, at_us: int) -> Decision:
     """While no change is under way: begin to move all that are to go, or one that can."""
     names = [*_with_ranks(job)]
     for some in [names, *([name] for name in names)] if names else []:
-        left_s = min(job.cordoned[name].until_us for name in some) - at_us
-        cause = f"{', '.join(some)} will be taken away, in {max(left_s, 0) / 1e6:.0f} s"
-        begun = begin_moves(job, some, cause, request="", at_us=at_us)
+        begun = begin_moves(job, some, _cause(job, some, at_us), request="", at_us=at_us)
         if not isinstance(begun, str):
             return begun
     return job, ()
 
 
+def _cause(job: Job, names: list[MachineId], at_us: int) -> str:
+    gone = [name for name in names if job.cordoned[name].until_us]
+    causes = [f"{name} is {job.cordoned[name].reason}" for name in names if name not in gone]
+    if gone:
+        left_us = max(min(job.cordoned[name].until_us for name in gone) - at_us, 0)
+        causes.insert(0, f"{', '.join(gone)} will be taken away, in {left_us / 1e6:.0f} s")
+    return "; ".join(causes)
+
+
 def _with_ranks(job: Job) -> Iterator[MachineId]:
-    """Those that are to go, and still have ranks; the first to go is the first."""
+    """Those that are to go, and still have ranks; the first to go is the first, and who may fail at
+    any moment comes before all."""
     known = sorted(job.cordoned.items(), key=lambda item: item[1].until_us)
     for name, cordon in known:
-        if cordon.until_us and name in job.seats and name in job.machines:
+        if (cordon.until_us or cordon.failing) and name in job.seats and name in job.machines:
             yield name

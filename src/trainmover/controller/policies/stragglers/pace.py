@@ -14,7 +14,7 @@ it finds is an event, and what is done about it follows from that.
 
 import statistics
 from collections import deque
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from enum import StrEnum
 from itertools import islice
 
@@ -46,6 +46,9 @@ BASE = 64
 """Steps of a role before it is compared with what it was."""
 PENDING_MAX = 4096
 SHOWN = 24
+
+Heed = Callable[[MachineId, Rank, float, float], None]
+"""Machine, rank, own time and that of others."""
 
 
 class Kind(StrEnum):
@@ -117,9 +120,13 @@ class _Role:
 
 
 class Pace:
-    """Of one job, as one controller has heard it."""
+    """Of one job, as one controller has heard it.
 
-    def __init__(self) -> None:
+    heed  is told of every step of a rank that is compared, as `anomalies.look` wants it
+    """
+
+    def __init__(self, heed: Heed = lambda machine, rank, own, usual: None) -> None:
+        self._heed = heed
         self._epoch = Epoch(-1)
         self._known: dict[Rank, int] | None = None
         self._roles: dict[int, _Role] = {}
@@ -221,6 +228,7 @@ class Pace:
             usual = others_median(owns, own_at[took.own_us])
             others_cpu = others_median(cpus, cpu_at[took.cpu_us])
             seen = self._seen[rank]
+            self._heed(seen.machine, rank, took.own_us, usual)
             slow, more = seen.add(Sample(took.own_us, usual, took.cpu_us, others_cpu))
             if seen.told is None:
                 role.slow += slow

@@ -2,7 +2,7 @@
 
 import pytest
 
-from trainmover.server.view.exits import SHOWN_MAX, Exit, exit_of
+from trainmover.controller.change.causes import SHOWN_MAX, Exit, exit_of
 
 
 @pytest.mark.parametrize(

@@ -2,13 +2,14 @@
 
 A rule is a kind and words that stand for it; the first rule that finds its words decides, and the
 sentence that has them is shown with it: whoever doubts the kind can judge for himself. Nothing is
-done by it. Xid numbers that mean hardware: NVIDIA, "XID Errors", the column of causes; those that
-a program's own bug can bring about (13, 31, 43, 45) stand for nothing here.
+done by it, but that what is the script's is held against no machine (`anomalies.repeats`).
 """
 
 import re
 from dataclasses import dataclass
 from enum import StrEnum
+
+from trainmover.symptoms import GRAVE_XID, NOTED_XID
 
 SHOWN_MAX = 300
 """Characters of a sentence."""
@@ -33,7 +34,6 @@ class Read:
     sentence: str = ""
 
 
-_XID = r"\bXid\b(?: \([^)]*\))?:? *(48|6[1-4]|74|79|92|9[45]|119|120|140|14[3-9])\b"
 _RULES: list[tuple[Exit, re.Pattern[str]]] = [
     (kind, re.compile(words, re.IGNORECASE))
     for kind, words in [
@@ -45,9 +45,9 @@ _RULES: list[tuple[Exit, re.Pattern[str]]] = [
         ),
         (
             Exit.HARDWARE,
-            rf"{_XID}|\bECC\b|fallen off the bus|machine check|hardware error|input/output error|"
-            r"uncorrectable|NVLink error|signal 7\b|bus error|CUDA error: unspecified launch|"
-            r"differs from its replicas|digests differ",
+            rf"{GRAVE_XID}|{NOTED_XID}|\bECC\b|fallen off the bus|machine check|hardware error|"
+            r"input/output error|uncorrectable|NVLink error|signal 7\b|bus error|"
+            r"CUDA error: unspecified launch|differs from its replicas|digests differ",
         ),
         (
             Exit.NETWORK,
