@@ -22,6 +22,7 @@ from jobs import (
 from trainmover.controller import Job, decide
 from trainmover.controller.change.move import who_moves
 from trainmover.controller.events import DrainRequested
+from trainmover.controller.start import Decision
 from trainmover.controller.state import Outcome
 
 FOUR = running(machines=4, standbys=2)
@@ -35,6 +36,11 @@ def drain(*machines: str, reason: str = "", at_us: int = 100, until_us: int = 0)
 
 def done(job: Job) -> Job:
     """The move under way comes to its end."""
+    return ended(job)[0]
+
+
+def ended(job: Job) -> Decision:
+    """The same, with what follows from it."""
     change = job.change
     assert change is not None
     epoch = change.epoch
@@ -47,7 +53,7 @@ def done(job: Job) -> Job:
         *(loaded(joiner, slot, epoch, at_us=500) for slot, joiner in change.joiners.items()),
         *(switched(name, rank, epoch, at_us=600) for rank, name in enumerate(seats)),
         *(committed(name, rank, epoch, gap_us=90_000) for rank, name in enumerate(seats)),
-    )[0]
+    )
 
 
 def test_two_machines_are_one_change_with_one_answer() -> None:

@@ -4,11 +4,12 @@ from dataclasses import replace
 
 import msgspec
 import pytest
-from jobs import RUNNING, after, joined, kinds, lost, move, running
-from test_drain import done
+from jobs import RUNNING, after, answers, joined, kinds, lost, move, running, up
+from test_drain import done, drain, ended
 
 from trainmover.controller import Job, decide
-from trainmover.controller.events import AgentSaid, SlowFound
+from trainmover.controller.events import AgentSaid, CordonRequested, RollRequested, SlowFound
+from trainmover.controller.policies.plans.known import Standing
 from trainmover.controller.state import Phase
 from trainmover.protocol import messages as m
 
@@ -62,6 +63,33 @@ def test_the_second_notice_counts_and_a_standby_is_cordoned_only() -> None:
     assert job.cordoned["m4"].until_us == 1_000_200
 
 
+def test_who_drains_one_that_is_leaving_already_is_told_when_its_ranks_are_elsewhere() -> None:
+    job, effects = after(FOUR, notice("m2"), drain("m2", reason="disk"))
+    assert answers(effects) == []
+    assert (job.cordoned["m2"].reason, job.cordoned["m2"].until_us) == ("disk", 30_000_100)
+    assert job.change is not None
+    assert job.change.request == "d1"
+    (answer,) = answers(ended(job)[1])
+    assert (answer.request, answer.ok) == ("d1", True)
+
+
+def test_who_drains_one_more_beside_it_is_refused_and_both_are_cordoned() -> None:
+    job, effects = after(FOUR, notice("m2"), drain("m2", "m3"))
+    (answer,) = answers(effects)
+    assert not answer.ok
+    assert "a move is running" in answer.text
+    assert set(job.cordoned) == {"m2", "m3"}
+    assert job.cordoned["m2"].until_us
+
+
+def test_a_cordon_of_people_does_not_make_it_stay() -> None:
+    one = running(machines=3, standbys=0)
+    people = CordonRequested(at_us=200, request="c1", machine="m2", reason="disk")
+    job, _ = after(one, notice("m2"), people, joined("m9", standby=True))
+    assert job.change is not None
+    assert job.change.leavers == {1: "m2"}
+
+
 def test_one_of_its_name_that_comes_later_is_another() -> None:
     job, _ = after(FOUR, notice("m5"), lost("m5"), joined("m5", standby=True))
     assert "m5" not in job.cordoned
@@ -87,3 +115,33 @@ def test_who_is_to_go_first_gets_the_only_standby_before_one_that_is_slow() -> N
     job, _ = decide(done(job), joined("m9", standby=True))
     assert job.change is not None
     assert job.change.leavers == {1: "m2"}
+
+
+def policies(job: Job) -> Job:
+    """All of them act."""
+    every = {"stragglers": "act", "anomalies": "act", "on_divergence": "replace"}
+    return replace(job, spec=msgspec.structs.replace(job.spec, **every))
+
+
+def test_who_wants_the_same_standby_gets_it_in_one_order() -> None:
+    """People first; then what may fail at any moment, then what will be taken away, each in its
+    turn. A roll stops where no standby is left, and what was slow is found again."""
+    job = policies(running(machines=5, standbys=1))
+    found = SlowFound(
+        at_us=200, epoch=job.epoch, machine="m1", kind="machine", ranks=[0], step=30, steps=7,
+        own_ms=150, usual_ms=100,
+    )  # fmt: skip
+    roll = RollRequested(at_us=200, request="r1", machines=["m4"])
+    broken = AgentSaid(at_us=200, machine="m3", fact=m.Sign(symptom="gpu", line="Xid 79"))
+    job, _ = after(job, move("m5"), found, roll, notice("m2", 5_000), broken)
+    gone = []
+    for fresh in ("n1", "n2", "n3"):
+        assert job.change is not None
+        (leaver,) = job.change.leavers.values()
+        gone.append(leaver)
+        job, _ = after(done(job), lost(leaver), joined(fresh, standby=True), up(fresh))
+    assert gone == ["m5", "m3", "m2"]
+    assert job.change is None
+    assert job.roll is not None
+    assert job.roll.standing is Standing.STOPPED
+    assert "a move is running" in job.stragglers.findings[-1].done

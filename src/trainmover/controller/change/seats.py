@@ -39,6 +39,13 @@ def with_cordon(job: Job, machine: MachineId, cordon: Cordon) -> Job:
     return replace(job, cordoned={**job.cordoned, machine: cordon})
 
 
+def cordoned_by_people(job: Job, machine: MachineId, reason: str, at_us: int) -> Job:
+    """The job with one machine that somebody wants to take no ranks. That it will be taken away, or
+    seems about to fail, is as true as before: its ranks are still to go."""
+    known = job.cordoned.get(machine, Cordon(at_us))
+    return with_cordon(job, machine, replace(known, at_us=at_us, reason=reason, health=False))
+
+
 def without_cordon(job: Job, machine: MachineId) -> Job:
     """The job with one machine that may take ranks."""
     left = {name: one for name, one in job.cordoned.items() if name != machine}

@@ -6,11 +6,11 @@ chosen the machine before goes on.
 """
 
 from trainmover.controller.change.move import unknown_machine
-from trainmover.controller.change.seats import with_cordon, without_cordon
+from trainmover.controller.change.seats import cordoned_by_people, without_cordon
 from trainmover.controller.effects import Answer
 from trainmover.controller.events import CordonRequested, UncordonRequested
 from trainmover.controller.start import Decision
-from trainmover.controller.state import Cordon, Job
+from trainmover.controller.state import Job
 from trainmover.ids import MachineId
 
 
@@ -20,7 +20,7 @@ def cordon(job: Job, event: CordonRequested) -> Decision:
     if machine not in job.machines and machine not in job.cordoned:
         return job, (Answer(event.request, ok=False, text=unknown_machine(job, machine)),)
     answer = Answer(event.request, ok=True, text=_done(job, machine))
-    return with_cordon(job, machine, Cordon(event.at_us, event.reason)), (answer,)
+    return cordoned_by_people(job, machine, event.reason, event.at_us), (answer,)
 
 
 def _done(job: Job, machine: MachineId) -> str:

@@ -7,11 +7,13 @@ worth a try all the same: until the switchover nothing is lost by it.
 
 import statistics
 
+from trainmover.controller.change.incidents import amend
 from trainmover.controller.change.move import begin_moves, unknown_machine, why_not_each_once
+from trainmover.controller.change.seats import cordoned_by_people
 from trainmover.controller.effects import Answer
 from trainmover.controller.events import DrainRequested
 from trainmover.controller.start import Decision
-from trainmover.controller.state import Cordon, Job, Kind, Outcome
+from trainmover.controller.state import Job, Kind, Outcome
 from trainmover.controller.values import replace
 from trainmover.ids import MachineId
 
@@ -21,18 +23,36 @@ def drain(job: Job, event: DrainRequested) -> Decision:
     if why := _why_not(job, event):
         return job, (Answer(event.request, ok=False, text=why),)
     names = [MachineId(name) for name in event.machines]
-    fresh = {name: Cordon(event.at_us, event.reason) for name in names}
-    job = replace(job, cordoned={**job.cordoned, **fresh})
+    for name in names:
+        job = cordoned_by_people(job, name, event.reason, event.at_us)
     seated = [name for name in names if name in job.seats]
     cordoned = f"{_named(names)} {'is' if len(names) == 1 else 'are'} cordoned"
     if not seated:
         text = f"{cordoned}: {'it takes' if len(names) == 1 else 'they take'} no ranks."
         return job, (Answer(event.request, ok=True, text=text),)
+    if _leave_already(job, seated):
+        return _to_be_told(job, event.request), ()
     cause = "a move was asked for" + _why(job, event)
     begun = begin_moves(job, seated, cause, request=event.request, at_us=event.at_us)
     if isinstance(begun, str):
         return job, (Answer(event.request, ok=False, text=f"{cordoned}. {begun}"),)
     return begun
+
+
+def _leave_already(job: Job, names: list[MachineId]) -> bool:
+    """Whether the change under way moves the ranks of just these, and nobody waits for it."""
+    change = job.change
+    if change is None or change.kind is not Kind.MOVE or change.request:
+        return False
+    return set(change.leavers.values()) == set(names)
+
+
+def _to_be_told(job: Job, request: str) -> Job:
+    """The job with somebody who waits for the move under way."""
+    change = job.change
+    assert change is not None
+    job = amend(job, change.incident, request=request)
+    return replace(job, change=replace(change, request=request))
 
 
 def _why_not(job: Job, event: DrainRequested) -> str:
