@@ -359,6 +359,7 @@ void define_group(nb::module_& m) {
         .def("subscribe", [](const Handle& h) { return h.ticket->subscribe(); });
     nb::class_<Group>(m, "Group")
         .def("card", [](Group& g) { return as_bytes(g.card()); })
+        .def("peers", &Group::peers)
         .def("prepare", &prepare, nb::arg("epoch"), nb::arg("cards"), nb::arg("timeout_s"))
         .def("discard", &Group::discard, nb::arg("epoch"), Released())
         .def("switchover", &switch_over, nb::arg("epoch"))
@@ -528,6 +529,11 @@ NB_MODULE(_native, m) {
         return result;
     });
     m.def("waited_ns", [] { return waits.waited_ns(); });
+    m.def("waited_for", [] {
+        nb::list result;
+        for (const auto& [peer, ns] : waited_for.take()) result.append(nb::make_tuple(peer, ns));
+        return result;
+    });
     m.def("force_isa", [](const std::string& name) { return force_isa(name.c_str()); }, "name"_a);
     m.def("reduce",
           [](const Pointers& inputs, Pointer output, std::uint64_t count, int dtype, int op) {

@@ -52,6 +52,13 @@ std::shared_ptr<Session> Group::session_for(std::int64_t epoch) {
     return session_;
 }
 
+std::vector<std::uint64_t> Group::peers() {
+    std::vector<std::uint64_t> peers;
+    if (const auto current = session())
+        for (const auto& card : current->view.cards) peers.push_back(card.incarnation);
+    return peers;
+}
+
 // Phase 1.
 
 std::vector<std::byte> Group::card() {

@@ -86,6 +86,8 @@ public:
     /// Why the current epoch is over; nothing while it works.
     Trouble broken();
     std::uint64_t calls();
+    /// By seat the number of the process that sits there; none before the first epoch.
+    std::vector<std::uint64_t> peers();
 
 private:
     struct Job {

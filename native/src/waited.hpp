@@ -6,10 +6,17 @@
 // it lasts only until the last seat has come, so ranks that run the same still compare.
 //
 // Only where a wait begins: who finds what it looks for reads no clock.
+//
+// Of waits for other hosts it is counted, too, for whom: whoever comes last. Two processes of which each
+// waits for the other are both there, so it is the way between them that takes the time.
 #pragma once
 
+#include <algorithm>
+#include <array>
 #include <cstdint>
 #include <mutex>
+#include <utility>
+#include <vector>
 
 #include "points.hpp"
 #include "sockets.hpp"
@@ -44,6 +51,37 @@ private:
 };
 
 inline Waits waits;
+
+/// For which processes on other hosts this one has waited, since that was last taken.
+class WaitedFor {
+public:
+    using One = std::pair<std::uint64_t, std::int64_t>;
+
+    void add(std::uint64_t peer, std::int64_t ns) noexcept {
+        const std::lock_guard lock(mutex_);
+        const auto known = std::find_if(peers_.begin(), peers_.begin() + count_,
+                                        [&](const One& one) { return one.first == peer; });
+        if (known != peers_.begin() + count_)
+            known->second += ns;
+        else if (count_ < static_cast<int>(peers_.size()))
+            peers_[static_cast<std::size_t>(count_++)] = {peer, ns};
+    }
+    /// By number of the process: nanoseconds.
+    std::vector<One> take() {
+        const std::lock_guard lock(mutex_);
+        std::vector<One> taken(peers_.begin(), peers_.begin() + count_);
+        count_ = 0;
+        return taken;
+    }
+
+private:
+    Mutex mutex_;
+    /// A step waits for few; where nobody takes them, the first ones are kept.
+    std::array<One, 64> peers_;
+    int count_ = 0;
+};
+
+inline WaitedFor waited_for;
 
 /// While it lives, the running thread waits.
 class Waited {

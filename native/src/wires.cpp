@@ -212,10 +212,13 @@ bool Wires::reached(const Stream& stream, const Goal& goal) noexcept {
     return stream.missing.load() <= goal.missing && stream.unwritten.load() <= goal.unwritten;
 }
 
-bool Wires::reached(const Goal& goal) const noexcept {
-    if (goal.seat >= 0) return reached(*streams_[static_cast<std::size_t>(goal.seat)], goal);
-    return std::all_of(busy_.begin(), busy_.end(),
-                       [&](auto seat) { return reached(*streams_[seat], goal); });
+int Wires::late(const Goal& goal) const noexcept {
+    if (goal.seat >= 0)
+        return reached(*streams_[static_cast<std::size_t>(goal.seat)], goal) ? -1 : goal.seat;
+    const auto found = std::find_if(busy_.begin(), busy_.end(), [&](auto seat) {
+        return !reached(*streams_[seat], goal);
+    });
+    return found == busy_.end() ? -1 : static_cast<int>(*found);
 }
 
 void Wires::check() const {
@@ -247,16 +250,21 @@ void Wires::await_written(std::size_t seat, std::size_t unwritten) {
 
 void Wires::turn(const Goal& goal) {
     point();
-    if (reached(goal)) {
+    auto last = late(goal);
+    if (last < 0) {
         if (ending_.stopped()) throw Failure(ending_.trouble());
         return;
     }
     const Waited waited;
+    const auto began = now_ns();
     const Waiting waiting(ending_.engine, ending_.waiter);
     const auto deadline = now_ns() + ending_.timeout_ns();
     auto say_at = now_ns() + kSilenceNs;
     bool slept = false;
-    for (int idle = 0; !reached(goal);) {
+    for (int idle = 0;;) {
+        const auto still = late(goal);
+        if (still < 0) break;
+        last = still;
         const bool served = ending_.engine.turn(ending_.waiter, 0);
         if (reached(goal)) break;
         check();
@@ -277,6 +285,8 @@ void Wires::turn(const Goal& goal) {
             sleep(goal);
         }
     }
+    const auto seat = static_cast<std::size_t>(last);
+    if (!view_.local(seat)) waited_for.add(view_.cards[seat].incarnation, now_ns() - began);
     idle_turns_ = slept ? std::max(idle_turns_ / 2, 1) : std::min(idle_turns_ * 2, kIdleTurns);
     point();
 }

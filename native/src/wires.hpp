@@ -111,7 +111,9 @@ private:
     static constexpr std::uint64_t kAny = ~std::uint64_t{0};
 
     static bool fits(const Expected& wanted, Tag tag, std::size_t length) noexcept;
-    bool reached(const Goal& goal) const noexcept;
+    bool reached(const Goal& goal) const noexcept { return late(goal) < 0; }
+    /// A seat of which the goal is not reached; -1 if there is none.
+    int late(const Goal& goal) const noexcept;
     static bool reached(const Stream& stream, const Goal& goal) noexcept;
     void turn(const Goal& goal);
     void check() const;

@@ -62,6 +62,9 @@ class Group:
     def card(self) -> bytes:
         """What this seat publishes, at most 392 bytes; the cards of all seats make a view."""
 
+    def peers(self) -> list[int]:
+        """By seat the number of the process that sits there; empty before the first epoch."""
+
     def prepare(self, epoch: int, cards: list[bytes], timeout_s: float) -> None:
         """Phase 1: have a link to every seat of the coming epoch, while the current one works.
 
@@ -263,6 +266,10 @@ def features() -> dict[str, Any]:
 
 def waited_ns() -> int:
     """For which this process has waited for other seats, in whichever thread, since it began."""
+
+def waited_for() -> list[tuple[int, int]]:
+    """For which processes on other hosts this one has waited since it was last asked: the number of
+    the one that came last (`Group.peers`), and nanoseconds."""
 
 def force_isa(name: str) -> bool:
     """Use this instruction set; False where this CPU has it not. Bits do not depend on it."""

@@ -61,6 +61,9 @@ class ByDeviceSession:
     def largest(self, numbers: Sequence[int]) -> list[int]:
         return self.host.largest(numbers)
 
+    def peers(self) -> list[int]:
+        return self.host.peers()
+
     def translate(self, error: Exception) -> Exception:
         return self.host.translate(error)
 

@@ -2,6 +2,7 @@
 
 import functools
 from collections.abc import Callable
+from dataclasses import dataclass
 
 from trainmover.comm.communicator import Communicator
 from trainmover.comm.gloo.communicator import GlooCommunicator
@@ -17,14 +18,25 @@ def communicator_named(name: str, token: bytes | None) -> Callable[[], Communica
     return functools.partial(NativeCommunicator, token)
 
 
-def waits_of(name: str) -> Callable[[], int] | None:
-    """For how many nanoseconds this process has waited for other seats, as that communicator counts
-    it; None if it does not."""
+@dataclass(frozen=True)
+class Waits:
+    """What this process has waited for others, as a communicator counts it.
+
+    total_ns  since it began
+    by_peer   since it was last asked, nanoseconds for each process on another host that came last
+    """
+
+    total_ns: Callable[[], int]
+    by_peer: Callable[[], list[tuple[int, int]]]
+
+
+def waits_of(name: str) -> Waits | None:
+    """None where that communicator does not count them."""
     if name == "gloo":
         return None
     from trainmover import _native
 
-    return _native.waited_ns
+    return Waits(_native.waited_ns, _native.waited_for)
 
 
 def load_all() -> None:

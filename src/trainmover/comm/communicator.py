@@ -107,6 +107,9 @@ class PromptSession(Session, Protocol):
     def largest(self, numbers: Sequence[int]) -> list[int]:
         """Of each number of 64 bits the largest that any seat gives; by the shortest way."""
 
+    def peers(self) -> list[int]:
+        """By seat the number of the process that sits there, as `Waits.by_peer` has it."""
+
     def translate(self, error: Exception) -> Exception:
         """What a call has raised, in the words and types that scripts know."""
 

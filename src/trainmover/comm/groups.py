@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING, Any
 
 from trainmover.comm import device_end
 from trainmover.comm.calls import describe
-from trainmover.comm.choice import communicator_named, waits_of
+from trainmover.comm.choice import Waits, communicator_named, waits_of
 from trainmover.comm.communicator import Communicator
 from trainmover.comm.failures import (
     CallsDiffer,
@@ -92,7 +92,7 @@ class Groups:
     on_device_lost  called when the device answers with errors, or does not end what was begun
     on_call       called for every call of the script, before it is made
     objects       that came in a run in the sandbox
-    waited_ns     for how long this process has waited for other ranks; None: nobody counts
+    waits         what this process has waited for other ranks; None: nobody counts
     on_device     whether calls of some group go on after they have returned, on a device
     calls         of the script, begun so far. Two numbers tell whether there were any between;
                   with several threads one may be missed in the sum, never in the comparison
@@ -110,7 +110,7 @@ class Groups:
         self.on_call: Callable[[], None] | None = None
         self.objects = Objects()
         self.calls = 0
-        self.waited_ns: Callable[[], int] | None = None
+        self.waits: Waits | None = None
         self.differed: CallsDiffer | None = None  # Seen; no further try of the step mends it.
         self.rendezvous_store: Callable[[], Store] | None = None
         self.watching = False
@@ -148,7 +148,7 @@ class Groups:
             )
         self._communicator = communicator_named(name, token)
         self.gpu = checked_gpu(gpu, name)
-        self.waited_ns = waits_of(name) if gpu == STAGED else None
+        self.waits = waits_of(name) if gpu == STAGED else None
 
     @property
     def drain_on_error(self) -> bool:

@@ -48,6 +48,11 @@ class PrivateGroup:
         if watch.released:
             raise self._drained(watch)
 
+    def peers(self) -> list[int]:
+        """By rank the number of its process, as `Waits.by_peer` has it; empty if nobody knows."""
+        prompt = self._connected().prompt
+        return [] if prompt is None else prompt.peers()
+
     def largest(self, numbers: Sequence[int]) -> list[int]:
         """Of each the largest that any rank gives. Raises Drained as `all_reduce` does."""
         watch = self._connected()

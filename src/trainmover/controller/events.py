@@ -212,6 +212,7 @@ class SlowFound(Event, frozen=True):
 
     machine   theirs; None: it is not one machine
     kind      whose slowness it is, as `Kind` in `stragglers.pace` has it
+    peer      of the network's: to which other machine the way is slow
     steps     so many of the last ones show it; `step` is the newest
     own_ms    medians of the slowest of these ranks, itself
     usual_ms  of the others of its role, in the same steps; of all before, if everybody is slow
@@ -230,6 +231,7 @@ class SlowFound(Event, frozen=True):
     busier: float = 0.0
     before: list[float] = []
     since: list[float] = []
+    peer: MachineId | None = None
 
 
 class SlowMeasured(Event, frozen=True):

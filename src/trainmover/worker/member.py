@@ -93,7 +93,7 @@ class Member:
         self.footing = Footing(station.pulse)
         self.drills = Drills.from_environment()
         self.calls = self.begun = Step(0)
-        self.own_time = OwnTime(groups.waited_ns)
+        self.own_time = OwnTime(groups.waits, lambda: self.gate.peers())
         self.in_step = self.passed = self.over = False
         self.declared: list[str] = []
         self._calls_at_fetch: int | None = None

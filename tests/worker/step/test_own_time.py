@@ -4,6 +4,7 @@ import time
 
 import pytest
 
+from trainmover.comm.choice import Waits
 from trainmover.ids import Epoch, Rank, Step
 from trainmover.protocol.messages import Committed, Took, WorkerFact
 from trainmover.worker.standing import GuardedStanding
@@ -27,7 +28,7 @@ def passes(clocks: dict[str, int], wall: int, thread: int, waited: int) -> None:
 
 
 def test_waits_and_the_gate_itself_are_not_counted(clocks: dict[str, int]) -> None:
-    own = OwnTime(lambda: clocks["waited"])
+    own = OwnTime(Waits(lambda: clocks["waited"], list), list)
     own.at_gate()
     own.passed()
     assert own.took(Step(1)) is None
@@ -40,7 +41,7 @@ def test_waits_and_the_gate_itself_are_not_counted(clocks: dict[str, int]) -> No
 
 
 def test_where_nobody_counts_waits_nothing_is_known() -> None:
-    own = OwnTime(None)
+    own = OwnTime(None, list)
     for step in range(3):
         own.at_gate()
         own.passed()

@@ -192,6 +192,8 @@ def slow_lines(stragglers: dict[str, Any]) -> Iterator[str]:
     """What was last found slow, with its steps before and since; and what a move has come to."""
     for found in stragglers["findings"][-1:]:
         who = found["machine"] or "everybody"
+        if found["peer"]:
+            who = f"the way between {who} and {found['peer']}"
         yield f"{who} was slow ({found['kind']}) at step {found['step']}: {found['done']}"
         if found["before"]:
             shown = f"{plot(found['before'] + found['since'])}"

@@ -91,6 +91,9 @@ class NativeSession:
         self.group.all_reduce(at, count, _INTEGERS, _LARGEST, False, self.epoch)
         return found.tolist()
 
+    def peers(self) -> list[int]:
+        return self.group.peers()
+
     def translate(self, error: Exception) -> Exception:
         """An error of the extension in the words and types that scripts know from gloo."""
         if not isinstance(error, (_native.NativeError, ValueError)):

@@ -98,6 +98,9 @@ class NcclSession:
     def largest(self, numbers: Sequence[int]) -> list[int]:
         raise NotImplementedError("groups of the runtime itself do not talk over a device")
 
+    def peers(self) -> list[int]:
+        raise NotImplementedError("groups of the runtime itself do not talk over a device")
+
     # --- a call -----------------------------------------------------------------------------------
 
     def launch(self, stage: Stage, outputs: Any) -> NcclWork:

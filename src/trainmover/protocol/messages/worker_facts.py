@@ -262,11 +262,13 @@ class Took(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
 
     own_us  from its gate before to this one, but for what it has waited for other ranks
     cpu_us  of it, that its main thread ran on a processor
+    waits_us  rank on another host -> for which it has waited there, the longest, since the last one
     """
 
     step: Step
     own_us: int
     cpu_us: int
+    waits_us: dict[Rank, int] = {}
 
 
 class Committed(WorkerFact, frozen=True):

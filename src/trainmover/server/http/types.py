@@ -343,7 +343,8 @@ class WatchOf(TypedDict):
 
 
 class SlowOf(TypedDict):
-    """Ranks that take longer than those they are compared with. kind: machine, rank or everybody;
+    """Ranks that take longer than those they are compared with. kind: machine, rank, network or
+    everybody; peer: of the network's, to which machine the way is slow;
     before, since: milliseconds of steps; done: what was done about it."""
 
     at_us: int
@@ -358,6 +359,7 @@ class SlowOf(TypedDict):
     busier: float
     before: list[float]
     since: list[float]
+    peer: str | None
     done: str
 
 

@@ -286,6 +286,8 @@ def _of_slow(event: SlowFound, before: Job, after: Job) -> Sentence:
         return SILENCE
     who = ranks_named(tuple(event.ranks))
     where = f"{event.machine} is slow" if event.kind == "machine" else f"{who} is slow"
+    if event.peer is not None:
+        where = f"the way between {event.machine} and {event.peer} is slow"
     if event.kind == "everybody":
         where = f"all of {who} are slower than before"
     done = after.stragglers.findings[-1].done

@@ -106,6 +106,10 @@ class Gate:
         self.likeness.hears(*likeness)
         return True
 
+    def peers(self) -> list[int]:
+        """See `PrivateGroup.peers`."""
+        return self._group.peers()
+
     @property
     def mode_is_known(self) -> bool:
         """Whether all ranks of this epoch know that steps are undone, or that they are not."""

@@ -43,23 +43,36 @@ def slow_found(job: Job, event: SlowFound) -> Decision:
     """Say it, or act."""
     if event.epoch != job.epoch or (event.machine is not None and event.machine not in job.seats):
         return job, ()  # It is about a membership that is over.
-    why_not = _why_not(job, event)
-    if why_not or event.machine is None:
+    machine = _to_be_moved(job, event)
+    why_not = _why_not(job, event, machine)
+    if why_not or machine is None:
         return _noted(job, event, why_not), ()
-    return _moved(job, event, event.machine, evidence(event))
+    return _moved(job, event, machine, evidence(event))
 
 
-def _why_not(job: Job, event: SlowFound) -> str:
+def _to_be_moved(job: Job, event: SlowFound) -> MachineId | None:
+    """Of a slow way the end that a move has not shown to be innocent."""
+    machine, peer = event.machine, event.peer
+    return peer if peer is not None and machine is not None and _in_vain(job, machine) else machine
+
+
+def _in_vain(job: Job, machine: MachineId) -> bool:
+    slot = job.slot_of(machine)
+    moves = [move for move in job.stragglers.moves if move.slot == slot]
+    return any(move.effect is Effect.VAIN for move in moves)
+
+
+def _why_not(job: Job, event: SlowFound, machine: MachineId | None) -> str:
     """Why its ranks are not moved; "" if they are to be."""
-    slot = job.slot_of(event.machine) if event.machine is not None else None
+    slot = job.slot_of(machine) if machine is not None else None
     if event.kind == "everybody":
         return "all are, so no machine would be faster"
-    if event.kind == "rank" or slot is None:
+    if event.kind == "rank" or slot is None or machine is None:
         return "they have more to do than others, which they would have elsewhere, too"
     moves = [move for move in job.stragglers.moves if move.slot == slot]
-    if any(move.effect is Effect.OPEN and move.joiner == event.machine for move in moves):
+    if any(move.effect is Effect.OPEN and move.joiner == machine for move in moves):
         return "they have just come there, and are measured"
-    if any(move.effect is Effect.VAIN for move in moves):
+    if _in_vain(job, machine):
         return "a move was in vain before: it is the ranks, not the machine"
     if job.spec.stragglers != "act":
         return f"nothing is done; --stragglers act would {_would(job)}"
@@ -75,7 +88,10 @@ def _would(job: Job) -> str:
 
 
 def _moved(job: Job, event: SlowFound, machine: MachineId, why: str) -> Decision:
-    begun = begin_move(job, machine, f"{machine} is slow: {why}", request="", at_us=event.at_us)
+    cause = f"{machine} is slow: {why}"
+    if event.peer is not None:
+        cause = f"the way between {event.machine} and {event.peer} is slow: {why}"
+    begun = begin_move(job, machine, cause, request="", at_us=event.at_us)
     if isinstance(begun, str):
         return _noted(job, event, begun.splitlines()[0]), ()
     job, effects = begun
@@ -83,7 +99,9 @@ def _moved(job: Job, event: SlowFound, machine: MachineId, why: str) -> Decision
     slot, joiner = job.slot_of(machine), current.joiner
     assert slot is not None
     assert joiner is not None
-    move = SlowMove(slot, machine, joiner, current.number, event.own_ms, event.usual_ms)
+    move = SlowMove(
+        slot, machine, joiner, current.number, event.own_ms, event.usual_ms, kind=event.kind
+    )
     job = _with_cordon(job, machine, Cordon(event.at_us, f"slow: {why}"))
     job = _noted(job, event, f"they are moved to {joiner}")
     return _with(job, moves=(*job.stragglers.moves, move)[-KEPT:]), effects
@@ -171,10 +189,14 @@ def _steps_left(job: Job, event: SlowFound) -> int:
 
 def evidence(event: SlowFound) -> str:
     """What was seen."""
+    steps = f"steps {event.step - event.steps + 1} to {event.step}"
+    if event.peer is not None:
+        longer = event.own_ms - event.usual_ms
+        return f"they wait for each other {longer:.1f} ms a step longer than they did, {steps}"
     slower = 100 * (event.own_ms / event.usual_ms - 1) if event.usual_ms else 0.0
     return (
         f"{event.own_ms:.1f} ms a step of its own, {event.usual_ms:.1f} of its peers "
-        f"({slower:+.0f} %), steps {event.step - event.steps + 1} to {event.step}"
+        f"({slower:+.0f} %), {steps}"
     )
 
 

@@ -29,7 +29,7 @@ class Finding:
 
 @dataclass(frozen=True)
 class SlowMove:
-    """A move for slowness. own_ms, usual_ms: before it; the others: after it."""
+    """A move for slowness. own_ms, usual_ms: before it; the others: after it. kind: whose."""
 
     slot: Slot
     leaver: MachineId
@@ -41,6 +41,7 @@ class SlowMove:
     own_after_ms: float = 0.0
     usual_after_ms: float = 0.0
     repaid_steps: float | None = None
+    kind: str = "machine"
 
 
 @dataclass(frozen=True)

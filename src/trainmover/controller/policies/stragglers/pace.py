@@ -3,6 +3,7 @@
 A rank is compared with the other ranks of its role in the same step. What nobody shares a role with
 is compared with nobody. Whose slowness it is:
 
+    network    two machines wait for each other, longer than they did (`ways`)
     machine    what is kept from running: it is no longer on its processor than others
     rank       what runs for longer: it has more to do, wherever it is. (Or its processor has become
                slower, which looks the same from here.)
@@ -29,6 +30,7 @@ from trainmover.controller.policies.stragglers.excess import (
     slow_for,
 )
 from trainmover.controller.policies.stragglers.known import Effect, SlowMove
+from trainmover.controller.policies.stragglers.ways import Ways
 from trainmover.controller.state import Job, Outcome, Phase
 from trainmover.ids import Epoch, MachineId, Rank, Step
 from trainmover.protocol.messages import Committed, Took
@@ -56,6 +58,7 @@ class Kind(StrEnum):
 
     MACHINE = "machine"
     RANK = "rank"
+    NETWORK = "network"
     EVERYBODY = "everybody"
 
 
@@ -131,6 +134,8 @@ class Pace:
         self._known: dict[Rank, int] | None = None
         self._roles: dict[int, _Role] = {}
         self._seen: dict[Rank, _Seen] = {}
+        self._ways = Ways()
+        self._machine_of: dict[Rank, MachineId] = {}
         self._measured = 0
 
     def take(self, job: Job, fact: Committed, at_us: int) -> list[SlowFound | SlowMeasured]:
@@ -151,6 +156,8 @@ class Pace:
                 del role.pending[took.step]
                 self._add(role, told)
                 found = found or self._judge(job, role, took.step, at_us)
+            if self._ways.add(fact.rank, took, self._machine_of):
+                found = found or self._judge_ways(job, took.step, at_us)
         while len(role.pending) > PENDING_MAX:
             del role.pending[next(iter(role.pending))]
         return found
@@ -165,6 +172,8 @@ class Pace:
             of = {n: [rank for rank, one in known.items() if one == n] for n in numbers}
             self._roles, self._seen = {n: _Role(ranks) for n, ranks in of.items()}, {}
         self._epoch, self._known = job.epoch, known
+        self._machine_of = {rank: job.seats[rank // job.spec.nproc] for rank in known or ()}
+        self._ways.follow(job.seats)
         for role in self._roles.values():
             role.pending.clear()
             for rank in role.ranks:
@@ -281,6 +290,27 @@ class Pace:
         )  # fmt: skip
         return [found]
 
+    def _judge_ways(self, job: Job, step: Step, at_us: int) -> list[SlowFound | SlowMeasured]:
+        """Of machines that are as quick as others."""
+        if not _at_rest(job):
+            return []
+        way = self._ways.slow(step, lambda machine, steps: self._is_late(job, machine, steps))
+        if way is None:
+            return []
+        slot = job.slot_of(way.machine)
+        ranks = [] if slot is None else job.spec.ranks(slot)
+        found = SlowFound(
+            at_us=at_us, epoch=job.epoch, machine=way.machine, kind=Kind.NETWORK, peer=way.peer,
+            ranks=ranks, step=step, steps=way.steps, own_ms=_ms(way.own_us),
+            usual_ms=_ms(way.usual_us),
+        )  # fmt: skip
+        return [found]
+
+    def _is_late(self, job: Job, machine: MachineId, steps: int) -> bool:
+        slot = job.slot_of(machine)
+        ranks = [] if slot is None else job.spec.ranks(slot)
+        return any(self._is_slow_too(rank, steps) for rank in ranks)
+
     def _helped(self, job: Job, at_us: int) -> list[SlowMeasured]:
         """Whether the last move for slowness has."""
         move = job.stragglers.moves[-1] if job.stragglers.moves else None
@@ -290,14 +320,13 @@ class Pace:
         if any(len(self._seen[rank].samples) < MEASURED for rank in ranks):
             return []
         self._measured = move.incident
+        if move.kind == Kind.NETWORK:
+            own_us, usual_us = self._ways.of(move.joiner, MEASURED)
+            return [_measured(job, move, own_us, usual_us, 0.0, at_us)]
         last = [self._seen[rank].last(MEASURED) for rank in ranks]
         each = [_medians(one) for one in last]
         own_us, usual_us, busier = max(each, key=lambda of: of[0] - of[1])
-        measured = SlowMeasured(
-            at_us=at_us, epoch=job.epoch, incident=move.incident, own_ms=_ms(own_us),
-            usual_ms=_ms(usual_us), steps=MEASURED, busier=busier,
-        )  # fmt: skip
-        return [measured]
+        return [_measured(job, move, own_us, usual_us, busier, at_us)]
 
 
 def _at_rest(job: Job) -> bool:
@@ -309,6 +338,15 @@ def _waits(job: Job, move: SlowMove) -> bool:
     """Whether it is done and not measured, and who has joined still has those ranks."""
     done = incident(job, move.incident).outcome is Outcome.DONE
     return done and move.effect is Effect.OPEN and job.seats[move.slot] == move.joiner
+
+
+def _measured(
+    job: Job, move: SlowMove, own_us: float, usual_us: float, busier: float, at_us: int
+) -> SlowMeasured:
+    return SlowMeasured(
+        at_us=at_us, epoch=job.epoch, incident=move.incident, own_ms=_ms(own_us),
+        usual_ms=_ms(usual_us), steps=MEASURED, busier=busier,
+    )  # fmt: skip
 
 
 def _finding(
