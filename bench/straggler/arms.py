@@ -8,6 +8,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from bench.straggler.hosts import FREE, HERE, SLOW, Hosts
 from bench.straggler.slowing import Slowing
 from trainmover.controller.events import SlowFound, WorkerSaid
 from trainmover.controller.state import Job, Outcome
@@ -21,6 +22,11 @@ SCRIPT = Path(__file__).with_name("job.py")
 MACHINES = 4
 LIMIT_S = 400.0
 EVERY = 50
+KINDS = ("machine", "rank", "network")
+KNOWN = 60
+"""Steps before the first: until then nobody knows what is usual."""
+LARGE = ("--width", "6000")
+"""0.4 MB of gradients: what a way between machines is slow by."""
 
 
 @dataclass
@@ -97,6 +103,12 @@ class Live:
         self.episodes.append(Episode("rank", self.job.seats[rank], self.step))
         self.heavy.write_text(str(rank))
 
+    def hold_up(self, one: str, other: str, hosts: Hosts) -> Callable[[], None]:
+        """What is sent between two machines. Returns what ends that."""
+        self.episodes.append(Episode("network", f"{one} - {other}", self.step))
+        hosts.limit(one, other, SLOW)
+        return lambda: hosts.limit(one, other, FREE)
+
     def relieve(self) -> None:
         self.heavy.unlink(missing_ok=True)
         if self.slowing is not None:
@@ -119,19 +131,20 @@ Story = Callable[[Live], Awaitable[int]]
 """Does something to a job; the step from which it counts."""
 
 
-def play(story: Story, *, policy: str, standbys: int) -> Ran:
-    """One job."""
+def play(story: Story, *, policy: str, standbys: int, hosts: Hosts | None = None) -> Ran:
+    """One job; on machines of this host, or each with a network of its own."""
     with tempfile.TemporaryDirectory(prefix="bench-slow-") as folder:
         heavy, journal = Path(folder, "heavy"), Path(folder, "journal.sqlite")
         options = RunOptions(
-            argv=[str(SCRIPT), "--heavy", str(heavy)],
+            argv=[str(SCRIPT), "--heavy", str(heavy), *(() if hosts is None else LARGE)],
             machines=MACHINES,
             standbys=standbys,
             journal=journal,
             stragglers=policy,
             log=LogSpec(show=[]),
+            bind="" if hosts is None else f"{HERE}:0",
         )
-        player = _Player(story, heavy)
+        player = _Player(story, heavy, hosts)
         result = run_job(options, on_change=player.changed, on_ready=player.ready)
         if player.first is None:
             raise RuntimeError(f"the story did not come to its end: {result.text}")
@@ -152,14 +165,16 @@ def play(story: Story, *, policy: str, standbys: int) -> Ran:
 
 
 class _Player:
-    def __init__(self, story: Story, heavy: Path) -> None:
-        self._story, self._heavy = story, heavy
+    def __init__(self, story: Story, heavy: Path, hosts: Hosts | None) -> None:
+        self._story, self._heavy, self._hosts = story, heavy, hosts
         self.live: Live | None = None
         self.first: int | None = None
         self._task: asyncio.Task[None] | None = None
 
     def ready(self, handle: RunHandle) -> None:
         self.live = self.live or Live(handle, self._heavy)
+        if self._hosts is not None:
+            self._hosts.start_agents(handle.run.controller, handle.run.token_file)
         asyncio.get_running_loop().call_later(LIMIT_S, handle.stop, 1, f"{LIMIT_S:.0f} s are over")
         self._task = asyncio.ensure_future(self._tell(self.live))
 
@@ -205,22 +220,29 @@ def every_50th(times: int, seed: int) -> Story:
     return story
 
 
-def of_both_kinds(times: int, seed: int) -> Story:
-    """Machines and ranks by turns, each slow for a while; then nobody is."""
+def of_kinds(times: int, seed: int, hosts: Hosts | None = None) -> Story:
+    """A machine, a rank, and where it can be the way between two machines, each slow for a while;
+    then nobody is."""
 
     async def story(live: Live) -> int:
         chance = random.Random(seed)
         await live.ready()
         first = live.step
+        await live.until(lambda: live.step >= first + KNOWN)
         for number in range(times):
-            rank = chance.randrange(MACHINES)
-            if number % 2:
-                live.weigh_down(rank)
-            else:
-                live.slow_down(live.job.seats[rank])
+            one, other = chance.sample(live.job.seats, 2)
+            relieve = live.relieve
+            match KINDS[number % (2 if hosts is None else 3)]:
+                case "machine":
+                    live.slow_down(one)
+                case "rank":
+                    live.weigh_down(live.job.seats.index(one))
+                case _:
+                    assert hosts is not None
+                    relieve = live.hold_up(one, other, hosts)
             begun, episode = live.step, live.episodes[-1]
             await live.until(lambda: episode.found is not None or live.step >= begun + 40)  # noqa: B023
-            live.relieve()
+            relieve()
             begun = live.step
             await live.until(lambda: live.step >= begun + 25)  # noqa: B023
         return first

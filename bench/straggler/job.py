@@ -19,6 +19,7 @@ import trainmover as tm
 PIECES, NAP_S = 20, 0.004
 parser = argparse.ArgumentParser()
 parser.add_argument("--products", type=int, default=30, help="of matrices, in each piece (30)")
+parser.add_argument("--width", type=int, default=64, help="of the model (64)")
 parser.add_argument("--heavy", default="", help="file with the rank that has more to do, if any")
 args = parser.parse_args()
 
@@ -26,7 +27,7 @@ torch.set_num_threads(1)
 job = tm.attach()
 dist.init_process_group("gloo")
 torch.manual_seed(1)
-net = nn.Sequential(nn.Linear(16, 64), nn.ReLU(), nn.Linear(64, 1))
+net = nn.Sequential(nn.Linear(16, args.width), nn.ReLU(), nn.Linear(args.width, 1))
 model = nn.parallel.DistributedDataParallel(net)
 optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3)
 job.track(model=model, optimizer=optimizer)

@@ -77,3 +77,46 @@ def test_two_waits_at_once_count_once(world: Formation) -> None:
             return
         told += others
     pytest.fail(f"lasted and waited: {told}")
+
+
+def waits_for(rank: Rank, name: str, sleeps_s: float) -> dict[int, float]:
+    """Seat 0 comes late to a call: seat -> seconds that each other has waited for it."""
+    group, (seat, _) = rank.groups[name], rank.seats[name]
+    group.barrier(False)
+    _native.waited_for()
+    if seat == 0:
+        time.sleep(sleeps_s)
+    count = 1000
+    whole = buffer(values("f32", count, seat))
+    group.all_reduce(whole.pointer, count, code("f32"), _native.OPS["sum"], False)
+    seats = {peer: at for at, peer in enumerate(group.peers())}
+    told = {seats[peer]: ns / 1e9 for peer, ns in _native.waited_for()}
+    assert _native.waited_for() == []  # It is told once.
+    return told
+
+
+def peers_of(rank: Rank, name: str) -> list[int]:
+    return rank.groups[name].peers()
+
+
+@pytest.mark.parametrize("team", on("2-tcp"), indirect=True)
+def test_it_is_told_for_whom_on_another_host_one_has_waited(world: Formation) -> None:
+    told = []
+    for sleeps_s in SLEEPS_S:
+        late_one, other = world.all(waits_for, sleeps_s)
+        if other.get(0, 0) > sleeps_s / 2 > late_one.get(1, 0):
+            return
+        told += [late_one, other]
+    pytest.fail(f"waited for: {told}")
+
+
+@pytest.mark.parametrize("team", on("3-shm"), indirect=True)
+def test_there_is_no_way_between_seats_of_one_host(world: Formation) -> None:
+    assert world.all(waits_for, 0.1) == [{}] * 3
+
+
+@pytest.mark.parametrize("team", on("3-tcp"), indirect=True)
+def test_all_seats_know_the_same_peers(world: Formation) -> None:
+    first, *others = world.all(peers_of)
+    assert len(set(first)) == 3
+    assert others == [first] * 2

@@ -242,13 +242,13 @@ BUGS = {
     ),
     "a rank is moved for slowness again and again, though that is in vain": (
         "controller.policies.stragglers.answer",
-        "if any(move.effect is Effect.VAIN for move in moves):",
+        "if _in_vain(job, machine):",
         "if not moves and slot is None:",
         "straggle,arrive",
     ),
     "a machine that has just taken ranks is left before anybody has measured": (
         "controller.policies.stragglers.answer",
-        "if any(move.effect is Effect.OPEN and move.joiner == event.machine for move in moves):",
+        "if any(move.effect is Effect.OPEN and move.joiner == machine for move in moves):",
         "if not moves and slot is None:",
         "straggle,arrive",
     ),
@@ -343,6 +343,17 @@ def test_a_planted_bug_is_found(what: str) -> None:
 def test_every_bug_can_still_be_planted(what: str) -> None:
     with planted(*BUGS[what][:3]):
         pass
+
+
+def test_ways_that_are_called_slow_where_only_one_end_waits_are_found() -> None:
+    """In worlds that last until it is known what is usual."""
+    module = "controller.policies.stragglers.ways"
+    old = """float(min(us, waits[other, one]))
+        for (one, other), us in waits.items()
+        if one < other and (other, one) in waits"""
+    with planted(module, old, "float(us) for (one, other), us in waits.items() if one != other"):
+        plans = (plan_of(seed, seconds=30, faults=only(["straggle"])) for seed in range(40))
+        assert any(play(plan).violation for plan in plans)
 
 
 def test_what_is_planted_is_taken_out_again() -> None:

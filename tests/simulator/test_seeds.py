@@ -111,6 +111,22 @@ def test_who_is_not_fit_takes_no_ranks_whatever_happens(faults: str) -> None:
         well(play(plan))
 
 
+@pytest.mark.parametrize("faults", ["narrow", "narrow,straggle,heavy", "narrow,arrive,death,move"])
+def test_slow_ways_are_found_and_nobody_is_moved_for_others(faults: str) -> None:
+    for seed in range(6):
+        plan = plan_of(seed, seconds=30, faults=only(faults.split(",")))
+        plan.world |= {"stragglers": "act"}
+        well(play(plan))
+
+
+@pytest.mark.parametrize("faults", ["sign,death,reset", "sign,arrive,controller,notice,roll"])
+def test_who_seems_about_to_fail_gives_its_ranks_up_whatever_happens(faults: str) -> None:
+    for seed in range(8):
+        plan = plan_of(seed, seconds=4, faults=only(faults.split(",")))
+        plan.world |= {"anomalies": "act"}
+        well(play(plan))
+
+
 def test_machines_may_be_cordoned_at_any_moment() -> None:
     faults = only(["cordon", "death", "move", "crash", "controller"])
     for seed in range(8):

@@ -42,6 +42,7 @@ MOVES_ALONE = {
     "recompile",
     "straggle",
     "heavy",
+    "narrow",
 }
 """What no step need fail for."""
 
@@ -111,6 +112,7 @@ class Chance:
             "crash": self._crash, "socket": self._socket, "stop": self._stop, "stuck": self._stuck,
             "reset": self._reset, "cut": self._cut, "partition": self._partition,
             "slow": self._slow, "straggle": self._straggle, "heavy": self._heavy,
+            "narrow": self._narrow,
             "controller": self._controller, "torn": self._torn, "clock": self._clock,
             "store": self._store, "full": self._full, "arrive": self._arrive,
             "vault": self._vault, "unprepared": self._unprepared,
@@ -331,6 +333,17 @@ class Chance:
 
     def _swift(self, machine: MachineId) -> None:
         self.world.slow.pop(machine, None)
+
+    def _narrow(self) -> str:
+        """Between two that have ranks."""
+        host = self.world.host
+        if host is None or len(host.job.seats) < 2:
+            return ""
+        pair = frozenset(self.random.sample(host.job.seats, 2))
+        self.world.narrow.add(pair)
+        self.world.ever_narrow.add(pair)
+        self.world.at(self.world.between(2_000_000, 20_000_000), self.world.narrow.discard, pair)
+        return " and ".join(sorted(pair))
 
     def _heavy(self) -> str:
         worker = self._live()

@@ -25,6 +25,7 @@ NAMES = {
     "partition": "two machines do not reach each other, in one direction or both",
     "slow": "all that a machine sends arrives late",
     "straggle": "all that a machine does takes longer for a while",
+    "narrow": "what two machines send each other takes longer for a while",
     "heavy": "a rank has more to do than the others, wherever it is",
     "controller": "the controller dies; its successor has the journal",
     "clock": "somebody sets the clock of the controller's host, by an hour at most",

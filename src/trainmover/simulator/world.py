@@ -63,6 +63,8 @@ class World:
         self.slow: dict[MachineId, float] = {}
         self.heavy: dict[Rank, float] = {}
         self.ever_slow: set[MachineId] = set()
+        self.narrow: set[frozenset[MachineId]] = set()
+        self.ever_narrow: set[frozenset[MachineId]] = set()
         self.noise = random.Random(f"own times {seed}")
         self.flips = 0
         self.requests = 0
@@ -243,6 +245,7 @@ class World:
         self.network.slow.clear()
         self.slow.clear()
         self.heavy.clear()
+        self.narrow.clear()
         for one, other in list(self.network.cuts):
             self.network.mend(one, other)
         for box in self.boxes.values():

@@ -207,8 +207,8 @@ def anomaly_lines(anomalies: dict[str, Any]) -> Iterator[str]:
     """What was found last, of machines that may fail soon."""
     for one in anomalies["findings"][-INCIDENTS_SHOWN:]:
         often = f" ({one['times']} times)" if one["times"] > 1 else ""
-        may = "may fail soon: " if one["grave"] else ""
-        yield f"{one['machine']} {may}{one['text']}{often}; {one['done']}"
+        may = " may fail soon" if one["grave"] else ""
+        yield f"{one['machine']}{may}: {one['text']}{often}; {one['done']}"
 
 
 def replicas_line(replicas: dict[str, Any]) -> str:

@@ -300,7 +300,8 @@ def _of_anomaly(before: Job, after: Job) -> Sentence:
     if not found or (known and found[-1].at_us == known[-1].at_us):
         return SILENCE
     one = found[-1]
-    return Sentence(f"{one.machine} may fail soon: {one.text}; {one.done}", loud=True)
+    may = " may fail soon" if one.grave else ""
+    return Sentence(f"{one.machine}{may}: {one.text}; {one.done}", loud=True)
 
 
 def _of_measured(before: Job, after: Job) -> Sentence:

@@ -4,7 +4,7 @@ import math
 from functools import partial
 from typing import TYPE_CHECKING
 
-from trainmover.ids import Step
+from trainmover.ids import Rank, Step
 from trainmover.protocol import messages as m
 from trainmover.rank.cuts import WANTED
 from trainmover.simulator.happenings import Stepped
@@ -51,8 +51,25 @@ def _slower(worker: "Worker") -> float:
             round(world.knobs.step_us * slower * noise),
             round(world.knobs.step_us * heavy * noise * 0.8),
         )
-        worker.took = m.Took(step=Step(worker.step + 1), own_us=own_us, cpu_us=cpu_us)
+        worker.took = m.Took(
+            step=Step(worker.step + 1),
+            own_us=own_us,
+            cpu_us=cpu_us,
+            waits_us=_waits(worker, slower),
+        )
     return slower
+
+
+def _waits(worker: "Worker", slower: float) -> dict[Rank, int]:
+    """For whoever is late, and for those to whom the way is slow."""
+    world, at = worker.world, worker.box.name
+    late = {name for name in world.slow if slower == 1.0}
+    ends = {name for pair in world.narrow if at in pair for name in pair}
+    if not late and not ends:
+        return {}
+    waited_for = [one for one in world.workers() if one.live and one.box.name in late | ends]
+    longer_us = round(world.knobs.step_us * 0.5)
+    return {one.rank: longer_us for one in waited_for if one.box.name != at}
 
 
 def _finish(worker: "Worker") -> None:

@@ -24,7 +24,7 @@ class Finding:
     sign: str
     text: str
     grave: bool
-    done: str
+    done: str = ""
     times: int = 1
 
 

@@ -26,17 +26,22 @@ def sign_told(job: Job, machine: MachineId, fact: Sign, at_us: int) -> Decision:
     if job.spec.anomalies == "off" or symptom is None:
         return job, ()
     said = f"{symptom.means}: {fact.line}"
-    if symptom.grave:
-        return found(job, Finding(at_us, machine, symptom.name, said, True, "", fact.count)), ()
-    known = job.anomalies.excesses.get((machine, symptom.name))
-    more = risen(known, fact.count, at_us)
-    excesses = job.anomalies.excesses | {(machine, symptom.name): Excess(more, at_us)}
-    here = {at: one for at, one in excesses.items() if at[0] in job.machines}
-    job = replace(job, anomalies=replace(job.anomalies, excesses=here))
-    if more < TOO_MANY:
-        return job, ()
-    text = f"{more:.0f} lines more than {USUAL:g} a minute; the newest: {said}"
-    return found(job, Finding(at_us, machine, symptom.name, text, True, "", fact.count)), ()
+    if not symptom.grave:
+        job, more = _counted(job, machine, fact, at_us)
+        if more < TOO_MANY:
+            return job, ()
+        said = f"{more:.0f} lines more than {USUAL:g} a minute; the newest: {said}"
+    seen = Finding(at_us, machine, symptom.name, said, grave=True, times=fact.count)
+    return found(job, seen), ()
+
+
+def _counted(job: Job, machine: MachineId, fact: Sign, at_us: int) -> tuple[Job, float]:
+    """The job with a sum that has grown; those of machines that are gone are forgotten."""
+    at = machine, fact.symptom
+    more = risen(job.anomalies.excesses.get(at), fact.count, at_us)
+    excesses = {**job.anomalies.excesses, at: Excess(more, at_us)}
+    here = {of: one for of, one in excesses.items() if of[0] in job.machines}
+    return replace(job, anomalies=replace(job.anomalies, excesses=here)), more
 
 
 def risen(known: Excess | None, count: int, at_us: int) -> float:

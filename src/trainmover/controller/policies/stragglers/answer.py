@@ -64,10 +64,10 @@ def _in_vain(job: Job, machine: MachineId) -> bool:
 
 def _why_not(job: Job, event: SlowFound, machine: MachineId | None) -> str:
     """Why its ranks are not moved; "" if they are to be."""
-    slot = job.slot_of(machine) if machine is not None else None
-    if event.kind == "everybody":
+    if machine is None:
         return "all are, so no machine would be faster"
-    if event.kind == "rank" or slot is None or machine is None:
+    slot = job.slot_of(machine)
+    if event.kind == "rank" or slot is None:
         return "they have more to do than others, which they would have elsewhere, too"
     moves = [move for move in job.stragglers.moves if move.slot == slot]
     if any(move.effect is Effect.OPEN and move.joiner == machine for move in moves):

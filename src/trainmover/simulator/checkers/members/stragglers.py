@@ -28,7 +28,7 @@ class Stragglers:
         before, after = moment.before, moment.after
         if before.stragglers is after.stragglers:
             return
-        if isinstance(moment.event, SlowFound) and moment.event.kind == "machine":
+        if isinstance(moment.event, SlowFound):
             self._is_true(moment.event)
         known = {move.incident for move in before.stragglers.moves}
         for move in after.stragglers.moves:
@@ -39,13 +39,20 @@ class Stragglers:
                 self._left(before, after, move)
 
     def _is_true(self, found: SlowFound) -> None:
-        if found.machine not in self._world.ever_slow:
+        if found.kind == "network":
+            self._is_narrow(found)
+        elif found.kind == "machine" and found.machine not in self._world.ever_slow:
             raise Violation(f"{found.machine} is called slow, and never was")
+
+    def _is_narrow(self, found: SlowFound) -> None:
+        if {found.machine, found.peer} not in self._world.ever_narrow:
+            raise Violation(f"the way from {found.machine} to {found.peer} never was slow")
 
     def _begins(self, before: Job, after: Job, move: SlowMove) -> None:
         if after.spec.stragglers != "act":
             raise Violation(f"{move.leaver} is moved, which nobody has asked for")
-        if move.leaver not in self._world.ever_slow:
+        ends = frozenset().union(*self._world.ever_narrow)
+        if move.leaver not in (ends if move.kind == "network" else self._world.ever_slow):
             raise Violation(f"{move.leaver} was never slow: its ranks have more to do")
         if move.leaver not in after.cordoned:
             raise Violation(f"{move.leaver} is slow, and may take ranks")
