@@ -23,6 +23,7 @@
 #include "points.hpp"
 #ifndef Py_LIMITED_API
 #include "python/asked.hpp"
+#include "python/packed.hpp"
 #endif
 #include "reduce.hpp"
 #include "sha256.hpp"
@@ -500,6 +501,11 @@ void define_asked(nb::module_& m) {
     m.def("given", [](nb::handle question, nb::handle objects) {
         return given_by_python(given(Question(question.ptr()), objects.ptr()));
     }, "question"_a, "objects"_a);
+    m.def("packed", [](nb::handle value, int tuple_code) -> nb::object {
+        PyObject* result = packed(value.ptr(), tuple_code);
+        if (result == nullptr && PyErr_Occurred() == nullptr) return nb::none();
+        return given_by_python(result);
+    }, "value"_a.none(), "tuple_code"_a);
 }
 #endif
 

@@ -77,12 +77,12 @@ def _function(question: Any) -> Callable[[Any], Any]:
     return function
 
 
-def _is_in_c() -> bool:
-    """Not where the extension was built for Python's stable ABI."""
-    return native_is_built() and hasattr(import_module("trainmover._native"), "Answers")
+def is_in_c(name: str) -> bool:
+    """Whether the extension has it: not where it was built for Python's stable ABI."""
+    return native_is_built() and hasattr(import_module("trainmover._native"), name)
 
 
-if TYPE_CHECKING or _is_in_c():
+if TYPE_CHECKING or is_in_c("Answers"):
     from trainmover._native import Answers, Pieces, are, given, stands_for
 else:
     Answers, Pieces = PlainAnswers, PlainPieces
@@ -95,6 +95,7 @@ __all__ = [
     "PlainPieces",
     "are",
     "given",
+    "is_in_c",
     "plain_are",
     "plain_given",
     "stands_for",

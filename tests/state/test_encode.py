@@ -4,6 +4,7 @@ import contextlib
 import math
 import struct
 from collections import Counter, OrderedDict, defaultdict
+from collections.abc import Callable
 from typing import Any
 
 import numpy
@@ -40,6 +41,11 @@ values = st.recursive(
 )
 
 
+PACKED = pytest.mark.parametrize(
+    "packed", [encode_module.packed, encode_module.packed_in_python], ids=["extension", "python"]
+)
+
+
 def same(a: Any, b: Any) -> bool:
     """Equal in type, order and bits."""
     if type(a) is not type(b):
@@ -56,12 +62,67 @@ def same(a: Any, b: Any) -> bool:
     return bool(a == b)
 
 
-@given(values)
+plain = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.binary() | st.text(),
+    lambda inner: (
+        st.lists(inner, max_size=20)
+        | st.lists(inner, max_size=20).map(tuple)
+        | st.dictionaries(st.text(), inner, max_size=20)
+    ),
+    max_leaves=40,
+)
+EDGES = [
+    *(
+        sign * (1 << bits) + more
+        for bits in (5, 7, 8, 15, 16, 31, 32, 63, 64)
+        for more in (-1, 0)
+        for sign in (1, -1)
+    ),
+    *(
+        kind(length)
+        for length in (31, 32, 255, 256, 65535, 65536)
+        for kind in ("x".__mul__, b"x".__mul__, [None].__mul__, (None,).__mul__)
+    ),
+    *(dict.fromkeys(map(str, range(length))) for length in (15, 16, 65535, 65536)),
+    *((b"x" * length,) for length in (0, 1, 5, 13, 14, 252, 253, 65532, 65533)),
+]
+
+
+def written(value: Any) -> bytes:
+    """As by a walk."""
+    return encode_module._run(encode_module._Writer(tensors=None, canonical=False), value)
+
+
+@given(values | plain)
 def test_what_msgpack_has_is_written_as_by_a_walk(value: Any) -> None:
     """In one go, to the same bytes."""
-    assert encode(value) == encode_module._run(
-        encode_module._Writer(tensors=None, canonical=False), value
-    )
+    assert encode(value) == written(value)
+
+
+@PACKED
+@given(value=plain)
+def test_plain_values_are_written_in_one_go(
+    packed: Callable[[Any, int], bytes | None], value: Any
+) -> None:
+    assert packed(value, encode_module._TUPLE) in (None, written(value))
+
+
+@PACKED
+@pytest.mark.parametrize("value", EDGES, ids=lambda value: f"{str(value)[:9]}")
+def test_each_length_and_each_size_of_number_has_its_form(
+    packed: Callable[[Any, int], bytes | None], value: Any
+) -> None:
+    for one in (value, [value], {"one": value}):
+        assert packed(one, encode_module._TUPLE) in (None, written(one))
+
+
+def test_the_extension_leaves_to_a_walk_only_what_is_not_plain() -> None:
+    state = {"groups": [{"lr": 0.1, "betas": (0.9, 0.99), "foreach": None}], "step": 2**64 - 1}
+    assert encode_module.packed(state, encode_module._TUPLE) is not None
+    endless: list[Any] = []
+    endless.append(endless)
+    others = [endless, {1: 2}, 2**64, -(2**63) - 1, {1, 2}, torch.Size([1]), 1j, "\ud800"]
+    assert [encode_module.packed(one, encode_module._TUPLE) for one in others] == [None] * 8
 
 
 @given(values)

@@ -20,6 +20,9 @@ INSIDE = sorted(path for path in ROOM.glob("*.py") if path.name != "names.py")
 OUTSIDE = sorted(path for path in PACKAGE.rglob("*.py") if ROOM not in path.parents)
 
 OTHERS = {
+    "_BatchSamplerIterator": "torchdata",
+    "_IterableDataset_len_called": "torchdata",
+    "_StatefulSingleProcessDataLoaderIter": "torchdata",
     "_action_groups": "argparse",
     "_actions": "argparse",
     "_actual_context": "multiprocessing.context",
@@ -30,15 +33,22 @@ OTHERS = {
     "_exit": "os",
     "_fields": "named tuples",
     "_filters_mutated": "warnings",
+    "_finished": "torchdata",
     "_getframe": "sys",
     "_group_actions": "argparse",
     "_hash": "collections.abc.Set",
-    "_option_string_actions": "argparse",
+    "_index_sampler_state": "torchdata",
+    "_iterator_finished": "torchdata",
     "_lru_list_elem": "functools",
     "_name_": "enum",
+    "_option_string_actions": "argparse",
     "_rand": "numpy.random",
     "_replace": "named tuples",
     "_run_exitfuncs": "atexit",
+    "_sampler_iter": "torchdata",
+    "_sampler_iter_state": "torchdata",
+    "_sampler_iter_yielded": "torchdata",
+    "_shared_seed": "torchdata",
     "_target": "threading.Thread",
     "_warnings_showwarning": "logging",
 }

@@ -90,30 +90,24 @@ class SealedReader:
         self._session = session
         self._bytes_max = bytes_max
         self._buffer = bytearray()
-        self._rest: int | None = None  # Of a frame whose head has come.
+        self._whole: int | None = None  # Bytes of the frame whose head has come.
 
     def feed(self, data: bytes) -> list[bytes]:
         """Payloads of the frames that are whole now. Raises ProtocolError for what is not as the
         other end has said it; nothing that comes after that counts."""
         self._buffer += data
-        payloads = []
-        while (payload := self._next()) is not None:
-            payloads.append(payload)
+        buffer, payloads = self._buffer, []
+        while len(buffer) >= HEAD_BYTES:
+            if self._whole is None:
+                head = bytes(buffer[:HEAD_BYTES])
+                rest = self._session.length(head, bytes_max=self._bytes_max)
+                self._whole = HEAD_BYTES + rest
+            if len(buffer) < self._whole:
+                break
+            payloads.append(bytes(self._session.opened(buffer[HEAD_BYTES : self._whole])))
+            del buffer[: self._whole]
+            self._whole = None
         return payloads
-
-    def _next(self) -> bytes | None:
-        if self._rest is None:
-            if len(self._buffer) < HEAD_BYTES:
-                return None
-            head = bytes(self._buffer[:HEAD_BYTES])
-            self._rest = self._session.length(head, bytes_max=self._bytes_max)
-            del self._buffer[:HEAD_BYTES]
-        if len(self._buffer) < self._rest:
-            return None
-        payload = bytes(self._session.opened(memoryview(self._buffer)[: self._rest]))
-        del self._buffer[: self._rest]
-        self._rest = None
-        return payload
 
 
 def changed() -> ProtocolError:

@@ -13,13 +13,15 @@ import re
 from collections import Counter, OrderedDict, defaultdict
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from functools import partial
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 import numpy
 import torch
 from torch import Tensor
 
+from trainmover.asked import is_in_c
 from trainmover.errors import ProtocolError, UserError
 from trainmover.state import tensor_bytes
 from trainmover.torch_internals.modules import VERSIONS, set_versions, versions_of
@@ -77,12 +79,8 @@ def encode(value: object) -> bytes:
     A tensor or array of any strides becomes a contiguous one on the CPU. Raises UserError for a
     type that is not in the table, naming its path inside the value ("scheduler.lambdas[0]").
     """
-    if _is_native(value):
-        try:
-            return _encoder.encode(value)
-        except OverflowError:  # An integer that msgpack has not.
-            pass
-    return _run(_Writer(tensors=None, canonical=False), value)
+    data = plain(value)
+    return _run(_Writer(tensors=None, canonical=False), value) if data is None else data
 
 
 def split(value: object, *, canonical: bool = False) -> tuple[bytes, list[Tensor]]:
@@ -160,6 +158,25 @@ def _is_native(value: object, depth: int = 0) -> bool:
         if not _is_native(one, depth + 1):
             return False
     return True
+
+
+def packed_in_python(value: object, tuple_code: int) -> bytes | None:
+    """What the extension's `packed` gives, but for tuples. None: a `_Writer` has to write it."""
+    if not _is_native(value):
+        return None
+    try:
+        return _encoder.encode(value)
+    except OverflowError:  # An integer that msgpack has not.
+        return None
+
+
+if TYPE_CHECKING or is_in_c("packed"):
+    from trainmover._native import packed
+else:
+    packed = packed_in_python
+
+plain = partial(packed, tuple_code=_TUPLE)
+"""What `encode` gives, of values of msgpack's types and tuples; None: of others."""
 
 
 def _run(writer: "_Writer", value: object) -> bytes:

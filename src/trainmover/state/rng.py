@@ -30,6 +30,7 @@ from trainmover.torch_internals.tensors import numpy_of
 
 _WORDS = struct.Struct("<625I")  # 624 words of Mersenne Twister state and the place in them
 _MT19937 = "MT19937"
+_WITH_CUDA = torch.backends.cuda.is_built()  # type: ignore[no-untyped-call]
 
 
 class _Generators(msgspec.Struct, array_like=True, forbid_unknown_fields=True):
@@ -52,7 +53,7 @@ def capture() -> bytes:
     bits = None if functions is None else functions._bit_generator
     python: Any = getattr(random.getstate, "__self__", None)
     of = torch.default_generator, python, functions, bits
-    if torch.cuda.is_initialized():  # type: ignore[no-untyped-call]
+    if _WITH_CUDA and torch.cuda.is_initialized():  # type: ignore[no-untyped-call]
         return _encoded(_parts(), _capture_cuda())
     if _whole is None or not all(map(is_, of, _whole.of)):
         _whole = _Whole(of)

@@ -250,7 +250,9 @@ def _gradients(optimizer: torch.optim.Optimizer, step: Step) -> list[bytes]:
     near = [
         one
         for one in chosen
-        if one is not None and not one.is_sparse and not device_digest.lies_elsewhere(one)
+        if one is not None
+        and not one.is_sparse
+        and (one.is_cpu or not device_digest.lies_elsewhere(one))
     ]
     return _read(near, step)
 
@@ -283,10 +285,13 @@ def _read(tensors: list[Tensor], step: Step) -> list[bytes]:
     for one in tensors:
         if type(one) not in _PLAIN or not one.is_cpu or not one.is_contiguous() or one.is_neg():
             return [piece.read() for piece in _pieces(tensors, step)]
-        first, length = _span(one, step)
-        if (begin := one.data_ptr()) and length:
-            addresses.append(begin + first * one.element_size())
-            sizes.append(length * one.element_size())
+        # As `_span`, without its call.
+        count, size = one.numel(), one.element_size()
+        length = max(1, BYTES // size)
+        first = 0 if count <= length else step * _SPREAD % (count - length + 1)
+        if (begin := one.data_ptr()) and count:
+            addresses.append(begin + first * size)
+            sizes.append(min(length, count) * size)
     return [Pieces(addresses, sizes).read()]
 
 

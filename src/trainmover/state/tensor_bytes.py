@@ -29,9 +29,7 @@ def dtype_name(dtype: torch.dtype) -> str:
 def is_plain(tensor: Tensor) -> bool:
     """Whether the tensor is nothing but shape, dtype and bytes (no sparse, quantized, meta...)."""
     return (
-        tensor.layout == torch.strided
-        and tensor.device.type != "meta"
-        and dtype_name(tensor.dtype) in DTYPES
+        tensor.layout == torch.strided and tensor.device.type != "meta" and tensor.dtype in _NAMES
     )
 
 

@@ -199,10 +199,12 @@ class Tracked:
             if name in self._bulk:
                 continue
             state = obj.state_dict()
-            try:
-                data = encode.encode(state)
-            except UserError as error:
-                raise _named(name, error) from None
+            data = encode.plain(state)
+            if data is None:
+                try:
+                    data = encode.encode(state)
+                except UserError as error:
+                    raise _named(name, error) from None
             if len(data) > SMALL_BYTES_MAX and _is_large(state):
                 self._bulk.add(name)
             else:

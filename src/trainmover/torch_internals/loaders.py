@@ -9,6 +9,10 @@ UNBEGUN: dict[str, Any] = {"_iterator": None}
 """Attributes of a DataLoader that nobody has iterated."""
 
 
+YIELDED = "_num_yielded"
+"""What `yielded` reads; torchdata calls it so in its states, too."""
+
+
 def fetches_here(iterator: Any) -> bool:
     """Whether this process fetches the data, and not one of the loader's own."""
     return bool(iterator._num_workers == 0)
@@ -28,6 +32,11 @@ def is_iterator(kind: type) -> bool:
 def yielded(iterator: Any) -> int:
     """How many batches such an iterator has given."""
     return int(iterator._num_yielded)
+
+
+def pass_of(loader: Any) -> Any:
+    """The iterator of the pass that it has begun last and keeps; None: it keeps none."""
+    return loader._iterator
 
 
 def end_passes() -> None:

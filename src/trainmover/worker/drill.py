@@ -57,10 +57,13 @@ def _parse_one(part: str) -> Drill:
 
 
 class Drills:
-    """The drills of this machine; usually none."""
+    """The drills of this machine; usually none.
+
+    planned  those that have not happened yet: a step asks before it says where it is
+    """
 
     def __init__(self, drills: list[Drill], machine: str) -> None:
-        self._drills = [drill for drill in drills if drill.machine == machine]
+        self.planned = [drill for drill in drills if drill.machine == machine]
 
     @staticmethod
     def from_environment() -> "Drills":
@@ -70,11 +73,9 @@ class Drills:
 
     def at(self, point: str, step: int) -> None:
         """Fail here if that is planned. Each drill happens once, in the order of the list."""
-        if not self._drills:
-            return
-        due = [drill for drill in self._drills if (drill.point, drill.step) == (point, step)]
+        due = [drill for drill in self.planned if (drill.point, drill.step) == (point, step)]
         for drill in due:
-            self._drills.remove(drill)
+            self.planned.remove(drill)
             _carry_out(drill)
 
 

@@ -285,7 +285,8 @@ class Member:
         self.say_if_past_end(step)  # From here on the control thread says it.
         self.footing.enter(function)
         try:
-            self.drills.at("compute", step)
+            if self.drills.planned:
+                self.drills.at("compute", step)
             result = function(*args, **kwargs)
             self.reported.returned(result, passed=self.passed)
             if self.reported.late:
@@ -340,7 +341,8 @@ class Member:
         self.passed = True
         self.own_time.passed()
         self.updates.passed()
-        self.drills.at("passed", step)
+        if self.drills.planned:
+            self.drills.at("passed", step)
 
     def _record_is_safe(
         self, step: Step, applies: torch.optim.Optimizer | None, returned: bool
@@ -463,7 +465,8 @@ class Member:
         self.recording.fetched(self.calls)
         self.loops.enter(batches)
         self._warn_of_kept_groups()
-        self.drills.at("fetch", self.calls + 1)
+        if self.drills.planned:
+            self.drills.at("fetch", self.calls + 1)
         self.boundary.settle(at_fetch=self._mark_fetch)
         self._mark_fetch()
         self.early_source.look()
@@ -478,10 +481,11 @@ class Member:
         """A joiner that stands here at once has not run what was run since the last fetch. It has
         the groups themselves (see `join/regroup.py`), and they are given to variables of the
         script; what else may hold them nobody can find."""
-        mark, self._groups_made = self._groups_made, groups.roster.mark()
+        now = groups.roster.mark()
+        mark, self._groups_made = self._groups_made, now
         if self.recording.recorder is not None:
             self._groups_made = None
-        if mark is None or mark == groups.roster.mark():
+        if mark is None or mark == now:
             return
         held = {group.member for group in self.variables.held() if isinstance(group, ShimGroup)}
         if kept := groups.roster.kept(mark, held):

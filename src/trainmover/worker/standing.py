@@ -20,17 +20,21 @@ T = TypeVar("T")
 
 @dataclass
 class GuardedStanding(Standing):
-    """Guarded by `changed`.
+    """Guarded by `changed`, which whoever does not wait enters by its `lock`.
 
     recalled    other work waits for this process: a run that is only held unwinds
     unheard     no controller hears what is told
     ending      step after which another rank's script has ended
     """
 
-    changed: threading.Condition = field(default_factory=threading.Condition)
+    lock: "threading.RLock" = field(default_factory=threading.RLock)
+    changed: threading.Condition = field(init=False)
     recalled: bool = False
     unheard: bool = False
     ending: Step | None = None
+
+    def __post_init__(self) -> None:
+        self.changed = threading.Condition(self.lock)
 
     def until(self, told: Callable[[], T | NotYet]) -> T:
         """Wait for the answer; `told` is asked under the lock, again after each order."""

@@ -60,7 +60,8 @@ def in_runtime(reached: threading.Event, go_on: threading.Event) -> None:
             standing.exit = go_on.wait()
             return True
 
-    standing = GuardedStanding(changed=Changed())
+    standing = GuardedStanding()
+    standing.changed = Changed()
     standing.await_exit()
 
 

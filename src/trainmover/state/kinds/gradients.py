@@ -72,6 +72,8 @@ class Gradients:
     @property
     def kept_bytes(self) -> int:
         """Of gradients that steps add to, as far as some wait for the next one."""
+        if not self._added_to:
+            return 0
         waiting = [index for index in self._added_to if self._waits(index)]
         return sum(self._parameters[index].nbytes for index in waiting)
 

@@ -101,5 +101,6 @@ def _settings(group: dict[str, Any]) -> dict[str, Any]:
 
 def _can_go_along(value: object) -> bool:
     if type(value) in (tuple, list):
-        return all(map(_can_go_along, value))  # type: ignore[call-overload]
+        entries: list[object] = value  # type: ignore[assignment]
+        return _PLAIN.issuperset(map(type, entries)) or all(map(_can_go_along, entries))
     return type(value) in _PLAIN or type(value) is Tensor

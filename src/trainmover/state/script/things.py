@@ -71,6 +71,7 @@ _MADE_OF_OTHERS: tuple[type, ...] = (
 BOUND = frozenset({MethodType, BuiltinMethodType, MethodWrapperType, type(numpy.random.rand)})
 CACHE = type(functools.lru_cache(len))
 _TABLES = (dict, OrderedDict)
+_CONTAINERS = (dict, list, tuple, deque, set, frozenset)
 _COMPRESSORS = (type(zlib.compressobj()), type(zlib.decompressobj()))
 C_DATA = ctypes.c_int.__mro__[-2]
 _QUEUES = (queue.Queue, queue.LifoQueue, queue.PriorityQueue)
@@ -85,6 +86,8 @@ class Things:
 
     is_own   whether an object of that type is of the script's own code
     leaves   names of attributes that are looked at otherwise: they are stored to, or tell the time
+    kinds    that nothing but `folded` knows, as far as is known
+    still    no object of which ever moves, as far as is known
     """
 
     def __init__(
@@ -97,6 +100,9 @@ class Things:
         self._is_own = is_own
         self._leaves = leaves
         self._readers = _ReaderOf()
+        self._names = _NameOf()
+        self.kinds: set[type] = set()
+        self.still: set[type] = set()
         self._made: dict[int, tuple[weakref.ref[Any], list[Any]]] = {}
 
     def moves(self, value: object) -> bool:
@@ -122,9 +128,10 @@ class Things:
             return [_name(kind), known, self.untracked.folded(value, inside), made_with]
         reader = self._readers[kind]
         if reader is not None:
-            return [_name(kind), reader(value, inside)]
+            return [self._names[kind], reader(value, inside)]
         if self._is_own(kind):
-            return [_name(kind), self._known_made(value), _contained(value, inside)]
+            held = _contained(value, inside) if issubclass(kind, _CONTAINERS) else None
+            return [self._names[kind], self._known_made(value), held]
         return None
 
     def is_own_container(self, value: object) -> bool:
@@ -189,6 +196,14 @@ def locals_of(frame: FrameType) -> dict[str, Any]:
 
 
 # --- what is read of each kind --------------------------------------------------------------------
+
+
+class _NameOf(dict[type, str]):
+    """Of each kind, made once."""
+
+    def __missing__(self, kind: type) -> str:
+        self[kind] = _name(kind)
+        return self[kind]
 
 
 class _ReaderOf(dict[type, Callable[[Any, Inside], Any] | None]):
@@ -423,7 +438,7 @@ def _contained(value: Any, inside: Inside) -> Any:
     kind = type(value)
     if issubclass(kind, dict):
         return inside(dict(dict.items(value)))
-    for base in (list, tuple, deque, set, frozenset):
+    for base in _CONTAINERS:
         if issubclass(kind, base):
             return inside([*base.__iter__(value)])
     return None

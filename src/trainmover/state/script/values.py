@@ -173,6 +173,16 @@ class Fold:
         fold = _FOLDS.get(kind)
         if fold is not None:
             return fold(self, value, depth)
+        things = self._things
+        if kind not in things.kinds:
+            if (folded := self._by_class(value, kind, depth)) is not None:
+                return folded
+            things.kinds.add(kind)
+        thing = things.folded(value, lambda one: self._inside(one, depth))
+        return NO_VALUE if thing is None else thing
+
+    def _by_class(self, value: Any, kind: type, depth: int) -> Any:
+        """What is told by what it is derived from; None for every object of a kind that is not."""
         if handles.is_one(kind):
             return handles.folded(value) or NO_VALUE
         if issubclass(kind, Tensor):
@@ -190,8 +200,7 @@ class Fold:
             return self._mapping(_fields_of(value), depth)
         if issubclass(kind, tuple) and hasattr(kind, "_fields"):
             return self._sequence(value, depth)
-        thing = self._things.folded(value, lambda one: self._inside(one, depth))
-        return NO_VALUE if thing is None else thing
+        return None
 
     def _sequence(self, value: Any, depth: int) -> list[Any]:
         length = len(value)

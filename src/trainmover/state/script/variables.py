@@ -228,11 +228,18 @@ class Variables:
             slot.last = ABSENT
         elif slot.count or kind in self._no_values:
             slot.silent = frozenset({kind})
-        elif is_generator(value):
+        elif kind not in self._draw_nothing and self._is_generator(value, kind):
             if not any(value is one for one in self._going_along()):
                 slot.entry = generator_entry(value)
         else:
             self._read_thing(slot, value, kind)
+
+    def _is_generator(self, value: object, kind: type) -> bool:
+        """Asked once of each kind that is none."""
+        if is_generator(value):
+            return True
+        self._draw_nothing.add(kind)
+        return False
 
     def _read_thing(self, slot: Slot, value: Any, kind: type) -> None:
         """Of what is no plain value by itself."""
@@ -350,7 +357,12 @@ class Variables:
         if newest is None:
             return []
         return [
-            (one.of or one.owner, one.name, now_in(one))
+            (
+                one.of or one.owner,
+                one.name,
+                # As `now_in`, without its call.
+                value_of(one) if one.is_asked else one.owner.get(one.name, ABSENT),
+            )
             for one in [slot for slots in newest.frames for slot in slots] + newest.outside
             if one.owner is not None
         ]
@@ -371,12 +383,8 @@ class Variables:
         found = []
         for _, _, value in outside:
             kind = type(value)
-            if kind in self._draw_nothing:
-                continue
-            if is_generator(value):
+            if kind not in self._draw_nothing and self._is_generator(value, kind):
                 found.append(value)
-            else:
-                self._draw_nothing.add(kind)
         along = [*map(id, self._going_along())] if found else []
         return [value for value in found if id(value) not in along]
 

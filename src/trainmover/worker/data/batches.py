@@ -42,6 +42,7 @@ from trainmover.state.kinds.generators import Generator
 from trainmover.torch_internals.loaders import UNBEGUN, fetches_here, pass_over
 from trainmover.worker.data import worker_state
 from trainmover.worker.data.batch_hash import BatchHash
+from trainmover.worker.data.counted import Counted
 from trainmover.worker.data.epochs import Epochs
 from trainmover.worker.data.loader_kinds import (
     Kind,
@@ -102,6 +103,7 @@ class Batches:
         self._indices: Any = None  # Of the batch taken last.
         self._begin: dict[str, Any] = {}  # Of the pass under way: that part of its positions.
         self._loading: dict[str, Any] = {}  # Generators that load here.
+        self._counted: Counted | None = None  # What its loader's own state is made of.
         self._collectives: Callable[[], int | None] | None = None
         self._calls: int | None = None  # Collectives until the pass began.
         self._hashing = False
@@ -202,12 +204,20 @@ class Batches:
             if self._last is not None:
                 position["last"] = self._last
         if self._kind is Kind.STATEFUL:
-            state = self._loader.state_dict()
+            state = self._state_of_loader()
             if _has_own_state(self._loader, state):
                 position["loader"] = encode(state)  # Now: the loader may change what it showed.
         elif self._trail is not None:
             position["trail"] = self._trail.mark_after(self.batches_taken)
         return position
+
+    def _state_of_loader(self) -> Any:
+        """Its own."""
+        if self._counted is not None and (state := self._counted.state(self._loader)) is not None:
+            return state
+        asked = self._loader.state_dict()
+        self._counted = Counted.of(self._loader, asked)
+        return asked
 
     def resume(self, position: dict[str, Any]) -> None:
         """Stand at a `position` of an equal loader, here or in another process.
@@ -245,7 +255,7 @@ class Batches:
 
     def close(self) -> None:
         """End what the pass under way holds, loader processes above all."""
-        self._iterator = None
+        self._iterator = self._counted = None
         self._begin, self._loading = {}, {}
         self._chain, self._last = 0, None
 

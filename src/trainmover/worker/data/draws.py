@@ -112,6 +112,7 @@ class Draws:
         while self._hashes and self._hashes[0][0] < self._places[0].number:
             self._hashes.popleft()
         oldest = self._oldest
+        drawn = [hashed.pair for number, hashed in self._hashes if number >= oldest.number]
         later = [its.moment.rng for its in self._places if its.number > oldest.number]
         return RankRecord(
             place.step,
@@ -123,7 +124,7 @@ class Draws:
             rows,
             oldest.beside,
             oldest.member,
-            self.drawn,
+            drawn,
             self.reserve,
             later,
             groups=oldest.groups,

@@ -238,6 +238,8 @@ class Loops:
 
     def beside(self) -> list[list[Any]]:
         """Of all others that are drawn from: path, and the place before the next fetch."""
+        if self._in == [self._fetching]:  # It is the main one.
+            return []
         chain = self._chain()
         others = [one for one in self._in if one.open and one.fetched_at and one not in chain]
         for loop in others:

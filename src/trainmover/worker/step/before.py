@@ -24,6 +24,7 @@ from trainmover.state.script import process
 from trainmover.state.script.layers import Layers, Make
 from trainmover.state.script.search import ABSENT
 from trainmover.state.script.things import Things, in_words
+from trainmover.state.script.untracked import TRAINED
 from trainmover.state.script.values import NO_VALUE, PLAIN, Entry, entry_of, same
 from trainmover.state.script.variables import Variables
 from trainmover.state.tracked import Tracked
@@ -36,6 +37,7 @@ from trainmover.worker.step.copies import Copies
 _ARGUMENT_BYTES_MAX = 64 * 1024 * 1024
 _VARIABLE_BYTES_MAX = 1024 * 1024
 _CONTAINERS = (list, dict, deque, set)
+_CHANGES_IN_PLACE = (Tensor, tuple, *_CONTAINERS)
 
 
 class Buffers:
@@ -123,24 +125,30 @@ def _fill(tensors: list[Tensor], data: bytes) -> None:
 
 
 class Moving:
-    """Things of the script's that change as they are used, as they were when a step began."""
+    """Things of the script's that change as they are used, as they were when a step began.
+
+    still  kinds of which nothing is ever noted
+    """
 
     def __init__(self, things: Things) -> None:
-        self._things = things
+        self._things, self.still = things, things.still
         self._noted: list[tuple[object, Entry]] = []
         self._makes: list[Make] = []
         self._tensors: list[tuple[Tensor, int]] = []
 
     def note(self, value: object) -> None:
-        if type(value) in PLAIN or issubclass(type(value), Tensor):
+        kind = type(value)
+        if kind in PLAIN or kind in self.still or issubclass(kind, Tensor):
             return
         if isinstance(value, Layers):
             self._makes.append(value.make())
         elif self._things.untracked.has(value):
             tensors = self._things.untracked.tensors(value)
             self._tensors += [(tensor, version_of(tensor)) for tensor in tensors]
-        elif self._things.is_moving(type(value)):
+        elif self._things.is_moving(kind):
             self._noted.append((value, self._now(value)))
+        elif not issubclass(kind, TRAINED):
+            self.still.add(kind)
 
     def moved(self) -> str:
         """What has changed since, for people; "": nothing."""
@@ -212,9 +220,12 @@ class Before:
         outside = [] if variables is None else variables.outside()
         moving = Moving(Things() if variables is None else variables.things)
         for _, _, value in outside:
-            if type(value) not in PLAIN:
-                _keep(value, kept, uncopied)
-                moving.note(value)
+            kind = type(value)
+            if kind not in PLAIN:
+                if issubclass(kind, _CHANGES_IN_PLACE):
+                    _keep(value, kept, uncopied)
+                if kind not in moving.still:
+                    moving.note(value)
         drawn = [] if variables is None else variables.generators(outside)
         return Before(
             rng.capture(),
@@ -287,7 +298,7 @@ def _keep(value: Any, kept: Copies, uncopied: list[tuple[Tensor, int]]) -> None:
     elif isinstance(value, tuple) or (isinstance(value, _CONTAINERS) and kept.add_container(value)):
         entries = value.values() if isinstance(value, dict) else value
         for entry in entries:
-            if isinstance(entry, Tensor | list | dict | deque | set | tuple):
+            if isinstance(entry, _CHANGES_IN_PLACE):
                 _keep(entry, kept, uncopied)
 
 

@@ -59,8 +59,9 @@ class Copies:
 
     def add_container(self, container: dict[Any, Any] | list[Any] | deque[Any] | set[Any]) -> bool:
         """Its entries as they are, without looking into them. False if it was added before."""
-        if not self._is_new(container):
+        if id(container) in self._added:
             return False
+        self._added[id(container)] = container
         self._containers.append((container, container.copy()))
         return True
 

@@ -71,10 +71,11 @@ class Gate:
 
     def passes(self, step: Step) -> bool:
         """Enter with the record safe. False: interrupted before or inside, the verdict decides."""
-        with self._standing.changed:
+        with self._standing.lock:
             if not self._standing.enter_gate(step, drains=self._drains()):
                 return False
-        self._drills.at("gate", step)
+        if self._drills.planned:
+            self._drills.at("gate", step)
         return self._agree(step)
 
     def _agree(self, step: Step) -> bool:
@@ -88,7 +89,7 @@ class Gate:
             return False
         newest, minus_oldest, pause, undo, cut, most, minus_least, early, *likeness = flags
         oldest = -minus_oldest
-        with standing.changed:
+        with standing.lock:
             passes = standing.pass_gate(
                 self._rank,
                 step,

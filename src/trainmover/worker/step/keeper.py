@@ -180,12 +180,19 @@ class Keeper:
         self._client = self._dialled(address)
         self._address = address
         if latest is not None:
-            self._put(latest, wait=True)
+            self.put(latest, wait=True)
         return True
 
-    def put(self, record: RankRecord) -> None:
+    def put(self, record: RankRecord, *, wait: bool = False) -> None:
         """Send a record; `safe` tells when it has arrived. Raises PeerLost."""
-        self._put(record, wait=False)
+        self._connected().put_record(
+            self._rank,
+            record.step,
+            record.complete,
+            record.to_bytes(),
+            epoch=self.epoch,
+            wait=wait,
+        )
 
     def safe(self, cancelled: Callable[[], bool]) -> bool:
         """Wait until everything put is acknowledged; False if cancelled first. Raises PeerLost."""
@@ -217,16 +224,6 @@ class Keeper:
         if self._client is not None:
             self._client.close()
             self._client = None
-
-    def _put(self, record: RankRecord, *, wait: bool) -> None:
-        self._connected().put_record(
-            self._rank,
-            record.step,
-            record.complete,
-            record.to_bytes(),
-            epoch=self.epoch,
-            wait=wait,
-        )
 
     def _connected(self) -> VaultClient:
         if self._client is None:

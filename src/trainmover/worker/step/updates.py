@@ -225,7 +225,8 @@ class Updates:
         self._depth -= 1
         if self._depth or not in_step:
             return
-        self._drills.at("updated", self._step)
+        if self._drills.planned:
+            self._drills.at("updated", self._step)
 
     def _spend_gradients(self, optimizer: torch.optim.Optimizer) -> None:
         for gradients in self._tracked.gradients:
