@@ -34,5 +34,5 @@ def repeating(job: Job, at_us: int) -> dict[MachineId, int]:
 def _counts(incident: Incident, at_us: int) -> bool:
     if incident.kind is not Kind.RECOVERY or incident.machine is None:
         return False
-    lately = at_us - incident.marks.get("begun", 0) < LATELY_US
+    lately = at_us - min(incident.marks.values(), default=0) < LATELY_US
     return lately and exit_of(incident.cause, *incident.stacks.values()).kind not in OF_SCRIPTS
