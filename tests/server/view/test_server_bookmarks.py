@@ -137,7 +137,7 @@ def marked(tmp_path_factory: pytest.TempPathFactory) -> Path:
             said = sentence(before, event, past.job)
             recent.append(Told(seq, event.at_us, "", said.text, event))
             if number in places:
-                assert marks.keep(past.job, past.accounts, recent) == seq
+                assert marks.keep(past.job, past.accounts, recent, past.closed) == seq
     return path
 
 
@@ -229,8 +229,8 @@ def test_few_events_are_no_reason_for_one(tmp_path: Path) -> None:
     with Journal.create(tmp_path / "j.sqlite", JobSpec(run_id="r", argv=["x"])) as journal:
         marks = Bookmarks(journal, 0)
         for at_us in range(bookmarks.EVENTS_BETWEEN):
-            assert marks.keep(Job(spec=journal.spec), Accounts(), []) == 0
+            assert marks.keep(Job(spec=journal.spec), Accounts(), [], []) == 0
             assert journal.bookmarks() == ([], "")
             journal.append(Tick(at_us=at_us))
-        assert marks.keep(Job(spec=journal.spec), Accounts(), []) == journal.seq
+        assert marks.keep(Job(spec=journal.spec), Accounts(), [], []) == journal.seq
         assert len(journal.bookmarks()[0]) == 1
