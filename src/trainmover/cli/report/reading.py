@@ -74,7 +74,7 @@ def _folded(journal: Journal) -> tuple[Job, tuple[Incident, ...]]:
     """The job after all events, from the newest bookmark on, and all its incidents."""
     found = find(journal)
     job = Job(spec=journal.spec) if found.known is None else found.known[0]
-    past = closed(journal)
+    past = {} if found.known is None else closed(journal)  # Else other code may have written it.
     for _, event in journal.events(found.seq):
         job, effects = decide(job, event)
         past |= {one.incident.number: one.incident for one in effects if isinstance(one, Closed)}
