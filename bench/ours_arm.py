@@ -12,6 +12,7 @@ from pathlib import Path
 
 from bench.gaps import Gap, Mark, median_step_ms, worst_gap
 from trainmover.communicators import STAGED
+from trainmover.controller.change.past import lately
 from trainmover.controller.state import Incident, Job, Kind, Machine, MachineState, Outcome
 from trainmover.ids import MachineId, Rank
 from trainmover.journal import Journal
@@ -176,7 +177,7 @@ def run(wanted: Sequence[Wanted], arm: Arm) -> Ran:
         result = run_job(options, on_change=Plan(wanted, arm.readiness), on_ready=limited)
         with Journal.open(journal) as source:
             marks = [Mark(row.rank, row.step, row.at_us) for row in source.rows()]
-    done = [i for i in result.job.incidents if i.outcome is Outcome.DONE]
+    done = [i for i in lately(result.job) if i.outcome is Outcome.DONE]
     if result.code or [i.kind for i in done] != kinds:
         raise RuntimeError(f"wanted {kinds}, got {done} and status {result.code}: {result.text}")
     return Ran([_trial(incident, marks, result) for incident in done], result.job.recorded)

@@ -29,6 +29,7 @@ from pathlib import Path
 from bench import ours_arm, result
 from bench.gaps import Mark, median_step_ms, worst_gap
 from bench.torchrun_arm import torchrun_job
+from trainmover.controller.change.past import lately
 from trainmover.controller.state import Incident, Outcome
 from trainmover.journal import Journal
 from trainmover.launch.run_job import RunHandle, RunOptions, run_job
@@ -132,7 +133,7 @@ def ran(machines: int, every_s: float, times: int) -> Ran:
         ended = run_job(options, on_change=changes.changed, on_ready=changes.begin)
         with Journal.open(journal) as source:
             marks = [Mark(row.rank, row.step, row.at_us) for row in source.rows()]
-    done = [one for one in ended.job.incidents if one.outcome is Outcome.DONE]
+    done = [one for one in lately(ended.job) if one.outcome is Outcome.DONE]
     if ended.code or len(done) != times:
         raise RuntimeError(f"wanted {times} changes, got {len(done)}: {ended.text}")
     pauses = [_pause_ms(one, marks, machines) for one in done]

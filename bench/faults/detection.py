@@ -16,6 +16,7 @@ from pathlib import Path
 
 import psutil
 
+from trainmover.controller.change.past import lately
 from trainmover.controller.events import AgentSaid, MachinesLost, WorkerSaid
 from trainmover.controller.state import Job, MachineState, Outcome
 from trainmover.launch.late import LateMachine, start_late
@@ -150,13 +151,13 @@ class _Bench:
 
     async def _let_loop(self, machine: str) -> float:
         """In user code, from the moment its order is gone."""
-        order, incidents = self._stall / machine, len(self._job.incidents)
+        order, incidents = self._stall / machine, len(lately(self._job))
         order.write_text("loop")
         while order.exists():
             await asyncio.sleep(0.0005)
         begun_us = time.time_ns() // 1000
-        await self._until(lambda: len(self._job.incidents) > incidents)
-        return (self._job.incidents[incidents].marks["detect"] - begun_us) / 1000.0
+        await self._until(lambda: len(lately(self._job)) > incidents)
+        return (lately(self._job)[incidents].marks["detect"] - begun_us) / 1000.0
 
     async def _after(
         self, strike: Callable[[], None], seen: Callable[[Happened, str], bool], machine: str

@@ -2,6 +2,7 @@
 
 from pathlib import Path
 
+from trainmover.controller.change.past import lately
 from trainmover.launch.run_job import RunOptions, run_job
 from trainmover.protocol.messages import LogSpec
 
@@ -17,4 +18,4 @@ def false_alarms(seconds: float, evaluation_s: float) -> int:
     result = run_job(options)
     if result.code:
         raise RuntimeError(f"the job ended with {result.code}: {result.text}")
-    return len(result.job.incidents)
+    return len(lately(result.job))

@@ -10,6 +10,7 @@ from pathlib import Path
 
 from bench.straggler.hosts import FREE, HERE, SLOW, Hosts
 from bench.straggler.slowing import Slowing
+from trainmover.controller.change.past import lately
 from trainmover.controller.events import SlowFound, WorkerSaid
 from trainmover.controller.state import Job, Outcome
 from trainmover.ids import MachineId
@@ -153,7 +154,7 @@ def play(story: Story, *, policy: str, standbys: int, hosts: Hosts | None = None
     assert player.live is not None
     steps = [step for step in sorted(at_us) if step > player.first]
     gaps = [(at_us[step] - at_us[step - 1]) / 1000 for step in steps]  # type: ignore[index]
-    done = [one for one in result.job.incidents if one.outcome is Outcome.DONE]
+    done = [one for one in lately(result.job) if one.outcome is Outcome.DONE]
     return Ran(
         player.first,
         gaps,

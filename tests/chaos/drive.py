@@ -24,6 +24,7 @@ from chaos_faults import STALLS, Fault, possible
 from chaos_leaks import Traces
 from chaos_run import Running, Stuck
 
+from trainmover.controller.change.past import lately
 from trainmover.journal import Journal
 from trainmover.journal.replay import replay
 
@@ -193,7 +194,7 @@ def compare(running: Running, work: Work, place: Path, machines: int, report: Re
         report.wrong.append(f"the job left alone ended with {code}")
         return
     job, calm = replay(running.journal), replay(alone.journal)
-    report.incidents, report.takeovers = len(job.incidents), job.takeovers
+    report.incidents, report.takeovers = len(lately(job)), job.takeovers
     rows, expected = _rows(running.journal), _rows(alone.journal)
     report.steps = max(step for _, step in rows)
     if rows.keys() != expected.keys():

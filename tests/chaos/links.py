@@ -22,6 +22,7 @@ from chaos_net import CUT, Net, Way, why_none
 from chaos_run import Running
 from drive import Report, Work, compare
 
+from trainmover.controller.change.past import lately
 from trainmover.journal.replay import replay
 
 MACHINES, STANDBYS = 3, 2
@@ -164,11 +165,11 @@ def _has_come_to(running: Running, step: int) -> bool:
 
 def _read(running: Running, struck_us: int, report: Seen) -> None:
     job = replay(running.journal)
-    report.incidents = len(job.incidents)
-    report.causes = [incident.cause for incident in job.incidents]
-    report.went = [incident.machine for incident in job.incidents if incident.machine]
-    if job.incidents:
-        report.detect_ms = (job.incidents[0].marks["detect"] - struck_us) / 1000.0
+    report.incidents = len(lately(job))
+    report.causes = [incident.cause for incident in lately(job)]
+    report.went = [incident.machine for incident in lately(job) if incident.machine]
+    if lately(job):
+        report.detect_ms = (lately(job)[0].marks["detect"] - struck_us) / 1000.0
 
 
 def _judge(report: Seen) -> None:

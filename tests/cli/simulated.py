@@ -9,8 +9,9 @@ import pytest
 
 from trainmover.cli.report.goodput import RunPast
 from trainmover.controller.decide import decide
+from trainmover.controller.effects import Closed
 from trainmover.controller.events import EVENTS
-from trainmover.controller.state import Job, Phase
+from trainmover.controller.state import Incident, Job, Phase
 from trainmover.simulator.places.disk import Disk
 from trainmover.simulator.ranks import steps
 from trainmover.simulator.story import Result, plan_of, play
@@ -36,7 +37,10 @@ class Played:
         return job
 
     def past(self, run: str = "played") -> RunPast:
-        job, events = self.job, self.events
+        job, events, left = self.disk.nothing_yet(), self.events, list[Incident]()
+        for event in events:
+            job, effects = decide(job, event)
+            left += [one.incident for one in effects if isinstance(one, Closed)]
         made = sorted(self.commits)
         return RunPast(
             run=run,
@@ -46,7 +50,7 @@ class Played:
             ended_us=max([events[-1].at_us, *self.commits.values()]),
             over=job.phase is Phase.ENDED,
             code=job.code,
-            incidents=job.incidents,
+            incidents=(*left, *job.incidents),
             steps=made,
             at_us=[self.commits[step] for step in made],
         )

@@ -3,6 +3,7 @@
 import json
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -57,14 +58,29 @@ def test_everything_is_shown(journal: str, capsys: pytest.CaptureFixture[str]) -
         assert text in shown
 
 
-def test_of_one_that_is_long_over_the_journal_knows_how_ranks_stood(
+def test_a_status_has_the_newest_and_an_older_one_is_asked_for(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    marks = INCIDENT.marks | {"verdict": 9900}
-    old = replace(INCIDENT, positions={}, held={}, marks=marks)
-    monkeypatch.setattr("trainmover.cli.watch.incident.incidents", lambda path: [old])
-    assert main(["incident", "1", "--journal", "any"]) == 0
-    assert "the journal has it: trainmover incident 1 --journal" in capsys.readouterr().out
+    def of(number: int) -> dict[str, Any]:
+        return incident_json(replace(INCIDENT, number=number))
+
+    class Run:
+        def __init__(self, run: object) -> None: ...
+
+        def status(self) -> dict[str, Any]:
+            return {"incidents": [of(11), of(12)]}
+
+        def incident(self, number: int) -> dict[str, Any]:
+            assert number < 11
+            return of(number)
+
+    monkeypatch.setattr("trainmover.cli.watch.incident.Client", Run)
+    monkeypatch.setattr("trainmover.cli.watch.incident.which_run", lambda options: None)
+    for arguments, number in ((["3"], 3), (["11"], 11), ([], 12)):
+        assert main(["incident", *arguments, "--json"]) == 0
+        assert json.loads(capsys.readouterr().out)["number"] == number
+    assert main(["incident", "13"]) == 2
+    assert "There is no incident 13: there are 12." in capsys.readouterr().err
 
 
 def test_json_is_that_of_the_api_and_the_last_is_the_default(

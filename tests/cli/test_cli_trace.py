@@ -29,21 +29,21 @@ def line_of(run: Played) -> Timeline:
 def run_with(kind: Kind) -> tuple[Timeline, int]:
     """The first that has one which came to its end, and its number."""
     for line in (line_of(played(seed)) for seed in range(SEEDS_MAX)):
-        for one in line.job.incidents:
+        for one in line.incidents:
             if one.kind is kind and one.outcome is Outcome.DONE and one.rung < 2:
                 return line, one.number
     raise AssertionError(f"no {kind} in {SEEDS_MAX} seeds")
 
 
 def part_of(line: Timeline, number: int) -> Timeline:
-    return clipped(line, *line.stretch(line.job.incidents[number - 1]))
+    return clipped(line, *line.stretch(line.incidents[number - 1]))
 
 
 @pytest.mark.parametrize("seed", range(6))
 def test_a_simulated_run_makes_a_trace_without_a_fault(seed: int) -> None:
     line = line_of(played(seed))
     assert faults(json.loads(json.dumps(trace(line)))) == []
-    for incident in line.job.incidents:
+    for incident in line.incidents:
         assert faults(trace(part_of(line, incident.number))) == []
 
 
@@ -63,7 +63,7 @@ def test_of_a_recovery_every_order_leads_to_what_was_done_on_it() -> None:
 
 def test_phases_of_an_incident_are_those_that_it_is_told_with() -> None:
     line, number = run_with(Kind.RECOVERY)
-    incident = line.job.incidents[number - 1]
+    incident = line.incidents[number - 1]
     of = [span for span in line.spans if span.track == Track("controller", "incidents")]
     (whole,) = (span for span in of if span.name.startswith(f"#{incident.number} "))
     inside = [s for s in of if whole.from_us <= s.from_us < whole.to_us and s is not whole]

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from trainmover import communicators
+from trainmover.controller.change.past import lately
 from trainmover.controller.events import WorkerSaid
 from trainmover.controller.state import Job, MachineState, Outcome
 from trainmover.journal import Journal
@@ -97,7 +98,7 @@ class Live:
     async def incidents_done(self, count: int) -> None:
         await self.until(
             lambda: (
-                len(self.job.incidents) >= count
+                len(lately(self.job)) >= count
                 and all(i.outcome is not Outcome.OPEN for i in self.job.incidents)
             )
         )

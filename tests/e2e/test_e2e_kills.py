@@ -6,6 +6,8 @@ import random
 import pytest
 from harness import Live, assert_equal_runs, run
 
+from trainmover.controller.change.past import lately
+
 pytestmark = pytest.mark.turns(8)
 
 
@@ -23,6 +25,6 @@ def test_kills_at_random_moments_of_a_step(undisturbed, trials: int) -> None:
             await live.incidents_done(trial + 1)
 
     outcome = run(["--pace", "0.04"], scenario, until_done=True, machines=3, standbys=2)
-    assert len(outcome.job.incidents) >= trials
-    assert {i.rung for i in outcome.job.incidents} == {1}
+    assert len(lately(outcome.job)) >= trials
+    assert {i.rung for i in lately(outcome.job)} == {1}
     assert_equal_runs(outcome, undisturbed(["--steps", outcome.steps], machines=3))

@@ -8,6 +8,8 @@ import psutil
 import pytest
 from harness import Live, assert_equal_runs, run
 
+from trainmover.controller.change.past import lately
+
 pytestmark = pytest.mark.turns(8)
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
@@ -65,7 +67,7 @@ def test_any_failures_in_any_order(example: str, seed: int) -> None:
             await asyncio.sleep(chance.random() * 0.2)  # the random moment itself
             failure = chance.choice(FAILURES if budget else FAILURES[:5])
             budget -= failure in (kill_machine, stop_agent)
-            count = len(live.job.incidents)
+            count = len(lately(live.job))
             await failure(live, chance.choice(live.job.seats))
             await live.incidents_done(count)
 

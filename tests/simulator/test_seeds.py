@@ -2,6 +2,7 @@
 
 import pytest
 
+from trainmover.controller.change.past import lately
 from trainmover.controller.state import MachineState
 from trainmover.simulator.chance import Chance
 from trainmover.simulator.faults import SECOND, Faults, only
@@ -41,13 +42,13 @@ def test_a_rack_of_any_size_may_go_if_there_are_enough_standbys(
     for seed in range(2):
         world = World(seed, machines=machines, standbys=standbys, racks=racks, refill=False)
         world.run(120 * SECOND, until=lambda world=world: _is_ready(world))
-        before, epoch = len(world.job.incidents), world.job.epoch
+        before, epoch = len(lately(world.job)), world.job.epoch
         assert Chance(world, only(["rack"])).let("rack")
         gone = sum(not box.alive for box in world.boxes.values())
         assert gone - (machines + standbys) // racks in (0, 1)
         world.run(20 * SECOND, until=lambda world=world, epoch=epoch: _went_on(world, epoch))
         assert world.ended is None
-        new = world.job.incidents[before:]
+        new = lately(world.job)[before:]
         assert [(i.outcome, i.epoch, bool(i.lost)) for i in new] == [("done", epoch + 1, True)]
 
 

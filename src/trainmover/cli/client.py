@@ -37,6 +37,9 @@ class Client:
     def status(self) -> dict[str, Any]:
         return self._get(f"{V1}/status")  # type: ignore[no-any-return]
 
+    def incident(self, number: int) -> dict[str, Any]:
+        return self._get(f"{V1}/incidents/{number}")  # type: ignore[no-any-return]
+
     def events(self, after: int = 0) -> list[dict[str, Any]]:
         return self._get(f"{V1}/events?after={after}")  # type: ignore[no-any-return]
 

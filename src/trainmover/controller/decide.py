@@ -13,6 +13,7 @@ from typing import assert_never
 
 from trainmover.controller.change.from_disk import found
 from trainmover.controller.change.move import advance_move, answer_done_moves, request_move
+from trainmover.controller.change.past import let_go
 from trainmover.controller.change.recovery import advance_recovery
 from trainmover.controller.change.reports import (
     about_change,
@@ -207,7 +208,8 @@ def decide(job: Job, event: EVENTS) -> Decision:
     speaks = WorkerSaid | WorkersSaid | AgentSaid
     machine = event.machine if isinstance(event, speaks) else None
     job, more = _settle(job, event.at_us, settled, machine)
-    return job, effects + forgotten + judged + more
+    job, closed = let_go(job)
+    return job, effects + forgotten + judged + more + closed
 
 
 def _after_the_end(job: Job, event: EVENTS) -> Decision:

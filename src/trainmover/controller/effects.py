@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 
+from trainmover.controller.state import Incident
 from trainmover.ids import Epoch, MachineId, Step
 from trainmover.protocol.messages import Checkpoint, Order
 
@@ -55,6 +56,13 @@ class FindCheckpoint:
 
 
 @dataclass(frozen=True)
+class Closed:
+    """An incident that is over has left the job: keep it, for people."""
+
+    incident: Incident
+
+
+@dataclass(frozen=True)
 class End:
     """The job is over. code 0: the script's result stands. text: for the user, or ""."""
 
@@ -64,4 +72,4 @@ class End:
 
 HostOrder = Publish | GiveUpCheckpoint | FindCheckpoint
 """For the host itself."""
-Effect = Send | Fence | Answer | Publish | GiveUpCheckpoint | FindCheckpoint | End
+Effect = Send | Fence | Answer | Publish | GiveUpCheckpoint | FindCheckpoint | Closed | End

@@ -4,6 +4,7 @@ from collections.abc import Iterable
 
 from trainmover.controller.change.buddies import further_keepers, keepers, vaults_of, with_keepers
 from trainmover.controller.change.incidents import amend, open_incident, with_incident
+from trainmover.controller.change.past import next_number
 from trainmover.controller.change.seats import at_hand, choose_joiners, spare, with_machine
 from trainmover.controller.compare.comparison import Comparison
 from trainmover.controller.effects import Effect, End, Send
@@ -80,7 +81,7 @@ def _resume(job: Job, found: Checkpoint, at_us: int) -> Decision:
             f"Install torch {found.torch}, or start the job from the beginning in another folder.",
         )
     epoch = Epoch(max(job.epoch_last, found.epoch) + 1)
-    number = len(job.incidents) + 1
+    number = next_number(job)
     resumed = Incident(
         number=number,
         kind=Kind.RECOVERY,
@@ -209,7 +210,7 @@ def restart(
         else "the script has not called attach()"
     )
     new = Incident(
-        number=len(job.incidents) + 1,
+        number=next_number(job),
         kind=Kind.RECOVERY,
         machine=machine,
         joiner=next(iter(joiners.values()), None),

@@ -401,6 +401,8 @@ class Job:
     writing         checkpoint that is being written
     checkpoint      the newest that is complete
     checkpointed    step of the newest that was written, or given up
+    incidents       the open one and the newest that are over; briefs: of those before, what still
+                    decides something: see `past`
     store           where groups meet since the first store was lost; "" before: spec.store
     stopping        it was asked to stop, and makes one more checkpoint
     unusable        steps of checkpoints that turned out not to be whole
@@ -427,6 +429,7 @@ class Job:
     finished: Facts[Rank, tuple[Step, str]] = field(default_factory=Facts)
     change: Change | None = None
     incidents: tuple[Incident, ...] = ()
+    briefs: tuple[Incident, ...] = ()
     lost_early: int = 0
     exited: Ranks = field(default_factory=Ranks)
     restarts: int = 0

@@ -3,7 +3,6 @@
 from collections.abc import Iterator
 from pathlib import Path
 
-from trainmover.controller.change.incidents import WHOLE_KEPT
 from trainmover.controller.decide import decide
 from trainmover.controller.state import Incident, Job
 from trainmover.journal.journal import Entry, Journal
@@ -19,11 +18,11 @@ def replay(path: str | Path) -> Job:
 
 
 def incidents(path: str | Path) -> list[Incident]:
-    """All of them, whole: a job forgets how ranks stood in those that are long over."""
+    """All of them, whole: those that are long over have left the job."""
     whole: dict[int, Incident] = {}
     for _, before, job in replayed(path):
         if job.incidents is not before.incidents:
-            whole |= {one.number: one for one in job.incidents[-WHOLE_KEPT:]}
+            whole |= {one.number: one for one in job.incidents}
     return [whole[number] for number in sorted(whole)]
 
 

@@ -13,6 +13,7 @@ from trainmover.controller.clock import tick_due
 from trainmover.controller.decide import decide
 from trainmover.controller.effects import (
     Answer,
+    Closed,
     Effect,
     End,
     Fence,
@@ -171,6 +172,8 @@ class Control:
                 self._around.answer(effect)
             case Publish() | GiveUpCheckpoint() | FindCheckpoint():
                 self._around.save(effect)
+            case Closed():
+                pass  # It is in what has happened.
             case End():
                 self.over = effect
                 self.dismiss(Shutdown())

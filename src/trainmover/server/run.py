@@ -38,6 +38,7 @@ from trainmover.server.checkpoints.saving import Saving
 from trainmover.server.clock import Clock
 from trainmover.server.control import ENDED, Control
 from trainmover.server.history.bookmarks import Bookmarks
+from trainmover.server.history.incidents import Incidents
 from trainmover.server.history.journal_disk import JournalDisk
 from trainmover.server.history.past import Past
 from trainmover.server.machines.absence import Dialled
@@ -93,6 +94,7 @@ class Server:
         known = past or Past(self.job)
         self._telling = Telling(journal, known, watch=watch, now=self.now, stop=self.stop)
         self._bookmarks = Bookmarks(journal, known.replayed)
+        self.incidents = Incidents(journal, known.closed)
         self._unattached = Unattached()
         self._disk = JournalDisk(journal, note=self.note, stop=self.stop)
         self._loop = asyncio.get_running_loop()
@@ -314,6 +316,7 @@ class Server:
 
     def happened(self, moment: Decided) -> None:
         """Tell people."""
+        self.incidents.take(moment.effects, self.measures.since_us)
         self._telling.happened(moment)
 
     def told(self, machine: MachineId, fact: ByTheWay) -> None:
@@ -402,8 +405,13 @@ class Server:
             self._journal.checkpoint()
 
     def _keep_bookmark(self) -> None:
-        kept = self._bookmarks.keep(self.job, self.control.accounts, self.news.recent)
+        closed = self.incidents.recent
+        kept = self._bookmarks.keep(
+            self.job, self.control.accounts, self.news.recent, closed.values()
+        )
         self.news.forget(kept)
+        if kept == self._journal.seq:
+            self.incidents.kept()
 
 
 def bind(address: str, what: str) -> socket.socket:

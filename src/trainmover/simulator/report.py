@@ -5,6 +5,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
+from trainmover.controller.change.past import lately
 from trainmover.simulator.story import Plan, Result
 from trainmover.simulator.world import clock
 
@@ -33,7 +34,7 @@ class Summary:
         self.simulated_us += world.now
         self.faults.update(result.chance.count)
         if world.host is not None:
-            self.rungs.update(incident.rung for incident in world.host.job.incidents)
+            self.rungs.update(incident.rung for incident in lately(world.host.job))
         self.ends[_end(result)] += 1
         if result.violation:
             again = command(result.plan, flags)

@@ -109,7 +109,9 @@ class Result:
     @property
     def incidents(self) -> int:
         host = self.world.host
-        return len(host.job.incidents) if host is not None else 0
+        if host is None or not host.job.incidents:
+            return 0
+        return host.job.incidents[-1].number
 
 
 def play(plan: Plan, *more: Checker) -> Result:

@@ -1,7 +1,5 @@
 """Book-keeping: marks, phases, downtime, outcome."""
 
-from dataclasses import replace
-
 from jobs import (
     AT_BOUNDARY,
     DRAINED,
@@ -22,7 +20,6 @@ from jobs import (
     parked,
 )
 
-from trainmover.controller.change.incidents import WHOLE_KEPT, with_incident
 from trainmover.controller.state import Kind, Outcome
 
 NEW_SEATS = ("m1", "m4", "m3")
@@ -150,23 +147,3 @@ def test_a_crash_is_heard_and_detected_at_once() -> None:
 def test_certificates_of_a_doubled_fact_do_not_move_the_incident_on() -> None:
     job, _ = after(RECOVERED, *MOVE_ALL_SWITCHED)
     assert job == RECOVERED
-
-
-def test_how_ranks_stood_leaves_the_job_with_the_ninth_incident_after() -> None:
-    """A bookmark of a job that has gone through hundreds is no larger for that."""
-    job, _ = after(RECOVERED, *first_commits(9_000, None, 9_000))
-    (first,) = job.incidents
-    assert first.positions
-    for number in range(2, WHOLE_KEPT + 1):
-        job = with_incident(job, replace(first, number=number))
-    assert all(one.positions == first.positions for one in job.incidents)
-    job = with_incident(job, replace(first, number=WHOLE_KEPT + 1))
-    old, *others = job.incidents
-    assert (old.positions, old.held, list(old.committed_first)) == ({}, {}, [])
-    assert (old.marks, old.certificates, old.cause) == (
-        first.marks,
-        first.certificates,
-        first.cause,
-    )
-    assert all(one.positions and one.held for one in others)
-    assert [one.number for one in job.incidents] == list(range(1, WHOLE_KEPT + 2))

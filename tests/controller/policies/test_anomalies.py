@@ -269,6 +269,15 @@ def test_incidents_that_always_begin_on_one_machine_are_told() -> None:
     assert repeating(incidents({"m2": [ended] * 3, "m1": [ended] * 3}), 1000) == {}
 
 
+def test_losses_of_the_last_hour_count_as_they_are_decided() -> None:
+    """A recovery has no mark `begun`: it is heard of."""
+    hour_us, job = 3_600_000_000, FOUR
+    one = decide(job, lost("m4", at_us=2 * hour_us, heard_us=2 * hour_us))[0].incidents[-1]
+    job = replace(job, incidents=(replace(one, machine=MachineId("m2")),) * 8)
+    assert repeating(job, 2 * hour_us + 1000) == {"m2": 8}
+    assert repeating(job, 3 * hour_us) == {}
+
+
 def test_what_the_script_does_is_held_against_no_machine() -> None:
     for cause in ("rank 1 raised KeyError", "worker 0 of m2 ended (out of memory)"):
         assert repeating(incidents({"m2": [cause] * 9}), 1000) == {}

@@ -137,7 +137,7 @@ def marked(tmp_path_factory: pytest.TempPathFactory) -> Path:
             said = sentence(before, event, past.job)
             recent.append(Told(seq, event.at_us, "", said.text, event))
             if number in places:
-                assert marks.keep(past.job, past.accounts, recent) == seq
+                assert marks.keep(past.job, past.accounts, recent, past.closed) == seq
     return path
 
 
@@ -211,6 +211,7 @@ def test_who_reads_a_journal_of_other_code_changes_nothing(
     kept: Path, whole: tuple[Past, list[tuple[int, str]]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(bookmarks, "code", lambda: "0.0.0 other")
+    monkeypatch.setattr(bookmarks, "_beside", msgspec.msgpack.Decoder(int))  # It is another format.
     assert past_of(kept).incidents == whole[0].job.incidents
     with Journal.open(kept) as journal:
         assert len(journal.bookmarks()[0]) == 3
@@ -229,8 +230,8 @@ def test_few_events_are_no_reason_for_one(tmp_path: Path) -> None:
     with Journal.create(tmp_path / "j.sqlite", JobSpec(run_id="r", argv=["x"])) as journal:
         marks = Bookmarks(journal, 0)
         for at_us in range(bookmarks.EVENTS_BETWEEN):
-            assert marks.keep(Job(spec=journal.spec), Accounts(), []) == 0
+            assert marks.keep(Job(spec=journal.spec), Accounts(), [], []) == 0
             assert journal.bookmarks() == ([], "")
             journal.append(Tick(at_us=at_us))
-        assert marks.keep(Job(spec=journal.spec), Accounts(), []) == journal.seq
+        assert marks.keep(Job(spec=journal.spec), Accounts(), [], []) == journal.seq
         assert len(journal.bookmarks()[0]) == 1

@@ -6,10 +6,11 @@ from pathlib import Path
 
 from trainmover.cli.report.goodput import RunPast
 from trainmover.controller.decide import decide
-from trainmover.controller.state import Job, Phase
+from trainmover.controller.effects import Closed
+from trainmover.controller.state import Incident, Job, Phase
 from trainmover.errors import UserError
 from trainmover.journal import Journal
-from trainmover.server.history.bookmarks import find
+from trainmover.server.history.bookmarks import closed, find
 
 
 def family(path: Path) -> list[Path]:
@@ -40,7 +41,11 @@ def past_of(path: Path, job: Job | None = None) -> RunPast:
                 do="Ask again when the run has begun.",
             )
         (last,) = journal.entries(journal.seq - 1, journal.seq)  # A live run has more by now.
-        job = job or _folded(journal)
+        whole = job is not None and (not job.incidents or job.incidents[0].number == 1)
+        if job is None or not whole:
+            job, incidents = _folded(journal)
+        else:
+            incidents = job.incidents
         spec = journal.spec
         resumed = 0 if spec.resume is None else spec.resume.step
         steps, at_us = array("q"), array("q")
@@ -59,16 +64,19 @@ def past_of(path: Path, job: Job | None = None) -> RunPast:
         resumed=resumed,
         over=job.phase is Phase.ENDED,
         code=job.code,
-        incidents=job.incidents,
+        incidents=incidents,
         steps=steps,
         at_us=at_us,
     )
 
 
-def _folded(journal: Journal) -> Job:
-    """The job after all events, from the newest bookmark on."""
+def _folded(journal: Journal) -> tuple[Job, tuple[Incident, ...]]:
+    """The job after all events, from the newest bookmark on, and all its incidents."""
     found = find(journal)
     job = Job(spec=journal.spec) if found.known is None else found.known[0]
+    past = {} if found.known is None else closed(journal)  # Else other code may have written it.
     for _, event in journal.events(found.seq):
-        job, _effects = decide(job, event)
-    return job
+        job, effects = decide(job, event)
+        past |= {one.incident.number: one.incident for one in effects if isinstance(one, Closed)}
+    past |= {one.number: one for one in job.incidents}
+    return job, tuple(past[number] for number in sorted(past))

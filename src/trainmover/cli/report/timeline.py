@@ -145,6 +145,7 @@ class Timeline:
 
     def __init__(self, spec: m.JobSpec) -> None:
         self.job = Job(spec=spec)
+        self._known: dict[int, Incident] = {}
         self.spans: list[Span] = []
         self.moments: list[Moment] = []
         self.flows: list[Flow] = []
@@ -166,6 +167,11 @@ class Timeline:
             line._take(event)
         line._close()
         return line
+
+    @property
+    def incidents(self) -> list[Incident]:
+        """All of the run, also those that have left the job."""
+        return [*self._known.values()]
 
     def stretch(self, incident: Incident) -> tuple[int, int]:
         """From its first sign to its end."""
@@ -292,7 +298,10 @@ class Timeline:
     def _incidents(self, before: Job, at_us: int) -> None:
         if before.incidents is self.job.incidents:
             return
-        for old, new in zip(before.incidents, self.job.incidents, strict=False):
+        self._known |= {one.number: one for one in self.job.incidents}
+        known = {one.number: one for one in before.incidents}
+        for new in self.job.incidents:
+            old = known.get(new.number, new)
             if old is not new and old.outcome is Outcome.OPEN is not new.outcome:
                 self.closed_us[new.number] = at_us
 
@@ -304,7 +313,7 @@ class Timeline:
         for (machine, local), waiting in self._pending.items():
             for old in waiting:
                 self._span(MachineId(machine), local, old, self.end_us, {"not ended": True})
-        for incident in self.job.incidents:
+        for incident in self.incidents:
             self.spans += self._phases(incident)
         self.spans += _not_crossing(self._given)
 

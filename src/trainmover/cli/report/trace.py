@@ -42,7 +42,7 @@ def main(options: argparse.Namespace) -> int:
 
 
 def _chosen(line: Timeline, number: int | None) -> Incident:
-    incidents = line.job.incidents
+    incidents = line.incidents
     if incidents and number is None:
         return incidents[-1]
     for incident in incidents:

@@ -27,7 +27,7 @@ _WAYS = {
 
 def main(options: argparse.Namespace) -> int:
     """The last one, if none is named."""
-    incident = _chosen(_incidents(options), options.number)
+    incident = _asked_for(options)
     if options.json:
         print(json.dumps(incident))
     else:
@@ -35,11 +35,16 @@ def main(options: argparse.Namespace) -> int:
     return 0
 
 
-def _incidents(options: argparse.Namespace) -> list[dict[str, Any]]:
+def _asked_for(options: argparse.Namespace) -> dict[str, Any]:
+    """A status has the newest; others are asked for one by one."""
+    number: int | None = options.number
     if options.journal is not None:
-        return [incident_json(incident) for incident in incidents(options.journal)]
-    known: list[dict[str, Any]] = Client(which_run(options)).status()["incidents"]
-    return known
+        return _chosen([incident_json(one) for one in incidents(options.journal)], number)
+    client = Client(which_run(options))
+    known: list[dict[str, Any]] = client.status()["incidents"]
+    if number is not None and known and 0 < number < known[0]["number"]:
+        return client.incident(number)
+    return _chosen(known, number)
 
 
 def _chosen(incidents: list[dict[str, Any]], number: int | None) -> dict[str, Any]:
@@ -48,7 +53,7 @@ def _chosen(incidents: list[dict[str, Any]], number: int | None) -> dict[str, An
     chosen = [incident for incident in incidents if incident["number"] == number]
     if chosen:
         return chosen[0]
-    there = f"there are {len(incidents)}" if incidents else "there was none"
+    there = f"there are {incidents[-1]['number']}" if incidents else "there was none"
     raise UserError(
         f"There is no incident {number}: {there}." if number else "There was no incident.",
         means="There is nothing to show.",
@@ -88,9 +93,6 @@ def _facts(incident: dict[str, Any]) -> Iterator[tuple[str, str]]:
         yield "redone", f"{incident['redone']} committed steps, with the same numbers"
     for name, phase_ms in incident["phases_ms"].items():
         yield name, f"{phase_ms:.1f} ms"
-    if "verdict" in incident["phases_ms"] and not incident["positions"]:
-        number = incident["number"]
-        yield "stood", f"the journal has it: trainmover incident {number} --journal FILE"
     for rank, steps in sorted(incident["held"].items(), key=lambda item: int(item[0])):
         yield "record", f"of rank {rank} was held for step {', '.join(map(str, steps)) or '-'}"
 

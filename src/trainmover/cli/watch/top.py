@@ -110,8 +110,14 @@ class Lines:
         self._before: tuple[Any, ...] = ()
 
     def line(self, status: dict[str, Any], said: list[str]) -> str:
-        now = (status["step"], doing(status), len(status["incidents"]))
+        now = (status["step"], doing(status), _newest(status))
         if now == self._before:
             return ""
         self._before = now
         return (json.dumps(status) if self._as_json else progress(status)) + "\n"
+
+
+def _newest(status: dict[str, Any]) -> int:
+    """Number of the newest incident; 0: there was none."""
+    incidents = status["incidents"]
+    return incidents[-1]["number"] if incidents else 0

@@ -6,6 +6,7 @@ machine that is lost says nothing of the step: however many are, a standby takes
 """
 
 from trainmover.controller.change.incidents import amend, incident
+from trainmover.controller.change.past import lately
 from trainmover.controller.state import Incident, Job
 from trainmover.ids import Step
 
@@ -19,7 +20,7 @@ def note_failed(job: Job, last: Step) -> Job:
     If it began while another was being mended, it is the step of that one.
     """
     assert job.change is not None
-    same = [i.failed for i in job.incidents if i.failed is not None and i.failed[1] == job.epoch]
+    same = [i.failed for i in lately(job) if i.failed is not None and i.failed[1] == job.epoch]
     failed = same[0] if same else (Step(last + 1), job.epoch)
     return amend(job, job.change.incident, failed=failed)
 
@@ -33,7 +34,7 @@ def fails_for_ever(job: Job) -> str:
     step = failed[0]
     tries = {
         i.failed[1]: i
-        for i in job.incidents
+        for i in lately(job)
         if i.failed is not None and i.failed[0] == step and not i.lost
     }
     if len(tries) < FAILURES_MAX:

@@ -2,23 +2,14 @@
 
 from typing import Any
 
-from trainmover.controller.facts import Ranks
 from trainmover.controller.state import Incident, Job, Outcome
 from trainmover.controller.values import replace
 from trainmover.protocol.messages import Committed
 
-WHOLE_KEPT = 8
-"""Incidents of which the job knows how each rank stood. Of older ones the journal has it."""
-
 
 def with_incident(job: Job, new: Incident) -> Job:
-    """The job with one incident more, which is open. What thousands of ranks have said for one that
-    is long over would be in every bookmark and every status."""
-    incidents = [*job.incidents, new]
-    if len(incidents) > WHOLE_KEPT:
-        at = len(incidents) - WHOLE_KEPT - 1
-        incidents[at] = replace(incidents[at], positions={}, held={}, committed_first=Ranks())
-    return replace(job, incidents=tuple(incidents))
+    """The job with one incident more, which is open."""
+    return replace(job, incidents=(*job.incidents, new))
 
 
 def amend(job: Job, number: int, **changes: Any) -> Job:
@@ -33,8 +24,8 @@ def amend(job: Job, number: int, **changes: Any) -> Job:
 
 
 def incident(job: Job, number: int) -> Incident:
-    """The incident with this number."""
-    return job.incidents[number - 1]
+    """The incident with this number, which has not left the job."""
+    return next(one for one in reversed(job.incidents) if one.number == number)
 
 
 def mark(job: Job, number: int, phase: str, at_us: int) -> Job:

@@ -18,6 +18,7 @@ from trainmover.controller.change.incidents import (
     open_incident,
     with_incident,
 )
+from trainmover.controller.change.past import next_number
 from trainmover.controller.change.seats import (
     address_of,
     choose_joiners,
@@ -92,7 +93,7 @@ def begin_moves(
         return _no_standby(job, machines)
     first, *others = leavers
     epoch = Epoch(job.epoch_last + 1)
-    number = len(job.incidents) + 1
+    number = next_number(job)
     new = Incident(
         number=number,
         kind=Kind.MOVE,

@@ -11,6 +11,7 @@ weighs the same ways).
 import statistics
 from collections.abc import Callable, Collection, Mapping
 
+from trainmover.controller.change.past import lately
 from trainmover.controller.compare.roles import representatives
 from trainmover.controller.keep.cuts import cut_at_hand
 from trainmover.controller.state import Incident, Job, Kind, MachineState, Option, Outcome
@@ -98,7 +99,7 @@ def _back(job: Job) -> Option:
     if cut is None:
         return Option(BACK, None, "there is none at hand")
     steps = max(job.snapshot_every, 1)
-    known = [one.step_ms for one in job.incidents if one.step_ms is not None]
+    known = [one.step_ms for one in lately(job) if one.step_ms is not None]
     why = f"of step {cut.step}; up to {steps} step{'s' * (steps > 1)} would be made again"
     return Option(BACK, steps * known[-1] if known else None, why)
 
@@ -118,7 +119,7 @@ def _measured(job: Job, is_one: Callable[[Incident], bool]) -> float | None:
     """Median downtime of what this job has come through of that kind; None: nothing yet."""
     known = [
         one.downtime_ms
-        for one in job.incidents
+        for one in lately(job)
         if one.outcome is Outcome.DONE and one.downtime_ms is not None and is_one(one)
     ]
     return statistics.median(known) if known else None

@@ -22,6 +22,7 @@ from trainmover.controller.change.incidents import (
     with_incident,
 )
 from trainmover.controller.change.options import options
+from trainmover.controller.change.past import next_number
 from trainmover.controller.change.seats import holders, joiners_there_are, with_machine
 from trainmover.controller.change.switching import (
     bind_ready,
@@ -228,7 +229,7 @@ def _note_incident(
         overtaken = current.kind is Kind.MOVE and job.change is not None
         outcome = Outcome.CANCELLED if overtaken else Outcome.FAILED
         job = amend(job, current.number, outcome=outcome, note=f"overtaken: {cause}", request="")
-    number = len(job.incidents) + 1
+    number = next_number(job)
     new = Incident(
         number=number,
         kind=Kind.RECOVERY,

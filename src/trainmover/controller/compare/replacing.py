@@ -6,6 +6,7 @@ machine is taken for what a script may have done itself (`parting.Parted`).
 """
 
 from trainmover.controller.change.move import begin_move
+from trainmover.controller.change.past import lately
 from trainmover.controller.change.seats import with_machine
 from trainmover.controller.compare.parting import Divergence, Parted
 from trainmover.controller.compare.replicas import fingerprinted, replicas
@@ -41,7 +42,7 @@ def replace_diverged(job: Job, at_us: int) -> Decision:
         if found is None or not _is_proof(found):
             continue
         cause = f"rank {rank} differs from its replicas since step {found.step}"
-        tries = sum(incident.cause == cause for incident in job.incidents)
+        tries = sum(incident.cause == cause for incident in lately(job))
         if tries < TRIES_MAX and _can_be_mended(job, rank):
             begun = begin_move(job, machine, cause, request="", at_us=at_us)
             if not isinstance(begun, str):

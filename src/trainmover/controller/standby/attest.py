@@ -9,6 +9,7 @@ The predicted downtime of a loss is the sum of three parts, each measured as far
 
 import statistics
 
+from trainmover.controller.change.past import lately
 from trainmover.controller.change.seats import with_machine
 from trainmover.controller.compare.roles import kinds, representatives
 from trainmover.controller.state import Attestation, Job, Kind, Machine, Outcome
@@ -139,7 +140,7 @@ def predicted_ms(
 def _state_ms(job: Job, attest: Attestation) -> float:
     """The newest state that travelled says how large it is, with what was there already: after a
     loss nothing is. Before, a run's memory bounds it."""
-    certificates = [c for incident in job.incidents for c in incident.certificates if c.bytes]
+    certificates = [c for incident in lately(job) for c in incident.certificates if c.bytes]
     took_ms = sum(c.state_ms for c in certificates)
     if not certificates or took_ms <= 0:
         return attest.held_bytes / STATE_BYTES_PER_MS
@@ -151,7 +152,7 @@ def _state_ms(job: Job, attest: Attestation) -> float:
 def _fixed_ms(job: Job) -> float:
     past = [
         max(0.0, incident.downtime_ms - phases.get("bind", 0.0) - phases.get("state", 0.0))
-        for incident in job.incidents
+        for incident in lately(job)
         if incident.kind is Kind.RECOVERY
         and incident.rung == 1
         and incident.outcome is Outcome.DONE

@@ -10,6 +10,7 @@ held and nothing else.
 
 from typing import Any
 
+from trainmover.controller.change.past import lately
 from trainmover.controller.change.seats import at_hand, in_new_run, other_torch, with_machine
 from trainmover.controller.compare.roles import representatives
 from trainmover.controller.effects import Effect, Send
@@ -118,7 +119,7 @@ def slot_to_hold(job: Job, machine: Machine) -> Slot:
 
 def _troubles(job: Job, machine: MachineId) -> int:
     """How often a machine, or the workers on it, were lost so far."""
-    return sum(i.machine == machine for i in job.incidents if i.kind is Kind.RECOVERY)
+    return sum(i.machine == machine for i in lately(job) if i.kind is Kind.RECOVERY)
 
 
 def recorded(job: Job, fact: Recorded) -> Job:

@@ -21,7 +21,7 @@ from trainmover.controller.compare.comparison import Comparison
 from trainmover.controller.compare.holders import Held
 from trainmover.controller.effects import FindCheckpoint, GiveUpCheckpoint, HostOrder, Publish
 from trainmover.controller.facts import Facts, Ranks
-from trainmover.controller.state import Job, Machine, Machines
+from trainmover.controller.state import Incident, Job, Machine, Machines
 from trainmover.controller.values import replace
 from trainmover.ids import MachineId, Rank
 from trainmover.journal import Journal
@@ -55,6 +55,14 @@ class _Account(msgspec.Struct, array_like=True):
     ends: dict[int, int]
 
 
+class _Beside(msgspec.Struct, array_like=True):
+    """What happened since the bookmark before: what was told, by the number of the event, and which
+    incidents have left the job."""
+
+    told: dict[int, str]
+    closed: list[Incident]
+
+
 class _Known(msgspec.Struct):
     """held: values of `Comparison.held`, each once, and for each section who has which."""
 
@@ -86,7 +94,7 @@ def _of_plain(kind: Any, value: Any) -> Any:
 
 _encoder = msgspec.msgpack.Encoder(enc_hook=_plainly)
 _known: "msgspec.msgpack.Decoder[_Known]" = msgspec.msgpack.Decoder(_Known, dec_hook=_of_plain)
-_told: "msgspec.msgpack.Decoder[dict[int, str]]" = msgspec.msgpack.Decoder(dict[int, str])
+_beside: "msgspec.msgpack.Decoder[_Beside]" = msgspec.msgpack.Decoder(_Beside, dec_hook=_of_plain)
 
 
 @cache
@@ -168,16 +176,19 @@ class Bookmarks:
         self._journal = journal
         self._newest = newest
 
-    def keep(self, job: Job, accounts: Accounts, recent: Iterable[Told]) -> int:
+    def keep(
+        self, job: Job, accounts: Accounts, recent: Iterable[Told], closed: Iterable[Incident]
+    ) -> int:
         """Between two events: a bookmark, if the newest is some way back. recent: all that was
-        told since that, at least. Returns where the newest is now."""
+        told since that, at least; closed: incidents that have left the job since. Returns where
+        the newest is now."""
         seq = self._journal.seq
         if seq - self._newest < EVENTS_BETWEEN:
             return self._newest
         new = (one for one in recent if one.seq > self._newest and one.event is not None)
         told = {one.seq: one.text for one in new if one.text}
         state = encode(job, accounts)
-        mark = Bookmark(seq, code(), state, _encoder.encode(told))
+        mark = Bookmark(seq, code(), state, _encoder.encode(_Beside(told, [*closed])))
         if self._journal.keep_bookmark(mark):
             self._newest = seq
         return self._newest
@@ -215,5 +226,11 @@ def told(journal: Journal) -> dict[int, str]:
     """What was told of events up to the newest bookmark, by their number."""
     sentences: dict[int, str] = {}
     for mark in journal.bookmarks()[0]:
-        sentences |= _told.decode(mark.told)
+        sentences |= _beside.decode(mark.told).told
     return sentences
+
+
+def closed(journal: Journal) -> dict[int, Incident]:
+    """Incidents that had left the job at the newest bookmark, by their number."""
+    marks = journal.bookmarks()[0]
+    return {one.number: one for mark in marks for one in _beside.decode(mark.told).closed}

@@ -9,9 +9,9 @@ must do no harm. Answers are dropped: who asked has seen the connection end.
 from dataclasses import dataclass, field
 
 from trainmover.controller.decide import decide
-from trainmover.controller.effects import End
+from trainmover.controller.effects import Closed, End
 from trainmover.controller.events import EVENTS
-from trainmover.controller.state import Job
+from trainmover.controller.state import Incident, Job
 from trainmover.journal import Journal
 from trainmover.server.history.bookmarks import find
 from trainmover.server.machines.accounts import Accounts
@@ -26,6 +26,7 @@ class Past:
 
     seq       of its newest entry
     replayed  number of the event after which `told` begins
+    closed    incidents that have left the job since then
     over      the job has ended
     at_us     of the newest record; later ones must not have an earlier time
     cut       what a crash had torn off the journal; "" if nothing
@@ -36,6 +37,7 @@ class Past:
     accounts: Accounts = field(default_factory=Accounts)
     progress: Progress = field(default_factory=Progress)
     told: list[Told] = field(default_factory=list)
+    closed: list[Incident] = field(default_factory=list)
     over: End | None = None
     seq: int = 0
     replayed: int = 0
@@ -80,3 +82,5 @@ class Past:
             self.accounts.ordered(effect)
             if isinstance(effect, End):
                 self.over = effect
+            elif isinstance(effect, Closed):
+                self.closed.append(effect.incident)

@@ -82,10 +82,12 @@ async def _status(live: Live, request: Request) -> Response:
 
 async def _incident(live: Live, request: Request) -> Response:
     number = _number(request.path_params["number"], "The number of an incident")
-    incidents = live.server.job.incidents
-    if not 1 <= number <= len(incidents):
-        raise HTTPException(404, f"There is no incident {number}; there were {len(incidents)}.")
-    return as_json(incident_json(incidents[number - 1]))
+    job = live.server.job
+    incident = live.server.incidents.of(job, number)
+    if incident is None:
+        were = job.incidents[-1].number if job.incidents else 0
+        raise HTTPException(404, f"There is no incident {number}; there were {were}.")
+    return as_json(incident_json(incident))
 
 
 async def _events(live: Live, request: Request) -> ASGIApp:
@@ -182,7 +184,8 @@ def _audit(live: Live, request: Request, what: str, reason: str = "") -> None:
 def _answered(live: Live, answer: Answered) -> Response:
     incident = None
     if answer.incident is not None:
-        incident = incident_json(live.server.job.incidents[answer.incident - 1])
+        known = live.server.incidents.of(live.server.job, answer.incident)
+        incident = None if known is None else incident_json(known)
     return as_json({"ok": answer.ok, "text": answer.text, "incident": incident})
 
 

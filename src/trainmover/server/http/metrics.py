@@ -14,10 +14,9 @@ from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4, generate_late
 from prometheus_client.registry import Collector
 
 from trainmover.controller.change.seats import spare
-from trainmover.controller.state import Incident, Job, Kind, MachineState, Outcome, Phase
-from trainmover.server.measures import PAUSE_S, Histogram
+from trainmover.controller.state import Kind, MachineState, Outcome, Phase
+from trainmover.server.measures import Histogram
 from trainmover.server.run import Server
-from trainmover.server.view.causes import cause_of
 from trainmover.version import VERSION
 
 CONTENT_TYPE = CONTENT_TYPE_PLAIN_0_0_4
@@ -51,7 +50,7 @@ class _OfServer(Collector):
         yield _gauge("run_info", "The run.", 1, run=server.spec.run_id, version=VERSION)
         yield from _of_steps(server)
         yield from _of_machines(server)
-        yield from _of_incidents(server.job)
+        yield from _of_incidents(server)
         yield from _of_controller(server)
 
 
@@ -84,7 +83,8 @@ def goodput_of(server: Server) -> float | None:
     if begun_us is None or now_us <= begun_us:
         return None
     step_ms = server.progress.step_ms or 0.0
-    lost_us = 0.0
+    gone = server.incidents
+    lost_us = 1000.0 * (gone.downtime_ms + gone.redone * step_ms)
     for incident in server.job.incidents:
         since_us = min(incident.marks.values(), default=now_us)
         if since_us < begun_us:
@@ -117,32 +117,18 @@ def _of_machines(server: Server) -> Iterator[Metric]:
     yield _gauge("machines_cordoned", "That take no ranks.", cordoned)
 
 
-def _of_incidents(job: Job) -> Iterator[Metric]:
-    counts = Counter((str(i.kind), _label(i), str(i.outcome)) for i in job.incidents)
+def _of_incidents(server: Server) -> Iterator[Metric]:
+    tally = server.incidents.tally.and_of(server.job.incidents)
     incidents = CounterMetricFamily(
         "trainmover_incidents", "By kind and cause.", labels=["kind", "cause", "outcome"]
     )
-    for labels, count in sorted(counts.items()):
+    for labels, count in sorted(tally.count.items()):
         incidents.add_metric(labels, count)
     yield incidents
-    whole: dict[tuple[str, ...], Histogram] = {}
-    by_phase: dict[tuple[str, ...], Histogram] = {}
-    for incident in job.incidents:
-        if incident.downtime_ms is not None:
-            _add(whole, (str(incident.kind),), incident.downtime_ms)
-        if incident.outcome is Outcome.DONE:
-            for phase, took_ms in incident.phases_ms.items():
-                _add(by_phase, (str(incident.kind), phase), took_ms)
-    yield _histogram("downtime_seconds", "Of the job, an incident.", whole, ["kind"])
-    yield _histogram(
-        "incident_phase_seconds", "How long each phase took.", by_phase, ["kind", "phase"]
-    )
-    moved = sum(one.bytes for incident in job.incidents for one in incident.certificates)
-    yield _counter("state_moved_bytes", "State that joiners took.", moved)
-
-
-def _label(incident: Incident) -> str:
-    return cause_of(incident).replace(" ", "_") or "resumed"
+    yield _histogram("downtime_seconds", "Of the job, an incident.", tally.downtime, ["kind"])
+    took = "How long each phase took."
+    yield _histogram("incident_phase_seconds", took, tally.phases, ["kind", "phase"])
+    yield _counter("state_moved_bytes", "State that joiners took.", tally.moved)
 
 
 def _of_controller(server: Server) -> Iterator[Metric]:
@@ -176,7 +162,3 @@ def _histogram(
     for values, histogram in seen.items():
         family.add_metric(list(values), histogram.cumulative, histogram.sum_s)
     return family
-
-
-def _add(seen: dict[tuple[str, ...], Histogram], labels: tuple[str, ...], took_ms: float) -> None:
-    seen.setdefault(labels, Histogram(PAUSE_S)).add(took_ms / 1000.0)

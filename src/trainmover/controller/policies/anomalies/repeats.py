@@ -7,6 +7,7 @@ comes up: moved elsewhere it would come up there.
 from collections import Counter
 
 from trainmover.controller.change.causes import Exit, exit_of
+from trainmover.controller.change.past import lately
 from trainmover.controller.policies.stragglers.excess import tail
 from trainmover.controller.state import Incident, Job, Kind
 from trainmover.ids import MachineId
@@ -19,7 +20,7 @@ OF_SCRIPTS = {Exit.USER, Exit.MEMORY}
 
 def repeating(job: Job, at_us: int) -> dict[MachineId, int]:
     """Machines that are here, and how many of the last hour's incidents have begun on each."""
-    counted = [one for one in job.incidents if _counts(one, at_us)]
+    counted = [one for one in lately(job) if _counts(one, at_us)]
     if len(counted) < LEAST:
         return {}
     of = Counter(one.machine for one in counted if one.machine in job.machines)
@@ -34,5 +35,5 @@ def repeating(job: Job, at_us: int) -> dict[MachineId, int]:
 def _counts(incident: Incident, at_us: int) -> bool:
     if incident.kind is not Kind.RECOVERY or incident.machine is None:
         return False
-    lately = at_us - incident.marks.get("begun", 0) < LATELY_US
-    return lately and exit_of(incident.cause, *incident.stacks.values()).kind not in OF_SCRIPTS
+    in_time = at_us - min(incident.marks.values(), default=0) < LATELY_US
+    return in_time and exit_of(incident.cause, *incident.stacks.values()).kind not in OF_SCRIPTS

@@ -9,6 +9,7 @@ import statistics
 
 from trainmover.controller.change.incidents import amend
 from trainmover.controller.change.move import begin_moves, unknown_machine, why_not_each_once
+from trainmover.controller.change.past import lately
 from trainmover.controller.change.seats import cordoned_by_people
 from trainmover.controller.effects import Answer
 from trainmover.controller.events import DrainRequested
@@ -85,7 +86,7 @@ def usual_ms(job: Job) -> float | None:
     """How long moves of this job have taken from beginning to end, in the median."""
     known = [
         (max(one.marks.values()) - one.marks["begun"]) / 1000
-        for one in job.incidents
+        for one in lately(job)
         if one.kind is Kind.MOVE and one.outcome is Outcome.DONE and "begun" in one.marks
     ]
     return statistics.median(known) if known else None

@@ -9,6 +9,7 @@ and one more for each ring.
 from collections.abc import Iterator, Mapping
 
 from trainmover.controller.change.move import unknown_machine, why_not_each_once
+from trainmover.controller.change.past import found
 from trainmover.controller.change.seats import at_hand, other_torch
 from trainmover.controller.events import PlaceRequested
 from trainmover.controller.policies.plans.known import Placement
@@ -120,7 +121,7 @@ def _rings(job: Job, wanted: Mapping[Slot, MachineId]) -> Iterator[Slot]:
 
 def _problem(job: Job, plan: Placement, wanted: Mapping[Slot, MachineId]) -> str:
     """Why it is not to go on."""
-    move = job.incidents[plan.incident - 1] if plan.incident else None
+    move = found(job, plan.incident)
     if move is not None and move.outcome in (Outcome.CANCELLED, Outcome.FAILED):
         return f"its last move came to nothing: {move.note}"
     return next((why for name in wanted.values() if (why := _why_not(job, name))), "")

@@ -37,5 +37,5 @@ def moved(
     if isinstance(begun, str):
         return begun.splitlines()[0]
     job, effects = begun
-    plan = replace(plan, incident=len(job.incidents), moves=plan.moves + 1)
+    plan = replace(plan, incident=job.incidents[-1].number, moves=plan.moves + 1)
     return with_plan(job, plan), effects

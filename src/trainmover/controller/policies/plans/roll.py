@@ -9,6 +9,7 @@ when it is told to: a machine that could not give up its ranks is tried again th
 from collections.abc import Sequence
 
 from trainmover.controller.change.move import unknown_machine, why_not_each_once
+from trainmover.controller.change.past import found
 from trainmover.controller.change.seats import spare
 from trainmover.controller.effects import Effect
 from trainmover.controller.events import RollRequested
@@ -93,7 +94,7 @@ def _problem(job: Job, roll: Roll) -> str:
     for name in roll.away:
         machine = job.machines.get(name)
         if name in slots(job):
-            move = job.incidents[roll.incident - 1] if roll.incident else None
+            move = found(job, roll.incident)
             failed = move is not None and move.outcome is not Outcome.DONE
             return f"{name} has ranks" + (f": {move.note}" if move is not None and failed else "")
         if machine is not None and machine.state is MachineState.COLD and name not in job.cordoned:

@@ -9,8 +9,9 @@ own work, or is everybody's, is said and nothing else.
 
 import statistics
 
-from trainmover.controller.change.incidents import amend, incident
+from trainmover.controller.change.incidents import amend
 from trainmover.controller.change.move import begin_move
+from trainmover.controller.change.past import found, lately
 from trainmover.controller.change.seats import at_hand, with_cordon, without_cordon
 from trainmover.controller.events import SlowFound, SlowMeasured
 from trainmover.controller.policies.stragglers.known import (
@@ -117,7 +118,8 @@ def slow_measured(job: Job, event: SlowMeasured) -> Decision:
         return job, ()
     effect = _effect(move, event)
     gain_ms = (move.own_ms - move.usual_ms) - (event.own_ms - event.usual_ms)
-    cost_ms = incident(job, move.incident).downtime_ms or 0.0
+    past = found(job, move.incident)
+    cost_ms = 0.0 if past is None else past.downtime_ms or 0.0
     helped = effect is Effect.HELPED
     move = replace(
         move,
@@ -176,7 +178,7 @@ def pause_ms(job: Job) -> float:
     """What moves of this job have cost, in the median."""
     known = [
         one.downtime_ms
-        for one in job.incidents
+        for one in lately(job)
         if one.kind is Kind.MOVE and one.outcome is Outcome.DONE and one.downtime_ms is not None
     ]
     return statistics.median(known) if known else PAUSE_MS

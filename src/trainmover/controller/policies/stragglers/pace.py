@@ -19,7 +19,8 @@ from collections.abc import Callable, Iterable, Sequence
 from enum import StrEnum
 from itertools import islice
 
-from trainmover.controller.change.incidents import incident, open_incident
+from trainmover.controller.change.incidents import open_incident
+from trainmover.controller.change.past import found
 from trainmover.controller.compare.roles import roles
 from trainmover.controller.events import SlowFound, SlowMeasured
 from trainmover.controller.policies.stragglers.answer import BUSIER
@@ -336,7 +337,8 @@ def _at_rest(job: Job) -> bool:
 
 def _waits(job: Job, move: SlowMove) -> bool:
     """Whether it is done and not measured, and who has joined still has those ranks."""
-    done = incident(job, move.incident).outcome is Outcome.DONE
+    past = found(job, move.incident)
+    done = past is not None and past.outcome is Outcome.DONE
     return done and move.effect is Effect.OPEN and job.seats[move.slot] == move.joiner
 
 

@@ -9,6 +9,7 @@ the job may rightly believe less.
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+from trainmover.controller.change.incidents import incident
 from trainmover.controller.state import Change, Job
 from trainmover.ids import Rank, Slot
 from trainmover.simulator.happenings import Decided, Replayed, Violation
@@ -37,7 +38,7 @@ class Staying:
             return
         stay = self._stay(moment.before, before)
         if stay and self._could_stay(moment.before, before, stay):
-            why = moment.after.incidents[after.incident - 1].why_rung
+            why = incident(moment.after, after.incident).why_rung
             raise Violation(f"all go back, and {len(stay)} ranks could have stayed: {why}")
 
     def _stay(self, job: Job, change: Change) -> "list[Worker]":

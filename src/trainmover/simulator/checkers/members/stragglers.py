@@ -6,7 +6,7 @@ The world knows which machine is slow, and which rank has more to do.
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from trainmover.controller.change.incidents import incident
+from trainmover.controller.change.past import found
 from trainmover.controller.change.seats import at_hand
 from trainmover.controller.events import SlowFound
 from trainmover.controller.policies.stragglers.known import Effect, SlowMove
@@ -63,7 +63,8 @@ class Stragglers:
         if any(one.effect is Effect.VAIN for one in earlier):
             raise Violation(f"slot {move.slot} is moved again, though that was in vain")
         for one in earlier:
-            done = incident(after, one.incident).outcome is Outcome.DONE
+            past = found(after, one.incident)
+            done = past is not None and past.outcome is Outcome.DONE
             if done and one.leaver == move.leaver and one.effect is Effect.OPEN:
                 raise Violation(f"{move.leaver} is moved twice for one cause")
             if done and one.joiner == move.leaver and one.effect is Effect.OPEN:

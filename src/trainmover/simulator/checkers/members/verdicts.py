@@ -6,6 +6,7 @@ What one is made of was said for its epoch, and stays so: no vault keeps records
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+from trainmover.controller.change.incidents import incident
 from trainmover.controller.effects import Send
 from trainmover.controller.state import Job
 from trainmover.ids import Epoch, Step
@@ -36,7 +37,7 @@ class Verdicts:
 
     def _stays_so(self, job: Job, epoch: Epoch) -> None:
         assert job.change is not None
-        for rank, said in job.incidents[job.change.incident - 1].positions.items():
+        for rank, said in incident(job, job.change.incident).positions.items():
             if said.epoch != epoch:
                 raise Violation(f"the verdict of epoch {epoch} counts on {said} of rank {rank}")
         for box in map(self.world.boxes.__getitem__, job.machines):

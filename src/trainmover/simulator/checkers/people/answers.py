@@ -8,7 +8,7 @@ nobody.
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from trainmover.controller.change.incidents import open_incident
+from trainmover.controller.change.incidents import incident, open_incident
 from trainmover.controller.effects import Answer
 from trainmover.controller.events import (
     REQUESTS,
@@ -71,7 +71,7 @@ class Answers:
             case KillRequested():
                 pass
             case _ if answer.ok and answer.incident is not None:
-                one = job.incidents[answer.incident - 1]
+                one = incident(job, answer.incident)
                 left = [name for name in machines if name in job.seats]
                 if (one.kind, one.outcome) == (Kind.MOVE, Outcome.DONE) and left:
                     raise Violation(f"{left} are said to have moved, and have ranks")

@@ -46,8 +46,9 @@ class Figures:
         before, after = moment.before.incidents, moment.after.incidents
         if after is before:
             return
-        for number, one in enumerate(after):
-            old = before[number] if number < len(before) else None
+        known = {one.number: one for one in before}
+        for one in after:
+            old = known.get(one.number)
             if one is not old:
                 self._is_named(moment.after, one)
                 closed = old is not None and old.outcome is Outcome.OPEN

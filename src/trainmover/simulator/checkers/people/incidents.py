@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+from trainmover.controller.change.incidents import incident
 from trainmover.controller.state import Job, Outcome
 from trainmover.simulator.happenings import Decided, Violation
 
@@ -27,17 +28,18 @@ class Incidents:
         if after.incidents is not before.incidents:
             self._in_turn(before, after)
         change = after.change
-        if change is not None and after.incidents[change.incident - 1].outcome is not Outcome.OPEN:
+        if change is not None and incident(after, change.incident).outcome is not Outcome.OPEN:
             raise Violation(f"incident {change.incident} is over, and its change is under way")
 
     def _in_turn(self, before: Job, after: Job) -> None:
-        for number, (old, new) in enumerate(
-            zip(before.incidents, after.incidents[: len(before.incidents)], strict=True), start=1
-        ):
-            if old is not new and old.outcome is not Outcome.OPEN and new.outcome != old.outcome:
-                raise Violation(f"incident {number} was {old.outcome}, and is {new.outcome}")
-        for number, one in enumerate(after.incidents, start=1):
-            if one.number != number:
-                raise Violation(f"incident {one.number} stands in the place of {number}")
+        now = {one.number: one for one in after.incidents}
+        for old in before.incidents:
+            new = now.get(old.number, old)
+            if old.outcome is not Outcome.OPEN and new.outcome != old.outcome:
+                raise Violation(f"incident {old.number} was {old.outcome}, and is {new.outcome}")
+        numbers, next_one = [*now], max((one.number for one in before.incidents), default=0) + 1
+        first = numbers[0] if numbers else next_one
+        if numbers != [*range(first, first + len(after.incidents))] or first > next_one:
+            raise Violation(f"incidents {numbers} are no row, or leave some out")
         if any(one.outcome is Outcome.OPEN for one in after.incidents[:-1]):
             raise Violation("an incident has begun while one before it is open")

@@ -5,7 +5,7 @@ and never waits for nobody. What it says is done is done.
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from trainmover.controller.change.incidents import open_incident
+from trainmover.controller.change.incidents import incident, open_incident
 from trainmover.controller.policies.plans.known import Placement, Roll, Standing
 from trainmover.controller.state import Job, Kind, MachineState, Phase
 from trainmover.simulator.happenings import Decided, Violation
@@ -47,7 +47,7 @@ class Plans:
         old = moment.before.plan
         if old is None or plan.moves == old.moves or plan.number != old.number:
             return
-        move = job.incidents[plan.incident - 1]
+        move = incident(job, plan.incident)
         leavers = [str(move.machine), *(leaver for leaver, _ in move.further)]
         if move.kind is not Kind.MOVE:
             raise Violation(f"plan {plan.number} takes incident {move.number} for its move")

@@ -45,7 +45,9 @@ class Records:
         before, after = moment.before.incidents, moment.after.incidents
         if after is before:
             return
-        for old, new in zip(before, after, strict=False):
+        known = {one.number: one for one in before}
+        for new in after:
+            old = known.get(new.number, new)
             if old is not new and old.outcome is Outcome.OPEN and new.outcome is Outcome.DONE:
                 self._is_true(moment.after, new)
 
