@@ -10,6 +10,7 @@ from collections.abc import Iterator
 
 from trainmover.controller.change.move import begin_moves
 from trainmover.controller.change.seats import with_cordon, without_cordon
+from trainmover.controller.policies.maintenance.lateness import may_be_late
 from trainmover.controller.start import Decision
 from trainmover.controller.state import Cordon, Job
 from trainmover.ids import MachineId
@@ -49,6 +50,8 @@ def _cause(job: Job, names: list[MachineId], at_us: int) -> str:
     if gone:
         left_us = max(min(job.cordoned[name].until_us for name in gone) - at_us, 0)
         causes.insert(0, f"{', '.join(gone)} will be taken away, in {left_us / 1e6:.0f} s")
+        if late := may_be_late(job, left_us):
+            causes.append(late)
     return "; ".join(causes)
 
 
