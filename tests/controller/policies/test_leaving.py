@@ -165,6 +165,20 @@ def told(before: Job, event: AgentSaid) -> str:
     return sentence(before, event, decide(before, event)[0]).text
 
 
+@pytest.mark.parametrize(
+    ("notices", "text"),
+    [
+        ("watch", "m2 will be taken away in 30 s; nothing is done; --notices act would give its "
+         "ranks to a standby"),
+        ("off", ""),
+    ],
+)  # fmt: skip
+def test_to_watch_is_to_say_it(notices: str, text: str) -> None:
+    job = replace(FOUR, spec=msgspec.structs.replace(FOUR.spec, notices=notices))
+    assert decide(job, notice("m2")) == (job, ())
+    assert told(job, notice("m2")) == text
+
+
 def test_what_keeps_its_ranks_there_is_said_with_the_notice() -> None:
     alone = told(running(machines=3, standbys=0), notice("m2"))
     assert alone == "m2 will be taken away in 30 s; no standby can take its ranks now"

@@ -233,6 +233,8 @@ def _of_event(before: Job, event: Event, after: Job) -> Sentence:
             now = f"is {fact.state}" if fact.state else "goes on"
             return Sentence(f"worker {fact.local_rank} of {event.machine} {now}")
         case AgentSaid(fact=Leaving() as fact):
+            if after.spec.notices == "off":
+                return SILENCE
             return Sentence(_of_leaving(event.machine, fact, after), loud=True)
         case AgentSaid(fact=Stack() as fact):
             return Sentence(f"worker {fact.local_rank} of {event.machine} stood at\n{fact.text}")
@@ -245,6 +247,9 @@ def _of_event(before: Job, event: Event, after: Job) -> Sentence:
 def _of_leaving(machine: MachineId, fact: Leaving, after: Job) -> str:
     """With what keeps its ranks there. A move that begins at once says its own sentence."""
     said = [f"{machine} will be taken away in {fact.left_ms / 1000:.0f} s"]
+    if after.spec.notices != "act":
+        ranks = "give its ranks to a standby" if machine in after.seats else "let it take no ranks"
+        return f"{said[0]}; nothing is done; --notices act would {ranks}"
     if machine not in after.seats:
         return said[0]
     if after.change is None:

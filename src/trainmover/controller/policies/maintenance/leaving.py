@@ -18,7 +18,9 @@ from trainmover.protocol.messages import Leaving
 
 
 def leaving(job: Job, machine: MachineId, fact: Leaving, at_us: int) -> Job:
-    """Said again: the newer time counts."""
+    """Said again: the newer time counts. Its ranks go as soon as they can, if that is wanted."""
+    if job.spec.notices != "act":
+        return job
     until_us = at_us + 1000 * fact.left_ms
     known = job.cordoned.get(machine)
     reason = known.reason if known is not None else ""

@@ -41,7 +41,11 @@ class Maintenance:
     @staticmethod
     def _goes(job: "Job") -> None:
         for name, cordon in job.cordoned.items():
-            if not cordon.until_us or name not in job.seats:
+            if not cordon.until_us:
+                continue
+            if job.spec.notices != "act":
+                raise Violation(f"{name} takes no ranks, which nobody has asked for")
+            if name not in job.seats:
                 continue
             if not isinstance(begin_moves(job, [name], "", request="", at_us=0), str):
                 raise Violation(f"{name} will be taken away, has ranks, and could be moved")
