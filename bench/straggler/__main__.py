@@ -21,7 +21,7 @@ from dataclasses import asdict
 import msgspec
 
 from bench import result
-from bench.straggler import kinds
+from bench.straggler import cost, kinds
 from bench.straggler.arms import Ran, every_50th, of_kinds, one_at_75, play
 from bench.straggler.hosts import possible
 from bench.torchrun_arm import torchrun_job
@@ -48,7 +48,7 @@ def main() -> int:
     loads.append(os.getloadavg()[0])
     with torchrun_job(GPT_ARGS) as job:
         pause_ms = job.planned().downtime_ms
-    claims = judge(acts, watches, often, idle, both)
+    claims = [*judge(acts, watches, often, idle, both), cost.claim()]
     table = tabulated(acts, watches, often, idle, both, pause_ms)
     everything = {"one": acts, "nothing": watches, "often": [often], "idle": [idle], "both": [both]}
     raw = {

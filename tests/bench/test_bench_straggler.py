@@ -6,6 +6,7 @@ import pytest
 
 from bench.straggler.__main__ import judge, tabulated
 from bench.straggler.arms import Episode, Ran
+from bench.straggler.cost import cost_us
 from trainmover.controller.events import SlowFound
 from trainmover.ids import Epoch, MachineId, Rank, Step
 
@@ -41,6 +42,10 @@ def test_all_claims_hold_for_such_runs_and_each_fails_for_others() -> None:
     assert [claim.holds for claim in judge(*good[:4], wrong)][6] is False
     never = replace(BOTH, episodes=[Episode("machine", "m3", 75)] * 2 + BOTH.episodes[2:])
     assert [claim.holds for claim in judge(*good[:4], never)][6] is False
+
+
+def test_what_own_times_cost_is_measured() -> None:
+    assert 0 < cost_us() < 1000
 
 
 def test_the_restart_beside_it_counts_the_slow_steps_before_it_too() -> None:

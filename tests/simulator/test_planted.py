@@ -294,6 +294,48 @@ BUGS = {
         "    begun",
         "roll",
     ),
+    "a machine that will be taken away keeps its ranks until it is": (
+        "controller.policies.maintenance.leaving",
+        "if (cordon.until_us or cordon.failing) and",
+        "if cordon.failing and",
+        "notice",
+    ),
+    "a machine that is about to fail keeps its ranks until it does": (
+        "controller.policies.maintenance.leaving",
+        "if (cordon.until_us or cordon.failing) and",
+        "if cordon.until_us and",
+        "sign",
+    ),
+    "of machines that are drained only the first is kept from taking ranks": (
+        "controller.policies.maintenance.drain",
+        "    for name in names:\n        job = cordoned_by_people",
+        "    for name in names[:1]:\n        job = cordoned_by_people",
+        "drain",
+    ),
+    "of machines that are drained one is moved, and the answer is that all are": (
+        "controller.policies.maintenance.drain",
+        "begin_moves(job, seated, cause",
+        "begin_moves(job, seated[:1], cause",
+        "drain",
+    ),
+    "whoever only watches takes out machines that may fail": (
+        "controller.policies.anomalies.answer",
+        'if job.spec.anomalies != "act":',
+        'if job.spec.anomalies == "off":',
+        "sign",
+    ),
+    "a few lines that every kernel writes cost a machine": (
+        "controller.policies.anomalies.told",
+        "if more < TOO_MANY:",
+        "if more < 2:",
+        "sign",
+    ),
+    "what every machine says takes all of them out": (
+        "controller.policies.anomalies.answer",
+        "if len(failing(job)) >= max(1, len(job.machines) // PART):",
+        "if len(failing(job)) >= len(job.machines):",
+        "sign",
+    ),
     "whoever only watches moves machines": (
         "controller.policies.stragglers.answer",
         'if job.spec.stragglers != "act":',

@@ -128,6 +128,15 @@ def test_who_seems_about_to_fail_gives_its_ranks_up_whatever_happens(faults: str
         well(play(plan))
 
 
+@pytest.mark.parametrize("notices", ["act", "watch"])
+def test_who_will_be_taken_away_and_who_is_drained_gives_its_ranks_up(notices: str) -> None:
+    for seed in range(8):
+        faults = only(["notice", "drain", "move", "arrive", "controller"])
+        plan = plan_of(seed, seconds=4, faults=faults)
+        plan.world |= {"notices": notices}
+        well(play(plan))
+
+
 def test_machines_may_be_cordoned_at_any_moment() -> None:
     faults = only(["cordon", "death", "move", "crash", "controller"])
     for seed in range(8):

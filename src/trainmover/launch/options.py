@@ -36,6 +36,7 @@ class RunOptions:
     false_alarms  so many a week are put up with in that
     health      what is done about machines before they take ranks: `off`, `watch` or `act`
     anomalies   what is done about a machine that seems about to fail: `off`, `watch` or `act`
+    notices     of machines that will be taken away: `off`, `watch` or `act`
     stragglers  what is done about a machine that is slower than others: `off`, `watch` or `act`
     no_standby  what comes when a lost machine cannot be replaced: `end`, or `checkpoint` first
     on_nan      of a reported number that is none: `ignore`, `report` or `stop`
@@ -67,6 +68,7 @@ class RunOptions:
     stragglers: str = "watch"
     health: str = "off"
     anomalies: str = "watch"
+    notices: str = "act"
     no_standby: str = "end"
     on_nan: str = "ignore"
     snapshot_every: int | None = None
@@ -111,6 +113,7 @@ def spec_of(options: RunOptions, run_id: str) -> JobSpec:
         stragglers=options.stragglers,
         health=options.health,
         anomalies=options.anomalies,
+        notices=options.notices,
         no_standby=options.no_standby,
         on_nan=options.on_nan,
         readiness=options.readiness,

@@ -48,6 +48,7 @@ class Knobs:
     stragglers: str = "off"
     health: str = "off"
     anomalies: str = "watch"
+    notices: str = "act"
     sick: tuple[str, ...] = ()
     no_standby: str = "end"
     corrupts: float = 0.0
@@ -74,5 +75,6 @@ class Knobs:
             stragglers=self.stragglers,
             health=self.health,
             anomalies=self.anomalies,
+            notices=self.notices,
             no_standby=self.no_standby if self.checkpoints else "end",
         )

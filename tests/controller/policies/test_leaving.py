@@ -12,6 +12,7 @@ from trainmover.controller.events import AgentSaid, CordonRequested, RollRequest
 from trainmover.controller.policies.plans.known import Standing
 from trainmover.controller.state import Phase
 from trainmover.protocol import messages as m
+from trainmover.server.view.sentences import sentence
 
 FOUR = running(machines=4, standbys=2)
 
@@ -145,3 +146,44 @@ def test_who_wants_the_same_standby_gets_it_in_one_order() -> None:
     assert job.roll is not None
     assert job.roll.standing is Standing.STOPPED
     assert "a move is running" in job.stragglers.findings[-1].done
+
+
+def test_a_notice_that_leaves_less_time_than_moves_take_is_said_at_once() -> None:
+    job = done(decide(FOUR, drain("m3"))[0])
+    slow = {**job.incidents[0].marks, "first_step": 3_000_100}
+    job = replace(job, incidents=(replace(job.incidents[0], marks=slow),))
+    in_time, _ = decide(job, notice("m2", 4_000))
+    late, _ = decide(job, notice("m2", 1_000))
+    assert in_time.incidents[-1].cause == "m2 will be taken away, in 4 s"
+    assert late.incidents[-1].cause == (
+        "m2 will be taken away, in 1 s; it may come too late: moves of this job take 3.0 s, and "
+        "1.0 s are left"
+    )
+
+
+def told(before: Job, event: AgentSaid) -> str:
+    return sentence(before, event, decide(before, event)[0]).text
+
+
+@pytest.mark.parametrize(
+    ("notices", "text"),
+    [
+        ("watch", "m2 will be taken away in 30 s; nothing is done; --notices act would give its "
+         "ranks to a standby"),
+        ("off", ""),
+    ],
+)  # fmt: skip
+def test_to_watch_is_to_say_it(notices: str, text: str) -> None:
+    job = replace(FOUR, spec=msgspec.structs.replace(FOUR.spec, notices=notices))
+    assert decide(job, notice("m2")) == (job, ())
+    assert told(job, notice("m2")) == text
+
+
+def test_what_keeps_its_ranks_there_is_said_with_the_notice() -> None:
+    alone = told(running(machines=3, standbys=0), notice("m2"))
+    assert alone == "m2 will be taken away in 30 s; no standby can take its ranks now"
+    busy, _ = decide(FOUR, move("m1"))
+    then = "m2 will be taken away in 30 s; its ranks go when what is under way is done"
+    assert told(busy, notice("m2")) == then
+    assert told(busy, notice("m1")) == "m1 will be taken away in 30 s"
+    assert told(FOUR, notice("m5")) == "m5 will be taken away in 30 s"

@@ -8,8 +8,9 @@ from jobs import after, at_boundary, loaded, parked, prepared, switched
 from paces import Law, Told, even, job_of, slow
 
 from trainmover.controller import Job
+from trainmover.controller.change.options import LEAVE, STANDBY, way_of
 from trainmover.controller.events import SlowFound, SlowMeasured
-from trainmover.controller.policies.stragglers.answer import outcome_text
+from trainmover.controller.policies.stragglers.answer import PAUSE_MS, outcome_text
 from trainmover.controller.policies.stragglers.known import Effect
 from trainmover.controller.state import Cordon, Outcome
 
@@ -61,6 +62,18 @@ def test_its_ranks_go_to_a_standby_and_it_is_cordoned_with_what_was_seen() -> No
     assert cordon.reason.startswith(SLOW)
     assert "100." in cordon.reason
     assert "m3 is slow" in told.job.incidents[-1].cause
+
+
+def test_what_was_weighed_is_kept_with_the_move() -> None:
+    told = Told(job_of()).steps(30, even()).steps(10, slow(2))
+    incident = told.job.incidents[-1]
+    stays, moves = incident.options
+    assert (stays.name, moves.name) == (LEAVE, STANDBY)
+    assert way_of(incident) == STANDBY
+    assert (moves.ms, moves.why) == (PAUSE_MS, "m5")
+    assert stays.ms is not None
+    assert stays.ms > PAUSE_MS
+    assert stays.why.startswith("1000 steps, each ")
 
 
 def test_by_default_it_is_said_and_nothing_is_done() -> None:

@@ -15,6 +15,7 @@ ON_DIVERGENCE = ("report", "replace")
 STRAGGLERS = ("watch", "act", "off")
 HEALTH = ("off", "watch", "act")
 ANOMALIES = ("watch", "act", "off")
+NOTICES = ("act", "watch", "off")
 ON_NAN = ("ignore", "report", "stop")
 NO_STANDBY = ("end", "checkpoint")
 SHUTDOWN_S = 5.0
@@ -96,6 +97,15 @@ def health(given: str) -> str:
         given,
         f"--health {given} is nothing that can be done about a machine's health.",
         "Give off (the default), watch (measure it, and say it) or act (who fails takes no ranks).",
+    )
+
+
+def notices(given: str) -> str:
+    return _one_of(
+        NOTICES,
+        given,
+        f"--notices {given} is nothing that can be done about a machine that will be taken away.",
+        "Give act (the default: its ranks go to a standby), watch (say it) or off.",
     )
 
 

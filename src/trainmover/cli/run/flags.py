@@ -55,6 +55,7 @@ def parse(argv: list[str]) -> RunFlags:
         stragglers=flag_values.stragglers(flags.stragglers),
         health=flag_values.health(flags.health),
         anomalies=flag_values.anomalies(flags.anomalies),
+        notices=flag_values.notices(flags.notices),
         no_standby=flag_values.no_standby(
             flags.no_standby, saves=bool(flags.checkpoint or flags.resume)
         ),

@@ -15,6 +15,7 @@ from trainmover.cli.run.flag_values import (
     ANOMALIES,
     HEALTH,
     NO_STANDBY,
+    NOTICES,
     ON_DIVERGENCE,
     ON_NAN,
     READINESS,
@@ -87,6 +88,7 @@ _ALARMS_HELP = "ranks wrongly taken for stuck that you can bear in a week; more 
 _HEALTH_HELP = "before a machine takes ranks: off, watch (measure it), act (keep out who fails)"
 _STRAGGLERS_HELP = "machines that are slower than others: watch for them, act (move), or off"
 _ANOMALIES_HELP = "machines that seem about to fail: watch for them, act (move), or off"
+_NOTICES_HELP = "machines that say they will be taken away: act (move), watch (say it), or off"
 _NAN_HELP = "of a reported number that is NaN or infinite: ignore it, report it, or stop the job"
 _BANDWIDTH_HELP = "what a machine may send of its state, as 500MB/s; no limit by default"
 _REPORT_HELP = "at the end, write where the time went: as .html, .json or .txt"
@@ -192,6 +194,7 @@ def _add_ours(parser: argparse.ArgumentParser) -> None:
     one_of("--stragglers", STRAGGLERS, _STRAGGLERS_HELP)
     one_of("--health", HEALTH, _HEALTH_HELP)
     one_of("--anomalies", ANOMALIES, _ANOMALIES_HELP)
+    one_of("--notices", NOTICES, _NOTICES_HELP)
     one_of("--on-nan", ON_NAN, _NAN_HELP)
     often = FINGERPRINT_EVERY
     add("--fingerprint-every", type=int, default=often, metavar="STEPS", help=_FINGERPRINT_HELP)

@@ -20,7 +20,7 @@ from trainmover.ids import MachineId, Slot
 RETRY, STANDBY = "run the step again", "replace the machine"
 PROCESS, WAIT = "replace the process", "wait for a machine"
 BACK, STOP = "go back to a snapshot", "write a checkpoint and stop"
-AGAIN = "start again"
+AGAIN, LEAVE = "start again", "leave it as it is"
 NAMED_MAX = 5
 
 
@@ -44,10 +44,20 @@ def options(
     )
 
 
+def of_slow(job: Job, *, more_ms: float, steps: int, pause_ms: float) -> tuple[Option, ...]:
+    """Of the move that has just begun, away from a slow machine: what it costs decides there.
+
+    more_ms   each of `steps` takes longer
+    """
+    joiner = str(job.incidents[-1].joiner)
+    stays = f"{steps} steps, each {more_ms:.1f} ms longer"
+    return Option(LEAVE, more_ms * steps, stays), Option(STANDBY, pause_ms, joiner)
+
+
 def way_of(incident: Incident) -> str:
-    """Which of them it was in the end; "" of what is no recovery."""
+    """Which of them it was in the end; "" of what nobody has weighed."""
     if incident.kind is not Kind.RECOVERY:
-        return ""
+        return STANDBY if incident.options else ""
     if incident.rung > 1:
         return BACK if incident.rung == 2 else AGAIN
     if incident.joiner is None:

@@ -49,6 +49,7 @@ class JobSpec(msgspec.Struct, frozen=True, kw_only=True):
     health           what is done about machines before they take ranks: `off`, `watch` (they are
                      examined, and what was found is said) or `act` (who fails takes none)
     anomalies        what is done about a machine that seems about to fail: `off`, `watch` or `act`
+    notices          what is done when a machine says that it will be taken away: as before
     no_standby       when a lost machine cannot be replaced: `end`, or `checkpoint` and then end
     on_nan           what is done about a reported number that is none: `ignore`, `report` or `stop`
     checkpoint       absolute path of the folder that checkpoints are written to; "": none are
@@ -86,6 +87,7 @@ class JobSpec(msgspec.Struct, frozen=True, kw_only=True):
     stragglers: str = "watch"
     health: str = "off"
     anomalies: str = "watch"
+    notices: str = "act"
     no_standby: str = "end"
     on_nan: str = "ignore"
     checkpoint: str = ""

@@ -30,6 +30,7 @@ from trainmover.controller.events import (
 )
 from trainmover.controller.policies.health.figures import in_words
 from trainmover.controller.policies.health.known import Examination
+from trainmover.controller.policies.maintenance.lateness import may_be_late
 from trainmover.controller.policies.stragglers.answer import evidence, outcome_text
 from trainmover.controller.state import Incident, Job, Kind, Machine, MachineState, Outcome, Phase
 from trainmover.ids import MachineId
@@ -232,15 +233,31 @@ def _of_event(before: Job, event: Event, after: Job) -> Sentence:
             now = f"is {fact.state}" if fact.state else "goes on"
             return Sentence(f"worker {fact.local_rank} of {event.machine} {now}")
         case AgentSaid(fact=Leaving() as fact):
-            will = f"{event.machine} will be taken away in {fact.left_ms / 1000:.0f} s"
-            stays = event.machine in after.seats and after.change is None
-            return Sentence(will + ("; no standby can take its ranks now" * stays), loud=True)
+            if after.spec.notices == "off":
+                return SILENCE
+            return Sentence(_of_leaving(event.machine, fact, after), loud=True)
         case AgentSaid(fact=Stack() as fact):
             return Sentence(f"worker {fact.local_rank} of {event.machine} stood at\n{fact.text}")
         case WorkerSaid():
             return _of_worker(event.fact)
         case _:
             return SILENCE
+
+
+def _of_leaving(machine: MachineId, fact: Leaving, after: Job) -> str:
+    """With what keeps its ranks there. A move that begins at once says its own sentence."""
+    said = [f"{machine} will be taken away in {fact.left_ms / 1000:.0f} s"]
+    if after.spec.notices != "act":
+        ranks = "give its ranks to a standby" if machine in after.seats else "let it take no ranks"
+        return f"{said[0]}; nothing is done; --notices act would {ranks}"
+    if machine not in after.seats:
+        return said[0]
+    if after.change is None:
+        said.append("no standby can take its ranks now")
+    elif machine not in after.change.leavers.values():
+        said.append("its ranks go when what is under way is done")
+        said.append(may_be_late(after, 1000 * fact.left_ms))
+    return "; ".join(one for one in said if one)
 
 
 def _of_kill(event: KillRequested, after: Job) -> Sentence:

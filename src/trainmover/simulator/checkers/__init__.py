@@ -12,6 +12,7 @@ from trainmover.simulator.checkers.members.fences import Fences
 from trainmover.simulator.checkers.members.health import Health
 from trainmover.simulator.checkers.members.holders import Holders
 from trainmover.simulator.checkers.members.leaving import Leaving
+from trainmover.simulator.checkers.members.maintenance import Maintenance
 from trainmover.simulator.checkers.members.quarantine import Quarantine
 from trainmover.simulator.checkers.members.sizes import WorldSize
 from trainmover.simulator.checkers.members.staying import Staying
@@ -54,6 +55,7 @@ def all_checkers() -> list[Checker]:
         Checkpoints(),
         Leaving(),
         Anomalies(),
+        Maintenance(),
         Health(),
         Plans(),
         Waits(),

@@ -5,16 +5,14 @@ is to go. A deadline that moves of this job would mostly miss is said as the mov
 worth a try all the same: until the switchover nothing is lost by it.
 """
 
-import statistics
-
 from trainmover.controller.change.incidents import amend
 from trainmover.controller.change.move import begin_moves, unknown_machine, why_not_each_once
-from trainmover.controller.change.past import lately
 from trainmover.controller.change.seats import cordoned_by_people
 from trainmover.controller.effects import Answer
 from trainmover.controller.events import DrainRequested
+from trainmover.controller.policies.maintenance.lateness import may_be_late
 from trainmover.controller.start import Decision
-from trainmover.controller.state import Job, Kind, Outcome
+from trainmover.controller.state import Job, Kind
 from trainmover.controller.values import replace
 from trainmover.ids import MachineId
 
@@ -73,23 +71,9 @@ def _why_not(job: Job, event: DrainRequested) -> str:
 
 def _why(job: Job, event: DrainRequested) -> str:
     """What he gave as reason, and whether it is likely to be done in time."""
-    reason = f": {event.reason}" if event.reason else ""
-    takes_ms = usual_ms(job)
-    left_ms = (event.until_us - event.at_us) / 1000
-    if not event.until_us or takes_ms is None or takes_ms <= left_ms:
-        return reason
-    late = f"moves of this job take {takes_ms / 1000:.1f} s, and {left_ms / 1000:.1f} s are left"
-    return f"{reason or ': '}{'; ' if reason else ''}it may come too late: {late}"
-
-
-def usual_ms(job: Job) -> float | None:
-    """How long moves of this job have taken from beginning to end, in the median."""
-    known = [
-        (max(one.marks.values()) - one.marks["begun"]) / 1000
-        for one in lately(job)
-        if one.kind is Kind.MOVE and one.outcome is Outcome.DONE and "begun" in one.marks
-    ]
-    return statistics.median(known) if known else None
+    late = may_be_late(job, event.until_us - event.at_us) if event.until_us else ""
+    said = "; ".join(one for one in (event.reason, late) if one)
+    return f": {said}" if said else ""
 
 
 def _named(names: list[MachineId]) -> str:

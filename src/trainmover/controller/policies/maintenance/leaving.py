@@ -10,6 +10,7 @@ from collections.abc import Iterator
 
 from trainmover.controller.change.move import begin_moves
 from trainmover.controller.change.seats import with_cordon, without_cordon
+from trainmover.controller.policies.maintenance.lateness import may_be_late
 from trainmover.controller.start import Decision
 from trainmover.controller.state import Cordon, Job
 from trainmover.ids import MachineId
@@ -17,7 +18,9 @@ from trainmover.protocol.messages import Leaving
 
 
 def leaving(job: Job, machine: MachineId, fact: Leaving, at_us: int) -> Job:
-    """Said again: the newer time counts."""
+    """Said again: the newer time counts. Its ranks go as soon as they can, if that is wanted."""
+    if job.spec.notices != "act":
+        return job
     until_us = at_us + 1000 * fact.left_ms
     known = job.cordoned.get(machine)
     reason = known.reason if known is not None else ""
@@ -49,6 +52,8 @@ def _cause(job: Job, names: list[MachineId], at_us: int) -> str:
     if gone:
         left_us = max(min(job.cordoned[name].until_us for name in gone) - at_us, 0)
         causes.insert(0, f"{', '.join(gone)} will be taken away, in {left_us / 1e6:.0f} s")
+        if late := may_be_late(job, left_us):
+            causes.append(late)
     return "; ".join(causes)
 
 

@@ -11,6 +11,7 @@ import statistics
 
 from trainmover.controller.change.incidents import amend
 from trainmover.controller.change.move import begin_move
+from trainmover.controller.change.options import of_slow
 from trainmover.controller.change.past import found, lately
 from trainmover.controller.change.seats import at_hand, with_cordon, without_cordon
 from trainmover.controller.events import SlowFound, SlowMeasured
@@ -100,6 +101,13 @@ def _moved(job: Job, event: SlowFound, machine: MachineId, why: str) -> Decision
     slot, joiner = job.slot_of(machine), current.joiner
     assert slot is not None
     assert joiner is not None
+    weighed = of_slow(
+        job,
+        more_ms=event.own_ms - event.usual_ms,
+        steps=_steps_left(job, event),
+        pause_ms=pause_ms(job),
+    )
+    job = amend(job, current.number, options=weighed)
     move = SlowMove(
         slot, machine, joiner, current.number, event.own_ms, event.usual_ms, kind=event.kind
     )

@@ -1,0 +1,51 @@
+"""Machines that are to go lose their ranks as soon as can be; a drain is all that was named."""
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from trainmover.controller.change.move import begin_moves
+from trainmover.controller.events import DrainRequested
+from trainmover.controller.state import Phase
+from trainmover.simulator.happenings import Decided, Violation
+
+if TYPE_CHECKING:
+    from trainmover.controller import Job
+    from trainmover.simulator.world import World
+
+
+class Maintenance:
+    def heeds(self, world: "World") -> dict[type, Callable[[Any], None]]:
+        return {Decided: self.decided}
+
+    def decided(self, moment: Decided) -> None:
+        before, after = moment.before, moment.after
+        if isinstance(moment.event, DrainRequested):
+            self._all_or_none(before, after, moment.event)
+        if before.change is None and after.change is None and after.phase is Phase.RUNNING:
+            self._goes(after)
+
+    @staticmethod
+    def _all_or_none(before: "Job", after: "Job", event: DrainRequested) -> None:
+        if after.cordoned == before.cordoned and after.change is before.change:
+            return  # Refused.
+        left = [name for name in event.machines if name not in after.cordoned]
+        if left:
+            raise Violation(f"{event.machines} are drained, and {left} may take ranks")
+        change = after.change
+        if change is None or change.request != event.request:
+            return
+        seated = {name for name in event.machines if name in before.seats}
+        if {*change.leavers.values()} != seated:
+            raise Violation(f"{event.machines} are drained, and {change.leavers} are moved")
+
+    @staticmethod
+    def _goes(job: "Job") -> None:
+        for name, cordon in job.cordoned.items():
+            if not cordon.until_us:
+                continue
+            if job.spec.notices != "act":
+                raise Violation(f"{name} takes no ranks, which nobody has asked for")
+            if name not in job.seats:
+                continue
+            if not isinstance(begin_moves(job, [name], "", request="", at_us=0), str):
+                raise Violation(f"{name} will be taken away, has ranks, and could be moved")
