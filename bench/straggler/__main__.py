@@ -35,7 +35,7 @@ def main() -> int:
     parser = result.parser("straggler", __doc__)
     parser.add_argument("--quick", action="store_true", help="few trials; no claim to be stable")
     options = parser.parse_args()
-    trials, times, episodes = (1, 2, 4) if options.quick else (3, 6, 20)
+    trials, times, episodes = (1, 1, 3) if options.quick else (3, 6, 20)
     loads = [os.getloadavg()[0]]
     acts, watches = [], []
     for _ in range(trials):

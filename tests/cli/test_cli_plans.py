@@ -35,6 +35,9 @@ def test_every_machine_has_its_turn_and_ranks_go_where_a_file_says(
     one, other = (next(name for name, has in before.items() if has == [rank]) for rank in (0, 1))
     file = tmp_path / "wanted.json"
     file.write_text(json.dumps([other, one]))
+    assert main(["place", "--from", str(file), "--dry-run"]) == 0
+    would = f"slot 0: {one} -> {other}, slot 1: {other} -> {one}. Nothing was done.\n"
+    assert (capsys.readouterr().out, seats(capsys)) == (would, before)
     assert main(["place", "--from", str(file)]) == 0
     assert "Placement 2 is done: 2 of 2 machines, 3 moves" in capsys.readouterr().out
     after = seats(capsys)

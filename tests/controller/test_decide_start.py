@@ -107,6 +107,17 @@ def test_a_standby_takes_the_place_of_an_early_loss() -> None:
     assert sorted(orders(effects, m.RunRank)) == ["m1", "m3", "m4"]
 
 
+def test_a_standby_of_another_torch_takes_the_place_of_no_early_loss() -> None:
+    others = gathering(standbys=2)
+    up_elsewhere = up("m4", torch="1.9")
+    job, effects = after(others, lost("m2"), up("m1"), up("m3"), up_elsewhere)
+    assert (job.phase, orders(effects, m.RunRank)) == (Phase.GATHERING, {})
+    assert after(job, up("m5"))[0].seats == ("m1", "m3", "m5")
+    job, effects = after(job, up("m5", torch="1.9"))
+    assert job.phase is Phase.ENDED
+    assert "m4 (torch 1.9), m5 (torch 1.9) cannot stand in" in ended(effects).text
+
+
 def test_more_early_losses_than_standbys_end_the_job() -> None:
     job, effects = after(GATHERING, lost("m2"), lost("m3"))
     assert job.phase is Phase.ENDED

@@ -26,6 +26,7 @@ EXAMPLES: dict[str, list[str]] = {
         "trainmover roll m1 m2 --detach --json",
     ],
     "place": [
+        "trainmover place --from racks.json --dry-run",
         "trainmover place --from racks.json",
         "trainmover place --by racks.py:assign --every 10m",
         'trainmover place --from racks.json --reason "switch 3 is slow" --json',

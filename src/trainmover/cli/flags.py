@@ -148,6 +148,7 @@ def place(parser: argparse.ArgumentParser) -> None:
     how.add_argument("--by", metavar="FILE.py:FUNCTION", help=_PLACE_BY)
     which_run(parser)
     parser.add_argument("--every", default="", metavar="TIME", help="again and again: 10m, 1h")
+    parser.add_argument("--dry-run", action="store_true", help="say what would move; move nothing")
     parser.add_argument("--reason", default="", metavar="TEXT", help="kept with each move")
     parser.add_argument("--detach", action="store_true", help="do not wait for its end")
 

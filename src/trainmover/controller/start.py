@@ -35,7 +35,7 @@ def gather(job: Job, at_us: int) -> Decision:
     if job.phase is Phase.GATHERING:
         seats = _first_seats(job)
         if seats is None:
-            return job, ()
+            return _too_few_alike(job)
         job = replace(job, seats=seats)
     if job.machines.count(MachineState.IDLE) < len(job.seats):
         return job, ()  # The usual case, while a thousand machines come.
@@ -126,7 +126,7 @@ def _first_seats(job: Job) -> tuple[MachineId, ...] | None:
     a torn journal has lost who was there: whoever was in the job before comes back as a standby."""
     if job.machines.count(MachineState.IDLE) < job.spec.machines:
         return None  # The usual case, while a thousand machines come.
-    free = [m for m in job.machines.values() if not _is_spared(job, m)]
+    free = [m for m in job.machines.values() if not _is_spared(job, m) and not _is_other(job, m)]
     by_wish = sorted(free, key=lambda m: (m.standby, m.place))
     chosen = by_wish[: job.spec.machines]
     all_there = len(job.machines) >= job.spec.machines + job.spec.standbys - job.lost_early
@@ -142,6 +142,29 @@ def _is_spared(job: Job, machine: Machine) -> bool:
     """Who was to begin does, whatever people say of later; not if it is not fit."""
     cordon = job.cordoned.get(machine.id)
     return cordon is not None and (machine.standby or cordon.health)
+
+
+def _is_other(job: Job, machine: Machine) -> bool:
+    """Whether it is a standby that has another torch than those that were to begin: a rank there
+    would have other numbers."""
+    theirs = next((m.torch for m in job.machines.values() if not m.standby and m.torch), "")
+    return machine.standby and bool(theirs and machine.torch) and machine.torch != theirs
+
+
+def _too_few_alike(job: Job) -> Decision:
+    """Nothing to wait for, if standbys of another torch are all that could still take part."""
+    others = [machine for machine in job.machines.values() if _is_other(job, machine)]
+    left = job.spec.machines + job.spec.standbys - job.lost_early - len(others)
+    if not others or left >= job.spec.machines:
+        return job, ()
+    named = ", ".join(f"{machine.id} (torch {machine.torch})" for machine in others)
+    return end(
+        job,
+        1,
+        f"{left} machines are left to begin with; {job.spec.machines} are needed.\n"
+        f"No step was made: {named} cannot stand in for a machine with another torch.\n"
+        "Install the same torch everywhere, and start the job again.",
+    )
 
 
 def lost_early(job: Job, machine: MachineId, why: str) -> Decision:

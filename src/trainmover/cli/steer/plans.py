@@ -8,6 +8,7 @@ import importlib.util
 import json
 import time
 from collections.abc import Callable, Mapping
+from itertools import zip_longest
 from pathlib import Path
 from typing import Any
 
@@ -53,16 +54,36 @@ def _place(options: argparse.Namespace) -> int:
         raise UserError("--every and --detach exclude each other.", means=_NOTHING, do=_WAITS)
     assign = _read(options.file) if options.file else _imported(options.by)
     client = Client(which_run(options))
+    said: list[str] = []
     while True:
         status = client.status()
         now = seats_of(status)
         seats = placed(assign(status), now)
         code = 0
-        if every_s is None or seats != now:
+        if options.dry_run:
+            if seats != said:
+                print(_would_move(now, seats, as_json=options.json), flush=True)
+            said = seats
+        elif every_s is None or seats != now:
             code = _carry_out(client, options, "place", {"seats": seats})
         if every_s is None or code:
             return code
         time.sleep(every_s)
+
+
+def _would_move(now: list[str], then: list[str], *, as_json: bool) -> str:
+    """Which slots would go from where to where."""
+    moves = [
+        {"slot": slot, "from": one, "to": other}
+        for slot, (one, other) in enumerate(zip_longest(now, then, fillvalue="nobody"))
+        if one != other
+    ]
+    if as_json:
+        return json.dumps({"moves": moves})
+    if not moves:
+        return "Every slot is where it would be. Nothing was done."
+    told = ", ".join(f"slot {move['slot']}: {move['from']} -> {move['to']}" for move in moves)
+    return f"{told}. Nothing was done."
 
 
 _WAITS = "Leave --detach out: what comes every so often waits for what came before."
