@@ -9,6 +9,10 @@ from trainmover.simulator.faults import EVERYTHING, Faults, only
 from trainmover.simulator.story import Plan, plan_of, play
 
 ALL = Faults(EVERYTHING.weights | {"cordon": 3, "torn": 1}, pause_us=400_000)
+PEOPLE = dict.fromkeys(("roll", "place", "drain", "notice", "sign", "examine"), 3)
+MORE = Faults(ALL.weights | PEOPLE, pause_us=400_000)
+SLOW = {"straggle", "narrow"}
+"""What is slow is known only after many steps."""
 ALONE: dict[str, object] = {"alone": True, "unfit": ()}
 FOCUSED: tuple[tuple[str, dict[str, object]], ...] = (
     ("move,death,crash", {}),
@@ -28,6 +32,18 @@ FOCUSED: tuple[tuple[str, dict[str, object]], ...] = (
     ("torn,move", {}),
     ("move,controller,death", {"once": ("m1", "m2", "m3", "m4", "m5", "m6")}),
     ("stuck,stop,death", {"snapshots": 3, "checkpoints": 3}),
+    ("roll,place,death,controller", {}),
+    ("roll,place,cordon,drain,move,crash", {}),
+    ("examine,death,reset,arrive", {"health": "act", "sick": ("m6",)}),
+    ("sign,arrive,controller,notice", {"anomalies": "act"}),
+    ("drain,notice,death,cordon", {}),
+    ("straggle,heavy,arrive", {"stragglers": "act"}),
+    ("examine,arrive,controller,cordon", {"health": "act"}),
+    ("narrow,arrive,death", {"stragglers": "act"}),
+    ("cut,partition,stop", {}),
+    ("sign,roll,death", {"anomalies": "act"}),
+    ("straggle", {"stragglers": "act"}),
+    ("death,crash,power,store", {"snapshots": 3, "checkpoints": 3, "copies": 2}),
 )
 """Few things that go wrong, and where that is most telling."""
 
@@ -45,13 +61,18 @@ def _plan(seed: int) -> Plan:
         machines, standbys = chance.choice(((1, 1), (1, 2), (2, 1), (3, 0), (3, 1), (8, 4)))
         return plan_of(seed, machines=machines, standbys=standbys, seconds=4, faults=ALL)
     if turn in (1, 3):
-        names, where = FOCUSED[seed // 2 % len(FOCUSED)]
-        plan = plan_of(seed, seconds=4, faults=replace(only(names.split(",")), pause_us=400_000))
-        plan.world |= where
-        plan.standbys = 0 if plan.world["wait_s"] == 0 else plan.standbys
-    else:
-        plan = plan_of(seed, seconds=5, faults=ALL)
+        return _focused(seed, *FOCUSED[(seed // 5 * 2 + turn // 2) % len(FOCUSED)])
+    plan = plan_of(seed, seconds=5, faults=ALL if turn else MORE)
     often = {"snapshots": 3, "checkpoints": 5, "rounds": 3}
     if turn == 2:
         plan.world.update({name: every for name, every in often.items() if plan.world[name]})
+    return plan
+
+
+def _focused(seed: int, names: str, where: dict[str, object]) -> Plan:
+    few = names.split(",")
+    seconds = 20 if SLOW & {*few} else 4
+    plan = plan_of(seed, seconds=seconds, faults=replace(only(few), pause_us=400_000))
+    plan.world |= where
+    plan.standbys = 0 if plan.world["wait_s"] == 0 else plan.standbys
     return plan

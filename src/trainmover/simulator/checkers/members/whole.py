@@ -21,6 +21,7 @@ READY = (MachineState.WARM, MachineState.HOLDING)
 BEGUN = (Phase.RUNNING, Phase.ENDING)
 ALL_SEATED = (m.PauseAt, m.KeepSnapshots, m.WriteCheckpoint, m.Discard, m.Go, m.Exit)
 
+OF_A_RUN = m.WarmUp | m.Hold
 OF_A_CHANGE = m.Interrupt | m.Verdict | m.Switch | m.Prepare | m.PauseAt | m.Bind
 
 
@@ -121,12 +122,18 @@ class Whole:
 
     def _orders(self, moment: Decided) -> None:
         to: dict[type[m.Order], list[MachineId]] = defaultdict(list)
+        renewed = {
+            effect.machine
+            for effect in moment.effects
+            if isinstance(effect, Send) and isinstance(effect.order, m.StartWorkers)
+        }  # Of whom a run in the sandbox is of no more interest.
         for effect in moment.effects:
             if isinstance(effect, Send):
                 to[type(effect.order)].append(effect.machine)
                 if effect.machine not in moment.after.machines:
                     raise Violation(f"{effect.machine} is no machine of the job: {effect.order}")
-                self._is_of_now(moment.after, effect.machine, effect.order)
+                if effect.machine not in renewed or not isinstance(effect.order, OF_A_RUN):
+                    self._is_of_now(moment.after, effect.machine, effect.order)
         for kind, names in to.items():
             self._to_all(moment, kind, names)
 
