@@ -14,6 +14,54 @@ from trainmover.state.script.values import NO_VALUE, entry_of, handle_entry, kno
 from trainmover.state.script.variables import Variables, sentence
 
 KEPT = {
+    "a meter whose sum is called like a timer's": """
+        class Timer:
+            def __init__(self):
+                self.total, self.start = 0.0, time.time()
+            def lap(self):
+                self.total += time.time() - self.start
+        class Meter:
+            def __init__(self):
+                self.total = 0.0
+            def add(self, value):
+                self.total += value
+        timer, meter = Timer(), Meter()
+        for x, y in job.batches(DATA):
+            timer.lap()
+            meter.add(float(x.sum()))
+            rate = 0.1 / (1 + meter.total)
+        """,
+    "a name that once was a time": """
+        def main():
+            last = time.time()
+            print(time.time() - last)
+            last = 0.0
+            for x, y in job.batches(DATA):
+                last = 0.9 * last + float(x.sum())
+        main()
+        """,
+    "what a function gives that is called like a timer's": """
+        class Timer:
+            def now(self):
+                return time.time()
+        class Level:
+            def now(self):
+                return 2.0
+        def main():
+            strength = 1.0
+            for x, y in job.batches(DATA):
+                strength = 0.9 * strength + Level().now()
+        main()
+        """,
+    "best where the file is written": """
+        def main():
+            best = 99.0
+            for x, y in job.batches(DATA):
+                loss = 1 / (1 + float(x.sum()))
+                if loss < best and not job.is_shadow:
+                    best = loss
+        main()
+        """,
     "enumerate": """
         def main():
             for it, (x, y) in enumerate(job.batches(DATA)):
@@ -321,6 +369,36 @@ COLLECTING = {
 }
 
 INNOCENT = {
+    "timer beside a meter": """
+        class Timer:
+            def __init__(self):
+                self.total, self.start = 0.0, time.time()
+            def lap(self):
+                self.total += time.time() - self.start
+        class Meter:
+            def __init__(self):
+                self.total = 0.0
+            def add(self, value):
+                self.total += value
+        def main():
+            timer = Timer()
+            for x, y in job.batches(DATA):
+                meter = Meter()
+                timer.lap()
+                meter.add(float(x.sum()))
+        main()
+        """,
+    "a writer, and its last file, of a real run": """
+        def main():
+            writer, last = None, ""
+            for x, y in job.batches(DATA):
+                if not job.is_shadow:
+                    last = f"at-{float(x.sum())}"
+                    writer = types.SimpleNamespace(name=last)
+                if writer is not None:
+                    writer.name.upper()
+        main()
+        """,
     "batches drawn for one step": """
         def main():
             batches = job.batches(DATA + DATA)

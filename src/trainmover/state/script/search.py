@@ -33,7 +33,7 @@ from trainmover.state.script import handles
 from trainmover.state.script.layers import Layers
 from trainmover.state.script.liveness import live_at
 from trainmover.state.script.relied_on import worthless
-from trainmover.state.script.source import MODULE, Scope, Source, scope_of, source_of
+from trainmover.state.script.source import MODULE, Scope, Source, scope_of, source_of, tells_in
 from trainmover.state.script.things import (
     BOUND,
     C_DATA,
@@ -413,7 +413,7 @@ class Search:
         counting = self._counting(kind, held)
         for name, value in list(held.items()):
             below = f"{path}.{name}"
-            if type(name) is not str or self._is_clock(below):
+            if type(name) is not str or self._is_clock(below) or self._tells_in(kind, name):
                 continue
             counts = name in counting or self._is_moving(value)
             of_torch = name in TABLES and isinstance(owner, nn.Module)  # `Layers` looks at those.
@@ -605,6 +605,10 @@ class Search:
     def _is_clock(self, path: str) -> bool:
         last = path[path.rfind(".") :] if "." in path else path
         return last in self._source.clocks
+
+    def _tells_in(self, kind: type, name: str) -> bool:
+        own = [one.__name__ for one in kind.__mro__ if self._is_own(one)]
+        return name in self._source.told and tells_in(self._source, name, own)
 
     def _seen_before(self, value: object) -> bool:
         if id(value) in self._seen:

@@ -17,6 +17,7 @@ from functools import lru_cache
 from types import CodeType
 
 from trainmover.state.script.carried import carried_attributes
+from trainmover.state.script.guarded import asks_for_shadow, read_elsewhere
 from trainmover.state.script.in_force import SETTERS
 from trainmover.state.script.syntax import children, walk
 from trainmover.torch_internals.backends import PREFIX
@@ -48,11 +49,14 @@ _BUILDS = frozenset(
 )
 _BY_NAME = frozenset({"setattr", "delattr", "__setattr__", "__delattr__"})
 _FEEDS = frozenset({"update", "add", "append", "push", "record", "put", "extend", "insert"})
+_EMPTY = frozenset({"float", "int", "list", "dict", "set", "tuple", "deque", "defaultdict"})
 _OURS = frozenset({"batches", "enumerate", "range"})
 Function = ast.FunctionDef | ast.AsyncFunctionDef
 Key = tuple[str, int]
 """Of a scope: its name, and the first line of its code object; a module's is 0."""
 MODULE: Key = ("<module>", 0)
+_Path = tuple[int, str]
+"""A name with the id of its scope, an attribute with 0."""
 
 
 @dataclass
@@ -86,6 +90,9 @@ class Source:
     globals     that functions store to
     read        names that functions read and do not store: the file's globals, and names around
     clocks      attributes and parts that tell the time or the machine: ".t0", "stats['time']"
+    told        attributes that are given such a value, each with the classes whose methods give it
+                to their own object; "" where it is given from elsewhere
+    untold      the same of other values; what they are reset to, or made with, is none
     dynamic     line that stores attributes by names that only the run knows; 0: none
     written     classes and functions, with their lines
     foreign     attributes of imported modules that are stored to, with the line: "torch.nn.relu"
@@ -106,6 +113,8 @@ class Source:
     globals: set[str] = field(default_factory=set)
     read: set[str] = field(default_factory=set)
     clocks: set[str] = field(default_factory=set)
+    told: dict[str, set[str]] = field(default_factory=dict)
+    untold: dict[str, set[str]] = field(default_factory=dict)
     dynamic: int = 0
     written: dict[str, int] = field(default_factory=dict)
     foreign: dict[str, int] = field(default_factory=dict)
@@ -152,6 +161,9 @@ def together(sources: Iterable[Source]) -> Source:
         whole.changed |= one.changed
         whole.globals |= one.globals
         whole.clocks |= one.clocks
+        for known, stored_by in ((whole.told, one.told), (whole.untold, one.untold)):
+            for name, owners in stored_by.items():
+                known.setdefault(name, set()).update(owners)
         whole.dynamic = whole.dynamic or one.dynamic
         whole.environ |= one.environ
         whole.settings |= one.settings
@@ -159,12 +171,20 @@ def together(sources: Iterable[Source]) -> Source:
         whole.rebuilds = whole.rebuilds or one.rebuilds
         whole.exchanges = whole.exchanges or one.exchanges
         temporary.append((one.attributes.keys(), one.temporary))
+    whole.clocks -= {f".{name}" for name in whole.untold}
     whole.temporary = {
         name
         for name in whole.attributes
         if all(name in brief for stored, brief in temporary if name in stored)
     }
     return whole
+
+
+def tells_in(source: Source, name: str, kinds: Iterable[str]) -> bool:
+    """Whether an attribute tells the time in objects of these classes, though others give other
+    values to one of that name: a timer's total, beside a meter's."""
+    told, untold = source.told.get(name, set()), source.untold.get(name, set())
+    return "" not in told | untold and bool(told & {*kinds}) and not untold & {*kinds}
 
 
 def scope_of(code: CodeType) -> Scope:
@@ -194,6 +214,10 @@ class _Reader:
         self._once = _called_once(tree)
         self._by_name: set[str] = set()  # Attributes that are stored to as by setattr().
         self._telling: set[str] = set()  # Functions that return the time.
+        self._untelling = {"get", "pop", "popleft", "popitem", "setdefault"}  # Containers' own.
+        self._mixed: set[_Path] = set()  # Names and attributes that only sometimes do.
+        self._apart: set[_Path] = set()  # Those that are left out whatever they are given.
+        self._read_elsewhere = read_elsewhere(tree)
 
     # --- stores -----------------------------------------------------------------------------------
 
@@ -340,7 +364,21 @@ class _Reader:
     # --- clocks -----------------------------------------------------------------------------------
 
     def clocks(self) -> None:
-        """Until nothing new is found: what derives from a clock makes others derive from it."""
+        """Until nothing new is found: what derives from a clock makes others derive from it. What
+        is given other values too is none, and nothing derives from it."""
+        while True:
+            self._derive()
+            mixed, untelling = self._stored_otherwise(), self._return_otherwise()
+            if mixed <= self._mixed and not untelling:
+                return
+            self._mixed |= mixed
+            self._untelling |= untelling
+            self.source.clocks.clear()
+            self._telling.clear()
+            for scope in self.source.scopes.values():
+                scope.clocks.clear()
+
+    def _derive(self) -> None:
         for _ in range(12):
             before = self._count()
             for key, _, nodes in self._bodies:
@@ -350,6 +388,39 @@ class _Reader:
                 self._fed(nodes, scope)
             if self._count() == before:
                 return
+
+    def _stored_otherwise(self) -> set[_Path]:
+        """Names and attributes that tell the time, and are given something else, too."""
+        self.source.told, self.source.untold = {}, {}
+        found = set[_Path]()
+        for key, owner, nodes in self._bodies:
+            scope = self.source.scopes[key]
+            for node in nodes:
+                for target, value in _stores_of(node):
+                    known, own = _known(target, scope), owner if _is_on_self(target) else ""
+                    is_made = own and key[0] in _CONSTRUCTORS
+                    if is_made or known in self._apart or _is_reset(node, value):
+                        continue
+                    path = known[1]
+                    tells = self._tells(value, scope, but=path)
+                    if path.startswith("."):
+                        stored_by = self.source.told if tells else self.source.untold
+                        stored_by.setdefault(path[1:], set()).add(own)
+                    elif path in scope.clocks and not tells:
+                        found.add(known)
+        both = self.source.clocks & {f".{name}" for name in self.source.untold}
+        return found | {(0, path) for path in both}
+
+    def _return_otherwise(self) -> set[str]:
+        """Functions of which one tells the time, and another one of that name does not."""
+        found = set[str]()
+        for (name, line), _, nodes in self._bodies:
+            if name in self._telling:
+                scope = self.source.scopes[name, line]
+                values = [one.value for one in nodes if isinstance(one, ast.Return) and one.value]
+                if values and not any(self._tells(value, scope) for value in values):
+                    found.add(name)
+        return found
 
     def _count(self) -> int:
         scopes = sum(len(scope.clocks) for scope in self.source.scopes.values())
@@ -369,13 +440,14 @@ class _Reader:
             case ast.withitem(context_expr=value, optional_vars=ast.expr() as target):
                 self._assigned(target, value, scope)
             case ast.Return(value=ast.expr() as value) if self._tells(value, scope):
-                self._telling.add(key[0])
-            case ast.If(test=test) if _asks_for_shadow(test):
+                if key[0] not in self._untelling:
+                    self._telling.add(key[0])
+            case ast.If(test=test) if asks_for_shadow(test):
                 for inner in walk(node):
                     if isinstance(inner, ast.Name | ast.Attribute) and isinstance(
                         inner.ctx, ast.Store
                     ):
-                        self._mark(inner, scope)
+                        self._guarded(inner, scope)
 
     def _assigned(self, target: ast.expr, value: ast.expr, scope: Scope) -> None:
         both = isinstance(target, ast.Tuple | ast.List) and isinstance(value, ast.Tuple | ast.List)
@@ -395,6 +467,12 @@ class _Reader:
         elif self._tells(value, scope):
             self._mark(target, scope)
 
+    def _guarded(self, target: ast.Name | ast.Attribute, scope: Scope) -> None:
+        name = target.id if isinstance(target, ast.Name) else target.attr
+        if name not in self._read_elsewhere:
+            self._apart.add(_known(target, scope))
+            self._mark(target, scope)
+
     def _mark(self, target: ast.expr, scope: Scope) -> None:
         if isinstance(target, ast.Tuple | ast.List):
             for one in target.elts:
@@ -406,6 +484,8 @@ class _Reader:
 
     def _note(self, path: str, scope: Scope) -> None:
         """An attribute is known everywhere, a name in its scope."""
+        if (0 if path.startswith(".") else id(scope), path) in self._mixed:
+            return
         (self.source.clocks if path.startswith(".") else scope.clocks).add(path)
 
     def _fed(self, nodes: list[ast.AST], scope: Scope) -> None:
@@ -418,11 +498,19 @@ class _Reader:
                     fed.setdefault(path, []).append(self._tells(node.args[0], scope))
         for path, told in fed.items():
             if all(told):
+                self._apart.add((0 if path.startswith(".") else id(scope), path))
                 self._note(path, scope)
 
-    def _tells(self, value: ast.expr, scope: Scope) -> bool:
-        """Whether the value derives from a clock, a process or a host."""
-        return any(self._is_clock(node, scope) for node in walk(value))
+    def _tells(self, value: ast.expr, scope: Scope, but: str = "") -> bool:
+        """Whether the value derives from a clock, a process or a host.
+
+        but: what it is given to; that it derives from itself says nothing
+        """
+        return any(
+            self._is_clock(node, scope)
+            for node in walk(value)
+            if not but or not isinstance(node, ast.expr) or _path(node) != but
+        )
 
     def _is_clock(self, node: ast.AST, scope: Scope) -> bool:
         match node:
@@ -669,8 +757,47 @@ def _names_machine(node: ast.Call | ast.Subscript) -> bool:
     return name is not None and names_machine(name)
 
 
-def _asks_for_shadow(test: ast.expr) -> bool:
-    return any(isinstance(node, ast.Attribute) and node.attr == "is_shadow" for node in walk(test))
+def _stores_of(node: ast.AST) -> Iterator[tuple[ast.expr, ast.expr]]:
+    """What it stores to, each with the value."""
+    match node:
+        case ast.Assign(targets=targets, value=value):
+            for target in targets:
+                yield from _pairs(target, value)
+        case ast.AnnAssign(target=target, value=ast.expr() as value):
+            yield target, value
+        case ast.NamedExpr(target=target, value=value) | ast.AugAssign(target=target, value=value):
+            yield target, value
+
+
+def _pairs(target: ast.expr, value: ast.expr) -> Iterator[tuple[ast.expr, ast.expr]]:
+    if not isinstance(target, ast.Tuple | ast.List):
+        yield target, value
+        return
+    values = value.elts if isinstance(value, ast.Tuple | ast.List) else []
+    alike = len(values) == len(target.elts)
+    for number, one in enumerate(target.elts):
+        yield from _pairs(one, values[number] if alike else value)
+
+
+def _is_reset(node: ast.AST, value: ast.expr) -> bool:
+    """Whether a variable begins with it, rather than being given something: 0.0, [], Meter()."""
+    if isinstance(node, ast.AugAssign):
+        return False
+    made = [one for one in walk(value) if isinstance(one, ast.Call)]
+    names = [one for one in walk(value) if isinstance(one, ast.Name | ast.Attribute)]
+    known = {id(inner) for one in made for inner in walk(one.func)}
+    begins = all(_makes_object(one) or _called_name(one) in _EMPTY for one in made)
+    others = [one for one in names if id(one) not in known]
+    return begins and all(isinstance(one, ast.Name) and one.id in _EMPTY for one in others)
+
+
+def _called_name(call: ast.Call) -> str:
+    return call.func.attr if isinstance(call.func, ast.Attribute) else getattr(call.func, "id", "")
+
+
+def _known(target: ast.expr, scope: Scope) -> _Path:
+    path = _path(target)
+    return (0 if path.startswith(".") else id(scope), path)
 
 
 def short_name(path: str) -> str:
