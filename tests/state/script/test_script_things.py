@@ -11,6 +11,50 @@ from captures import JOINER, RANK, Job
 from trainmover.state.script.values import entry_of
 
 KEPT = {
+    "momentum inside of a tracked optimizer": """
+        class Around(torch.optim.Optimizer):
+            def __init__(self, inside):
+                super().__init__(inside.param_groups, {})
+                self.inside = inside
+                self.param_groups = inside.param_groups
+            def step(self):
+                for group in self.param_groups:
+                    for one in group["params"]:
+                        self.state[one]["old"] = one.data.clone()
+                self.inside.step()
+        def main():
+            net = nn.Linear(2, 1)
+            optimizer = Around(torch.optim.SGD(net.parameters(), lr=0.1, momentum=0.9))
+            job.tracked |= {"net": net, "optimizer": optimizer}
+            for x, y in job.batches(DATA):
+                net(x).sum().backward()
+                optimizer.step()
+        main()
+        """,
+    "momentum around a tracked optimizer": """
+        class Around(torch.optim.SGD):
+            def __init__(self, inside):
+                super().__init__(inside.param_groups[0]["params"], lr=0.1, momentum=0.9)
+                self.inside = inside
+        def main():
+            net = nn.Linear(2, 1)
+            inside = torch.optim.SGD(net.parameters(), lr=0.1)
+            job.tracked |= {"net": net, "optimizer": inside}
+            optimizer = Around(inside)
+            for x, y in job.batches(DATA):
+                net(x).sum().backward()
+                optimizer.step()
+        main()
+        """,
+    "norms by parameter": """
+        def main():
+            norms = torch.utils.weak.WeakTensorKeyDictionary()
+            net = nn.Linear(2, 1)
+            job.tracked["net"] = net
+            for x, y in job.batches(DATA):
+                norms[net.weight] = norms.get(net.weight, 0.0) + float(x.norm())
+        main()
+        """,
     "attribute of a class": """
         class Trainer:
             count = 0
@@ -1160,13 +1204,15 @@ INNOCENT = {
         main()
         """,
     "optimizer around a tracked one": """
-        class Around(torch.optim.SGD):
+        class Around(torch.optim.Optimizer):
             def __init__(self, inside):
-                super().__init__(inside.param_groups[0]["params"], lr=0.1, momentum=0.9)
+                super().__init__(inside.param_groups[0]["params"], {"lr": 0.1})
                 self.inside = inside
+            def step(self):
+                self.inside.step()
         def main():
             net = nn.Linear(2, 1)
-            inside = torch.optim.SGD(net.parameters(), lr=0.1)
+            inside = torch.optim.SGD(net.parameters(), lr=0.1, momentum=0.9)
             job.tracked |= {"net": net, "optimizer": inside}
             optimizer = Around(inside)
             schedule = torch.optim.lr_scheduler.StepLR(optimizer, 2)
@@ -1175,6 +1221,61 @@ INNOCENT = {
                 net(x).sum().backward()
                 optimizer.step()
                 schedule.step()
+        main()
+        """,
+    "optimizer in a tracked one whose state_dict has its state": """
+        class Around(torch.optim.Optimizer):
+            def __init__(self, inside):
+                super().__init__(inside.param_groups, {})
+                self.inside = inside
+                self.param_groups = inside.param_groups
+            def step(self):
+                self.inside.step()
+            def state_dict(self):
+                return self.inside.state_dict()
+        def main():
+            net = nn.Linear(2, 1)
+            optimizer = Around(torch.optim.SGD(net.parameters(), lr=0.1, momentum=0.9))
+            job.tracked |= {"net": net, "optimizer": optimizer}
+            for x, y in job.batches(DATA):
+                net(x).sum().backward()
+                optimizer.step()
+        main()
+        """,
+    "optimizer in a tracked one whose state is its own": """
+        class Around(torch.optim.Optimizer):
+            def __init__(self, inside):
+                self.inside = inside
+            def step(self):
+                self.inside.step()
+            @property
+            def state(self):
+                return self.inside.state
+            @property
+            def param_groups(self):
+                return self.inside.param_groups
+        def main():
+            net = nn.Linear(2, 1)
+            optimizer = Around(torch.optim.SGD(net.parameters(), lr=0.1, momentum=0.9))
+            job.tracked |= {"net": net, "optimizer": optimizer}
+            for x, y in job.batches(DATA):
+                net(x).sum().backward()
+                optimizer.step()
+        main()
+        """,
+    "averages that a tracked object gives as its state": """
+        class Average:
+            def __init__(self):
+                self.shadow = {"x": torch.zeros(2)}
+            def update(self, x):
+                self.shadow["x"] = 0.9 * self.shadow["x"] + x
+            def state_dict(self):
+                return self.shadow
+        def main():
+            average = Average()
+            job.tracked["average"] = average
+            for x, y in job.batches(DATA):
+                average.update(x)
         main()
         """,
     "parameters of a tracked module": """

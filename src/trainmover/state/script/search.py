@@ -56,6 +56,8 @@ ABSENT: Any = object()
 NEVER: Any = object()
 NO_TYPES: frozenset[type] = frozenset()
 _SMALL, _NESTED_MAX = 64, 3
+_STATE = frozenset({"param_groups", "state"})
+"""What is tracked of an optimizer; of one that is not, `Untracked` reads it."""
 _OURS = __name__.partition(".")[0]
 _CONTAINERS = (list, tuple, deque, dict, set, frozenset)
 _CONTAINER_TYPES = frozenset(_CONTAINERS)
@@ -216,8 +218,9 @@ class Search:
         if not hasattr(type(obj), "state_dict"):  # A generator: it has no other attributes.
             known += [slot.key for slot in newest]
             return
-        state = _flattened(obj.state_dict(), 2)  # type: ignore[attr-defined]
-        held = {self._entry(one) for _, one in state}
+        whole = obj.state_dict()  # type: ignore[attr-defined]
+        state = _flattened(whole, 2)
+        held = {self._entry(one) for one in (whole, *(one for _, one in state))}
         names = {str(name).lstrip("_") for name, _ in state}
         for slot in newest:
             value = now_in(slot)
@@ -417,6 +420,7 @@ class Search:
                 continue
             counts = name in counting or self._is_moving(value)
             of_torch = name in TABLES and isinstance(owner, nn.Module)  # `Layers` looks at those.
+            of_torch = of_torch or (name in _STATE and isinstance(owner, Optimizer))
             if counts and not of_torch and self._is_variable(value):
                 self._outside(self._slot(below, held, name, value))
             self._hold(held, name, value, below, depth + 1)
@@ -556,8 +560,8 @@ class Search:
             self._layout.sizes.append((held, len(held)))
         stored = self._source.by_others & held.keys()
         stored -= self._temporary(type(owner), stored)
-        if issubclass(type(owner), Optimizer) and not self._layout.things.untracked.has(owner):
-            stored -= {"param_groups", "state"}  # They are what is tracked of it.
+        if issubclass(type(owner), Optimizer):
+            stored -= _STATE
         for name in sorted(stored):
             if not self._is_clock(f".{name}") and self._is_variable(held[name]):
                 self._outside(self._slot(f"{path}.{name}", held, name, held[name]))

@@ -45,6 +45,7 @@ from typing import Any
 
 import numpy
 from torch.quasirandom import SobolEngine
+from torch.utils.weak import WeakIdKeyDictionary, WeakTensorKeyDictionary
 
 from trainmover.state.script.layers import Layers
 from trainmover.state.script.liveness import live_at
@@ -78,7 +79,10 @@ _QUEUES = (queue.Queue, queue.LifoQueue, queue.PriorityQueue)
 _FILES = (io.TextIOWrapper, io.BufferedReader, io.FileIO, io.BytesIO, io.StringIO)
 _HASHES = re.compile(r"_(hashlib|md5|sha\d*|blake2|xxhash)|xxhash\b.*")
 _USERS = (UserDict, UserList, UserString)
-_WEAK = (weakref.WeakKeyDictionary, weakref.WeakValueDictionary, weakref.WeakSet)
+_WEAK = (
+    *(weakref.WeakKeyDictionary, weakref.WeakValueDictionary, weakref.WeakSet),
+    *(WeakIdKeyDictionary, WeakTensorKeyDictionary),
+)
 
 
 class Things:

@@ -18,6 +18,7 @@ from torch.optim.lr_scheduler import LRScheduler, ReduceLROnPlateau
 
 from trainmover.state import tensor_bytes
 from trainmover.state.encode import as_local
+from trainmover.state.kinds.zero import shard_of
 from trainmover.state.script.views import Views
 from trainmover.torch_internals.modules import parts_of, tensors_of
 from trainmover.torch_internals.tensors import version_of
@@ -30,6 +31,9 @@ TRAINED = (nn.Module, torch.optim.Optimizer, *_SETTINGS)
 Mark = tuple[int, int]
 
 
+def _NOBODY() -> None: ...
+
+
 class Untracked:
     """Beside what was tracked when this was made."""
 
@@ -37,10 +41,19 @@ class Untracked:
         self, tracked: Iterable[tuple[str, object]] = (), views: Views | None = None
     ) -> None:
         self._views = views or Views()
+        tracked = list(tracked)
         self._names: dict[int, tuple[str, weakref.ref[Any]]] = {}
         for name, obj in tracked:
             for path, one in _all_of(name, obj):
                 self._names.setdefault(id(one), (path, weakref.ref(one)))
+        self._inside = {
+            id(one): (weakref.ref(one), weakref.ref(obj))
+            for _, obj in tracked
+            if isinstance(obj, torch.optim.Optimizer)
+            for one in vars(obj).values()
+            if isinstance(one, torch.optim.Optimizer) and id(one) not in self._names
+        }
+        self._with_outer: set[int] = set()
         self._hashes: dict[int, tuple[weakref.ref[Tensor], Mark, bytes]] = {}
         self._found: dict[int, tuple[weakref.ref[Any], bool]] = {}
 
@@ -69,12 +82,15 @@ class Untracked:
         """What stands for that content; None if there is none."""
         if not self.has(value):
             return None
+        if self._goes_along(value):
+            return []
         digest = xxhash.xxh3_64()
         for tensor in self.tensors(value):
             digest.update(self._digest(tensor))
         kind, plain = type(value), list[Any]()
         if issubclass(kind, torch.optim.Optimizer):
-            plain = [_settings(group) for group in value.param_groups]  # type: ignore[attr-defined]
+            groups = [] if self.name_of(value) else value.param_groups  # type: ignore[attr-defined]
+            plain = [_settings(group) for group in groups]  # Of one around it they are its own.
         elif issubclass(kind, _SETTINGS):
             plain = [_settings(vars(value))]
         return [digest.digest(), inside(plain)]
@@ -101,7 +117,21 @@ class Untracked:
             return next(self.tensors(value), None) is not None
         if issubclass(type(value), nn.Parameter):
             return not self._shows(value)  # type: ignore[arg-type]
+        if issubclass(type(value), torch.optim.Optimizer) and not self._own_name(value):
+            wrapped = [one for one in vars(value).values() if self._own_name(one)]
+            return not any(_is_part(one, value) for one in wrapped)  # type: ignore[arg-type]
         return not self.name_of(value)
+
+    def _goes_along(self, value: object) -> bool:
+        """Whether it is inside of a tracked optimizer whose `state_dict()` has all of its state."""
+        one, outer = (reference() for reference in self._inside.get(id(value), (_NOBODY, _NOBODY)))
+        if one is None or one is not value or outer is None:
+            return False
+        if id(value) not in self._with_outer and one.param_groups is outer.param_groups:
+            held = set(map(id, _tensors_in(outer.state_dict())))
+            if (own := list(self.tensors(value))) and held.issuperset(map(id, own)):
+                self._with_outer.add(id(value))
+        return id(value) in self._with_outer
 
     def _own_name(self, value: object) -> str:
         name, reference = self._names.get(id(value), ("", None))
@@ -133,13 +163,27 @@ def _all_of(name: str, obj: object) -> Iterator[tuple[str, Any]]:
         for path, part in obj.named_modules():
             yield f"{name}.{path}", part
     if isinstance(obj, torch.optim.Optimizer):
-        for one in vars(obj).values():
-            if isinstance(one, torch.optim.Optimizer):
-                yield name, one
+        yield from ((name, one) for one in vars(obj).values() if _is_part(one, obj))
     if not isinstance(obj, TRAINED) and hasattr(type(obj), "state_dict"):
         for one in getattr(obj, "__dict__", {}).values():
             if isinstance(one, TRAINED):
                 yield from _all_of(name, one)
+
+
+def _is_part(one: object, outer: torch.optim.Optimizer) -> bool:
+    """Whether it is an optimizer whose state is the outer one's: what else an optimizer wraps may
+    have a state that the outer one's `state_dict()` has not, as the momentum inside of SAM."""
+    if not isinstance(one, torch.optim.Optimizer):
+        return False
+    return one is shard_of(outer) or one.state is outer.state
+
+
+def _tensors_in(state: object) -> Iterator[Tensor]:
+    if isinstance(state, Tensor):
+        yield state
+    elif isinstance(state, dict | list | tuple):
+        for one in state.values() if isinstance(state, dict) else state:
+            yield from _tensors_in(one)
 
 
 def _parts(value: Any) -> Iterator[nn.Module]:

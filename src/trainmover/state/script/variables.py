@@ -564,6 +564,10 @@ class Variables:
             at = scope.lines.get(root) or first or source.written.get(function, 0)
             if line := at or source.written.get(root, 0) or source.dynamic:
                 return name, line
+        for name, source, _ in sources:  # A name under which it is tracked: of any function's.
+            known = [scope.lines[root] for scope in source.scopes.values() if root in scope.lines]
+            if known and not file:
+                return name, max(known)
         return found[-1] if found else (os.path.basename(file) or "the script", first)
 
 
