@@ -113,6 +113,7 @@ HABITS = [
     equal("updates/lbfgs"),
     refused("updates/inner_momentum"),
     equal("updates/inner_tracked"),
+    equal("updates/local_sgd"),
     equal("updates/gan"),
     equal("updates/several"),
     equal("updates/zero"),

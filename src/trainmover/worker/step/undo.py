@@ -20,6 +20,7 @@ where that is found out has committed what it is part of: all ranks go back then
 """
 
 import time
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -28,7 +29,18 @@ from trainmover.state import encode
 from trainmover.state.items import HasState
 from trainmover.state.placing import load_bulk
 from trainmover.state.tracked import Tracked
+from trainmover.torch_internals.optimizers import is_zero
 from trainmover.worker.step.copies import Copies
+
+_PLAIN = frozenset({bool, int, float, str, type(None)})
+
+
+def further_of(optimizer: torch.optim.Optimizer) -> dict[str, Any]:
+    """Plain values that a class of optimizers adds to its state: steps that it counts itself."""
+    if type(optimizer).state_dict is torch.optim.Optimizer.state_dict or is_zero(optimizer):
+        return {}
+    state = optimizer.state_dict()
+    return {name: value for name, value in state.items() if type(value) in _PLAIN}
 
 
 class Undo:
@@ -42,6 +54,7 @@ class Undo:
     def __init__(self) -> None:
         self._copies = Copies()
         self._others: list[tuple[HasState, bytes, list[Tensor]]] = []
+        self._further: list[tuple[torch.optim.Optimizer, dict[str, Any]]] = []
         self._stepped: list[torch.optim.Optimizer] = []
         self._copied = self._copied_some = False
         self._ns = 0
@@ -63,7 +76,7 @@ class Undo:
         """A step starts, or starts again: nothing is changed yet."""
         if self._copied or self._copied_some:
             self._copies.begin()
-            self._others, self._stepped, self._ns = [], [], 0
+            self._others, self._further, self._stepped, self._ns = [], [], [], 0
             self._copied = self._copied_some = False
 
     def copy(self, tensors: list[Tensor]) -> None:
@@ -100,6 +113,9 @@ class Undo:
         self._copies.put_back()
         for obj, structure, tensors in self._others:
             load_bulk(obj, structure, [tensor.clone() for tensor in tensors])
+        for optimizer, before in self._further:
+            if further_of(optimizer) != before:
+                optimizer.load_state_dict(optimizer.state_dict() | before)
 
     def _add_tracked(self, tracked: Tracked) -> None:
         """Beside the optimizer that steps: averages of weights, whatever a script keeps."""
@@ -108,7 +124,10 @@ class Undo:
         for name, obj in tracked.items():
             if isinstance(obj, nn.Module):
                 self._copies.add(*obj.parameters())
-            elif name in bulk and not isinstance(obj, torch.optim.Optimizer):
+            elif isinstance(obj, torch.optim.Optimizer):
+                if further := further_of(obj):
+                    self._further.append((obj, further))
+            elif name in bulk:
                 structure, tensors = encode.split(obj.state_dict())
                 copies = [encode.as_local(tensor).clone() for tensor in tensors]
                 self._others.append((obj, structure, copies))
