@@ -354,6 +354,11 @@ BUGS = {
         "if len(losses) < 20:",
         "death,reset",
     ),
+    "what follows from a decision waits for the next event": (
+        "controller.decide",
+        "if job is before or job == before:",
+        "if before is not None:",
+    ),
 }
 
 

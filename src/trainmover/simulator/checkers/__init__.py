@@ -26,6 +26,7 @@ from trainmover.simulator.checkers.people.figures import Figures
 from trainmover.simulator.checkers.people.incidents import Incidents
 from trainmover.simulator.checkers.people.plans import Plans
 from trainmover.simulator.checkers.people.records import Records
+from trainmover.simulator.checkers.settled import Settled
 from trainmover.simulator.checkers.state.checkpoints import Checkpoints
 from trainmover.simulator.checkers.state.cuts import Cuts
 from trainmover.simulator.checkers.state.racks import Racks
@@ -66,6 +67,7 @@ def all_checkers() -> list[Checker]:
         Whole(),
         Words(),
         Figures(),
+        Settled(),
     ]
 
 
