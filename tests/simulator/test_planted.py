@@ -359,6 +359,44 @@ BUGS = {
         "if job is before or job == before:",
         "if before is not None:",
     ),
+    "a grave line is not taken for a finding": (
+        "controller.policies.anomalies.told",
+        "    if not symptom.grave:\n",
+        "    if symptom.grave:\n",
+        "sign",
+    ),
+    "a machine that says that it is broken may take ranks": (
+        "controller.policies.anomalies.answer",
+        "        job = with_cordon(job, seen.machine, replace(cordon, failing=True))\n",
+        "",
+        "sign",
+    ),
+    "a plan that is stopped goes on, and the answer is that it has stopped": (
+        "controller.policies.plans.steering",
+        """with_plan(job, plan), (Answer(event.request, ok=True, text=text),)
+    plan = go_on""",
+        """job, (Answer(event.request, ok=True, text=text),)
+    plan = go_on""",
+        "roll,place,death",
+    ),
+    "a roll is refused, and begins": (
+        "controller.policies.plans.steering",
+        'ok=True, text=f"{plan.title} begins',
+        'ok=False, text=f"{plan.title} begins',
+        "roll",
+    ),
+    "a machine is said to have been told to die, and was not": (
+        "controller.machines",
+        "        Send(machine, Die()),\n",
+        "",
+        "drill",
+    ),
+    "all went back, and the incident says that no step was made again": (
+        "controller.change.going_back",
+        "    redone = max(redone, incident(job, job.change.incident).redone)\n",
+        "    redone = incident(job, job.change.incident).redone\n",
+        "death,crash,power",
+    ),
 }
 
 
