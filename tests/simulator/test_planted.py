@@ -5,6 +5,7 @@ The last column says what the bug would do to a job.
 
 import itertools
 from collections.abc import Iterator
+from dataclasses import replace
 
 import pytest
 from planting import planted
@@ -428,6 +429,40 @@ def test_a_planted_bug_is_found(what: str) -> None:
 def test_every_bug_can_still_be_planted(what: str) -> None:
     with planted(*BUGS[what][:3]):
         pass
+
+
+SLOWNESS = {
+    "a machine that is slow is never said to be": (
+        "excess",
+        "return own_us > usual_us * SLOW and",
+        "return own_us > usual_us * 9 and",
+    ),
+    "one that is slow is seen, and not told of": (
+        "pace",
+        "return [self._found(job, rank, step, steps, at_us)] if steps else []",
+        "return []",
+    ),
+    "nobody measures what a move has come to": (
+        "pace",
+        "        self._measured = move.incident\n",
+        "        return []\n",
+    ),
+    "what was measured is not kept": ("answer", "        own_after_ms=event.own_ms,\n", ""),
+}
+
+
+@pytest.mark.parametrize("what", SLOWNESS)
+def test_slow_machines_have_to_be_found(what: str) -> None:
+    """In worlds that are long quick before one machine is slow."""
+    module, old, new = SLOWNESS[what]
+    seldom = replace(only(["straggle"]), pause_us=6_000_000)
+    with planted(f"controller.policies.stragglers.{module}", old, new):
+        for seed in range(20):
+            plan = plan_of(seed, seconds=30, faults=seldom)
+            plan.world |= {"stragglers": "act", "stages": 1, "alone": False, "once": ()}
+            if play(plan).violation:
+                return
+    pytest.fail(f"20 seeds did not find it: {what}")
 
 
 def test_ways_that_are_called_slow_where_only_one_end_waits_are_found() -> None:

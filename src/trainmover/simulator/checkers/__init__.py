@@ -15,6 +15,7 @@ from trainmover.simulator.checkers.members.leaving import Leaving
 from trainmover.simulator.checkers.members.maintenance import Maintenance
 from trainmover.simulator.checkers.members.quarantine import Quarantine
 from trainmover.simulator.checkers.members.sizes import WorldSize
+from trainmover.simulator.checkers.members.slowness import Slowness
 from trainmover.simulator.checkers.members.staying import Staying
 from trainmover.simulator.checkers.members.stragglers import Stragglers
 from trainmover.simulator.checkers.members.verdicts import Verdicts
@@ -68,6 +69,7 @@ def all_checkers() -> list[Checker]:
         Words(),
         Figures(),
         Settled(),
+        Slowness(),
     ]
 
 
