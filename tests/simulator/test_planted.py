@@ -355,6 +355,42 @@ BUGS = {
         "if len(losses) < 20:",
         "death,reset",
     ),
+    "a step is committed though the records of the next are nowhere": (
+        "controller.change.verdict",
+        "if everybody_in and _all_held(lost, held, Step(past + 2)):",
+        "if everybody_in:",
+        "death,crash",
+    ),
+    "vaults that speak of another epoch count": (
+        "controller.change.reports",
+        "    if change is None or change.epoch != fact.epoch:",
+        "    if change is None:",
+        "death,crash,move",
+    ),
+    "a joiner that is beyond the cut is not unwound": (
+        "controller.change.going_back",
+        "        elif trains or beyond:",
+        "        elif trains:",
+        "death,power,crash",
+    ),
+    "epochs of a part of the journal that is lost are used again": (
+        "controller.machines",
+        "passed = NUMBERS_PASSED if event.cut else 0",
+        "passed = 0",
+        "torn,move",
+    ),
+    "who comes later is not told where the store is": (
+        "controller.machines",
+        "if job.store else ()",
+        "if job.store and not job.machines else ()",
+        "store,death,move",
+    ),
+    "who has given up its ranks is not told to leave": (
+        "controller.change.switching",
+        "            effects.append(Send(machine, Leave(epoch=change.epoch)))",
+        "            pass",
+        "move,death",
+    ),
     "what follows from a decision waits for the next event": (
         "controller.decide",
         "if job is before or job == before:",
