@@ -67,7 +67,7 @@ class Anomalies:
         if of not in [(one.machine, one.sign) for one in after.anomalies.findings]:
             raise Violation(f"{machine} says {sign}, {lines:.1f} lines, and nothing is found")
         again = of in [(one.machine, one.sign) for one in before.anomalies.findings]
-        few = 4 * len(failing(before)) < len(before.machines) and not again
+        few = len(failing(before)) < max(1, len(before.machines) // 4) and not again
         acts = before.spec.anomalies == "act" and few and machine in after.machines
         if acts and machine not in failing(after):
             raise Violation(f"{machine} says {sign}, and may take ranks")
