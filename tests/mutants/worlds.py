@@ -13,6 +13,8 @@ PEOPLE = dict.fromkeys(("roll", "place", "drain", "notice", "sign", "examine"), 
 MORE = Faults(ALL.weights | PEOPLE, pause_us=400_000)
 SLOW = {"straggle", "narrow"}
 """What is slow is known only after many steps."""
+SELDOM_US = 6_000_000
+"""It is asked for only where nobody was slow before."""
 ALONE: dict[str, object] = {"alone": True, "unfit": ()}
 FOCUSED: tuple[tuple[str, dict[str, object]], ...] = (
     ("move,death,crash", {}),
@@ -42,7 +44,7 @@ FOCUSED: tuple[tuple[str, dict[str, object]], ...] = (
     ("narrow,arrive,death", {"stragglers": "act"}),
     ("cut,partition,stop", {}),
     ("sign,roll,death", {"anomalies": "act"}),
-    ("straggle", {"stragglers": "act"}),
+    ("straggle", {"stragglers": "act", "stages": 1, "alone": False, "once": ()}),
     ("death,crash,power,store", {"snapshots": 3, "checkpoints": 3, "copies": 2}),
 )
 """Few things that go wrong, and where that is most telling."""
@@ -72,7 +74,8 @@ def _plan(seed: int) -> Plan:
 def _focused(seed: int, names: str, where: dict[str, object]) -> Plan:
     few = names.split(",")
     seconds = 20 if SLOW & {*few} else 4
-    plan = plan_of(seed, seconds=seconds, faults=replace(only(few), pause_us=400_000))
+    pause_us = SELDOM_US if few == ["straggle"] else 400_000
+    plan = plan_of(seed, seconds=seconds, faults=replace(only(few), pause_us=pause_us))
     plan.world |= where
     plan.standbys = 0 if plan.world["wait_s"] == 0 else plan.standbys
     return plan

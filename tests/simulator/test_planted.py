@@ -5,6 +5,7 @@ The last column says what the bug would do to a job.
 
 import itertools
 from collections.abc import Iterator
+from dataclasses import replace
 
 import pytest
 from planting import planted
@@ -354,6 +355,85 @@ BUGS = {
         "if len(losses) < 20:",
         "death,reset",
     ),
+    "a step is committed though the records of the next are nowhere": (
+        "controller.change.verdict",
+        "if everybody_in and _all_held(lost, held, Step(past + 2)):",
+        "if everybody_in:",
+        "death,crash",
+    ),
+    "vaults that speak of another epoch count": (
+        "controller.change.reports",
+        "    if change is None or change.epoch != fact.epoch:",
+        "    if change is None:",
+        "death,crash,move",
+    ),
+    "a joiner that is beyond the cut is not unwound": (
+        "controller.change.going_back",
+        "        elif trains or beyond:",
+        "        elif trains:",
+        "death,power,crash",
+    ),
+    "epochs of a part of the journal that is lost are used again": (
+        "controller.machines",
+        "passed = NUMBERS_PASSED if event.cut else 0",
+        "passed = 0",
+        "torn,move",
+    ),
+    "who comes later is not told where the store is": (
+        "controller.machines",
+        "if job.store else ()",
+        "if job.store and not job.machines else ()",
+        "store,death,move",
+    ),
+    "who has given up its ranks is not told to leave": (
+        "controller.change.switching",
+        "            effects.append(Send(machine, Leave(epoch=change.epoch)))",
+        "            pass",
+        "move,death",
+    ),
+    "what follows from a decision waits for the next event": (
+        "controller.decide",
+        "if job is before or job == before:",
+        "if before is not None:",
+    ),
+    "a grave line is not taken for a finding": (
+        "controller.policies.anomalies.told",
+        "    if not symptom.grave:\n",
+        "    if symptom.grave:\n",
+        "sign",
+    ),
+    "a machine that says that it is broken may take ranks": (
+        "controller.policies.anomalies.answer",
+        "        job = with_cordon(job, seen.machine, replace(cordon, failing=True))\n",
+        "",
+        "sign",
+    ),
+    "a plan that is stopped goes on, and the answer is that it has stopped": (
+        "controller.policies.plans.steering",
+        """with_plan(job, plan), (Answer(event.request, ok=True, text=text),)
+    plan = go_on""",
+        """job, (Answer(event.request, ok=True, text=text),)
+    plan = go_on""",
+        "roll,place,death",
+    ),
+    "a roll is refused, and begins": (
+        "controller.policies.plans.steering",
+        'ok=True, text=f"{plan.title} begins',
+        'ok=False, text=f"{plan.title} begins',
+        "roll",
+    ),
+    "a machine is said to have been told to die, and was not": (
+        "controller.machines",
+        "        Send(machine, Die()),\n",
+        "",
+        "drill",
+    ),
+    "all went back, and the incident says that no step was made again": (
+        "controller.change.going_back",
+        "    redone = max(redone, incident(job, job.change.incident).redone)\n",
+        "    redone = incident(job, job.change.incident).redone\n",
+        "death,crash,power",
+    ),
 }
 
 
@@ -385,6 +465,40 @@ def test_a_planted_bug_is_found(what: str) -> None:
 def test_every_bug_can_still_be_planted(what: str) -> None:
     with planted(*BUGS[what][:3]):
         pass
+
+
+SLOWNESS = {
+    "a machine that is slow is never said to be": (
+        "excess",
+        "return own_us > usual_us * SLOW and",
+        "return own_us > usual_us * 9 and",
+    ),
+    "one that is slow is seen, and not told of": (
+        "pace",
+        "return [self._found(job, rank, step, steps, at_us)] if steps else []",
+        "return []",
+    ),
+    "nobody measures what a move has come to": (
+        "pace",
+        "        self._measured = move.incident\n",
+        "        return []\n",
+    ),
+    "what was measured is not kept": ("answer", "        own_after_ms=event.own_ms,\n", ""),
+}
+
+
+@pytest.mark.parametrize("what", SLOWNESS)
+def test_slow_machines_have_to_be_found(what: str) -> None:
+    """In worlds that are long quick before one machine is slow."""
+    module, old, new = SLOWNESS[what]
+    seldom = replace(only(["straggle"]), pause_us=6_000_000)
+    with planted(f"controller.policies.stragglers.{module}", old, new):
+        for seed in range(20):
+            plan = plan_of(seed, seconds=30, faults=seldom)
+            plan.world |= {"stragglers": "act", "stages": 1, "alone": False, "once": ()}
+            if play(plan).violation:
+                return
+    pytest.fail(f"20 seeds did not find it: {what}")
 
 
 def test_ways_that_are_called_slow_where_only_one_end_waits_are_found() -> None:

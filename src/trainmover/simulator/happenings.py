@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 from trainmover.controller.state import Job
 from trainmover.ids import Epoch, MachineId, Rank, Step
 from trainmover.protocol.messages import AgentFact, Order, WorkerFact
-from trainmover.server.surroundings import Decided
+from trainmover.server.surroundings import ByTheWay, Decided
 from trainmover.simulator.ranks.bits import Bits
 
 if TYPE_CHECKING:
@@ -21,6 +21,7 @@ __all__ = [
     "Replayed",
     "Said",
     "Stepped",
+    "Told",
     "Violation",
 ]
 
@@ -49,6 +50,14 @@ class Said:
 
     machine: MachineId
     fact: AgentFact | WorkerFact
+
+
+@dataclass(slots=True)
+class Told:
+    """The controller has heard what nothing is decided on."""
+
+    machine: MachineId
+    fact: ByTheWay
 
 
 @dataclass(slots=True)

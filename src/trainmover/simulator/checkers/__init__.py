@@ -15,6 +15,7 @@ from trainmover.simulator.checkers.members.leaving import Leaving
 from trainmover.simulator.checkers.members.maintenance import Maintenance
 from trainmover.simulator.checkers.members.quarantine import Quarantine
 from trainmover.simulator.checkers.members.sizes import WorldSize
+from trainmover.simulator.checkers.members.slowness import Slowness
 from trainmover.simulator.checkers.members.staying import Staying
 from trainmover.simulator.checkers.members.stragglers import Stragglers
 from trainmover.simulator.checkers.members.verdicts import Verdicts
@@ -26,6 +27,7 @@ from trainmover.simulator.checkers.people.figures import Figures
 from trainmover.simulator.checkers.people.incidents import Incidents
 from trainmover.simulator.checkers.people.plans import Plans
 from trainmover.simulator.checkers.people.records import Records
+from trainmover.simulator.checkers.settled import Settled
 from trainmover.simulator.checkers.state.checkpoints import Checkpoints
 from trainmover.simulator.checkers.state.cuts import Cuts
 from trainmover.simulator.checkers.state.racks import Racks
@@ -66,6 +68,8 @@ def all_checkers() -> list[Checker]:
         Whole(),
         Words(),
         Figures(),
+        Settled(),
+        Slowness(),
     ]
 
 

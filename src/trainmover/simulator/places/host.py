@@ -32,7 +32,7 @@ from trainmover.server.clock import Clock
 from trainmover.server.control import Control
 from trainmover.server.machines.absence import LINK_ENDED, Dialled
 from trainmover.server.surroundings import ByTheWay, Decided
-from trainmover.simulator.happenings import Fenced, Replayed
+from trainmover.simulator.happenings import Fenced, Replayed, Told
 from trainmover.simulator.places.network import CONTROLLER, Link
 
 if TYPE_CHECKING:
@@ -212,7 +212,7 @@ class Host:
                 self.world.tell(Fenced(effect.machine, incarnation, moment.before.epoch))
 
     def told(self, machine: MachineId, fact: ByTheWay) -> None:
-        """Nobody looks on."""
+        self.world.tell(Told(machine, fact))
 
     def note(self, text: str, *, loud: bool = False) -> None:
         """A line of the trace."""

@@ -12,8 +12,11 @@ from trainmover.controller.policies.anomalies.told import TOO_MANY
 from trainmover.controller.state import Phase
 from trainmover.ids import MachineId
 from trainmover.protocol.messages import Sign
-from trainmover.simulator.happenings import Decided, Violation
+from trainmover.simulator.happenings import Decided, Replayed, Violation
 from trainmover.symptoms import symptom_named
+
+ENOUGH, MINUTE_US = 10, 60_000_000
+"""Lines more than one a minute."""
 
 if TYPE_CHECKING:
     from trainmover.controller import Job
@@ -21,22 +24,53 @@ if TYPE_CHECKING:
 
 
 class Anomalies:
-    """lines: machine and symptom -> how many were told of."""
+    """lines: machine and symptom -> how many were told of. sums: the same, of machines that are
+    there, less what is usual; and when that was."""
 
     def __init__(self) -> None:
         self.lines: Counter[tuple[str, str]] = Counter()
+        self.sums: dict[tuple[MachineId, str], tuple[float, int]] = {}
 
     def heeds(self, world: "World") -> dict[type, Callable[[Any], None]]:
-        return {Decided: self.decided}
+        return {Decided: self.decided, Replayed: self.replayed}
+
+    def replayed(self, moment: Replayed) -> None:
+        if moment.torn:
+            self.sums.clear()
 
     def decided(self, moment: Decided) -> None:
         before, after, event = moment.before, moment.after, moment.event
         if isinstance(event, AgentSaid) and isinstance(event.fact, Sign):
             self.lines[event.machine, event.fact.symptom] += event.fact.count
+            self._is_found(moment, event.machine, event.fact)
+        if after.machines is not before.machines:
+            here = after.machines
+            self.sums = {of: one for of, one in self.sums.items() if of[0] in here}
         for machine in set(failing(after)) - set(failing(before)):
             if machine in before.machines or machine not in before.cordoned:
                 self._taken_out(after, machine)
         self._goes(before, after)
+
+    def _is_found(self, moment: Decided, machine: MachineId, sign: Sign) -> None:
+        """What is enough, at once."""
+        before, after = moment.before, moment.after
+        over = before.phase in (Phase.SAVING, Phase.ENDED)
+        if over or machine not in before.machines or before.spec.anomalies == "off":
+            return
+        symptom, at_us = symptom_named(sign.symptom), moment.event.at_us
+        known, since_us = self.sums.get((machine, sign.symptom), (0.0, at_us))
+        lines = max(known - (at_us - since_us) / MINUTE_US, 0.0) + sign.count
+        self.sums[machine, sign.symptom] = lines, at_us
+        if symptom is None or not (symptom.grave or lines >= ENOUGH):
+            return
+        of = (machine, sign.symptom)
+        if of not in [(one.machine, one.sign) for one in after.anomalies.findings]:
+            raise Violation(f"{machine} says {sign}, {lines:.1f} lines, and nothing is found")
+        again = of in [(one.machine, one.sign) for one in before.anomalies.findings]
+        few = len(failing(before)) < max(1, len(before.machines) // 4) and not again
+        acts = before.spec.anomalies == "act" and few and machine in after.machines
+        if acts and machine not in failing(after):
+            raise Violation(f"{machine} says {sign}, and may take ranks")
 
     def _taken_out(self, job: "Job", machine: MachineId) -> None:
         if job.spec.anomalies != "act":

@@ -131,11 +131,17 @@ class Whole:
             if isinstance(effect, Send):
                 to[type(effect.order)].append(effect.machine)
                 if effect.machine not in moment.after.machines:
-                    raise Violation(f"{effect.machine} is no machine of the job: {effect.order}")
-                if effect.machine not in renewed or not isinstance(effect.order, OF_A_RUN):
+                    self._was_there(moment.before, effect.machine, effect.order)
+                elif effect.machine not in renewed or not isinstance(effect.order, OF_A_RUN):
                     self._is_of_now(moment.after, effect.machine, effect.order)
         for kind, names in to.items():
             self._to_all(moment, kind, names)
+
+    @staticmethod
+    def _was_there(job: Job, machine: MachineId, order: m.Order) -> None:
+        """It may be given up by the decision that orders something before."""
+        if machine not in job.machines:
+            raise Violation(f"{machine} is no machine of the job: {order}")
 
     def _is_of_now(self, job: Job, machine: MachineId, order: m.Order) -> None:
         """It carries the epoch of the change under way, or of the one that is over with it; another

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from trainmover.controller.change.incidents import incident, open_incident
-from trainmover.controller.effects import Answer
+from trainmover.controller.effects import Answer, Send
 from trainmover.controller.events import (
     REQUESTS,
     CordonRequested,
@@ -21,7 +21,9 @@ from trainmover.controller.events import (
     RollRequested,
     UncordonRequested,
 )
+from trainmover.controller.policies.plans.known import Placement, Roll, Standing
 from trainmover.controller.state import Kind, MachineState, Outcome, Phase
+from trainmover.protocol.messages import Die
 from trainmover.simulator.happenings import Decided, Replayed, Violation
 
 if TYPE_CHECKING:
@@ -68,8 +70,17 @@ class Answers:
             case MoveRequested() if answer.request == moment.event.request and not answer.ok:
                 if _could_move(moment, moment.event):
                     raise Violation(f"{machine} could be moved: {answer.text}")
-            case KillRequested():
-                pass
+            case KillRequested() if answer.request == moment.event.request:
+                ordered = any(
+                    isinstance(effect, Send) and isinstance(effect.order, Die)
+                    for effect in moment.effects
+                )
+                if answer.ok != ordered:
+                    raise Violation(f"{machine} was told to die: {ordered}; {answer.text}")
+            case RollRequested() | PlaceRequested() if answer.request == moment.event.request:
+                _is_planned(moment, moment.event, answer)
+            case PlanSteered() if answer.request == moment.event.request:
+                _is_steered(moment, moment.event, answer)
             case _ if answer.ok and answer.incident is not None:
                 one = incident(job, answer.incident)
                 left = [name for name in machines if name in job.seats]
@@ -92,6 +103,38 @@ def _machines(event: REQUESTS) -> list[str]:
             return []
         case _:
             return [event.machine]
+
+
+def _is_planned(moment: Decided, event: RollRequested | PlaceRequested, answer: Answer) -> None:
+    """There is a new plan, of what was asked for, or there is none."""
+    before, after = moment.before.plan, moment.after.plan
+    if answer.ok != (after is not None and (before is None or after.number > before.number)):
+        raise Violation(f"{answer.text}; the plan was {before}, and is {after}")
+    if not answer.ok:
+        return
+    match event, after:
+        case RollRequested(), Roll():
+            asked = {*event.machines} or {*moment.before.machines}
+            whole = {*after.left, *after.away, *after.over} == asked
+            if not whole or (after.at_once, after.hold) != (event.at_once, event.hold):
+                raise Violation(f"{event} has become {after}")
+        case PlaceRequested(), Placement() if list(after.seats) == event.seats:
+            pass
+        case _:
+            raise Violation(f"{event} has become {after}")
+
+
+def _is_steered(moment: Decided, event: PlanSteered, answer: Answer) -> None:
+    """A plan that was going has stopped, or one that had stopped has gone on."""
+    before, after = moment.before.plan, moment.after.plan
+    fitting = Standing.STOPPED if event.going else Standing.GOING
+    could = before is not None and before.standing is fitting
+    if answer.ok and not could:
+        raise Violation(f"{answer.text}; and the plan was {before}")
+    if could and not answer.ok and moment.before.phase is Phase.RUNNING:
+        raise Violation(f"{before} could be steered: {answer.text}")
+    if answer.ok and not event.going and (after is None or after.standing is not Standing.STOPPED):
+        raise Violation(f"{answer.text}; and the plan is {after}")
 
 
 def _could_move(moment: Decided, event: MoveRequested) -> bool:

@@ -48,8 +48,22 @@ class Records:
         known = {one.number: one for one in before}
         for new in after:
             old = known.get(new.number, new)
+            if old is not new and new.rung >= 2 > old.rung:
+                self._is_redone(moment.before, new)
             if old is not new and old.outcome is Outcome.OPEN and new.outcome is Outcome.DONE:
                 self._is_true(moment.after, new)
+
+    def _is_redone(self, job: Job, one: Incident) -> None:
+        """All go back from what somebody is known to have committed, and no gate was beyond; but a
+        record may be of the step that follows one whose gate is not through."""
+        if one.step is None or (one.rung == 3 and not one.redone):
+            return  # It is looked for on the disk; or nothing was trained yet.
+        least, most = job.committed - one.step, self.world.training.newest + 1 - one.step
+        if not max(least, 0) <= one.redone <= most:
+            raise Violation(
+                f"incident {one.number} runs {one.redone} steps again from {one.step}, "
+                f"of {job.committed} known and {self.world.training.newest} made"
+            )
 
     def _is_true(self, job: Job, one: Incident) -> None:
         switch = self.switches.get(one.epoch)
