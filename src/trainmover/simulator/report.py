@@ -96,6 +96,7 @@ _SHORT = {
     "The job has ended after step": "state was lost with two machines, and no snapshot was there",
     "did not receive the state": "a joiner received what was not sent",
     "before the job began": "a machine was lost before the job began",
+    "cannot stand in": "only standbys of another torch were left to begin with",
     "--on-nan stop": "a step reported a number that is none",
     "before the script began": "a worker ended before the script began",
 }

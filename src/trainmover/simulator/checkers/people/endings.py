@@ -97,6 +97,10 @@ def _early(world: World, count: dict[str, int], unsettled: list[str]) -> bool:
     return bool(unsettled)
 
 
+def _others_only(world: World, count: dict[str, int], unsettled: list[str]) -> bool:
+    return bool(world.knobs.others and unsettled)
+
+
 def _no_machine(world: World, count: dict[str, int], unsettled: list[str]) -> bool:
     """Where a job does not wait, or not for long: there are too few now."""
     if count.get("torn") or (world.spec.wait_s < LONG_S and unsettled):
@@ -112,6 +116,7 @@ _REASONS = {
     "The job has ended after step": _nothing_to_go_back_to,
     "did not receive the state its source sent": _corrupt,
     "before the job began": _early,
+    "cannot stand in for a machine with another torch": _others_only,
     "before the script began": _early,
     "that is what --on-nan stop asks for": _not_a_number,
 }
