@@ -265,12 +265,6 @@ BUGS = {
         "if len(wanted) < 2:",
         "place",
     ),
-    "a machine takes ranks before its health is known": (
-        "controller.policies.health.examine",
-        '    if job.spec.health == "act" and not begins and machine not in job.cordoned:\n',
-        "    if at_us < 0:\n",
-        "examine,arrive,death",
-    ),
     "what an examination has found is never judged": (
         "controller.policies.health.examine",
         "        if one.told and not one.judged and job.phase is not Phase.ENDED:",

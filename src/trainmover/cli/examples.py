@@ -27,7 +27,6 @@ EXAMPLES: dict[str, list[str]] = {
     ],
     "place": [
         "trainmover place --from racks.json --dry-run",
-        "trainmover place --from racks.json",
         "trainmover place --by racks.py:assign --every 10m",
         'trainmover place --from racks.json --reason "switch 3 is slow" --json',
     ],
