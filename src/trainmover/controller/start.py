@@ -147,12 +147,16 @@ def _is_spared(job: Job, machine: Machine) -> bool:
 def _is_other(job: Job, machine: Machine) -> bool:
     """Whether it is a standby that has another torch than those that were to begin: a rank there
     would have other numbers."""
+    if not machine.standby or not machine.torch:
+        return False
     theirs = next((m.torch for m in job.machines.values() if not m.standby and m.torch), "")
-    return machine.standby and bool(theirs and machine.torch) and machine.torch != theirs
+    return machine.torch != (theirs or machine.torch)
 
 
 def _too_few_alike(job: Job) -> Decision:
     """Nothing to wait for, if standbys of another torch are all that could still take part."""
+    if not job.lost_early or job.machines.count(MachineState.IDLE) < job.spec.machines:
+        return job, ()  # The usual case, while a thousand machines come.
     others = [machine for machine in job.machines.values() if _is_other(job, machine)]
     left = job.spec.machines + job.spec.standbys - job.lost_early - len(others)
     if not others or left >= job.spec.machines:
