@@ -28,6 +28,7 @@ from trainmover.controller.events import (
     RollRequested,
     SlowFound,
     SlowMeasured,
+    SlowSuspected,
     StopRequested,
     UncordonRequested,
     WorkerSaid,
@@ -55,6 +56,7 @@ RARE: list[EVENTS] = [
     PlaceRequested(at_us=0, request="p2", seats=["m2"]),
     PlanSteered(at_us=0, request="s1", going=True),
     PlanSteered(at_us=0, request="s2", going=False),
+    SlowSuspected(at_us=0, epoch=Epoch(1), machine=MachineId("m1"), step=Step(9)),
     SlowFound(
         at_us=0,
         epoch=Epoch(1),

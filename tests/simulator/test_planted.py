@@ -477,6 +477,11 @@ SLOWNESS = {
         "        self._measured = move.incident\n",
         "        return []\n",
     ),
+    "a machine is moved on mere suspicion": (
+        "answer",
+        "held, effects = hold_for(job, slot, since_us)",
+        'held, effects = begin_move(job, event.machine, "", request="", at_us=event.at_us)',
+    ),
     "what was measured is not kept": ("answer", "        own_after_ms=event.own_ms,\n", ""),
 }
 

@@ -49,6 +49,7 @@ from trainmover.controller.events import (
     RollRequested,
     SlowFound,
     SlowMeasured,
+    SlowSuspected,
     StopRequested,
     StoreMoved,
     Tick,
@@ -84,7 +85,11 @@ from trainmover.controller.policies.health.examine import (
 from trainmover.controller.policies.maintenance.drain import drain
 from trainmover.controller.policies.maintenance.leaving import leaving, move_leaving
 from trainmover.controller.policies.plans.steering import begin_plan, steer_plan, tend_plan
-from trainmover.controller.policies.stragglers.answer import slow_found, slow_measured
+from trainmover.controller.policies.stragglers.answer import (
+    slow_found,
+    slow_measured,
+    slow_suspected,
+)
 from trainmover.controller.standby.cordon import cordon, uncordon
 from trainmover.controller.standby.standbys import (
     held,
@@ -195,6 +200,8 @@ def decide(job: Job, event: EVENTS) -> Decision:
             job, effects = found(job, event)
         case AnomalyFound():
             job, effects = anomaly_found(job, event)
+        case SlowSuspected():
+            job, effects = slow_suspected(job, event)
         case SlowFound():
             job, effects = slow_found(job, event)
         case SlowMeasured():

@@ -207,6 +207,14 @@ class CheckpointFound(Event, frozen=True):
     damaged: list[str]
 
 
+class SlowSuspected(Event, frozen=True):
+    """A machine's ranks were slow in the last few steps, which may be chance."""
+
+    epoch: Epoch
+    machine: MachineId
+    step: Step
+
+
 class SlowFound(Event, frozen=True):
     """Ranks take longer for their steps than those they are compared with. See `stragglers`.
 
@@ -265,8 +273,8 @@ EVENTS = (
     MachineJoined | MachinesLost | WorkerSaid | WorkersSaid | AgentSaid | MoveRequested
     | KillRequested | CordonRequested | UncordonRequested | StopRequested | Tick
     | ControllerReturned | StoreMoved | CheckpointPublished | CheckpointFailed | CheckpointFound
-    | SlowFound | SlowMeasured | DrainRequested | RollRequested | PlaceRequested | PlanSteered
-    | HealthRequested | AnomalyFound
+    | SlowSuspected | SlowFound | SlowMeasured | DrainRequested | RollRequested | PlaceRequested
+    | PlanSteered | HealthRequested | AnomalyFound
 )  # fmt: skip
 REQUESTS = (
     MoveRequested | KillRequested | CordonRequested | UncordonRequested | DrainRequested

@@ -32,7 +32,7 @@ IMPOSSIBLE: tuple[tuple[str, tuple[str, ...], tuple[str, ...]], ...] = (
     (
         "they are said while no member changes, and nothing else is under way",
         ("gathering", "starting", *MOVE, *RECOVERY, *BACK, "saving", "ending"),
-        ("SlowFound", "SlowMeasured"),
+        ("SlowSuspected", "SlowFound", "SlowMeasured"),
     ),
     (
         "everything starts again only before all first steps are recorded, and these come after",

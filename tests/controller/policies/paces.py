@@ -9,7 +9,7 @@ from jobs import committed, running
 
 from trainmover.controller import Job, decide
 from trainmover.controller.effects import Effect
-from trainmover.controller.events import SlowFound, SlowMeasured
+from trainmover.controller.events import SlowFound, SlowMeasured, SlowSuspected
 from trainmover.controller.policies.stragglers.pace import Pace
 from trainmover.protocol import messages as m
 
@@ -35,6 +35,7 @@ class Told:
         self.job, self.step = job, 1
         self.pace = Pace()
         self.events: list[SlowFound | SlowMeasured] = []
+        self.suspected: list[SlowSuspected] = []
         self.effects: list[Effect] = []
         self._jitter = jitter(seed, sigma)
 
@@ -62,7 +63,10 @@ class Told:
         took = [m.Took(step=self.step, own_us=own_us, cpu_us=cpu_us)]
         fact = m.Committed(rank=rank, epoch=self.job.epoch, rows=[], took=took)
         for event in self.pace.take(self.job, fact, self.step * 100_000):
-            self.events.append(event)
+            if isinstance(event, SlowSuspected):
+                self.suspected.append(event)
+            else:
+                self.events.append(event)
             self.job, effects = decide(self.job, event)
             self.effects += effects
 

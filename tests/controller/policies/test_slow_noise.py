@@ -15,7 +15,7 @@ The models, and where they come from (the figures are ours, and harsher than tho
              differ by more than 10 %: such a one *is* slow.)
     spikes   2 % of each rank's steps, and 0.5 % of all ranks' together, take longer by a Pareto law
              with exponent 1.5, so that they have no variance; jitter of 3 %. Dean, Barroso, "The
-             Tail at Scale", CACM 2013. A spike is one step: what slows a rank for seven in a row
+             Tail at Scale", CACM 2013. A spike is one step: what slows a rank for six in a row
              and half a second is slowness here.
     lengths  steps vary five times, by sequences that all ranks share, or that each has for itself.
 """

@@ -4,15 +4,17 @@ import random
 
 import msgspec
 import pytest
-from jobs import after, at_boundary, loaded, parked, prepared, switched
+from jobs import after, at_boundary, held, loaded, orders, parked, prepared, switched
 from paces import Law, Told, even, job_of, slow
 
-from trainmover.controller import Job
+from trainmover.controller import Job, decide
 from trainmover.controller.change.options import LEAVE, STANDBY, way_of
-from trainmover.controller.events import SlowFound, SlowMeasured
+from trainmover.controller.events import SlowFound, SlowMeasured, SlowSuspected
 from trainmover.controller.policies.stragglers.answer import PAUSE_MS, outcome_text
 from trainmover.controller.policies.stragglers.known import Effect
+from trainmover.controller.standby.warming import REST
 from trainmover.controller.state import Cordon, Outcome
+from trainmover.protocol import messages as m
 
 SLOW = "slow: "
 
@@ -227,3 +229,64 @@ def test_what_a_controller_finds_of_a_membership_that_is_over_changes_nothing() 
 def test_the_outcome_is_said_with_figures() -> None:
     told = moved(Told(job_of()).steps(30, even()).steps(10, slow(2))).steps(20, even())
     assert "usual before" in outcome_text(told.job.stragglers.moves[0])
+
+
+# --- a standby is ready by the time that it is no suspicion any more ------------------------------
+
+
+def test_a_machine_that_may_be_slow_has_its_run_held_before_it_is_moved() -> None:
+    told = Told(job_of()).steps(74, even())
+    assert (told.job.machines["m5"].held, told.suspected) == (0, [])
+    told.steps(3, slow(2))
+    (suspicion,) = told.suspected
+    assert (suspicion.machine, told.events) == ("m3", [])
+    ((machine, order),) = orders(told.effects, m.Hold).items()
+    assert (machine, order.slot) == ("m5", 2)
+    assert told.job.change is None
+    told.job, _ = after(told.job, held("m5", 2))
+    told.steps(10, slow(2))
+    assert told.job.change is not None
+    assert told.job.change.joiners == {2: "m5"}
+
+
+def test_a_suspicion_that_passes_leaves_the_standby_as_ready_as_before() -> None:
+    told = Told(job_of()).steps(74, even()).steps(3, slow(2)).steps(200, even())
+    told.job, _ = after(told.job, held("m5", 2))
+    assert (told.job.machines["m5"].held, told.events, told.job.cordoned) == (2, [], {})
+
+
+@pytest.mark.parametrize("policy", ["watch", "off"])
+def test_nobody_gets_ready_for_what_would_not_be_done(policy: str) -> None:
+    assert Told(job_of(policy)).steps(74, even()).steps(3, slow(2)).effects == []
+
+
+def test_a_standby_that_holds_the_run_already_keeps_it() -> None:
+    told = Told(job_of(standbys=2)).steps(74, even())
+    assert [told.job.machines[name].held for name in ("m5", "m6")] == [0, 1]
+    assert told.steps(3, slow(1)).effects == []
+    assert told.suspected != []
+
+
+def test_standbys_rest_between_two_suspicions() -> None:
+    told = Told(job_of()).steps(74, even()).steps(3, slow(2))
+    told.job, _ = after(told.job, held("m5", 2))
+    at_us = told.suspected[0].at_us
+    run_ms = 50  # As `jobs` has it: the longest.
+    for later_ms, holds in ((REST * run_ms - 1, False), (REST * run_ms, True)):
+        event = msgspec.structs.replace(
+            told.suspected[0], machine="m4", at_us=at_us + 1000 * later_ms
+        )
+        _, effects = decide(told.job, event)
+        assert bool(orders(effects, m.Hold)) == holds
+
+
+def test_a_suspicion_of_an_older_membership_or_of_no_member_is_none() -> None:
+    told = Told(job_of()).steps(74, even()).steps(2, slow(2))
+    event = SlowSuspected(at_us=1, epoch=told.job.epoch, machine="m3", step=76)
+    for other in (
+        msgspec.structs.replace(event, epoch=99),
+        msgspec.structs.replace(event, machine="m5"),
+        msgspec.structs.replace(event, machine="m9"),
+    ):
+        assert decide(told.job, other) == (told.job, ())
+    assert decide(told.job, event)[1] != ()

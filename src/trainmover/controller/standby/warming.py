@@ -25,6 +25,8 @@ from trainmover.protocol.messages import Hold, Recorded, StepsChanged, WarmUp
 SANDBOX_CRASHES_MAX = 3
 ATTEST_AGAIN_US = 600_000_000
 """A proof that old is made again: a machine changes though its job does not."""
+REST = 10
+"""For so many times its run a standby rests between two that only might be needed."""
 TRY_AGAIN_US, TRY_AGAIN_US_MAX = 60_000_000, 3_600_000_000
 """From when a machine turned out cold to the first time it is tried again, and at most."""
 _WITHOUT_WORK = (MachineState.DOWN, MachineState.IDLE, MachineState.WARM)
@@ -97,10 +99,40 @@ def _hold(job: Job, machine: Machine) -> Decision:
             return job, ()
         return start_workers(job, machine.id)  # To prove it again takes a fresh process.
     slot = slot_to_hold(job, machine) if machine.doubt is None else machine.doubt
-    job = in_new_run(job, machine.id, state=MachineState.HOLDING, work=slot, said=frozenset())
+    return _hold_as(job, machine, slot)
+
+
+def _hold_as(job: Job, machine: Machine, slot: Slot) -> Decision:
+    """Whatever run it holds ends with that."""
+    job = in_new_run(
+        job, machine.id, state=MachineState.HOLDING, work=slot, held=None, said=frozenset()
+    )
     records, known = Places(job).of(slot), known_ms(machine)
     order = Hold(slot=slot, records=records, run=job.runs, known_ms=known)
     return job, (Send(machine.id, order),)
+
+
+def hold_for(job: Job, slot: Slot, since_us: int | None) -> Decision:
+    """Have the run of this slot held, which will soon be needed, by a standby that holds another's.
+
+    since_us  microseconds since that was last done for a slot, None if it never was: in between a
+              standby is to hold what it holds, for ten times as long as its run takes
+    """
+    resting = job.change is None and job.phase is Phase.RUNNING
+    if not resting or any(slot in (one.held, one.work) for one in at_hand(job)):
+        return job, ()
+    for machine in reversed(at_hand(job)):
+        rested = since_us is None or since_us >= REST * 1000 * known_ms(machine)
+        if rested and _may_hold_another(job, machine, slot):
+            return _hold_as(job, machine, slot)
+    return job, ()
+
+
+def _may_hold_another(job: Job, machine: Machine, slot: Slot) -> bool:
+    """Whether it holds a run, could hold this one, and needs no fresh process for it."""
+    if machine.state is not MachineState.WARM or machine.held is None or machine.once:
+        return False
+    return machine.proven(representatives(job)[slot])
 
 
 def slot_to_hold(job: Job, machine: Machine) -> Slot:

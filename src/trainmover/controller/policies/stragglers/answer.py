@@ -1,10 +1,11 @@
 """What a job does about a machine that is slow. Pure.
 
-`watch` says what it would do. `act` moves its ranks to a standby, cordons it with what was seen,
-and measures whether that has helped. A rank that is as slow elsewhere takes its slowness along: its
-machine is given free again, and these ranks are never moved for slowness any more. One that is
-slower than before is moved once more, away from the machine that it came to. What comes of a rank's
-own work, or is everybody's, is said and nothing else.
+`watch` says what it would do. `act` has a standby hold the run of a machine that may be slow, and
+of one that is it moves the ranks there, cordons it with what was seen, and measures whether that
+has helped. A rank that is as slow elsewhere takes its slowness along: its machine is given free
+again, and these ranks are never moved for slowness any more. One that is slower than before is
+moved once more, away from the machine that it came to. What comes of a rank's own work, or is
+everybody's, is said and nothing else.
 """
 
 import statistics
@@ -14,14 +15,14 @@ from trainmover.controller.change.move import begin_move
 from trainmover.controller.change.options import of_slow
 from trainmover.controller.change.past import found, lately
 from trainmover.controller.change.seats import at_hand, with_cordon, without_cordon
-from trainmover.controller.events import SlowFound, SlowMeasured
+from trainmover.controller.events import SlowFound, SlowMeasured, SlowSuspected
 from trainmover.controller.policies.stragglers.known import (
     KEPT,
     Effect,
     Finding,
     SlowMove,
-    Stragglers,
 )
+from trainmover.controller.standby.warming import hold_for
 from trainmover.controller.start import Decision
 from trainmover.controller.state import Cordon, Job, Kind, Outcome
 from trainmover.controller.values import replace
@@ -39,6 +40,21 @@ of it waits for one. Who is kept from running is no longer on it, but for what i
 """
 WORSE = 0.1
 """Of a usual step: so much more than before is worse."""
+
+
+def slow_suspected(job: Job, event: SlowSuspected) -> Decision:
+    """Have a standby ready by the time that it is no suspicion any more. Nothing else, as it may be
+    chance; and not so often that standbys would do little but that."""
+    known, slot = job.stragglers, job.slot_of(event.machine)
+    if event.epoch != job.epoch or slot is None or job.spec.stragglers != "act":
+        return job, ()
+    if _in_vain(job, event.machine):
+        return job, ()
+    since_us = None if known.held_us is None else event.at_us - known.held_us
+    held, effects = hold_for(job, slot, since_us)
+    if not effects:
+        return job, ()
+    return replace(held, stragglers=replace(known, held_us=event.at_us)), effects
 
 
 def slow_found(job: Job, event: SlowFound) -> Decision:
@@ -245,4 +261,4 @@ def _with(
     known = job.stragglers
     findings = known.findings if findings is None else findings
     moves = known.moves if moves is None else moves
-    return replace(job, stragglers=Stragglers(findings, moves))
+    return replace(job, stragglers=replace(known, findings=findings, moves=moves))

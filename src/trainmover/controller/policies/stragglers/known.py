@@ -46,7 +46,9 @@ class SlowMove:
 
 @dataclass(frozen=True)
 class Stragglers:
-    """findings, moves: the newest last."""
+    """findings, moves: the newest last. held_us: when a standby last took the run of a slot on mere
+    suspicion."""
 
     findings: tuple[Finding, ...] = ()
     moves: tuple[SlowMove, ...] = field(default_factory=tuple)
+    held_us: int | None = None

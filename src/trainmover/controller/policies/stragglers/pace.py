@@ -1,4 +1,4 @@
-"""Own times of all ranks, step by step, and what follows from them: `SlowFound`, `SlowMeasured`.
+"""Own times of all ranks, step by step, and what follows from them: `Judged`.
 
 A rank is compared with the other ranks of its role in the same step. What nobody shares a role with
 is compared with nobody. Whose slowness it is:
@@ -22,11 +22,13 @@ from itertools import islice
 from trainmover.controller.change.incidents import open_incident
 from trainmover.controller.change.past import found
 from trainmover.controller.compare.roles import roles
-from trainmover.controller.events import SlowFound, SlowMeasured
+from trainmover.controller.events import SlowFound, SlowMeasured, SlowSuspected
 from trainmover.controller.policies.stragglers.answer import BUSIER
 from trainmover.controller.policies.stragglers.excess import (
     LASTS_US,
+    SUSPECT,
     is_slow,
+    may_be_slow,
     others_median,
     slow_for,
 )
@@ -50,6 +52,7 @@ BASE = 64
 PENDING_MAX = 4096
 SHOWN = 24
 
+Judged = SlowSuspected | SlowFound | SlowMeasured
 Heed = Callable[[MachineId, Rank, float, float], None]
 """Machine, rank, own time and that of others."""
 
@@ -139,7 +142,7 @@ class Pace:
         self._machine_of: dict[Rank, MachineId] = {}
         self._measured = 0
 
-    def take(self, job: Job, fact: Committed, at_us: int) -> list[SlowFound | SlowMeasured]:
+    def take(self, job: Job, fact: Committed, at_us: int) -> list[Judged]:
         """What is known by these steps, and was not before: of one step, since the job is another
         afterwards."""
         if not fact.took or job.spec.stragglers == "off":
@@ -149,7 +152,7 @@ class Pace:
         if number is None or fact.epoch != self._epoch:
             return []
         role = self._roles[number]
-        found: list[SlowFound | SlowMeasured] = []
+        found: list[Judged] = []
         for took in fact.took:
             told = role.pending.setdefault(took.step, {})
             told[fact.rank] = took
@@ -196,13 +199,11 @@ class Pace:
             self._compare(role, told, owns)
         self._note_median(role, statistics.median(owns))
 
-    def _judge(
-        self, job: Job, role: _Role, step: Step, at_us: int
-    ) -> list[SlowFound | SlowMeasured]:
+    def _judge(self, job: Job, role: _Role, step: Step, at_us: int) -> list[Judged]:
         """What follows from the step that was added last; nothing while members change."""
         if not _at_rest(job):
             return []
-        found: list[SlowFound | SlowMeasured] = []
+        found: list[Judged] = []
         for rank in role.ranks:
             self._note_over(rank)
             if not found:
@@ -211,6 +212,8 @@ class Pace:
             found += self._everybody(job, role, step, at_us)
         if not found:
             found += self._helped(job, at_us)
+        if not found:
+            found += self._suspected(job, role, step, at_us)
         return found
 
     def _note_over(self, rank: Rank) -> None:
@@ -229,6 +232,19 @@ class Pace:
         least = LASTS_US // max(seen.samples[-1].own, 1)
         steps = slow_for(flags, role.slow, role.seen, least)
         return [self._found(job, rank, step, steps, at_us)] if steps else []
+
+    def _suspected(self, job: Job, role: _Role, step: Step, at_us: int) -> list[SlowSuspected]:
+        """The first that may be slow, and is not known to be."""
+        for rank in role.ranks:
+            seen = self._seen[rank]
+            if seen.told is not None or not seen.samples or not seen.samples[-1].slow:
+                continue
+            flags = [sample.slow for sample in seen.last(SUSPECT + 1)]
+            if may_be_slow(flags, role.slow, role.seen):
+                return [
+                    SlowSuspected(at_us=at_us, epoch=job.epoch, machine=seen.machine, step=step)
+                ]
+        return []
 
     def _compare(self, role: _Role, told: dict[Rank, Took], owns: list[int]) -> None:
         cpus = sorted(took.cpu_us for took in told.values())
@@ -291,7 +307,7 @@ class Pace:
         )  # fmt: skip
         return [found]
 
-    def _judge_ways(self, job: Job, step: Step, at_us: int) -> list[SlowFound | SlowMeasured]:
+    def _judge_ways(self, job: Job, step: Step, at_us: int) -> list[Judged]:
         """Of machines that are as quick as others."""
         if not _at_rest(job):
             return []

@@ -8,9 +8,11 @@ from typing import TYPE_CHECKING, Any
 
 from trainmover.controller.change.past import found
 from trainmover.controller.change.seats import at_hand
-from trainmover.controller.events import SlowFound
+from trainmover.controller.effects import Send
+from trainmover.controller.events import SlowFound, SlowSuspected
 from trainmover.controller.policies.stragglers.known import Effect, SlowMove
 from trainmover.controller.state import Job, Outcome
+from trainmover.protocol.messages import Hold
 from trainmover.simulator.happenings import Decided, Violation
 
 if TYPE_CHECKING:
@@ -26,6 +28,8 @@ class Stragglers:
 
     def decided(self, moment: Decided) -> None:
         before, after = moment.before, moment.after
+        if isinstance(moment.event, SlowSuspected):
+            self._only_gets_ready(moment)
         if before.stragglers is after.stragglers:
             return
         if isinstance(moment.event, SlowFound):
@@ -37,6 +41,23 @@ class Stragglers:
         for old, move in zip(before.stragglers.moves, after.stragglers.moves, strict=False):
             if old.effect is not move.effect is Effect.WORSE:
                 self._left(before, after, move)
+
+    @staticmethod
+    def _only_gets_ready(moment: Decided) -> None:
+        """It may be chance: at most one standby takes another run."""
+        before, after = moment.before, moment.after
+        kept = ("seats", "change", "incidents", "cordoned", "epoch")
+        if any(getattr(before, name) != getattr(after, name) for name in kept):
+            raise Violation(f"more than to get ready follows from {moment.event}")
+        asks = before.spec.stragglers == "act"
+        sent = [effect for effect in moment.effects if isinstance(effect, Send)]
+        holds = [effect for effect in sent if isinstance(effect.order, Hold)]
+        if (
+            len(sent) > asks
+            or len(holds) < len(sent)
+            or any(one.machine in before.seats for one in sent)
+        ):
+            raise Violation(f"{sent} follows from {moment.event}")
 
     def _is_true(self, found: SlowFound) -> None:
         if found.kind == "network":
