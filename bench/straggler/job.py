@@ -44,8 +44,10 @@ def pieces(heavy: bool) -> None:
 
 
 def is_heavy() -> bool:
-    path = Path(args.heavy)
-    return bool(args.heavy) and path.is_file() and path.read_text() == str(job.rank)
+    try:
+        return bool(args.heavy) and Path(args.heavy).read_text() == str(job.rank)
+    except FileNotFoundError:
+        return False
 
 
 @job.step

@@ -148,3 +148,18 @@ def test_whose_a_connection_is_that_speaks_ipv6_at_its_own_end() -> None:
         accepted, address = listener.accept()
         with accepted:
             assert owner(address) == os.getuid()
+
+
+def test_an_agent_that_ends_while_a_worker_is_connected_prints_no_traceback(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    async def run() -> None:
+        async with listener() as address:
+            way = StoreWay(address, TOKEN)
+            host, _, port = way.address.rpartition(":")
+            reader, writer = await asyncio.open_connection(host, int(port))
+            writer.write(b"words")
+            assert await reader.read(100) == b"WORDS"
+
+    asyncio.run(run())
+    assert "agent/store_way.py" not in caplog.text  # Of the store in this test it prints one.

@@ -32,16 +32,20 @@ def test_lost_is_what_steps_take_more_than_usual() -> None:
 
 
 def test_all_claims_hold_for_such_runs_and_each_fails_for_others() -> None:
-    good = ([ACTS], [NOTHING], OFTEN, IDLE, BOTH)
+    good = ([ACTS], [NOTHING], [OFTEN], [IDLE], BOTH)
     assert [claim.holds for claim in judge(*good)] == [True] * 7
     late = replace(ACTS, episodes=[episode(after=30)])
     assert [claim.holds for claim in judge([late], *good[1:])][1] is False
     assert [claim.holds for claim in judge([NOTHING], *good[1:])][2:4] == [False, False]
-    assert [claim.holds for claim in judge(*good[:2], IDLE, IDLE, BOTH)][4:6] == [False, False]
+    assert [claim.holds for claim in judge(*good[:2], [IDLE], [IDLE], BOTH)][4:6] == [False, False]
     wrong = replace(BOTH, episodes=[episode("rank", said="machine")] * 2 + BOTH.episodes[2:])
     assert [claim.holds for claim in judge(*good[:4], wrong)][6] is False
     never = replace(BOTH, episodes=[Episode("machine", "m3", 75)] * 2 + BOTH.episodes[2:])
     assert [claim.holds for claim in judge(*good[:4], never)][6] is False
+
+
+def test_a_quick_run_claims_nothing_of_what_it_leaves_out() -> None:
+    assert len(judge([ACTS], [NOTHING], [], [], BOTH)) == 5
 
 
 def test_what_own_times_cost_is_measured() -> None:
@@ -49,6 +53,6 @@ def test_what_own_times_cost_is_measured() -> None:
 
 
 def test_the_restart_beside_it_counts_the_slow_steps_before_it_too() -> None:
-    table = tabulated([ACTS], [NOTHING], OFTEN, IDLE, BOTH, 5_000.0)
+    table = tabulated([ACTS], [NOTHING], [OFTEN], [IDLE], BOTH, 5_000.0)
     restart = next(line for line in table if "restart" in line)
     assert f"{100 * (160 + 5_000) / (10_000 + 160 + 5_000):.1f}" in restart

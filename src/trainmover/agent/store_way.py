@@ -39,6 +39,7 @@ class StoreWay:
         self._tls = tls
         self._listener = socket.create_server((_LOOPBACK, 0), backlog=QUEUE)
         self.address = "{}:{}".format(*self._listener.getsockname())
+        self._led: set[asyncio.Task[None]] = set()
         self._serving = asyncio.ensure_future(self._serve())
         self._serving.add_done_callback(lambda _: self._listener.close())
 
@@ -47,8 +48,15 @@ class StoreWay:
         self._serving.cancel()
 
     async def _serve(self) -> None:
-        server = await asyncio.start_server(self._lead, sock=self._listener)
+        server = await asyncio.start_server(self._begin, sock=self._listener)
         await server.serve_forever()
+
+    def _begin(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        """In a task of our own: of one that is cancelled, as all are when the agent ends, asyncio
+        would print a traceback."""
+        leading = asyncio.ensure_future(self._lead(reader, writer))
+        self._led.add(leading)
+        leading.add_done_callback(self._led.discard)
 
     async def _lead(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         """One worker's connection. Where the store is not to be reached it ends: torch tries again

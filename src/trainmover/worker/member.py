@@ -187,7 +187,7 @@ class Member:
             updates=self.updates,
             recording=self.recording,
         )
-        self.early_source = EarlySource(self.tracked)
+        self.early_source = EarlySource(self.tracked, lambda: self.weights.state)
         self.server = station.server
         self.server.offer(KEY, self.early_source.offered, anew=True)
 

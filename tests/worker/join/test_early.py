@@ -102,7 +102,7 @@ def fetch_until(
 
 
 def taken_early(server: StateServer, source: Rank0, joiner: Rank0, *, every: int = 1) -> Early:
-    looks, taking = EarlySource(source.tracked), Early(joiner.tracked, TOKEN)
+    looks, taking = EarlySource(source.tracked, lambda: None), Early(joiner.tracked, TOKEN)
     server.offer(KEY, looks.offered, anew=True)
     with ThreadPoolExecutor(1) as pool:
         taken = pool.submit(taking.take, server.address)
@@ -204,18 +204,33 @@ def test_tensors_that_the_joiner_lacks_come_in_the_pause(
 def test_nobody_waits_for_a_rank_whose_script_is_over(
     server: StateServer, source: Rank0, joiner: Rank0
 ) -> None:
-    looks = EarlySource(source.tracked)
+    looks = EarlySource(source.tracked, lambda: None)
     looks.end()
     server.offer(KEY, looks.offered, anew=True)
     Early(joiner.tracked, TOKEN).take(server.address)
     assert float(joiner.frozen.max()) == 0.5
 
 
+@pytest.mark.parametrize(("spared", "waits"), [(0, False), (-1, True)])
+def test_where_all_state_is_small_nobody_waits_for_two_steps(
+    server: StateServer, source: Rank0, joiner: Rank0, spared: int, waits: bool
+) -> None:
+    looks = EarlySource(source.tracked, lambda: early.SMALL_BYTES - spared)
+    server.offer(KEY, looks.offered, anew=True)
+    taking = Early(joiner.tracked, TOKEN)
+    with ThreadPoolExecutor(1) as pool:
+        taken = pool.submit(taking.take, server.address)
+        if waits:
+            fetch_until(source, looks, taken.done)
+        taken.result(30)
+    assert float(joiner.frozen.max()) == (1.0 if waits else 0.5)
+
+
 def test_a_rank_that_makes_no_step_is_not_waited_for(
     monkeypatch: pytest.MonkeyPatch, server: StateServer, source: Rank0, joiner: Rank0
 ) -> None:
     monkeypatch.setattr(early, "PATIENCE_S", 0.1)
-    server.offer(KEY, EarlySource(source.tracked).offered, anew=True)
+    server.offer(KEY, EarlySource(source.tracked, lambda: None).offered, anew=True)
     Early(joiner.tracked, TOKEN).take(server.address)
     server.withdraw(KEY)
     with pytest.raises(PeerLost):
@@ -226,7 +241,7 @@ def test_to_hash_waits_until_nothing_is_written_any_more(
     server: StateServer, source: Rank0, joiner: Rank0
 ) -> None:
     """A move that is overtaken while the joiner waits for an offer."""
-    looks, taking = EarlySource(source.tracked), Early(joiner.tracked, TOKEN)
+    looks, taking = EarlySource(source.tracked, lambda: None), Early(joiner.tracked, TOKEN)
     server.offer(KEY, looks.offered, anew=True)
     with ThreadPoolExecutor(2) as pool:
         taken = pool.submit(taking.take, server.address)

@@ -4,11 +4,12 @@ Frozen layers, and whatever else no step writes to, need not wait for the pause.
 give its state looks at two of its fetches, with an update in between, in which tensors a few
 elements are as they were, and offers those; the joiner, which waits in the sandbox, takes them.
 That all of them stay as they are is a guess. In the pause both hash what they hold, at the same
-time, and whatever differs is sent with the rest.
+time, and whatever differs is sent with the rest. Where all there is is small, nothing is offered:
+to wait for two steps would take longer than it saves.
 """
 
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 
 import torch
@@ -28,16 +29,19 @@ make none at all."""
 SAMPLE = 256
 """Elements that are looked at. An update changes nearly all. (Torch counts what is written to a
 tensor, but not for the shards of a DTensor.)"""
+SMALL_BYTES = 4 << 20
+"""Of all state: it travels in a few milliseconds."""
 PATIENCE_S = 30.0
 """With a rank whose steps are long: then the pause sends everything."""
 
 
 class EarlySource:
     """A rank's side. `offered` is called in a thread of its state server, `look` by its main thread
-    at each fetch."""
+    at each fetch. state_bytes: of all that there is, as far as that is known."""
 
-    def __init__(self, tracked: Tracked) -> None:
+    def __init__(self, tracked: Tracked, state_bytes: Callable[[], int | None]) -> None:
         self._tracked = tracked
+        self._state_bytes = state_bytes
         self._changed = threading.Condition()
         self._asked = False
         self._over = False
@@ -46,7 +50,11 @@ class EarlySource:
         self._unwritten: dict[str, Tensor] | None = None
 
     def offered(self) -> Offered:
-        """Tensors that nobody seems to write to, once that is known; none if it takes too long."""
+        """Tensors that nobody seems to write to, once that is known; none if it takes too long, or
+        is not worth it."""
+        known = self._state_bytes()
+        if known is not None and known <= SMALL_BYTES:
+            return Offered(encode([]), [], live=True)
         with self._changed:
             self._looks, self._unwritten, self._asked = 0, None, True
             self._changed.wait_for(lambda: self._over or self._unwritten is not None, PATIENCE_S)

@@ -28,10 +28,11 @@ _BLOCK_BYTES = 512
 
 
 class Weights:
-    """Says what a rank holds. due: at the next chance."""
+    """Says what a rank holds. due: at the next chance. state: its bytes, None before that."""
 
     def __init__(self, rank: Rank, say: Callable[[WorkerFact], None]) -> None:
         self.due = False
+        self.state: int | None = None
         self._rank = rank
         self._say = say
 
@@ -39,8 +40,9 @@ class Weights:
         """Say it. others: kinds that the caller knows; what is empty is left out."""
         self.due = False
         _, tensors = tracked.bulk_header()
+        self.state = sum(tensor.nbytes for tensor in tensors)
         kinds = {
-            "state": sum(tensor.nbytes for tensor in tensors),
+            "state": self.state,
             "gradients": _gradients(tracked),
             **others,
             "communicator": arena_bytes(),
