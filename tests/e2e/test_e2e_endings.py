@@ -6,6 +6,14 @@ from harness import Live, run
 pytestmark = pytest.mark.turns(8)
 
 
+def test_a_step_that_raises_where_steps_are_quick_ends_the_job_with_its_traceback() -> None:
+    """The rank waits a moment for word of a lost peer, and is not replaced for that."""
+    outcome = run(["--misbehave", "raise-inside", "--pace", "0.02"], machines=2, standbys=0)
+    assert outcome.code == 1
+    assert "ValueError: the data is broken" in outcome.text
+    assert outcome.job.incidents == ()
+
+
 def test_a_script_that_raises_ends_the_job_with_its_traceback() -> None:
     outcome = run(["--misbehave", "raise", "--pace", "0"], machines=2, standbys=0)
     assert outcome.code == 1

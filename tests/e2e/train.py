@@ -90,6 +90,8 @@ def train_step(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
     x.mul_(1.0).add_(0.01 * torch.randn(()))  # a step may change its batch in place
     loss = (model(x) - y).square().mean()
     loss.backward()
+    if args.misbehave == "raise-inside" and job.rank == 1 and job.steps == 50:
+        raise ValueError("the data is broken")
     if args.misbehave == "differ" and job.steps == 5:
         other = torch.ones(3)
         dist.broadcast(other, 0) if job.rank == 1 else dist.all_reduce(other)

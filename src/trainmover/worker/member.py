@@ -54,8 +54,6 @@ from trainmover.worker.step.reported import Reported
 from trainmover.worker.step.updates import Updates
 from trainmover.worker.watch.footing import Footing
 
-RAISE_GRACE_S = 1.0
-
 
 class Member:
     """Runtime behind `Job` for a rank that is live; a joiner has one that is to become it. Main
@@ -297,7 +295,7 @@ class Member:
         except Exception as error:
             if means_lost_device(error):
                 groups.device_lost(error)
-            if self.passed or groups.differed is not None or not self._soon_tainted():
+            if self.passed or groups.differed is not None or not self.boundary.soon_tainted():
                 raise
             self.gate.await_verdict(step)  # Garbage made it raise: an abort, never a commit.
             raise StateMismatch(
@@ -415,11 +413,6 @@ class Member:
         else:
             self.calls = Step(step - 1)
             self.draws.made_none(self.rank, step, self._known_draws)
-
-    def _soon_tainted(self) -> bool:
-        """Whether a lost peer can be behind an exception: its loss may be heard a moment later."""
-        with self.standing.changed:
-            return self.standing.changed.wait_for(self.boundary.tainted, RAISE_GRACE_S)
 
     def say_if_past_end(self, step: Step) -> None:
         """Tell the controller if the script of another rank ended before `step`.

@@ -1,8 +1,10 @@
 """Where a thread stands, seen from another one."""
 
+import ast
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -13,6 +15,7 @@ from trainmover.comm.private import PrivateGroup
 from trainmover.worker.data.batches import Batches
 from trainmover.worker.member import Member
 from trainmover.worker.standing import GuardedStanding
+from trainmover.worker.watch import sight
 from trainmover.worker.watch.sight import look
 
 
@@ -105,3 +108,24 @@ def test_a_loader_that_gives_nothing_stands_at_a_fetch() -> None:
 
 def test_a_thread_that_is_gone_stands_nowhere() -> None:
     assert look(12345).where == "runtime"
+
+
+WAITS = {"wait", "wait_for", "until", "acquire", "join", "sleep", "select", "recv"}
+
+
+@pytest.mark.parametrize("path", sorted(sight._CALLS_SCRIPT))
+def test_nothing_of_ours_waits_where_the_script_would_be_blamed_for_it(path: str) -> None:
+    calls = [
+        node.func
+        for node in ast.walk(ast.parse(Path(path).read_text()))
+        if isinstance(node, ast.Call)
+    ]
+    waiting = [
+        f"{ast.unparse(func)} in line {func.lineno}"
+        for func in calls
+        if isinstance(func, ast.Attribute)
+        and func.attr in WAITS
+        and not isinstance(func.value, ast.Constant)
+        and ast.unparse(func.value) != "os.path"
+    ]
+    assert waiting == []

@@ -16,6 +16,8 @@ from trainmover.state.transfer import Offer
 from trainmover.worker.station import Station
 from trainmover.worker.step.ledger import Ledger
 
+RAISE_GRACE_S = 1.0
+
 
 class Boundary:
     """One rank's part in every change of membership.
@@ -60,6 +62,13 @@ class Boundary:
         """
         standing = self._standing  # As `pending` has it: this is asked many times a step.
         return standing.ordered > standing.epoch or (groups.draining and not self.closing)
+
+    def soon_tainted(self) -> bool:
+        """Whether a lost peer can be behind what a step raises: its loss may be heard a moment
+        later. (Not in `member.py`: there the script is what a rank is seen to be about, and it
+        would be blamed for this moment.)"""
+        with self._standing.changed:
+            return self._standing.changed.wait_for(self.tainted, RAISE_GRACE_S)
 
     def drains(self) -> bool:
         """Whether collectives end with what their buffers hold, and a step is to follow."""
