@@ -49,7 +49,9 @@ def machine_joined(job: Job, event: MachineJoined) -> Decision:
         rack=event.rack,
     )
     job = joined_again(job, event.machine)
-    job = replace(job, machines=job.machines.having(event.machine, machine))
+    begun_us = event.at_us if job.begun_us is None else job.begun_us
+    machines = job.machines.having(event.machine, machine)
+    job = replace(job, machines=machines, begun_us=begun_us)
     if job.change is not None:  # It was not asked what records it holds, and it holds none.
         vaults = job.change.vaults.having(event.machine, {})
         job = replace(job, change=replace(job.change, vaults=vaults))

@@ -407,6 +407,7 @@ class Job:
     stopping        it was asked to stop, and makes one more checkpoint
     unusable        steps of checkpoints that turned out not to be whole
     hanging         ranks that stand still, and what follows from it
+    begun_us        when its first machine came; start_ms: from then to its first commit
     cordoned        machines that take no ranks until they are uncordoned, also those that are gone:
                     who is mended comes back by the same name
     roll, placement  the newest plan, going or not: `plan`
@@ -447,6 +448,8 @@ class Job:
     unusable: frozenset[Step] = frozenset()
     hanging: Hanging = field(default_factory=Hanging)
     losses: dict[tuple[MachineId, str], tuple[int, ...]] = field(default_factory=dict)
+    begun_us: int | None = None
+    start_ms: float | None = None
     cordoned: dict[MachineId, Cordon] = field(default_factory=dict)
     stragglers: Stragglers = field(default_factory=Stragglers)
     health: Health = field(default_factory=Health)

@@ -13,6 +13,7 @@ from jobs import (
     committed,
     exited,
     interrupted,
+    joined,
     lost,
     move,
     moved,
@@ -29,11 +30,14 @@ from trainmover.controller.change.options import (
     STANDBY,
     STOP,
     WAIT,
+    options,
     way_of,
 )
 from trainmover.controller.events import CordonRequested
-from trainmover.controller.state import Cut, Incident, Option
-from trainmover.ids import Step
+from trainmover.controller.state import Cut, Incident, Option, Outcome
+from trainmover.ids import Slot, Step
+
+CUT = Cut(Step(5), {}, {}, 10, 10)
 
 
 def ways(job: Job) -> dict[str, Option]:
@@ -91,6 +95,35 @@ def test_who_waits_waits_for_a_machine() -> None:
     job, _ = decide(allowed_to_wait(running(machines=2, standbys=0)), lost("m2"))
     assert ways(job)[WAIT] == Option(WAIT, 60_000.0, "at most 60 s")
     assert way_of(job.incidents[-1]) == WAIT
+
+
+def test_to_stop_costs_what_it_took_to_start_and_the_steps_since_the_cut() -> None:
+    job, _ = decide(running(machines=3, standbys=1), lost("m2"))
+    spec = msgspec.structs.replace(job.spec, no_standby="checkpoint")
+    for cut, back_ms, cost in ((None, 90.0, None), (CUT, None, None), (CUT, 90.0, 8360.0)):
+        past = replace(job.incidents[0], outcome=Outcome.DONE, step_ms=back_ms)
+        known = replace(
+            job,
+            spec=spec,
+            change=None,
+            cut=cut,
+            snapshot_every=4,
+            start_ms=8000.0,
+            incidents=(past,),
+        )
+        assert options(known, {}, [Slot(1)])[-1].ms == cost
+
+
+def test_a_job_knows_how_long_its_start_took() -> None:
+    job, _ = decide(Job(spec=BEGUN.spec), msgspec.structs.replace(joined("m1"), at_us=2_000_000))
+    job = replace(BEGUN, begun_us=job.begun_us)
+    first = committed(SEATS[0], 0, 1, step=1, at_us=9_500_000)
+    later = committed(SEATS[1], 1, 1, step=1, at_us=9_900_000)
+    assert [after(job, *said)[0].start_ms for said in ([], [first], [first, later])] == [
+        None,
+        7500.0,
+        7500.0,
+    ]
 
 
 def test_what_comes_of_it_may_be_another_way() -> None:

@@ -117,7 +117,11 @@ def _back(job: Job) -> Option:
 def _stop(job: Job) -> Option:
     if job.spec.no_standby != "checkpoint":
         return Option(STOP, None, "it was not asked for (--no-standby checkpoint)")
-    return Option(STOP, None, "somebody would have to start the job again")
+    cut = cut_at_hand(job)
+    if cut is None:
+        return Option(STOP, None, "there is no snapshot of all ranks to write")
+    again = _sum(job.start_ms, _back(job).ms)
+    return Option(STOP, again, f"of step {cut.step}, if the job is started again at once")
 
 
 def _named(names: list[MachineId]) -> str:

@@ -30,6 +30,8 @@ def committed(job: Job, fact: Committed, at_us: int) -> Job:
     """
     if goes_back(job.change):
         return job
+    if job.start_ms is None and job.begun_us is not None:
+        job = replace(job, start_ms=(at_us - job.begun_us) / 1000)
     step = max(job.committed, *(row.step for row in fact.rows)) if fact.rows else job.committed
     return first_commit(replace(job, committed=step, retries=0), fact, at_us)
 
