@@ -17,6 +17,9 @@ The models, and where they come from (the figures are ours, and harsher than tho
              with exponent 1.5, so that they have no variance; jitter of 3 %. Dean, Barroso, "The
              Tail at Scale", CACM 2013. A spike is one step: what slows a rank for six in a row
              and half a second is slowness here.
+    pauses   a collector of garbage runs in each rank's every 40th step or so, for a third of one;
+             rank 0 evaluates between two steps at every 200th, for ten; jitter of 2 %. What a rank
+             does between two steps is one step's own time.
     lengths  steps vary five times, by sequences that all ranks share, or that each has for itself.
 """
 
@@ -60,6 +63,14 @@ def spikes(chance: Chance, steps: int, at: int) -> Times:
     return longer * chance.lognormal(0, 0.03, (steps, RANKS))
 
 
+def pauses(chance: Chance, steps: int, at: int) -> Times:
+    collects = chance.random((steps, RANKS)) < 1 / 40
+    evaluates = np.zeros((steps, RANKS))
+    evaluates[(at + np.arange(steps)) % 200 == 0, 0] = 10
+    longer = 1 + chance.uniform(0.2, 0.5, (steps, RANKS)) * collects + evaluates
+    return longer * chance.lognormal(0, 0.02, (steps, RANKS))
+
+
 def lengths_of_all(chance: Chance, steps: int, at: int) -> Times:
     return chance.uniform(1, 5, (steps, 1)) * chance.lognormal(0, 0.03, (steps, RANKS))
 
@@ -68,7 +79,7 @@ def lengths_of_each(chance: Chance, steps: int, at: int) -> Times:
     return chance.uniform(1, 5, (steps, RANKS))
 
 
-MODELS = [jitter, drift, spikes]
+MODELS = [jitter, drift, spikes, pauses]
 VARYING = [lengths_of_all, lengths_of_each]
 
 
@@ -142,7 +153,7 @@ def test_no_alarm_in_a_thousand_hours(model: Callable[[Chance, int, int], Times]
     assert false_alarms(model, 1000, SEED) == 0
 
 
-@pytest.mark.parametrize("model", [jitter, drift, spikes, lengths_of_all])
+@pytest.mark.parametrize("model", [*MODELS, lengths_of_all])
 def test_a_slow_rank_is_found_in_the_same_noise(
     model: Callable[[Chance, int, int], Times],
 ) -> None:
