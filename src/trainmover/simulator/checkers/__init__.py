@@ -1,6 +1,8 @@
 """What must always hold, one module for each; all are asked at every moment that concerns them."""
 
 from trainmover.simulator.checkers.checker import Checker
+from trainmover.simulator.checkers.harmless import Harmless
+from trainmover.simulator.checkers.heard import HeardOf
 from trainmover.simulator.checkers.journaled import Journaled
 from trainmover.simulator.checkers.members.anomalies import Anomalies
 from trainmover.simulator.checkers.members.bindings import Bindings
@@ -22,8 +24,11 @@ from trainmover.simulator.checkers.members.verdicts import Verdicts
 from trainmover.simulator.checkers.members.versions import Versions
 from trainmover.simulator.checkers.members.whole import Whole
 from trainmover.simulator.checkers.members.words import Words
+from trainmover.simulator.checkers.members.works import Works
 from trainmover.simulator.checkers.people.answers import Answers
+from trainmover.simulator.checkers.people.causes import Causes
 from trainmover.simulator.checkers.people.figures import Figures
+from trainmover.simulator.checkers.people.findings import Findings
 from trainmover.simulator.checkers.people.incidents import Incidents
 from trainmover.simulator.checkers.people.plans import Plans
 from trainmover.simulator.checkers.people.records import Records
@@ -69,6 +74,11 @@ def all_checkers() -> list[Checker]:
         Words(),
         Figures(),
         Settled(),
+        Harmless(),
+        HeardOf(),
+        Findings(),
+        Causes(),
+        Works(),
         Slowness(),
     ]
 
