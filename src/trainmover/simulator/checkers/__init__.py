@@ -13,8 +13,10 @@ from trainmover.simulator.checkers.members.epochs import OneEpoch
 from trainmover.simulator.checkers.members.fences import Fences
 from trainmover.simulator.checkers.members.health import Health
 from trainmover.simulator.checkers.members.holders import Holders
+from trainmover.simulator.checkers.members.judged import Judged
 from trainmover.simulator.checkers.members.leaving import Leaving
 from trainmover.simulator.checkers.members.maintenance import Maintenance
+from trainmover.simulator.checkers.members.proofs import Proofs
 from trainmover.simulator.checkers.members.quarantine import Quarantine
 from trainmover.simulator.checkers.members.sizes import WorldSize
 from trainmover.simulator.checkers.members.slowness import Slowness
@@ -32,6 +34,7 @@ from trainmover.simulator.checkers.people.findings import Findings
 from trainmover.simulator.checkers.people.incidents import Incidents
 from trainmover.simulator.checkers.people.plans import Plans
 from trainmover.simulator.checkers.people.records import Records
+from trainmover.simulator.checkers.people.stops import Stops
 from trainmover.simulator.checkers.settled import Settled
 from trainmover.simulator.checkers.state.checkpoints import Checkpoints
 from trainmover.simulator.checkers.state.cuts import Cuts
@@ -76,6 +79,9 @@ def all_checkers() -> list[Checker]:
         Settled(),
         Harmless(),
         HeardOf(),
+        Judged(),
+        Proofs(),
+        Stops(),
         Findings(),
         Causes(),
         Works(),

@@ -65,7 +65,7 @@ class Whole:
         if job.health.untold != untold:
             raise Violation(f"{untold} examinations are under way, counted {job.health.untold}")
         extra = job.health.of.keys() - job.machines.keys()
-        if extra and job.phase is not Phase.SAVING:
+        if extra and job.phase in BEGUN:
             raise Violation(f"the health of {sorted(extra)} is known, which are gone")
 
     def _grow(self, before: Job, after: Job) -> None:

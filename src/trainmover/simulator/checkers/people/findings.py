@@ -28,11 +28,23 @@ class Findings:
         return {Decided: self.decided}
 
     def decided(self, moment: Decided) -> None:
+        if moment.after.anomalies is not moment.before.anomalies:
+            _come_once(moment.after)
         match moment.event:
             case AnomalyFound() as event:
                 _is_kept(moment.before, moment.after, event)
             case SlowFound() as event if moment.before.phase is Phase.RUNNING:
                 _is_answered(moment.before, moment.after, event)
+
+
+def _come_once(job: Job) -> None:
+    """What is found again within the hour is the same."""
+    last: dict[tuple[str, str], int] = {}
+    for one in job.anomalies.findings:
+        before_us = last.get((one.machine, one.sign))
+        if before_us is not None and one.at_us - before_us < AGAIN_US:
+            raise Violation(f"{one} is kept twice: {job.anomalies.findings}")
+        last[one.machine, one.sign] = one.at_us
 
 
 def _is_kept(before: Job, after: Job, event: AnomalyFound) -> None:
