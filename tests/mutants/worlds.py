@@ -46,6 +46,8 @@ FOCUSED: tuple[tuple[str, dict[str, object]], ...] = (
     ("sign,roll,death", {"anomalies": "act"}),
     ("straggle", {"stragglers": "act", "stages": 1, "alone": False, "once": ()}),
     ("death,crash,power,store", {"snapshots": 3, "checkpoints": 3, "copies": 2}),
+    ("death,power,arrive", {"others": ("m5",), "early": True}),
+    ("crash,arrive", {"step_us": 10_000_000, "unfit": (("m5", "p0"),), "once": ("m6",)}),
 )
 """Few things that go wrong, and where that is most telling."""
 
@@ -75,7 +77,10 @@ def _focused(seed: int, names: str, where: dict[str, object]) -> Plan:
     few = names.split(",")
     seconds = 20 if SLOW & {*few} else 4
     pause_us = SELDOM_US if few == ["straggle"] else 400_000
+    if "step_us" in where:  # Hardly anything happens, for a quarter of an hour.
+        seconds, pause_us = 900, 300_000_000
     plan = plan_of(seed, seconds=seconds, faults=replace(only(few), pause_us=pause_us))
-    plan.world |= where
+    plan.early = bool(where.get("early"))
+    plan.world |= {name: value for name, value in where.items() if name != "early"}
     plan.standbys = 0 if plan.world["wait_s"] == 0 else plan.standbys
     return plan

@@ -208,15 +208,15 @@ def decide(job: Job, event: EVENTS) -> Decision:
             job, effects = slow_measured(job, event)
         case _:
             assert_never(event)
+    job, judged = judge(job, event.at_us)
     forgotten: tuple[Effect, ...] = ()
     if len(job.machines) < len(settled.machines):
         job, forgotten = forget_lost(job, event.at_us)
-    job, judged = judge(job, event.at_us)
     speaks = WorkerSaid | WorkersSaid | AgentSaid
     machine = event.machine if isinstance(event, speaks) else None
     job, more = _settle(job, event.at_us, settled, machine)
     job, closed = let_go(job)
-    return job, effects + forgotten + judged + more + closed
+    return job, effects + judged + forgotten + more + closed
 
 
 def _after_the_end(job: Job, event: EVENTS) -> Decision:

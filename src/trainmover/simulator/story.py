@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 
 from trainmover.controller.keep.last_checkpoint import SAVE_US
 from trainmover.controller.state import Outcome, Phase
-from trainmover.ids import Step
+from trainmover.ids import Rank, Step
 from trainmover.simulator.chance import Chance
 from trainmover.simulator.checkers import Checker, all_checkers
 from trainmover.simulator.checkers.people.endings import legitimate
@@ -28,6 +28,8 @@ AS_BEFORE_US = 20 * SECOND
 STEPS_MORE, KEPT_STEPS = 5, 30
 """Within the latter there is a new cut, a checkpoint and a round."""
 QUIET_US = 20 * SECOND
+BUGS = ("raises", "exits", "goes on")
+"""How the script of one rank may end."""
 
 
 @dataclass
@@ -44,6 +46,8 @@ class Plan:
     early: bool = False
     late: bool = False
     stops: bool = False
+    stops_early: bool = False
+    bug: str = ""
 
 
 def plan_of(
@@ -94,6 +98,9 @@ def plan_of(
     world["stragglers"] = chance.choice(("off", "watch", "act", "act"))
     world["health"] = chance.choice(("off", "off", "watch", "act"))
     world["anomalies"] = chance.choice(("off", "watch", "act", "act"))
+    world["length"] = chance.choice((0, 150, 400))
+    plan.stops_early = chance.random() < 0.05
+    plan.bug = chance.choice(BUGS) if chance.random() < 0.15 else ""
     return plan
 
 
@@ -151,6 +158,9 @@ def _safety(world: World, chance: Chance, plan: Plan) -> None:
         world.run(QUIET_US, until=lambda: _is_quiet(world) and world.job.all_recorded)
         world.run(world.between(0, SECOND))
     chance.go()
+    if plan.stops_early:
+        world.run(world.between(0, plan.seconds * SECOND))
+        _stop(world)
     world.run(plan.seconds * SECOND)
     if plan.late:
         _let_it_end(world)
@@ -180,13 +190,23 @@ def _liveness(world: World, chance: Chance, plan: Plan) -> None:
 
 def _ending(world: World, chance: Chance, plan: Plan) -> None:
     if world.ended is None:
-        if plan.stops and world.host is not None:
-            world.host.stop(130, "somebody has interrupted it")
+        if plan.stops:
+            _stop(world)
+        if plan.bug:
+            world.training.bug = Rank(world.spec.world_size - 1), plan.bug
         _let_it_end(world)
         world.run(BOUND_US)
     if world.ended is None:
         raise Violation(f"the script has ended and the job has not: {_state(world)}")
-    legitimate(world, chance.count, chance.unsettled, stopped=plan.stops)
+    stopped = plan.stops or plan.stops_early
+    legitimate(world, chance.count, chance.unsettled, stopped=stopped)
+
+
+def _stop(world: World) -> None:
+    """Somebody does, and may wait for a checkpoint."""
+    if world.host is not None:
+        within_us = world.random.choice((0, 5 * SECOND))
+        world.host.stop(130, "somebody has interrupted it", within_us)
 
 
 def _let_it_end(world: World) -> None:

@@ -13,6 +13,7 @@ from trainmover.controller.events import (
     CordonRequested,
     HealthRequested,
     MoveRequested,
+    Tick,
     UncordonRequested,
 )
 from trainmover.controller.policies.health.examine import WAITS
@@ -118,6 +119,18 @@ def test_who_asks_about_a_machine_that_is_lost_is_told() -> None:
         (False, True)
     ]
     assert "m4" not in job.health.of
+
+
+def test_who_asks_about_one_that_is_given_up_by_time_alone_is_told_too() -> None:
+    """Its process was to end, and did not."""
+    job, _ = decide(RUNNING, health("m4"))
+    state = m.WorkerState(local_rank=0, pid=job.machines["m4"].pids[0], state="stopped")
+    stopped = AgentSaid(at_us=1_000_000, machine="m4", fact=state)
+    job, effects = after(job, stopped, Tick(at_us=12_000_000), Tick(at_us=15_000_000))
+    assert "m4" not in job.machines
+    assert [answer.ok for answer in answers(effects)] == [False]
+    assert "m4" not in job.health.of
+    assert job.health.untold == 0
 
 
 # --- before ranks are taken -----------------------------------------------------------------------

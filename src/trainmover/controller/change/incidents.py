@@ -59,7 +59,7 @@ def first_commit(job: Job, fact: Committed, at_us: int) -> Job:
 def count_rank(job: Job, rank: int, at_us: int) -> Job:
     """`rank` has committed in the incident's epoch, or will never commit again."""
     current = open_incident(job)
-    if current is None or job.change is not None or job.epoch != current.epoch:
+    if current is None or job.epoch != current.epoch:  # Of a change under way it is a later one.
         return job
     ranks = current.committed_first.having(rank)
     job = amend(job, current.number, committed_first=ranks)

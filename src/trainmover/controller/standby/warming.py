@@ -35,8 +35,6 @@ _BUSY = (MachineState.STARTING, MachineState.WARMING, MachineState.HOLDING)
 
 def tend_standbys(job: Job) -> Decision:
     """While no change is under way: start crashed workers again, warm up, hold."""
-    if job.change is not None or job.phase is not Phase.RUNNING:
-        return job, ()
     if not _are_to_do(job):
         return job, ()  # The usual case, met at every event.
     may_warm = job.all_recorded and not job.finished and job.spec.readiness != "idle"

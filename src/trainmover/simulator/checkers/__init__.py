@@ -1,6 +1,8 @@
 """What must always hold, one module for each; all are asked at every moment that concerns them."""
 
 from trainmover.simulator.checkers.checker import Checker
+from trainmover.simulator.checkers.harmless import Harmless
+from trainmover.simulator.checkers.heard import HeardOf
 from trainmover.simulator.checkers.journaled import Journaled
 from trainmover.simulator.checkers.members.anomalies import Anomalies
 from trainmover.simulator.checkers.members.bindings import Bindings
@@ -11,8 +13,10 @@ from trainmover.simulator.checkers.members.epochs import OneEpoch
 from trainmover.simulator.checkers.members.fences import Fences
 from trainmover.simulator.checkers.members.health import Health
 from trainmover.simulator.checkers.members.holders import Holders
+from trainmover.simulator.checkers.members.judged import Judged
 from trainmover.simulator.checkers.members.leaving import Leaving
 from trainmover.simulator.checkers.members.maintenance import Maintenance
+from trainmover.simulator.checkers.members.proofs import Proofs
 from trainmover.simulator.checkers.members.quarantine import Quarantine
 from trainmover.simulator.checkers.members.sizes import WorldSize
 from trainmover.simulator.checkers.members.slowness import Slowness
@@ -22,11 +26,15 @@ from trainmover.simulator.checkers.members.verdicts import Verdicts
 from trainmover.simulator.checkers.members.versions import Versions
 from trainmover.simulator.checkers.members.whole import Whole
 from trainmover.simulator.checkers.members.words import Words
+from trainmover.simulator.checkers.members.works import Works
 from trainmover.simulator.checkers.people.answers import Answers
+from trainmover.simulator.checkers.people.causes import Causes
 from trainmover.simulator.checkers.people.figures import Figures
+from trainmover.simulator.checkers.people.findings import Findings
 from trainmover.simulator.checkers.people.incidents import Incidents
 from trainmover.simulator.checkers.people.plans import Plans
 from trainmover.simulator.checkers.people.records import Records
+from trainmover.simulator.checkers.people.stops import Stops
 from trainmover.simulator.checkers.settled import Settled
 from trainmover.simulator.checkers.state.checkpoints import Checkpoints
 from trainmover.simulator.checkers.state.cuts import Cuts
@@ -69,6 +77,14 @@ def all_checkers() -> list[Checker]:
         Words(),
         Figures(),
         Settled(),
+        Harmless(),
+        HeardOf(),
+        Judged(),
+        Proofs(),
+        Stops(),
+        Findings(),
+        Causes(),
+        Works(),
         Slowness(),
     ]
 

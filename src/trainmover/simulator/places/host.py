@@ -175,9 +175,10 @@ class Host:
         if not self.dead:
             self.control.take(event)
 
-    def stop(self, code: int, why: str) -> None:
-        """End the job in order."""
-        self.control.stop(code, why, self.now)
+    def stop(self, code: int, why: str, within_us: int = 0) -> None:
+        """End the job in order; within which time it may write one more checkpoint."""
+        until_us = self.now + within_us if within_us else 0
+        self.control.stop(code, why, self.now, until_us=until_us)
 
     def _beat(self) -> None:
         if self.dead or self.control.over is not None:

@@ -130,7 +130,3 @@ def unwind(worker: "Worker") -> None:
     """The rank lives elsewhere, or all run the script again: the process is free."""
     worker.forget()
     worker.later(worker.world.between(1_000, 30_000), worker.say, m.Left())
-
-
-def hear_ending(worker: "Worker", order: m.Ending) -> None:
-    worker.ending = order

@@ -56,10 +56,14 @@ def _run_through(worker: "Worker", number: int, store: str) -> None:
         return
     match order:
         case m.WarmUp():
-            worker.say(m.Warm(rank=rank, shadow_steps=3, trace=program, warm_ms=1))
+            took_ms, held = 100 + 10 * worker.pid % 70, 1000 + worker.pid
+            worker.say(
+                m.Warm(rank=rank, shadow_steps=3, trace=program, warm_ms=took_ms, held_bytes=held)
+            )
         case m.Hold():
             worker.held = rank
-            worker.say(m.Held(rank=rank, trace=program, run_ms=1))
+            took_ms, held = 80 + 10 * worker.pid % 70, 2000 + worker.pid
+            worker.say(m.Held(rank=rank, trace=program, run_ms=took_ms, held_bytes=held))
         case m.Bind(epoch=epoch):
             worker.parked = True
             worker.say(m.Parked(rank=rank, epoch=epoch, trace=program, bind_ms=1))

@@ -27,8 +27,7 @@ def begin_step(worker: "Worker") -> None:
     if worker.finished:
         members.stay(worker)
         return
-    if worker.step >= worker.world.training.steps:
-        _finish(worker)
+    if worker.step >= worker.world.training.steps and _ends(worker):
         return
     if cut := worker.standing.cut_here():
         snapshots.take(worker, cut)
@@ -72,11 +71,38 @@ def _waits(worker: "Worker", slower: float) -> dict[Rank, int]:
     return {one.rank: longer_us for one in waited_for if one.box.name != at}
 
 
-def _finish(worker: "Worker") -> None:
+EXIT_STATUS = 3
+
+
+def _ends(worker: "Worker") -> bool:
+    """As its script does; False: it goes on."""
+    how, rank, step = worker.world.training.how_ends(worker.rank), worker.rank, worker.step
+    if how == "goes on":
+        _goes_on(worker)
+        return False
     tell_rows(worker)
+    if how == "raises":
+        worker.say(m.Raised(rank=rank, step=Step(step + 1), error="ValueError", traceback=""))
+        return True
     last, digest = worker.standing.finish(), f"after {worker.holds.after}"
-    worker.say(m.Finished(rank=worker.rank, step=last, code=0, digest=digest, attached=True))
+    code = EXIT_STATUS if how == "exits" else 0
+    worker.say(m.Finished(rank=rank, step=last, code=code, digest=digest, attached=True))
     members.stay(worker)
+    return True
+
+
+def hear_ending(worker: "Worker", order: m.Ending) -> None:
+    """Another's script has ended."""
+    worker.ending = order
+    if worker.live and not worker.finished and worker.step >= worker.world.training.steps:
+        _goes_on(worker)
+
+
+def _goes_on(worker: "Worker") -> None:
+    """It has heard that another has ended before the step that it is in."""
+    ending = worker.ending
+    if ending is not None and worker.world.training.how_ends(worker.rank) == "goes on":
+        worker.say(m.WentOn(rank=worker.rank, step=Step(worker.step + 1)))
 
 
 def _computed(worker: "Worker", step: Step) -> None:
@@ -169,7 +195,14 @@ def _say_recorded(worker: "Worker") -> None:
     worker.recorded = True
     digest = f"d{worker.rank}" if worker.world.knobs.alone else "d"
     trace = worker.world.program(worker.rank)
-    fact = m.Recorded(rank=worker.rank, step=worker.step, trace=trace, digest=digest, bytes=1)
+    fact = m.Recorded(
+        rank=worker.rank,
+        step=worker.step,
+        trace=trace,
+        digest=digest,
+        bytes=1,
+        length=worker.world.knobs.length,
+    )
     worker.say(fact)
 
 

@@ -34,12 +34,18 @@ class Gate:
 
 @dataclass
 class Training:
-    """steps: after which the script ends."""
+    """steps: after which the script ends. bug: a rank that ends otherwise than the others then, and
+    how: it `raises`, `exits` with a status, or `goes on`; None: none does."""
 
     world: "World"
     steps: int
     open: dict[tuple[Epoch, Step], Gate] = field(default_factory=dict)
     newest: Step = Step(0)
+    bug: tuple[Rank, str] | None = None
+
+    def how_ends(self, rank: Rank) -> str:
+        """ "" as it should."""
+        return self.bug[1] if self.bug is not None and self.bug[0] == rank else ""
 
     def entered(self, worker: "Worker") -> None:
         """One more is in the gate; the last opens it."""

@@ -272,7 +272,7 @@ _OBEY: dict[type[m.Order], Callable[[Worker, Any], None]] = {
     m.Switch: members.note,
     m.Leave: members.note,
     m.Go: members.go,
-    m.Ending: members.hear_ending,
+    m.Ending: steps.hear_ending,
     m.Exit: Worker.exit,
     m.WarmUp: runs.begin,
     m.Hold: runs.begin,

@@ -45,12 +45,11 @@ def others_median(values: Sequence[float], at: int) -> float:
     """Of sorted values, the median of all but the one at that place.
 
     >>> [others_median([1, 2, 3, 10], at) for at in range(4)], others_median([1, 5], 0)
-    ([3, 3, 2, 2], 5)
+    ([3.0, 3.0, 2.0, 2.0], 5.0)
     """
     count = len(values) - 1
     middle = [place + (place >= at) for place in ((count - 1) // 2, count // 2)]
-    low, high = values[middle[0]], values[middle[1]]
-    return low if low == high else (low + high) / 2
+    return (values[middle[0]] + values[middle[1]]) / 2
 
 
 def slow_for(newest_first: Sequence[bool], slow_of_all: int, all_seen: int, least: int = 0) -> int:

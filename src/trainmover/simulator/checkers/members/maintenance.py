@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 from trainmover.controller.change.move import begin_moves
 from trainmover.controller.events import DrainRequested
 from trainmover.controller.state import Phase
+from trainmover.ids import MachineId
 from trainmover.simulator.happenings import Decided, Violation
 
 if TYPE_CHECKING:
@@ -26,8 +27,14 @@ class Maintenance:
 
     @staticmethod
     def _all_or_none(before: "Job", after: "Job", event: DrainRequested) -> None:
-        if after.cordoned == before.cordoned and after.change is before.change:
-            return  # Refused.
+        names = [MachineId(name) for name in event.machines]
+        there = all(name in before.machines or name in before.cordoned for name in names)
+        in_time = not event.until_us or event.until_us > event.at_us
+        could = bool(names) and there and in_time and len(set(names)) == len(names)
+        if not could or before.phase is not Phase.RUNNING:
+            if after.cordoned != before.cordoned and not could:
+                raise Violation(f"{event} cannot be done, and cordoned are {after.cordoned}")
+            return
         left = [name for name in event.machines if name not in after.cordoned]
         if left:
             raise Violation(f"{event.machines} are drained, and {left} may take ranks")

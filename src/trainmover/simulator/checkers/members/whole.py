@@ -3,7 +3,7 @@
 And each of its orders goes to those whom it is for: to all of them, at once, and to nobody else.
 """
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
@@ -50,8 +50,23 @@ class Whole:
                 )
         if after.snapped and len({one.step for one in after.snapped.values()}) > 1:
             raise Violation(f"a cut is made of several steps: {after.snapped}")
+        self._counted(after)
         self._grow(before, after)
         self._orders(moment)
+
+    @staticmethod
+    def _counted(job: Job) -> None:
+        """Numbers that are kept are those of what there is."""
+        states = Counter(one.state for one in job.machines.values())
+        kept = {state: job.machines.count(state) for state in MachineState}
+        if any(states[state] != number for state, number in kept.items()):
+            raise Violation(f"machines are {states}, and counted as {kept}")
+        untold = sum(not one.told for one in job.health.of.values())
+        if job.health.untold != untold:
+            raise Violation(f"{untold} examinations are under way, counted {job.health.untold}")
+        extra = job.health.of.keys() - job.machines.keys()
+        if extra and job.phase in BEGUN:
+            raise Violation(f"the health of {sorted(extra)} is known, which are gone")
 
     def _grow(self, before: Job, after: Job) -> None:
         for name in ("runs", "restarts", "takeovers", "lost_early"):

@@ -22,7 +22,8 @@ from trainmover.controller.events import (
     UncordonRequested,
 )
 from trainmover.controller.policies.plans.known import Placement, Roll, Standing
-from trainmover.controller.state import Kind, MachineState, Outcome, Phase
+from trainmover.controller.state import Job, Kind, MachineState, Outcome, Phase
+from trainmover.ids import MachineId
 from trainmover.protocol.messages import Die
 from trainmover.simulator.happenings import Decided, Replayed, Violation
 
@@ -111,6 +112,8 @@ def _is_planned(moment: Decided, event: RollRequested | PlaceRequested, answer: 
     if answer.ok != (after is not None and (before is None or after.number > before.number)):
         raise Violation(f"{answer.text}; the plan was {before}, and is {after}")
     if not answer.ok:
+        if _could_begin(moment.before, event):
+            raise Violation(f"{event} could be done: {answer.text}")
         return
     match event, after:
         case RollRequested(), Roll():
@@ -122,6 +125,30 @@ def _is_planned(moment: Decided, event: RollRequested | PlaceRequested, answer: 
             pass
         case _:
             raise Violation(f"{event} has become {after}")
+
+
+def _could_begin(job: Job, event: RollRequested | PlaceRequested) -> bool:
+    """Of a placement only whether it names machines that can take any ranks is asked here."""
+    quiet = job.phase is Phase.RUNNING and not (job.plan and job.plan.standing is Standing.GOING)
+    names = event.machines if isinstance(event, RollRequested) else event.seats
+    if not quiet or any(name not in job.machines for name in names) or len({*names}) < len(names):
+        return False
+    if isinstance(event, RollRequested):
+        return event.at_once >= 1 and len(job.machines) > len(job.seats)
+    free = [name for name in names if name not in job.seats]
+    warm = all(job.machines[MachineId(name)].state is MachineState.WARM for name in free)
+    spared = any(job.machines[MachineId(name)].suspect or name in job.cordoned for name in names)
+    others = {*at_hand_names(job)} - {*names}
+    return len(names) == len(job.seats) and warm and not spared and bool(others)
+
+
+def at_hand_names(job: Job) -> list[MachineId]:
+    """Standbys that are warm, and not cordoned."""
+    return [
+        name
+        for name, one in job.machines.items()
+        if one.state is MachineState.WARM and name not in {*job.seats, *job.cordoned}
+    ]
 
 
 def _is_steered(moment: Decided, event: PlanSteered, answer: Answer) -> None:

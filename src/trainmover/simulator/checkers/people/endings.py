@@ -2,6 +2,7 @@
 
 from trainmover.ids import Rank, Step
 from trainmover.simulator.happenings import Violation
+from trainmover.simulator.ranks.steps import EXIT_STATUS
 from trainmover.simulator.world import World
 
 MACHINES = (
@@ -33,14 +34,30 @@ def legitimate(world: World, count: dict[str, int], unsettled: list[str], *, sto
         return
     if stopped and end.code == 130:
         return
+    if world.training.bug is not None and _as_the_script(world, *world.training.bug):
+        return
     for said, explains in _REASONS.items():
         if said in end.text and explains(world, count, unsettled):
             return
     raise Violation(f"the job has ended, and nothing explains it: {end.text}")
 
 
+def _as_the_script(world: World, rank: Rank, how: str) -> bool:
+    """It says whose script has ended in which way, and has its status."""
+    end = world.ended
+    assert end is not None
+    code, words = {
+        "raises": (1, f"Rank {rank} raised ValueError."),
+        "exits": (EXIT_STATUS, f"ended with exit status {EXIT_STATUS} on rank {rank}."),
+        "goes on": (1, f"but rank {rank} went on to step"),
+    }[how]
+    return words in end.text and end.code == code
+
+
 def _all_through(world: World, *, torn: bool) -> None:
     assert world.host is not None
+    if world.training.bug is not None and world.spec.world_size > 1:
+        raise Violation(f"the job has ended well, and a script has not: {world.training.bug}")
     finished = world.host.job.finished
     if set(finished) != set(range(world.spec.world_size)):
         raise Violation(f"the job has ended well, but only ranks {sorted(finished)} are through")

@@ -1,0 +1,140 @@
+"""What is found of a machine is kept as it was found, and done about it is what was asked for.
+
+signs       the same of the same machine, within an hour, is one finding; a grave one takes it out,
+            if that was asked for and not many are out already
+slowness    of a membership that is over nothing is kept; who is slow by himself is moved, if that
+            was asked for, is worth its pause, was not in vain before, and can be
+"""
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from trainmover.controller.change.move import begin_moves
+from trainmover.controller.events import AnomalyFound, SlowFound
+from trainmover.controller.policies.anomalies.answer import AGAIN_US, PART, failing
+from trainmover.controller.policies.anomalies.known import Finding
+from trainmover.controller.policies.stragglers.answer import STEPS_LEFT, pause_ms
+from trainmover.controller.policies.stragglers.known import Effect
+from trainmover.controller.state import Job, Kind, Phase
+from trainmover.ids import MachineId
+from trainmover.simulator.happenings import Decided, Violation
+
+if TYPE_CHECKING:
+    from trainmover.simulator.world import World
+
+
+class Findings:
+    def heeds(self, world: "World") -> dict[type, Callable[[Any], None]]:
+        return {Decided: self.decided}
+
+    def decided(self, moment: Decided) -> None:
+        if moment.after.anomalies is not moment.before.anomalies:
+            _come_once(moment.after)
+        match moment.event:
+            case AnomalyFound() as event:
+                _is_kept(moment.before, moment.after, event)
+            case SlowFound() as event if moment.before.phase is Phase.RUNNING:
+                _is_answered(moment.before, moment.after, event)
+
+
+def _come_once(job: Job) -> None:
+    """What is found again within the hour is the same."""
+    last: dict[tuple[str, str], int] = {}
+    for one in job.anomalies.findings:
+        before_us = last.get((one.machine, one.sign))
+        if before_us is not None and one.at_us - before_us < AGAIN_US:
+            raise Violation(f"{one} is kept twice: {job.anomalies.findings}")
+        last[one.machine, one.sign] = one.at_us
+
+
+def _is_kept(before: Job, after: Job, event: AnomalyFound) -> None:
+    old, new = before.anomalies.findings, after.anomalies.findings
+    if event.machine not in before.machines or before.spec.anomalies == "off":
+        if new != old:
+            raise Violation(f"{event} is of no machine that is watched, and kept: {new}")
+        return
+    seen = Finding(event.at_us, event.machine, event.sign, event.text, event.grave)
+    known = [one for one in old if _is_same(one, seen)]
+    if known:
+        times = [one.times for one in new if _is_same(one, seen)]
+        if len(new) != len(old) or times != [known[0].times + 1, *(k.times for k in known[1:])]:
+            raise Violation(f"{event} has come again, and of {old} is left {new}")
+        return
+    if new[:-1] != old[-len(new) + 1 :] and len(new) > 1:
+        raise Violation(f"{event} was found, and of {old} is left {new}")
+    last = new[-1]
+    if (last.at_us, last.machine, last.sign, last.text, last.grave, last.times) != (
+        event.at_us, event.machine, event.sign, event.text, event.grave, 1,
+    ):  # fmt: skip
+        raise Violation(f"{event} is kept as {last}")
+    out = failing(before)
+    may = len(out) < max(1, len(before.machines) // PART) or event.machine in out
+    acts = event.grave and before.spec.anomalies == "act" and may
+    if acts and event.machine not in failing(after):
+        raise Violation(f"{event} is grave, and {event.machine} may take ranks")
+
+
+def _is_same(one: Finding, seen: Finding) -> bool:
+    lately = seen.at_us - one.at_us < AGAIN_US
+    return lately and (one.machine, one.sign) == (seen.machine, seen.sign)
+
+
+def _is_answered(before: Job, after: Job, event: SlowFound) -> None:
+    old, new = before.stragglers, after.stragglers
+    over = event.epoch != before.epoch
+    if over or (event.machine is not None and event.machine not in before.seats):
+        if new != old:
+            raise Violation(f"{event} is of a membership that is over: {new}")
+        return
+    if not new.findings or new.findings[-1].found != event or not new.findings[-1].done:
+        raise Violation(f"{event} was found, and kept is {new.findings[-1:]}")
+    moved = len(new.moves) - len(old.moves)
+    machine = _to_go(before, event)
+    if moved != (machine is not None):
+        raise Violation(f"{event}: {machine} is to be moved, and {moved} are")
+    if machine is None:
+        return
+    move, change = new.moves[-1], after.change
+    if change is None or change.kind is not Kind.MOVE or [*change.leavers.values()] != [machine]:
+        raise Violation(f"{event}: {machine} is to be moved, and the change is {change}")
+    said = (move.leaver, move.slot, move.own_ms, move.usual_ms, move.kind, move.effect)
+    if said != (
+        machine, before.slot_of(machine), event.own_ms, event.usual_ms, event.kind, Effect.OPEN,
+    ):  # fmt: skip
+        raise Violation(f"{event} has become {move}")
+    one = after.incidents[-1]
+    stays, goes = one.options
+    if (stays.ms, goes.ms) != (_more_ms(before, event), pause_ms(before)):
+        raise Violation(f"{event} weighs {one.options}")
+    if move.incident != one.number or move.joiner != one.joiner:
+        raise Violation(f"{move} is of incident {one.number}, to {one.joiner}")
+
+
+def _to_go(job: Job, event: SlowFound) -> MachineId | None:
+    """Who is to be moved; None: nobody."""
+    machine, peer = event.machine, event.peer
+    if machine is None:
+        return None
+    if peer is not None and _was_in_vain(job, machine):
+        machine = peer
+    slot = job.slot_of(machine)
+    mine = [move for move in job.stragglers.moves if move.slot == slot]
+    measured = any(move.effect is Effect.OPEN and move.joiner == machine for move in mine)
+    theirs = event.kind == "rank" or slot is None or measured or _was_in_vain(job, machine)
+    worth = _more_ms(job, event) > pause_ms(job)
+    if theirs or job.spec.stragglers != "act" or not worth:
+        return None
+    begun = begin_moves(job, [machine], "", request="", at_us=event.at_us)
+    return None if isinstance(begun, str) else machine
+
+
+def _more_ms(job: Job, event: SlowFound) -> float:
+    """What it would cost to leave it as it is: of all steps that are left."""
+    length = max((fact.length for fact in job.recorded.values()), default=0)
+    left = max(length - event.step, 0) if length else STEPS_LEFT
+    return (event.own_ms - event.usual_ms) * left
+
+
+def _was_in_vain(job: Job, machine: MachineId) -> bool:
+    slot = job.slot_of(machine)
+    return any(m.slot == slot and m.effect is Effect.VAIN for m in job.stragglers.moves)
