@@ -57,7 +57,6 @@ from trainmover.controller.events import (
     WorkerSaid,
     WorkersSaid,
 )
-from trainmover.controller.keep import last_checkpoint
 from trainmover.controller.keep.checkpoints import (
     not_published,
     published,
@@ -65,6 +64,7 @@ from trainmover.controller.keep.checkpoints import (
     wrote,
 )
 from trainmover.controller.keep.cuts import between_steps, snapped, tend_snapshots
+from trainmover.controller.keep.last_checkpoint import matters, tend_last
 from trainmover.controller.keep.stopping import end_if_stopped, stop
 from trainmover.controller.machines import (
     controller_returned,
@@ -153,10 +153,8 @@ from trainmover.protocol.messages import (
 def decide(job: Job, event: EVENTS) -> Decision:
     """Apply one event. Equal inputs give equal outputs."""
     settled = job
-    if job.phase is Phase.ENDED:
-        return _after_the_end(job, event)
-    if job.phase is Phase.SAVING and not isinstance(event, ControllerReturned):
-        return last_checkpoint.take(job, event)
+    if job.phase is Phase.ENDED or (job.saves_last and not matters(event)):
+        return _too_late(job, event)
     match event:
         case MachineJoined():
             job, effects = machine_joined(job, event)
@@ -219,9 +217,10 @@ def decide(job: Job, event: EVENTS) -> Decision:
     return job, effects + judged + forgotten + more + closed
 
 
-def _after_the_end(job: Job, event: EVENTS) -> Decision:
+def _too_late(job: Job, event: EVENTS) -> Decision:
     if isinstance(event, REQUESTS):
-        text = "The job has ended: nothing was done."
+        how = "has ended" if job.phase is Phase.ENDED else "is about to end"
+        text = f"The job {how}: nothing was done."
         return job, (Answer(event.request, ok=False, text=text),)
     match event:
         case MachinesLost():
@@ -267,8 +266,8 @@ def _bind(job: Job, settled: Job, machine: MachineId | None) -> Decision:
 def _advance(job: Job, at_us: int) -> Decision:
     if job.phase in (Phase.GATHERING, Phase.STARTING):
         return (job, ()) if waits_for_health(job) else gather(job, at_us)
-    if job.phase is Phase.SAVING:
-        return job, ()
+    if job.saves_last:
+        return tend_last(job, at_us)
     if job.phase is Phase.ENDING:
         job, answers = answer_done_moves(job)
         job, more = end_when_all_left(job)
@@ -366,7 +365,7 @@ def _said(
             return committed(job, fact, at_us), ()
         case Snapped() if job.rank_of(machine, local_rank) == fact.rank:
             return snapped(job, fact)
-        case Wrote() if job.rank_of(machine, local_rank) == fact.rank:
+        case Wrote() if job.saves_last or job.rank_of(machine, local_rank) == fact.rank:
             return wrote(job, fact)
         case Fingerprinted() if job.rank_of(machine, local_rank) == fact.rank:
             return compared(job, fact), ()

@@ -22,6 +22,7 @@ from trainmover.controller.events import (
     MachineJoined,
     MachinesLost,
 )
+from trainmover.controller.keep.checkpoints import write_anew
 from trainmover.controller.keep.cuts import without_vaults
 from trainmover.controller.policies.health.examine import examine_joined, keeps_out
 from trainmover.controller.policies.maintenance.leaving import joined_again
@@ -135,6 +136,8 @@ def _lost(
     died: bool = False,
 ) -> Decision:
     """Machines, or the workers on them, cannot go on in the places they had. died: the machines."""
+    if job.saves_last:
+        return write_anew(job)
     vacant = set(job.vacant())
     slots = {name: job.slot_of(name) for name in machines}
     needed = [name for name, at in slots.items() if at in vacant]
@@ -201,9 +204,9 @@ def worker_up(
 def worker_exited(job: Job, machine: MachineId, fact: WorkerExited, at_us: int) -> Decision:
     """A process ended that had not said it would."""
     rank = job.rank_of(machine, fact.local_rank)
-    if fact.pid in job.machines[machine].gone:
+    if fact.pid in job.machines[machine].gone or (job.saves_last and rank is None):
         return job, ()
-    if rank is not None and rank in job.finished:
+    if rank is not None and rank in job.finished and not job.saves_last:
         return replace(job, exited=job.exited.having(rank)), ()
     if job.machines[machine].state is MachineState.DOWN:
         return job, ()

@@ -284,12 +284,18 @@ class Writing:
 
 @dataclass(frozen=True)
 class Stopping:
-    """What a job ends with once its last checkpoint is there, of a step behind `after`."""
+    """What a job ends with once its last checkpoint is there, of a step behind `after`.
+
+    alone    nobody trains on, since no standby is left: the newest cut is written by whom there is
+    why_not  why no checkpoint of it can be there any more; "" while nothing stands against it
+    """
 
     code: int
     why: str
     until_us: int
     after: Step
+    alone: bool = False
+    why_not: str = ""
 
 
 class Outcome(StrEnum):
@@ -372,8 +378,7 @@ class Phase(StrEnum):
     GATHERING = "gathering"  # waits for machines
     STARTING = "starting"  # workers come up
     RUNNING = "running"
-    SAVING = "saving"  # no standby is left: the newest cut is written, then it ends
-    ENDING = "ending"  # every script is done; processes leave
+    ENDING = "ending"  # every script is done, and processes leave; or `saves_last`
     ENDED = "ended"
 
 
@@ -467,6 +472,11 @@ class Job:
     def plan(self) -> Roll | Placement | None:
         """The newest, going or not: moves that follow one another."""
         return self.roll or self.placement
+
+    @property
+    def saves_last(self) -> bool:
+        """Whether nothing is done any more but to write the newest cut: then it ends."""
+        return self.stopping is not None and self.stopping.alone and self.phase is Phase.ENDING
 
     def slot_of(self, machine: MachineId) -> Slot | None:
         """The slot a machine holds, None for a standby or a joiner."""

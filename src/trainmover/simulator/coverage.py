@@ -48,7 +48,7 @@ def state_of(job: Job) -> str:
     """
     change = job.change
     if change is None:
-        return job.phase.value
+        return "saving" if job.saves_last else job.phase.value
     if change.kind is Kind.MOVE:
         return f"move {change.stage.value}"
     if change.back:
@@ -70,6 +70,7 @@ def event_of(event: EVENTS) -> str:
 def all_states() -> Iterator[str]:
     """In which something can be decided."""
     yield from (phase.value for phase in Phase if phase is not Phase.ENDED)
+    yield "saving"
     moves, recoveries = list(Stage)[:3], list(Stage)[3:5]
     yield from (f"move {stage.value}" for stage in (*moves, Stage.SWITCH))
     yield "recovery waiting"

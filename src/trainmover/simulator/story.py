@@ -218,6 +218,8 @@ def _is_quiet(world: World) -> bool:
     job = world.host.job if world.host is not None else None
     if job is None or job.phase not in (Phase.RUNNING, Phase.ENDING) or job.change is not None:
         return False
+    if job.saves_last:
+        return False
     return not job.incidents or job.incidents[-1].outcome is not Outcome.OPEN
 
 

@@ -10,6 +10,7 @@ from jobs import RUNNING, after, ended, exited, joined, kill, lost, orders, runn
 from trainmover.controller import Job, decide
 from trainmover.controller.effects import Effect, GiveUpCheckpoint, Publish
 from trainmover.controller.events import (
+    AgentSaid,
     CheckpointFailed,
     CheckpointPublished,
     ControllerReturned,
@@ -55,7 +56,7 @@ SAVING, BEGUN = decide(ALONE, lost("m2", at_us=100))
 
 
 def test_survivors_write_their_own_and_that_of_the_lost_rank() -> None:
-    assert SAVING.phase is Phase.SAVING
+    assert SAVING.saves_last
     sent = orders(BEGUN, m.WriteCheckpoint)
     assert sent.keys() == {"m1", "m3"}
     assert sent["m1"] == sent["m3"]
@@ -130,12 +131,12 @@ def test_a_checkpoint_of_that_cut_is_not_made_twice() -> None:
 def test_what_else_is_said_meanwhile_changes_nothing() -> None:
     for event in (wrote("m1", 0, 1), exited("m9"), joined("m9", standby=True), up("m1")):
         job, effects = decide(SAVING, event)
-        assert job.phase is Phase.SAVING
+        assert job.saves_last
         assert not orders(effects, m.WriteCheckpoint)
     job, effects = decide(SAVING, kill("m1"))
     assert (job, [effect.ok for effect in effects]) == (SAVING, [False])  # type: ignore[union-attr]
     job, effects = decide(SAVING, ControllerReturned(at_us=5))
-    assert (job.phase, job.takeovers, effects) == (Phase.SAVING, 1, ())
+    assert (job.saves_last, job.takeovers, effects) == (True, 1, ())
 
 
 def test_a_standby_that_is_there_is_taken_and_so_is_one_that_is_waited_for() -> None:
@@ -144,7 +145,7 @@ def test_a_standby_that_is_there_is_taken_and_so_is_one_that_is_waited_for() -> 
     job, _ = decide(with_cut(policy(running(standbys=0), wait_s=5)), lost("m2", at_us=0))
     assert job.phase is Phase.RUNNING
     job, effects = decide(job, Tick(at_us=5_000_000))
-    assert job.phase is Phase.SAVING
+    assert job.saves_last
     assert orders(effects, m.WriteCheckpoint)
 
 
@@ -158,3 +159,23 @@ def test_a_job_that_is_to_end_ends() -> None:
     job, effects = decide(policy(ALONE, no_standby="end"), lost("m2"))
     assert ended(effects).code == 1
     assert job.phase is Phase.ENDED
+
+
+def test_what_becomes_of_an_older_one_does_not_end_it() -> None:
+    job, effects = after(SAVING, *(wrote("m1", rank, 2) for rank in (0, 1, 2)))
+    (checkpoint,) = publish(effects)
+    older = msgspec.structs.replace(checkpoint, step=5, epoch=1)
+    job, effects = decide(SAVING, CheckpointPublished(at_us=0, checkpoint=older))
+    assert (job.saves_last, job.writing, effects) == (True, SAVING.writing, ())
+    job, effects = decide(job, CheckpointFailed(at_us=1, step=6, epoch=1, why="No space left"))
+    assert (job.saves_last, job.writing, effects) == (True, SAVING.writing, ())
+
+
+def test_nobody_is_judged_meanwhile_also_not_for_what_was_said_before() -> None:
+    pid = ALONE.machines["m1"].pids[0]
+    stopped = m.WorkerState(local_rank=0, pid=pid, state="stopped")
+    said_so = AgentSaid(at_us=0, machine="m1", fact=stopped)
+    for events in ((said_so, lost("m2", at_us=100)), (lost("m2", at_us=100), said_so)):
+        job, _ = after(ALONE, *events)
+        job, effects = decide(job, Tick(at_us=300_000_000))
+        assert (job.saves_last, effects) == (True, ())

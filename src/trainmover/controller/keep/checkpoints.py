@@ -52,14 +52,16 @@ def _at_hand(job: Job, cut: Cut) -> bool:
 def wrote(job: Job, fact: Wrote) -> Decision:
     """A rank's part is on disk. What an older epoch has written counts for nothing."""
     writing = job.writing
-    if writing is None or (fact.step, fact.epoch) != (writing.step, writing.epoch):
+    if writing is None or not _is_of(writing, fact.step, fact.epoch):
         return job, ()
     if fact.refused:
-        job = replace(job, checkpointed=writing.step)
+        job = cannot_be(
+            replace(job, checkpointed=writing.step), f"rank {fact.rank}: {fact.refused}"
+        )
         return _give_up(job, writing)
     writing = replace(writing, wrote={**writing.wrote, fact.rank: fact})
     job = replace(job, writing=writing)
-    return job, ((Publish(complete(job, writing)),) if _iscomplete(job, writing) else ())
+    return job, ((Publish(_complete(job, writing)),) if _iscomplete(job, writing) else ())
 
 
 def published(job: Job, event: CheckpointPublished) -> Job:
@@ -71,13 +73,26 @@ def published(job: Job, event: CheckpointPublished) -> Job:
 
 def not_published(job: Job, event: CheckpointFailed) -> Job:
     """The one before stays the newest; the next is tried when it is due."""
+    if _is_of(job.writing, event.step, event.epoch):
+        job = cannot_be(job, event.why)
     return _written(job, event.step, event.epoch)
 
 
+def cannot_be(job: Job, why: str) -> Job:
+    """The checkpoint that a job ends with, if this was to be it."""
+    if job.stopping is None:
+        return job
+    return replace(job, stopping=replace(job.stopping, why_not=why))
+
+
 def _written(job: Job, step: Step, epoch: Epoch) -> Job:
-    if job.writing is not None and (job.writing.step, job.writing.epoch) == (step, epoch):
+    if _is_of(job.writing, step, epoch):
         job = replace(job, writing=None)
     return replace(job, checkpointed=max(job.checkpointed, step))
+
+
+def _is_of(writing: Writing | None, step: Step, epoch: Epoch) -> bool:
+    return writing is not None and (writing.step, writing.epoch) == (step, epoch)
 
 
 def _break_off(job: Job) -> Decision:
@@ -85,6 +100,11 @@ def _break_off(job: Job) -> Decision:
     if writing is None or _iscomplete(job, writing):
         return job, ()
     return _give_up(job, writing)
+
+
+def write_anew(job: Job) -> Decision:
+    """What was begun is not added to."""
+    return (job, ()) if job.writing is None else _give_up(job, job.writing)
 
 
 def _give_up(job: Job, writing: Writing) -> tuple[Job, tuple[Effect, ...]]:
@@ -95,7 +115,7 @@ def _iscomplete(job: Job, writing: Writing) -> bool:
     return len(writing.wrote) == job.spec.world_size
 
 
-def complete(job: Job, writing: Writing) -> Checkpoint:
+def _complete(job: Job, writing: Writing) -> Checkpoint:
     """What is to be published once all ranks have written."""
     spec, parts = job.spec, sorted(writing.wrote.items())
     machine = next(job.machines[name] for name in job.seats if name in job.machines)

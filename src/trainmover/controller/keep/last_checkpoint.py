@@ -10,39 +10,41 @@ Nobody trains meanwhile; ranks stay where they were when the machine was lost. O
 means that others write.
 """
 
-from trainmover.controller.change.seats import address_of, with_machine, without_machines
-from trainmover.controller.effects import Answer, Effect, Fence, GiveUpCheckpoint, Publish, Send
+from trainmover.controller.change.seats import address_of
+from trainmover.controller.effects import Send
 from trainmover.controller.events import (
     EVENTS,
-    REQUESTS,
     AgentSaid,
     CheckpointFailed,
     CheckpointPublished,
+    ControllerReturned,
     MachineJoined,
     MachinesLost,
     StopRequested,
     Tick,
     WorkerSaid,
 )
-from trainmover.controller.keep.checkpoints import complete, published
-from trainmover.controller.keep.cuts import cut_at_hand, without_vaults
+from trainmover.controller.keep.checkpoints import write_anew
+from trainmover.controller.keep.cuts import cut_at_hand
 from trainmover.controller.standby.places import Places
+from trainmover.controller.standstill.stuck import Hanging
 from trainmover.controller.start import Decision, end, no_standby
-from trainmover.controller.state import (
-    Cut,
-    Job,
-    Machine,
-    MachineState,
-    Phase,
-    Stopping,
-    Writing,
-)
+from trainmover.controller.state import Cut, Job, MachineState, Phase, Stopping, Writing
 from trainmover.controller.values import replace
-from trainmover.ids import Epoch, MachineId, Rank, Slot
+from trainmover.ids import Epoch, Rank, Slot
 from trainmover.protocol.messages import Foreign, WorkerExited, WriteCheckpoint, Wrote
 
 SAVE_US = 600_000_000
 """A disk that takes longer is not waited for."""
+_HEARD = (
+    MachineJoined
+    | MachinesLost
+    | CheckpointPublished
+    | CheckpointFailed
+    | StopRequested
+    | Tick
+    | ControllerReturned
+)
 _HAS_PROCESSES = (MachineState.ACTIVE, MachineState.LEAVING, MachineState.BOUND)
 
 
@@ -52,64 +54,44 @@ def nobody_left(job: Job, cause: str, needed: int, at_us: int, *, waited_s: int 
     if job.spec.no_standby != "checkpoint" or job.stopping is not None:
         return end(job, 1, text)
     why = text.split("\n")[0]
+    stopping = Stopping(1, why, at_us + SAVE_US, job.checkpointed, alone=True)
+    job = replace(job, phase=Phase.ENDING, stopping=stopping, change=None, hanging=Hanging())
+    return write_anew(job)
+
+
+def matters(event: EVENTS) -> bool:
+    """What is heard meanwhile: who is there, and how far it has come. The rest is of a job that
+    trains."""
+    match event:
+        case WorkerSaid():
+            return isinstance(event.fact, Wrote)
+        case AgentSaid():
+            return isinstance(event.fact, WorkerExited)
+        case _:
+            return isinstance(event, _HEARD)
+
+
+def tend_last(job: Job, at_us: int) -> Decision:
+    """Have it written, under a number of its own, unless it is under way; and end."""
+    assert job.stopping is not None
     cut = job.cut
-    stopping = Stopping(1, why, at_us + SAVE_US, job.checkpointed)
-    job = replace(job, stopping=stopping, change=None)
     if cut is not None and job.checkpoint is not None and job.checkpoint.step >= cut.step:
         return _end(job, "")
-    return _begin(job)
-
-
-def take(job: Job, event: EVENTS) -> Decision:
-    """An event while it is being written."""
-    assert job.stopping is not None
-    until_us = job.stopping.until_us
-    if isinstance(event, REQUESTS):
-        text = "The job is about to end: nothing was done."
-        return job, (Answer(event.request, ok=False, text=text),)
-    match event:
-        case MachinesLost(lost=lost):
-            gone = [one.machine for one in lost if one.machine in job.machines]
-            job = without_vaults(job, {job.machines[machine].vault for machine in gone})
-            job = without_machines(job, gone)
-            job, effects = _begin(job) if gone else (job, ())
-            return job, (*map(Fence, gone), *effects)
-        case MachineJoined():
-            new = Machine(event.machine, event.standby, event.vault, event.host)
-            return replace(job, machines=job.machines.having(event.machine, new)), ()
-        case AgentSaid(machine=machine, fact=WorkerExited() as fact) if machine in job.machines:
-            return _process_ended(job, machine, fact)
-        case WorkerSaid(machine=machine, fact=Wrote() as fact) if machine in job.seats:
-            return _wrote(job, fact)
-        case CheckpointPublished():
-            return _end(published(job, event), "")
-        case CheckpointFailed():
-            return _end(job, event.why)
-        case StopRequested():
-            return _end(job, event.why)
-        case Tick(at_us=at_us) if at_us >= until_us:
-            return _end(job, f"it took longer than {SAVE_US // 1_000_000} s")
-        case _:
-            return job, ()
-
-
-def _begin(job: Job) -> Decision:
-    """Under a number of its own: what was begun before is not added to."""
-    effects: tuple[Effect, ...] = ()
+    if job.stopping.why_not:
+        return _end(job, job.stopping.why_not)
+    if at_us >= job.stopping.until_us:
+        return _end(job, f"it took longer than {SAVE_US // 1_000_000} s")
     if job.writing is not None:
-        effects = (GiveUpCheckpoint(job.writing.step, job.writing.epoch),)
-        job = replace(job, writing=None)
-    cut = cut_at_hand(job)
-    writers = _writers(job)
+        return job, ()
+    cut, writers = cut_at_hand(job), _writers(job)
     if cut is None or not writers:
-        job, ended = _end(job, _why_not(job, cut))
-        return job, effects + ended
+        return _end(job, _why_not(job, cut))
     epoch = Epoch(job.epoch_last + 1)
     foreign = _foreign(job, cut, writers)
     order = WriteCheckpoint(epoch=epoch, step=cut.step, folder=job.spec.checkpoint, foreign=foreign)
-    job = replace(job, phase=Phase.SAVING, epoch_last=epoch, writing=Writing(cut.step, epoch))
+    job = replace(job, epoch_last=epoch, writing=Writing(cut.step, epoch))
     machines = {job.seats[rank // job.spec.nproc] for rank in writers}
-    return job, effects + tuple(Send(machine, order) for machine in sorted(machines))
+    return job, tuple(Send(machine, order) for machine in sorted(machines))
 
 
 def _writers(job: Job) -> list[Rank]:
@@ -145,28 +127,6 @@ def _foreign(job: Job, cut: Cut, writers: list[Rank]) -> list[Foreign]:
         )
         for index, rank in enumerate(others)
     ]
-
-
-def _wrote(job: Job, fact: Wrote) -> Decision:
-    writing = job.writing
-    if writing is None or (fact.step, fact.epoch) != (writing.step, writing.epoch):
-        return job, ()
-    if fact.refused:
-        job = replace(job, writing=None)
-        job, ended = _end(job, f"rank {fact.rank}: {fact.refused}")
-        return job, (GiveUpCheckpoint(writing.step, writing.epoch), *ended)
-    writing = replace(writing, wrote={**writing.wrote, fact.rank: fact})
-    job = replace(job, writing=writing)
-    whole = len(writing.wrote) == job.spec.world_size
-    return job, ((Publish(complete(job, writing)),) if whole else ())
-
-
-def _process_ended(job: Job, machine: MachineId, fact: WorkerExited) -> Decision:
-    current = job.machines[machine]
-    if machine not in job.seats or fact.pid in current.gone:
-        return job, ()
-    job = with_machine(job, machine, state=MachineState.DOWN, workers={})
-    return _begin(job)
 
 
 def _why_not(job: Job, cut: Cut | None) -> str:

@@ -7,6 +7,7 @@ StopRequested -> KeepSnapshots(now) to all   a cut at the next gate that all ran
 
 from trainmover.controller.effects import Send
 from trainmover.controller.events import StopRequested
+from trainmover.controller.keep.checkpoints import cannot_be
 from trainmover.controller.start import Decision, end
 from trainmover.controller.state import Job, Phase, Stopping
 from trainmover.controller.values import replace
@@ -16,6 +17,8 @@ from trainmover.protocol.messages import KeepSnapshots
 
 def stop(job: Job, event: StopRequested) -> Decision:
     """At once, if there is nothing to wait for, or somebody asks again."""
+    if job.saves_last:
+        return cannot_be(job, event.why), ()
     if not _can_save(job, event):
         return end(job, event.code, event.why)
     after = job.cut.step if job.cut is not None else Step(0)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from trainmover.controller.decide import decide
 from trainmover.controller.events import CheckpointFailed
-from trainmover.controller.state import Job, Phase
+from trainmover.controller.state import Job
 from trainmover.ids import Epoch, Step
 from trainmover.simulator.happenings import Decided, Violation
 
@@ -34,9 +34,7 @@ class Settled:
 
     @staticmethod
     def _stays(job: Job, at_us: int, event: object) -> None:
-        """From a checkpoint that nobody writes nothing follows, but where it is the last one."""
-        if job.phase is Phase.SAVING:
-            return
+        """From a checkpoint that nobody writes nothing follows."""
         nothing = CheckpointFailed(at_us=at_us, step=Step(-1), epoch=Epoch(-1), why="")
         later, effects = decide(job, nothing)
         if later.hanging != job.hanging:

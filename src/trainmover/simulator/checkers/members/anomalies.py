@@ -54,7 +54,7 @@ class Anomalies:
     def _is_found(self, moment: Decided, machine: MachineId, sign: Sign) -> None:
         """What is enough, at once."""
         before, after = moment.before, moment.after
-        over = before.phase in (Phase.SAVING, Phase.ENDED)
+        over = before.saves_last or before.phase is Phase.ENDED
         if over or machine not in before.machines or before.spec.anomalies == "off":
             return
         symptom, at_us = symptom_named(sign.symptom), moment.event.at_us

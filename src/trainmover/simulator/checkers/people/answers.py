@@ -65,7 +65,7 @@ class Answers:
                 if answer.ok and (machine in job.cordoned) != asked:
                     raise Violation(f"it is said to be done, and {machine} is not: {moment.event}")
                 there = moment.before.machines if asked else moment.before.cordoned
-                over = moment.before.code is not None or moment.before.phase is Phase.SAVING
+                over = moment.before.code is not None or moment.before.saves_last
                 if not answer.ok and machine in there and not over:
                     raise Violation(f"{machine} was not (un)cordoned: {answer.text}")
             case MoveRequested() if answer.request == moment.event.request and not answer.ok:
