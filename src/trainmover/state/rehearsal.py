@@ -20,6 +20,7 @@ REFUSALS = (RuntimeError, ValueError, LookupError, TypeError, AttributeError)
 
 def rehearse(tracked: Tracked) -> None:
     """Give every object of the script's own its own state. Raises StateMismatch, naming it."""
+    _check_graphs(tracked)
     large = set(tracked.bulk_names())
     for name, obj in tracked.items():
         if isinstance(obj, nn.Module | torch.optim.Optimizer):
@@ -42,6 +43,16 @@ def rehearse(tracked: Tracked) -> None:
                 means="Whether a standby holds what a rank held could not be told.",
                 do="Leave out of state_dict() what is no state: the time, chance, counts of calls.",
             )
+
+
+def _check_graphs(tracked: Tracked) -> None:
+    if places := [place for modes in tracked.modes for place in modes.learning()]:
+        raise StateMismatch(
+            f"The DistributedDataParallel with static_graph=True ({places[0]}) has not learned its "
+            "graph in the first steps, in which its model was not trained.",
+            means="Nobody can be given it, so no standby can take over; the job trains on.",
+            do="static_graph=False for a model that begins to train later.",
+        )
 
 
 def _digest(name: str, obj: HasState) -> str:

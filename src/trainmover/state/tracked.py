@@ -41,6 +41,7 @@ class Tracked:
 
     stored      which attributes of modules and optimizers the script changes; None: nobody knows
     modules     every module of every tracked one, as they were when it was added
+    modes       what each tracked module and its wrappers are set to
     optimizers  the tracked ones, and those in which a tracked shard lies
     gradients   those that lie on each tracked module's parameters
     unsharded   what FSDP2 keeps of gradients beside each tracked module
@@ -65,8 +66,8 @@ class Tracked:
             moment: [(i.path, *_asked(i.value)) for i in self._parts.values() if i.does(moment, do)]
             for moment, do in IN_BYTES.items()
         }
-        modes: Iterable[Modes] = self._of("modes").values()
-        self.modules = [part for each in modes for part in each.modules]
+        self.modes: list[Modes] = list(self._of("modes").values())
+        self.modules = [part for each in self.modes for part in each.modules]
         tracked = [o for o in self._objects.values() if isinstance(o, torch.optim.Optimizer)]
         settings: Mapping[str, Settings] = self._of("settings")
         outside = [s.optimizer for name, s in settings.items() if s.optimizer is not self[name]]

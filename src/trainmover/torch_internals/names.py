@@ -63,7 +63,16 @@ IN_FILES: Names = {
         "_global_module_registration_hooks",
         "_global_parameter_registration_hooks",
     ),
-    "nn/parallel/distributed.py": ("require_forward_param_sync", "require_backward_grad_sync"),
+    "nn/parallel/distributed.py": (
+        "require_forward_param_sync",
+        "require_backward_grad_sync",
+        "def _pre_forward",
+        "self._has_rebuilt_buckets",
+        "self.find_unused_parameters",
+        "self.static_graph",
+        "self.logger",
+        "self.reducer",
+    ),
     "optim/optimizer.py": ("_global_optimizer_pre_hooks", "_global_optimizer_post_hooks"),
     "utils/_device.py": ("CURRENT_DEVICE",),
     "utils/_python_dispatch.py": ("def _disable_current_modes",),
@@ -128,6 +137,15 @@ IN_MEMORY: Names = {
     ),
     f"{_C10D}.ProcessGroupGloo": ("_set_sequence_number_for_group",),
     f"{_C10D}.ProcessGroupGloo._Options": ("_devices", "_threads", "_timeout"),
+    f"{_C10D}.Logger": ("_get_ddp_logging_data", "set_runtime_stats_and_log"),
+    f"{_C10D}.Reducer": (
+        "_push_all_rebuilt_params",
+        "_rebuild_buckets",
+        "_reset_state",
+        "_set_ddp_runtime_logging_sample_rate",
+        "_update_process_group",
+        "get_backward_stats",
+    ),
     f"{_C10D}.Work": ("_get_duration", "_get_op_type", "_source_rank"),
 }
 """By what has it, of all that torch has loaded by itself: what is written in C++ is in no file."""

@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterator
 from datetime import timedelta
 
 import pytest
+import torch
 import torch.distributed as dist
 from torch import nn
 from torch.nn.parallel import DistributedDataParallel
@@ -81,3 +82,28 @@ def test_wrappers_of_parts_are_told_apart_by_the_order_they_were_made_in(
     assert not second.require_forward_param_sync
     assert first.require_forward_param_sync
     assert wrapper.require_forward_param_sync
+
+
+def test_the_buckets_of_a_wrapper_show_and_are_given(wrapper: DistributedDataParallel) -> None:
+    known = Modes(wrapper)
+    first = known.encoded()
+    wrapper(torch.ones(3, 2)).sum().backward()
+    noted = known.encoded()
+    assert noted != first
+    wrapper(torch.ones(3, 2)).sum().backward()
+    rebuilt = known.encoded()
+    assert rebuilt not in (first, noted)
+    for state in (first, noted, rebuilt):
+        known.load_state_dict(encode.decode(state))
+        assert known.encoded() == state
+
+
+def test_a_wrapper_of_a_static_graph_is_named_until_it_knows_it(
+    wrapper: DistributedDataParallel,
+) -> None:
+    assert Modes(wrapper).learning() == []
+    static = DistributedDataParallel(nn.Linear(2, 2), static_graph=True)
+    assert Modes(static).learning() == ["test_modes.py line 105"]
+    for _ in range(2):
+        static(torch.ones(3, 2)).sum().backward()
+    assert Modes(static).learning() == []

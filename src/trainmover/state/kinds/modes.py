@@ -4,10 +4,13 @@
 step and rely on it in the next. *trained*, of every parameter: whether it is, or is frozen. *sync*,
 of the DistributedDataParallel around them: whether its next forward begins with a broadcast of
 buffers. An evaluation without gradients turns that off for one forward; a joiner that knew nothing
-of it would broadcast where its peers do not, and wait for ever.
+of it would broadcast where its peers do not, and wait for ever. *buckets*, of the same: those in
+which it sums gradients, which it makes anew once, together with its peers.
 """
 
 import functools
+import os
+import sys
 import weakref
 from operator import attrgetter
 from typing import Any
@@ -21,9 +24,9 @@ from trainmover.torch_internals import ddp
 from trainmover.torch_internals.tensors import TRAINED
 
 _TRAINING = attrgetter("training")
-_FLAGS = attrgetter(*ddp.SYNC_FLAGS)
 _Wrapper = weakref.ref[DistributedDataParallel]
 _wrappers: list[_Wrapper] = []
+_places: weakref.WeakKeyDictionary[DistributedDataParallel, str] = weakref.WeakKeyDictionary()
 _made = 0
 
 
@@ -35,6 +38,8 @@ def watch_wrappers() -> None:
     def init(self: DistributedDataParallel, *args: Any, **kwargs: Any) -> None:
         global _made
         make(self, *args, **kwargs)
+        caller = sys._getframe(1)
+        _places[self] = f"{os.path.basename(caller.f_code.co_filename)} line {caller.f_lineno}"
         _wrappers[:] = [reference for reference in _wrappers if reference() is not None]
         _wrappers.append(weakref.ref(self))
         _made += 1
@@ -75,6 +80,12 @@ class Modes:
             self._made, self._found = _made, _wrappers_of(self._parameters)
         return [one for reference in self._found if (one := reference()) is not None]
 
+    def learning(self) -> list[str]:
+        """File and line of wrappers of a static graph that they have yet to learn. Nobody can be
+        given it, and which collectives a backward makes depends on it."""
+        found = self._wrapped_in()
+        return [_places.get(one, "") for one in found if ddp.learns_its_graph(one)]
+
     def encoded(self) -> bytes:
         """Its state in bytes; the same ones for as long as no flag is another."""
         if self._made != _made:
@@ -82,7 +93,8 @@ class Modes:
         flags = []
         for reference in self._found:  # No call but for what is there: this is asked at each step.
             if (wrapper := reference()) is not None:
-                flags.append(_FLAGS(wrapper))
+                found = ddp.STANDING(wrapper)
+                flags.append(found if found[-1] else (*found, ddp.buckets_of(wrapper)))
         known = self._training.same(self.modules) and self._trained.same(self._parameters)
         if not known or flags != self._flags:
             self._training.note(self.modules)
@@ -91,15 +103,17 @@ class Modes:
         return self._encoded
 
     def state_dict(self) -> dict[str, Any]:
-        """training: a byte per module; trained: per parameter. sync: the flags of each wrapper."""
+        """training: a byte per module; trained: per parameter. sync: the flags of each wrapper;
+        buckets: as in `ddp.buckets_of`."""
         return {
             "training": bytes(map(_TRAINING, self.modules)),
             "trained": bytes([one.requires_grad for one in self._parameters]),
             "sync": [ddp.flags_of(wrapper) for wrapper in self._wrapped_in()],
+            "buckets": [ddp.buckets_of(wrapper) for wrapper in self._wrapped_in()],
         }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Set the flags; a process that lacks a module or wrapper leaves it."""
+        """Set them; a process that lacks a module or wrapper leaves it."""
         for module, training in zip(self.modules, state["training"], strict=False):
             module.training = bool(training)
         for parameter, trained in zip(self._parameters, state["trained"], strict=False):
@@ -107,3 +121,6 @@ class Modes:
                 parameter.requires_grad_(bool(trained))
         for wrapper, values in zip(self._wrapped_in(), state["sync"], strict=False):
             ddp.set_flags(wrapper, values)
+        for wrapper, buckets in zip(self._wrapped_in(), state["buckets"], strict=False):
+            ddp.set_buckets(wrapper, buckets)
+        self._flags = []  # Other buckets show in none.

@@ -31,6 +31,9 @@ from trainmover.worker.step.keeper import Keeper
 STEPS_MAX = 64
 """So many are recorded at most, however seldom a script fetches or updates."""
 
+LEARNING_MAX = 32
+"""So many at most until every static graph is learned: who joins has to make its backward."""
+
 
 @dataclass(frozen=True)
 class FirstSteps:
@@ -118,7 +121,9 @@ class Recording:
 
     def _has_shown_all(self, steps: Step) -> bool:
         """Whether the steps so far are enough: whole updates, three of them as well, since DDP
-        rebuilds its buckets in the second that is synchronised."""
+        rebuilds its buckets in the second that is synchronised; and what a static graph needs."""
+        if steps < LEARNING_MAX and any(modes.learning() for modes in self._tracked.modes):
+            return False
         accumulates = any(gradients.accumulate for gradients in self._tracked.gradients)
         return steps >= STEPS and (self._update_steps >= STEPS or not accumulates)
 
