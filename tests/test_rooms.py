@@ -32,7 +32,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "protocol": WORDS,
     "token_file": {"errors", "protocol"},
     "tls": {"errors", "protocol"},
-    "listeners": WORDS | {"protocol", "tls"},
+    "listeners": WORDS | {"communicators", "protocol", "tls"},
     "controller": WORDS | {"symptoms", "protocol"},
     "rank": WORDS | {"protocol"},
     "journal": WORDS | {"protocol", "controller"},

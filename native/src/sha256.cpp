@@ -5,6 +5,11 @@
 #include <cstdint>
 #include <cstring>
 
+#ifdef TRAINMOVER_X86_KERNELS
+#include <cpuid.h>
+#include <immintrin.h>
+#endif
+
 namespace tmc {
 namespace {
 
@@ -46,70 +51,71 @@ Schedule schedule_of(const std::byte* block) {
     return w;
 }
 
-class Sha256 {
-public:
-    void add(std::span<const std::byte> bytes) noexcept {
-        length_ += bytes.size();
-        while (!bytes.empty()) {
-            const std::size_t now = std::min(bytes.size(), block_size - filled_);
-            std::memcpy(block_.data() + filled_, bytes.data(), now);
-            filled_ += now;
-            bytes = bytes.subspan(now);
-            if (filled_ == block_size) {
-                compress();
-            }
-        }
-    }
+using Words = std::array<std::uint32_t, 8>;
 
-    Digest digest() noexcept {
-        const std::uint64_t bits = length_ * 8;
-        pad();
-        for (std::size_t i = 0; i < 8; ++i) {
-            block_[56 + i] = static_cast<std::byte>(bits >> (56 - 8 * i));
-        }
-        compress();
-        Digest digest;
-        for (std::size_t i = 0; i < digest.size(); ++i) {
-            digest[i] = static_cast<std::byte>(state_[i / 4] >> (24 - 8 * (i % 4)));
-        }
-        return digest;
+void compress_plainly(Words& state, const Block& block) noexcept {
+    const Schedule w = schedule_of(block.data());
+    auto [a, b, c, d, e, f, g, h] = state;
+    for (std::size_t t = 0; t < 64; ++t) {
+        const std::uint32_t s1 = std::rotr(e, 6) ^ std::rotr(e, 11) ^ std::rotr(e, 25);
+        const std::uint32_t t1 = h + s1 + ((e & f) ^ (~e & g)) + round_constants[t] + w[t];
+        const std::uint32_t s0 = std::rotr(a, 2) ^ std::rotr(a, 13) ^ std::rotr(a, 22);
+        const std::uint32_t t2 = s0 + ((a & b) ^ (a & c) ^ (b & c));
+        h = g; g = f; f = e; e = d + t1;
+        d = c; c = b; b = a; a = t1 + t2;
     }
-
-private:
-    /// A one, then zeros up to the place of the length.
-    void pad() noexcept {
-        block_[filled_++] = std::byte{0x80};
-        if (filled_ > 56) {
-            std::fill(block_.begin() + static_cast<std::ptrdiff_t>(filled_), block_.end(), std::byte{});
-            compress();
-        }
-        std::fill(block_.begin() + static_cast<std::ptrdiff_t>(filled_), block_.end(), std::byte{});
+    const Words after = {a, b, c, d, e, f, g, h};
+    for (std::size_t i = 0; i < state.size(); ++i) {
+        state[i] += after[i];
     }
+}
 
-    void compress() noexcept {
-        const Schedule w = schedule_of(block_.data());
-        auto [a, b, c, d, e, f, g, h] = state_;
-        for (std::size_t t = 0; t < 64; ++t) {
-            const std::uint32_t s1 = std::rotr(e, 6) ^ std::rotr(e, 11) ^ std::rotr(e, 25);
-            const std::uint32_t t1 = h + s1 + ((e & f) ^ (~e & g)) + round_constants[t] + w[t];
-            const std::uint32_t s0 = std::rotr(a, 2) ^ std::rotr(a, 13) ^ std::rotr(a, 22);
-            const std::uint32_t t2 = s0 + ((a & b) ^ (a & c) ^ (b & c));
-            h = g; g = f; f = e; e = d + t1;
-            d = c; c = b; b = a; a = t1 + t2;
-        }
-        const std::array<std::uint32_t, 8> after = {a, b, c, d, e, f, g, h};
-        for (std::size_t i = 0; i < state_.size(); ++i) {
-            state_[i] += after[i];
-        }
-        filled_ = 0;
+#ifdef TRAINMOVER_X86_KERNELS
+#define WITH_SHA __attribute__((target("sha,sse4.1,ssse3")))
+
+/// Two words of the state stand in the order in which the instructions have them: ABEF and CDGH.
+WITH_SHA void compress_with_instructions(Words& state, const Block& block) noexcept {
+    const auto* from = reinterpret_cast<const __m128i*>(block.data());
+    auto* words = reinterpret_cast<__m128i*>(state.data());
+    const __m128i big_endian_words = _mm_set_epi64x(0x0c0d0e0f08090a0b, 0x0405060700010203);
+    __m128i abef = _mm_shuffle_epi32(_mm_loadu_si128(words), 0xb1);
+    __m128i cdgh = _mm_shuffle_epi32(_mm_loadu_si128(words + 1), 0x1b);
+    const __m128i abcd = abef;
+    abef = _mm_alignr_epi8(abcd, cdgh, 8);
+    cdgh = _mm_blend_epi16(cdgh, abcd, 0xf0);
+    const __m128i abef_before = abef;
+    const __m128i cdgh_before = cdgh;
+    __m128i w[4];
+    for (std::size_t i = 0; i < 4; ++i) {
+        w[i] = _mm_shuffle_epi8(_mm_loadu_si128(from + i), big_endian_words);
     }
+    for (std::size_t i = 0; i < 16; ++i) {
+        const auto* constants = reinterpret_cast<const __m128i*>(round_constants.data() + 4 * i);
+        __m128i sum = _mm_add_epi32(w[i % 4], _mm_loadu_si128(constants));
+        cdgh = _mm_sha256rnds2_epu32(cdgh, abef, sum);
+        sum = _mm_shuffle_epi32(sum, 0x0e);
+        abef = _mm_sha256rnds2_epu32(abef, cdgh, sum);
+        const __m128i last = w[(i + 3) % 4];
+        const __m128i seven_back = _mm_alignr_epi8(last, w[(i + 2) % 4], 4);
+        const __m128i so_far = _mm_sha256msg1_epu32(w[i % 4], w[(i + 1) % 4]);
+        w[i % 4] = _mm_sha256msg2_epu32(_mm_add_epi32(so_far, seven_back), last);
+    }
+    abef = _mm_shuffle_epi32(_mm_add_epi32(abef, abef_before), 0x1b);
+    cdgh = _mm_shuffle_epi32(_mm_add_epi32(cdgh, cdgh_before), 0xb1);
+    _mm_storeu_si128(words, _mm_blend_epi16(abef, cdgh, 0xf0));
+    _mm_storeu_si128(words + 1, _mm_alignr_epi8(cdgh, abef, 8));
+}
 
-    std::array<std::uint32_t, 8> state_ = {0x6a09e667, 0xbb67ae85, 0x3c6ef372, 0xa54ff53a,
-                                           0x510e527f, 0x9b05688c, 0x1f83d9ab, 0x5be0cd19};
-    Block block_{};
-    std::size_t filled_ = 0;
-    std::uint64_t length_ = 0;
-};
+bool has_instructions() noexcept {
+    unsigned a = 0, b = 0, c = 0, d = 0;
+    return __builtin_cpu_supports("sse4.1") && __get_cpuid_count(7, 0, &a, &b, &c, &d) != 0 &&
+           (b >> 29 & 1) != 0;
+}
+
+const auto compress_block = has_instructions() ? &compress_with_instructions : &compress_plainly;
+#else
+constexpr auto compress_block = &compress_plainly;
+#endif
 
 Block masked(const Block& key, std::byte mask) {
     Block block = key;
@@ -121,13 +127,44 @@ Block masked(const Block& key, std::byte mask) {
 
 }  // namespace
 
-Digest sha256(std::span<const std::byte> message) noexcept {
-    Sha256 hash;
-    hash.add(message);
-    return hash.digest();
+void Sha256::add(std::span<const std::byte> bytes) noexcept {
+    length_ += bytes.size();
+    while (!bytes.empty()) {
+        const std::size_t now = std::min(bytes.size(), block_size - filled_);
+        std::memcpy(block_.data() + filled_, bytes.data(), now);
+        filled_ += now;
+        bytes = bytes.subspan(now);
+        if (filled_ == block_size) {
+            compress();
+        }
+    }
 }
 
-Digest hmac_sha256(std::span<const std::byte> key, std::span<const std::byte> message) noexcept {
+Digest Sha256::digest() noexcept {
+    const std::uint64_t bits = length_ * 8;
+    block_[filled_++] = std::byte{0x80};  // A one, then zeros up to the place of the length.
+    if (filled_ > 56) {
+        std::fill(block_.begin() + static_cast<std::ptrdiff_t>(filled_), block_.end(), std::byte{});
+        compress();
+    }
+    std::fill(block_.begin() + static_cast<std::ptrdiff_t>(filled_), block_.end(), std::byte{});
+    for (std::size_t i = 0; i < 8; ++i) {
+        block_[56 + i] = static_cast<std::byte>(bits >> (56 - 8 * i));
+    }
+    compress();
+    Digest digest;
+    for (std::size_t i = 0; i < digest.size(); ++i) {
+        digest[i] = static_cast<std::byte>(state_[i / 4] >> (24 - 8 * (i % 4)));
+    }
+    return digest;
+}
+
+void Sha256::compress() noexcept {
+    compress_block(state_, block_);
+    filled_ = 0;
+}
+
+Hmac::Hmac(std::span<const std::byte> key) noexcept {
     Block block{};
     if (key.size() > block.size()) {
         const Digest shorter = sha256(key);
@@ -135,13 +172,27 @@ Digest hmac_sha256(std::span<const std::byte> key, std::span<const std::byte> me
     } else {
         std::copy(key.begin(), key.end(), block.begin());
     }
-    Sha256 inner;
-    inner.add(masked(block, std::byte{0x36}));
-    inner.add(message);
-    Sha256 outer;
-    outer.add(masked(block, std::byte{0x5c}));
-    outer.add(inner.digest());
+    inner_.add(masked(block, std::byte{0x36}));
+    outer_.add(masked(block, std::byte{0x5c}));
+}
+
+Digest Hmac::end(Sha256& message) const noexcept {
+    Sha256 outer = outer_;
+    outer.add(message.digest());
     return outer.digest();
+}
+
+Digest sha256(std::span<const std::byte> message) noexcept {
+    Sha256 hash;
+    hash.add(message);
+    return hash.digest();
+}
+
+Digest hmac_sha256(std::span<const std::byte> key, std::span<const std::byte> message) noexcept {
+    const Hmac hmac(key);
+    Sha256 inner = hmac.begin();
+    inner.add(message);
+    return hmac.end(inner);
 }
 
 bool equal_in_constant_time(std::span<const std::byte> a, std::span<const std::byte> b) noexcept {

@@ -284,6 +284,25 @@ def siphash(arg0: bytes, arg1: bytes, /) -> int:
 def parse_header(header: bytes, key: bytes, number: int) -> str:
     """Why these 64 bytes are not the header of that frame; empty if they are. For tests."""
 
+class SealedLink:
+    """A proved connection: see `trainmover.listeners.sealed_link`. What it raises: OSError, EOFError
+    where the other end has closed it, ValueError with the length of a frame that is too long, or 0
+    where what came was not said."""
+
+    def __init__(
+        self, fd: int, says: bytes, said: int, hears: bytes, heard: int, bytes_max: int
+    ) -> None:
+        """fd: stays the caller's. says, hears: keys. said, heard: marks that were made with them."""
+
+    def say(self, payload: bytes) -> None:
+        """Returns at once: a thread sends it."""
+
+    def hear(self) -> list[bytes]:
+        """What has come; [] if nothing does within some ten milliseconds."""
+
+    def close(self) -> None:
+        """Whoever hears is woken."""
+
 class Answers:
     """Of a list of objects to a few questions: see `trainmover.asked`. What is noted should be
     plain: a reference to it is kept, but for integers."""

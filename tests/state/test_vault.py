@@ -59,9 +59,14 @@ def agent() -> Iterator[Agent]:
     loop.close()
 
 
+@pytest.fixture(params=[False, True], ids=["plain", "by_thread"])
+def by_thread(request: pytest.FixtureRequest) -> bool:
+    return bool(request.param)
+
+
 @pytest.fixture
-def client(agent: Agent) -> Iterator[VaultClient]:
-    client = VaultClient(agent.server.address, TOKEN)
+def client(agent: Agent, by_thread: bool) -> Iterator[VaultClient]:
+    client = VaultClient(agent.server.address, TOKEN, by_thread=by_thread)
     yield client
     client.close()
 
@@ -231,11 +236,13 @@ def test_a_lost_vault_is_noticed(agent: Agent, client: VaultClient) -> None:
 
 
 @pytest.mark.parametrize("place", [HELLO + 3, HELLO + 30])
-def test_a_reply_that_was_changed_on_its_way_is_not_taken(agent: Agent, place: int) -> None:
+def test_a_reply_that_was_changed_on_its_way_is_not_taken(
+    agent: Agent, place: int, by_thread: bool
+) -> None:
     """Its connection ends like that of a vault that is gone: the rank goes on with another one."""
     agent.vault.put_record(0, 1, True, b"x" * 100)
     with Relay(agent.server.address, flip(place)) as relay:
-        client = VaultClient(relay.address, TOKEN)
+        client = VaultClient(relay.address, TOKEN, by_thread=by_thread)
         with pytest.raises(PeerLost, match="not what the other end has said"):
             client.get_record(0, 1)
         client.close()
@@ -244,9 +251,9 @@ def test_a_reply_that_was_changed_on_its_way_is_not_taken(agent: Agent, place: i
     again.close()
 
 
-def test_a_record_that_was_changed_on_its_way_is_not_kept(agent: Agent) -> None:
+def test_a_record_that_was_changed_on_its_way_is_not_kept(agent: Agent, by_thread: bool) -> None:
     with Relay(agent.server.address, up=flip(HELLO + 60)) as relay:
-        client = VaultClient(relay.address, TOKEN)
+        client = VaultClient(relay.address, TOKEN, by_thread=by_thread)
         with pytest.raises(PeerLost):
             client.put_record(0, 1, True, b"x" * 100)
         client.close()

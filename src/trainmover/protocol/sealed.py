@@ -26,22 +26,27 @@ Part = bytes | bytearray | memoryview
 
 
 class Marks:
-    """Of one direction, one after the other."""
+    """Of one direction, one after the other.
+
+    key     the secret that they are made with
+    number  of the next one
+    """
 
     def __init__(self, key: bytes) -> None:
+        self.key = key
+        self.number = 0
         key = (hashlib.sha256(key).digest() if len(key) > _BLOCK else key).ljust(_BLOCK, b"\0")
         self._inner = hashlib.sha256(bytes(byte ^ 0x36 for byte in key))
         self._outer = hashlib.sha256(bytes(byte ^ 0x5C for byte in key))
-        self._number = 0
 
     def next(self, *parts: Part) -> bytes:
         """The mark of what is said now, all parts together."""
         inner, outer = self._inner.copy(), self._outer.copy()
-        inner.update(_NUMBER.pack(self._number))
+        inner.update(_NUMBER.pack(self.number))
         for part in parts:
             inner.update(part)
         outer.update(inner.digest())
-        self._number += 1
+        self.number += 1
         return outer.digest()[:MARK_BYTES]
 
     def check(self, given: Part, *parts: Part) -> None:

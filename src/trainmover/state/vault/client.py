@@ -4,39 +4,40 @@ One lock, requests answered in order, so an ack that nobody waited for is simply
 `close` takes no lock: it must be able to wake a thread that waits inside one.
 """
 
-import contextlib
-import select
-import socket
 import threading
 from collections.abc import Callable
 
 from trainmover.errors import PeerLost, ProtocolError, UserError
+from trainmover.listeners import sealed_link
 from trainmover.listeners.dial import dial
 from trainmover.protocol.malformed import MALFORMED
-from trainmover.protocol.sealed import SealedReader
 from trainmover.state.vault import wire
 from trainmover.state.vault.store import Record
 
-_RECV_BYTES = 1024 * 1024
-_ACK_BYTES = 4096
-"""Memory for more is not to be had at once, and mostly an acknowledgement is all that comes."""
-_POLL_MS = 10  # How long a cancelled wait may go unnoticed.
+_DONE = wire.encoder.encode(wire.Done())
 
 
 class VaultClient:
     """Once the vault is gone or `close` was called, all methods raise PeerLost: make a new one."""
 
-    def __init__(self, address: str, token: bytes, *, connect_timeout_s: float = 5.0) -> None:
-        """Connects. Raises PeerLost, or ProtocolError for who is not this job's vault there."""
+    def __init__(
+        self,
+        address: str,
+        token: bytes,
+        *,
+        connect_timeout_s: float = 5.0,
+        by_thread: bool = False,
+    ) -> None:
+        """Connects. Raises PeerLost, or ProtocolError for who is not this job's vault there.
+
+        by_thread: see `sealed_link.over`
+        """
         self._address = address
-        self._link, self._session = dial(
+        link, session = dial(
             address, token=token, purpose=wire.PURPOSE, timeout_s=connect_timeout_s
         )
-        self._poll = select.poll()
-        self._poll.register(self._link, select.POLLIN)
-        self._frames = SealedReader(self._session)
-        self._replies: list[wire.Reply] = []
-        self._much_comes = False
+        self._link = sealed_link.over(link, session, by_thread=by_thread)
+        self._replies: list[bytes] = []
         self._acks_due = 0
         self._refusal: wire.Refused | None = None
         self._epoch = 0  # Of the newest record.
@@ -78,17 +79,15 @@ class VaultClient:
             if self._gone:
                 raise self._lost(self._gone)
             while self._acks_due:
-                if not self._replies and not self._readable():
-                    if cancelled():
-                        return False
-                    continue
-                self._take_ack()
+                if self._replies or self._receive():
+                    self._take_ack(self._replies.pop(0))
+                elif cancelled():
+                    return False
             self._raise_refusal()
             while self._outdated:
                 if cancelled():
                     return False
-                if self._readable():
-                    self._receive()
+                self._receive()
             return True
 
     def get_record(self, rank: int, step: int) -> Record | None:
@@ -141,15 +140,13 @@ class VaultClient:
     def close(self) -> None:
         """End the connection, from any thread; whoever waits gets PeerLost."""
         self._gone = "it was closed here"
-        with contextlib.suppress(OSError):  # Already gone: what we wanted.
-            self._link.shutdown(socket.SHUT_RDWR)
         self._link.close()
 
     def _request(self, request: wire.Request) -> wire.Reply:
         with self._lock:
             self._send(request)
             self._take_acks()
-            reply = self._take_reply()
+            reply = self._decoded(self._take_reply())
             self._raise_refusal(reply)
             return reply
 
@@ -157,17 +154,19 @@ class VaultClient:
         if self._gone:
             raise self._lost(self._gone)
         try:
-            self._link.sendall(self._session.seal(wire.encoder.encode(request)))
-        except OSError as error:
+            self._link.say(wire.encoder.encode(request))
+        except (OSError, EOFError) as error:
             raise self._lost(str(error)) from error
 
     def _take_acks(self) -> None:
         while self._acks_due:
-            self._take_ack()
+            self._take_ack(self._take_reply())
 
-    def _take_ack(self) -> None:
-        reply = self._take_reply()
+    def _take_ack(self, said: bytes) -> None:
         self._acks_due -= 1
+        if said == _DONE:
+            return
+        reply = self._decoded(said)
         if isinstance(reply, wire.Refused):
             self._refusal = reply  # Raised when no reply is left in flight.
         elif isinstance(reply, wire.Outdated):
@@ -182,33 +181,32 @@ class VaultClient:
         if refusal is not None:
             raise UserError(refusal.happened, means=refusal.means, do=refusal.do)
 
-    def _take_reply(self) -> wire.Reply:
+    def _take_reply(self) -> bytes:
         while not self._replies:
             self._receive()
         return self._replies.pop(0)
 
-    def _receive(self) -> None:
+    def _decoded(self, said: bytes) -> wire.Reply:
         try:
-            data = self._link.recv(_RECV_BYTES if self._much_comes else _ACK_BYTES)
-        except OSError as error:
-            raise self._lost(str(error)) from error
-        if not data:
-            raise self._lost("the connection was closed")
-        self._much_comes = len(data) >= _ACK_BYTES
-        try:
-            payloads = self._frames.feed(data)
-        except ProtocolError as error:  # The vault is not to blame, and not to be heard either.
-            raise self._lost(error.happened.rstrip(".")) from error
-        try:
-            for payload in payloads:
-                self._replies.append(wire.reply_decoder.decode(payload))
+            reply: wire.Reply = wire.reply_decoder.decode(said)
         except MALFORMED as error:
             raise self._broken() from error
+        return reply
 
-    def _readable(self) -> bool:
+    def _receive(self) -> bool:
+        """Take what has come, or comes in a moment. False: nothing."""
         if self._gone:
             raise self._lost(self._gone)
-        return bool(self._poll.poll(_POLL_MS))
+        try:
+            come = self._link.hear()
+        except ProtocolError as error:  # The vault is not to blame, and not to be heard either.
+            raise self._lost(error.happened.rstrip(".")) from error
+        except EOFError as error:
+            raise self._lost("the connection was closed") from error
+        except OSError as error:
+            raise self._lost(str(error)) from error
+        self._replies += come
+        return bool(come)
 
     def _lost(self, why: str) -> PeerLost:
         self._gone = self._gone or why

@@ -215,7 +215,7 @@ class Keeper:
     def _dialled(self, address: str) -> VaultClient:
         """Where a vault is no more anybody may listen, whom nothing is given. Raises PeerLost."""
         try:
-            return VaultClient(address, self._token)
+            return VaultClient(address, self._token, by_thread=True)
         except ProtocolError as error:
             raise PeerLost(error.happened, means=error.means, do=error.do) from error
 
