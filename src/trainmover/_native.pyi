@@ -285,14 +285,14 @@ def parse_header(header: bytes, key: bytes, number: int) -> str:
     """Why these 64 bytes are not the header of that frame; empty if they are. For tests."""
 
 class SealedLink:
-    """A proved connection: see `trainmover.listeners.sealed_link`. What it raises: OSError, EOFError
-    where the other end has closed it, ValueError with the length of a frame that is too long, or 0
-    where what came was not said."""
+    """A proved connection: see `trainmover.listeners.sealed_link`. What it raises: OSError,
+    EOFError where the other end has closed it, ValueError with the length of a frame that is too
+    long, or 0 where what came was not said."""
 
     def __init__(
         self, fd: int, says: bytes, said: int, hears: bytes, heard: int, bytes_max: int
     ) -> None:
-        """fd: stays the caller's. says, hears: keys. said, heard: marks that were made with them."""
+        """fd: stays the caller's. says, hears: keys. said, heard: marks made with them."""
 
     def say(self, payload: bytes) -> None:
         """Returns at once: a thread sends it."""
