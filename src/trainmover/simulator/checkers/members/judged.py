@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from trainmover.controller.effects import Fence, Send
 from trainmover.controller.events import MachinesLost
+from trainmover.controller.standstill.suspects import OWN_BUSINESS
 from trainmover.controller.state import Job, MachineState, Phase
 from trainmover.ids import MachineId
 from trainmover.protocol.messages import EndWorker
@@ -77,7 +78,8 @@ class Judged:
         at_us, job = moment.event.at_us, moment.before
         one = moment.after.hanging.disturbed.get((machine, order.local_rank))
         stopped = one if one is not None and one.state == "stopped" else None
-        if stopped is not None and not job.hanging.stands:
+        stands = {**job.hanging.stands, **moment.after.hanging.stands}
+        if stopped is not None and not stands:
             waited = any(
                 _is_waited_for(known, machine, order.local_rank) for known in (job, moment.after)
             )
@@ -88,7 +90,8 @@ class Judged:
         if worker is None or self.world.now - self.trouble_us < TROUBLE_US:
             return
         held = worker.stopped or worker.stuck or worker.spins or worker.quiet or worker.circles
-        if not held and one is None:
+        said = stands.get(worker.rank)
+        if not held and one is None and (said is None or said.fact.where not in OWN_BUSINESS):
             raise Violation(f"{worker} is ended, and nothing is the matter: {order.why}")
 
     def _is_in_trouble(self, job: Job, machine: MachineId) -> None:
