@@ -46,6 +46,7 @@ FOCUSED: tuple[tuple[str, dict[str, object]], ...] = (
     ("sign,roll,death", {"anomalies": "act"}),
     ("straggle", {"stragglers": "act", "stages": 1, "alone": False, "once": ()}),
     ("death,crash,power,store", {"snapshots": 3, "checkpoints": 3, "copies": 2}),
+    ("death,power,crash", {"late": True}),
     ("death,power,arrive", {"others": ("m5",), "early": True}),
     ("crash,arrive", {"step_us": 10_000_000, "unfit": (("m5", "p0"),), "once": ("m6",)}),
 )
@@ -80,7 +81,7 @@ def _focused(seed: int, names: str, where: dict[str, object]) -> Plan:
     if "step_us" in where:  # Hardly anything happens, for a quarter of an hour.
         seconds, pause_us = 900, 300_000_000
     plan = plan_of(seed, seconds=seconds, faults=replace(only(few), pause_us=pause_us))
-    plan.early = bool(where.get("early"))
-    plan.world |= {name: value for name, value in where.items() if name != "early"}
+    plan.early, plan.late = bool(where.get("early")), bool(where.get("late"))
+    plan.world |= {name: its for name, its in where.items() if name not in ("early", "late")}
     plan.standbys = 0 if plan.world["wait_s"] == 0 else plan.standbys
     return plan

@@ -428,6 +428,87 @@ BUGS = {
         "    redone = incident(job, job.change.incident).redone\n",
         "death,crash,power",
     ),
+    "what ranks have said for an older epoch counts": (
+        "controller.change.reports",
+        "change.epoch or not _speaks_for(job, change, machine, fact):\n"
+        "        return job, ()\n    rank = fact.rank",
+        "fact.epoch or not _speaks_for(job, change, machine, fact):\n"
+        "        return job, ()\n    rank = fact.rank",
+        "death,move",
+    ),
+    "a process that goes on is still held to be stopped": (
+        "controller.standstill.hanging",
+        "    disturbed.pop((machine, fact.local_rank), None)\n",
+        "",
+        "stop",
+    ),
+    "of the runs of a machine's processes the shortest counts as what it takes": (
+        "controller.standby.attest",
+        "warm_ms=max(before.warm_ms, fact.warm_ms)",
+        "warm_ms=min(before.warm_ms, fact.warm_ms)",
+    ),
+    "a standby is believed to hold another run than it was told to": (
+        "controller.standby.standbys",
+        "with_machine(job, machine, held=current.work, doubt=None)",
+        "with_machine(job, machine, held=Slot(0), doubt=None)",
+    ),
+    "a move that a loss has overtaken is said to have failed": (
+        "controller.change.recovery",
+        "outcome = Outcome.CANCELLED if overtaken else Outcome.FAILED",
+        "outcome = Outcome.FAILED",
+        "move,death",
+    ),
+    "of machines that are lost together only one is named": (
+        "controller.machines",
+        "        lost=tuple(machines) if died else (),\n",
+        "        lost=tuple(machines[:1]) if died else (),\n",
+        "rack",
+    ),
+    "a drill is heard of when its machine was lost, and not when it was told to die": (
+        "controller.machines",
+        "    heard_us = min(killed or [one.heard_us for one in lost])\n",
+        "    heard_us = min(one.heard_us for one in lost)\n",
+        "drill",
+    ),
+    "a machine is not moved for slowness though that is worth its pause": (
+        "controller.policies.stragglers.answer",
+        "if (event.own_ms - event.usual_ms) * steps <= pause_ms(job):",
+        "if (event.own_ms - event.usual_ms) <= pause_ms(job):",
+        "straggle",
+    ),
+    "a stop waits for a checkpoint that nobody can write": (
+        "controller.keep.stopping",
+        "job.all_recorded and bool(job.spec.checkpoint)",
+        "job.all_recorded",
+    ),
+    "a process that is stopped is waited for ten times as long": (
+        "controller.standstill.hanging",
+        "(STOPPED_US if one.state in _STOPPED else DEAF_US)",
+        "(DEAF_US if one.state in _STOPPED else DEAF_US)",
+        "stop",
+    ),
+    "what a loss would cost leaves out the memory that has to travel": (
+        "controller.standby.attest",
+        "return start + run + _state_ms(job, attest) + _fixed_ms(job)",
+        "return start + run + _fixed_ms(job)",
+    ),
+    "examinations that are under way are counted twice": (
+        "controller.policies.health.examine",
+        "of, known.untold + 1)",
+        "of, known.untold + 2)",
+        "examine",
+    ),
+    "a roll is refused though there are standbys": (
+        "controller.policies.plans.roll",
+        "if any(name in seated for name in names) and not spare(job):",
+        "if any(name in seated for name in names):",
+        "roll",
+    ),
+    "a script that raises is taken for a machine that is lost": (
+        "controller.ending",
+        "    if fact.misled or _is_left(job, machine, fact.rank):",
+        "    if fact.rank or fact.misled or _is_left(job, machine, fact.rank):",
+    ),
 }
 
 
@@ -498,6 +579,39 @@ def test_slow_machines_have_to_be_found(what: str) -> None:
             if play(plan).violation:
                 return
     pytest.fail(f"20 seeds did not find it: {what}")
+
+
+COLD = {
+    "a cold machine is tried again at once": (
+        ">= min(TRY_AGAIN_US << machine.tries, TRY_AGAIN_US_MAX):",
+        ">= 0:",
+    ),
+    "a cold machine is tried again no sooner for being there": (
+        ">= min(TRY_AGAIN_US << machine.tries, TRY_AGAIN_US_MAX):",
+        ">= TRY_AGAIN_US_MAX:",
+    ),
+    "standbys never prove again what they can": (
+        "if oldest is None or at_us - ages[oldest] < ATTEST_AGAIN_US:",
+        "if oldest is None or at_us >= ages[oldest]:",
+    ),
+    "standbys prove what they can at every minute": (
+        "if oldest is None or at_us - ages[oldest] < ATTEST_AGAIN_US:",
+        "if oldest is None:",
+    ),
+}
+
+
+@pytest.mark.parametrize("what", COLD)
+def test_standbys_have_to_be_tended_for_long(what: str) -> None:
+    """In worlds of half an hour in which hardly anything happens."""
+    with planted("controller.standby.warming", *COLD[what]):
+        for seed in range(6):
+            faults = replace(only(["arrive"]), pause_us=600_000_000)
+            plan = plan_of(seed, seconds=1800, faults=faults)
+            plan.world |= {"step_us": 10_000_000, "unfit": (("m5", "p0"),), "once": ()}
+            if play(plan).violation:
+                return
+    pytest.fail(f"6 seeds did not find it: {what}")
 
 
 def test_ways_that_are_called_slow_where_only_one_end_waits_are_found() -> None:

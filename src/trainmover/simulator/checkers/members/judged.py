@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from trainmover.controller.effects import Fence, Send
 from trainmover.controller.events import MachinesLost
+from trainmover.controller.standstill.suspects import OWN_BUSINESS
 from trainmover.controller.state import Job, MachineState, Phase
 from trainmover.ids import MachineId
 from trainmover.protocol.messages import EndWorker
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
 
 SECOND_US = 1_000_000
 STOPPED_US, SPARE_US, ENDS_US = SECOND_US, 10 * SECOND_US, 2 * SECOND_US
+WAYS = "ways to the others"
 LOOKS_US = 1_500_000
 """Within which the controller looks again."""
 TROUBLE_US = 8 * SECOND_US
@@ -28,11 +30,12 @@ SEATED = (MachineState.ACTIVE, MachineState.LEAVING, MachineState.BOUND)
 
 
 class Judged:
-    """trouble_us: when links or machines last stood still; back_us: when a controller came."""
+    """trouble_us: when links or machines last stood still; back_us: when a controller came.
+    apart_us: when each machine was last seen to have a link that is cut, or to stand still."""
 
     def __init__(self) -> None:
         self.trouble_us = self.back_us = -TROUBLE_US
-        self.ended: set[tuple[MachineId, int]] = set()
+        self.apart_us: dict[MachineId, int] = {}
 
     def heeds(self, world: "World") -> dict[type, Callable[[Any], None]]:
         self.world = world
@@ -46,11 +49,14 @@ class Judged:
         network = world.network
         if network.cuts or network.slow or any(box.frozen for box in world.boxes.values()):
             self.trouble_us = world.now
+        frozen = [name for name, box in world.boxes.items() if box.frozen or not box.alive]
+        cut = [name for pair in network.cuts for name in pair]
+        self.apart_us |= dict.fromkeys((*frozen, *cut, *network.slow), world.now)
         for effect in moment.effects:
             if isinstance(effect, Send) and isinstance(effect.order, EndWorker):
                 self._is_to_blame(moment, effect.machine, effect.order)
             if isinstance(effect, Fence) and not isinstance(moment.event, MachinesLost):
-                self._is_in_trouble(moment.before, effect.machine)
+                self._is_in_trouble(moment, effect.machine)
         job = moment.after
         if job.phase is Phase.RUNNING and world.now - self.back_us > LOOKS_US:
             self._are_ended(job, at_us)
@@ -77,7 +83,8 @@ class Judged:
         at_us, job = moment.event.at_us, moment.before
         one = moment.after.hanging.disturbed.get((machine, order.local_rank))
         stopped = one if one is not None and one.state == "stopped" else None
-        if stopped is not None and not job.hanging.stands:
+        stands = {**job.hanging.stands, **moment.after.hanging.stands}
+        if stopped is not None and not stands:
             waited = any(
                 _is_waited_for(known, machine, order.local_rank) for known in (job, moment.after)
             )
@@ -88,11 +95,21 @@ class Judged:
         if worker is None or self.world.now - self.trouble_us < TROUBLE_US:
             return
         held = worker.stopped or worker.stuck or worker.spins or worker.quiet or worker.circles
-        if not held and one is None:
+        said = stands.get(worker.rank)
+        waits = any(one.fact.where not in OWN_BUSINESS for one in stands.values())
+        changes = job.change is not None or moment.after.change is not None
+        if one is None and not waits and not changes and len(stands) < job.spec.world_size:
+            raise Violation(f"{worker} is ended, and nobody waits for it: {order.why}")
+        if not held and one is None and (said is None or said.fact.where not in OWN_BUSINESS):
             raise Violation(f"{worker} is ended, and nothing is the matter: {order.why}")
 
-    def _is_in_trouble(self, job: Job, machine: MachineId) -> None:
-        box = self.world.boxes[machine]
+    def _is_in_trouble(self, moment: Decided, machine: MachineId) -> None:
+        job, box = moment.before, self.world.boxes[machine]
+        cause = moment.after.incidents[-1].cause if moment.after.incidents else ""
+        seen_us = self.apart_us.get(machine, -TROUBLE_US)
+        asked_us = self.world.now - moment.event.at_us + job.hanging.asked_us
+        if WAYS in cause and machine in cause and seen_us < asked_us and box.alive:
+            raise Violation(f"{machine} is shut out, and reached all others when asked: {cause}")
         if not box.alive or self.world.now - self.trouble_us < TROUBLE_US:
             return
         lately = machine in job.hanging.judged or machine in job.hanging.condemned

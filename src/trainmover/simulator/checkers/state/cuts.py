@@ -1,4 +1,6 @@
-"""A cut is complete: when it is said to be, every rank's snapshot of that step is somewhere."""
+"""A cut is complete: when it is said to be, every rank's snapshot of that step is somewhere.
+
+What was on a machine that is lost is not said to be there any more."""
 
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
@@ -17,6 +19,11 @@ class Cuts:
 
     def decided(self, moment: Decided) -> None:
         cut, before = moment.after.cut, moment.before.cut
+        gone = moment.before.machines.keys() - moment.after.machines.keys()
+        if cut is not None and gone:
+            lost = {moment.before.machines[name].vault for name in gone}
+            if kept := lost & {*cut.vaults.values(), *cut.further.values()}:
+                raise Violation(f"snapshots of step {cut.step} are said to be in {sorted(kept)}")
         if cut is None or cut is before or (before is not None and before.step == cut.step):
             return
         ranks = set(range(self.world.spec.world_size))
