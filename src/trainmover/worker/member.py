@@ -441,7 +441,7 @@ class Member:
     def begin_loop(self, batches: Batches) -> None:
         """A loop over data begins."""
         self._groups_made = None  # Between two loops a joiner comes by, on its way.
-        batches.watch(self._collectives)
+        batches.watch(self._collectives, self.variables.altered_on)
         self.loops.begin(batches)
 
     def _collectives(self) -> int | None:

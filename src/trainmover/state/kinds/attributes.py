@@ -53,7 +53,7 @@ class Attributes:
         for key, value in state.items():
             number, _, name = key.partition(".")
             if (part := parts.get(int(number))) is not None:
-                _set(part, name, _taken(value))
+                put_attribute(part, name, _taken(value))
 
 
 _OF_TORCH = modules.TABLES | {"training", "state", "param_groups"}
@@ -84,7 +84,8 @@ def _taken(value: Any) -> Any:
     return value
 
 
-def _set(part: object, name: str, value: Any) -> None:
+def put_attribute(part: object, name: str, value: Any) -> None:
+    """Containers and tensors that are there get the content."""
     held = vars(part).get(name, _ABSENT)
     if type(held) is type(value) and isinstance(held, dict | set):
         held.clear()

@@ -332,6 +332,12 @@ class Variables:
         self._source = together(known)
 
     def stored_on(self, owner: object) -> set[str]:
+        """Of a tracked object what `altered_on` gives: it goes with it."""
+        found = self.altered_on(owner)
+        self._carried[id(vars(owner))] = vars(owner), found
+        return found
+
+    def altered_on(self, owner: object) -> set[str]:
         """Attributes of an object that the script stores to after its set-up, and relies on later:
         by methods of its class, or from elsewhere, if it has them."""
         self._learn_modules()
@@ -346,9 +352,7 @@ class Variables:
             else:
                 others.append(kind)
         clocks = {name for name in known if f".{name}" in source.clocks}
-        found = known - worthless(known & source.temporary, others) - clocks
-        self._carried[id(vars(owner))] = vars(owner), found
-        return found
+        return known - worthless(known & source.temporary, others) - clocks
 
     def outside(self) -> list[tuple[Any, str, Any]]:
         """What code can change that is called from here: globals, cells, attributes, as the search

@@ -38,9 +38,11 @@ from torch.utils.data import DataLoader
 from trainmover.errors import StateMismatch, UserError
 from trainmover.state import rng
 from trainmover.state.encode import decode, encode
+from trainmover.state.kinds.attributes import Stored
 from trainmover.state.kinds.generators import Generator
 from trainmover.torch_internals.loaders import UNBEGUN, fetches_here, pass_over
 from trainmover.worker.data import worker_state
+from trainmover.worker.data.altered import altered, put_back, unlike
 from trainmover.worker.data.batch_hash import BatchHash
 from trainmover.worker.data.counted import Counted
 from trainmover.worker.data.epochs import Epochs
@@ -64,7 +66,7 @@ from trainmover.worker.data.loader_parts import (
 from trainmover.worker.data.samples import Samples, ids_of, why_unknown
 from trainmover.worker.data.trail import Trail
 
-_OF_PASS = ("epochs", "numbers", "generators", "parts", "rng")
+_OF_PASS = ("epochs", "numbers", "generators", "parts", "altered", "rng")
 _NEVER_DRAW = (range, list, tuple)
 _LOADS_HERE: dict[str, Any] = {
     "num_workers": 0,
@@ -103,7 +105,9 @@ class Batches:
         self._indices: Any = None  # Of the batch taken last.
         self._begin: dict[str, Any] = {}  # Of the pass under way: that part of its positions.
         self._loading: dict[str, Any] = {}  # Generators that load here.
+        self._given = b""  # Of what the script alters, as another process had it.
         self._counted: Counted | None = None  # What its loader's own state is made of.
+        self._stored: Stored | None = None  # What the script alters of an object.
         self._collectives: Callable[[], int | None] | None = None
         self._calls: int | None = None  # Collectives until the pass began.
         self._hashing = False
@@ -115,10 +119,13 @@ class Batches:
         self.batches_taken = self.drawn = 0
         self.finished = passes is not None and passes <= 0
 
-    def watch(self, collectives: Callable[[], int | None]) -> None:
+    def watch(self, collectives: Callable[[], int | None], stored: Stored | None = None) -> None:
         """It is to be resumed elsewhere: hash the batches as they come, and see to it that none of
-        the `collectives` counted is made for them. None: nobody can tell now."""
-        self._hashing, self._collectives = True, collectives
+        the `collectives` counted is made for them. None: nobody can tell now.
+
+        stored: which attributes of an object the script alters
+        """
+        self._hashing, self._collectives, self._stored = True, collectives, stored
 
     def __iter__(self) -> "Batches":
         return self
@@ -232,6 +239,9 @@ class Batches:
         if self.finished:
             return
         self._epochs.resume(position["epochs"], self.pass_index)
+        self._given = position.get("altered", b"")
+        if self._given:
+            put_back(self._loader, self._given)
         set_numbers(self._loader, position["numbers"])
         later = position.get("held", ())
         set_states(all_generators(self._loader), position["generators"], later)
@@ -269,13 +279,15 @@ class Batches:
 
     def _before_pass(self) -> dict[str, Any]:
         """What a pass depends on that is about to begin."""
-        before = {
+        before: dict[str, Any] = {
             "epochs": self._epochs.state(),
             "numbers": numbers_of(self._loader),
             "generators": states_of(all_generators(self._loader)),
         }
         if self._kind is not Kind.INDEXED and (states := _part_states(self._loader)):
             before["parts"] = states
+        if self._stored is not None and (values := altered(self._loader, self._stored)):
+            before["altered"] = values
         return before
 
     def _begun_well(self) -> None:
@@ -376,17 +388,28 @@ class Batches:
                     rng.restore(last[0])
                 self._draw(again=True)
         except StopIteration:
-            raise _other_batches() from None
+            raise self._other_batches() from None
         if self._hashing and "chain" in position and count:
             own = None if self._last is None else self._last[1]
             there = None if last is None else last[1]
             if own != there or self._chain != position["chain"]:
-                raise _other_batches()
+                raise self._other_batches()
 
     def _check_trail(self, mark: int) -> None:
         assert self._trail is not None
         if self._trail.mark_after(self.batches_taken) != mark:
-            raise _other_batches()
+            raise self._other_batches()
+
+    def _other_batches(self) -> StateMismatch:
+        names = [*unlike(self._loader, self._stored, self._given)] if self._stored else []
+        here = f" (the script alters {', '.join(names[:3])} while it trains)" if names else ""
+        return StateMismatch(
+            f"The loader does not give the batches again that were taken before the move{here}.",
+            means="Going on would train on other data.",
+            do="A pass must give the same each time that it begins: its sampler must draw at the "
+            "start of a pass only, or from a torch.Generator in its attribute `generator`; and the "
+            "dataset must be the same on every machine.",
+        )
 
 
 def _traced(loader: "DataLoader[Any]", *, keeps: bool) -> "tuple[DataLoader[Any], Trail | None]":
@@ -467,14 +490,4 @@ def _unknown_samples(reason: str) -> UserError:
         f"job.batches(samples=True) cannot know the samples of this loader: {reason}.",
         means="Which samples each step used would not be in the journal.",
         do="Say how a batch tells: samples=lambda batch: batch['id'].",
-    )
-
-
-def _other_batches() -> StateMismatch:
-    return StateMismatch(
-        "The loader does not give the batches again that were taken before the move.",
-        means="Going on would train on other data.",
-        do="A pass must give the same each time that it begins: its sampler must draw at the start "
-        "of a pass only, or from a torch.Generator in its attribute `generator`; and the dataset "
-        "must be the same on every machine.",
     )

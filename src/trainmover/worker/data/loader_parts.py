@@ -89,8 +89,25 @@ def set_states(
 
 
 def generators_in(roots: Iterable[tuple[str, Any]]) -> dict[str, Generator]:
-    """Breadth first, so that each one goes by its shortest path; each object once."""
-    found: dict[str, Generator] = {}
+    """Each by its shortest path."""
+    return {path: value for path, value in _walk(roots) if is_generator(value)}
+
+
+def objects_in(loader: Any) -> dict[str, Any]:
+    """Samplers, dataset, and all that these hold and that has attributes, by where it lies."""
+    roots = [*parts(loader)[isinstance(loader, DataLoader) :], *_loading(loader)]
+    return {path: value for path, value in _walk(roots) if _has_attributes(value)}
+
+
+def _has_attributes(value: Any) -> bool:
+    opaque = isinstance(value, (*_OPAQUE, DataLoader, Mapping, list, tuple, functools.partial))
+    return not (opaque or isinstance(value, FunctionType | MethodType)) and hasattr(
+        value, "__dict__"
+    )
+
+
+def _walk(roots: Iterable[tuple[str, Any]]) -> Iterator[tuple[str, Any]]:
+    """Breadth first, so that each goes by its shortest path; each object once."""
     seen: dict[int, Any] = {}
     level = list(roots)
     for _ in range(_DEPTH + 1):
@@ -99,12 +116,10 @@ def generators_in(roots: Iterable[tuple[str, Any]]) -> dict[str, Generator]:
             if id(value) in seen or len(seen) > _OBJECTS_MAX:
                 continue
             seen[id(value)] = value  # Held, so that no other gets its number meanwhile.
-            if is_generator(value):
-                found[path] = value
-            elif not isinstance(value, _OPAQUE):
+            yield path, value
+            if not is_generator(value) and not isinstance(value, _OPAQUE):
                 below += _below(path, value)
         level = below
-    return found
 
 
 def _below(path: str, value: Any) -> Iterator[tuple[str, Any]]:
