@@ -1,5 +1,6 @@
 """A rank's record comes back as it was, and lies where the keeper says it does."""
 
+import contextlib
 import socket
 import threading
 from collections.abc import Iterator
@@ -9,6 +10,7 @@ import pytest
 from vaults import TOKEN, Buddies
 
 from trainmover.errors import PeerLost, ProtocolError
+from trainmover.listeners.sealed_link import HandedOver
 from trainmover.protocol.messages import Row
 from trainmover.worker.step.keeper import Keeper, Moment, RankRecord, row_bytes, row_of
 
@@ -173,9 +175,13 @@ def test_a_connection_that_broke_is_made_anew(keeper: Keeper, buddies: Buddies) 
     vault, server = buddies.make()
     keeper.follow(server.address, record(8))
     assert keeper._client is not None
-    keeper._client._link.shutdown(socket.SHUT_RDWR)
-    with pytest.raises(PeerLost):
+    link = keeper._client._link
+    assert isinstance(link, HandedOver)
+    link._socket.shutdown(socket.SHUT_RDWR)
+    with contextlib.suppress(PeerLost):  # What it hands over is sent by a thread, a little later.
         keeper.put(record(9))
+    with pytest.raises(PeerLost):
+        keeper.safe(cancelled=lambda: False)
     assert keeper.follow(server.address, record(9))
     assert vault.records_held() == {5: [8, 9]}
     assert not keeper.follow(server.address, record(9))
