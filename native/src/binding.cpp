@@ -25,6 +25,7 @@
 #ifndef Py_LIMITED_API
 #include "python/asked.hpp"
 #include "python/packed.hpp"
+#include "python/words.hpp"
 #endif
 #include "reduce.hpp"
 #include "sealed_link.hpp"
@@ -556,6 +557,24 @@ void define_asked(nb::module_& m) {
              },
              nb::arg("addresses"), nb::arg("sizes"))
         .def("read", [](Pieces& p) { return given_by_python(p.read()); });
+    nb::class_<Words>(m, "Words")
+        .def("__init__",
+             [](Words* self, const Pointers& leads, const Counts& places, const Counts& compared, bool counts) {
+                 if (places.size() != 5 || compared.size() != 2) throw Bad("words lie at five places");
+                 new (self) Words(leads, {places[0], places[1], places[2], places[3], places[4], compared[0],
+                                          compared[1], counts});
+             },
+             nb::arg("leads"), nb::arg("places"), nb::arg("compared"), nb::arg("counts"))
+        .def("note", &Words::note)
+        .def("same", &Words::same)
+        .def("addresses", [](const Words& w) { return w.addresses(); })
+        .def("versions", [](const Words& w) { return w.versions(); })
+        .def("parts", [](const Words& w) {
+            nb::list result;
+            for (std::size_t at = 0; at < w.parts().size(); at += w.part_bytes())
+                result.append(nb::bytes(w.parts().data() + at, w.part_bytes()));
+            return result;
+        });
     m.def("stands_for", [](nb::handle type, nb::handle object, std::uint64_t address) {
         return stands_for(type.ptr(), object.ptr(), address);
     }, "type"_a, "object"_a, "address"_a);

@@ -324,6 +324,31 @@ class Pieces:
     def read(self) -> bytes:
         """One behind the other. The very object that was given last, if it is equal."""
 
+class Words:
+    """A few words of many objects, read where they lie: see `torch_internals.memory`."""
+
+    def __init__(
+        self, leads: Sequence[int], places: Sequence[int], compared: Sequence[int], counts: bool
+    ) -> None:
+        """leads: addresses of the words that lead to the objects. places: the word that each begins
+        with; the offsets of its storage, of its version and of what is counted and where data lies
+        in those. compared: offset and size of what of itself is compared. counts: versions too."""
+
+    def note(self) -> bool:
+        """What they are now. False if some object has other parts than at first."""
+
+    def same(self) -> bool:
+        """Whether they are what was noted."""
+
+    def addresses(self) -> list[int]:
+        """Where the storages' data was, as noted."""
+
+    def versions(self) -> list[int]:
+        """As noted."""
+
+    def parts(self) -> list[bytes]:
+        """What of each object is compared, as noted."""
+
 def are(objects: list[Any], others: list[Any]) -> bool:
     """Whether both have the very same objects, in the same order; none of them is touched."""
 

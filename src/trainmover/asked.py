@@ -83,8 +83,9 @@ def is_in_c(name: str) -> bool:
 
 
 if TYPE_CHECKING or is_in_c("Answers"):
-    from trainmover._native import Answers, Pieces, are, given, stands_for
+    from trainmover._native import Answers, Pieces, Words, are, given, stands_for
 else:
+    Words = None
     Answers, Pieces = PlainAnswers, PlainPieces
     are, given, stands_for = plain_are, plain_given, plain_stands_for
 
@@ -93,6 +94,7 @@ __all__ = [
     "Pieces",
     "PlainAnswers",
     "PlainPieces",
+    "Words",
     "are",
     "given",
     "is_in_c",

@@ -40,7 +40,7 @@ class PlainLink:
     """Sends and marks as it is called."""
 
     def __init__(self, link: socket.socket, session: Session) -> None:
-        self._link, self._session = link, session
+        self._socket, self._session = link, session
         self._frames = SealedReader(session)
         self._poll = select.poll()
         self._poll.register(link, select.POLLIN)
@@ -50,12 +50,12 @@ class PlainLink:
         self._much_comes = False
 
     def say(self, payload: bytes) -> None:
-        self._link.sendall(self._session.seal(payload))
+        self._socket.sendall(self._session.seal(payload))
 
     def hear(self) -> list[bytes]:
         if not self._pending() and not self._poll.poll(_POLL_MS):
             return []
-        data = self._link.recv(_RECV_BYTES if self._much_comes else _FEW_BYTES)
+        data = self._socket.recv(_RECV_BYTES if self._much_comes else _FEW_BYTES)
         if not data:
             raise EOFError
         self._much_comes = len(data) >= _FEW_BYTES
@@ -63,8 +63,8 @@ class PlainLink:
 
     def close(self) -> None:
         with contextlib.suppress(OSError):  # Already gone: what we wanted.
-            self._link.shutdown(socket.SHUT_RDWR)
-        self._link.close()
+            self._socket.shutdown(socket.SHUT_RDWR)
+        self._socket.close()
 
 
 class HandedOver:

@@ -101,6 +101,7 @@ IN_MEMORY: Names = {
         "_current_graph_task_id",
     ),
     "torch._C.Generator": ("_cdata",),
+    "torch.UntypedStorage": ("_cdata",),
     "torch._C._autograd": (
         "_profiler_enabled",
         "_record_function_with_args_enter",

@@ -5,14 +5,15 @@ Steps ask these for many: what is asked for one tensor is torch's own, or writte
 
 import operator
 import weakref
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 from torch._C import TensorBase
 
-from trainmover.asked import Answers, stands_for
+from trainmover.asked import Answers, Words, stands_for
+from trainmover.torch_internals.memory import place_of, places_in, words_of
 
 version_of: Callable[[Tensor], int] = operator.attrgetter("_version")
 """How often torch has written to it. One made in inference mode has no version: RuntimeError."""
@@ -30,6 +31,7 @@ entries_in: Callable[[Tensor], int] = operator.methodcaller("_nnz")
 """How many entries a sparse tensor has."""
 
 _PLAIN = {Tensor, nn.Parameter}
+_SEARCHES = 8
 
 Mark = tuple[int, int]
 """Version counter and address of the memory: it changes when torch writes to the tensor, or the
@@ -73,30 +75,54 @@ class Watched:
         self._plain, self._others = [every[at] for at in plain], [every[at] for at in others]
         self._order = plain + others
         self._marks = Answers(VERSION, ADDRESS)
+        self._words: Words | None = None  # Instead, where they can be read.
+        self._searches_left = _SEARCHES
         self._marks_of_others: list[Mark] = []
 
     def note(self) -> None:
         """As they are now."""
-        self._marks.note(self._plain)
+        if self._words is None or not self._words.note():
+            self._words = self._found()
+            if self._words is None:
+                self._marks.note(self._plain)
         self._marks_of_others = list(map(_mark, self._others))
+
+    def _found(self) -> Words | None:
+        """Who is given other memory all the time is not worth the search."""
+        if not self._searches_left:
+            return None
+        self._searches_left -= 1
+        return words_of(self._plain, form=False)
 
     def same(self) -> bool:
         """Whether they are as they were noted."""
-        return self._marks.same(self._plain) and (
-            not self._others or list(map(_mark, self._others)) == self._marks_of_others
-        )
+        if self._words is None:
+            return self._marks.same(self._plain) and self._others_are_same()
+        if self._words.same():
+            return self._others_are_same()
+        return not self.changed()
+
+    def _others_are_same(self) -> bool:
+        return not self._others or list(map(_mark, self._others)) == self._marks_of_others
 
     def changed(self) -> list[int]:
         """Which of them are not, by number."""
-        now = [(tensor._version, tensor.data_ptr()) for tensor in self._plain]
-        known = zip(self._marks.noted(0), self._marks.noted(1), strict=True)
+        known: Sequence[object]
+        now: Sequence[object]
+        if self._words is None:
+            known = [*zip(self._marks.noted(0), self._marks.noted(1), strict=True)]
+            now = [(tensor._version, tensor.data_ptr()) for tensor in self._plain]
+        else:
+            known = [*zip(self._words.versions(), places_in(self._words), strict=True)]
+            now = [(tensor._version, place_of(tensor)) for tensor in self._plain]
         noted = [*known, *self._marks_of_others]
         both = zip(noted, [*now, *map(_mark, self._others)], self._order, strict=True)
         return sorted(at for one, other, at in both if one != other)
 
     def addresses(self) -> object:
         """As they were noted: equal as long as each lies where it lay."""
-        return self._marks.noted(1), self._marks_of_others
+        plain: object = self._marks.noted(1) if self._words is None else places_in(self._words)
+        return plain, self._marks_of_others
 
 
 def _mark(tensor: Tensor) -> Mark:

@@ -8,8 +8,9 @@ import msgspec
 import torch
 from torch import Tensor
 
-from trainmover.asked import Answers, Pieces, are
+from trainmover.asked import Answers, Pieces, Words, are
 from trainmover.state import tensor_bytes
+from trainmover.torch_internals.memory import words_of
 from trainmover.torch_internals.tensors import ADDRESS, FORM
 
 _Kind = tuple[torch.dtype, torch.device]
@@ -26,18 +27,22 @@ class Memory:
         # (`.data = ...`), and stay the same object. Not its version: bytes are read, whoever has
         # written them.
         self._places = Answers(ADDRESS, *FORM)
+        self._words: Words | None = None  # Which show the same, where they can be read.
         self._pieces: Pieces | None = None
 
     def holds(self, values: list[Tensor]) -> bool:
         """Whether they are the tensors that were noted, which lie where they lay, in one form.
         False if their bytes cannot be read so."""
-        return self._pieces is not None and are(values, self._values) and self._places.same(values)
+        if self._pieces is None or not are(values, self._values):
+            return False
+        return (self._words is not None and self._words.same()) or self._places.same(values)
 
     def note(self, values: list[Tensor], order: Iterable[int]) -> None:
         """order: of their bytes"""
-        self._values, self._pieces = list(values), None
+        self._values, self._pieces, self._words = list(values), None, None
         if all(map(_is_readable, values)):
             self._places.note(self._values)
+            self._words = words_of(self._values, form=True)
             parts = [values[index] for index in order]
             self._pieces = Pieces([one.data_ptr() for one in parts], [one.nbytes for one in parts])
 
