@@ -12,7 +12,7 @@ from pathlib import Path
 
 from bench.gaps import Gap, Mark, median_step_ms, worst_gap
 from trainmover.communicators import STAGED
-from trainmover.controller.change.past import lately
+from trainmover.controller.change.incidents import lately
 from trainmover.controller.state import Incident, Job, Kind, Machine, MachineState, Outcome
 from trainmover.ids import MachineId, Rank
 from trainmover.journal import Journal

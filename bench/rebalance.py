@@ -29,7 +29,7 @@ from pathlib import Path
 from bench import ours_arm, result
 from bench.gaps import Mark, median_step_ms, worst_gap
 from bench.torchrun_arm import torchrun_job
-from trainmover.controller.change.past import lately
+from trainmover.controller.change.incidents import lately
 from trainmover.controller.state import Incident, Outcome
 from trainmover.journal import Journal
 from trainmover.launch.run_job import RunHandle, RunOptions, run_job

@@ -7,6 +7,7 @@ import ast
 import subprocess
 import sys
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -131,6 +132,11 @@ def room_of(path: Path) -> str:
     return path.relative_to(PACKAGE).parts[0].removesuffix(".py")
 
 
+def module_of(path: Path) -> str:
+    parts = path.relative_to(ROOT).with_suffix("").parts
+    return ".".join(parts[: -1 if parts[-1] == "__init__" else None])
+
+
 def name_of(path: Path) -> str:
     return path.relative_to(PACKAGE).as_posix()
 
@@ -219,6 +225,22 @@ def test_the_map_has_no_circle() -> None:
         ready = {room for room in left if MAY_IMPORT[room] <= done}
         assert ready, f"these import each other in a circle: {sorted(left)}"
         done |= ready
+
+
+CHAIN_MAX = 11
+"""Files of `controller` of which each imports the next: so many are read, at most, to know one."""
+
+
+def test_no_chain_of_imports_in_the_controller_is_long() -> None:
+    files = {module_of(path): path for path in FILES if room_of(path) == "controller"}
+    needs = {name: imported(path) & files.keys() - {name} for name, path in files.items()}
+
+    @cache
+    def chain(name: str) -> tuple[str, ...]:
+        return (name, *max(map(chain, sorted(needs[name])), key=len, default=()))
+
+    longest = max(map(chain, files), key=len)
+    assert len(longest) <= CHAIN_MAX, " -> ".join(longest)
 
 
 def test_the_map_and_the_pure_files_exist() -> None:

@@ -16,7 +16,7 @@ from pathlib import Path
 
 import psutil
 
-from trainmover.controller.change.past import lately
+from trainmover.controller.change.incidents import lately
 from trainmover.controller.events import AgentSaid, MachinesLost, WorkerSaid
 from trainmover.controller.state import Job, MachineState, Outcome
 from trainmover.launch.late import LateMachine, start_late

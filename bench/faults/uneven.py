@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from trainmover.controller.change.past import lately
+from trainmover.controller.change.incidents import lately
 from trainmover.launch.run_job import RunOptions, run_job
 from trainmover.protocol.messages import LogSpec
 

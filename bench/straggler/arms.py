@@ -10,7 +10,7 @@ from pathlib import Path
 
 from bench.straggler.hosts import FREE, HERE, SLOW, Hosts
 from bench.straggler.slowing import Slowing
-from trainmover.controller.change.past import lately
+from trainmover.controller.change.incidents import lately
 from trainmover.controller.events import SlowFound, WorkerSaid
 from trainmover.controller.state import Job, Outcome
 from trainmover.ids import MachineId

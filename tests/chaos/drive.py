@@ -24,7 +24,7 @@ from chaos_faults import STALLS, Fault, possible
 from chaos_leaks import Traces
 from chaos_run import Running, Stuck
 
-from trainmover.controller.change.past import lately
+from trainmover.controller.change.incidents import lately
 from trainmover.journal import Journal
 from trainmover.journal.replay import replay
 

@@ -22,7 +22,7 @@ from chaos_net import CUT, Net, Way, why_none
 from chaos_run import Running
 from drive import Report, Work, compare
 
-from trainmover.controller.change.past import lately
+from trainmover.controller.change.incidents import lately
 from trainmover.journal.replay import replay
 
 MACHINES, STANDBYS = 3, 2

@@ -29,7 +29,7 @@ from jobs import (
 from trainmover.controller import Job, decide
 from trainmover.controller.effects import Send
 from trainmover.controller.events import StopRequested
-from trainmover.controller.start import no_standby
+from trainmover.controller.standby.joiners import no_standby
 from trainmover.controller.state import MachineState
 from trainmover.protocol import messages as m
 

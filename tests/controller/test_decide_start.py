@@ -26,7 +26,7 @@ from jobs import (
 )
 
 from trainmover.controller import Job, decide
-from trainmover.controller.compare.comparison import Comparison
+from trainmover.controller.compare.known import Comparison
 from trainmover.controller.effects import Send
 from trainmover.controller.events import ControllerReturned, StopRequested
 from trainmover.controller.facts import Facts, Ranks

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from trainmover import communicators
-from trainmover.controller.change.past import lately
+from trainmover.controller.change.incidents import lately
 from trainmover.controller.events import WorkerSaid
 from trainmover.controller.state import Job, MachineState, Outcome
 from trainmover.journal import Journal

@@ -6,7 +6,7 @@ import random
 import pytest
 from harness import Live, assert_equal_runs, run
 
-from trainmover.controller.change.past import lately
+from trainmover.controller.change.incidents import lately
 
 pytestmark = pytest.mark.turns(8)
 

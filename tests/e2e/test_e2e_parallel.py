@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from harness import Live, Outcomes, Scenario, assert_equal_runs, run
 
-from trainmover.controller.change.past import lately
+from trainmover.controller.change.incidents import lately
 
 pytestmark = pytest.mark.turns(8)
 

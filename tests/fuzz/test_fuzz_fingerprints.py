@@ -3,7 +3,8 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from trainmover.controller.compare.comparison import Comparison, with_fact
+from trainmover.controller.compare.comparison import with_fact
+from trainmover.controller.compare.known import Comparison
 from trainmover.ids import Epoch, Rank, Step
 from trainmover.protocol.messages import Fingerprinted
 

@@ -27,7 +27,7 @@ BUGS = {
         "everybody_in = len(in_gate) > 0",
     ),
     "a recovery that fails takes the same epoch again: who has heard of it ignores the second": (
-        "controller.change.recovery",
+        "controller.change.interruption",
         "    epoch = Epoch(job.epoch_last + 1)",
         "    epoch = Epoch(job.epoch + 1)",
     ),
@@ -43,13 +43,13 @@ BUGS = {
         "vaults = job.change.vaults",
     ),
     "a machine that is cordoned is chosen all the same": (
-        "controller.change.seats",
+        "controller.standby.joiners",
         "if m.id not in cordoned",
         "if m.id",
         "cordon,death,move",
     ),
     "a standby is taken for two slots": (
-        "controller.change.seats",
+        "controller.standby.joiners",
         "and machine.id not in taken",
         "and machine.id",
         "death,crash,move",
@@ -176,7 +176,7 @@ BUGS = {
         "resume = Step(change.committed + 3)",
     ),
     "a standby that still warms up is not taken: the job waits for a machine, or ends": (
-        "controller.change.seats",
+        "controller.standby.joiners",
         "        if machine.state in _PREFERENCE\n",
         "        if machine.state in _PREFERENCE[:1]\n",
     ),

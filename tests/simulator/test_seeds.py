@@ -2,7 +2,7 @@
 
 import pytest
 
-from trainmover.controller.change.past import lately
+from trainmover.controller.change.incidents import lately
 from trainmover.controller.state import MachineState
 from trainmover.simulator.chance import Chance
 from trainmover.simulator.faults import SECOND, Faults, only

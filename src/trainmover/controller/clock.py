@@ -1,11 +1,10 @@
 """What depends on time: proofs grow old, and the wait for a machine ends. Pure."""
 
 from trainmover.controller.change.incidents import incident
+from trainmover.controller.effects import Decision
 from trainmover.controller.keep.last_checkpoint import nobody_left
 from trainmover.controller.standby.warming import attest_again, try_cold_again
-from trainmover.controller.standstill.hanging import looks_due
-from trainmover.controller.standstill.lateness import late_leavers, late_ranks
-from trainmover.controller.start import Decision
+from trainmover.controller.standstill.lateness import late_leavers, late_ranks, looks_due
 from trainmover.controller.state import Job
 
 TICK_US = 60_000_000

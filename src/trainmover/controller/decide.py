@@ -4,9 +4,10 @@ Three laws. An event is in the journal before its effects leave. Every order abo
 carries an epoch, and an older one is ignored, so late and doubled facts are harmless here too: a
 fact about another epoch than the one under way changes nothing. Time comes in with the events.
 
-A fact is first taken into the job, then the change under way is advanced as far as the facts allow.
-This file is the table of contents; `start`, `warming`, `recovery`, `move` and `ending` hold the
-stories.
+A fact is first taken into the job, then the job is settled: joiners are bound, and the change under
+way is advanced as far as the facts allow. So who takes a fact only says what is to be (who joins,
+what is to be written), and needs nobody who does it. This file is the table of contents; `start`,
+`interruption`, `recovery`, `move`, `warming` and `ending` hold the stories.
 """
 
 from typing import assert_never
@@ -23,10 +24,9 @@ from trainmover.controller.change.reports import (
     vault_held,
 )
 from trainmover.controller.change.seats import without_machines
-from trainmover.controller.change.switching import bind_ready
 from trainmover.controller.clock import tick
 from trainmover.controller.compare.replacing import compared, replace_diverged
-from trainmover.controller.effects import Answer, Effect
+from trainmover.controller.effects import Answer, Decision, Effect
 from trainmover.controller.ending import end_when_all_left, finished, raised, went_on
 from trainmover.controller.events import (
     EVENTS,
@@ -57,12 +57,7 @@ from trainmover.controller.events import (
     WorkerSaid,
     WorkersSaid,
 )
-from trainmover.controller.keep.checkpoints import (
-    not_published,
-    published,
-    tend_checkpoints,
-    wrote,
-)
+from trainmover.controller.keep.checkpoints import not_published, published, tend_checkpoints, wrote
 from trainmover.controller.keep.cuts import between_steps, snapped, tend_snapshots
 from trainmover.controller.keep.last_checkpoint import matters, tend_last
 from trainmover.controller.keep.stopping import end_if_stopped, stop
@@ -90,6 +85,7 @@ from trainmover.controller.policies.stragglers.answer import (
     slow_measured,
     slow_suspected,
 )
+from trainmover.controller.standby.binding import bind_ready
 from trainmover.controller.standby.cordon import cordon, uncordon
 from trainmover.controller.standby.standbys import (
     held,
@@ -102,7 +98,7 @@ from trainmover.controller.standby.warming import recorded, steps_changed, tend_
 from trainmover.controller.standstill.condemned import stack_told
 from trainmover.controller.standstill.hanging import judge, moves, stands, worker_state
 from trainmover.controller.standstill.probing import reached
-from trainmover.controller.start import Decision, gather
+from trainmover.controller.start import gather
 from trainmover.controller.state import Job, Kind, Phase, Stage
 from trainmover.controller.store import store_moved
 from trainmover.controller.values import replace
@@ -206,6 +202,9 @@ def decide(job: Job, event: EVENTS) -> Decision:
             job, effects = slow_measured(job, event)
         case _:
             assert_never(event)
+    bound: tuple[Effect, ...] = ()
+    if _has_new_joiners(job, settled):  # They are judged as joiners already.
+        job, bound = _bind(job, settled, None)
     job, judged = judge(job, event.at_us)
     forgotten: tuple[Effect, ...] = ()
     if len(job.machines) < len(settled.machines):
@@ -214,7 +213,7 @@ def decide(job: Job, event: EVENTS) -> Decision:
     machine = event.machine if isinstance(event, speaks) else None
     job, more = _settle(job, event.at_us, settled, machine)
     job, closed = let_go(job)
-    return job, effects + judged + forgotten + more + closed
+    return job, effects + bound + judged + forgotten + more + closed
 
 
 def _too_late(job: Job, event: EVENTS) -> Decision:
@@ -250,17 +249,22 @@ def _settle(job: Job, at_us: int, settled: Job, machine: MachineId | None) -> De
 def _bind(job: Job, settled: Job, machine: MachineId | None) -> Decision:
     """Joiners that can be bound now. Only those that may be others than in `settled` are looked
     at: all machines join where all go back, and each of them says many things."""
-    change, before = job.change, settled.change
+    change = job.change
     if change is None:
         return job, ()
     waits = change.stage is Stage.BIND or change.kind is not Kind.MOVE
     if not waits or change.stage is Stage.SWITCH:
         return job, ()
-    if before is None or change.joiners is not before.joiners:
+    if _has_new_joiners(job, settled):
         return bind_ready(job)
     if job.machines is settled.machines:
         return job, ()
     return bind_ready(job, machine)
+
+
+def _has_new_joiners(job: Job, settled: Job) -> bool:
+    change, before = job.change, settled.change
+    return change is not None and (before is None or change.joiners is not before.joiners)
 
 
 def _advance(job: Job, at_us: int) -> Decision:

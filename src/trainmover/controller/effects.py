@@ -1,8 +1,10 @@
-"""Orders that follow from an event; the host carries them out in order. Pure."""
+"""What a decision comes to: orders, which the host carries out in order; and the end. Pure."""
 
 from dataclasses import dataclass
 
-from trainmover.controller.state import Incident
+from trainmover.controller.state import Incident, Job, Outcome, Phase
+from trainmover.controller.values import replace
+from trainmover.errors import one_stop
 from trainmover.ids import Epoch, MachineId, Step
 from trainmover.protocol.messages import Checkpoint, Order
 
@@ -73,3 +75,24 @@ class End:
 HostOrder = Publish | GiveUpCheckpoint | FindCheckpoint
 """For the host itself."""
 Effect = Send | Fence | Answer | Publish | GiveUpCheckpoint | FindCheckpoint | Closed | End
+Decision = tuple[Job, tuple[Effect, ...]]
+
+
+def end(job: Job, code: int, text: str) -> Decision:
+    """The job is over with `code`.
+
+    One that was being stopped, and does not end well, ends with the code of the stop.
+    """
+    text = one_stop(text)
+    if code and job.stopping is not None:
+        code = job.stopping.code
+    incidents = tuple(
+        replace(i, outcome=Outcome.FAILED, note=text.split("\n")[0])
+        if i.outcome is Outcome.OPEN and code
+        else i
+        for i in job.incidents
+    )
+    job = replace(
+        job, phase=Phase.ENDED, code=code, ended_because=text, change=None, incidents=incidents
+    )
+    return job, (End(code, text),)

@@ -1,11 +1,10 @@
 """Scripts end: all of them, which ends the job well, or one in another way than the rest. Pure."""
 
 from trainmover.controller.change.incidents import amend, count_rank, open_incident
-from trainmover.controller.change.move import before_switch, cancel_move
-from trainmover.controller.change.switching import goes_back
-from trainmover.controller.effects import Effect, Send
-from trainmover.controller.machines import process_given_up
-from trainmover.controller.start import Decision, end
+from trainmover.controller.change.losses import process_gone
+from trainmover.controller.change.move import cancel_move
+from trainmover.controller.change.seats import before_switch, goes_back
+from trainmover.controller.effects import Decision, Effect, Send, end
 from trainmover.controller.state import Job, Kind, MachineState, Outcome, Phase, Stage
 from trainmover.controller.values import replace
 from trainmover.ids import MachineId, Rank, Slot
@@ -79,7 +78,7 @@ def raised(job: Job, machine: MachineId, fact: Raised, at_us: int) -> Decision:
             f"rank {fact.rank} on {machine} raised {fact.error} in step {fact.step}, "
             "of values that a collective had left when it was cut short"
         )
-        return process_given_up(job, machine, cause, at_us)
+        return process_gone(job, machine, cause, at_us, at_us)
     return end(
         job,
         1,

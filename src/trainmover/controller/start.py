@@ -3,13 +3,13 @@
 from collections.abc import Iterable
 
 from trainmover.controller.change.buddies import further_keepers, keepers, vaults_of, with_keepers
-from trainmover.controller.change.incidents import amend, open_incident, with_incident
-from trainmover.controller.change.past import next_number
-from trainmover.controller.change.seats import at_hand, choose_joiners, spare, with_machine
-from trainmover.controller.compare.comparison import Comparison
-from trainmover.controller.effects import Effect, End, Send
+from trainmover.controller.change.incidents import amend, next_number, open_incident, with_incident
+from trainmover.controller.change.seats import with_machine
+from trainmover.controller.compare.known import Comparison
+from trainmover.controller.effects import Decision, Effect, Send, end
 from trainmover.controller.facts import Facts, Ranks
 from trainmover.controller.standby.attest import note_of
+from trainmover.controller.standby.joiners import choose_joiners, no_standby
 from trainmover.controller.standstill.condemned import without_processes
 from trainmover.controller.state import (
     Change,
@@ -23,11 +23,8 @@ from trainmover.controller.state import (
     Stage,
 )
 from trainmover.controller.values import replace
-from trainmover.errors import one_stop
 from trainmover.ids import Epoch, MachineId, Rank, Slot, Step
 from trainmover.protocol.messages import Checkpoint, RunRank, StartWorkers
-
-Decision = tuple[Job, tuple[Effect, ...]]
 
 
 def gather(job: Job, at_us: int) -> Decision:
@@ -308,56 +305,3 @@ def _superseded(job: Job) -> tuple[Incident, ...]:
         return job.incidents
     note = "another loss came first; see the next incident"
     return (*job.incidents[:-1], replace(current, outcome=Outcome.FAILED, note=note))
-
-
-def no_standby(job: Job, cause: str, needed: int, *, waited_s: int = 0) -> str:
-    """Three lines for the user when nobody can take a slot. waited_s: for how long in vain."""
-    have = len(at_hand(job))
-    unable = unable_to_stand_by(job)
-    known = "".join(f"; {m.id} cannot: {m.note}" for m in unable if m.note not in cause)
-    known += cordoned_text(job)
-    return (
-        f"{cause}; {needed} machine{'s' * (needed > 1)} must be replaced and {have} standby"
-        f"{'s are' if have != 1 else ' is'} left"
-        f"{f', and none has come in {waited_s} s' if waited_s else ''}{known}.\n"
-        "The job has ended.\n"
-        + (
-            "More standbys would not help: mend what keeps these from taking ranks."
-            if unable and have >= needed
-            else "Start it again with more --standbys, or let it wait for one (--wait-for-machine)."
-        )
-    )
-
-
-def cordoned_text(job: Job) -> str:
-    """Standbys that nobody may choose, as an aside; "" if there are none."""
-    spared = [machine.id for machine in spare(job) if machine.id in job.cordoned]
-    why = {name: job.cordoned[name].reason for name in spared}
-    return "".join(
-        f"; {name} is cordoned{f' ({text})' if text else ''}" for name, text in why.items()
-    )
-
-
-def unable_to_stand_by(job: Job) -> list[Machine]:
-    """Machines without ranks that have found out that they can take none; their notes say why."""
-    return [m for m in spare(job) if m.state is MachineState.COLD and m.note]
-
-
-def end(job: Job, code: int, text: str) -> Decision:
-    """The job is over with `code`.
-
-    One that was being stopped, and does not end well, ends with the code of the stop.
-    """
-    text = one_stop(text)
-    if code and job.stopping is not None:
-        code = job.stopping.code
-    incidents = tuple(
-        replace(i, outcome=Outcome.FAILED, note=text.split("\n")[0])
-        if i.outcome is Outcome.OPEN and code
-        else i
-        for i in job.incidents
-    )
-    job = replace(
-        job, phase=Phase.ENDED, code=code, ended_because=text, change=None, incidents=incidents
-    )
-    return job, (End(code, text),)

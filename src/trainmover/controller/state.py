@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from functools import cache
 
-from trainmover.controller.compare.comparison import Comparison
+from trainmover.controller.compare.known import Comparison
 from trainmover.controller.facts import Facts, Ranks
 from trainmover.controller.policies.anomalies.known import Anomalies
 from trainmover.controller.policies.health.known import Health

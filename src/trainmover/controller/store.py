@@ -6,12 +6,11 @@ never will in the old store, and they must begin anew in the new one, under a nu
 """
 
 from trainmover.controller.change.incidents import amend, incident
-from trainmover.controller.change.recovery import interrupt
+from trainmover.controller.change.interruption import interrupt
 from trainmover.controller.change.seats import seats_after, with_machine
-from trainmover.controller.effects import Send
+from trainmover.controller.effects import Decision, Send
 from trainmover.controller.events import StoreMoved
 from trainmover.controller.facts import Ranks
-from trainmover.controller.start import Decision
 from trainmover.controller.state import Job, MachineState, Stage
 from trainmover.controller.values import replace
 from trainmover.ids import Epoch

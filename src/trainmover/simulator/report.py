@@ -5,7 +5,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
-from trainmover.controller.change.past import lately
+from trainmover.controller.change.incidents import lately
 from trainmover.simulator.story import Plan, Result
 from trainmover.simulator.world import clock
 

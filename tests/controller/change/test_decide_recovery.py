@@ -41,7 +41,7 @@ from jobs import (
 )
 
 from trainmover.controller import Job, decide
-from trainmover.controller.change.recovery import RETRIES_MAX
+from trainmover.controller.change.interruption import RETRIES_MAX
 from trainmover.controller.state import Kind, MachineState, Outcome, Phase, Stage
 from trainmover.protocol import messages as m
 

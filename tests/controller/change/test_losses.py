@@ -25,7 +25,7 @@ from jobs import (
 from test_scale import job_of
 
 from trainmover.controller import Job, decide
-from trainmover.controller.change.recovery import RETRIES_MAX
+from trainmover.controller.change.interruption import RETRIES_MAX
 from trainmover.controller.effects import End, Fence
 from trainmover.controller.events import WorkerSaid
 from trainmover.controller.state import Machines, Outcome, Phase, Stage

@@ -5,9 +5,15 @@ from dataclasses import replace
 from jobs import RECOVERED, RUNNING, after, committed, decide, lost
 
 from trainmover.controller.change.failing import fails_for_ever
-from trainmover.controller.change.incidents import incident, open_incident, with_incident
+from trainmover.controller.change.incidents import (
+    found,
+    incident,
+    lately,
+    open_incident,
+    with_incident,
+)
 from trainmover.controller.change.options import STANDBY
-from trainmover.controller.change.past import BRIEFS, KEPT, brief, found, lately, let_go
+from trainmover.controller.change.past import BRIEFS, KEPT, brief, let_go
 from trainmover.controller.effects import Closed
 from trainmover.controller.policies.stragglers.answer import pause_ms
 from trainmover.controller.state import Incident, Job, Kind, Outcome

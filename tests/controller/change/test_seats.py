@@ -9,17 +9,16 @@ from hypothesis import strategies as st
 from jobs import RUNNING, after, exited, joined, lost, recorded, running, up
 
 from trainmover.controller import Job
-from trainmover.controller.change.seats import (
+from trainmover.controller.change.seats import with_machine, without_machines
+from trainmover.controller.compare.replicas import replicas
+from trainmover.controller.compare.roles import representatives
+from trainmover.controller.facts import Facts
+from trainmover.controller.standby.joiners import (
     _PREFERENCE,
     _readiness,
     choose_joiners,
     joiners_there_are,
-    with_machine,
-    without_machines,
 )
-from trainmover.controller.compare.replicas import replicas
-from trainmover.controller.compare.roles import representatives
-from trainmover.controller.facts import Facts
 from trainmover.controller.standby.places import Places
 from trainmover.controller.state import Attestation, Cordon, MachineState
 from trainmover.ids import MachineId, Rank, Slot

@@ -4,22 +4,11 @@ from dataclasses import replace
 
 import msgspec
 import pytest
-from jobs import (
-    after,
-    at_boundary,
-    ended,
-    lost,
-    orders,
-    parked,
-    position,
-    running,
-    said,
-    vault,
-)
+from jobs import after, at_boundary, ended, lost, orders, parked, position, running, said, vault
 from test_replicas import State, compared, replace_source, rounds, told
 
 from trainmover.controller import Job
-from trainmover.controller.compare.parting import Divergence, Parted
+from trainmover.controller.compare.known import Divergence, Parted
 from trainmover.controller.compare.replicas import held_once, replicas
 from trainmover.controller.state import Stage
 from trainmover.protocol import messages as m

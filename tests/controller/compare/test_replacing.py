@@ -24,7 +24,7 @@ from jobs import (
 from test_replicas import State, told
 
 from trainmover.controller import Job
-from trainmover.controller.change.switching import survivors
+from trainmover.controller.change.seats import survivors
 from trainmover.controller.compare.replacing import TRIES_MAX
 from trainmover.controller.compare.replicas import replicas
 from trainmover.controller.state import MachineState, Outcome

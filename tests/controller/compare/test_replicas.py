@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 from jobs import RUNNING, after, certificate, recorded, running, said
 
 from trainmover.controller import Job
-from trainmover.controller.compare.comparison import Comparison, gone_back, healed, with_fact
-from trainmover.controller.compare.parting import Divergence, Parted
+from trainmover.controller.compare.comparison import gone_back, healed, with_fact
+from trainmover.controller.compare.known import Comparison, Divergence, Parted
 from trainmover.controller.compare.replicas import held_once, replicas, taken_over
 from trainmover.protocol.messages import Fingerprinted
 

@@ -21,8 +21,8 @@ from jobs import (
 
 from trainmover.controller import Job, decide
 from trainmover.controller.change.move import who_moves
+from trainmover.controller.effects import Decision
 from trainmover.controller.events import DrainRequested
-from trainmover.controller.start import Decision
 from trainmover.controller.state import Outcome
 
 FOUR = running(machines=4, standbys=2)

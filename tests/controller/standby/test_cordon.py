@@ -3,22 +3,12 @@
 from dataclasses import replace
 
 import msgspec
-from jobs import (
-    DRAINS,
-    GATHERING,
-    MOVE_BINDS,
-    RUNNING,
-    after,
-    answers,
-    joined,
-    lost,
-    move,
-    up,
-)
+from jobs import DRAINS, GATHERING, MOVE_BINDS, RUNNING, after, answers, joined, lost, move, up
 
 from trainmover.controller import decide
-from trainmover.controller.change.seats import choose_joiners, with_machine
+from trainmover.controller.change.seats import with_machine
 from trainmover.controller.events import CordonRequested, StopRequested, UncordonRequested
+from trainmover.controller.standby.joiners import choose_joiners
 from trainmover.controller.standby.warming import attest_again, tend_standbys
 from trainmover.controller.state import Cordon, MachineState, Phase
 

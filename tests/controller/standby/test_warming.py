@@ -29,8 +29,8 @@ from jobs import (
 )
 
 from trainmover.controller import Job, decide
-from trainmover.controller.change.seats import choose_joiners
 from trainmover.controller.events import Tick
+from trainmover.controller.standby.joiners import choose_joiners
 from trainmover.controller.standby.warming import ATTEST_AGAIN_US, TRY_AGAIN_US, TRY_AGAIN_US_MAX
 from trainmover.controller.state import MachineState
 from trainmover.protocol import messages as m

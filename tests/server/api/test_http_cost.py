@@ -19,7 +19,7 @@ from http_jobs import commit, training
 from http_plays import AUTH, TOKEN, V1, play, serving
 
 from trainmover.controller import Job
-from trainmover.controller.compare.parting import Divergence
+from trainmover.controller.compare.known import Divergence
 from trainmover.controller.standstill.stuck import Standstill
 from trainmover.controller.state import Change, Kind, Stage
 from trainmover.ids import Epoch, MachineId, Rank, Slot, Step

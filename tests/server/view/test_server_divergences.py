@@ -8,8 +8,7 @@ import pytest
 from rich.console import Console
 
 from trainmover.cli.watch.status import show
-from trainmover.controller.compare.comparison import Comparison
-from trainmover.controller.compare.parting import Divergence
+from trainmover.controller.compare.known import Comparison, Divergence
 from trainmover.controller.events import Tick
 from trainmover.controller.state import Job
 from trainmover.ids import MachineId, Rank, Step

@@ -5,8 +5,7 @@ to the same failure and counts once. Going back to an older step does not begin 
 machine that is lost says nothing of the step: however many are, a standby takes the place of each.
 """
 
-from trainmover.controller.change.incidents import amend, incident
-from trainmover.controller.change.past import lately
+from trainmover.controller.change.incidents import amend, incident, lately
 from trainmover.controller.state import Incident, Job
 from trainmover.ids import Step
 

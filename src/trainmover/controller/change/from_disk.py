@@ -6,10 +6,11 @@ one before is taken.
 """
 
 from trainmover.controller.change.incidents import amend, incident
-from trainmover.controller.change.switching import begin_back, bind_ready, everybody
-from trainmover.controller.effects import Effect, FindCheckpoint
+from trainmover.controller.change.switching import begin_back
+from trainmover.controller.effects import Decision, Effect, FindCheckpoint, end
 from trainmover.controller.events import CheckpointFound
-from trainmover.controller.start import Decision, end, no_standby, start_workers
+from trainmover.controller.standby.joiners import everybody, no_standby
+from trainmover.controller.start import start_workers
 from trainmover.controller.state import Change, Cut, Job, MachineState
 from trainmover.controller.values import replace
 from trainmover.protocol.messages import Checkpoint, Interrupted
@@ -38,8 +39,7 @@ def go_back_to_disk(job: Job, why: str) -> Decision:
     job = replace(begin_back(job, joiners, disk=True), cut=None)
     job = amend(job, change.incident, rung=3, why_rung=why)
     effects.append(FindCheckpoint(job.epoch_last, job.unusable))
-    job, bound = bind_ready(job)
-    return job, (*effects, *bound)
+    return job, tuple(effects)
 
 
 def found(job: Job, event: CheckpointFound) -> Decision:

@@ -13,16 +13,12 @@ from typing import Any
 from trainmover.controller.change.from_disk import as_cut, go_back_to_disk
 from trainmover.controller.change.incidents import amend, incident, mark
 from trainmover.controller.change.seats import with_machine
-from trainmover.controller.change.switching import (
-    begin_back,
-    bind_ready,
-    everybody,
-    send_switch_back,
-)
-from trainmover.controller.effects import Effect, Send
+from trainmover.controller.change.switching import begin_back, send_switch_back
+from trainmover.controller.effects import Decision, Effect, Send, end
 from trainmover.controller.keep.cuts import cut_at_hand, lost_of
 from trainmover.controller.keep.last_checkpoint import nobody_left
-from trainmover.controller.start import Decision, end, start_again, start_workers
+from trainmover.controller.standby.joiners import everybody
+from trainmover.controller.start import start_again, start_workers
 from trainmover.controller.state import Change, Job, MachineState
 from trainmover.controller.values import replace
 from trainmover.ids import Step
@@ -51,8 +47,7 @@ def go_back(job: Job, why: str, at_us: int, *, afresh: bool = False) -> Decision
     job = amend(mark(job, change.incident, "drain", at_us), change.incident, **_as_rung_2(job, why))
     job = begin_back(job, joiners, committed=cut.step, since_us=at_us)
     job = replace(job, committed=cut.step)
-    job, bound = bind_ready(amend(job, change.incident, step=cut.step))
-    return job, orders + bound
+    return amend(job, change.incident, step=cut.step), orders
 
 
 def _unwind(job: Job, change: Change) -> Decision:

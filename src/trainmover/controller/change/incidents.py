@@ -1,9 +1,9 @@
-"""Book-keeping of incidents: marks, outcome, downtime. Pure."""
+"""Book-keeping of incidents: marks, outcome, downtime; and looking them up. Pure."""
 
 from typing import Any
 
 from trainmover.controller.state import Incident, Job, Outcome
-from trainmover.controller.values import replace
+from trainmover.controller.values import kept_for, replace
 from trainmover.protocol.messages import Committed
 
 
@@ -70,3 +70,19 @@ def count_rank(job: Job, rank: int, at_us: int) -> Job:
     return amend(
         mark(job, current.number, "first_step", at_us), current.number, outcome=Outcome.DONE
     )
+
+
+@kept_for("briefs", "incidents")
+def lately(job: Job) -> tuple[Incident, ...]:
+    """All that may count for what is decided, oldest first; the older ones as briefs."""
+    return (*job.briefs, *job.incidents)
+
+
+def found(job: Job, number: int) -> Incident | None:
+    """The incident with this number, maybe as a brief; None: it is longer ago."""
+    return next((one for one in reversed(lately(job)) if one.number == number), None)
+
+
+def next_number(job: Job) -> int:
+    """Of the incident that is to be opened."""
+    return job.incidents[-1].number + 1 if job.incidents else 1

@@ -15,28 +15,27 @@ from trainmover.controller.change.incidents import (
     amend,
     incident,
     mark,
+    next_number,
     open_incident,
     with_incident,
 )
-from trainmover.controller.change.past import next_number
 from trainmover.controller.change.seats import (
     address_of,
-    choose_joiners,
-    joiners_there_are,
+    parked,
     seats_after,
+    survivors,
     with_machine,
 )
-from trainmover.controller.change.switching import (
-    bind_ready,
-    go_when_switched,
-    parked,
-    send_switch,
-    survivors,
-)
+from trainmover.controller.change.switching import go_when_switched, send_switch
 from trainmover.controller.compare.replicas import replicas
-from trainmover.controller.effects import Answer, Effect, Send
+from trainmover.controller.effects import Answer, Decision, Effect, Send, end
 from trainmover.controller.events import MoveRequested
-from trainmover.controller.start import Decision, cordoned_text, end, unable_to_stand_by
+from trainmover.controller.standby.joiners import (
+    choose_joiners,
+    cordoned_text,
+    joiners_there_are,
+    unable_to_stand_by,
+)
 from trainmover.controller.state import (
     Change,
     Incident,
@@ -117,7 +116,7 @@ def begin_moves(
         leavers=leavers,
         request=request,
     )
-    return bind_ready(with_incident(replace(job, epoch_last=epoch, change=change), new))
+    return with_incident(replace(job, epoch_last=epoch, change=change), new), ()
 
 
 def _why_not(job: Job, machine: MachineId) -> str:
@@ -282,8 +281,3 @@ def who_moves(move: Incident) -> str:
     """Each machine, and the one that takes its ranks."""
     pairs = ((move.machine, move.joiner), *move.further)
     return ", ".join(f"{leaver} -> {joiner}" for leaver, joiner in pairs)
-
-
-def before_switch(change: Change | None) -> bool:
-    """Whether `change` is a move that can still be cancelled without the job noticing."""
-    return change is not None and change.kind is Kind.MOVE and change.stage is not Stage.SWITCH

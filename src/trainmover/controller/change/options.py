@@ -11,7 +11,7 @@ weighs the same ways).
 import statistics
 from collections.abc import Callable, Collection, Mapping
 
-from trainmover.controller.change.past import lately
+from trainmover.controller.change.incidents import lately
 from trainmover.controller.compare.roles import representatives
 from trainmover.controller.keep.cuts import cut_at_hand
 from trainmover.controller.state import Incident, Job, Kind, MachineState, Option, Outcome

@@ -10,7 +10,7 @@ every status. The journal has it: replaying its events gives the same `Closed` a
 from trainmover.controller.effects import Closed, Effect
 from trainmover.controller.facts import Ranks
 from trainmover.controller.state import Incident, Job
-from trainmover.controller.values import kept_for, replace
+from trainmover.controller.values import replace
 from trainmover.ids import Rank
 
 KEPT = 8
@@ -50,19 +50,3 @@ def brief(incident: Incident) -> Incident:
             for rank, stack in list(incident.stacks.items())[:STACKS]
         },
     )
-
-
-@kept_for("briefs", "incidents")
-def lately(job: Job) -> tuple[Incident, ...]:
-    """All that may count for what is decided, oldest first; the older ones as briefs."""
-    return (*job.briefs, *job.incidents)
-
-
-def found(job: Job, number: int) -> Incident | None:
-    """The incident with this number, maybe as a brief; None: it is longer ago."""
-    return next((one for one in reversed(lately(job)) if one.number == number), None)
-
-
-def next_number(job: Job) -> int:
-    """Of the incident that is to be opened."""
-    return job.incidents[-1].number + 1 if job.incidents else 1

@@ -2,11 +2,11 @@
 
 from trainmover.controller.change.from_disk import without_unusable
 from trainmover.controller.change.incidents import amend, first_commit, incident, mark
+from trainmover.controller.change.interruption import go_on_otherwise, interrupt
 from trainmover.controller.change.move import cancel_move
-from trainmover.controller.change.recovery import go_on_otherwise, interrupt
-from trainmover.controller.change.switching import goes_back
+from trainmover.controller.change.seats import goes_back
 from trainmover.controller.compare.replicas import not_believed
-from trainmover.controller.start import Decision, end
+from trainmover.controller.effects import Decision, end
 from trainmover.controller.state import Change, Job, Kind, Phase, Stage
 from trainmover.controller.values import replace
 from trainmover.ids import MachineId, Rank, Slot

@@ -1,25 +1,12 @@
-"""Who keeps what for whom: buddies, sources of state, choice of a joiner. Pure."""
+"""Who has which seat, who may have none, and who takes part in a change of seats. Pure."""
 
-from collections.abc import Collection, Iterable
+from collections.abc import Iterable
 from typing import Any
 
-from trainmover.controller.compare.roles import representatives
-from trainmover.controller.state import Change, Cordon, Job, Machine, MachineState
+from trainmover.controller.state import Change, Cordon, Job, Kind, Machine, MachineState, Stage
 from trainmover.controller.state import slots as seated
 from trainmover.controller.values import kept_for, replace
 from trainmover.ids import MachineId, Rank, Slot, Step
-
-# A joiner that is warm costs least; one that still comes up is better than none. A cold one (its
-# shadow run differed from the record) is never taken.
-_PREFERENCE = (
-    MachineState.WARM,
-    MachineState.HOLDING,
-    MachineState.WARMING,
-    MachineState.IDLE,
-    MachineState.LEAVING,
-    MachineState.STARTING,
-    MachineState.DOWN,
-)
 
 
 def with_machine(job: Job, machine: MachineId, **changes: Any) -> Job:
@@ -55,101 +42,6 @@ def without_cordon(job: Job, machine: MachineId) -> Job:
 def without_machines(job: Job, machines: Iterable[MachineId]) -> Job:
     """The job with some machines gone; their seats, if they had any, become vacant."""
     return replace(job, machines=job.machines.without(set(machines)))
-
-
-def choose_joiners(
-    job: Job, slots: Iterable[Slot], taken: Iterable[MachineId]
-) -> dict[Slot, MachineId] | None:
-    """A machine for each slot, the readiest first; None if there are too few."""
-    slots = list(slots)
-    joiners = joiners_there_are(job, slots, taken)
-    return joiners if len(joiners) == len(slots) else None
-
-
-def joiners_there_are(
-    job: Job, slots: Iterable[Slot], taken: Iterable[MachineId]
-) -> dict[Slot, MachineId]:
-    """A machine for each slot, the readiest first, as far as they go.
-
-    A machine that holds the very slot comes before all others, and one that failed a warm-up for
-    such a slot after them. A machine whose worker crashed may take its own slot again: that is the
-    respawn on a healthy machine when no standby is left. A cordoned machine takes no other's.
-    """
-    taken, slots, slot_of = set(taken), list(slots), seated(job)
-    may_join = (
-        machine
-        for machine in job.machines.values()
-        if machine.state in _PREFERENCE
-        and machine.id not in taken
-        and (machine.id not in slot_of or job.is_vacant(slot_of[machine.id]))
-        and not other_torch(job, machine)
-        and not (machine.suspect and machine.id not in slot_of)
-    )
-    free = _Free(may_join, job.cordoned)
-    first_of = representatives(job)
-    joiners: dict[Slot, MachineId] = {}
-    held = {machine.held for machine in free.all.values() if machine.state is MachineState.WARM}
-    for slot in sorted(slots, key=lambda slot: (slot not in held, slot)):
-        first, its_own = first_of.get(slot), job.seats[slot] if slot < len(job.seats) else None
-        able = free.best(slot, first)
-        if its_own in free.all:
-            able.append(free.all[its_own])
-        if able:
-            best = min(able, key=lambda m: _readiness(m, slot, first))
-            joiners[slot] = free.all.pop(best.id).id
-    return joiners
-
-
-_NO_SLOT = Slot(-1)
-
-
-class _Free:
-    """Machines that may join, in the order in which they are taken: for thousands of slots it is
-    made once for each kind. Only who holds the run of a slot is another one for that slot."""
-
-    def __init__(self, machines: Iterable[Machine], cordoned: Collection[MachineId]) -> None:
-        self.all = {machine.id: machine for machine in machines}
-        self._for_others = [m for m in self.all.values() if m.id not in cordoned]
-        self._by_held: dict[Slot, list[Machine]] = {}
-        for machine in self._for_others:
-            if machine.held is not None:
-                self._by_held.setdefault(machine.held, []).append(machine)
-        self._in_order: dict[Slot | None, list[Machine]] = {}
-
-    def best(self, slot: Slot, first: Slot | None) -> list[Machine]:
-        """Those among whom the best is: who holds the slot's run, and the first of all others."""
-        order = self._in_order.get(first)
-        if order is None:
-            order = sorted(
-                self._for_others,
-                key=lambda machine: _readiness(machine, _NO_SLOT, first),
-                reverse=True,
-            )
-            self._in_order[first] = order
-        while order and order[-1].id not in self.all:
-            order.pop()
-        return [m for m in (*self._by_held.get(slot, ()), *order[-1:]) if m.id in self.all]
-
-
-def _holds(machine: Machine, slot: Slot) -> bool:
-    return machine.state is MachineState.WARM and machine.held == slot
-
-
-def _readiness(
-    machine: Machine, slot: Slot, first: Slot | None
-) -> tuple[bool, bool, int, bool, tuple[str, int, str]]:
-    """Lowest first. One that rests between two warm-ups and has proven the kind is warm for it."""
-    state = machine.state
-    if state is MachineState.IDLE and first is not None and machine.proven(first):
-        state = MachineState.WARM
-    other_held = machine.held is not None and machine.held != slot
-    return (
-        bool(machine.why_unfit(first)),
-        not _holds(machine, slot),
-        _PREFERENCE.index(state),
-        other_held,  # Its run is better kept for the slot it is of.
-        machine.place,
-    )
 
 
 @kept_for("machines", "seats")
@@ -196,3 +88,53 @@ def address_of(job: Job, seats: tuple[MachineId, ...], rank: Rank) -> str:
     """Where the worker of `rank` serves state."""
     slot, local_rank = divmod(rank, job.spec.nproc)
     return job.machines[seats[slot]].workers[local_rank]
+
+
+def goes_back(change: Change | None) -> bool:
+    """Whether what ranks have done since the newest cut does not count any more."""
+    return change is not None and change.back
+
+
+def survivors(job: Job, change: Change) -> list[Rank]:
+    """Ranks that stay through `change`. One that has finished and left has nothing to say."""
+    if len(change.joiners) == len(job.seats):
+        return []
+    return [
+        rank
+        for slot in range(len(job.seats))
+        if slot not in change.joiners
+        and slot not in change.missing
+        and job.seats[slot] in job.machines
+        for rank in job.spec.ranks(Slot(slot))
+        if rank not in job.exited
+    ]
+
+
+def too_few(job: Job, change: Change, said: int) -> bool:
+    """Whether fewer have said something than there are survivors. It need not tell so of every
+    number, but is quick: of most facts of a large job it is all that has to be known.
+
+    Who neither has a new machine nor speaks has finished: a slot is vacant, or all its ranks have.
+    """
+    slots = len(job.seats) - len(change.joiners) - len(change.missing)
+    return said < slots * job.spec.nproc - len(job.finished)
+
+
+def joining(job: Job, change: Change) -> list[Rank]:
+    """Ranks that get a new machine."""
+    return [rank for slot in sorted(change.joiners) for rank in job.spec.ranks(slot)]
+
+
+def parked(job: Job, change: Change) -> bool:
+    """Whether every joiner's workers have run the script and wait. The last ones are asked first:
+    while all go back it is asked at every event, and the first ones have mostly said so."""
+    return all(
+        job.machines[name].state is MachineState.BOUND
+        and len(job.machines[name].said) == job.spec.nproc
+        for name in reversed(change.joiners.values())
+    )
+
+
+def before_switch(change: Change | None) -> bool:
+    """Whether `change` is a move that can still be cancelled without the job noticing."""
+    return change is not None and change.kind is Kind.MOVE and change.stage is not Stage.SWITCH

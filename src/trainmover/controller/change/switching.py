@@ -1,7 +1,7 @@
-"""What moves and recoveries share: joiners are bound, groups switched, an epoch put in force. Pure.
+"""What moves and recoveries share: groups are switched, and an epoch is put in force. Pure.
 
-A joiner runs the script as the ranks it is to take and parks. Once every rank stands at the
-boundary all exchange the members that change, and say so; then `Go`.
+Joiners have run the script as the ranks they are to take, and are parked. Once every rank stands at
+the boundary all exchange the members that change, and say so; then `Go`.
 """
 
 from typing import Any
@@ -19,116 +19,23 @@ from trainmover.controller.change.incidents import amend, incident, mark
 from trainmover.controller.change.seats import (
     address_of,
     holders,
-    in_new_run,
-    joiners_there_are,
+    joining,
     seats_after,
+    survivors,
+    too_few,
     with_machine,
 )
 from trainmover.controller.compare.comparison import gone_back
 from trainmover.controller.compare.replicas import taken_over
-from trainmover.controller.effects import Effect, Send
+from trainmover.controller.effects import Decision, Effect, Send
 from trainmover.controller.facts import Facts, Ranks
-from trainmover.controller.standby.attest import known_ms
-from trainmover.controller.standby.places import Places
-from trainmover.controller.start import Decision, start_workers
-from trainmover.controller.state import Change, Cut, Job, Kind, Machine, MachineState, Stage
+from trainmover.controller.state import Change, Cut, Job, Kind, MachineState, Stage
 from trainmover.controller.values import replace
 from trainmover.ids import Epoch, MachineId, Rank, Slot, Step
-from trainmover.protocol.messages import Bind, Go, KeepSnapshots, Leave, Source, Switch
+from trainmover.protocol.messages import Go, KeepSnapshots, Leave, Source, Switch
 
 SOURCES_MAX = 16
 """Ranks that give a joiner its state, however many hold it."""
-
-
-def bind_ready(job: Job, only: MachineId | None = None) -> Decision:
-    """Bind the joiners whose processes are up; start fresh processes for one that crashed.
-
-    only: no other machine can have become ready
-    """
-    change = job.change
-    assert change is not None
-    effects: list[Effect] = []
-    places: Places | None = None
-    for slot, name in _to_be_bound(job, change, only):
-        machine = job.machines[name]
-        if machine.state is MachineState.DOWN:
-            job, order = start_workers(job, name)
-            effects += order
-        else:
-            if _needs_fresh_processes(machine, slot):
-                job, order = start_workers(job, name)
-                effects += order
-                continue
-            begin = with_machine if _makes_run_of(machine) == slot else in_new_run
-            job = begin(job, name, state=MachineState.BOUND, said=frozenset(), work=None, held=None)
-            run = job.machines[name].run
-            places = places or Places(job)
-            order_ = Bind(
-                epoch=change.epoch,
-                slot=slot,
-                records=places.of(slot),
-                run=run,
-                known_ms=known_ms(machine),
-            )
-            effects.append(Send(name, order_))
-    return job, tuple(effects)
-
-
-_CAN_BE_BOUND = (MachineState.WARM, MachineState.HOLDING, MachineState.IDLE)
-
-
-def _to_be_bound(job: Job, change: Change, only: MachineId | None) -> list[tuple[Slot, MachineId]]:
-    states = {*_CAN_BE_BOUND, MachineState.DOWN}
-    one = None if only is None else job.machines.get(only)
-    if one is not None and one.state not in states:
-        return []
-    joiners = change.joiners.items()
-    return sorted(
-        (slot, name)
-        for slot, name in joiners
-        if only in (None, name) and job.machines[name].state in states
-    )
-
-
-def _needs_fresh_processes(machine: Machine, slot: Slot) -> bool:
-    """Whether the only run that its processes are good for was made as another slot."""
-    idle = machine.state is MachineState.IDLE
-    return bool(machine.once) and not idle and _makes_run_of(machine) != slot
-
-
-def _makes_run_of(machine: Machine) -> Slot | None:
-    """The slot whose run it holds, or begins in order to hold it."""
-    return machine.work if machine.state is MachineState.HOLDING else machine.held
-
-
-def goes_back(change: Change | None) -> bool:
-    """Whether what ranks have done since the newest cut does not count any more."""
-    return change is not None and change.back
-
-
-def survivors(job: Job, change: Change) -> list[Rank]:
-    """Ranks that stay through `change`. One that has finished and left has nothing to say."""
-    if len(change.joiners) == len(job.seats):
-        return []
-    return [
-        rank
-        for slot in range(len(job.seats))
-        if slot not in change.joiners
-        and slot not in change.missing
-        and job.seats[slot] in job.machines
-        for rank in job.spec.ranks(Slot(slot))
-        if rank not in job.exited
-    ]
-
-
-def everybody(job: Job, change: Change) -> dict[Slot, MachineId] | None:
-    """A machine for every slot, to go back with: its joiner, else whoever has it. None if a machine
-    is gone whose ranks were through with the script, and there is no other for them."""
-    here = {Slot(slot): name for slot, name in enumerate(job.seats) if name in job.machines}
-    joiners = here | change.joiners
-    gone = [Slot(slot) for slot in range(len(job.seats)) if slot not in joiners]
-    more = joiners_there_are(job, gone, joiners.values())
-    return joiners | more if len(more) == len(gone) else None
 
 
 def begin_back(job: Job, joiners: dict[Slot, MachineId], **where: Any) -> Job:
@@ -153,31 +60,6 @@ def begin_back(job: Job, joiners: dict[Slot, MachineId], **where: Any) -> Job:
     job = amend(job, change.incident, epoch=epoch)
     return replace(
         job, epoch_last=epoch, change=back, snapped=Facts(), finished=Facts(), exited=Ranks()
-    )
-
-
-def too_few(job: Job, change: Change, said: int) -> bool:
-    """Whether fewer have said something than there are survivors. It need not tell so of every
-    number, but is quick: of most facts of a large job it is all that has to be known.
-
-    Who neither has a new machine nor speaks has finished: a slot is vacant, or all its ranks have.
-    """
-    slots = len(job.seats) - len(change.joiners) - len(change.missing)
-    return said < slots * job.spec.nproc - len(job.finished)
-
-
-def joining(job: Job, change: Change) -> list[Rank]:
-    """Ranks that get a new machine."""
-    return [rank for slot in sorted(change.joiners) for rank in job.spec.ranks(slot)]
-
-
-def parked(job: Job, change: Change) -> bool:
-    """Whether every joiner's workers have run the script and wait. The last ones are asked first:
-    while all go back it is asked at every event, and the first ones have mostly said so."""
-    return all(
-        job.machines[name].state is MachineState.BOUND
-        and len(job.machines[name].said) == job.spec.nproc
-        for name in reversed(change.joiners.values())
     )
 
 

@@ -7,68 +7,16 @@ silent corruption (`parting`).
 
 import struct
 from collections.abc import Iterable
-from dataclasses import dataclass, field
 
-from trainmover.controller.compare.holders import Held, Told, families, refined, votes, watched
-from trainmover.controller.compare.parting import SHARED, Divergence, divergences, ought
+from trainmover.controller.compare.holders import families, refined, votes, watched
+from trainmover.controller.compare.known import SHARED, Comparison, Doubt, Layout, Told
+from trainmover.controller.compare.parting import divergences, ought
 from trainmover.controller.values import replace
 from trainmover.ids import Epoch, Rank, Step
 from trainmover.protocol.messages import Fingerprinted
 
 _HASH_BYTES = 8
 SECTIONS = 3
-
-
-@dataclass(frozen=True)
-class Layout:
-    """Paths, and how many of them belong to each section."""
-
-    paths: tuple[str, ...]
-    sections: tuple[int, ...]
-
-    def section(self, which: int) -> tuple[str, ...]:
-        """The paths of one section."""
-        start = sum(self.sections[:which])
-        return self.paths[start : start + self.sections[which]]
-
-
-@dataclass(frozen=True)
-class Doubt:
-    """A rank had diverged: what was kept of its state after the step `since`, and up to `until`,
-    may be corrupted. until: None: it still differs."""
-
-    rank: Rank
-    since: Step
-    until: Step | None = None
-
-
-@dataclass(frozen=True)
-class Comparison:
-    """What rounds have told.
-
-    said      facts of the round that is not complete yet
-    step      of the newest complete round; 0: there was none
-    read      bytes of tensors the largest rank hashed in it; took_us: the slowest
-    held      for each section: rank -> what it holds
-    families  rank -> lowest of the ranks whose whole shared state is equal to its own
-    doubts    of all ranks that ever diverged, oldest first
-    apart     ranks that parted from their replicas between two rounds, as was seen when one was to
-              be taken over: nobody's source from then on -> step of the last round before
-    joined    rank -> after which step another process took it last
-    """
-
-    layouts: dict[str, Layout] = field(default_factory=dict)
-    said: dict[Rank, Fingerprinted] = field(default_factory=dict)
-    step: Step = Step(0)
-    read: int = 0
-    took_us: int = 0
-    held: tuple[dict[Rank, Held], ...] = ({}, {}, {})
-    families: dict[Rank, Rank] = field(default_factory=dict)
-    diverged: frozenset[Rank] = frozenset()
-    doubts: tuple[Doubt, ...] = ()
-    apart: dict[Rank, Step] = field(default_factory=dict)
-    joined: dict[Rank, Step] = field(default_factory=dict)
-    divergences: tuple[Divergence, ...] = ()
 
 
 def with_fact(

@@ -7,44 +7,11 @@ average now and then would be taken for replicas otherwise.
 
 from collections import Counter
 from collections.abc import Mapping
-from typing import NamedTuple
 
+from trainmover.controller.compare.known import Entry, Held, Told, Votes
 from trainmover.ids import Rank
 
-
-class Entry(NamedTuple):
-    """One tensor of one rank.
-
-    kin    lowest of its holders
-    moved  whether it has changed since the first round that saw it
-    """
-
-    kin: Rank
-    hash: int
-    moved: bool
-
-
-class Held(NamedTuple):
-    """One section of a rank's state; also what it held in an earlier round and not in the newest.
-    Ranks that hold the same share one such value, which nobody changes.
-
-    entries  what has other holders, by path
-    alone    paths of what has none, and never will: in a sharded job most
-    """
-
-    entries: dict[str, Entry]
-    alone: frozenset[str]
-
-
 NOTHING = Held({}, frozenset())
-
-
-Told = dict[str, int]
-"""By path, the hashes of one section of one rank in this round. Shared by ranks, as `Held` is."""
-
-Votes = dict[tuple[str, Entry | None], dict[int, list[Rank]]]
-"""Each tensor, of those who have held the same until now (None: of those who have not held it): its
-hashes now, and who has which."""
 
 
 def _teams(

@@ -13,54 +13,25 @@ rank's own. That is corruption only as far as the evidence goes (`_kind`).
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from enum import StrEnum
 
-from trainmover.controller.compare.holders import Entry, Held, Told, Votes
-from trainmover.ids import MachineId, Rank, Step
+from trainmover.controller.compare.known import (
+    BUFFERS,
+    SHARED,
+    SMALL,
+    Divergence,
+    Entry,
+    Held,
+    Parted,
+    Told,
+    Votes,
+)
+from trainmover.ids import Rank, Step
 
-SHARED, BUFFERS, SMALL = range(3)
-"""Sections of a rank's state, as `Fingerprinted` has them."""
 VOTERS_MIN = 3
 
 
 FEW = 3
 """A flipped bit stays in its tensor; in the state of an optimizer it goes on to the parameter."""
-
-
-class Parted(StrEnum):
-    """What it looks like when replicas part."""
-
-    CORRUPTION = "corruption"  # a minority differs, in a few of the tensors that all change alike
-    TAKEOVER = "takeover"  # since one of them was taken over: the script has state of its own
-    APART = "apart"  # the script trains them apart, or it is not known
-
-
-@dataclass(frozen=True)
-class Divergence:
-    """Replicas have parted.
-
-    step      of the round that saw it
-    since     step of the round before, in which they were equal
-    holders   of the tensors until then
-    diverged    those that differ from the majority; () if there is none
-    paths     for each section: what differs
-    machines  of those that diverged, or of all holders, when it was seen
-    joined    ranks among them that another process has taken since they were equal
-    """
-
-    step: Step
-    since: Step
-    holders: tuple[Rank, ...]
-    diverged: tuple[Rank, ...]
-    paths: tuple[tuple[str, ...], ...]
-    machines: tuple[MachineId, ...] = ()
-    kind: Parted = Parted.CORRUPTION
-    joined: tuple[Rank, ...] = ()
-
-    @property
-    def shared(self) -> bool:
-        """Whether parameters or optimizer state differ."""
-        return bool(self.paths[SHARED])
 
 
 @dataclass

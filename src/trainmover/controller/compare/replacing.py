@@ -5,12 +5,12 @@ a planned one, but the joiner takes the state that the majority holds, never tha
 machine is taken for what a script may have done itself (`parting.Parted`).
 """
 
+from trainmover.controller.change.incidents import lately
 from trainmover.controller.change.move import begin_move
-from trainmover.controller.change.past import lately
 from trainmover.controller.change.seats import with_machine
-from trainmover.controller.compare.parting import Divergence, Parted
+from trainmover.controller.compare.known import Divergence, Parted
 from trainmover.controller.compare.replicas import fingerprinted, replicas
-from trainmover.controller.start import Decision
+from trainmover.controller.effects import Decision
 from trainmover.controller.state import Job
 from trainmover.ids import Rank
 from trainmover.protocol.messages import Fingerprinted

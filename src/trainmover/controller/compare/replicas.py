@@ -7,7 +7,8 @@ before there was one, if it had an equal digest when the first steps were record
 from collections.abc import Iterable, Mapping
 
 from trainmover.controller.compare.comparison import apart, healed, took_over, with_fact
-from trainmover.controller.compare.parting import VOTERS_MIN, Divergence
+from trainmover.controller.compare.known import Divergence
+from trainmover.controller.compare.parting import VOTERS_MIN
 from trainmover.controller.state import Job
 from trainmover.controller.values import kept_for, replace
 from trainmover.ids import Rank, Step

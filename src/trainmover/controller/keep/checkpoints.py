@@ -9,11 +9,9 @@ A change of members breaks the writing off. What an old epoch still writes then 
 that nobody publishes.
 """
 
-from trainmover.controller.change.move import before_switch
-from trainmover.controller.change.seats import address_of
-from trainmover.controller.effects import Effect, GiveUpCheckpoint, Publish, Send
+from trainmover.controller.change.seats import address_of, before_switch
+from trainmover.controller.effects import Decision, Effect, GiveUpCheckpoint, Publish, Send
 from trainmover.controller.events import CheckpointFailed, CheckpointPublished
-from trainmover.controller.start import Decision
 from trainmover.controller.state import Cut, Job, Writing
 from trainmover.controller.values import replace
 from trainmover.ids import Epoch, Step

@@ -13,11 +13,10 @@ from collections.abc import Set
 
 import msgspec
 
-from trainmover.controller.change.move import before_switch
+from trainmover.controller.change.seats import before_switch
 from trainmover.controller.compare.replicas import held_once
-from trainmover.controller.effects import Effect, Send
+from trainmover.controller.effects import Decision, Effect, Send
 from trainmover.controller.facts import Facts
-from trainmover.controller.start import Decision
 from trainmover.controller.state import Cut, Job
 from trainmover.controller.values import replace
 from trainmover.ids import Rank

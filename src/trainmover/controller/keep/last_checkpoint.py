@@ -11,7 +11,7 @@ means that others write.
 """
 
 from trainmover.controller.change.seats import address_of
-from trainmover.controller.effects import Send
+from trainmover.controller.effects import Decision, Send, end
 from trainmover.controller.events import (
     EVENTS,
     AgentSaid,
@@ -26,9 +26,9 @@ from trainmover.controller.events import (
 )
 from trainmover.controller.keep.checkpoints import write_anew
 from trainmover.controller.keep.cuts import cut_at_hand
+from trainmover.controller.standby.joiners import no_standby
 from trainmover.controller.standby.places import Places
 from trainmover.controller.standstill.stuck import Hanging
-from trainmover.controller.start import Decision, end, no_standby
 from trainmover.controller.state import Cut, Job, MachineState, Phase, Stopping, Writing
 from trainmover.controller.values import replace
 from trainmover.ids import Epoch, Rank, Slot

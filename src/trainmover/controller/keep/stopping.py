@@ -5,10 +5,9 @@ StopRequested -> KeepSnapshots(now) to all   a cut at the next gate that all ran
               -> end                         once it is there, or cannot be, or the time is over
 """
 
-from trainmover.controller.effects import Send
+from trainmover.controller.effects import Decision, Send, end
 from trainmover.controller.events import StopRequested
 from trainmover.controller.keep.checkpoints import cannot_be
-from trainmover.controller.start import Decision, end
 from trainmover.controller.state import Job, Phase, Stopping
 from trainmover.controller.values import replace
 from trainmover.ids import Step

@@ -9,7 +9,7 @@ The predicted downtime of a loss is the sum of three parts, each measured as far
 
 import statistics
 
-from trainmover.controller.change.past import lately
+from trainmover.controller.change.incidents import lately
 from trainmover.controller.change.seats import with_machine
 from trainmover.controller.compare.roles import kinds, representatives
 from trainmover.controller.state import Attestation, Job, Kind, Machine, Outcome

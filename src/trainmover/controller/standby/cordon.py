@@ -7,9 +7,8 @@ chosen the machine before goes on.
 
 from trainmover.controller.change.move import unknown_machine
 from trainmover.controller.change.seats import cordoned_by_people, without_cordon
-from trainmover.controller.effects import Answer
+from trainmover.controller.effects import Answer, Decision
 from trainmover.controller.events import CordonRequested, UncordonRequested
-from trainmover.controller.start import Decision
 from trainmover.controller.state import Job
 from trainmover.ids import MachineId
 

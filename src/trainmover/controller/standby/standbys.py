@@ -5,10 +5,11 @@ A fact about other ranks than those it is at is late, and ignored. `warming` say
 """
 
 from trainmover.controller.change.incidents import incident
-from trainmover.controller.change.move import before_switch, cancel_move
-from trainmover.controller.change.recovery import interrupt
-from trainmover.controller.change.seats import with_machine
+from trainmover.controller.change.interruption import interrupt
+from trainmover.controller.change.move import cancel_move
+from trainmover.controller.change.seats import before_switch, with_machine
 from trainmover.controller.compare.roles import representatives
+from trainmover.controller.effects import Decision
 from trainmover.controller.standby.attest import (
     attest_failure,
     attest_held,
@@ -18,7 +19,6 @@ from trainmover.controller.standby.attest import (
     note_of,
 )
 from trainmover.controller.standby.warming import rank_is_of
-from trainmover.controller.start import Decision
 from trainmover.controller.state import Job, Machine, MachineState, Stage
 from trainmover.ids import MachineId, Rank, Slot
 from trainmover.protocol.messages import Held, Parked, SandboxFailed, Warm

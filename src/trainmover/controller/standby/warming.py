@@ -10,13 +10,13 @@ held and nothing else.
 
 from typing import Any
 
-from trainmover.controller.change.past import lately
+from trainmover.controller.change.incidents import lately
 from trainmover.controller.change.seats import at_hand, in_new_run, other_torch, with_machine
 from trainmover.controller.compare.roles import representatives
-from trainmover.controller.effects import Effect, Send
+from trainmover.controller.effects import Decision, Effect, Send
 from trainmover.controller.standby.attest import fit_kinds, kind_due, known_ms, note_of, stale
 from trainmover.controller.standby.places import Places
-from trainmover.controller.start import Decision, start_workers
+from trainmover.controller.start import start_workers
 from trainmover.controller.state import Job, Kind, Machine, MachineState, Phase
 from trainmover.controller.values import kept_for, replace
 from trainmover.ids import MachineId, Rank, Slot

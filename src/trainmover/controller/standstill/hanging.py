@@ -14,14 +14,13 @@ A step that is tried three times ends the job all the same (`failing.py`).
 
 from dataclasses import dataclass
 
-from trainmover.controller.effects import Effect, Send
-from trainmover.controller.machines import give_up
+from trainmover.controller.change.losses import give_up
+from trainmover.controller.effects import Decision, Effect, Send
 from trainmover.controller.standstill.condemned import with_condemned
-from trainmover.controller.standstill.lateness import late_leavers, late_ranks
+from trainmover.controller.standstill.lateness import holds_all, late_leavers, late_ranks
 from trainmover.controller.standstill.probing import all_stand, conclude
 from trainmover.controller.standstill.stuck import Condemned, Disturbed, Standstill
 from trainmover.controller.standstill.suspects import OWN_BUSINESS, nobody_is_missing, suspects
-from trainmover.controller.start import Decision
 from trainmover.controller.state import Change, Job, Kind, MachineState, Phase, Stage
 from trainmover.controller.values import replace
 from trainmover.ids import MachineId, Rank
@@ -30,7 +29,6 @@ from trainmover.protocol.messages import EndWorker, Moves, Stands, WorkerState
 AGAIN_US = 600_000_000
 STOPPED_US = 1_000_000
 """A process that is stopped for so long is not waited for, whether or not others stand already."""
-LOOK_US = 200_000
 END_US = 2_000_000
 """Within which a process that is to end has ended."""
 ALL_US = 10_000_000
@@ -83,16 +81,6 @@ def worker_state(job: Job, machine: MachineId, fact: WorkerState, at_us: int) ->
     return replace(job, hanging=replace(job.hanging, disturbed=disturbed))
 
 
-def looks_due(job: Job, last_us: int, now_us: int) -> bool:
-    """Whether time alone may tell more: of processes that are stopped or are to end, and where all
-    ranks stand."""
-    hanging = job.hanging
-    all_stand = len(hanging.stands) >= job.spec.world_size
-    held_up = hanging.stands and _holds_all(job)
-    waits = hanging.disturbed or hanging.condemned or all_stand or held_up
-    return bool(waits) and now_us - last_us >= LOOK_US
-
-
 def judge(job: Job, at_us: int) -> Decision:
     """Condemn whoever keeps the others waiting, unless that is under way already."""
     hanging = job.hanging
@@ -118,11 +106,14 @@ def judge(job: Job, at_us: int) -> Decision:
     if job.phase is Phase.ENDING or not _may_compare(job):
         return job, ()
     if hanging.probing is not None:
-        return conclude(job, at_us)
+        job, to_go = conclude(job, at_us)
+        if to_go is None:
+            return job, ()
+        return give_up(job, to_go.machine, to_go.cause, at_us, to_go.since_us)
     said = _standing(job)
     blamed = suspects(
         {rank: one.fact for rank, one in said.items()},
-        set() if _holds_all(job) else {place.rank for place in _silent(job)},
+        set() if holds_all(job) else {place.rank for place in _silent(job)},
         ranks=job.spec.world_size,
         waiting=_held_by_change(job, at_us),
     )
@@ -168,7 +159,7 @@ def _may_compare(job: Job) -> bool:
 
 def _standing(job: Job) -> dict[Rank, Standstill]:
     """While members change only who does not come to the boundary matters."""
-    if not _holds_all(job):
+    if not holds_all(job):
         return job.hanging.stands
     assert job.change is not None
     there = job.change.at_boundary
@@ -179,11 +170,6 @@ def _standing(job: Job) -> dict[Rank, Standstill]:
     }
 
 
-def _holds_all(job: Job) -> bool:
-    """Whether a change of members is so far that all have to wait for each."""
-    return job.change is not None and job.change.stage not in (Stage.BIND, Stage.PREPARE)
-
-
 def _held_by_change(job: Job, at_us: int) -> set[Rank]:
     """Ranks that a change under way keeps waiting.
 
@@ -191,7 +177,7 @@ def _held_by_change(job: Job, at_us: int) -> set[Rank]:
     slow as the one that stands. If they were that slow they would stand themselves a little later.
     """
     change = job.change
-    if change is None or not _holds_all(job):
+    if change is None or not holds_all(job):
         return set()
     standing = _standing(job)
     surely = (
@@ -247,7 +233,7 @@ def _stopped_for_long(job: Job, at_us: int) -> list[_Place]:
         place
         for place, one in _silent(job).items()
         if at_us - one.since_us >= (STOPPED_US if one.state in _STOPPED else DEAF_US)
-        and (one.state in _STOPPED or _holds_all(job))
+        and (one.state in _STOPPED or holds_all(job))
     ]
 
 

@@ -8,10 +8,11 @@ So it is with a machine that has just left its ranks and is to take others: befo
 have come out of the script they cannot begin anew, and nobody else is bound in their place.
 """
 
-from trainmover.controller.change.switching import survivors
+from trainmover.controller.change.seats import survivors
 from trainmover.controller.state import Change, Job, Kind, MachineState, Stage
 from trainmover.ids import MachineId, Rank, Slot
 
+LOOK_US = 200_000
 LEAVES_US = 20_000_000
 """A process that has not left its script for so long, and is waited for as a joiner, never does."""
 
@@ -67,3 +68,18 @@ def _awaited(job: Job, change: Change) -> list[Rank]:
         for local, rank in enumerate(job.spec.ranks(Slot(slot)))
         if local not in job.machines[name].said
     ]
+
+
+def looks_due(job: Job, last_us: int, now_us: int) -> bool:
+    """Whether time alone may tell more: of processes that are stopped or are to end, and where all
+    ranks stand."""
+    hanging = job.hanging
+    all_stand = len(hanging.stands) >= job.spec.world_size
+    held_up = hanging.stands and holds_all(job)
+    waits = hanging.disturbed or hanging.condemned or all_stand or held_up
+    return bool(waits) and now_us - last_us >= LOOK_US
+
+
+def holds_all(job: Job) -> bool:
+    """Whether a change of members is so far that all have to wait for each."""
+    return job.change is not None and job.change.stage not in (Stage.BIND, Stage.PREPARE)

@@ -11,12 +11,12 @@ If that tells nothing, and they have stood for long, the step is retried in plac
 
 from collections import Counter
 from collections.abc import Collection
+from typing import NamedTuple
 
-from trainmover.controller.change.recovery import interrupt
-from trainmover.controller.effects import Send
-from trainmover.controller.machines import can_be_spared, give_up
+from trainmover.controller.change.interruption import interrupt
+from trainmover.controller.effects import Decision, Send
+from trainmover.controller.standby.joiners import can_be_spared
 from trainmover.controller.standstill.stuck import Probing, Standstill
-from trainmover.controller.start import Decision
 from trainmover.controller.state import Job, MachineState
 from trainmover.controller.values import replace
 from trainmover.ids import MachineId
@@ -69,28 +69,36 @@ def reached(job: Job, machine: MachineId, fact: Reached) -> Job:
     return replace(job, hanging=replace(job.hanging, probing=probing))
 
 
-def conclude(job: Job, at_us: int) -> Decision:
-    """Once all machines have answered. A change that comes first ends the question."""
+class ToGo(NamedTuple):
+    """A machine that is to be given up."""
+
+    machine: MachineId
+    cause: str
+    since_us: int
+
+
+def conclude(job: Job, at_us: int) -> tuple[Job, ToGo | None]:
+    """Who is to go, once all have answered. A change that comes first ends the question."""
     probing = job.hanging.probing
     if probing is None:
-        return job, ()
+        return job, None
     overtaken = probing.epoch != job.epoch or job.change is not None
     answered = len(probing.reached) == len(probing.asked)
     if not (overtaken or answered) and at_us - job.hanging.asked_us < ANSWER_US:
-        return job, ()
+        return job, None
     hanging = replace(job.hanging, probing=None)
     if overtaken:
-        return replace(job, hanging=replace(hanging, missing=frozenset())), ()
+        return replace(job, hanging=replace(hanging, missing=frozenset())), None
     missing = _missing(probing)
     twice = missing & job.hanging.missing
     job = replace(job, hanging=replace(hanging, missing=missing))
     worst = _to_go(job, probing.asked, twice)
     if worst is None or not can_be_spared(job, worst):
-        return job, ()
+        return job, None
     whole = 2 * (len(probing.asked) - 1)
     left = whole - sum(worst in way for way in twice)
     cause = f"{probing.cause}; {worst} has {left} of {whole} ways to the others"
-    return give_up(job, worst, cause, at_us, probing.since_us)
+    return job, ToGo(worst, cause, probing.since_us)
 
 
 def _missing(probing: Probing) -> frozenset[tuple[MachineId, MachineId]]:

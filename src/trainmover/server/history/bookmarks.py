@@ -17,8 +17,7 @@ from typing import Any, cast, get_args, get_origin
 import msgspec
 
 import trainmover
-from trainmover.controller.compare.comparison import Comparison
-from trainmover.controller.compare.holders import Held
+from trainmover.controller.compare.known import Comparison, Held
 from trainmover.controller.effects import FindCheckpoint, GiveUpCheckpoint, HostOrder, Publish
 from trainmover.controller.facts import Facts, Ranks
 from trainmover.controller.state import Incident, Job, Machine, Machines

@@ -24,7 +24,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 
 from trainmover.controller.events import Lost
-from trainmover.controller.machines import can_be_spared
+from trainmover.controller.standby.joiners import can_be_spared
 from trainmover.controller.state import Job
 from trainmover.ids import Epoch, MachineId, Step
 from trainmover.protocol.deadlines import (

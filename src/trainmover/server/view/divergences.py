@@ -4,7 +4,7 @@ import itertools
 from collections.abc import Sequence
 from typing import Any
 
-from trainmover.controller.compare.parting import Divergence, Parted
+from trainmover.controller.compare.known import Divergence, Parted
 from trainmover.controller.state import Job
 from trainmover.ids import Rank
 from trainmover.server.ranks import ranks_named

@@ -7,9 +7,9 @@ than a quarter of the machines show something at once it is hardly theirs, and t
 """
 
 from trainmover.controller.change.seats import with_cordon
+from trainmover.controller.effects import Decision
 from trainmover.controller.events import AnomalyFound
 from trainmover.controller.policies.anomalies.known import KEPT, Finding
-from trainmover.controller.start import Decision
 from trainmover.controller.state import Cordon, Job
 from trainmover.controller.values import replace
 from trainmover.ids import MachineId

@@ -7,7 +7,7 @@ comes up: moved elsewhere it would come up there.
 from collections import Counter
 
 from trainmover.controller.change.causes import Exit, exit_of
-from trainmover.controller.change.past import lately
+from trainmover.controller.change.incidents import lately
 from trainmover.controller.policies.stragglers.excess import tail
 from trainmover.controller.state import Incident, Job, Kind
 from trainmover.ids import MachineId

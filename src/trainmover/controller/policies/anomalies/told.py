@@ -4,9 +4,9 @@ A grave line is enough. Of the others a few come on every healthy machine, so a 
 that are more than usual (CUSUM for counts: it grows by each line and shrinks by `USUAL` a minute).
 """
 
+from trainmover.controller.effects import Decision
 from trainmover.controller.policies.anomalies.answer import found
 from trainmover.controller.policies.anomalies.known import Excess, Finding
-from trainmover.controller.start import Decision
 from trainmover.controller.state import Job
 from trainmover.controller.values import replace
 from trainmover.ids import MachineId

@@ -10,11 +10,11 @@ An examination takes seconds and ends by itself, at the agent: it is never waite
 
 from trainmover.controller.change.move import unknown_machine, why_not_running
 from trainmover.controller.change.seats import with_cordon, without_cordon
-from trainmover.controller.effects import Answer, Effect, Send
+from trainmover.controller.effects import Answer, Decision, Effect, Send
 from trainmover.controller.events import HealthRequested
 from trainmover.controller.policies.health.figures import CLOCK, in_words, norms_of, too_far_off
 from trainmover.controller.policies.health.known import Examination, Health
-from trainmover.controller.start import Decision, lost_early
+from trainmover.controller.start import lost_early
 from trainmover.controller.state import Cordon, Job, Phase
 from trainmover.controller.values import replace
 from trainmover.ids import MachineId

@@ -8,10 +8,9 @@ worth a try all the same: until the switchover nothing is lost by it.
 from trainmover.controller.change.incidents import amend
 from trainmover.controller.change.move import begin_moves, unknown_machine, why_not_each_once
 from trainmover.controller.change.seats import cordoned_by_people
-from trainmover.controller.effects import Answer
+from trainmover.controller.effects import Answer, Decision
 from trainmover.controller.events import DrainRequested
 from trainmover.controller.policies.maintenance.lateness import may_be_late
-from trainmover.controller.start import Decision
 from trainmover.controller.state import Job, Kind
 from trainmover.controller.values import replace
 from trainmover.ids import MachineId

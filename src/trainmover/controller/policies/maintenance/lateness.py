@@ -2,7 +2,7 @@
 
 import statistics
 
-from trainmover.controller.change.past import lately
+from trainmover.controller.change.incidents import lately
 from trainmover.controller.state import Job, Kind, Outcome
 
 

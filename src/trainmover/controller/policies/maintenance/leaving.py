@@ -10,8 +10,8 @@ from collections.abc import Iterator
 
 from trainmover.controller.change.move import begin_moves
 from trainmover.controller.change.seats import with_cordon, without_cordon
+from trainmover.controller.effects import Decision
 from trainmover.controller.policies.maintenance.lateness import may_be_late
-from trainmover.controller.start import Decision
 from trainmover.controller.state import Cordon, Job
 from trainmover.ids import MachineId
 from trainmover.protocol.messages import Leaving

@@ -8,14 +8,14 @@ and one more for each ring.
 
 from collections.abc import Iterator, Mapping
 
+from trainmover.controller.change.incidents import found
 from trainmover.controller.change.move import unknown_machine, why_not_each_once
-from trainmover.controller.change.past import found
 from trainmover.controller.change.seats import at_hand, other_torch
+from trainmover.controller.effects import Decision
 from trainmover.controller.events import PlaceRequested
 from trainmover.controller.policies.plans.known import Placement
 from trainmover.controller.policies.plans.progress import done, moved, next_number, stopped
 from trainmover.controller.policies.plans.standbys import coming, ready
-from trainmover.controller.start import Decision
 from trainmover.controller.state import Job, MachineState, Outcome, slots
 from trainmover.ids import MachineId, Slot
 

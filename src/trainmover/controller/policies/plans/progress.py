@@ -3,8 +3,8 @@
 from collections.abc import Mapping, Sequence
 
 from trainmover.controller.change.move import begin_moves
+from trainmover.controller.effects import Decision
 from trainmover.controller.policies.plans.known import Placement, Roll, Standing
-from trainmover.controller.start import Decision
 from trainmover.controller.state import Job, with_plan
 from trainmover.controller.values import replace
 from trainmover.ids import MachineId, Slot

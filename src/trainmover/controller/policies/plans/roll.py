@@ -8,15 +8,15 @@ when it is told to: a machine that could not give up its ranks is tried again th
 
 from collections.abc import Sequence
 
+from trainmover.controller.change.incidents import found
 from trainmover.controller.change.move import unknown_machine, why_not_each_once
-from trainmover.controller.change.past import found
 from trainmover.controller.change.seats import spare
-from trainmover.controller.effects import Effect
+from trainmover.controller.effects import Decision, Effect
 from trainmover.controller.events import RollRequested
 from trainmover.controller.policies.plans.known import Roll
 from trainmover.controller.policies.plans.progress import done, moved, next_number, stopped
 from trainmover.controller.policies.plans.standbys import coming, ready
-from trainmover.controller.start import Decision, start_workers
+from trainmover.controller.start import start_workers
 from trainmover.controller.state import Cordon, Job, MachineState, Outcome, slots, with_plan
 from trainmover.controller.values import replace
 from trainmover.ids import MachineId

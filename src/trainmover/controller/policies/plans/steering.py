@@ -9,12 +9,11 @@ from collections.abc import Sequence
 
 from trainmover.controller.change.incidents import open_incident
 from trainmover.controller.change.move import why_not_running
-from trainmover.controller.effects import Answer
+from trainmover.controller.effects import Answer, Decision
 from trainmover.controller.events import PlaceRequested, PlanSteered, RollRequested
 from trainmover.controller.policies.plans.known import Placement, Plan, Roll, Standing
 from trainmover.controller.policies.plans.place import advance_placement, placement_of
 from trainmover.controller.policies.plans.roll import advance_roll, go_on, roll_of
-from trainmover.controller.start import Decision
 from trainmover.controller.state import Job, with_plan
 from trainmover.controller.values import kept_for, replace
 

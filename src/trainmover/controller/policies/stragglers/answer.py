@@ -10,11 +10,11 @@ everybody's, is said and nothing else.
 
 import statistics
 
-from trainmover.controller.change.incidents import amend
+from trainmover.controller.change.incidents import amend, found, lately
 from trainmover.controller.change.move import begin_move
 from trainmover.controller.change.options import of_slow
-from trainmover.controller.change.past import found, lately
 from trainmover.controller.change.seats import at_hand, with_cordon, without_cordon
+from trainmover.controller.effects import Decision
 from trainmover.controller.events import SlowFound, SlowMeasured, SlowSuspected
 from trainmover.controller.policies.stragglers.known import (
     KEPT,
@@ -23,7 +23,6 @@ from trainmover.controller.policies.stragglers.known import (
     SlowMove,
 )
 from trainmover.controller.standby.warming import hold_for
-from trainmover.controller.start import Decision
 from trainmover.controller.state import Cordon, Job, Kind, Outcome
 from trainmover.controller.values import replace
 from trainmover.ids import MachineId, Slot

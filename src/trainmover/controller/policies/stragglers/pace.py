@@ -19,8 +19,7 @@ from collections.abc import Callable, Iterable, Sequence
 from enum import StrEnum
 from itertools import islice
 
-from trainmover.controller.change.incidents import open_incident
-from trainmover.controller.change.past import found
+from trainmover.controller.change.incidents import found, open_incident
 from trainmover.controller.compare.roles import roles
 from trainmover.controller.events import SlowFound, SlowMeasured, SlowSuspected
 from trainmover.controller.policies.stragglers.answer import BUSIER

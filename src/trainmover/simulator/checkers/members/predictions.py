@@ -8,7 +8,7 @@ fixed        between the least and the most that recoveries of this job have tak
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from trainmover.controller.change.past import lately
+from trainmover.controller.change.incidents import lately
 from trainmover.controller.compare.roles import kinds, representatives
 from trainmover.controller.standby.attest import (
     FIXED_MS,

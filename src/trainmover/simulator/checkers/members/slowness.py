@@ -9,8 +9,7 @@ from collections import defaultdict
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from trainmover.controller.change.incidents import open_incident
-from trainmover.controller.change.past import found
+from trainmover.controller.change.incidents import found, open_incident
 from trainmover.controller.events import SlowFound, SlowMeasured
 from trainmover.controller.policies.stragglers.known import Effect
 from trainmover.controller.state import Job, Outcome, Phase

@@ -6,7 +6,7 @@ The world knows which machine is slow, and which rank has more to do.
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from trainmover.controller.change.past import found
+from trainmover.controller.change.incidents import found
 from trainmover.controller.change.seats import at_hand
 from trainmover.controller.effects import Send
 from trainmover.controller.events import SlowFound, SlowSuspected

@@ -7,7 +7,7 @@ from another any more. A round accuses nobody who is right, as long as most of t
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from trainmover.controller.compare.parting import Divergence
+from trainmover.controller.compare.known import Divergence
 from trainmover.controller.events import WorkerSaid
 from trainmover.ids import Rank, Step
 from trainmover.protocol.messages import Fingerprinted
