@@ -114,7 +114,7 @@ class Causes:
             PROCESS: bool(gone),
             WAIT: not job.spec.wait_s,
             BACK: cut_at_hand(job) is None,
-            STOP: True,
+            STOP: job.spec.no_standby != "checkpoint" or cut_at_hand(job) is None,
         }
         if wrong := [name for name, its in closed.items() if its and ms[name] is not None]:
             raise Violation(f"{what} says what {wrong} would cost, and it was not open")
