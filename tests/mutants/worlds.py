@@ -47,6 +47,8 @@ FOCUSED: tuple[tuple[str, dict[str, object]], ...] = (
     ("straggle", {"stragglers": "act", "stages": 1, "alone": False, "once": ()}),
     ("death,crash,power,store", {"snapshots": 3, "checkpoints": 3, "copies": 2}),
     ("death,power,crash", {"late": True}),
+    ("death,crash,move", {"readiness": "idle"}),
+    ("death,crash,move", {"readiness": "warm", "once": ("m5",)}),
     ("death,power,arrive", {"others": ("m5",), "early": True}),
     ("crash,arrive", {"step_us": 10_000_000, "unfit": (("m5", "p0"),), "once": ("m6",)}),
 )

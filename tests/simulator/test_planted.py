@@ -504,6 +504,34 @@ BUGS = {
         "if any(name in seated for name in names):",
         "roll",
     ),
+    "a slot is taken by any that is warm, not by who holds its run": (
+        "controller.change.seats",
+        "        not _holds(machine, slot),\n",
+        "        False,\n",
+        "death",
+    ),
+    "a job begins on more machines than were lost and are not its own": (
+        "controller.start",
+        "or sum(m.standby for m in chosen) > in_place:",
+        "or sum(m.standby for m in chosen) > in_place + 1:",
+    ),
+    "standbys warm up before there is anything to run": (
+        "controller.standby.warming",
+        "may_warm = job.all_recorded and",
+        "may_warm =",
+    ),
+    "what a process would cost is said, though its machine is gone": (
+        "controller.change.options",
+        "    if len(there) < len(slots):\n",
+        "    if len(there) > len(slots):\n",
+        "death",
+    ),
+    "a machine is given up for links that it had a while ago": (
+        "controller.standstill.probing",
+        "fewer = {name for name in in_between if lost[name] > least}",
+        "fewer = seats",
+        "cut,partition,stop",
+    ),
     "a script that raises is taken for a machine that is lost": (
         "controller.ending",
         "    if fact.misled or _is_left(job, machine, fact.rank):",

@@ -55,6 +55,7 @@ class Knobs:
     corrupts: float = 0.0
     disk_us: tuple[int, int] = (1_000, 50_000)
     length: int = 0
+    readiness: str = "held"
 
     def spec(self, seed: int, store: str) -> JobSpec:
         """Of the job."""
@@ -78,5 +79,6 @@ class Knobs:
             health=self.health,
             anomalies=self.anomalies,
             notices=self.notices,
+            readiness=self.readiness,
             no_standby=self.no_standby if self.checkpoints else "end",
         )

@@ -7,6 +7,7 @@ from trainmover.simulator.checkers.journaled import Journaled
 from trainmover.simulator.checkers.members.anomalies import Anomalies
 from trainmover.simulator.checkers.members.bindings import Bindings
 from trainmover.simulator.checkers.members.capacity import Capacity
+from trainmover.simulator.checkers.members.choices import Choices
 from trainmover.simulator.checkers.members.commits import Commits
 from trainmover.simulator.checkers.members.cordons import Cordons
 from trainmover.simulator.checkers.members.epochs import OneEpoch
@@ -80,6 +81,7 @@ def all_checkers() -> list[Checker]:
         Settled(),
         Harmless(),
         HeardOf(),
+        Choices(),
         Predictions(),
         Judged(),
         Proofs(),
