@@ -637,6 +637,45 @@ def test_standbys_have_to_be_tended_for_long(what: str) -> None:
     pytest.fail(f"6 seeds did not find it: {what}")
 
 
+WATCHED = {
+    "memory that fills is told of when it is all but full": (
+        "filling",
+        "not 0 <= free[-1] < LOW * whole:",
+        "not 0 <= free[-1] < LOW / 4 * whole:",
+    ),
+    "memory is said to last as long as it would if it fell half as fast": (
+        "filling",
+        "* (len(free) - third) * round_s",
+        "* (len(free) - third) * 2 * round_s",
+    ),
+    "agents that speak late are heard of as if they did not": (
+        "look",
+        "one.gap_us = max(one.gap_us, at_us - one.heard_us)",
+        "one.gap_us = 0",
+    ),
+    "of a machine that is late its neighbour is told": (
+        "look",
+        'found.append((name, "late", text, True))',
+        'found.append((min(self._machines), "late", text, True))',
+    ),
+}
+
+
+@pytest.mark.parametrize("what", WATCHED)
+def test_what_heartbeats_tell_has_to_be_found(what: str) -> None:
+    """In worlds of a quarter of an hour."""
+    module, old, new = WATCHED[what]
+    with planted(f"controller.policies.anomalies.{module}", old, new):
+        for seed in range(4):
+            faults = replace(only(["arrive"]), pause_us=600_000_000)
+            plan = plan_of(seed, seconds=900, faults=faults)
+            plan.world |= {"step_us": 10_000_000, "fills": ("m2",), "tardy": ("m3",)}
+            plan.world["anomalies"] = "watch"
+            if play(plan).violation:
+                return
+    pytest.fail(f"4 seeds did not find it: {what}")
+
+
 def test_ways_that_are_called_slow_where_only_one_end_waits_are_found() -> None:
     """In worlds that last until it is known what is usual."""
     module = "controller.policies.stragglers.ways"

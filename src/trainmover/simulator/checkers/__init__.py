@@ -26,6 +26,7 @@ from trainmover.simulator.checkers.members.staying import Staying
 from trainmover.simulator.checkers.members.stragglers import Stragglers
 from trainmover.simulator.checkers.members.verdicts import Verdicts
 from trainmover.simulator.checkers.members.versions import Versions
+from trainmover.simulator.checkers.members.watched import Watched
 from trainmover.simulator.checkers.members.whole import Whole
 from trainmover.simulator.checkers.members.words import Words
 from trainmover.simulator.checkers.members.works import Works
@@ -81,6 +82,7 @@ def all_checkers() -> list[Checker]:
         Settled(),
         Harmless(),
         HeardOf(),
+        Watched(),
         Choices(),
         Predictions(),
         Judged(),
