@@ -586,6 +586,16 @@ SLOWNESS = {
         "        self._measured = move.incident\n",
         "        return []\n",
     ),
+    "a finding is made of the steps before those that it names": (
+        "pace",
+        "own_us, usual_us, busier = _medians(seen.last(steps))",
+        "own_us, usual_us, busier = _medians([*seen.samples][:-steps])",
+    ),
+    "a finding shows steps as if it had seen more of them": (
+        "pace",
+        "since = min(steps, SHOWN)",
+        "since = SHOWN",
+    ),
     "what was measured is not kept": ("answer", "        own_after_ms=event.own_ms,\n", ""),
 }
 

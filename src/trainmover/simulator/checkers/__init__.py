@@ -17,6 +17,7 @@ from trainmover.simulator.checkers.members.holders import Holders
 from trainmover.simulator.checkers.members.judged import Judged
 from trainmover.simulator.checkers.members.leaving import Leaving
 from trainmover.simulator.checkers.members.maintenance import Maintenance
+from trainmover.simulator.checkers.members.paces import Paces
 from trainmover.simulator.checkers.members.predictions import Predictions
 from trainmover.simulator.checkers.members.proofs import Proofs
 from trainmover.simulator.checkers.members.quarantine import Quarantine
@@ -82,6 +83,7 @@ def all_checkers() -> list[Checker]:
         Settled(),
         Harmless(),
         HeardOf(),
+        Paces(),
         Watched(),
         Choices(),
         Predictions(),
