@@ -22,7 +22,9 @@ from jobs import (
 from trainmover.controller import Job, decide
 from trainmover.controller.change.seats import with_machine
 from trainmover.controller.events import StoreMoved
-from trainmover.controller.state import Kind, MachineState, Stage
+from trainmover.controller.state import Cut, Kind, MachineState, Stage
+from trainmover.controller.values import replace
+from trainmover.ids import Rank, Step
 from trainmover.protocol import messages as m
 
 LOST = StoreMoved(at_us=7, address="new:1")
@@ -79,7 +81,9 @@ def test_phase_1_of_a_move_is_done_again_under_a_new_number() -> None:
     assert (switching.change.stage, switching.incidents[-1].epoch) == (Stage.SWITCH, 3)
 
 
-@pytest.mark.parametrize("state", [MachineState.WARMING, MachineState.HOLDING])
+@pytest.mark.parametrize(
+    "state", [MachineState.WARMING, MachineState.HOLDING, MachineState.LEAVING]
+)
 def test_workers_that_may_be_meeting_inside_their_machine_are_started_afresh(
     state: MachineState,
 ) -> None:
@@ -87,6 +91,15 @@ def test_workers_that_may_be_meeting_inside_their_machine_are_started_afresh(
     job, effects = decide(job, LOST)
     assert kinds(effects)[-1] == ("m4", "StartWorkers")
     assert job.machines["m4"].state is MachineState.STARTING
+
+
+def test_who_leaves_ranks_and_has_a_snapshot_of_them_keeps_it() -> None:
+    job = with_machine(running(nproc=2), "m4", state=MachineState.LEAVING, held=None)
+    mine = {Rank(0): job.machines["m4"].workers[1]}
+    cut = Cut(step=Step(3), vaults={}, workers=mine, bytes=1, cost_us=1)
+    job, effects = decide(replace(job, cut=cut), LOST)
+    assert job.machines["m4"].state is MachineState.LEAVING
+    assert ("m4", "StartWorkers") not in kinds(effects)
 
 
 def test_a_warm_standby_of_several_workers_stays_as_it_is() -> None:

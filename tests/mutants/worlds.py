@@ -15,6 +15,12 @@ SLOW = {"straggle", "narrow"}
 """What is slow is known only after many steps."""
 SELDOM_US = 6_000_000
 """It is asked for only where nobody was slow before."""
+LONG: dict[str, object] = {
+    "step_us": 10_000_000,
+    "fills": ("m2",),
+    "tardy": ("m3",),
+    "anomalies": "watch",
+}
 ALONE: dict[str, object] = {"alone": True, "unfit": ()}
 FOCUSED: tuple[tuple[str, dict[str, object]], ...] = (
     ("move,death,crash", {}),
@@ -47,8 +53,10 @@ FOCUSED: tuple[tuple[str, dict[str, object]], ...] = (
     ("straggle", {"stragglers": "act", "stages": 1, "alone": False, "once": ()}),
     ("death,crash,power,store", {"snapshots": 3, "checkpoints": 3, "copies": 2}),
     ("death,power,crash", {"late": True}),
+    ("death,crash,move", {"readiness": "idle"}),
+    ("death,crash,move", {"readiness": "warm", "once": ("m5",)}),
     ("death,power,arrive", {"others": ("m5",), "early": True}),
-    ("crash,arrive", {"step_us": 10_000_000, "unfit": (("m5", "p0"),), "once": ("m6",)}),
+    ("crash,arrive", LONG | {"unfit": (("m5", "p0"),), "once": ("m6",)}),
 )
 """Few things that go wrong, and where that is most telling."""
 

@@ -453,13 +453,13 @@ BUGS = {
         "with_machine(job, machine, held=Slot(0), doubt=None)",
     ),
     "a move that a loss has overtaken is said to have failed": (
-        "controller.change.recovery",
+        "controller.change.interruption",
         "outcome = Outcome.CANCELLED if overtaken else Outcome.FAILED",
         "outcome = Outcome.FAILED",
         "move,death",
     ),
     "of machines that are lost together only one is named": (
-        "controller.machines",
+        "controller.change.losses",
         "        lost=tuple(machines) if died else (),\n",
         "        lost=tuple(machines[:1]) if died else (),\n",
         "rack",
@@ -503,6 +503,34 @@ BUGS = {
         "if any(name in seated for name in names) and not spare(job):",
         "if any(name in seated for name in names):",
         "roll",
+    ),
+    "a slot is taken by any that is warm, not by who holds its run": (
+        "controller.standby.joiners",
+        "        not _holds(machine, slot),\n",
+        "        False,\n",
+        "death",
+    ),
+    "a job begins on more machines than were lost and are not its own": (
+        "controller.start",
+        "or sum(m.standby for m in chosen) > in_place:",
+        "or sum(m.standby for m in chosen) > in_place + 1:",
+    ),
+    "standbys warm up before there is anything to run": (
+        "controller.standby.warming",
+        "may_warm = job.all_recorded and",
+        "may_warm =",
+    ),
+    "what a process would cost is said, though its machine is gone": (
+        "controller.change.options",
+        "    if len(there) < len(slots):\n",
+        "    if len(there) > len(slots):\n",
+        "death",
+    ),
+    "a machine is given up for links that it had a while ago": (
+        "controller.standstill.probing",
+        "fewer = {name for name in in_between if lost[name] > least}",
+        "fewer = seats",
+        "cut,partition,stop",
     ),
     "a script that raises is taken for a machine that is lost": (
         "controller.ending",
@@ -563,6 +591,16 @@ SLOWNESS = {
         "held, effects = hold_for(job, slot, since_us)",
         'held, effects = begin_move(job, event.machine, "", request="", at_us=event.at_us)',
     ),
+    "a finding is made of the steps before those that it names": (
+        "pace",
+        "own_us, usual_us, busier = _medians(seen.last(steps))",
+        "own_us, usual_us, busier = _medians([*seen.samples][:-steps])",
+    ),
+    "a finding shows steps as if it had seen more of them": (
+        "pace",
+        "since = min(steps, SHOWN)",
+        "since = SHOWN",
+    ),
     "what was measured is not kept": ("answer", "        own_after_ms=event.own_ms,\n", ""),
 }
 
@@ -612,6 +650,45 @@ def test_standbys_have_to_be_tended_for_long(what: str) -> None:
             if play(plan).violation:
                 return
     pytest.fail(f"6 seeds did not find it: {what}")
+
+
+WATCHED = {
+    "memory that fills is told of when it is all but full": (
+        "filling",
+        "not 0 <= free[-1] < LOW * whole:",
+        "not 0 <= free[-1] < LOW / 4 * whole:",
+    ),
+    "memory is said to last as long as it would if it fell half as fast": (
+        "filling",
+        "* (len(free) - third) * round_s",
+        "* (len(free) - third) * 2 * round_s",
+    ),
+    "agents that speak late are heard of as if they did not": (
+        "look",
+        "one.gap_us = max(one.gap_us, at_us - one.heard_us)",
+        "one.gap_us = 0",
+    ),
+    "of a machine that is late its neighbour is told": (
+        "look",
+        'found.append((name, "late", text, True))',
+        'found.append((min(self._machines), "late", text, True))',
+    ),
+}
+
+
+@pytest.mark.parametrize("what", WATCHED)
+def test_what_heartbeats_tell_has_to_be_found(what: str) -> None:
+    """In worlds of a quarter of an hour."""
+    module, old, new = WATCHED[what]
+    with planted(f"controller.policies.anomalies.{module}", old, new):
+        for seed in range(4):
+            faults = replace(only(["arrive"]), pause_us=600_000_000)
+            plan = plan_of(seed, seconds=900, faults=faults)
+            plan.world |= {"step_us": 10_000_000, "fills": ("m2",), "tardy": ("m3",)}
+            plan.world["anomalies"] = "watch"
+            if play(plan).violation:
+                return
+    pytest.fail(f"4 seeds did not find it: {what}")
 
 
 def test_ways_that_are_called_slow_where_only_one_end_waits_are_found() -> None:

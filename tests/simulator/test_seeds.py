@@ -69,7 +69,8 @@ def test_one_thing_at_a_time_never_ends_a_job(faults: str) -> None:
     alone = Faults(only(faults.split(",")).weights, unsettled_max=1, together=0.0)
     for seed in range(10):
         plan = plan_of(seed, seconds=5, faults=alone)
-        plan.early = plan.stops = False
+        plan.early = plan.stops = plan.stops_early = False
+        plan.bug = ""
         plan.world |= {"unfit": (), "corrupts": 0.0}
         result = play(plan)
         well(result)

@@ -11,7 +11,7 @@ from trainmover.controller.change.seats import seats_after, with_machine
 from trainmover.controller.effects import Decision, Send
 from trainmover.controller.events import StoreMoved
 from trainmover.controller.facts import Ranks
-from trainmover.controller.state import Job, MachineState, Stage
+from trainmover.controller.state import Job, Machine, MachineState, Stage
 from trainmover.controller.values import replace
 from trainmover.ids import Epoch
 from trainmover.protocol.messages import Prepare, StoreAt
@@ -41,10 +41,12 @@ def store_moved(job: Job, event: StoreMoved) -> Decision:
 
 def _runs_begin_again(job: Job) -> Job:
     """Workers of one machine meet in the store as they run the script in the sandbox side by side.
-    Who may be about to gets fresh processes, and makes the run from its beginning."""
+    Who may be about to gets fresh processes, and makes the run from its beginning; so does one that
+    was told to leave such a run, for it is still in it."""
     for machine in job.machines.values() if job.spec.nproc > 1 else ():
         binds = machine.state is MachineState.BOUND and len(machine.said) < job.spec.nproc
-        if binds or machine.state in (MachineState.WARMING, MachineState.HOLDING):
+        runs = machine.state in (MachineState.WARMING, MachineState.HOLDING)
+        if binds or runs or _leaves_a_run(job, machine):
             job = with_machine(
                 job,
                 machine.id,
@@ -54,6 +56,15 @@ def _runs_begin_again(job: Job) -> Job:
                 held=None,
             )
     return job
+
+
+def _leaves_a_run(job: Job, machine: Machine) -> bool:
+    """Whether it leaves, and its processes may never have trained: those that have keep what others
+    may need, and have met long ago."""
+    if machine.state is not MachineState.LEAVING or job.slot_of(machine.id) is not None:
+        return False
+    kept = set() if job.cut is None else {*job.cut.workers.values()}
+    return kept.isdisjoint(machine.workers.values())
 
 
 def _prepare_again(job: Job) -> Decision:

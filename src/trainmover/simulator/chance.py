@@ -99,6 +99,8 @@ class Chance:
         job = world.host.job
         if job.change is not None or _open(job.incidents):
             return
+        if any(machine.killed_us is not None for machine in job.machines.values()):
+            return  # It may hear only later that it is to die.
         if world.training.newest >= self._newest + 2 and not world.network.cuts:
             self.unsettled = ["spins" for worker in world.workers() if worker.spins]
 

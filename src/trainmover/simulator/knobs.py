@@ -22,6 +22,7 @@ class Knobs:
     refill     a machine that is gone for good is replaced by a new one
     racks      how many, of which each machine is in one; 0: nothing is known of them
     corrupts   how often a joiner receives what was not sent
+    fills      machines whose memory gets full; tardy: whose agents speak late now and then
     length     steps that the script is believed to make; 0: nobody knows
     disk_us    for which work on checkpoints takes, by chance
     """
@@ -55,6 +56,9 @@ class Knobs:
     corrupts: float = 0.0
     disk_us: tuple[int, int] = (1_000, 50_000)
     length: int = 0
+    readiness: str = "held"
+    fills: tuple[str, ...] = ()
+    tardy: tuple[str, ...] = ()
 
     def spec(self, seed: int, store: str) -> JobSpec:
         """Of the job."""
@@ -78,5 +82,6 @@ class Knobs:
             health=self.health,
             anomalies=self.anomalies,
             notices=self.notices,
+            readiness=self.readiness,
             no_standby=self.no_standby if self.checkpoints else "end",
         )

@@ -192,7 +192,7 @@ def _ending(world: World, chance: Chance, plan: Plan) -> None:
     if world.ended is None:
         if plan.stops:
             _stop(world)
-        if plan.bug:
+        if plan.bug and not plan.late and world.spec.world_size > 1:
             world.training.bug = Rank(world.spec.world_size - 1), plan.bug
         _let_it_end(world)
         world.run(BOUND_US)

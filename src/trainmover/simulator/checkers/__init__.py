@@ -7,6 +7,7 @@ from trainmover.simulator.checkers.journaled import Journaled
 from trainmover.simulator.checkers.members.anomalies import Anomalies
 from trainmover.simulator.checkers.members.bindings import Bindings
 from trainmover.simulator.checkers.members.capacity import Capacity
+from trainmover.simulator.checkers.members.choices import Choices
 from trainmover.simulator.checkers.members.commits import Commits
 from trainmover.simulator.checkers.members.cordons import Cordons
 from trainmover.simulator.checkers.members.epochs import OneEpoch
@@ -16,6 +17,7 @@ from trainmover.simulator.checkers.members.holders import Holders
 from trainmover.simulator.checkers.members.judged import Judged
 from trainmover.simulator.checkers.members.leaving import Leaving
 from trainmover.simulator.checkers.members.maintenance import Maintenance
+from trainmover.simulator.checkers.members.paces import Paces
 from trainmover.simulator.checkers.members.predictions import Predictions
 from trainmover.simulator.checkers.members.proofs import Proofs
 from trainmover.simulator.checkers.members.quarantine import Quarantine
@@ -25,6 +27,7 @@ from trainmover.simulator.checkers.members.staying import Staying
 from trainmover.simulator.checkers.members.stragglers import Stragglers
 from trainmover.simulator.checkers.members.verdicts import Verdicts
 from trainmover.simulator.checkers.members.versions import Versions
+from trainmover.simulator.checkers.members.watched import Watched
 from trainmover.simulator.checkers.members.whole import Whole
 from trainmover.simulator.checkers.members.words import Words
 from trainmover.simulator.checkers.members.works import Works
@@ -80,6 +83,9 @@ def all_checkers() -> list[Checker]:
         Settled(),
         Harmless(),
         HeardOf(),
+        Paces(),
+        Watched(),
+        Choices(),
         Predictions(),
         Judged(),
         Proofs(),

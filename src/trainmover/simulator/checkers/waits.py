@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from trainmover.controller.effects import Send
 from trainmover.protocol.messages import EndWorker, Stands
-from trainmover.simulator.happenings import Decided, Said, Violation
+from trainmover.simulator.happenings import Decided, Replayed, Said, Violation
 
 if TYPE_CHECKING:
     from trainmover.simulator.ranks.workers import Worker
@@ -22,7 +22,12 @@ BEAT_US = 1_000_000
 class Waits:
     def heeds(self, world: "World") -> dict[type, Callable[[Any], None]]:
         self.world = world
-        return {Said: self.said, Decided: self.decided}
+        self.back_us = -BEAT_US
+        return {Said: self.said, Decided: self.decided, Replayed: self.replayed}
+
+    def replayed(self, _: Replayed) -> None:
+        """While there is no controller nobody can say that a wait is over."""
+        self.back_us = self.world.now
 
     def said(self, moment: Said) -> None:
         """Its watch sees it stand still, and members do not change."""
@@ -36,6 +41,7 @@ class Waits:
         """The controller gives up who waits for its word, and was not seen to stand stopped."""
         change = moment.before.change
         waited = change is not None and bool(change.missing) and moment.after.change is change
+        waited &= self.world.now - self.back_us > BEAT_US
         if change is not None and waited and moment.event.at_us > change.until_us + BEAT_US:
             raise Violation(f"slots {sorted(change.missing)} are waited for longer than was said")
         stopped = moment.before.hanging.disturbed

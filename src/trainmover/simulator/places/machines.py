@@ -28,6 +28,8 @@ ANSWER_US = round(ANSWER_S * 1e6)
 SEES_US = (100, 20_000)
 WAIT_US = round(WAIT_S * 1e6)
 OLD_VERSION, TORCH, OTHER_TORCH = "0.0.0", "2.9", "2.8"
+MEMORY, FREE, FULL_US = 64_000_000_000, 0.6, 1_000_000_000
+"""Bytes of a machine's memory, how much of it is free, and after how long it is full that fills."""
 Act = Callable[..., None]
 
 
@@ -36,7 +38,7 @@ class Box:
 
     def __init__(self, world: "World", name: MachineId, *, standby: bool, rack: str = "") -> None:
         self.world, self.name, self.standby, self.rack = world, name, standby, rack
-        self.life = 0
+        self.life = self.booted_us = 0
         self.address = ""
         self.alive = self.frozen = self.served = self.has_power = False
         self._link_before: Link | None = None
@@ -94,12 +96,19 @@ class Box:
     def boot(self) -> None:
         """The agent starts."""
         self.life += 1
+        self.booted_us = self.world.now
         self.address = f"{self.name}:{self.life}"
         self.alive, self.frozen, self.served, self.has_power = True, False, False, True
         self._begin_anew(self.world.between(1_000, 20_000))
         if self._link_before is not None:  # Of which this kernel knows nothing.
             self.later(self.world.between(1_000, 200_000), self._link_before.reset)
             self._link_before = None
+
+    def memory(self) -> tuple[int, int]:
+        """Bytes that are free, and that there are. Of one that fills none is free in the end."""
+        fills = self.name in self.world.knobs.fills
+        gone = min((self.world.now - self.booted_us) / FULL_US, 1.0) if fills else 0.0
+        return round(FREE * (1 - gone) * MEMORY), MEMORY
 
     def die(self, *, silent: bool) -> None:
         """Everything on it is gone at once; silent: nobody is told by a closed socket."""

@@ -16,6 +16,8 @@ if TYPE_CHECKING:
     from trainmover.simulator.places.machines import Box
 
 BEAT_US = round(BEAT_S * 1e6)
+LATE_US, LATE_EVERY = 1_500_000, 40
+"""One beat in so many of an agent that is tardy comes so late: about one in eight seconds."""
 
 
 class Uplink:
@@ -27,6 +29,7 @@ class Uplink:
         lease_us, now_us = round(world.spec.patience_s * 1e6), world.now + after_us
         self.letters = Letters(box.name, incarnation, lease_us=lease_us, now_us=now_us)
         self.link: Link | None = None
+        self._beats = 0
         self._box = box
         self._world = world
         box.later(after_us, self._dial)
@@ -51,13 +54,17 @@ class Uplink:
     def _beat(self) -> None:
         if self._over:
             return
-        self.tell(m.Heartbeat(heard=self.letters.heard))
+        free_bytes, all_bytes = self._box.memory()
+        beat = m.Heartbeat(heard=self.letters.heard, free_bytes=free_bytes, all_bytes=all_bytes)
+        self.tell(beat)
         link = self.link
         if link is not None and self.letters.silent(self._world.now):
             self._link_lost(link)
             link.reset()
         self._look_whether_safe()
-        self._box.later(BEAT_US, self._beat)
+        self._beats += 1
+        late = self._box.name in self._world.knobs.tardy and self._beats % LATE_EVERY == 0
+        self._box.later(LATE_US if late else BEAT_US, self._beat)
 
     def _look_whether_safe(self) -> None:
         if self.letters.safety_changed(self._world.now):

@@ -30,7 +30,8 @@ SEATED = (MachineState.ACTIVE, MachineState.LEAVING, MachineState.BOUND)
 
 
 class Judged:
-    """trouble_us: when links or machines last stood still; back_us: when a controller came.
+    """trouble_us: when links or machines last stood still; back_us: when a controller came,
+    or members or what they are about were last others.
     apart_us: when each machine was last seen to have a link that is cut, or to stand still."""
 
     def __init__(self) -> None:
@@ -57,7 +58,9 @@ class Judged:
                 self._is_to_blame(moment, effect.machine, effect.order)
             if isinstance(effect, Fence) and not isinstance(moment.event, MachinesLost):
                 self._is_in_trouble(moment, effect.machine)
-        job = moment.after
+        job, before = moment.after, moment.before
+        if before.phase is not job.phase or before.change is not job.change:
+            self.back_us = world.now
         if job.phase is Phase.RUNNING and world.now - self.back_us > LOOKS_US:
             self._are_ended(job, at_us)
 
@@ -95,12 +98,15 @@ class Judged:
         if worker is None or self.world.now - self.trouble_us < TROUBLE_US:
             return
         held = worker.stopped or worker.stuck or worker.spins or worker.quiet or worker.circles
-        said = stands.get(worker.rank)
+        says_so = any(
+            one.fact.where in OWN_BUSINESS and f"rank {rank} on {machine} " in order.why
+            for rank, one in stands.items()
+        )
         waits = any(one.fact.where not in OWN_BUSINESS for one in stands.values())
         changes = job.change is not None or moment.after.change is not None
         if one is None and not waits and not changes and len(stands) < job.spec.world_size:
             raise Violation(f"{worker} is ended, and nobody waits for it: {order.why}")
-        if not held and one is None and (said is None or said.fact.where not in OWN_BUSINESS):
+        if not held and one is None and not says_so:
             raise Violation(f"{worker} is ended, and nothing is the matter: {order.why}")
 
     def _is_in_trouble(self, moment: Decided, machine: MachineId) -> None:

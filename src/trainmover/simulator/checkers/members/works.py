@@ -66,6 +66,8 @@ class Works:
                         raise Violation(f"{name} is told {order}, and has proven {of}")
                 if isinstance(order, m.WarmUp | m.Hold | m.StartWorkers):
                     self.said.pop(name, None)
+                if isinstance(order, m.WarmUp | m.Hold):
+                    _may_prepare(after, name, order)
 
     def _turns(self, job: Job, old: Machine, one: Machine, orders: list[m.Order]) -> None:
         what = f"{one.id} was {old.state} and is {one.state}"
@@ -95,6 +97,15 @@ class Works:
         proof = one.attests.get(first)
         if proof is not None and not _is_made_of(proof, said, had=old.attests.get(first)):
             raise Violation(f"{what}; its processes say {said}, and it has proven {proof}")
+
+
+def _may_prepare(job: Job, machine: MachineId, order: m.WarmUp | m.Hold) -> None:
+    """What ranks have recorded can be run, as far as that is wanted, while they still train."""
+    if not job.all_recorded or job.finished or job.change is not None:
+        raise Violation(f"{machine} is told {order}, and there is nothing to prepare for")
+    readiness = job.spec.readiness
+    if readiness == "idle" or (readiness == "warm" and isinstance(order, m.Hold)):
+        raise Violation(f"{machine} is told {order}, and standbys are to be {readiness}")
 
 
 def _longest_ms(machine: Machine) -> int:

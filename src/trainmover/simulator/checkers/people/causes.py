@@ -10,6 +10,7 @@ overtaken       a move that could still be cancelled was, all else has failed
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+from trainmover.controller.change.incidents import lately
 from trainmover.controller.change.options import BACK, PROCESS, RETRY, STANDBY, STOP, WAIT
 from trainmover.controller.events import AgentSaid, MachinesLost, WorkerSaid
 from trainmover.controller.keep.cuts import cut_at_hand
@@ -32,6 +33,12 @@ def _condemned(job: Job, one: Incident) -> Condemned | None:
     if known is None or f"{known.cause}; it did not end" == one.cause:
         return None
     return known if one.cause.startswith(known.cause) else None
+
+
+def _steps_ms(job: Job) -> list[float]:
+    """What the steps between two cuts take, by each that was measured."""
+    known = [one.step_ms for one in lately(job) if one.step_ms is not None]
+    return [max(job.snapshot_every, 1) * ms for ms in known]
 
 
 class Causes:
@@ -118,6 +125,15 @@ class Causes:
         }
         if wrong := [name for name, its in closed.items() if its and ms[name] is not None]:
             raise Violation(f"{what} says what {wrong} would cost, and it was not open")
+        if one.options[-1].why == "" or any(not its.why for its in one.options[1:]):
+            raise Violation(f"{what} does not say why: {one.options}")
+        machines = job.machines.values()
+        proven = [float(its.warm_ms) for m in machines for its in m.attests.values()]
+        costs: dict[str, list[float]] = {PROCESS: proven, RETRY: [], BACK: _steps_ms(job)}
+        for name, known in costs.items():
+            cost = ms[name]
+            if cost is not None and not (known and min(known) <= cost <= max(known)):
+                raise Violation(f"{what} says that {name} costs {cost} ms; known are {known}")
         if job.spec.wait_s and ms[WAIT] != 1000.0 * job.spec.wait_s:
             raise Violation(f"{what}: to wait {job.spec.wait_s} s is said to cost {ms[WAIT]} ms")
 

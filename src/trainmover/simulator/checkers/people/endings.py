@@ -56,7 +56,7 @@ def _as_the_script(world: World, rank: Rank, how: str) -> bool:
 
 def _all_through(world: World, *, torn: bool) -> None:
     assert world.host is not None
-    if world.training.bug is not None and world.spec.world_size > 1:
+    if world.training.bug is not None:
         raise Violation(f"the job has ended well, and a script has not: {world.training.bug}")
     finished = world.host.job.finished
     if set(finished) != set(range(world.spec.world_size)):
