@@ -240,6 +240,8 @@ LATE = [
         "exchanged",
         "momentum",
         "numbers",
+        "reported_other",
+        "results",
         "scheduled",
         "uncleared",
     )
