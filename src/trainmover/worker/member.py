@@ -234,6 +234,7 @@ class Member:
                 self._raised_in_step(step)
                 raise
         self._after_step(step)
+        self.deposit.keep_result(result)
         return result
 
     def _run_twice(self) -> str:

@@ -153,6 +153,9 @@ HABITS = [
     refused("variables/trainer"),
     equal("variables/trainer_values"),
     refused("variables/meter"),
+    refused("variables/two_meters"),
+    refused("variables/set_before_fetch"),
+    equal("variables/metric_plainly", holds=(17, 28)),
     equal("variables/timed"),
     refused("variables/timer_meter"),
     refused("variables/progress_bar"),
@@ -237,6 +240,8 @@ LATE = [
         "exchanged",
         "momentum",
         "numbers",
+        "reported_other",
+        "results",
         "scheduled",
         "uncleared",
     )

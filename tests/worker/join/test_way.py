@@ -3,6 +3,7 @@
 import math
 import subprocess
 import sys
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -13,8 +14,9 @@ from trainmover.ids import Rank, Step
 from trainmover.protocol.messages import Row
 from trainmover.worker.data.batch_hash import BatchHash
 from trainmover.worker.data.batches import Batches
-from trainmover.worker.join.way import Way, like
-from trainmover.worker.step.keeper import Moment, RankRecord, row_bytes
+from trainmover.worker.join.unknown import UnknownNumber, UnknownTensor
+from trainmover.worker.join.way import Way, like, made_up
+from trainmover.worker.step.keeper import Moment, RankRecord, row_bytes, row_of
 
 
 def way(*ordinals: int, now: dict[str, bytes] | None = None) -> Way:
@@ -126,8 +128,10 @@ def test_a_script_that_passes_by_its_loop_is_refused() -> None:
 
 
 def test_a_step_that_is_passed_over_gives_what_it_reported() -> None:
-    assert way(0).result_of(Step(5)).item() == 0.5
-    assert way(0).result_of(Step(4)).isnan()
+    (name,) = row_of(way(0).record.rows[0]).values
+    assert way(0).result_of(Step(5), [name]).item() == 0.5
+    for step, names in ((5, ["another"]), (5, []), (4, [name])):
+        assert isinstance(way(0).result_of(Step(step), names), UnknownTensor)
 
 
 def test_replicas_take_what_became_of_the_source_s_since_the_gate() -> None:
@@ -273,6 +277,39 @@ def test_a_step_that_is_passed_over_gives_something_of_its_kind() -> None:
     assert like(None, known) is known
     assert like(3.0, known) == 0.5
     loss, parts = like((torch.ones(2), {"right": 3, "share": 0.5}), known)
+    assert loss.shape == (2,)
+    assert {*map(type, parts.values())} == {UnknownNumber}
+    assert f"{parts['share']:.3f} {loss[0].item():.2f}" == "nan nan"
+    for follows in USES:
+        with pytest.raises(StateMismatch, match="goes on with a value"):
+            follows(loss, parts["right"])
+
+
+USES: list[Callable[[Any, Any], object]] = [
+    lambda loss, right: right + 1,
+    lambda loss, right: sum([right]),
+    lambda loss, right: min(1.0, right),
+    lambda loss, right: right > 0.5,
+    lambda loss, right: bool(right),
+    lambda loss, right: float(right),
+    lambda loss, right: 0.9 * loss.mean().item(),
+    lambda loss, right: loss * 2,
+    lambda loss, right: torch.ones(2).add_(loss),
+    lambda loss, right: torch.zeros(2).copy_(loss),
+    lambda loss, right: torch.zeros(2).__setitem__(0, loss[0]),
+    lambda loss, right: torch.stack([loss, loss]),
+    lambda loss, right: loss < 1,
+    lambda loss, right: bool(loss.sum()),
+    lambda loss, right: loss.tolist(),
+    lambda loss, right: float(loss.sum()),
+    lambda loss, right: loss.numpy(),
+]
+
+
+def test_a_round_that_is_passed_by_gives_what_is_compared() -> None:
+    assert made_up(None, 0.5).item() == 0.5
+    assert made_up(3.0, 0.5) == 0.5
+    loss, parts = made_up((torch.ones(2), {"right": 3, "share": 0.5}), 0.5)
     assert loss.isnan().all()
     assert parts["right"] == 3
     assert math.isnan(parts["share"])

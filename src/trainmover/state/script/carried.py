@@ -1,36 +1,58 @@
-"""Which attributes carry something from one step to the next, and which are only of the step.
+"""Which attributes carry something past a fetch, and which are only of the round they are made in.
 
 Many scripts keep what a step computes on an object: `self.fake = ...`, `self.loss = ...`. Whoever
 reads it does so after the same step has written it, so it is worth nothing between two steps. An
-attribute is *carried* if some code may read it before that is written: statements are followed in
-their order, calls into the functions of that name, and each round of a loop begins with nothing
-written, since a fetch may lie between two rounds. That holds for the loops of a function too that
-is called by no loop: what was written before the call was written once, for all rounds.
+attribute is *carried* if some code may read it before it is written again. Statements are followed
+in their order, and calls into the functions of that name, whose `self` and arguments are what they
+were called with: that one meter was reset says nothing of another.
+
+Where the script stands nothing is written: behind the statement that fetches, and as each round of
+a loop begins that is under way. A loop that it is not in is begun by what lies before it: a metric
+that is reset there is worth nothing until then. What runs beside the script (generators, threads,
+what is handed to others) may stand in any of its loops. If nobody says where the script stands, it
+may stand in any loop, behind any, and behind any `next`.
 """
 
 import ast
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
 
 from trainmover.state.script.syntax import children, walk
 
 Function = ast.FunctionDef | ast.AsyncFunctionDef
-_Summary = tuple[frozenset[str], frozenset[str]]
+_Part = tuple[str, str]
+"""What has it, as "self.meter", "" for what has no name; and the name of an attribute."""
+_Parts = frozenset[_Part]
+_Summary = tuple[_Parts, _Parts]
 """Attributes that a function may read before it writes them, and those it surely writes."""
-_NOTHING: _Summary = (frozenset(), frozenset())
+_NOTHING: _Parts = frozenset()
+_Loop = ast.For | ast.AsyncFor | ast.While
+_BESIDE = frozenset({"threading", "concurrent", "asyncio", "multiprocessing", "queue"})
+_FETCHES = frozenset({"next", "__next__"})
 
 
-def carried_attributes(tree: ast.Module) -> set[str]:
-    """By name, whatever object they belong to."""
-    return _Reader(tree).carried()
+def carried_attributes(tree: ast.Module, at: frozenset[int] | None = None) -> set[str]:
+    """By name, whatever object they belong to. at: lines where the script stands in this file"""
+    return _Reader(tree, at).carried()
+
+
+@dataclass(frozen=True)
+class _Known:
+    """A function of the file. own: names that it binds, but for its parameters"""
+
+    node: Function
+    is_method: bool
+    parameters: list[str]
+    own: frozenset[str]
 
 
 class _Reader:
-    def __init__(self, tree: ast.Module) -> None:
+    def __init__(self, tree: ast.Module, at: frozenset[int] | None) -> None:
         self._tree = tree
-        self._functions: dict[str, list[Function]] = {}
-        for node in walk(tree):
-            if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
-                self._functions.setdefault(node.name, []).append(node)
+        self._at = at
+        self._functions: dict[str, list[_Known]] = {}
+        for node, is_method in _functions(tree, in_class=False):
+            self._functions.setdefault(node.name, []).append(_known(node, is_method))
         self._called = {name for node in walk(tree) if (name := _called(node))}
         functions = {id(node.func) for node in walk(tree) if isinstance(node, ast.Call)}
         self._handed_out = {
@@ -38,50 +60,85 @@ class _Reader:
             for node in walk(tree)
             if id(node) not in functions and (name := _named(node)) in self._functions
         }
-        self._known: dict[str, _Summary] = {}
-        self._in_loops: dict[str, frozenset[str]] = {}  # What the outer loops of a function read.
+        self._anywhere = at is None or _runs_beside(tree)  # Any loop may be under way.
+        self._summaries: dict[str, _Summary] = {}
+        self._in_loops: dict[str, _Parts] = {}  # What the outer loops of a function read.
         self._under_way: set[str] = set()
         self._loops = 0  # Around what is looked at, in its function.
-        self._looped: set[str] = set()
+        self._looped: _Parts = _NOTHING
 
     def carried(self) -> set[str]:
-        read, _ = self._block(self._tree.body, frozenset())
-        found = set(read) | self._looped
+        read, _ = self._block(self._tree.body, _NOTHING)
+        found = read | self._looped
         for name in self._functions:  # Where something else calls it nothing is written before.
             if name not in self._called or name in self._handed_out or _is_called_by_others(name):
                 found |= self._summary(name)[0]
-        for name in self._functions.keys() - self._known.keys():  # They call only each other.
+        for name in self._functions.keys() - self._summaries.keys():  # They call only each other.
             found |= self._summary(name)[0]
-        return found
+        return {name for _, name in found}
+
+    # --- functions --------------------------------------------------------------------------------
 
     def _summary(self, name: str) -> _Summary:
-        """Of all functions of that name together."""
-        if name in self._known:
-            return self._known[name]
+        """Of all functions of that name together, in the words of the first one's parameters."""
+        if name in self._summaries:
+            return self._summaries[name]
         if name in self._under_way or name not in self._functions:
-            return _NOTHING
+            return _NOTHING, _NOTHING
         self._under_way.add(name)
-        around, self._loops, self._looped = (self._loops, self._looped), 0, set()
-        each = [self._block(one.body, frozenset()) for one in self._functions[name]]
-        self._in_loops[name] = frozenset(self._looped)
-        self._loops, self._looped = around
+        kept = self._loops, self._looped, self._anywhere
+        self._loops, self._looped = 0, _NOTHING
+        each: list[_Summary] = []
+        for one in self._functions[name]:
+            self._anywhere = kept[2] or name in self._handed_out or _yields(one.node)
+            read, written = self._block(one.node.body, _NOTHING)
+            each.append((_renamed(read, one), _renamed(written, one)))
+        self._in_loops[name] = self._looped
+        self._loops, self._looped, self._anywhere = kept
         self._under_way.discard(name)
-        read = frozenset[str]().union(*(one for one, _ in each))
+        read = _NOTHING.union(*(one for one, _ in each))
         written = each[0][1].intersection(*(one for _, one in each[1:]))
-        self._known[name] = read, written
+        self._summaries[name] = read, written
         return read, written
 
-    def _block(self, body: Iterable[ast.stmt], written: frozenset[str]) -> _Summary:
-        read: frozenset[str] = frozenset()
+    def _call(self, call: ast.Call, name: str, written: _Parts) -> _Summary:
+        """What it reads that is not written by now, and what is then."""
+        read, surely = self._summary(name)
+        names = _given(call, self._functions.get(name, []))
+        if not self._loops:
+            self._looped |= self._in_loops.get(name, _NOTHING)
+        asked = _in_words_of(read, names) | _asked_by_name(call)
+        new = {one for one in _in_words_of(surely, names) if one[0]}
+        for owner, attribute in new:
+            written = _without(written, f"{owner}.{attribute}")
+        if self._at is None and name in _FETCHES:
+            written = _NOTHING
+        return frozenset(one for one in asked if not one[0] or one not in written), written | new
+
+    # --- statements -------------------------------------------------------------------------------
+
+    def _block(self, body: Iterable[ast.stmt], written: _Parts) -> _Summary:
+        read: _Parts = _NOTHING
         for statement in body:
-            more, written = self._statement(statement, written)
+            stands = self._stands_in(statement)
+            simple = not isinstance(statement, _Loop | ast.If | ast.With | ast.Try)
+            before = _NOTHING if stands and simple else written
+            more, written = self._statement(statement, before)
             read |= more
+            if stands and simple:
+                written = _NOTHING
         return read, written
 
-    def _statement(self, node: ast.stmt, written: frozenset[str]) -> _Summary:
+    def _stands_in(self, node: ast.stmt) -> bool:
+        if self._at is None or isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            return False
+        last = node.end_lineno or node.lineno
+        return any(node.lineno <= line <= last for line in self._at)
+
+    def _statement(self, node: ast.stmt, written: _Parts) -> _Summary:
         match node:
             case ast.FunctionDef() | ast.AsyncFunctionDef():
-                return frozenset(), written
+                return _NOTHING, written
             case ast.ClassDef():
                 return self._block(node.body, written)
             case ast.If():
@@ -92,52 +149,169 @@ class _Reader:
             case ast.For() | ast.AsyncFor() | ast.While():
                 return self._loop(node, written)
             case ast.With() | ast.AsyncWith():
-                read = frozenset[str]()
+                read = _NOTHING
                 for item in node.items:
                     more, written = self._expression(item.context_expr, written)
                     read |= more
+                    if item.optional_vars is not None:
+                        written = _bound(written, item.optional_vars)
                 more, written = self._block(node.body, written)
                 return read | more, written
             case ast.Try():
                 read, after = self._block(node.body, written)
                 for handler in node.handlers:
-                    read |= self._block(handler.body, written)[0]
+                    read |= self._block(handler.body, _NOTHING)[0]
                 more, after = self._block(node.orelse, after)
-                last, after = self._block(node.finalbody, after)
-                return read | more | last, after if not node.handlers else written
-            case ast.AugAssign(target=ast.Attribute(attr=name)):
+                start = after if not node.handlers else written & after
+                last, after = self._block(node.finalbody, start)
+                return read | more | last, after
+            case ast.AugAssign(target=ast.Attribute() as target):
                 read, written = self._expression(node.value, written)
-                return read | ({name} - written), written | {name}
+                part = _part(target)
+                more = frozenset({part}) if not part[0] or part not in written else _NOTHING
+                written = _without(written, ".".join(part))
+                return read | more, written | ({part} if part[0] else _NOTHING)
         return self._expression(node, written)
 
-    def _loop(self, node: ast.For | ast.AsyncFor | ast.While, written: frozenset[str]) -> _Summary:
+    def _loop(self, node: _Loop, written: _Parts) -> _Summary:
+        under_way = self._anywhere or self._stands_in(node)
         head = node.test if isinstance(node, ast.While) else node.iter
-        read, written = self._expression(head, written)
+        read, written = self._expression(head, _NOTHING if under_way else written)
         self._loops += 1
-        inside, _ = self._block(node.body, frozenset())
+        begins = _NOTHING if under_way else written
+        if not isinstance(node, ast.While):
+            begins = _bound(begins, node.target)
+        if begins:  # Of what was written before the loop a round may have lost some.
+            begins &= self._block(node.body, begins)[1]
+        inside, _ = self._block(node.body, begins)
         self._loops -= 1
-        if not self._loops:
+        if under_way and not self._loops:
             self._looped |= inside
+        written = _NOTHING if under_way else begins
         after, written = self._block(node.orelse, written)
         return read | inside | after, written
 
-    def _expression(self, node: ast.AST, written: frozenset[str]) -> _Summary:
+    def _expression(self, node: ast.AST, written: _Parts) -> _Summary:
         """One statement without others inside, or an expression: reads and calls, then stores."""
-        read: frozenset[str] = frozenset()
-        stored: set[str] = set()
+        read: _Parts = _NOTHING
+        stored: list[ast.AST] = []
         for part in _evaluated(node):
-            if isinstance(part, ast.Attribute):
-                if isinstance(part.ctx, ast.Load):
-                    read |= {part.attr} - written
-                else:
-                    stored.add(part.attr)
-            elif name := _called(part):
-                more, surely = self._summary(name)
-                if not self._loops:
-                    self._looped |= self._in_loops.get(name, frozenset())
-                read, written = read | (more - written), written | surely
-                read |= _asked_by_name(part) - written
-        return read, written | stored
+            if isinstance(part, ast.Attribute | ast.Name) and not isinstance(part.ctx, ast.Load):
+                stored.append(part)
+            elif isinstance(part, ast.Attribute):
+                one = _part(part)
+                if not one[0] or one not in written:
+                    read |= {one}
+            elif isinstance(part, ast.Call) and (name := _called(part)):
+                more, written = self._call(part, name, written)
+                read |= more
+        for one_stored in stored:
+            written = _without(written, _path(one_stored))
+        parts = [_part(one) for one in stored if isinstance(one, ast.Attribute)]
+        return read, written | {one for one in parts if one[0]}
+
+
+# --- names ----------------------------------------------------------------------------------------
+
+
+def _path(node: ast.AST) -> str:
+    """ "self.meter"; "" for what is reached otherwise."""
+    if isinstance(node, ast.Name):
+        return node.id
+    if isinstance(node, ast.Attribute):
+        owner = _path(node.value)
+        return f"{owner}.{node.attr}" if owner else ""
+    if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "super":
+        return "self"
+    return ""
+
+
+def _part(node: ast.Attribute) -> _Part:
+    return _path(node.value), node.attr
+
+
+def _without(written: _Parts, path: str) -> _Parts:
+    """Without what something else has now that has this name."""
+    if not path or not written:
+        return written
+    return frozenset(one for one in written if one[0] != path and not one[0].startswith(f"{path}."))
+
+
+def _bound(written: _Parts, target: ast.AST) -> _Parts:
+    for node in walk(target):
+        if isinstance(node, ast.Name | ast.Attribute):
+            written = _without(written, _path(node))
+    return written
+
+
+def _renamed(parts: _Parts, function: _Known) -> _Parts:
+    """Parameters by their number, as "0", so that functions of one name can be told together; what
+    only the function itself has, by no name."""
+    numbers = {name: str(number) for number, name in enumerate(function.parameters)}
+    numbers |= dict.fromkeys(function.own - numbers.keys(), "")
+    return _in_words_of(parts, numbers)
+
+
+def _given(call: ast.Call, functions: list[_Known]) -> dict[str, str]:
+    """What the parameters are called where it is called, by their number."""
+    if not functions:
+        return {}
+    one = functions[0]
+    names = dict.fromkeys((str(n) for n in range(max(len(f.parameters) for f in functions))), "")
+    if any((f.is_method, f.parameters) != (one.is_method, one.parameters) for f in functions):
+        numbered = all(f.is_method == one.is_method for f in functions)
+        if not numbered:
+            return names
+    first = 0
+    if one.is_method and isinstance(call.func, ast.Attribute):
+        names["0"], first = _path(call.func.value), 1
+    for number, argument in enumerate(call.args, first):
+        if isinstance(argument, ast.Starred):
+            break
+        names[str(number)] = _path(argument)
+    for keyword in call.keywords:
+        places = {f.parameters.index(keyword.arg) for f in functions if keyword.arg in f.parameters}
+        if len(places) == 1:
+            names[str(places.pop())] = _path(keyword.value)
+    return names
+
+
+def _in_words_of(parts: _Parts, names: Mapping[str, str]) -> _Parts:
+    found = set[_Part]()
+    for owner, attribute in parts:
+        root, _, rest = owner.partition(".")
+        if root not in names:
+            found.add((owner, attribute))
+            continue
+        root = names[root]
+        found.add((f"{root}.{rest}" if root and rest else root, attribute))
+    return frozenset(found)
+
+
+def _known(node: Function, is_method: bool) -> _Known:
+    arguments = node.args
+    plain = [one.arg for one in (*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs)]
+    others = {one.arg for one in (arguments.vararg, arguments.kwarg) if one is not None}
+    stored = {
+        one.id for one in walk(node) if isinstance(one, ast.Name) and isinstance(one.ctx, ast.Store)
+    }
+    declared = {
+        name
+        for one in walk(node)
+        if isinstance(one, ast.Global | ast.Nonlocal)
+        for name in one.names
+    }
+    static = any(_named(one) == "staticmethod" for one in node.decorator_list)
+    return _Known(node, is_method and not static, plain, frozenset((stored | others) - declared))
+
+
+def _functions(node: ast.AST, *, in_class: bool) -> Iterator[tuple[Function, bool]]:
+    for child in children(node):
+        if isinstance(child, Function):
+            yield child, in_class
+            yield from _functions(child, in_class=False)
+        else:
+            yield from _functions(child, in_class=isinstance(child, ast.ClassDef))
 
 
 def _called(node: ast.AST) -> str:
@@ -156,13 +330,30 @@ def _is_called_by_others(name: str) -> bool:
     return name == "forward" or (name.startswith("__") and name.endswith("__"))
 
 
-def _asked_by_name(call: ast.AST) -> set[str]:
+def _yields(function: Function) -> bool:
+    """Whether it may stand still while something else fetches."""
+    if isinstance(function, ast.AsyncFunctionDef):
+        return True
+    return any(isinstance(one, ast.Yield | ast.YieldFrom) for one in walk(function))
+
+
+def _runs_beside(tree: ast.Module) -> bool:
+    for node in walk(tree):
+        names = [one.name for one in node.names] if isinstance(node, ast.Import) else []
+        if isinstance(node, ast.ImportFrom):
+            names = [node.module or ""]
+        if _BESIDE & {name.partition(".")[0] for name in names}:
+            return True
+    return False
+
+
+def _asked_by_name(call: ast.Call) -> _Parts:
     """As in getattr(self, "best")."""
-    if isinstance(call, ast.Call) and _called(call) in ("getattr", "hasattr") and call.args[1:]:
+    if _called(call) in ("getattr", "hasattr") and call.args[1:]:
         name = call.args[1]
         if isinstance(name, ast.Constant) and isinstance(name.value, str):
-            return {name.value}
-    return set()
+            return frozenset({(_path(call.args[0]), name.value)})
+    return _NOTHING
 
 
 def _evaluated(node: ast.AST) -> Iterator[ast.AST]:

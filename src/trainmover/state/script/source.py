@@ -11,7 +11,7 @@ container that is known by a constant is written with it: `stats['time']`.
 
 import ast
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass, field
 from functools import lru_cache
 from types import CodeType
@@ -102,6 +102,8 @@ class Source:
     environ     variables of the environment that are set after the set-up, with the line; "*": any
     settings    calls that change what is in force for the whole process after the set-up, with the
                 line: SETTERS, or PREFIX where it is stored to
+    stays       attributes that are never temporary: Python's own, those stored to by their name
+    tree        of the file; None of several together
     """
 
     scopes: dict[Key, Scope] = field(default_factory=dict)
@@ -123,6 +125,8 @@ class Source:
     exchanges: int = 0
     environ: dict[str, int] = field(default_factory=dict)
     settings: dict[str, int] = field(default_factory=dict)
+    stays: set[str] = field(default_factory=set)
+    tree: ast.Module | None = None
 
 
 @lru_cache(maxsize=512)
@@ -146,8 +150,31 @@ def read(tree: ast.Module) -> Source:
     reader.stores()
     reader.reads()
     reader.clocks()
-    reader.source.temporary = reader.temporary()
+    reader.source.stays, reader.source.tree = reader.stays(), tree
+    reader.source.temporary = set(_temporary_in(reader.source, None))
     return reader.source
+
+
+def temporary_at(path: str, lines: frozenset[int]) -> frozenset[str]:
+    """Attributes that are written before they are read, from where the script stands: at these
+    lines of that file."""
+    source = source_of(path)
+    return frozenset() if source is None else _temporary_here(path, lines)
+
+
+@lru_cache(maxsize=4096)
+def _temporary_here(path: str, lines: frozenset[int]) -> frozenset[str]:
+    source = source_of(path)
+    assert source is not None
+    return _temporary_in(source, lines)
+
+
+def _temporary_in(source: Source, lines: frozenset[int] | None) -> frozenset[str]:
+    """None of those that are stored to by their names: so may they be read."""
+    if source.dynamic or source.tree is None:
+        return frozenset()
+    carried = carried_attributes(source.tree, lines)
+    return frozenset(source.attributes.keys() - source.stays - carried)
 
 
 def together(sources: Iterable[Source]) -> Source:
@@ -172,12 +199,18 @@ def together(sources: Iterable[Source]) -> Source:
         whole.exchanges = whole.exchanges or one.exchanges
         temporary.append((one.attributes.keys(), one.temporary))
     whole.clocks -= {f".{name}" for name in whole.untold}
-    whole.temporary = {
-        name
-        for name in whole.attributes
-        if all(name in brief for stored, brief in temporary if name in stored)
-    }
+    whole.temporary = in_all(temporary)
     return whole
+
+
+def in_all(temporary: Iterable[tuple[Collection[str], Collection[str]]]) -> set[str]:
+    """Attributes that are temporary in every file that stores to them: of each file those that it
+    stores to, and which of them are."""
+    files = list(temporary)
+    known = {name for stored, _ in files for name in stored}
+    return {
+        name for name in known if all(name in brief for stored, brief in files if name in stored)
+    }
 
 
 def tells_in(source: Source, name: str, kinds: Iterable[str]) -> bool:
@@ -353,13 +386,10 @@ class _Reader:
                 taken = {one.arg for one in walk(inner.args) if isinstance(one, ast.arg)}
                 self.source.read |= _names(inner.body) - taken
 
-    def temporary(self) -> set[str]:
-        """None of those that are stored to by their names: so may they be read."""
-        if self.source.dynamic:
-            return set()
+    def stays(self) -> set[str]:
+        """Attributes that are never temporary."""
         known = {name for name in self.source.attributes if name.endswith("__")}  # Python's own.
-        known |= self._by_name | carried_attributes(self._tree) | self.source.written.keys()
-        return self.source.attributes.keys() - known
+        return known | self._by_name | self.source.written.keys()
 
     # --- clocks -----------------------------------------------------------------------------------
 

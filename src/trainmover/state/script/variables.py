@@ -20,6 +20,7 @@ the script (`search`), and looked for again when something is another object tha
 only reads it.
 """
 
+import dataclasses
 import inspect
 import os
 import re
@@ -49,7 +50,15 @@ from trainmover.state.script.search import (
     now_in,
     value_of,
 )
-from trainmover.state.script.source import MODULE, Scope, Source, source_of, together
+from trainmover.state.script.source import (
+    MODULE,
+    Scope,
+    Source,
+    in_all,
+    source_of,
+    temporary_at,
+    together,
+)
 from trainmover.state.script.things import Things, module_of
 from trainmover.state.script.values import (
     NO_VALUE,
@@ -308,7 +317,7 @@ class Variables:
                 self._layouts.clear()
             self._learn_modules()
             search = Search(
-                self._source,
+                dataclasses.replace(self._source, temporary=self._temporary_at(frames)),
                 self._is_own_file,
                 self._own_modules,
                 self._tracked(),
@@ -319,6 +328,19 @@ class Variables:
         layout.uses += 1
         self._newest, self._views, self._things = layout, layout.views, layout.things
         return layout
+
+    def _temporary_at(self, frames: list[FrameType]) -> set[str]:
+        """Attributes that are written before they are read, from these frames on."""
+        lines: dict[str, set[int]] = {}
+        for frame in frames:
+            at = os.path.realpath(frame.f_code.co_filename)
+            lines.setdefault(at, set()).add(frame.f_lineno)
+        found = []
+        for path in {module.__file__ or "" for module in self._own_modules}:
+            if (source := source_of(path)) is not None:
+                here = frozenset(lines.get(os.path.realpath(path), ()))
+                found.append((source.attributes.keys(), temporary_at(path, here)))
+        return in_all(found)
 
     def _learn_modules(self) -> None:
         """Which of the loaded modules are the script's own, and what their source says."""

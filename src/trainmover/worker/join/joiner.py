@@ -17,7 +17,6 @@ from trainmover.state.tracked import Tracked
 from trainmover.worker.data.batches import Batches
 from trainmover.worker.join.shadow import Shadow
 from trainmover.worker.join.takeover import Takeover
-from trainmover.worker.join.way import like
 
 
 class Joiner:
@@ -54,7 +53,7 @@ class Joiner:
         if journey is None:
             return self.shadow.run_step(function, args, kwargs)
         if journey.passes_over:
-            return like(self.shadow.result, journey.pass_over())
+            return journey.pass_over(*self.shadow.given(function))
         journey.begin_step()
         return member.run_step(function, args, kwargs)
 

@@ -4,13 +4,10 @@ Nothing of what the script calls there reaches anybody: steps are passed over, l
 passed by, collectives were made by the job long ago.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from contextlib import suppress
 from typing import Any
 from weakref import WeakKeyDictionary
-
-import torch
-from torch import Tensor
 
 from trainmover.comm import groups
 from trainmover.errors import StateMismatch
@@ -19,8 +16,9 @@ from trainmover.state import rng
 from trainmover.worker.data.batches import Batches
 from trainmover.worker.join.refusal import Refusal
 from trainmover.worker.join.regroup import stand_with_groups
-from trainmover.worker.join.way import Silence, Way
+from trainmover.worker.join.way import Silence, Way, like, made_up
 from trainmover.worker.member import Member
+from trainmover.worker.step.given import unpacked
 from trainmover.worker.step.keeper import Moment, RankRecord
 
 ROUNDS_MAX = 256
@@ -89,16 +87,18 @@ class Journey:
         now = self.way.record.now
         return not self.silence.values and now is not None and rng.capture() != now.rng
 
-    def pass_over(self) -> Tensor:
-        """A step that the rank has committed, or never made where this comes by: the number that
-        it reported, as far as it is known.
+    def pass_over(self, result: Any, names: Collection[str]) -> Any:
+        """A step that the rank has committed, or never made where this comes by: what it gave, as
+        far as that is known.
+
+        result: what one of its kind gave here. names: as in `Way.result_of`
 
         No step follows the last one if the script of another rank has ended: what does is live.
         """
         member, way = self._member, self.way
         if way.in_loops:
             member.calls = Step(member.calls + (way.reached > 0))
-            return torch.tensor(self._number)
+            return made_up(result, self._number)
         member.calls, self.silence.values = Step(member.calls + 1), 0
         way.passes_over()
         member.draws.begin_step()
@@ -109,7 +109,9 @@ class Journey:
             rng.restore(now.rng)
         if member.calls == way.committed and self._closing:
             self._arrive()
-        return way.result_of(member.calls)
+        if member.calls == way.record.step - 1 and way.record.result:
+            return unpacked(way.record.result)
+        return like(result, way.result_of(member.calls, names))
 
     # --- fetches ----------------------------------------------------------------------------------
 

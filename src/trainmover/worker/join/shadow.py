@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable
 from typing import Any
 
+import torch
 from torch import Tensor
 
 from trainmover.comm import groups
@@ -28,6 +29,7 @@ from trainmover.worker.join.refusal import Refusal
 from trainmover.worker.keep.first_steps import STEPS_MAX, FirstSteps
 from trainmover.worker.member import Member
 from trainmover.worker.standing import Unwind
+from trainmover.worker.step.reported import LOSS
 
 
 class Shadow:
@@ -42,7 +44,6 @@ class Shadow:
     replayer    serves its collectives
     recorded    steps in the record
     steps       made so far, with the one under way
-    result      what the last one gave, if it was no tensor
     number      what the last one gave, if it was a number; else NaN
     complete    it has made all its shadow steps: the other workers need nothing more of it
     stands      set once it has come to where it waits; nobody loses patience with one that waits
@@ -76,8 +77,8 @@ class Shadow:
         self.replayer = Replayer(record)
         self.recorded = record.steps
         self.steps = 0
-        self.result: Any = None
         self.number = float("nan")
+        self._given: dict[Callable[..., Any], tuple[Any, set[str]]] = {}
         self.complete = False
         self.stands = threading.Event()
         self.known_ms, self.run_ms = known_ms, 0
@@ -114,9 +115,21 @@ class Shadow:
         finally:
             member.in_step = False
             self.replayer.end_step()
-        self.result = None if isinstance(result, Tensor) else result
         self.number = _number_of(result)
+        self._note_given(function, result)
         return result
+
+    def _note_given(self, function: Callable[..., Any], result: Any) -> None:
+        """By which names it reports what it returns; without any the runtime gives it one."""
+        reported = self.member.reported.numbers() or {LOSS: self.number}
+        same = {name for name, value in reported.items() if _is(value, self.number)}
+        _, before = self._given.get(function, (None, same))
+        self._given[function] = _kind_of(result), same & before
+
+    def given(self, function: Callable[..., Any]) -> tuple[Any, set[str]]:
+        """What the newest step of this function gave, None for one number in a tensor; and the
+        names under which all of them have reported that."""
+        return self._given.get(function, (None, set()))
 
     def take_next(self, batches: Batches) -> Any:
         """The next batch of the loop just entered. No record says where that stands: ask it."""
@@ -211,6 +224,16 @@ class Shadow:
         looks for the rank's records."""
         self.opened.end()
         self.lookout.end()
+
+
+def _kind_of(result: Any) -> Any:
+    if not isinstance(result, Tensor):
+        return result
+    return None if result.numel() == 1 else torch.empty_like(result, device="meta")
+
+
+def _is(one: float, other: float) -> bool:
+    return one == other or (one != one and other != other)
 
 
 def _number_of(result: Any) -> float:

@@ -19,7 +19,7 @@ the way, with batches that are drawn; what they have left in variables must be w
 """
 
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any
 
 import torch
@@ -33,6 +33,7 @@ from trainmover.ids import Rank, Step
 from trainmover.torch_internals.trees import tree_map
 from trainmover.worker.data import rounds
 from trainmover.worker.data.batches import Batches
+from trainmover.worker.join.unknown import UnknownNumber, unknown_tensor
 from trainmover.worker.step.keeper import RankRecord, row_of
 
 
@@ -154,10 +155,14 @@ class Way:
                 "place and on generators that can be seen, not on time or machine.",
             )
 
-    def result_of(self, step: Step) -> Tensor:
-        """Of a step that is passed over: the number it reported, as far as that is known."""
+    def result_of(self, step: Step, names: Collection[str]) -> Tensor:
+        """Of a step that is passed over: the number that it gave, where it was reported too.
+
+        names: under which the script reports what its steps return
+        """
         values = self._values.get(step, {})
-        return torch.tensor(next(iter(values.values()), float("nan")))
+        known = [values[name] for name in names if name in values]
+        return torch.tensor(known[0]) if known else unknown_tensor(torch.zeros(()))
 
     def small_on_arrival(
         self, own: dict[str, bytes], source: Mapping[str, Any], *, drew: bool = False
@@ -225,15 +230,32 @@ def _loop_of(positions: list[list[Any]], member: list[int]) -> tuple[Any, ...]:
 
 def like(result: Any, known: Tensor) -> Any:
     """What a step that is passed over gives back: the number `known`, or something of the kind of
-    `result`, with NaN for all numbers in it: nobody knows them."""
+    `result`, of which nobody knows the numbers."""
     if result is None:
         return known
     if isinstance(result, float):
-        return float(known)
+        return known.item()
+
+    def unknown(leaf: Any) -> Any:
+        if isinstance(leaf, Tensor):
+            return unknown_tensor(leaf)
+        return UnknownNumber() if type(leaf) in (float, int, bool) else leaf
+
+    return tree_map(unknown, result)
+
+
+def made_up(result: Any, number: float) -> Any:
+    """The same of a round that is passed by, whose variables are compared: a number, or NaN."""
+    if result is None:
+        return torch.tensor(number)
+    if isinstance(result, float):
+        return number
 
     def unknown(leaf: Any) -> Any:
         if isinstance(leaf, Tensor) and leaf.is_floating_point():
-            return torch.full_like(leaf.detach(), float("nan"))
+            return torch.full(leaf.shape, float("nan"), dtype=leaf.dtype)
+        if isinstance(leaf, Tensor):
+            return torch.zeros(leaf.shape, dtype=leaf.dtype)
         return float("nan") if isinstance(leaf, float) else leaf
 
     return tree_map(unknown, result)

@@ -27,6 +27,7 @@ from trainmover.worker.station import Station
 from trainmover.worker.step.behind import Behind
 from trainmover.worker.step.boundary import Boundary
 from trainmover.worker.step.gate import Gate
+from trainmover.worker.step.given import packed
 from trainmover.worker.step.keeper import Keeper, Moment, RankRecord, row_bytes
 from trainmover.worker.step.ledger import Ledger
 from trainmover.worker.step.updates import Updates
@@ -152,6 +153,12 @@ class Deposit:
             self.latest = replace(record, returned=True, now=Moment(state, small))
             self._keep_safe(self.latest)
         return changed
+
+    def keep_result(self, result: Any) -> None:
+        """What the step that is over has given: the script gets it once the buddy has it."""
+        if self.latest is not None and (data := packed(result)):
+            self.latest = replace(self.latest, result=data)
+            self._keep_safe(self.latest)
 
     def _keep_safe(
         self, record: RankRecord, come_through: Callable[[], bool] = lambda: True

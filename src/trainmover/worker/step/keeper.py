@@ -21,6 +21,7 @@ Record of a rank, "how to run step s on another machine":
     variables those of the script at the last fetch, hashed: see `state/script/variables.py`
     groups    that the rank had at the fetch to go back to: see `comm/meet/listed.py`
     objects   that other ranks have sent: see `comm/objects.py`
+    result    what step s - 1 has given, if that is more than a number: see `worker/step/given.py`
 
 A joiner goes back to the fetch, draws the same batch, passes over the steps already committed since
 (`top_step` to s - 1), takes `now`, and goes on with step s. Mostly the fetch is the last thing that
@@ -87,6 +88,7 @@ class RankRecord:
     objects: list[tuple[str, bytes]] = field(default_factory=list)
     returned: bool = False
     unproved: list[str] = field(default_factory=list)
+    result: bytes = b""
     places: bytes = field(default=b"", compare=False)
 
     def to_bytes(self) -> bytes:
@@ -98,6 +100,7 @@ class RankRecord:
         drawn = [self.drawn, self.reserve, self.between]
         sample = None if self.sample is None else list(self.sample)
         further = [drawn, sample, self.variables, self.objects, self.returned, self.unproved]
+        further += [self.result]
         head = [self.step, self.complete, self.top_step, msgspec.Raw(self.places)]
         return _encoder.encode([*head, top, now, self.rows, further])  # What msgpack has.
 
@@ -107,7 +110,9 @@ class RankRecord:
         try:
             step, complete, top_step, places, top, now, rows, further = decode(data)
             positions, beside, member, groups = places
-            (hashes, reserve, between), sample, variables, objects, returned, unproved = further
+            (hashes, reserve, between), sample, variables, objects, returned, unproved, result = (
+                further
+            )
             for row in rows:
                 row_of(row)
             begin = Moment(*top)
@@ -130,6 +135,7 @@ class RankRecord:
                 [_object_of(line, pickled) for line, pickled in objects],
                 bool(returned),
                 [*map(str, unproved)],
+                bytes(result),
             )
         except (TypeError, ValueError, LookupError, *MALFORMED) as error:
             raise ProtocolError(f"These bytes are no rank record: {error}.") from error

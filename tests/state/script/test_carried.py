@@ -1,0 +1,203 @@
+"""Which attributes may be read before they are written again, from where the script stands."""
+
+import ast
+import textwrap
+
+import pytest
+
+from trainmover.state.script.carried import carried_attributes
+
+METER = """
+class Meter:
+    def __init__(self):
+        self.total = 0.0
+
+    def reset(self):
+        self.total = 0.0
+
+    def update(self, value):
+        self.total += value
+
+def evaluate(meter, rows):
+    meter.reset()
+    for row in rows:
+        meter.update(row)
+    return meter.total
+
+def named(meter, rows):
+    meter.reset()
+    for row in rows: meter.update(row)  # inside
+"""
+
+
+def carried(text: str, mark: str = "") -> set[str]:
+    """mark: the script stands at the lines that end with it"""
+    text = METER + textwrap.dedent(text)
+    lines = enumerate(text.splitlines(), 1)
+    at = frozenset(number for number, line in lines if mark and line.endswith(mark))
+    assert at or not mark
+    return carried_attributes(ast.parse(text), at if mark else None)
+
+
+DEAD = {
+    "reset before the loop that fills it": """
+        meter = Meter()
+        while True:
+            for x in batches:  # here
+                step(x)
+            evaluate(meter, rows)
+            named(meter, rows)
+    """,
+    "written behind the fetch": """
+        while True:
+            x = next(batches)  # here
+            trainer.scale = rate(x)
+            step(trainer.scale)
+    """,
+    "reset through the name of an argument": """
+        def begin(meter):
+            meter.reset()
+
+        meter = Meter()
+        for x in batches:  # here
+            begin(meter)
+            meter.update(x)
+            begin(meter=meter)
+            meter.update(x)
+    """,
+    "of an object in an object": """
+        class Trainer:
+            def round(self, x):
+                self.meter.reset()
+                self.meter.update(x)
+
+        trainer = Trainer()
+        for x in batches:  # here
+            trainer.round(x)
+    """,
+}
+
+
+@pytest.mark.parametrize("text", DEAD.values(), ids=DEAD.keys())
+def test_what_is_written_before_it_is_read_is_worth_nothing_here(text: str) -> None:
+    assert not carried(text, "# here") & {"total", "scale"}
+
+
+LIVE = {
+    "filled by the loop under way": """
+        meter = Meter()
+        for epoch in epochs:
+            meter.reset()
+            for x in batches:  # here
+                meter.update(x)
+    """,
+    "another of its class is reset": """
+        first, second = Meter(), Meter()
+        for x in batches:  # here
+            first.reset()
+            second.update(x)
+    """,
+    "another has its name by then": """
+        meter = Meter()
+        for x in batches:  # here
+            meter.reset()
+            meter = other(meter)
+            meter.update(x)
+    """,
+    "another each round": """
+        for x in batches:  # here
+            for meter in meters:
+                meter.reset()
+            for meter in meters:
+                meter.update(x)
+    """,
+    "written before the fetch": """
+        while True:
+            trainer.total = rate()
+            x = next(batches)  # here
+            step(trainer.total)
+    """,
+    "written before the call that fetches": """
+        def fetch_and_step():
+            x = next(batches)  # here
+            step(trainer.total)
+
+        while True:
+            trainer.total = rate()
+            fetch_and_step()  # here
+    """,
+    "written before the loop, read behind it": """
+        while True:
+            trainer.total = rate()
+            for x in batches:  # here
+                step(x)
+            print(trainer.total)
+    """,
+    "tested by the loop under way": """
+        while trainer.total:
+            x = next(batches)  # here
+            trainer.total = step(x)
+    """,
+    "of a generator, which stands where it has given": """
+        def rounds(meter):
+            meter.reset()
+            for x in batches:
+                meter.update(x)
+                yield x
+
+        for x in rounds(meter):
+            y = next(others)  # here
+    """,
+    "of what another thread runs": """
+        import threading
+
+        def fill():
+            meter.reset()
+            for x in rows:
+                meter.update(x)
+
+        for x in batches:  # here
+            step(x)
+    """,
+    "of what is handed to others": """
+        def fill():
+            meter.reset()
+            for x in rows:
+                meter.update(x)
+
+        register(fill)
+        for x in batches:  # here
+            step(x)
+    """,
+    "written on one way only": """
+        for x in batches:  # here
+            if x:
+                meter.reset()
+            meter.update(x)
+    """,
+    "of what has no name": """
+        for x in batches:  # here
+            meters[0].reset()
+            meters[1].update(x)
+    """,
+}
+
+
+@pytest.mark.parametrize("text", LIVE.values(), ids=LIVE.keys())
+def test_what_may_be_read_before_it_is_written_is_carried(text: str) -> None:
+    assert "total" in carried(text, "# here")
+
+
+def test_in_the_loop_that_fetches_itself_it_counts() -> None:
+    text = """
+        meter = Meter()
+        while True:
+            named(meter, batches)  # inside
+    """
+    assert "total" in carried(text, "# inside")
+
+
+@pytest.mark.parametrize("name", LIVE)
+def test_where_the_script_stands_may_be_unknown(name: str) -> None:
+    """Then it may stand anywhere: more is carried, never less."""
+    assert "total" in carried(LIVE[name])
