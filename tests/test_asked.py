@@ -1,6 +1,8 @@
 """The extension and Python hear the same answers."""
 
 import weakref
+from collections import OrderedDict
+from collections.abc import Callable
 from operator import attrgetter
 from types import SimpleNamespace
 from typing import Any
@@ -15,6 +17,8 @@ from trainmover.asked import (
     Pieces,
     PlainAnswers,
     PlainPieces,
+    PlainTables,
+    Tables,
     are,
     given,
     plain_are,
@@ -154,3 +158,53 @@ def test_pieces_are_the_same_object_until_something_is_written(kind: type[Pieces
 
 def test_where_an_object_does_not_lie_it_is_not_believed() -> None:
     assert not asked.stands_for(Tensor, torch.zeros(1), 16)
+
+
+TABLES = pytest.mark.parametrize("kind", [Tables, PlainTables])
+
+
+def two_tables() -> list[Any]:
+    return [{"a": [1], "b": [2]}, {}, OrderedDict(x=[3], y=[4], z=[5])]
+
+
+CHANGES: dict[str, Callable[[list[Any]], object]] = {
+    "a value": lambda tables: tables[0].update(b=[2]),
+    "an equal key": lambda tables: tables[0].__setitem__("c", tables[0].pop("b")),
+    "one more": lambda tables: tables[1].update(a=None),
+    "one less": lambda tables: tables[2].popitem(),
+    "another order": lambda tables: tables[0].update(a=tables[0].pop("a")),
+    "an order of its own": lambda tables: tables[2].move_to_end("x"),
+    "its begin": lambda tables: tables[2].move_to_end("z", last=False),
+    "cleared": lambda tables: tables[2].clear(),
+    "moved over": lambda tables: tables[1].update([tables[0].popitem()]),
+}
+
+
+@TABLES
+@pytest.mark.parametrize("change", CHANGES.values(), ids=CHANGES)
+def test_tables_are_the_same_until_one_holds_something_else(
+    kind: type[Tables], change: Callable[[list[Any]], object]
+) -> None:
+    tables = two_tables()
+    held = kind(tables)
+    assert held.same()
+    change(tables)
+    assert not held.same()
+    assert kind(tables).same()
+
+
+@TABLES
+def test_what_was_in_a_table_is_kept_and_so_nothing_new_is_taken_for_it(kind: type[Tables]) -> None:
+    tables: list[Any] = [{"a": []}]
+    held = kind(tables)
+    for _ in range(100):
+        tables[0]["a"] = []
+        assert not held.same()
+
+
+@pytest.mark.parametrize("wrong", [[3], [{}, None], ({},)])
+def test_only_a_list_of_tables_is_taken_in_c(wrong: Any) -> None:
+    if Tables is PlainTables:
+        pytest.skip("the extension was not built")
+    with pytest.raises(TypeError, match="a list of dicts"):
+        Tables(wrong)

@@ -324,6 +324,13 @@ class Pieces:
     def read(self) -> bytes:
         """One behind the other. The very object that was given last, if it is equal."""
 
+class Tables:
+    """Dicts, and what was in them, which is kept."""
+
+    def __init__(self, tables: list[Any]) -> None: ...
+    def same(self) -> bool:
+        """Whether all have the very keys and values that they had, in the same order."""
+
 class Words:
     """A few words of many objects, read where they lie: see `torch_internals.memory`."""
 

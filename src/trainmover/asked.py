@@ -18,6 +18,8 @@ from typing import TYPE_CHECKING, Any
 
 from trainmover.communicators import native_is_built
 
+_END = object()
+
 
 class PlainAnswers:
     """In Python; see `_native.pyi` for the words."""
@@ -55,6 +57,27 @@ class PlainPieces:
         return self._newest
 
 
+class PlainTables:
+    """In Python; see `_native.pyi` for the words."""
+
+    def __init__(self, tables: list[Any]) -> None:
+        self._tables = list(tables)
+        self._held = self._now()
+
+    def same(self) -> bool:
+        now = self._now()
+        return len(now) == len(self._held) and all(map(is_, now, self._held))
+
+    def _now(self) -> list[Any]:
+        """An end behind each table: no entry may go from one to the next."""
+        now: list[Any] = []
+        for table in self._tables:
+            now += table
+            now += table.values()
+            now.append(_END)
+        return now
+
+
 def plain_given(question: Any, objects: list[Any]) -> bytes:
     """In Python; see `_native.pyi` for the words."""
     return bytes([answer is not None for answer in map(_function(question), objects)])
@@ -83,10 +106,10 @@ def is_in_c(name: str) -> bool:
 
 
 if TYPE_CHECKING or is_in_c("Answers"):
-    from trainmover._native import Answers, Pieces, Words, are, given, stands_for
+    from trainmover._native import Answers, Pieces, Tables, Words, are, given, stands_for
 else:
     Words = None
-    Answers, Pieces = PlainAnswers, PlainPieces
+    Answers, Pieces, Tables = PlainAnswers, PlainPieces, PlainTables
     are, given, stands_for = plain_are, plain_given, plain_stands_for
 
 __all__ = [
@@ -94,6 +117,8 @@ __all__ = [
     "Pieces",
     "PlainAnswers",
     "PlainPieces",
+    "PlainTables",
+    "Tables",
     "Words",
     "are",
     "given",
