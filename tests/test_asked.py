@@ -1,5 +1,6 @@
 """The extension and Python hear the same answers."""
 
+import random
 import weakref
 from collections import OrderedDict
 from collections.abc import Callable
@@ -17,10 +18,13 @@ from trainmover.asked import (
     Pieces,
     PlainAnswers,
     PlainPieces,
+    PlainStored,
     PlainTables,
+    Stored,
     Tables,
     are,
     given,
+    held_in,
     plain_are,
     plain_given,
 )
@@ -208,3 +212,128 @@ def test_only_a_list_of_tables_is_taken_in_c(wrong: Any) -> None:
         pytest.skip("the extension was not built")
     with pytest.raises(TypeError, match="a list of dicts"):
         Tables(wrong)
+
+
+class Mapped:
+    """Like a dict, as far as it is asked."""
+
+    def __init__(self, **inside: Any) -> None:
+        self.inside = inside
+
+    def __iter__(self) -> Any:
+        return iter(self.inside)
+
+    def values(self) -> Any:
+        return self.inside.values()
+
+
+def test_what_is_only_like_a_dict_is_asked_in_python() -> None:
+    tables = [{"a": 1}, Mapped(b=[2])]
+    held = held_in(tables)
+    assert type(held) is PlainTables
+    assert held.same()
+    tables[1].inside["b"] = [2]
+    assert not held.same()
+    assert type(held_in([{}])) is Tables
+
+
+STORED = pytest.mark.parametrize("kind", [Stored, PlainStored])
+
+
+class Flagged:
+    def __init__(self) -> None:
+        self.training = True
+        self.calls = 0
+
+
+class Slotted:
+    __slots__ = ("training",)
+
+    def __init__(self) -> None:
+        self.training = True
+
+
+class Computed:
+    """Its own attributes do not show it."""
+
+    is_on = True
+
+    @property
+    def training(self) -> bool:
+        return self.is_on
+
+
+@STORED
+def test_who_has_another_value_is_seen(kind: type[Stored]) -> None:
+    objects = [Flagged(), Slotted(), nn.Linear(2, 2), Computed()]
+    stored = kind("training")
+    assert not stored.same(objects)
+    stored.note(objects)
+    for _ in range(3):
+        assert stored.same(objects)
+    for one, name in [*((one, "training") for one in objects[:3]), (objects[3], "is_on")]:
+        setattr(one, name, False)
+        assert not stored.same(objects)
+        setattr(one, name, True)
+        assert stored.same(objects)
+
+
+@STORED
+def test_other_attributes_and_other_ways_to_store(kind: type[Stored]) -> None:
+    one = Flagged()
+    stored = kind("training")
+    stored.note([one])
+    for _ in range(3):
+        one.calls += 1
+        assert stored.same([one])
+    vars(one)["training"] = False
+    assert not stored.same([one])
+    vars(one)["training"] = True
+    assert stored.same([one])
+    one.__dict__ = {"training": False}
+    assert not stored.same([one])
+    one.__dict__ = {"training": True}
+    assert stored.same([one])
+    del one.training
+    with pytest.raises(AttributeError):
+        stored.same([one])
+
+
+@STORED
+def test_a_class_that_gets_the_attribute_itself_is_seen(kind: type[Stored]) -> None:
+    class Late(Flagged):
+        pass
+
+    one = Late()
+    stored = kind("training")
+    stored.note([one])
+    Late.training = property(lambda self: False)  # type: ignore[assignment]
+    assert not stored.same([one])
+
+
+@STORED
+def test_others_and_more_and_fewer_are_seen(kind: type[Stored]) -> None:
+    objects = [Flagged(), Flagged()]
+    stored = kind("training")
+    stored.note(objects)
+    assert not stored.same(objects[:1])
+    assert not stored.same([*objects, Flagged()])
+    assert not stored.same([objects[0], Flagged()])
+    assert not stored.same(objects[::-1])
+
+
+@STORED
+@pytest.mark.parametrize("seed", range(50))
+def test_whatever_is_stored_both_hear_what_is_there(kind: type[Stored], seed: int) -> None:
+    dice = random.Random(seed)
+    objects = [dice.choice([Flagged, Slotted])() for _ in range(10)]
+    stored = kind("training")
+    stored.note(objects)
+    noted = [one.training for one in objects]
+    for _ in range(30):
+        one = dice.choice(objects)
+        if dice.random() < 0.5:
+            one.training = dice.random() < 0.8
+        elif isinstance(one, Flagged):
+            one.calls += 1
+        assert stored.same(objects) == ([one.training for one in objects] == noted)

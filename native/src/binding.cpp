@@ -25,6 +25,7 @@
 #ifndef Py_LIMITED_API
 #include "python/asked.hpp"
 #include "python/packed.hpp"
+#include "python/stored.hpp"
 #include "python/tables.hpp"
 #include "python/words.hpp"
 #endif
@@ -558,6 +559,16 @@ void define_asked(nb::module_& m) {
              },
              nb::arg("addresses"), nb::arg("sizes"))
         .def("read", [](Pieces& p) { return given_by_python(p.read()); });
+    nb::class_<Stored>(m, "Stored")
+        .def("__init__", [](Stored* self, const nb::str& name) { new (self) Stored(name.ptr()); },
+             nb::arg("name"))
+        .def("note",
+             [](Stored& s, nb::handle objects) {
+                 if (!s.note(objects.ptr())) throw nb::python_error();
+             },
+             nb::arg("objects"))
+        .def("same", [](Stored& s, nb::handle objects) { return truth(s.same(objects.ptr())); },
+             nb::arg("objects"));
     nb::class_<Tables>(m, "Tables")
         .def("__init__",
              [](Tables* self, nb::handle tables) {

@@ -324,6 +324,16 @@ class Pieces:
     def read(self) -> bytes:
         """One behind the other. The very object that was given last, if it is equal."""
 
+class Stored:
+    """An attribute of a list of objects: who has had nothing stored since is not asked for it."""
+
+    def __init__(self, name: str) -> None: ...
+    def note(self, objects: list[Any]) -> None:
+        """Its values now."""
+
+    def same(self, objects: list[Any]) -> bool:
+        """Whether the very objects that were noted have the very values that they had."""
+
 class Tables:
     """Dicts, and what was in them, which is kept."""
 

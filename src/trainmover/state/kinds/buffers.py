@@ -11,7 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from trainmover.asked import Tables
+from trainmover.asked import Held, held_in
 from trainmover.errors import ProtocolError
 from trainmover.state import encode
 from trainmover.state.kinds.flat import Flat
@@ -35,7 +35,7 @@ class Buffers:
             for name in (found if few else ())
         ]
         self._names: list[str] = []
-        self._held: Tables | None = None  # In the modules, since `_values` were there.
+        self._held: Held | None = None  # In the modules, since `_values` were there.
         self._values: list[Tensor] = []
         self._flat = Flat()
         self._seen: tuple[bytes, bytes] | None = None
@@ -51,7 +51,7 @@ class Buffers:
         if self._held is None or not self._held.same():
             live = self.live()
             self._names, self._values = list(live), list(live.values())
-            self._held = Tables(list({id(owner): owner for _, owner, _ in self._slots}.values()))
+            self._held = held_in(list({id(owner): owner for _, owner, _ in self._slots}.values()))
         if not self._values:
             return {}
         fit, data = self._flat.state(self._names, self._values)

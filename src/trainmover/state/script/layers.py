@@ -7,7 +7,7 @@ from typing import Any
 
 from torch import nn
 
-from trainmover.asked import Tables, are
+from trainmover.asked import are, held_in
 from trainmover.torch_internals.modules import parts_of, tensors_of, unsaved_of
 
 
@@ -66,7 +66,7 @@ class Make:
     def __init__(self, parts: list[nn.Module]) -> None:
         self._parts, self._kinds = parts, [*map(type, parts)]
         tables = [table for one in parts for table in (parts_of(one), *_hooks_of(one).values())]
-        self._tables = Tables(tables)
+        self._tables = held_in(tables)
 
     def is_same(self) -> bool:
         """Whether it has them still."""

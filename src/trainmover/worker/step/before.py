@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 from torch.amp.grad_scaler import GradScaler
 
-from trainmover.asked import Tables, are
+from trainmover.asked import are, held_in
 from trainmover.state import moments, rng, tensor_bytes
 from trainmover.state.kinds.flat import Memory, grouped
 from trainmover.state.kinds.generators import Generator, set_state, state_of
@@ -45,7 +45,7 @@ class Buffers:
     def __init__(self, tracked: Tracked) -> None:
         self._tracked = tracked
         self._owners: list[dict[str, Tensor | None]] = []
-        self._held = Tables([])
+        self._held = held_in([])
         self._slots: list[tuple[dict[str, Tensor | None], str]] = []
         self._live: list[Tensor | None] = []
         self._memory = Memory()
@@ -65,7 +65,7 @@ class Buffers:
         owners = list(map(buffers_of, self._tracked.modules))
         if are(owners, self._owners) and self._held.same():
             return
-        self._owners, self._held = owners, Tables(owners)
+        self._owners, self._held = owners, held_in(owners)
         self._slots = [(owner, name) for owner in owners for name in owner]
         self._live = [owner[name] for owner, name in self._slots]
 
