@@ -1,6 +1,9 @@
 """The extension and Python hear the same answers."""
 
+import random
 import weakref
+from collections import OrderedDict
+from collections.abc import Callable
 from operator import attrgetter
 from types import SimpleNamespace
 from typing import Any
@@ -15,8 +18,13 @@ from trainmover.asked import (
     Pieces,
     PlainAnswers,
     PlainPieces,
+    PlainStored,
+    PlainTables,
+    Stored,
+    Tables,
     are,
     given,
+    held_in,
     plain_are,
     plain_given,
 )
@@ -154,3 +162,178 @@ def test_pieces_are_the_same_object_until_something_is_written(kind: type[Pieces
 
 def test_where_an_object_does_not_lie_it_is_not_believed() -> None:
     assert not asked.stands_for(Tensor, torch.zeros(1), 16)
+
+
+TABLES = pytest.mark.parametrize("kind", [Tables, PlainTables])
+
+
+def two_tables() -> list[Any]:
+    return [{"a": [1], "b": [2]}, {}, OrderedDict(x=[3], y=[4], z=[5])]
+
+
+CHANGES: dict[str, Callable[[list[Any]], object]] = {
+    "a value": lambda tables: tables[0].update(b=[2]),
+    "an equal key": lambda tables: tables[0].__setitem__("c", tables[0].pop("b")),
+    "one more": lambda tables: tables[1].update(a=None),
+    "one less": lambda tables: tables[2].popitem(),
+    "another order": lambda tables: tables[0].update(a=tables[0].pop("a")),
+    "an order of its own": lambda tables: tables[2].move_to_end("x"),
+    "its begin": lambda tables: tables[2].move_to_end("z", last=False),
+    "cleared": lambda tables: tables[2].clear(),
+    "moved over": lambda tables: tables[1].update([tables[0].popitem()]),
+}
+
+
+@TABLES
+@pytest.mark.parametrize("change", CHANGES.values(), ids=CHANGES)
+def test_tables_are_the_same_until_one_holds_something_else(
+    kind: type[Tables], change: Callable[[list[Any]], object]
+) -> None:
+    tables = two_tables()
+    held = kind(tables)
+    assert held.same()
+    change(tables)
+    assert not held.same()
+    assert kind(tables).same()
+
+
+@TABLES
+def test_what_was_in_a_table_is_kept_and_so_nothing_new_is_taken_for_it(kind: type[Tables]) -> None:
+    tables: list[Any] = [{"a": []}]
+    held = kind(tables)
+    for _ in range(100):
+        tables[0]["a"] = []
+        assert not held.same()
+
+
+@pytest.mark.parametrize("wrong", [[3], [{}, None], ({},)])
+def test_only_a_list_of_tables_is_taken_in_c(wrong: Any) -> None:
+    if Tables is PlainTables:
+        pytest.skip("the extension was not built")
+    with pytest.raises(TypeError, match="a list of dicts"):
+        Tables(wrong)
+
+
+class Mapped:
+    """Like a dict, as far as it is asked."""
+
+    def __init__(self, **inside: Any) -> None:
+        self.inside = inside
+
+    def __iter__(self) -> Any:
+        return iter(self.inside)
+
+    def values(self) -> Any:
+        return self.inside.values()
+
+
+def test_what_is_only_like_a_dict_is_asked_in_python() -> None:
+    tables = [{"a": 1}, Mapped(b=[2])]
+    held = held_in(tables)
+    assert type(held) is PlainTables
+    assert held.same()
+    tables[1].inside["b"] = [2]
+    assert not held.same()
+    assert type(held_in([{}])) is Tables
+
+
+STORED = pytest.mark.parametrize("kind", [Stored, PlainStored])
+
+
+class Flagged:
+    def __init__(self) -> None:
+        self.training = True
+        self.calls = 0
+
+
+class Slotted:
+    __slots__ = ("training",)
+
+    def __init__(self) -> None:
+        self.training = True
+
+
+class Computed:
+    """Its own attributes do not show it."""
+
+    is_on = True
+
+    @property
+    def training(self) -> bool:
+        return self.is_on
+
+
+@STORED
+def test_who_has_another_value_is_seen(kind: type[Stored]) -> None:
+    objects = [Flagged(), Slotted(), nn.Linear(2, 2), Computed()]
+    stored = kind("training")
+    assert not stored.same(objects)
+    stored.note(objects)
+    for _ in range(3):
+        assert stored.same(objects)
+    for one, name in [*((one, "training") for one in objects[:3]), (objects[3], "is_on")]:
+        setattr(one, name, False)
+        assert not stored.same(objects)
+        setattr(one, name, True)
+        assert stored.same(objects)
+
+
+@STORED
+def test_other_attributes_and_other_ways_to_store(kind: type[Stored]) -> None:
+    one = Flagged()
+    stored = kind("training")
+    stored.note([one])
+    for _ in range(3):
+        one.calls += 1
+        assert stored.same([one])
+    vars(one)["training"] = False
+    assert not stored.same([one])
+    vars(one)["training"] = True
+    assert stored.same([one])
+    one.__dict__ = {"training": False}
+    assert not stored.same([one])
+    one.__dict__ = {"training": True}
+    assert stored.same([one])
+    del one.training
+    with pytest.raises(AttributeError):
+        stored.same([one])
+
+
+@STORED
+def test_a_class_that_gets_the_attribute_itself_is_seen(kind: type[Stored]) -> None:
+    class Late(Flagged):
+        pass
+
+    one = Late()
+    stored = kind("training")
+    stored.note([one])
+    Late.training = property(lambda self: False)  # type: ignore[assignment]
+    assert not stored.same([one])
+
+
+@STORED
+def test_others_and_more_and_fewer_are_seen(kind: type[Stored]) -> None:
+    objects = [Flagged(), Flagged()]
+    stored = kind("training")
+    stored.note(objects)
+    assert not stored.same(objects[:1])
+    assert not stored.same([*objects, Flagged()])
+    assert not stored.same([objects[0], Flagged()])
+    assert not stored.same(objects[::-1])
+
+
+@STORED
+@pytest.mark.parametrize("seed", range(50))
+def test_whatever_is_stored_both_hear_what_is_there(kind: type[Stored], seed: int) -> None:
+    dice = random.Random(seed)
+    objects = [dice.choice([Flagged, Slotted])() for _ in range(10)]
+    stored = kind("training")
+    stored.note(objects)
+    noted = [one.training for one in objects]
+    for _ in range(30):
+        one = dice.choice(objects)
+        if dice.random() < 0.5:
+            one.training = dice.random() < 0.8
+        elif isinstance(one, Flagged):
+            one.calls += 1
+        assert stored.same(objects) == ([one.training for one in objects] == noted)

@@ -25,6 +25,8 @@
 #ifndef Py_LIMITED_API
 #include "python/asked.hpp"
 #include "python/packed.hpp"
+#include "python/stored.hpp"
+#include "python/tables.hpp"
 #include "python/words.hpp"
 #endif
 #include "reduce.hpp"
@@ -557,6 +559,26 @@ void define_asked(nb::module_& m) {
              },
              nb::arg("addresses"), nb::arg("sizes"))
         .def("read", [](Pieces& p) { return given_by_python(p.read()); });
+    nb::class_<Stored>(m, "Stored")
+        .def("__init__", [](Stored* self, const nb::str& name) { new (self) Stored(name.ptr()); },
+             nb::arg("name"))
+        .def("note",
+             [](Stored& s, nb::handle objects) {
+                 if (!s.note(objects.ptr())) throw nb::python_error();
+             },
+             nb::arg("objects"))
+        .def("same", [](Stored& s, nb::handle objects) { return truth(s.same(objects.ptr())); },
+             nb::arg("objects"));
+    nb::class_<Tables>(m, "Tables")
+        .def("__init__",
+             [](Tables* self, nb::handle tables) {
+                 new (self) Tables(tables.ptr());
+                 if (self->is_made()) return;
+                 self->~Tables();
+                 throw nb::python_error();
+             },
+             nb::arg("tables"))
+        .def("same", [](const Tables& t) { return truth(t.same()); });
     nb::class_<Words>(m, "Words")
         .def("__init__",
              [](Words* self, const Pointers& leads, const Counts& places, const Counts& compared, bool counts) {

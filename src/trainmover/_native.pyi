@@ -324,6 +324,23 @@ class Pieces:
     def read(self) -> bytes:
         """One behind the other. The very object that was given last, if it is equal."""
 
+class Stored:
+    """An attribute of a list of objects: who has had nothing stored since is not asked for it."""
+
+    def __init__(self, name: str) -> None: ...
+    def note(self, objects: list[Any]) -> None:
+        """Its values now."""
+
+    def same(self, objects: list[Any]) -> bool:
+        """Whether the very objects that were noted have the very values that they had."""
+
+class Tables:
+    """Dicts, and what was in them, which is kept."""
+
+    def __init__(self, tables: list[Any]) -> None: ...
+    def same(self) -> bool:
+        """Whether all have the very keys and values that they had, in the same order."""
+
 class Words:
     """A few words of many objects, read where they lie: see `torch_internals.memory`."""
 

@@ -18,6 +18,8 @@ from typing import TYPE_CHECKING, Any
 
 from trainmover.communicators import native_is_built
 
+_END = object()
+
 
 class PlainAnswers:
     """In Python; see `_native.pyi` for the words."""
@@ -55,6 +57,49 @@ class PlainPieces:
         return self._newest
 
 
+class PlainStored:
+    """In Python; see `_native.pyi` for the words."""
+
+    def __init__(self, name: str) -> None:
+        self._value_of = attrgetter(name)
+        self._objects: list[Any] = []
+        self._values: list[Any] = []
+
+    def note(self, objects: list[Any]) -> None:
+        self._objects, self._values = [], []
+        self._objects, self._values = list(objects), [*map(self._value_of, objects)]
+
+    def same(self, objects: list[Any]) -> bool:
+        if not plain_are(objects, self._objects):
+            return False
+        return all(map(is_, map(self._value_of, objects), self._values))
+
+
+class PlainTables:
+    """In Python; see `_native.pyi` for the words."""
+
+    def __init__(self, tables: list[Any]) -> None:
+        self._tables = list(tables)
+        self._held = self._now()
+
+    def same(self) -> bool:
+        now = self._now()
+        return len(now) == len(self._held) and all(map(is_, now, self._held))
+
+    def _now(self) -> list[Any]:
+        """An end behind each table: no entry may go from one to the next."""
+        now: list[Any] = []
+        for table in self._tables:
+            now += table
+            now += table.values()
+            now.append(_END)
+        return now
+
+
+class PlainWords:
+    """None are read in Python: a call for each would take longer than to ask."""
+
+
 def plain_given(question: Any, objects: list[Any]) -> bytes:
     """In Python; see `_native.pyi` for the words."""
     return bytes([answer is not None for answer in map(_function(question), objects)])
@@ -83,20 +128,36 @@ def is_in_c(name: str) -> bool:
 
 
 if TYPE_CHECKING or is_in_c("Answers"):
-    from trainmover._native import Answers, Pieces, Words, are, given, stands_for
+    from trainmover._native import Answers, Pieces, Stored, Tables, Words, are, given, stands_for
 else:
-    Words = None
+    Words = PlainWords
     Answers, Pieces = PlainAnswers, PlainPieces
+    Stored, Tables = PlainStored, PlainTables
     are, given, stands_for = plain_are, plain_given, plain_stands_for
+
+Held = Tables | PlainTables
+
+
+def held_in(tables: list[Any]) -> Held:
+    """What is in them now, be they dicts or like dicts, as those of a module in TorchScript."""
+    every_is_dict = all([isinstance(table, dict) for table in tables])
+    return Tables(tables) if every_is_dict else PlainTables(tables)
+
 
 __all__ = [
     "Answers",
+    "Held",
     "Pieces",
     "PlainAnswers",
     "PlainPieces",
+    "PlainStored",
+    "PlainTables",
+    "Stored",
+    "Tables",
     "Words",
     "are",
     "given",
+    "held_in",
     "is_in_c",
     "plain_are",
     "plain_given",

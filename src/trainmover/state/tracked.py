@@ -22,6 +22,7 @@ from trainmover.state.kinds.buffers import Buffers
 from trainmover.state.kinds.finding import parts_of
 from trainmover.state.kinds.generators import Generator, KeptGenerator
 from trainmover.state.kinds.gradients import Gradients
+from trainmover.state.kinds.hooks import Hooks
 from trainmover.state.kinds.modes import Modes
 from trainmover.state.kinds.settings import Settings
 from trainmover.state.kinds.unsharded import Unsharded
@@ -210,8 +211,8 @@ class Tracked:
                 self._bulk.add(name)
             else:
                 states[name] = data
-        for path, ask, is_encoded in self._in_bytes[moment]:
-            said = ask()
+        for path, ask, is_encoded, any_is in self._in_bytes[moment]:
+            said: Any = ask() if any_is else None
             states[path] = said if is_encoded else encode.encode(said) if said else _NOTHING
         return states
 
@@ -334,11 +335,12 @@ def _is_large(state: object) -> bool:
     )
 
 
-def _asked(value: HasState) -> tuple[Callable[[], Any], bool]:
-    """What gives its state at each step, and whether in bytes already."""
+def _asked(value: HasState) -> tuple[Callable[[], Any], bool, object]:
+    """What gives its state at each step, whether in bytes already, and what is true while there may
+    be any."""
     if isinstance(value, Modes | Buffers | Settings):
-        return value.encoded, True
-    return value.state_dict, False
+        return value.encoded, True, True
+    return value.state_dict, False, value.any if isinstance(value, Hooks) else True
 
 
 def _named(name: str, error: UserError) -> UserError:

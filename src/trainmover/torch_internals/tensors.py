@@ -99,11 +99,11 @@ class Watched:
         if self._words is None:
             return self._marks.same(self._plain) and self._others_are_same()
         if self._words.same():
-            return self._others_are_same()
+            return not self._others or self._others_are_same()
         return not self.changed()
 
     def _others_are_same(self) -> bool:
-        return not self._others or list(map(_mark, self._others)) == self._marks_of_others
+        return list(map(_mark, self._others)) == self._marks_of_others
 
     def changed(self) -> list[int]:
         """Which of them are not, by number."""

@@ -6,12 +6,12 @@ one by one.
 """
 
 from collections.abc import Mapping
-from types import NoneType
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
+from trainmover.asked import Held, held_in
 from trainmover.errors import ProtocolError
 from trainmover.state import encode
 from trainmover.state.kinds.flat import Flat
@@ -34,7 +34,9 @@ class Buffers:
             (name, buffers_of(owners[name.rpartition(".")[0]]), name.rpartition(".")[2])
             for name in (found if few else ())
         ]
-        self._names = [name for name, _, _ in self._slots]
+        self._names: list[str] = []
+        self._held: Held | None = None  # In the modules, since `_values` were there.
+        self._values: list[Tensor] = []
         self._flat = Flat()
         self._seen: tuple[bytes, bytes] | None = None
         self._encoded = b""
@@ -46,14 +48,13 @@ class Buffers:
 
     def state_dict(self) -> dict[str, Any]:
         """fit: name, dtype and shape of each; data: their bytes."""
-        values: list[Any] = [owner[key] for _, owner, key in self._slots]
-        names = self._names
-        if NoneType in {*map(type, values)}:
+        if self._held is None or not self._held.same():
             live = self.live()
-            names, values = list(live), list(live.values())
-        if not values:
+            self._names, self._values = list(live), list(live.values())
+            self._held = held_in(list({id(owner): owner for _, owner, _ in self._slots}.values()))
+        if not self._values:
             return {}
-        fit, data = self._flat.state(names, values)
+        fit, data = self._flat.state(self._names, self._values)
         return {"fit": fit, "data": data}
 
     def encoded(self) -> bytes:

@@ -14,7 +14,7 @@ import random
 import sys
 import types
 import weakref
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import numpy
@@ -77,6 +77,9 @@ def forget_hooks() -> None:
 
 class Hooks:
     """States of the hooks of all wrappers in or around one module, with the two state methods."""
+
+    any: Sequence[object] = _hooks
+    """Empty: no hook of any module has a state, and nobody need be asked."""
 
     def __init__(self, module: nn.Module) -> None:
         self._module = module

@@ -18,7 +18,7 @@ from typing import Any
 from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 
-from trainmover.asked import Answers
+from trainmover.asked import Answers, Stored
 from trainmover.state import encode
 from trainmover.torch_internals import ddp
 from trainmover.torch_internals.tensors import TRAINED
@@ -69,7 +69,7 @@ class Modes:
     def __init__(self, module: nn.Module) -> None:
         self.modules = list(module.modules())
         self._parameters = list(module.parameters())
-        self._training, self._trained = Answers(_TRAINING), Answers(TRAINED)
+        self._training, self._trained = Stored("training"), Answers(TRAINED)
         self._flags: list[tuple[Any, ...]] = []
         self._encoded = b""
         self._made = -1

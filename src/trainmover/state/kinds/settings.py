@@ -12,6 +12,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from trainmover.asked import Held, are, held_in
 from trainmover.errors import StateMismatch
 from trainmover.state import encode
 
@@ -24,23 +25,20 @@ class Settings:
 
     def __init__(self, optimizer: torch.optim.Optimizer) -> None:
         self.optimizer = optimizer
-        self._values: list[Any] = []
-        self._types: list[type] = []
+        self._groups: list[dict[str, Any]] = []
+        self._held: Held | None = None  # In these groups, of what cannot change in place.
         self._encoded = b""
 
     def encoded(self) -> bytes:
         """Its state in bytes; the same ones for as long as nothing is set to another value."""
-        values = [
-            value
-            for group in self.optimizer.param_groups
-            for name, value in group.items()
-            if name != "params"
-        ]
-        types = [*map(type, values)]
-        is_known = types == self._types and _PLAIN.union((tuple,)).issuperset(types)
-        if not is_known or values != self._values:
-            self._values, self._types = values, types
-            self._encoded = encode.encode(self.state_dict())
+        groups = self.optimizer.param_groups
+        if self._held is not None and are([*groups], self._groups) and self._held.same():
+            return self._encoded
+        self._groups, self._held = [*groups], None
+        values = [value for group in groups for name, value in group.items() if name != "params"]
+        if _PLAIN.union((tuple,)).issuperset(map(type, values)):
+            self._held = held_in(self._groups)
+        self._encoded = encode.encode(self.state_dict())
         return self._encoded
 
     def state_dict(self) -> dict[str, Any]:

@@ -7,7 +7,7 @@ from typing import Any
 
 from torch import nn
 
-from trainmover.asked import are
+from trainmover.asked import are, held_in
 from trainmover.torch_internals.modules import parts_of, tensors_of, unsaved_of
 
 
@@ -64,24 +64,13 @@ class Make:
     keeps the state."""
 
     def __init__(self, parts: list[nn.Module]) -> None:
-        self._parts = parts
-        self._tables = [
-            table for one in parts for table in (parts_of(one), *_hooks_of(one).values())
-        ]
-        self._filled = [table for table in self._tables if table]
-        self._lengths = list(map(len, self._tables))
-        self._noted = self._now()
+        self._parts, self._kinds = parts, [*map(type, parts)]
+        tables = [table for one in parts for table in (parts_of(one), *_hooks_of(one).values())]
+        self._tables = held_in(tables)
 
     def is_same(self) -> bool:
-        """Whether it has them still. Most tables are empty, and asked for their lengths only."""
-        return list(map(len, self._tables)) == self._lengths and are(self._now(), self._noted)
-
-    def _now(self) -> list[object]:
-        now: list[object] = [*map(type, self._parts)]
-        for table in self._filled:
-            now += table
-            now += table.values()
-        return now
+        """Whether it has them still."""
+        return self._tables.same() and are([*map(type, self._parts)], self._kinds)
 
 
 def _hooks_of(part: nn.Module) -> dict[str, dict[Any, Any]]:

@@ -79,10 +79,13 @@ class VaultClient:
             if self._gone:
                 raise self._lost(self._gone)
             while self._acks_due:
-                if self._replies or self._receive():
-                    self._take_ack(self._replies.pop(0))
-                elif cancelled():
-                    return False
+                if not self._replies and not self._receive():
+                    if cancelled():
+                        return False
+                elif (said := self._replies.pop(0)) == _DONE:  # No call: at each step's gate.
+                    self._acks_due -= 1
+                else:
+                    self._take_ack(said)
             self._raise_refusal()
             while self._outdated:
                 if cancelled():

@@ -5,8 +5,6 @@ can store to: globals, closure cells, attributes, and what containers hold."""
 import math
 from collections import deque
 from dataclasses import dataclass
-from itertools import repeat
-from operator import is_
 from types import CellType
 from typing import Any
 
@@ -14,7 +12,7 @@ import torch
 from torch import Tensor, nn
 from torch.amp.grad_scaler import GradScaler
 
-from trainmover.asked import are
+from trainmover.asked import are, held_in
 from trainmover.state import moments, rng, tensor_bytes
 from trainmover.state.kinds.flat import Memory, grouped
 from trainmover.state.kinds.generators import Generator, set_state, state_of
@@ -47,31 +45,29 @@ class Buffers:
     def __init__(self, tracked: Tracked) -> None:
         self._tracked = tracked
         self._owners: list[dict[str, Tensor | None]] = []
-        self._counts: list[int] = []
+        self._held = held_in([])
         self._slots: list[tuple[dict[str, Tensor | None], str]] = []
+        self._live: list[Tensor | None] = []
         self._memory = Memory()
 
     def copy(self) -> "BuffersCopy":
         """Of what they hold now."""
-        live = self._find()
-        if not live:
+        self._find()
+        if not self._live:
             return BuffersCopy(self._owners, [], [], b"")
-        tensors = [one for one in live if one is not None]
+        tensors = [one for one in self._live if one is not None]
         if self._memory.holds(tensors):
-            return BuffersCopy(self._owners, self._slots, live, self._memory.read())
+            return BuffersCopy(self._owners, self._slots, self._live, self._memory.read())
         self._memory.note(tensors, range(len(tensors)))
-        return BuffersCopy(self._owners, self._slots, live, _joined(tensors))
+        return BuffersCopy(self._owners, self._slots, self._live, _joined(tensors))
 
-    def _find(self) -> list[Tensor | None]:
-        owners = [buffers_of(part) for part in self._tracked.modules]
-        counts = list(map(len, owners))
-        if counts == self._counts and are(owners, self._owners):
-            live = [owner.get(name, ABSENT) for owner, name in self._slots]
-            if not any(map(is_, live, repeat(ABSENT))):
-                return live
-        self._owners, self._counts = owners, counts
+    def _find(self) -> None:
+        owners = list(map(buffers_of, self._tracked.modules))
+        if are(owners, self._owners) and self._held.same():
+            return
+        self._owners, self._held = owners, held_in(owners)
         self._slots = [(owner, name) for owner in owners for name in owner]
-        return [owner[name] for owner, name in self._slots]
+        self._live = [owner[name] for owner, name in self._slots]
 
 
 @dataclass
