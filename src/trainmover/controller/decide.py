@@ -26,7 +26,7 @@ from trainmover.controller.change.reports import (
 from trainmover.controller.change.seats import without_machines
 from trainmover.controller.clock import tick
 from trainmover.controller.compare.replacing import compared, replace_diverged
-from trainmover.controller.effects import Answer, Decision, Effect
+from trainmover.controller.effects import Answer, Decision, Effect, Fence
 from trainmover.controller.ending import end_when_all_left, finished, raised, went_on
 from trainmover.controller.events import (
     EVENTS,
@@ -207,7 +207,8 @@ def decide(job: Job, event: EVENTS) -> Decision:
         job, bound = _bind(job, settled, None)
     job, judged = judge(job, event.at_us)
     forgotten: tuple[Effect, ...] = ()
-    if len(job.machines) < len(settled.machines):
+    given_up = any(isinstance(effect, Fence) for effect in judged)  # As another joins, it may be.
+    if given_up or len(job.machines) < len(settled.machines):
         job, forgotten = forget_lost(job, event.at_us)
     speaks = WorkerSaid | WorkersSaid | AgentSaid
     machine = event.machine if isinstance(event, speaks) else None

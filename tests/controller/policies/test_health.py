@@ -133,6 +133,17 @@ def test_who_asks_about_one_that_is_given_up_by_time_alone_is_told_too() -> None
     assert job.health.untold == 0
 
 
+def test_also_where_another_machine_joins_in_that_moment() -> None:
+    job, _ = decide(RUNNING, health("m4"))
+    state = m.WorkerState(local_rank=0, pid=job.machines["m4"].pids[0], state="stopped")
+    stopped = AgentSaid(at_us=1_000_000, machine="m4", fact=state)
+    joins = msgspec.structs.replace(joined("m9", standby=True), at_us=15_000_000)
+    job, effects = after(job, stopped, Tick(at_us=12_000_000), joins)
+    assert "m4" not in job.machines
+    assert [answer.ok for answer in answers(effects)] == [False]
+    assert "m4" not in job.health.of
+
+
 # --- before ranks are taken -----------------------------------------------------------------------
 
 
