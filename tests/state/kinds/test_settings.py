@@ -111,3 +111,19 @@ def test_settings_that_were_not_there_yet_are_gone_again() -> None:
     with Settings(optimizer).shown_as(state):
         assert optimizer.param_groups[0]["extra"] == 5
     assert "extra" not in optimizer.param_groups[0]
+
+
+class Bare(torch.optim.Optimizer):
+    """Has no settings at all."""
+
+    def __init__(self, parameters: Any) -> None:
+        super().__init__(parameters, {})
+
+
+def test_groups_without_settings_are_state_too() -> None:
+    optimizer = Bare(nn.Linear(3, 1).parameters())
+    settings = Settings(optimizer)
+    one = settings.encoded()
+    assert encode.decode(one) == {"groups": [{}]}
+    optimizer.add_param_group({"params": [nn.Parameter(torch.zeros(1))]})
+    assert encode.decode(settings.encoded()) == {"groups": [{}, {}]}

@@ -26,6 +26,7 @@ class Settings:
         self.optimizer = optimizer
         self._values: list[Any] = []
         self._types: list[type] = []
+        self._count = -1
         self._encoded = b""
 
     def encoded(self) -> bytes:
@@ -38,8 +39,9 @@ class Settings:
         ]
         types = [*map(type, values)]
         is_known = types == self._types and _PLAIN.union((tuple,)).issuperset(types)
-        if not is_known or values != self._values:
-            self._values, self._types = values, types
+        count = len(self.optimizer.param_groups)  # Groups may have no settings at all.
+        if not is_known or values != self._values or count != self._count:
+            self._values, self._types, self._count = values, types, count
             self._encoded = encode.encode(self.state_dict())
         return self._encoded
 
