@@ -123,6 +123,7 @@ HABITS = [
     equal("updates/skipped"),
     equal("updates/caught"),
     equal("updates/optimizer_attribute"),
+    equal("updates/lookahead"),
     equal("layouts/fsdp2"),
     equal("layouts/fsdp2_decayed"),
     equal("layouts/fsdp2_evaluated", moment=True),

@@ -111,3 +111,30 @@ def test_settings_that_were_not_there_yet_are_gone_again() -> None:
     with Settings(optimizer).shown_as(state):
         assert optimizer.param_groups[0]["extra"] == 5
     assert "extra" not in optimizer.param_groups[0]
+
+
+class Bare(torch.optim.Optimizer):
+    """Has no settings at all."""
+
+    def __init__(self, parameters: Any) -> None:
+        super().__init__(parameters, {})
+
+
+def test_groups_without_settings_are_state_too() -> None:
+    optimizer = Bare(nn.Linear(3, 1).parameters())
+    settings = Settings(optimizer)
+    one = settings.encoded()
+    assert encode.decode(one) == {"groups": [{}]}
+    optimizer.add_param_group({"params": [nn.Parameter(torch.zeros(1))]})
+    assert encode.decode(settings.encoded()) == {"groups": [{}, {}]}
+
+
+def test_tensors_in_a_tuple_that_change_in_place_are_seen() -> None:
+    optimizer = torch.optim.SGD([nn.Parameter(torch.ones(1))], lr=0.1)
+    rates = torch.ones(1)
+    optimizer.param_groups[0]["rates"] = (rates, 2.0)
+    settings = Settings(optimizer)
+    before = settings.encoded()
+    assert settings.encoded() == before
+    rates.add_(1.0)
+    assert settings.encoded() != before

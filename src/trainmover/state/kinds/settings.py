@@ -36,7 +36,7 @@ class Settings:
             return self._encoded
         self._groups, self._held = [*groups], None
         values = [value for group in groups for name, value in group.items() if name != "params"]
-        if _PLAIN.union((tuple,)).issuperset(map(type, values)):
+        if all(map(_stays, values)):
             self._held = held_in(self._groups)
         self._encoded = encode.encode(self.state_dict())
         return self._encoded
@@ -95,6 +95,11 @@ def _settings(group: dict[str, Any]) -> dict[str, Any]:
         for name, one in group.items()
         if type(one) in _PLAIN or (name != "params" and _can_go_along(one))
     }
+
+
+def _stays(value: object) -> bool:
+    """Whether it is another object once it is another value."""
+    return type(value) in _PLAIN or (type(value) is tuple and all(map(_stays, value)))
 
 
 def _can_go_along(value: object) -> bool:

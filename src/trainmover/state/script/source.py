@@ -260,6 +260,7 @@ class _Reader:
             in_loops = set(_in_loops(nodes)) if key == MODULE or key[0] in _CONSTRUCTORS else None
             declared = {n for node in nodes if isinstance(node, ast.Global) for n in node.names}
             repeated = set(_in_loops(nodes))
+            aliases = _aliases(nodes)
             for node in nodes:
                 self._patch(node)
                 later = in_loops is None or id(node) in in_loops
@@ -269,6 +270,7 @@ class _Reader:
                 self._store(node, scope, owner, declared, later=later)
                 if later:
                     self._store_by_name(node, owner)
+                    self._store_through(node, aliases, owner)
                 if later and (key[0] not in self._once or id(node) in repeated):
                     self._store_in_process(node)
                     self._rebuild(node)
@@ -298,6 +300,16 @@ class _Reader:
                 self._note_owner(changed, owner)
             else:
                 scope.lines[name] = max(changed.lineno, scope.lines.get(name, 0))
+
+    def _store_through(
+        self, node: ast.AST, aliases: dict[str, list[ast.Attribute]], owner: str
+    ) -> None:
+        """What is changed in place by another name: for slow in self.slow: slow.add_(...)."""
+        changed = _changed_in_place(node)
+        if isinstance(changed, ast.Name):
+            for attribute in aliases.get(changed.id, ()):
+                self.source.changed.add(attribute.attr)
+                self._attribute(attribute, owner)
 
     def _attribute(self, node: ast.Attribute, owner: str) -> None:
         known = self.source.attributes
@@ -627,6 +639,32 @@ def _in_loops(nodes: list[ast.AST]) -> Iterator[int]:
     for node in nodes:
         if isinstance(node, ast.For | ast.While | ast.AsyncFor):
             yield from (id(inner) for inner in walk(node))
+
+
+def _aliases(nodes: list[ast.AST]) -> dict[str, list[ast.Attribute]]:
+    """Names that a loop or an assignment takes out of attributes, each with these."""
+    found: dict[str, list[ast.Attribute]] = {}
+    for node in nodes:
+        match node:
+            case ast.For(target=target, iter=value) | ast.Assign(targets=[target], value=value):
+                held = _attributes_in(value)
+                for name in _names(target) if held else ():
+                    found.setdefault(name, []).extend(held)
+    return found
+
+
+def _attributes_in(value: ast.expr) -> list[ast.Attribute]:
+    """That it goes through, or takes a part of; no methods."""
+    match value:
+        case ast.Attribute():
+            return [value]
+        case ast.Subscript(value=inner) | ast.Starred(value=inner):
+            return _attributes_in(inner)
+        case ast.Call(func=ast.Attribute(value=inner, attr="values" | "items" | "get"), args=_):
+            return _attributes_in(inner)
+        case ast.Call(func=ast.Name(id="zip" | "enumerate" | "reversed" | "list"), args=arguments):
+            return [one for argument in arguments for one in _attributes_in(argument)]
+    return []
 
 
 def _changed_in_place(node: ast.AST) -> ast.Name | ast.Attribute | None:

@@ -1,0 +1,43 @@
+"""What is changed in place by another name is a store to where it lies."""
+
+import ast
+import textwrap
+
+import pytest
+
+from trainmover.state.script.source import read
+
+THROUGH = [
+    "for slow in self.slow:\n    slow.add_(1)",
+    "for slow, p in zip(self.slow, parameters):\n    slow.mul_(0.9).add_(p)",
+    "for name, slow in self.slow.items():\n    slow[0] = 1.0",
+    "for at, slow in enumerate(self.slow.values()):\n    slow += at",
+    "kept = self.slow[0]\nkept.copy_(x)",
+    "kept = self.slow\nkept.append(x)",
+    "kept = self.slow.get(name)\nkept[name] = x",
+]
+
+
+def stored(body: str) -> set[str]:
+    text = "class Average:\n    def update(self, parameters, x, name):\n"
+    text += textwrap.indent(body, " " * 8) + "\n"
+    source = read(ast.parse(text))
+    return source.attributes.keys() & source.by_class.get("Average", set())
+
+
+@pytest.mark.parametrize("body", THROUGH)
+def test_what_is_taken_out_of_an_attribute_and_changed_is_that_attribute_s(body: str) -> None:
+    assert "slow" in stored(body)
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        "for slow in self.slow:\n    print(slow.sum())",
+        "for slow in self.slow.parameters():\n    slow.add_(1)",
+        "kept = self.slow + 1\nkept.add_(x)",
+        "kept = copy(self.slow)\nkept.append(x)",
+    ],
+)
+def test_what_is_only_read_or_is_made_anew_is_not(body: str) -> None:
+    assert "slow" not in stored(body)
