@@ -20,7 +20,7 @@ from typing import NamedTuple
 from trainmover.agent.decide import pause_s
 from trainmover.agent.outbox import Outbox
 from trainmover.ids import MachineId
-from trainmover.protocol.deadlines import SILENT_S
+from trainmover.protocol.deadlines import HEARD_S, LANE_SILENT_S, SILENT_S
 from trainmover.protocol.messages import (
     PROTOCOL,
     UNCOUNTED,
@@ -41,6 +41,9 @@ from trainmover.version import VERSION
 UNSAFE_US = 250_000
 """A fact that is not said to be safe for so long may be lost with this machine: the controller says
 so five times a second, and workers keep what they told for half a second without being asked."""
+
+HEARTBEAT_US = round(HEARD_S * 1e6)
+"""From one to the next over a lane: the controller says as often what is safe."""
 
 
 class Heeded(NamedTuple):
@@ -72,6 +75,7 @@ class Letters:
         self._back_us = -1
         self._attempts = 0
         self._heard_us = now_us
+        self._lane_us = self._beat_us = self._told_us = 0
 
     # --- facts ----------------------------------------------------------------------------------
 
@@ -110,6 +114,27 @@ class Letters:
             dropped=self.outbox.dropped,
         )
         return encode(back)
+
+    def goes_behind(self, now_us: int) -> None:
+        """The link that comes next is a lane."""
+        self._lane_us = self._beat_us = now_us
+        self._told_us = -HEARTBEAT_US
+
+    def beat(self, now_us: int) -> None:
+        """The lane has brought a beat."""
+        self._beat_us = now_us
+
+    def lane_is_silent(self, now_us: int) -> bool:
+        """Whether a link of its own is to be dialled beside the lane."""
+        since_us = self._beat_us if self.welcomed else self._lane_us
+        return now_us - since_us > LANE_SILENT_S * 1e6
+
+    def heartbeat_is_due(self, now_us: int) -> bool:
+        """Whether it is to be said over a lane, where each beat is answered anyway; then it is."""
+        due = now_us - self._told_us >= HEARTBEAT_US
+        if due:
+            self._told_us = now_us
+        return due
 
     def link_lost(self) -> None:
         """There is none any more."""

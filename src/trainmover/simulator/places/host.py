@@ -51,6 +51,7 @@ class Line:
 
     def __init__(self, host: "Host", box: "Box") -> None:
         self.machine: MachineId | None = None
+        self.relay: MachineId | None = None
         self.quiet_ticks = 0
         self.heard_us = host.now
         self.host = host
@@ -221,6 +222,9 @@ class Host:
     def turned_away(self, why: str) -> None:
         """A line of the trace."""
         self.world.note(f"  = {why}")
+
+    def ticket(self) -> str:
+        return f"ticket {self.world.random.getrandbits(64)}"
 
     def answer(self, answer: Answer) -> None:
         self.world.answered(answer)
