@@ -350,6 +350,7 @@ class Agent:
             )
         )  # fmt: skip
         self._up.beat()
+        self._relay.beat()
         self._crew.look()
         self._signs.look()
         self._look_for_notice()

@@ -329,7 +329,7 @@ class Server:
 
     def said_trunk(self, link: MachineLink, fact: m.Trunk) -> None:
         """A machine of the job carries what others say, if it was asked to."""
-        trunk = Trunk(fact.machine, self, link.write)
+        trunk = Trunk(fact.machine, self, link.write, link.abort)
         account = self.control.accounts.of.get(fact.machine)
         ours = account is not None and account.incarnation == fact.incarnation
         if ours and self.control.carrying.opened(trunk, fact.address):

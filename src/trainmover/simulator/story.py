@@ -94,6 +94,7 @@ def plan_of(
     world["stragglers"] = chance.choice(("off", "watch", "act", "act"))
     world["health"] = chance.choice(("off", "off", "watch", "act"))
     world["anomalies"] = chance.choice(("off", "watch", "act", "act"))
+    world["relays_above"] = chance.choice((256, 2, 3))
     return plan
 
 

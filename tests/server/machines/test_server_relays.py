@@ -26,13 +26,14 @@ class Play:
         self.relays = Relays(above)
         self.place = {MachineId(f"m{n}"): ("m", n, "") for n in range(1, machines + 1)}
         self.deaf: set[str] = set()
+        self.silent: set[MachineId] = set()
         for name in self.place:
             self.relays.came(name, None)
 
     def look(self, times: int = 1, *, calm: bool = True) -> list[Ask | SendBehind]:
         chosen: list[Ask | SendBehind] = []
         for _ in range(times):
-            new = self.relays.look(self.place, calm=calm)
+            new = self.relays.look(self.place, self.place.keys() - self.silent, calm=calm)
             self._obey(new)
             chosen += new
         return chosen
@@ -143,3 +144,10 @@ def test_a_relay_that_is_lost_is_none_and_its_trunk_opens_no_more() -> None:
 
 def test_nobody_relays_that_was_not_asked() -> None:
     assert not Play(5, above=3).relays.opened(MachineId("m1"), "m1:1")
+
+
+def test_nobody_is_sent_behind_a_relay_that_is_silent() -> None:
+    play = Play(4, above=3)
+    play.silent = {MachineId("m1")}
+    play.look(STEADY + 10)
+    assert relays_of(play) == {"m4": 2}

@@ -29,6 +29,7 @@ class Carrier:
     def __init__(self) -> None:
         self.lanes: dict[int, MachineId] = {}
         self._newest = 0
+        self._asked = False  # Whether the controller has, and nobody is here to answer.
         self._came: list[Came] = []
         self._gone: list[Gone] = []
         self._beats: dict[int, None] = {}
@@ -63,7 +64,7 @@ class Carrier:
     @property
     def waits(self) -> bool:
         """Whether something is to be sent."""
-        return bool(self._came or self._said or self._beats or self._gone)
+        return bool(self._came or self._said or self._beats or self._gone or self._asked)
 
     @property
     def is_full(self) -> bool:
@@ -73,11 +74,11 @@ class Carrier:
     def given(self) -> list[bytes]:
         """What waits, as frames of the trunk."""
         said: list[bytes] = [encode(came) for came in self._came]
-        if self._said or self._beats:
+        if self._said or self._beats or self._asked:
             said.append(encode(Carried(beats=list(self._beats), said=self._said)))
         said += [encode(gone) for gone in self._gone]
         self._came, self._gone, self._said, self._beats = [], [], [], {}
-        self._spoke, self._bytes = set(), 0
+        self._spoke, self._bytes, self._asked = set(), 0, False
         return said
 
     # --- down -----------------------------------------------------------------------------------
@@ -88,6 +89,7 @@ class Carrier:
         order = decode_trunk_order(payload)
         match order:
             case Beat():
+                self._asked = not self.lanes
                 for lane in list(self.lanes):
                     yield lane, BEAT
             case Carry(said=said):

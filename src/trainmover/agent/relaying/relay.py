@@ -16,6 +16,7 @@ from trainmover.agent.relaying.carrier import Carrier
 from trainmover.errors import PeerLost, ProtocolError
 from trainmover.ids import MachineId
 from trainmover.listeners.loop_listener import LoopListener
+from trainmover.protocol.deadlines import SILENT_S
 from trainmover.protocol.hello import hashed
 from trainmover.protocol.lanes import CARRIED_BYTES_MAX, RELAY
 from trainmover.protocol.messages import Trunk, encode
@@ -46,6 +47,7 @@ class Relay:
         self._listener: LoopListener | None = None
         self._trunk: _TrunkLink | None = None
         self._closed = self._paused = False
+        self._heard_s = 0.0
         self._timer: asyncio.TimerHandle | None = None
         self._carrier = Carrier()
         self._lanes: dict[int, _Lane] = {}
@@ -80,11 +82,18 @@ class Relay:
         dialled.transport.set_write_buffer_limits(high=UNSENT_BYTES_MAX)
         sock = dialled.transport.get_extra_info("socket")
         sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, UNREACHABLE_MS)
+        self._heard_s = self._loop.time()
         self._trunk.begin()
         trunk = Trunk(machine=self._machine, incarnation=incarnation, address=address)
         self._trunk.send([encode(trunk)])
         if self._closed:
             self.stop()
+
+    def beat(self) -> None:
+        """To be called a few times a second: a trunk over which nothing comes is none."""
+        silent = self._loop.time() - self._heard_s > SILENT_S
+        if self._trunk is not None and silent:
+            self._trunk.abort()
 
     async def left(self, within_s: float) -> None:
         """Until nobody is behind it, or so long."""
@@ -165,6 +174,7 @@ class Relay:
     # --- down -----------------------------------------------------------------------------------
 
     def _hear(self, payload: bytes) -> None:
+        self._heard_s = self._loop.time()
         for number, frame in self._carrier.hear(payload):
             if frame is None:
                 self._lanes.pop(number).close()
@@ -172,6 +182,8 @@ class Relay:
                 self._lanes[number].send(frame)
         if not self._lanes:
             self.alone.set()
+        if self._carrier.waits:
+            self._soon()
 
 
 class _TrunkLink(FrameLink):

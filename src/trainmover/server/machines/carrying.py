@@ -5,12 +5,16 @@ from typing import TYPE_CHECKING
 
 from trainmover.controller.state import Job
 from trainmover.ids import MachineId
+from trainmover.protocol.deadlines import SILENT_S, beats
 from trainmover.protocol.messages import BeRelay, GoBehind
 from trainmover.server.machines.relays import Ask, Relays
 
 if TYPE_CHECKING:
     from trainmover.server.machines.lanes import Trunk
     from trainmover.server.surroundings import Link, Surroundings
+
+FRESH_BEATS = 2
+"""A trunk over which nothing was heard for longer gets no further lanes."""
 
 
 class Carrying:
@@ -67,12 +71,15 @@ class Carrying:
 
     def beat(self, job: Job, *, over: bool) -> None:
         """To be called every beat; over: the job is."""
-        for trunk in self.trunks.values():
+        for trunk in list(self.trunks.values()):
             trunk.beat()
+            if trunk.quiet_beats > beats(SILENT_S):
+                self.ended(trunk)
         if over or len(job.machines) <= self.relays.above:
             return
         place = {name: one.place for name, one in job.machines.items() if name in self._members}
-        for choice in self.relays.look(place, calm=job.change is None):
+        fresh = {name for name, trunk in self.trunks.items() if trunk.quiet_beats <= FRESH_BEATS}
+        for choice in self.relays.look(place, fresh, calm=job.change is None):
             if isinstance(choice, Ask):
                 self._members[choice.relay].send(BeRelay())
                 continue

@@ -112,12 +112,21 @@ class Lane:
 
 
 class Trunk:
-    """Of one relay. write: a frame's payload, to it. lanes: that are open."""
+    """Of one relay. write: a frame's payload, to it; abort: the connection. lanes: that are open;
+    quiet_beats: for which nothing was heard."""
 
-    def __init__(self, relay: MachineId, owner: LaneOwner, write: Callable[[bytes], None]) -> None:
+    def __init__(
+        self,
+        relay: MachineId,
+        owner: LaneOwner,
+        write: Callable[[bytes], None],
+        abort: Callable[[], None],
+    ) -> None:
         self.relay, self.owner = relay, owner
         self.lanes: dict[int, Lane] = {}
         self.over = False
+        self.quiet_beats = 0
+        self._abort = abort
         self._newest = 0
         self._write = write
         self._waiting: list[tuple[bytes, list[tuple[int, bytes]]]] = []
@@ -127,6 +136,7 @@ class Trunk:
 
     def hear(self, payload: bytes) -> None:
         """A frame of the relay. Raises ProtocolError for what no relay says."""
+        self.quiet_beats = 0
         fact = decode_trunk_fact(payload)
         match fact:
             case Carried():
@@ -160,6 +170,7 @@ class Trunk:
 
     def beat(self) -> None:
         """Of the controller: passed on to all lanes."""
+        self.quiet_beats += 1
         self.flush()
         self._write(_BEAT)
 
@@ -196,7 +207,9 @@ class Trunk:
         self.owner.soon(partial(self.owner.lane_ended, lane, why))
 
     def ended(self) -> None:
-        """The connection is gone."""
-        self.over = True
+        """The connection is gone, or is to go."""
+        if not self.over:
+            self.over = True
+            self._abort()
         for lane in list(self.lanes.values()):
             self.end(lane, RELAY_ENDED, tell_relay=False)

@@ -8,7 +8,7 @@ Nothing of it is the job's: a relay only carries, and whoever is behind one can 
 moment. So it is no event, and a successor begins anew. All is counted in looks, which are beats.
 """
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 
 from trainmover.ids import MachineId
@@ -16,7 +16,7 @@ from trainmover.protocol.deadlines import beats
 
 GROUP = 96
 """Machines behind a relay, at most."""
-STEADY_S = 5.0
+STEADY_S = 2.0
 """On a link of its own for so long, before a machine relays or goes behind a relay."""
 ANSWER_S = 5.0
 """Within which what was asked for comes about."""
@@ -133,9 +133,11 @@ class Relays:
 
     # --- what follows ---------------------------------------------------------------------------
 
-    def look(self, place: Mapping[MachineId, Place], *, calm: bool) -> list[Ask | SendBehind]:
-        """A beat. place: machines of the job, and where they stand beside each other; calm: no
-        change is under way."""
+    def look(
+        self, place: Mapping[MachineId, Place], fresh: Collection[MachineId], *, calm: bool
+    ) -> list[Ask | SendBehind]:
+        """A beat. place: machines of the job that are here, by which they are sorted; fresh: relays
+        that were just heard; calm: no change is under way."""
         self._looks += 1
         self._give_up_late()
         if len(place) <= self.above or not calm:
@@ -145,7 +147,8 @@ class Relays:
             key=lambda name: (place[name], name),
         )
         asked = self._asked(len(place), steady)
-        return [*asked, *self._sent_behind([name for name in steady if name not in self._relays])]
+        free = [name for name in steady if name not in self._relays]
+        return [*asked, *self._sent_behind(free, fresh)]
 
     def _is_steady(self, name: MachineId, one: _Alone, place: Mapping[MachineId, Place]) -> bool:
         return name in place and name not in self._sent and one.until <= self._looks
@@ -160,10 +163,10 @@ class Relays:
             self._relays[name] = _Relay(self._looks + beats(ANSWER_S))
         return [Ask(name) for name in chosen]
 
-    def _sent_behind(self, free: list[MachineId]) -> list[SendBehind]:
+    def _sent_behind(self, free: list[MachineId], fresh: Collection[MachineId]) -> list[SendBehind]:
         sent = []
         for name in free[:AT_ONCE]:
-            relay = self._emptiest()
+            relay = self._emptiest(fresh)
             if relay is None:
                 break
             one = self._relays[relay]
@@ -173,11 +176,11 @@ class Relays:
             sent.append(SendBehind(name, relay, one.address))
         return sent
 
-    def _emptiest(self) -> MachineId | None:
+    def _emptiest(self, fresh: Collection[MachineId]) -> MachineId | None:
         open_ = {
             name: one
             for name, one in self._relays.items()
-            if one.address and len(one.members) < self.group
+            if one.address and name in fresh and len(one.members) < self.group
         }
         return min(open_, key=lambda name: len(open_[name].members), default=None)
 

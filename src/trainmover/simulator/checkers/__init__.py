@@ -4,6 +4,7 @@ from trainmover.simulator.checkers.checker import Checker
 from trainmover.simulator.checkers.journaled import Journaled
 from trainmover.simulator.checkers.members.anomalies import Anomalies
 from trainmover.simulator.checkers.members.bindings import Bindings
+from trainmover.simulator.checkers.members.blame import Blame
 from trainmover.simulator.checkers.members.capacity import Capacity
 from trainmover.simulator.checkers.members.commits import Commits
 from trainmover.simulator.checkers.members.cordons import Cordons
@@ -70,6 +71,7 @@ def all_checkers() -> list[Checker]:
         Figures(),
         Settled(),
         Slowness(),
+        Blame(),
     ]
 
 
