@@ -37,7 +37,6 @@ from trainmover.controller.events import EVENTS, Tick, WorkerSaid
 from trainmover.ids import Epoch, MachineId, Rank, Step
 from trainmover.journal import Journal
 from trainmover.protocol import messages as m
-from trainmover.protocol.deadlines import RELAYS_ABOVE
 
 LARGE, LARGE_QUICK, SMALL = 16_384, 2_048, 10
 MANY, MANY_QUICK = 4_000, 1_000
@@ -46,7 +45,7 @@ JOURNAL_MB_MOST = 50.0
 EVENTS_TIMED, JOURNAL_RANKS, JOURNAL_STEPS = 200, 1_000, 120
 AGENTS, AGENTS_QUICK, NPROC, LIVE_STEPS = 2_000, 100, 8, 5
 STEP_CPU_S_MOST, ORDERS_S_MOST, STATUS_S_MOST = 0.5, 0.2, 0.05
-ABOVE_QUICK, CARRIED_MOST = 64, 0.75
+ABOVE, ABOVE_QUICK, CARRIED_MOST = 256, 64, 0.75
 R = TypeVar("R")
 
 
@@ -72,7 +71,7 @@ def main() -> int:
     many_s = lost_at_once(many, many // 4)
     memory_mb = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
     journal_mb = journal_an_hour()
-    agents, above = (AGENTS_QUICK, ABOVE_QUICK) if options.quick else (AGENTS, RELAYS_ABOVE)
+    agents, above = (AGENTS_QUICK, ABOVE_QUICK) if options.quick else (AGENTS, ABOVE)
     live = live_of(agents, NPROC, LIVE_STEPS)
     carried = live_of(agents, NPROC, LIVE_STEPS, relays_above=above)
     loads.append(os.getloadavg()[0])

@@ -36,7 +36,7 @@ from trainmover.server.run import Server, bind
 from trainmover.version import VERSION
 
 TOKEN = b"bench" * 8
-NO_RELAYS = 10**9
+NO_RELAYS = 0
 AT_ONCE = 32
 """That dial; more would push each other out before they are proved."""
 BEATS_A_STEP = round(1.0 / BEAT_S)
@@ -168,7 +168,8 @@ class _Serving:
         """Whether all are behind relays but those; or there are to be none."""
         control = self._server.control
         alone = len(control.members) - self._carried()
-        few = len(control.members) <= self._server.spec.relays_above
+        above = self._server.spec.relays_above
+        few = not above or len(control.members) <= above
         return few or 0 < alone == len(control.carrying.trunks)
 
 

@@ -20,7 +20,7 @@ from typing import NamedTuple
 from trainmover.agent.decide import pause_s
 from trainmover.agent.outbox import Outbox
 from trainmover.ids import MachineId
-from trainmover.protocol.deadlines import HEARD_S, LANE_SILENT_S, SILENT_S
+from trainmover.protocol.deadlines import HEARD_S, LANE_SILENT_S, SILENT_S, beats
 from trainmover.protocol.messages import (
     PROTOCOL,
     UNCOUNTED,
@@ -75,7 +75,7 @@ class Letters:
         self._back_us = -1
         self._attempts = 0
         self._heard_us = now_us
-        self._lane_us = self._beat_us = self._told_us = 0
+        self._silent_looks = self._told_us = 0
 
     # --- facts ----------------------------------------------------------------------------------
 
@@ -115,19 +115,24 @@ class Letters:
         )
         return encode(back)
 
-    def goes_behind(self, now_us: int) -> None:
+    def goes_behind(self) -> None:
         """The link that comes next is a lane."""
-        self._lane_us = self._beat_us = now_us
-        self._told_us = -HEARTBEAT_US
+        self._silent_looks, self._told_us = 0, -HEARTBEAT_US
 
-    def beat(self, now_us: int) -> None:
-        """The lane has brought a beat."""
-        self._beat_us = now_us
+    def beat(self) -> None:
+        """The lane has brought a beat; before it is one, that counts for nothing."""
+        if self.welcomed:
+            self._silent_looks = 0
 
-    def lane_is_silent(self, now_us: int) -> bool:
+    def look(self) -> None:
+        """To be called every beat of this machine, by which silence is counted: who stood still
+        himself has not listened."""
+        self._silent_looks += 1
+
+    @property
+    def lane_is_silent(self) -> bool:
         """Whether a link of its own is to be dialled beside the lane."""
-        since_us = self._beat_us if self.welcomed else self._lane_us
-        return now_us - since_us > LANE_SILENT_S * 1e6
+        return self._silent_looks > beats(LANE_SILENT_S)
 
     def heartbeat_is_due(self, now_us: int) -> bool:
         """Whether it is to be said over a lane, where each beat is answered anyway; then it is."""
@@ -184,7 +189,7 @@ class Letters:
         """Say what could not be said so far."""
         self._back_us = now_us if self.returns else -1
         self.welcomed = self.returns = True
-        self._attempts = 0
+        self._attempts = self._silent_looks = 0
         waiting, self._waiting_output = self._waiting_output, []
         return [*self.outbox.kept, *waiting]
 

@@ -140,6 +140,7 @@ class Uplink:
         times a second."""
         if self._link is not None and self._letters.silent(self._now_us()):
             self._link.abort()
+        self._letters.look()
         if self._lane_is_silent and not self._closed:
             self._dial_again(BESIDE_S * random.random())
         self._look_whether_safe()
@@ -155,7 +156,7 @@ class Uplink:
 
     @property
     def _lane_is_silent(self) -> bool:
-        return isinstance(self._link, Lane) and self._letters.lane_is_silent(self._now_us())
+        return isinstance(self._link, Lane) and self._letters.lane_is_silent
 
     @property
     def heard(self) -> int:
@@ -225,7 +226,7 @@ class Uplink:
             dialled.transport.abort()
             return
         self._letters.link_lost()
-        self._letters.goes_behind(self._now_us())
+        self._letters.goes_behind()
         session = LaneSession(self._token, order.ticket, controller=False)
         self._greet(dialled, session)
         self._left = link  # The controller ends it; before that it would take it for a loss.
@@ -236,9 +237,6 @@ class Uplink:
         def lost(why: str, alien: bool) -> None:
             self._link_lost(link, why, alien=alien)
 
-        def beat() -> None:
-            self._letters.beat(self._now_us())
-
         def heard(payload: bytes) -> None:
             if link is self._link:
                 self._hear(payload)
@@ -247,7 +245,9 @@ class Uplink:
         if lane is None:
             link = FrameLink(dialled, heard, lost)
         else:
-            link = Lane(dialled, heard, lost, machine=self._machine, session=lane, beat=beat)
+            link = Lane(
+                dialled, heard, lost, machine=self._machine, session=lane, beat=self._letters.beat
+            )
         self._link = link
         self._leave()
         sock = dialled.transport.get_extra_info("socket")
@@ -310,8 +310,7 @@ class Uplink:
         if lane is not None:
             self._letters.link_lost()
         self._greet(dialled)
-        if lane is not None:
-            lane.abort()
+        self._left = lane
 
     def _lost_for_good(self, why: str, error: TrainmoverError | None = None) -> None:
         reason = f": {why}" if why else ""

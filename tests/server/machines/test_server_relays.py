@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 
 from trainmover.ids import MachineId
-from trainmover.protocol.deadlines import beats
+from trainmover.protocol.deadlines import RELAYS_ABOVE, beats
 from trainmover.server.machines.relays import (
     ANSWER_S,
     AT_ONCE,
@@ -61,6 +61,10 @@ def relays_of(play: Play) -> dict[str, int]:
 
 def test_a_job_of_no_more_machines_than_that_has_no_relay() -> None:
     assert Play(256, above=256).look(10 * STEADY) == []
+
+
+def test_by_default_nobody_relays() -> None:
+    assert Play(300, above=RELAYS_ABOVE).look(10 * STEADY) == []
 
 
 def test_all_come_behind_relays_none_of_which_carries_too_many() -> None:

@@ -75,7 +75,8 @@ class Carrying:
             trunk.beat()
             if trunk.quiet_beats > beats(SILENT_S):
                 self.ended(trunk)
-        if over or len(job.machines) <= self.relays.above:
+        above = self.relays.above
+        if over or not above or len(job.machines) <= above:
             return
         place = {name: one.place for name, one in job.machines.items() if name in self._members}
         fresh = {name for name, trunk in self.trunks.items() if trunk.quiet_beats <= FRESH_BEATS}

@@ -64,7 +64,7 @@ class _Alone:
 
 
 class Relays:
-    """above: there are relays where there are more machines. behind: machine -> its relay."""
+    """above: there are relays where there are more machines; 0: never. behind: machine -> relay."""
 
     def __init__(self, above: int) -> None:
         self.above = above
@@ -140,7 +140,7 @@ class Relays:
         that were just heard; calm: no change is under way."""
         self._looks += 1
         self._give_up_late()
-        if len(place) <= self.above or not calm:
+        if not self.above or len(place) <= self.above or not calm:
             return []
         steady = sorted(
             (name for name, one in self._alone.items() if self._is_steady(name, one, place)),

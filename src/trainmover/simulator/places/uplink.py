@@ -44,7 +44,7 @@ class Uplink:
 
     @property
     def _lane_is_silent(self) -> bool:
-        return self._lane is not None and self.letters.lane_is_silent(self._world.now)
+        return self._lane is not None and self.letters.lane_is_silent
 
     def _dial_soon(self, after_us: int) -> None:
         if not self._dials:
@@ -63,8 +63,7 @@ class Uplink:
             if lane is not None:
                 self.letters.link_lost()
             self._greet(world.host.accept(box), None)
-            if lane is not None:
-                lane.reset()
+            self._left = lane
         else:
             self._dial_soon(round(self.letters.pause_s(world.random.random()) * 1e6))
 
@@ -87,7 +86,7 @@ class Uplink:
         if not self.letters.welcomed or not box.world.boxes[order.relay].answers(box):
             return
         self.letters.link_lost()
-        self.letters.goes_behind(self._world.now)
+        self.letters.goes_behind()
         self._greet(
             relay.accept(self, box.name), LaneSession(TOKEN, order.ticket, controller=False)
         )
@@ -98,6 +97,7 @@ class Uplink:
             return
         if self._lane is None or self.letters.heartbeat_is_due(self._world.now):
             self.tell(m.Heartbeat(heard=self.letters.heard))
+        self.letters.look()
         if self._lane_is_silent:
             self._dial_soon(self._world.between(0, BESIDE_US))
         if self._box.relay is not None:
@@ -141,7 +141,7 @@ class Uplink:
             return
         if self._lane is not None:
             if payload == BEAT:
-                self.letters.beat(self._world.now)
+                self.letters.beat()
                 link.send(BEAT, up=True)
                 return
             payload = self._lane.opened(payload)
