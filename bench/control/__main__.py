@@ -11,7 +11,8 @@ many      1,000 machines (a quarter) lost at once, with as many standbys: that o
 journal   what committed steps take on disk, of 1,000 ranks at one step a second
 live      2,000 agents of 8 ranks at a real controller (`live.py`): processor time of its process
           for a second, which is one step of all and five beats of each; until the orders that
-          follow from a machine's loss are written to all others; and for the status
+          follow from a machine's loss are written to all others; and for the status. Then the same
+          with relays
 """
 
 import os
@@ -44,6 +45,7 @@ JOURNAL_MB_MOST = 50.0
 EVENTS_TIMED, JOURNAL_RANKS, JOURNAL_STEPS = 200, 1_000, 120
 AGENTS, AGENTS_QUICK, NPROC, LIVE_STEPS = 2_000, 100, 8, 5
 STEP_CPU_S_MOST, ORDERS_S_MOST, STATUS_S_MOST = 0.5, 0.2, 0.05
+ABOVE, ABOVE_QUICK, CARRIED_MOST = 256, 64, 0.75
 R = TypeVar("R")
 
 
@@ -69,12 +71,15 @@ def main() -> int:
     many_s = lost_at_once(many, many // 4)
     memory_mb = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
     journal_mb = journal_an_hour()
-    live = live_of(AGENTS_QUICK if options.quick else AGENTS, NPROC, LIVE_STEPS)
+    agents, above = (AGENTS_QUICK, ABOVE_QUICK) if options.quick else (AGENTS, ABOVE)
+    live = live_of(agents, NPROC, LIVE_STEPS)
+    carried = live_of(agents, NPROC, LIVE_STEPS, relays_above=above)
     loads.append(os.getloadavg()[0])
     claims = [*judge(sizes, many_s, memory_mb, journal_mb), *judge_live(live)]
-    table = [*tabulated(sizes), "", *tabulated_live(live)]
+    claims += judge_carried(live, carried)
+    table = [*tabulated(sizes), "", *tabulated_live(live, carried)]
     raw = {"sizes": [vars(size) for size in sizes], "many_s": many_s, "journal_mb": journal_mb}
-    raw["live"] = vars(live)
+    raw |= {"live": vars(live), "carried": vars(carried)}
     path = result.write("control", claims, table, result.setting(loads), raw, quick=options.quick)
     return result.say("control", claims, [*table, f"written to {path}"], as_json=options.json)
 
@@ -193,15 +198,27 @@ def judge_live(live: Live) -> list[result.Claim]:
     ]
 
 
-def tabulated_live(live: Live) -> list[str]:
+def judge_carried(live: Live, carried: Live) -> list[result.Claim]:
+    of = f"{live.agents} agents of {live.nproc} ranks, behind relays"
+    share = carried.cpu_s / live.cpu_s
+    return [
+        result.Claim(f"{of} / without: a step", share, "ratio", CARRIED_MOST),
+        result.Claim(f"{of}, one lost: orders out", carried.orders_s, "s", ORDERS_S_MOST),
+    ]
+
+
+def tabulated_live(*arms: Live) -> list[str]:
     """What is not judged too: by the clock, on a host that does other things beside."""
     return [
-        "| agents | ranks each | a step, s | orders, s | heard by all, s | recovered, s "
-        "| status, s | memory, MB |",
-        "|---|---|---|---|---|---|---|---|",
-        f"| {live.agents} | {live.nproc} | {live.cpu_s:.3f} | {live.orders_s:.3f} "
-        f"| {live.heard_s:.2f} | {live.recovered_s:.1f} | {live.status_s:.3f} "
-        f"| {live.memory_mb:.0f} |",
+        "| agents | behind relays | ranks each | a step, s | orders, s | heard by all, s "
+        "| recovered, s | status, s | memory, MB |",
+        "|---|---|---|---|---|---|---|---|---|",
+        *(
+            f"| {live.agents} | {live.carried} | {live.nproc} | {live.cpu_s:.3f} "
+            f"| {live.orders_s:.3f} | {live.heard_s:.2f} | {live.recovered_s:.1f} "
+            f"| {live.status_s:.3f} | {live.memory_mb:.0f} |"
+            for live in arms
+        ),
     ]
 
 

@@ -23,10 +23,11 @@ import msgspec
 
 from bench.control.obedient import STEP, Obedient
 from trainmover.agent.dial import dial
-from trainmover.agent.link import FrameLink
+from trainmover.agent.relaying.relay import Relay
 from trainmover.agent.together import Together
+from trainmover.agent.uplink import Ear, Uplink
 from trainmover.controller.events import EVENTS, MachinesLost
-from trainmover.errors import PeerLost
+from trainmover.errors import PeerLost, TrainmoverError
 from trainmover.ids import Epoch, MachineId, Rank, Step
 from trainmover.journal import Journal
 from trainmover.protocol import messages as m
@@ -35,6 +36,7 @@ from trainmover.server.run import Server, bind
 from trainmover.version import VERSION
 
 TOKEN = b"bench" * 8
+NO_RELAYS = 0
 AT_ONCE = 32
 """That dial; more would push each other out before they are proved."""
 BEATS_A_STEP = round(1.0 / BEAT_S)
@@ -44,7 +46,7 @@ WAIT_S = 300.0
 
 @dataclass(frozen=True)
 class Live:
-    """agents, of nproc ranks each.
+    """agents, of nproc ranks each; carried: of these, behind relays from begin to end.
 
     cpu_s      of the controller's process, for one step of all and a second of beats
     orders_s   of it, from a machine's loss until its orders were written to all others
@@ -55,6 +57,7 @@ class Live:
     """
 
     agents: int
+    carried: int
     nproc: int
     steps: int
     cpu_s: float
@@ -65,22 +68,28 @@ class Live:
     memory_mb: float
 
 
-def measured(agents: int, nproc: int, steps: int) -> Live:
-    """Start a job, train for some steps, lose a machine, recover."""
+def measured(agents: int, nproc: int, steps: int, *, relays_above: int = NO_RELAYS) -> Live:
+    """Start a job, train for some steps, lose a machine, recover. relays_above: as of a run."""
     _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
-    with _controller(agents, nproc) as controller:
-        return asyncio.run(_Play(controller, agents, nproc).all(steps))
+    with _controller(agents, nproc, relays_above) as controller:
+        return asyncio.run(_played(controller, agents, nproc, steps))
+
+
+async def _played(controller: Connection, agents: int, nproc: int, steps: int) -> Live:
+    return await _Play(controller, agents, nproc).all(steps)
 
 
 # --- the controller's process -----------------------------------------------------------------
 
 
 @contextmanager
-def _controller(agents: int, nproc: int) -> Iterator[Connection]:
+def _controller(agents: int, nproc: int, relays_above: int) -> Iterator[Connection]:
     context = multiprocessing.get_context("spawn")
     ours, theirs = context.Pipe()
-    process = context.Process(target=_serve, args=(theirs, agents, nproc), daemon=True)
+    process = context.Process(
+        target=_serve, args=(theirs, agents, nproc, relays_above), daemon=True
+    )
     process.start()
     theirs.close()
     try:
@@ -91,10 +100,11 @@ def _controller(agents: int, nproc: int) -> Iterator[Connection]:
         ours.close()
 
 
-def _serve(asked: Connection, agents: int, nproc: int) -> None:
+def _serve(asked: Connection, agents: int, nproc: int, relays_above: int) -> None:
     spec = m.JobSpec(
-        run_id="bench", argv=["train.py"], machines=agents, standbys=STANDBYS, nproc=nproc
-    )
+        run_id="bench", argv=["train.py"], machines=agents, standbys=STANDBYS, nproc=nproc,
+        relays_above=relays_above,
+    )  # fmt: skip
     with (
         tempfile.TemporaryDirectory(prefix="bench-control-") as folder,
         Journal.create(Path(folder) / "journal.sqlite", spec) as journal,
@@ -144,10 +154,23 @@ class _Serving:
             "orders_s": self._orders_s,
             "step": min((one.step for one in self._server.progress.ranks.values()), default=0),
             "warm": job.all_recorded and all(one.held is not None for one in _spare(job)),
+            "behind": self._behind(),
+            "carried": self._carried(),
             "done": bool(job.incidents) and str(job.incidents[-1].outcome) != "open",
             "memory_mb": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024,
         }
         self._asked.send(said)
+
+    def _carried(self) -> int:
+        return sum(link.relay is not None for link in self._server.control.members.values())
+
+    def _behind(self) -> bool:
+        """Whether all are behind relays but those; or there are to be none."""
+        control = self._server.control
+        alone = len(control.members) - self._carried()
+        above = self._server.spec.relays_above
+        few = not above or len(control.members) <= above
+        return few or 0 < alone == len(control.carrying.trunks)
 
 
 def _spare(job: Any) -> list[Any]:
@@ -158,61 +181,82 @@ def _spare(job: Any) -> list[Any]:
 
 
 class _Agent:
-    """One machine: a proved link, and workers that obey at once."""
+    """One machine: an agent's uplink, and workers that obey at once; a relay, if it is to be."""
 
     def __init__(self, play: "_Play", name: MachineId, *, standby: bool) -> None:
         self.there = Obedient(name, play.nproc)
-        self.link: FrameLink | None = None
         self.interrupted_s = 0.0
         self._play = play
         self._standby = standby
-        self._heard = 0
         self._together = Together(play.nproc)
+        self._relay: Relay | None = None
+        ear = Ear(
+            hello=self._hello, obey=self._obey, refused=self._refused,
+            away=lambda away: None, lost=self._lost,
+        )  # fmt: skip
+        self._up = Uplink(name, f"127.0.0.1:{play.port}", WAIT_S, ear)
 
     async def join(self) -> None:
         dialled = None
         while dialled is None:  # As an agent does: it may be busy with those that came before.
             with suppress(PeerLost):
                 dialled = await dial(f"127.0.0.1:{self._play.port}", TOKEN, me=self.there.name)
-        self.link = FrameLink(dialled, self._hear, lambda why, alien: None)
-        self.link.begin()
-        hello = m.Hello(
+        self._up.join(dialled, TOKEN)
+
+    def _hello(self, incarnation: str) -> m.Hello:
+        return m.Hello(
             machine=self.there.name, version=VERSION, protocol=m.PROTOCOL, nproc=self._play.nproc,
-            standby=self._standby, vault=f"127.0.0.1:{NOBODY}", host=self.there.name, pid=1,
-            incarnation=f"{self.there.name}.1",
+            standby=self._standby, vault=self._vault(), host=self.there.name, pid=1,
+            incarnation=incarnation,
         )  # fmt: skip
-        self._say([m.encode(hello)])
+
+    def _vault(self) -> str:
+        """All have one, and somebody answers there; but for the one that will be lost."""
+        is_lost = self.there.name == self._play.victim
+        return f"127.0.0.1:{NOBODY if is_lost else self._play.vault_port}"
+
+    def _refused(self, refused: m.Refused) -> None:
+        raise AssertionError(f"{self.there.name}: {refused.reason}")
+
+    def _lost(self, error: TrainmoverError) -> None:
+        raise error
 
     def beat(self) -> None:
-        self._say([m.encode(m.Heartbeat(heard=self._heard))])
+        self._up.tell(m.Heartbeat(heard=self._up.heard))
+        self._up.beat()
+        if self._relay is not None:
+            self._relay.beat()
 
     def commit(self, step: Step, epoch: Epoch, at_us: int) -> None:
         """All its ranks, in one fact, as an agent does."""
         for rank in self.there.ranks:
             rows = [m.Row(step=step, at_us=at_us + rank, values={"loss": 1 / (step + rank)})]
             said = self._together.take(m.Committed(rank=rank, epoch=epoch, rows=rows))
-            self._say([m.encode(one) for one in said])
+            self._say(said)
 
     def die(self) -> None:
-        assert self.link is not None
-        self.link.abort()
-        self.link = None
+        self._up.close()
+        if self._relay is not None:
+            self._relay.close()
 
-    def _say(self, payloads: list[bytes]) -> None:
-        if self.link is not None:
-            self.link.send(payloads)
+    def _say(self, said: list[m.AgentFact]) -> None:
+        for fact in said:
+            self._up.say(fact)
 
-    def _hear(self, payload: bytes) -> None:
-        order = m.decode_order(payload)
-        if not isinstance(order, m.UNCOUNTED):
-            self._heard += 1
+    def _obey(self, _: bytes, order: m.Order) -> None:
+        if isinstance(order, m.BeRelay):
+            self._be_relay()
         self.there.step = self._play.step
-        said = [m.encode(fact) for fact in self._packed(self.there.facts(order))]
+        self._say(self._packed(self.there.facts(order)))
         if isinstance(order, m.Interrupt):
             self.interrupted_s = time.monotonic()
-            said.append(m.encode(self.there.vault(order, self._play.lost)))
-        if said:
-            self._say(said)
+            self._say([self.there.vault(order, self._play.lost)])
+
+    def _be_relay(self) -> None:
+        if self._relay is None:
+            controller = f"127.0.0.1:{self._play.port}"
+            self._relay = Relay(self.there.name, controller, "127.0.0.1", TOKEN, None)
+        self._relay.begin(self._up.run, self._up.incarnation)
 
     def _packed(self, facts: list[tuple[int, m.WorkerFact]]) -> list[m.AgentFact]:
         """As an agent does, where all of its workers answer at once; kind by kind."""
@@ -230,6 +274,15 @@ NOBODY = 1
 """A port at which nobody listens, so that a host that is asked refuses at once."""
 
 
+class _Vault(asyncio.Protocol):
+    """To who only asks whether one is there."""
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        assert isinstance(transport, asyncio.Transport)
+        transport.write(b"x")
+        transport.close()
+
+
 class _Play:
     def __init__(self, controller: Connection, agents: int, nproc: int) -> None:
         self.nproc = nproc
@@ -238,15 +291,21 @@ class _Play:
         self.lost: list[Rank] = []
         self._controller = controller
         names = [MachineId(f"m{number + 1}") for number in range(agents + STANDBYS)]
+        self.vault_port = 0
+        self.victim = names[agents - 1]  # Among the last to come: it relays for nobody.
         self._agents = [_Agent(self, name, standby=at >= agents) for at, name in enumerate(names)]
         self._count = agents
 
     async def all(self, steps: int) -> Live:
+        vault = await asyncio.get_running_loop().create_server(_Vault, "127.0.0.1", 0)
+        self.vault_port = vault.sockets[0].getsockname()[1]
         for first in range(0, len(self._agents), AT_ONCE):
             await asyncio.gather(*(agent.join() for agent in self._agents[first : first + AT_ONCE]))
             self._beat_all()
         await self._until("warm")
-        _say(f"{self._count} agents of {self.nproc} ranks train")
+        await self._until("behind")
+        carried = self._ask()["carried"]
+        _say(f"{self._count} agents of {self.nproc} ranks train, {carried} behind relays")
         for _ in range(2):
             await self._train_one(Epoch(1))
         before = self._ask()
@@ -260,6 +319,7 @@ class _Play:
         last = self._ask()
         return Live(
             agents=self._count,
+            carried=min(carried, last["carried"]),
             nproc=self.nproc,
             steps=steps,
             cpu_s=cpu_s,
@@ -283,7 +343,7 @@ class _Play:
             await asyncio.sleep(max(0.0, begun + (beat + 1) * BEAT_S - time.monotonic()))
 
     async def _lose(self) -> tuple[float, float]:
-        lost = self._agents[1]
+        (lost,) = [agent for agent in self._agents if agent.there.name == self.victim]
         others = [agent for agent in self._agents if agent is not lost]
         self.lost = list(lost.there.ranks)
         begun = time.monotonic()
@@ -323,4 +383,5 @@ def _say(text: str) -> None:
 
 
 if __name__ == "__main__":
-    print(measured(*map(int, sys.argv[1:])))
+    given = list(map(int, sys.argv[1:]))
+    print(measured(*given[:3], relays_above=given[3] if len(given) > 3 else NO_RELAYS))

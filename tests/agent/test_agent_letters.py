@@ -3,7 +3,7 @@
 from trainmover.agent.letters import UNSAFE_US, Letters
 from trainmover.ids import Epoch, MachineId, Rank
 from trainmover.protocol import messages as m
-from trainmover.protocol.deadlines import SILENT_S
+from trainmover.protocol.deadlines import LANE_SILENT_S, SILENT_S, beats
 
 SECOND = 1_000_000
 M1 = MachineId("m1")
@@ -154,3 +154,35 @@ def test_before_it_was_ever_in_nothing_is_unsafe() -> None:
     letters = begun()
     letters.say(exited(1), 0)
     assert not letters.safety_changed(9 * SECOND)
+
+
+def test_a_lane_is_silent_after_so_many_own_looks_that_bring_nothing() -> None:
+    letters = joined()
+    letters.link_lost()
+    letters.goes_behind()
+    letters.look()
+    letters.hear(m.Resumed(facts=0), 0)
+    for _ in range(beats(LANE_SILENT_S)):
+        letters.look()
+    assert not letters.lane_is_silent
+    letters.look()
+    assert letters.lane_is_silent
+    letters.beat()
+    assert not letters.lane_is_silent
+
+
+def test_beats_over_a_lane_that_the_controller_has_not_taken_count_for_nothing() -> None:
+    letters = joined()
+    letters.link_lost()
+    letters.goes_behind()
+    for _ in range(beats(LANE_SILENT_S) + 1):
+        letters.look()
+        letters.beat()
+    assert letters.lane_is_silent
+
+
+def test_a_heartbeat_over_a_lane_is_due_once_a_second() -> None:
+    letters = joined()
+    letters.goes_behind()
+    due = [letters.heartbeat_is_due(tenth * SECOND // 10) for tenth in range(21)]
+    assert [at for at, one in enumerate(due) if one] == [0, 10, 20]

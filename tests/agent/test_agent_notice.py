@@ -86,7 +86,7 @@ def test_the_agent_says_it_to_the_controller(
     )  # fmt: skip
 
     async def beat() -> list[object]:
-        agent = Agent(config, Vault(1000), "127.0.0.1:1", tmp_path, StoreWays(b""))
+        agent = Agent(config, Vault(1000), "127.0.0.1:1", tmp_path, StoreWays(b""), b"")
         said: list[object] = []
         monkeypatch.setattr(agent._up, "say", said.append)
         agent._look_for_notice()

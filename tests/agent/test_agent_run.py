@@ -19,7 +19,7 @@ def obeyed(tmp_path: Path, vault: Vault, order: m.WorkerOrder) -> None:
     )
 
     async def obey() -> None:
-        agent = Agent(config, vault, "127.0.0.1:1", tmp_path, StoreWays(b""))
+        agent = Agent(config, vault, "127.0.0.1:1", tmp_path, StoreWays(b""), b"")
         agent._hand_out(m.encode(order), order)
 
     asyncio.run(obey())
@@ -51,7 +51,7 @@ def test_workers_know_torchs_store_by_a_port_of_this_machine(tmp_path: Path) -> 
     )
 
     async def obey() -> list[tuple[str, str]]:
-        agent = Agent(config, Vault(1000), "127.0.0.1:1", tmp_path, StoreWays(b"t" * 32))
+        agent = Agent(config, Vault(1000), "127.0.0.1:1", tmp_path, StoreWays(b"t" * 32), b"t" * 32)
         told = []
         spec = m.JobSpec(run_id="r", argv=["x"], machines=1, store="10.0.0.5:7")
         moved = m.StoreAt(address="10.0.0.5:8")

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from bench.control import __main__ as control
-from bench.control.live import Live, measured
+from bench.control.live import NO_RELAYS, Live, measured
 from bench.control.machines import Machines
 from trainmover.controller.state import Outcome, Phase
 
@@ -48,12 +48,22 @@ def test_a_journal_of_an_hour_is_weighed(monkeypatch: pytest.MonkeyPatch) -> Non
 
 @pytest.mark.parametrize(("slow", "failed"), [({}, 0), ({"cpu_s": 0.6, "status_s": 0.06}, 2)])
 def test_a_controller_with_agents_is_judged(slow: dict[str, Any], failed: int) -> None:
-    live = Live(2000, 8, 5, 0.4, 0.1, 1.0, 9.0, 0.04, 90.0)
+    live = Live(2000, 0, 8, 5, 0.4, 0.1, 1.0, 9.0, 0.04, 90.0)
     assert sum(not claim.holds for claim in control.judge_live(replace(live, **slow))) == failed
     assert len({line.count("|") for line in control.tabulated_live(live)}) == 1
 
 
-def test_agents_that_only_speak_lead_a_real_controller_through_a_loss() -> None:
-    live = measured(agents=3, nproc=2, steps=2)
+@pytest.mark.parametrize(("cpu_s", "failed"), [(0.29, 0), (0.31, 1)])
+def test_relays_are_judged_beside_a_run_without(cpu_s: float, failed: int) -> None:
+    live = Live(2000, 0, 8, 5, 0.4, 0.1, 1.0, 9.0, 0.04, 90.0)
+    carried = replace(live, carried=1900, cpu_s=cpu_s)
+    assert sum(not claim.holds for claim in control.judge_carried(live, carried)) == failed
+    assert len({line.count("|") for line in control.tabulated_live(live, carried)}) == 1
+
+
+@pytest.mark.parametrize("above", [NO_RELAYS, 6])
+def test_agents_that_only_speak_lead_a_real_controller_through_a_loss(above: int) -> None:
+    live = measured(agents=6, nproc=2, steps=2, relays_above=above)
+    assert (live.carried > 0) == (above == 6)
     assert min(live.cpu_s, live.orders_s, live.status_s) > 0
     assert 0 < live.heard_s <= live.recovered_s

@@ -1,4 +1,4 @@
-"""`python tests/chaos/listeners.py [--comm gloo] [--tls] [--hosts]`: who listens in a run.
+"""`python tests/chaos/listeners.py [--comm gloo] [--tls] [--hosts] [--relays]`: who listens.
 
 SECURITY.md's table says it. This starts a run, looks up every socket that one of its processes
 listens on (/proc), knocks at each, and compares: 1 if a listener has no row, or a row no listener.
@@ -70,10 +70,13 @@ class Setting:
     comm: str = "native"
     tls: bool = False
     hosts: bool = False
+    relays: bool = False
 
     @property
     def flags(self) -> set[str]:
-        return {f"--comm {self.comm}", *["--bind"] * self.hosts}
+        return {
+            f"--comm {self.comm}", *["--bind"] * self.hosts, *["--relays-above"] * self.relays
+        }  # fmt: skip
 
 
 @dataclass
@@ -136,6 +139,7 @@ def _silent(one: Heard, process: str) -> bool:
 
 IS: dict[str, Callable[[Heard, Seen], bool]] = {
     "control link": _says("controller"),
+    "relay": _says("relay"),
     "vault": _says("vault"),
     "state server": _says("state"),
     "the stores' listener": _says("store"),
@@ -208,6 +212,7 @@ def _look(setting: Setting, place: Path, net: Net | None) -> Seen:
     work = Work.small(LONG_ENOUGH_S, place / "hurry", place)
     flags = ["--comm", setting.comm, "--machines", str(MACHINES), "--standbys", str(STANDBYS)]
     flags += _tls_flags() if setting.tls else []
+    flags += ["--relays-above", str(MACHINES)] if setting.relays else []
     if net is not None:
         net.enter(0)
         flags += ["--bind", net.address(0)]
@@ -219,6 +224,8 @@ def _look(setting: Setting, place: Path, net: Net | None) -> Seen:
                 running.start_machine(net, host, standby=host > MACHINES)
         running.until(lambda: running.ready(STANDBYS), "a warm standby")
         running.until(lambda: running.step() >= 3, "steps")
+        if setting.relays:
+            running.until(lambda: _all_behind(running), "a relay that carries all others")
         seen = _seen(setting, running)
         if running.over:
             raise SystemExit(running.output.read_text(errors="replace")[-4000:])
@@ -227,6 +234,12 @@ def _look(setting: Setting, place: Path, net: Net | None) -> Seen:
         return seen
     finally:
         running.kill()
+
+
+def _all_behind(running: Running) -> bool:
+    status = running.status()
+    behind = sum(map(len, status["relays"].values())) if status is not None else 0
+    return behind == MACHINES + STANDBYS - 1
 
 
 def _tls_flags() -> list[str]:
@@ -339,6 +352,7 @@ def main() -> int:
     parser.add_argument("--comm", default="native")
     parser.add_argument("--tls", action="store_true")
     parser.add_argument("--hosts", action="store_true")
+    parser.add_argument("--relays", action="store_true")
     setting = Setting(**vars(parser.parse_args()))
     if setting.hosts and (reason := why_none()):
         print(reason, file=sys.stderr)

@@ -17,7 +17,7 @@ from trainmover.protocol.hello import End, Where
 SCRIPT = Path(__file__).with_name("listeners.py")
 WHY = "from chaos_net import why_none; print(why_none())"
 ARMS = [Setting(), Setting(comm="gloo"), Setting(tls=True), Setting(hosts=True)]
-ARMS.append(Setting(hosts=True, tls=True))
+ARMS += [Setting(hosts=True, tls=True), Setting(relays=True), Setting(relays=True, tls=True)]
 
 
 @pytest.fixture(scope="module")
@@ -32,7 +32,7 @@ def why_no_hosts() -> str:
 @pytest.mark.parametrize(
     "arm",
     [ARMS[0], *[pytest.param(arm, marks=pytest.mark.turns(4)) for arm in ARMS[1:]]],
-    ids=lambda arm: f"{arm.comm}{' tls' * arm.tls}{' hosts' * arm.hosts}",
+    ids=lambda arm: f"{arm.comm}{' tls' * arm.tls}{' hosts' * arm.hosts}{' relays' * arm.relays}",
 )
 def test_the_table_is_true(arm: Setting, why_no_hosts: str) -> None:
     if arm.hosts and why_no_hosts:
@@ -41,6 +41,7 @@ def test_the_table_is_true(arm: Setting, why_no_hosts: str) -> None:
         pytest.importorskip("cryptography")
     command = [sys.executable, str(SCRIPT), "--comm", arm.comm]
     command += ["--tls"] * arm.tls + ["--hosts"] * arm.hosts
+    command += ["--relays"] * arm.relays
     done = subprocess.run(command, capture_output=True, text=True, timeout=300)
     assert done.returncode == 0, done.stdout + done.stderr
 

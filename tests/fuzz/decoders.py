@@ -23,6 +23,7 @@ from trainmover.protocol import messages as m
 from trainmover.protocol.checkpoint import MANIFEST
 from trainmover.protocol.framing import FrameReader, frame
 from trainmover.protocol.hello import Dialler, End, Listener, Where
+from trainmover.protocol.messages import trunk
 from trainmover.protocol.sealed import SealedReader, Session
 from trainmover.sandbox import layout
 from trainmover.sandbox.binding import Binding
@@ -149,6 +150,7 @@ def _agent_facts() -> list[m.AgentFact]:
     hello: dict[str, Any] = {"version": "0", "protocol": m.PROTOCOL, "nproc": 1, "standby": False}
     return [
         m.Hello(machine=MachineId("m1"), vault="127.0.0.1:1", host="h", pid=1, **hello),
+        m.Trunk(machine=MachineId("m1"), incarnation="i", address="127.0.0.1:1"),
         m.WorkerExited(local_rank=0, pid=1, code=-9),
         m.VaultHeld(epoch=Epoch(1), records={Rank(0): [Step(1), Step(2)]}),
         m.FromWorker(local_rank=0, payload=msgspec.Raw(m.encode(_facts()[0]))),
@@ -172,6 +174,16 @@ def _orders() -> list[m.Order]:
         m.Interrupt(epoch=Epoch(3)),
         m.Shutdown(),
     ]
+
+
+def _trunk_facts() -> list[trunk.TrunkFact]:
+    came = trunk.Came(lane=1, machine=MachineId("m1"))
+    return [came, trunk.Carried(beats=[1, 2], said=[(1, bytes(20))]), trunk.Gone(lane=1)]
+
+
+def _trunk_orders() -> list[trunk.TrunkOrder]:
+    carry = trunk.Carry(said=[(b"order", [(1, bytes(16)), (2, bytes(16))])])
+    return [trunk.Beat(), carry, trunk.CloseLane(lane=1)]
 
 
 def _state() -> object:
@@ -281,6 +293,8 @@ DECODERS: dict[str, Decoder] = {
     "worker_fact": Decoder(m.decode_worker_fact, [m.encode(fact) for fact in _facts()]),
     "agent_fact": Decoder(m.decode_agent_fact, [m.encode(fact) for fact in _agent_facts()]),
     "order": Decoder(m.decode_order, [m.encode(order) for order in _orders()]),
+    "trunk_fact": Decoder(trunk.decode_trunk_fact, [m.encode(fact) for fact in _trunk_facts()]),
+    "trunk_order": Decoder(trunk.decode_trunk_order, [m.encode(one) for one in _trunk_orders()]),
     "stores": Decoder(_stores, [keys.encode(request) for request in _asked_of_stores()]),
     "vault": Decoder(_vault, [frame(wire.encoder.encode(request)) for request in _requests()]),
     "wanted": Decoder(transfer.read_wanted, [transfer.wanted_bytes(transfer.Wanted("key", True))]),

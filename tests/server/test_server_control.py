@@ -65,6 +65,9 @@ class Written:
     def save(self, order: Any) -> None:
         self.done.append(order)
 
+    def ticket(self) -> str:
+        return "ticket"
+
     def end(self, end: Any) -> None:
         self.done.append(end)
 
@@ -77,6 +80,7 @@ class Line:
     machine: MachineId | None = None
     quiet_ticks: int = 0
     heard_us: int = 0
+    relay: MachineId | None = None
     sent: list[tuple[int, m.Order]] = field(default_factory=list)
     ended: str = ""
 

@@ -20,7 +20,7 @@ from typing import NamedTuple
 from trainmover.agent.decide import pause_s
 from trainmover.agent.outbox import Outbox
 from trainmover.ids import MachineId
-from trainmover.protocol.deadlines import SILENT_S
+from trainmover.protocol.deadlines import HEARD_S, LANE_SILENT_S, SILENT_S, beats
 from trainmover.protocol.messages import (
     PROTOCOL,
     UNCOUNTED,
@@ -41,6 +41,9 @@ from trainmover.version import VERSION
 UNSAFE_US = 250_000
 """A fact that is not said to be safe for so long may be lost with this machine: the controller says
 so five times a second, and workers keep what they told for half a second without being asked."""
+
+HEARTBEAT_US = round(HEARD_S * 1e6)
+"""From one to the next over a lane: the controller says as often what is safe."""
 
 
 class Heeded(NamedTuple):
@@ -72,6 +75,7 @@ class Letters:
         self._back_us = -1
         self._attempts = 0
         self._heard_us = now_us
+        self._silent_looks = self._told_us = 0
 
     # --- facts ----------------------------------------------------------------------------------
 
@@ -110,6 +114,32 @@ class Letters:
             dropped=self.outbox.dropped,
         )
         return encode(back)
+
+    def goes_behind(self) -> None:
+        """The link that comes next is a lane."""
+        self._silent_looks, self._told_us = 0, -HEARTBEAT_US
+
+    def beat(self) -> None:
+        """The lane has brought a beat; before it is one, that counts for nothing."""
+        if self.welcomed:
+            self._silent_looks = 0
+
+    def look(self) -> None:
+        """To be called every beat of this machine, by which silence is counted: who stood still
+        himself has not listened."""
+        self._silent_looks += 1
+
+    @property
+    def lane_is_silent(self) -> bool:
+        """Whether a link of its own is to be dialled beside the lane."""
+        return self._silent_looks > beats(LANE_SILENT_S)
+
+    def heartbeat_is_due(self, now_us: int) -> bool:
+        """Whether it is to be said over a lane, where each beat is answered anyway; then it is."""
+        due = now_us - self._told_us >= HEARTBEAT_US
+        if due:
+            self._told_us = now_us
+        return due
 
     def link_lost(self) -> None:
         """There is none any more."""
@@ -159,7 +189,7 @@ class Letters:
         """Say what could not be said so far."""
         self._back_us = now_us if self.returns else -1
         self.welcomed = self.returns = True
-        self._attempts = 0
+        self._attempts = self._silent_looks = 0
         waiting, self._waiting_output = self._waiting_output, []
         return [*self.outbox.kept, *waiting]
 

@@ -6,17 +6,21 @@ order leaves in the same turn of the loop in which it came.
 
 import asyncio
 from collections.abc import Callable, Iterable
+from functools import partial
 
 from trainmover.agent.dial import Dialled
 from trainmover.errors import ProtocolError
+from trainmover.protocol.framing import FRAME_BYTES_MAX
 from trainmover.protocol.sealed import SealedReader
 
 
 class FrameLink(asyncio.Protocol):
     """heard(payload) for every frame; lost(reason, alien) once, "" when the peer just closed.
 
-    alien: what the controller said was nothing that one says.
+    alien: what the controller said was nothing that one says. bytes_max: of a payload
     """
+
+    bytes_max = FRAME_BYTES_MAX
 
     def __init__(
         self,
@@ -27,7 +31,7 @@ class FrameLink(asyncio.Protocol):
         self._heard = heard
         self._lost = lost
         self._session = dialled.session
-        self._reader = SealedReader(dialled.session)
+        self._reader = SealedReader(dialled.session, bytes_max=self.bytes_max)
         self._transport: asyncio.Transport | None = dialled.transport
         self._reason = ""
         self._alien = False
@@ -42,8 +46,7 @@ class FrameLink(asyncio.Protocol):
         try:
             payloads = self._reader.feed(data)
         except ProtocolError as error:  # Changed on its way: not the controller's fault.
-            self._reason = error.happened
-            self.abort()
+            self.end(error.happened)
             return
         try:
             for payload in payloads:
@@ -59,11 +62,17 @@ class FrameLink(asyncio.Protocol):
     def send(self, payloads: Iterable[bytes]) -> None:
         """Seal and write; a link that is gone swallows them, `lost` has told."""
         if self._transport is not None:
-            self._transport.write(b"".join(map(self._session.seal, payloads)))
+            seal = partial(self._session.seal, bytes_max=self.bytes_max)
+            self._transport.write(b"".join(map(seal, payloads)))
 
     @property
     def unsent_bytes(self) -> int:
         return 0 if self._transport is None else self._transport.get_write_buffer_size()
+
+    def end(self, why: str) -> None:
+        """It carries nothing that can be believed any more."""
+        self._reason = why
+        self.abort()
 
     def abort(self) -> None:
         if self._transport is not None:

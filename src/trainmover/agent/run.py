@@ -26,6 +26,7 @@ from trainmover.agent.engine import Engine
 from trainmover.agent.examiner import Examiner
 from trainmover.agent.flags import NOTICE_S_MAX
 from trainmover.agent.notice import NoticeFile
+from trainmover.agent.relaying.relay import Relay
 from trainmover.agent.signs import Signs, memory
 from trainmover.agent.store_way import StoreWays
 from trainmover.agent.uplink import Ear, Uplink
@@ -38,6 +39,7 @@ from trainmover.listeners.reach import REACH_S, reached
 from trainmover.protocol.deadlines import ANSWER_S, BEAT_S
 from trainmover.protocol.messages import (
     PROTOCOL,
+    BeRelay,
     CutComplete,
     Die,
     EndWorker,
@@ -83,7 +85,7 @@ async def run_agent(config: AgentConfig) -> None:
     vault_server = await serve(vault, token, bind=address, tls=tls)
     directory = config.directory or Path(tempfile.mkdtemp(prefix=f"trainmover-{config.machine}-"))
     stores = StoreWays(token, tls)
-    agent = Agent(config, vault, address_of(vault_server), directory, stores, tls)
+    agent = Agent(config, vault, address_of(vault_server), directory, stores, token, tls)
     loop.set_exception_handler(agent.failed)
     loop.add_signal_handler(signal.SIGTERM, agent.asked_to_end)
     loop.add_signal_handler(signal.SIGUSR1, agent.will_be_gone)
@@ -109,6 +111,7 @@ class Agent:
         vault_address: str,
         directory: Path,
         stores: StoreWays,
+        token: bytes,
         tls: "Tls | None" = None,
     ) -> None:
         self.over: asyncio.Future[None] = asyncio.get_running_loop().create_future()
@@ -119,7 +122,7 @@ class Agent:
         self._tls = tls
         self._directory = directory.resolve()
         self._error: TrainmoverError | None = None
-        self._ending = self._gives_up_ranks = False
+        self._ending = self._gives_up_ranks = self._is_dismissed = False
         self._notice = NoticeFile(config.notice_file, config.notice_s)
         self._engine = self._asked_engine()
         ear = Ear(
@@ -133,6 +136,7 @@ class Agent:
         self._signs = Signs(config.kernel_log, self._up.say)
         address = parse_address(vault_address)[0]
         self._crew = Crew(config, self._directory, address, self._up, self._signs.printed)
+        self._relay = Relay(config.machine, config.controller, address, token, tls)
         self._examiner = Examiner(config, self._directory)
         self._dialling: set[asyncio.Task[list[MachineId]]] = set()
 
@@ -234,6 +238,8 @@ class Agent:
         kill = kill or self._ending
         self._ending = True
         self._up.dial_no_more()
+        if not self._is_dismissed:
+            self._relay.close()
         self._crew.end(signal.SIGKILL if kill else signal.SIGTERM, then=self._leave)
         if not kill:
             grace_s = self._config.shutdown_s
@@ -285,10 +291,13 @@ class Agent:
                 self._examiner.examine(order, self._up.say)
             case LookFor():
                 self._look_for(order)
+            case BeRelay():
+                self._relay.begin(self._up.run, self._up.incarnation)
             case Die():
                 self._crew.signal(signal.SIGKILL)
                 os.kill(os.getpid(), signal.SIGKILL)
             case Shutdown(kill=kill):
+                self._is_dismissed = not kill
                 self.end(kill=kill)
 
     def _refused(self, refused: Refused) -> None:
@@ -297,6 +306,7 @@ class Agent:
             return
         self._crew.flush()
         self._vault.clear()
+        self._relay.stop()
         begin_anew = partial(self._up.begin_anew, refused.retry_s or 0.0)
         self._crew.end(signal.SIGKILL, then=begin_anew)
 
@@ -340,6 +350,7 @@ class Agent:
             )
         )  # fmt: skip
         self._up.beat()
+        self._relay.beat()
         self._crew.look()
         self._signs.look()
         self._look_for_notice()
@@ -355,6 +366,14 @@ class Agent:
         self.end(kill=True)
 
     def _leave(self) -> None:
+        """The job is over for all: what others behind this machine have to say goes first."""
+        if self._is_dismissed and not self._relay.alone.is_set():
+            self._is_dismissed = False
+            loop = asyncio.get_running_loop()
+            self._waiting = loop.create_task(self._relay.left(self._config.shutdown_s))
+            self._waiting.add_done_callback(lambda _: self._leave())
+            return
+        self._relay.close()
         self._examiner.close()
         self._crew.close()
         self._signs.close()

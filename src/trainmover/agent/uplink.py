@@ -12,13 +12,18 @@ from typing import TYPE_CHECKING
 from trainmover.agent.dial import Dialled, dial
 from trainmover.agent.letters import Letters
 from trainmover.agent.link import FrameLink
+from trainmover.agent.relaying.lane import Lane
 from trainmover.errors import PeerLost, ProtocolError, TrainmoverError
 from trainmover.ids import MachineId
+from trainmover.protocol.lanes import RELAY, LaneSession
 from trainmover.protocol.messages import (
     AgentFact,
+    GoBehind,
+    Heartbeat,
     Hello,
     Order,
     Refused,
+    Resumed,
     Welcome,
     decode_order,
 )
@@ -29,6 +34,8 @@ if TYPE_CHECKING:
 UNREACHABLE_MS = 10_000
 """A host that acknowledges nothing for so long is away, though no link has broken."""
 UNSENT_BYTES_MAX = 1024 * 1024
+BESIDE_S = 0.4
+"""Machines whose lanes fall silent together do not all dial the controller at once."""
 
 
 @dataclass(frozen=True)
@@ -65,6 +72,8 @@ class Uplink:
         self._closed = False
         self._run = ""  # Of the job whose machine this has become.
         self._letters = self._begun()
+        self._going: asyncio.Task[None] | None = None  # Behind a relay.
+        self._left: FrameLink | None = None  # Nothing is heard over it any more.
 
     def _begun(self, after_us: int = 0) -> Letters:
         return Letters(
@@ -86,6 +95,9 @@ class Uplink:
         """Say hello again in a while: nothing that was is left."""
         if self._closed:
             return
+        if self._dialling is not None:
+            self._dialling.cancel()
+            self._dialling = None
         was_unsafe, self._letters = self._letters.unsafe, self._begun(round(after_s * 1e6))
         if was_unsafe:
             self._ear.away(False)
@@ -98,12 +110,14 @@ class Uplink:
     def dial_no_more(self) -> None:
         """A link that breaks from now on is not missed."""
         self._closed = True
-        if self._dialling is not None:
-            self._dialling.cancel()
+        for task in (self._dialling, self._going):
+            if task is not None:
+                task.cancel()
 
     def close(self) -> None:
         """Send what is queued, then close."""
         self.dial_no_more()
+        self._leave()
         if self._link is not None:
             self._link.close()
 
@@ -116,6 +130,9 @@ class Uplink:
 
     def tell(self, fact: AgentFact) -> None:
         """A fact that may be lost with a link. Output waits for the next one, in bounds."""
+        by_the_way = isinstance(fact, Heartbeat) and isinstance(self._link, Lane)
+        if by_the_way and not self._letters.heartbeat_is_due(self._now_us()):
+            return
         self._send(self._letters.tell(fact, linked=self._link is not None))
 
     def beat(self) -> None:
@@ -123,7 +140,23 @@ class Uplink:
         times a second."""
         if self._link is not None and self._letters.silent(self._now_us()):
             self._link.abort()
+        self._letters.look()
+        if self._lane_is_silent and not self._closed:
+            self._dial_again(BESIDE_S * random.random())
         self._look_whether_safe()
+
+    @property
+    def run(self) -> str:
+        """Of the job that this is a machine of."""
+        return self._run
+
+    @property
+    def incarnation(self) -> str:
+        return self._letters.incarnation
+
+    @property
+    def _lane_is_silent(self) -> bool:
+        return isinstance(self._link, Lane) and self._letters.lane_is_silent
 
     @property
     def heard(self) -> int:
@@ -154,6 +187,10 @@ class Uplink:
             self._refuse(order)
         if isinstance(order, Welcome):
             self._run = order.spec.run_id
+        if isinstance(order, GoBehind):
+            self._go_behind(order)
+        if isinstance(order, Resumed):
+            self._leave()
         if obey:
             self._ear.obey(payload, order)
 
@@ -169,11 +206,50 @@ class Uplink:
 
     # --- links ---
 
-    def _greet(self, dialled: Dialled) -> None:
+    def _go_behind(self, order: GoBehind) -> None:
+        """From a link of its own. If it cannot be done, nothing has changed."""
+        busy = self._going is not None and not self._going.done()
+        if self._closed or busy or self._link is None or isinstance(self._link, Lane):
+            return
+        self._going = asyncio.create_task(self._come_behind(order, self._link))
+        self._going.add_done_callback(partial(_surface, self._loop))
+
+    async def _come_behind(self, order: GoBehind, link: FrameLink) -> None:
+        try:
+            dialled = await dial(
+                order.address, self._token, self._tls,
+                purpose=RELAY, me=self._machine, whom=order.relay,
+            )  # fmt: skip
+        except (PeerLost, ProtocolError):  # The controller waits for it in vain, and chooses anew.
+            return
+        if self._closed or self._link is not link or not self._letters.welcomed:
+            dialled.transport.abort()
+            return
+        self._letters.link_lost()
+        self._letters.goes_behind()
+        session = LaneSession(self._token, order.ticket, controller=False)
+        self._greet(dialled, session)
+        self._left = link  # The controller ends it; before that it would take it for a loss.
+
+    def _greet(self, dialled: Dialled, lane: LaneSession | None = None) -> None:
+        """lane: of a relay that was dialled; None: it was the controller."""
+
         def lost(why: str, alien: bool) -> None:
             self._link_lost(link, why, alien=alien)
 
-        self._link = link = FrameLink(dialled, self._hear, lost)
+        def heard(payload: bytes) -> None:
+            if link is self._link:
+                self._hear(payload)
+
+        link: FrameLink
+        if lane is None:
+            link = FrameLink(dialled, heard, lost)
+        else:
+            link = Lane(
+                dialled, heard, lost, machine=self._machine, session=lane, beat=self._letters.beat
+            )
+        self._link = link
+        self._leave()
         sock = dialled.transport.get_extra_info("socket")
         sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, UNREACHABLE_MS)
         link.begin()
@@ -191,16 +267,20 @@ class Uplink:
             self._dial_again(0.0)
 
     def _dial_again(self, after_s: float) -> None:
+        if self._dialling is not None and not self._dialling.done():
+            return  # Beside a lane.
         self._dialling = asyncio.create_task(self._dial(after_s))
         self._dialling.add_done_callback(partial(_surface, self._loop))
 
     async def _dial(self, after_s: float) -> None:
-        """Until there is a link, or it is too late for one."""
+        """Until there is a link, or it is too late for one. Beside a lane: until that is heard."""
         await asyncio.sleep(after_s)
-        letters = self._letters
         error: TrainmoverError | None = None
+        letters = self._letters
         while not letters.lease_is_over(self._now_us()):
             await asyncio.sleep(letters.pause_s(random.random()))
+            if not self._wants_link:
+                return
             try:
                 dialled = await dial(
                     self._address, self._token, self._tls, me=self._machine, whom=self._run
@@ -208,9 +288,29 @@ class Uplink:
             except (PeerLost, ProtocolError) as failed:
                 error = failed
             else:
-                self._greet(dialled)
+                self._take(dialled)
                 return
         self._lost_for_good(f"it did not come back in {letters.lease_us / 1e6:g} s", error)
+
+    def _leave(self) -> None:
+        link, self._left = self._left, None
+        if link is not None:
+            link.abort()
+
+    @property
+    def _wants_link(self) -> bool:
+        return self._link is None or self._lane_is_silent
+
+    def _take(self, dialled: Dialled) -> None:
+        """A link of its own is there; the lane beside it may have been heard meanwhile."""
+        if not self._wants_link:
+            dialled.transport.abort()
+            return
+        lane = self._link
+        if lane is not None:
+            self._letters.link_lost()
+        self._greet(dialled)
+        self._left = lane
 
     def _lost_for_good(self, why: str, error: TrainmoverError | None = None) -> None:
         reason = f": {why}" if why else ""

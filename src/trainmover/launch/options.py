@@ -6,7 +6,7 @@ from pathlib import Path
 
 from trainmover import communicators
 from trainmover.launch.checkpoints import CheckpointOptions
-from trainmover.protocol.deadlines import PATIENCE_S
+from trainmover.protocol.deadlines import PATIENCE_S, RELAYS_ABOVE
 from trainmover.protocol.messages import JobSpec, LogSpec
 from trainmover.tls.files import TlsFiles
 
@@ -28,6 +28,7 @@ class RunOptions:
     record      how large outputs of the first steps are kept: `moments` or `full`
     readiness   of standbys: `held`, `warm` or `idle`
     patience_s  seconds for which a machine may be away
+    relays_above  machines; where there are more, some carry what others say to the controller
     wait_s      seconds a recovery waits for a machine when no standby is left
     state_bandwidth  bytes that a machine may send of its state in a second; 0: no limit
     fingerprint_every  steps from one comparison of replicas to the next; 0: none
@@ -60,6 +61,7 @@ class RunOptions:
     readiness: str = "held"
     wait_s: int = 0
     patience_s: float = PATIENCE_S
+    relays_above: int = RELAYS_ABOVE
     state_bandwidth: int = 0
     fingerprint_every: int = 1000
     on_divergence: str = "report"
@@ -119,6 +121,7 @@ def spec_of(options: RunOptions, run_id: str) -> JobSpec:
         readiness=options.readiness,
         wait_s=options.wait_s,
         patience_s=options.patience_s,
+        relays_above=options.relays_above,
         state_bandwidth=options.state_bandwidth,
         snapshot_every=options.snapshot_every,
         snapshot_copies=options.snapshot_copies,

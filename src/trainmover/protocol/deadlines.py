@@ -32,6 +32,12 @@ SILENT_S = 6.0
 nobody for 5 s is replaced: agents need not dial one that is only busy."""
 PATIENCE_S = 60.0
 """So long an agent goes on alone, its lease, and a machine may be away: longer than any blip."""
+RELAYS_ABOVE = 0
+"""Machines; of more, some carry what others say. 0: none ever does."""
+LANE_SILENT_S = 1.2
+"""A machine that hears nothing over its lane for so long dials the controller beside it."""
+FALL_BACK_S = 3.0
+"""So much more time to return has who was behind a relay: that may be all that has failed."""
 LEASE_MORE_S = 5.0
 """The controller's patience is longer by so much: processes have ended when it is over."""
 
@@ -55,6 +61,8 @@ def deadlines_json(patience_s: float) -> dict[str, Any]:
         "together_s": TOGETHER_S,
         "spare_s": SPARE_S,
         "agent_dials_anew_s": SILENT_S,
+        "lane_silent_s": LANE_SILENT_S,
+        "fall_back_s": FALL_BACK_S,
         "lease_s": patience_s,
         "patience_s": patience_s + LEASE_MORE_S,
     }

@@ -30,7 +30,7 @@ from functools import lru_cache
 from trainmover.errors import ProtocolError
 from trainmover.protocol.sealed import Session
 
-PROTOCOL = 7
+PROTOCOL = 8
 """Of all that processes say to each other."""
 NONCE_BYTES = 16
 PROOF_BYTES = 32

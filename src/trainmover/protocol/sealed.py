@@ -89,11 +89,14 @@ class Session:
 
 
 class SealedReader:
-    """Cuts a byte stream into frames and looks at their marks; feed it what `recv` gave."""
+    """Cuts a byte stream into frames and looks at their marks; feed it what `recv` gave.
+
+    bytes_max  of a frame's payload
+    """
 
     def __init__(self, session: Session, *, bytes_max: int = FRAME_BYTES_MAX) -> None:
         self._session = session
-        self._bytes_max = bytes_max
+        self.bytes_max = bytes_max
         self._buffer = bytearray()
         self._whole: int | None = None  # Bytes of the frame whose head has come.
 
@@ -105,7 +108,7 @@ class SealedReader:
         while len(buffer) >= HEAD_BYTES:
             if self._whole is None:
                 head = bytes(buffer[:HEAD_BYTES])
-                rest = self._session.length(head, bytes_max=self._bytes_max)
+                rest = self._session.length(head, bytes_max=self.bytes_max)
                 self._whole = HEAD_BYTES + rest
             if len(buffer) < self._whole:
                 break

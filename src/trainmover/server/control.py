@@ -53,6 +53,7 @@ from trainmover.server.hearing import Hearing
 from trainmover.server.history.rows import Rows
 from trainmover.server.machines.absence import Absence, Dialled
 from trainmover.server.machines.accounts import Accounts
+from trainmover.server.machines.carrying import Carrying
 from trainmover.server.machines.reception import Reception
 from trainmover.server.surroundings import Book, Decided, Link, Surroundings
 
@@ -85,6 +86,7 @@ class Control:
         self.accounts = Accounts() if past is None else past.accounts
         self.over: End | None = None if past is None else past.over
         self.members: dict[MachineId, Link] = {}
+        self.carrying = Carrying(spec.relays_above, self.members, around)
         self.absence = Absence(spec.patience_s, after_another=past is not None)
         self._past = past
         self._book = book
@@ -165,6 +167,7 @@ class Control:
                     self.members[machine].send(order)
             case Fence(machine=machine):
                 self.absence.forget(machine)
+                self.carrying.lost(machine)
                 link = self.members.pop(machine, None)
                 if link is not None:
                     link.abort()
@@ -194,6 +197,11 @@ class Control:
         """An agent's loop runs."""
         self.anomalies.heard(machine, fact.free_bytes, fact.all_bytes, at_us)
 
+    def lane_beat(self, link: Link, at_us: int) -> None:
+        """An agent behind a relay runs."""
+        if link.machine is not None and self.members.get(link.machine) is link:
+            self.anomalies.alive(link.machine, at_us)
+
     def _look_who_may_fail(self, at_us: int) -> None:
         for event in self.anomalies.look(self.job, at_us):
             self.take(event)
@@ -218,7 +226,8 @@ class Control:
             self.accounts.of.pop(machine, None)
             return
         self.accounts.of[machine].away = True
-        self.absence.broke(machine, why, link.heard_us)
+        carried = link.relay is not None
+        self.absence.broke(machine, why, link.heard_us, carried=carried)
         self._dial()
 
     def speaks_nonsense(self, link: Link, why: str, at_us: int) -> None:
@@ -239,6 +248,7 @@ class Control:
         if machine is None or self.members.get(machine) is not link:
             return None
         del self.members[machine]
+        self.carrying.without_link(machine)
         link.abort()
         return machine
 
@@ -313,6 +323,7 @@ class Control:
         else:
             self._leave_alone()
         self._tell_what_is_safe(at_us)
+        self.carrying.beat(self.job, over=self.over is not None)
         self.reception.beat(at_us)
         if self.over is None and tick_due(self.job, self._ticked_us, at_us):
             self._ticked_us = at_us

@@ -7,6 +7,7 @@ to the journal in batches, output to the watchers.
 
 import asyncio
 import os
+import secrets
 import socket
 from collections.abc import Callable, Sequence
 from functools import partial
@@ -31,6 +32,8 @@ from trainmover.errors import StateMismatch, UserError
 from trainmover.ids import MachineId
 from trainmover.journal import Journal
 from trainmover.listeners.loop_listener import LoopListener
+from trainmover.protocol import messages as m
+from trainmover.protocol.lanes import LaneSession
 from trainmover.protocol.messages import AgentFact, Hello, JobSpec, Return, Shutdown
 from trainmover.server.answers import Answers
 from trainmover.server.checkpoints.folder import CheckpointFolder
@@ -43,10 +46,11 @@ from trainmover.server.history.journal_disk import JournalDisk
 from trainmover.server.history.past import Past
 from trainmover.server.machines.absence import Dialled
 from trainmover.server.machines.calls import Calls
+from trainmover.server.machines.lanes import Lane, Trunk
 from trainmover.server.machines.links import PURPOSE, MachineLink
 from trainmover.server.machines.pulse import Pulse
 from trainmover.server.measures import Measures
-from trainmover.server.surroundings import ByTheWay, Decided
+from trainmover.server.surroundings import ByTheWay, Decided, Link
 from trainmover.server.view.news import News
 from trainmover.server.view.notices import Notice
 from trainmover.server.view.progress import Progress
@@ -86,8 +90,9 @@ class Server:
         tls: "Tls | None" = None,
     ) -> None:
         self.spec = spec
-        self.links: set[MachineLink] = set()
+        self.links: set[MachineLink | Lane] = set()
         self.pulse = Pulse(self.links, beat=self._beat)
+        self._token = token
         self._past = past
         self._clock = Clock(least_us=0 if past is None else past.at_us)
         self.control = Control(spec, journal, self, at_us=self.now(), past=past, lost_us=lost_us)
@@ -252,7 +257,18 @@ class Server:
             "version": VERSION,
             "seq": self.news.newest,
             "journal": self._disk.status(),
+            "relays": self._relays(),
         }
+
+    def _relays(self) -> dict[MachineId, list[MachineId]]:
+        """Machines whose trunk is there -> whose links go over it."""
+        behind: dict[MachineId, list[MachineId]] = {
+            name: [] for name in self.control.carrying.trunks
+        }
+        for machine, link in self.control.members.items():
+            if link.relay is not None:
+                behind.setdefault(link.relay, []).append(machine)
+        return behind
 
     def heard_us(self) -> dict[MachineId, int]:
         """Machine -> when its last byte came."""
@@ -290,21 +306,62 @@ class Server:
         """A peer that knows the token wants in."""
         self.control.reception.hello(link, hello, self.now())
 
-    def said_return(self, link: MachineLink, back: Return) -> None:
+    def said_return(self, link: Link, back: Return) -> None:
         """An agent has lost its link, and its workers run on."""
         self.control.reception.back(link, back, self.now())
         self._finish_if_alone()
 
-    def said(self, link: MachineLink, fact: AgentFact) -> None:
+    def said(self, link: Link, fact: AgentFact) -> None:
         """A fact from a machine of the job; raises ProtocolError if it cannot be read."""
         self.control.said(link, fact, self.now())
 
     def link_lost(self, link: MachineLink, why: str, *, nonsense: bool) -> None:
         """A connection has ended, whoever it was."""
-        if nonsense:
+        if link.trunk is not None:
+            self.control.carrying.ended(link.trunk)
+        elif nonsense:
             self.control.speaks_nonsense(link, why, self.now())
         else:
             self.control.broke(link, why, self.now())
+        self._finish_if_alone()
+
+    # --- lanes ---
+
+    def said_trunk(self, link: MachineLink, fact: m.Trunk) -> None:
+        """A machine of the job carries what others say, if it was asked to."""
+        trunk = Trunk(fact.machine, self, link.write, link.abort)
+        account = self.control.accounts.of.get(fact.machine)
+        ours = account is not None and account.incarnation == fact.incarnation
+        if ours and self.control.carrying.opened(trunk, fact.address):
+            link.become_trunk(trunk)
+        else:
+            link.close()
+
+    def soon(self, act: Callable[[], None]) -> None:
+        """In the loop's next turn."""
+        self._loop.call_soon(act)
+
+    def ticket(self) -> str:
+        """A fresh one that nobody can guess."""
+        return secrets.token_hex(16)
+
+    def session_for(self, machine: MachineId, relay: MachineId) -> LaneSession | None:
+        """Of a lane; None: that machine was not sent to that relay."""
+        ticket = self.control.carrying.ticket(machine, relay)
+        return None if ticket is None else LaneSession(self._token, ticket, controller=True)
+
+    def lane_opened(self, lane: Lane) -> None:
+        """Its silence is counted from now on."""
+        self.links.add(lane)
+
+    def lane_beat(self, lane: Lane) -> None:
+        """An agent behind a relay runs."""
+        self.control.lane_beat(lane, self.now())
+
+    def lane_ended(self, lane: Lane, why: str) -> None:
+        """It is over, whoever has ended it."""
+        self.links.discard(lane)
+        self.control.broke(lane, why, self.now())
         self._finish_if_alone()
 
     def machine_ended(self, machine: MachineId, why: str) -> None:

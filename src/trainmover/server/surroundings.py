@@ -43,11 +43,13 @@ class Link(Protocol):
     machine      at the other end; None until the controller has taken it in
     quiet_ticks  beats since something was last heard, counted by whoever owns the link
     heard_us     when that was
+    relay        that carries it; None: it goes straight there
     """
 
     machine: MachineId | None
     quiet_ticks: int
     heard_us: int
+    relay: MachineId | None
 
     def send(self, order: Order) -> None: ...
 
@@ -90,6 +92,9 @@ class Surroundings(Protocol):
 
     def dial(self, machine: MachineId, vault: str) -> None:
         """Look whether anybody answers there; what comes of it is told to `Control.dialled`."""
+
+    def ticket(self) -> str:
+        """A fresh one that nobody can guess."""
 
     def end(self, end: End) -> None:
         """The job is over, and the machines are told to leave."""

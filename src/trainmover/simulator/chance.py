@@ -43,6 +43,7 @@ MOVES_ALONE = {
     "straggle",
     "heavy",
     "narrow",
+    "trunk",
 }
 """What no step need fail for."""
 
@@ -112,9 +113,9 @@ class Chance:
             "between": self._between, "garbage": self._garbage, "flip": self._flip,
             "nan": self._nan, "recompile": self._recompile,
             "crash": self._crash, "socket": self._socket, "stop": self._stop, "stuck": self._stuck,
-            "reset": self._reset, "cut": self._cut, "partition": self._partition,
-            "slow": self._slow, "straggle": self._straggle, "heavy": self._heavy,
-            "narrow": self._narrow,
+            "reset": self._reset, "trunk": self._trunk, "cut": self._cut,
+            "partition": self._partition, "slow": self._slow, "straggle": self._straggle,
+            "heavy": self._heavy, "narrow": self._narrow,
             "controller": self._controller, "torn": self._torn, "clock": self._clock,
             "store": self._store, "full": self._full, "arrive": self._arrive,
             "vault": self._vault, "unprepared": self._unprepared,
@@ -174,6 +175,7 @@ class Chance:
         if box is None:
             return ""
         box.frozen = True
+        self.world.struck.add(box.name)
         for_us = self.world.between(100_000, 4_000_000)
         self.world.at(for_us, box.thaw)
         return f"{box.name} for {for_us / 1e6:.1f} s"
@@ -288,6 +290,15 @@ class Chance:
         box.link.reset()
         return box.name
 
+    def _trunk(self) -> str:
+        boxes = self.world.boxes.values()
+        trunks = [b.relay.trunk for b in boxes if b.relay is not None and not b.relay.over]
+        if not trunks:
+            return ""
+        trunk = self.random.choice(trunks)
+        trunk.reset()
+        return trunk.machine
+
     def _cut(self) -> str:
         box = self._box()
         return "" if box is None else self._part(box.name, CONTROLLER)
@@ -317,6 +328,7 @@ class Chance:
         if box is None:
             return ""
         slow = self.world.network.slow
+        self.world.struck.add(box.name)
         slow[box.name] = self.world.between(5_000, 300_000)
         self.world.at(2_000_000, self._fast, box.name)
         return f"{box.name} by {slow[box.name] // 1000} ms"

@@ -39,6 +39,7 @@ class Knobs:
     others: tuple[str, ...] = ()
     alone: bool = False
     wait_s: int = 60
+    relays_above: int = 256
     snapshots: int | None = None
     checkpoints: int = 0
     refill: bool = True
@@ -71,6 +72,7 @@ class Knobs:
             store=store,
             restarts_max=50,
             wait_s=self.wait_s,
+            relays_above=self.relays_above,
             snapshot_every=self.snapshots,
             checkpoint="/kept" if self.checkpoints else "",
             checkpoint_every=self.checkpoints or 1000,

@@ -101,6 +101,7 @@ def plan_of(
     world["length"] = chance.choice((0, 150, 400))
     plan.stops_early = chance.random() < 0.05
     plan.bug = chance.choice(BUGS) if chance.random() < 0.15 else ""
+    world["relays_above"] = chance.choice((256, 2, 3))
     return plan
 
 

@@ -26,6 +26,7 @@ from trainmover.simulator.places.disk import Disk
 from trainmover.simulator.places.host import Host
 from trainmover.simulator.places.machines import Box
 from trainmover.simulator.places.network import Network
+from trainmover.simulator.places.relaying import Relay
 from trainmover.simulator.ranks.snapshots import Snapshot
 from trainmover.simulator.ranks.training import Training
 from trainmover.simulator.ranks.workers import Worker
@@ -66,6 +67,7 @@ class World:
         self.narrow: set[frozenset[MachineId]] = set()
         self.ever_narrow: set[frozenset[MachineId]] = set()
         self.noise = random.Random(f"own times {seed}")
+        self.struck: set[MachineId] = set()
         self.flips = 0
         self.requests = 0
         self.store_known = True
@@ -122,6 +124,12 @@ class World:
         """The machine whose vault has this address: another after each boot."""
         box = self.boxes.get(MachineId(address.partition(":")[0]))
         return box if box is not None and box.address == address else None
+
+    def relay_at(self, machine: MachineId, address: str) -> Relay | None:
+        """Who listens there for what others say."""
+        relay = self.boxes[machine].relay
+        there = relay is not None and relay.address == address and not relay.over
+        return relay if there else None
 
     def program(self, rank: Rank) -> str:
         """What the script does there."""

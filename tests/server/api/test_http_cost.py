@@ -85,7 +85,7 @@ def test_nothing_that_is_asked_over_http_is_asked_of_a_machine(tmp_path: Path) -
     """A worker does what it is told: so it does not know whether anybody looks."""
 
     class Machine:
-        machine, quiet_ticks, heard_us = "m1", 0, 0
+        machine, quiet_ticks, heard_us, relay = "m1", 0, 0, None
 
         def __init__(self) -> None:
             self.sent: list[object] = []

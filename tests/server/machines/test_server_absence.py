@@ -19,6 +19,7 @@ M1, M2, M3, M4 = map(MachineId, ("m1", "m2", "m3", "m4"))
 class Silent:
     quiet_ticks: int = 0
     heard_us: int = 0
+    relay: MachineId | None = None
 
 
 class Beats:

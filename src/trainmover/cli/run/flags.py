@@ -47,6 +47,7 @@ def parse(argv: list[str]) -> RunFlags:
         readiness=flag_values.readiness(flags.readiness),
         wait_s=flag_values.at_least(0, flags.wait_for_machine, "--wait-for-machine"),
         patience_s=flag_values.at_least(1, flags.patience, "--patience"),
+        relays_above=flag_values.at_least(0, flags.relays_above, "--relays-above"),
         state_bandwidth=bytes_a_second(flags.state_bandwidth, "--state-bandwidth"),
         fingerprint_every=flag_values.at_least(0, flags.fingerprint_every, "--fingerprint-every"),
         on_divergence=flag_values.on_divergence(flags.on_divergence),

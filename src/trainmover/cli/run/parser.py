@@ -25,7 +25,7 @@ from trainmover.cli.run.flag_values import (
 from trainmover.cli.run.torchruns import torchruns_parser
 from trainmover.cli.suggest import complain_in_three_lines, see_help
 from trainmover.errors import UserError
-from trainmover.protocol.deadlines import PATIENCE_S
+from trainmover.protocol.deadlines import PATIENCE_S, RELAYS_ABOVE
 from trainmover.tls.files import absolute
 
 RESTARTS_MAX = 3
@@ -95,6 +95,7 @@ _REPORT_HELP = "at the end, write where the time went: as .html, .json or .txt"
 _BIND_HELP = "address for machines on other hosts; start each there: trainmover agent"
 _TLS_HELP = "encrypt links, API, vaults, state, collectives; with a certificate made for this run"
 _TLS_CERT_HELP = "the same with this certificate, PEM; --tls-key and --tls-ca belong to it"
+_RELAYS_HELP = "where there are more machines, some carry to the controller what others say"
 _PATIENCE_HELP = "how long a machine of which nothing is heard may be away"
 _NO_STANDBY_HELP = "when none is left: end, or write the newest snapshots to --checkpoint, then end"
 _WAIT_HELP = "when no standby is left, let the job stand until a machine joins; 0: end"
@@ -180,6 +181,7 @@ def _add_ours(parser: argparse.ArgumentParser) -> None:
     one_of("--readiness", READINESS, _READINESS_HELP)
     add("--wait-for-machine", type=int, default=0, metavar="SECONDS", help=_WAIT_HELP)
     add("--patience", type=float, default=PATIENCE_S, metavar="SECONDS", help=_PATIENCE_HELP)
+    add("--relays-above", type=int, default=RELAYS_ABOVE, metavar="N", help=_RELAYS_HELP)
     one_of("--no-standby", NO_STANDBY, _NO_STANDBY_HELP)
     add("--state-bandwidth", default="", metavar="RATE", help=_BANDWIDTH_HELP)
     add("--snapshots", default="auto", metavar="STEPS", help=_SNAPSHOTS_HELP)

@@ -48,6 +48,18 @@ class Return(AgentFact, frozen=True):
     dropped: int
 
 
+class Trunk(AgentFact, frozen=True):
+    """First message on a connection by which a machine of the job, a relay, carries what others say
+    (`messages.trunk`).
+
+    address  where they reach it
+    """
+
+    machine: MachineId
+    incarnation: str
+    address: str
+
+
 class Heartbeat(AgentFact, frozen=True):
     """The agent's loop runs.
 
@@ -186,4 +198,4 @@ class SaidHere(AgentFact, frozen=True):
     told: list[Joint]
 
 
-UNNUMBERED = Hello | Return | Heartbeat | Output | Found | Unwritten
+UNNUMBERED = Hello | Return | Trunk | Heartbeat | Output | Found | Unwritten

@@ -45,6 +45,22 @@ class Heard(Order, frozen=True):
     facts: int
 
 
+class BeRelay(Order, frozen=True):
+    """Carry what others say: listen for them, and dial the controller for a trunk."""
+
+
+class GoBehind(Order, frozen=True):
+    """Have a relay carry what is said, from now on; if it does not, or not well, all is as before.
+
+    relay    that machine; address: where it listens for that
+    ticket   good once, and known to nobody else (`protocol.lanes`)
+    """
+
+    relay: MachineId
+    address: str
+    ticket: str
+
+
 class StartWorkers(Order, frozen=True):
     """End the workers there are and start `nproc` fresh ones."""
 
@@ -98,4 +114,4 @@ class Shutdown(Order, frozen=True):
     kill: bool = False
 
 
-UNCOUNTED = Welcome | Refused | Resumed | Heard | LookFor | Shutdown
+UNCOUNTED = Welcome | Refused | Resumed | Heard | LookFor | Shutdown | BeRelay | GoBehind

@@ -20,15 +20,18 @@ from trainmover.protocol.messages.agent_facts import (
     SaidHere,
     Sign,
     Stack,
+    Trunk,
     Unwritten,
     VaultHeld,
     WorkerExited,
     WorkerState,
 )
 from trainmover.protocol.messages.agent_orders import (
+    BeRelay,
     Die,
     EndWorker,
     Examine,
+    GoBehind,
     Heard,
     LookFor,
     Order,
@@ -105,7 +108,7 @@ WORKER_FACTS = (
 AGENT_FACTS = (
     Hello | Return | Heartbeat | WorkerExited | VaultHeld | WorkerState | Stack | Reached | Found
     | Output | Unwritten | FromWorker | CommittedHere | SaidHere | Leaving | Examined
-    | Sign
+    | Sign | Trunk
 )  # fmt: skip
 WORKER_ORDERS = (
     RunRank | WarmUp | Hold | Bind | Prepare | Discard | PauseAt | KeepSnapshots | CutComplete
@@ -114,7 +117,7 @@ WORKER_ORDERS = (
 )  # fmt: skip
 ORDERS = (
     Welcome | Refused | Resumed | Heard | StartWorkers | EndWorker | Probe | LookFor | Die
-    | Shutdown | Examine | WORKER_ORDERS
+    | Shutdown | Examine | BeRelay | GoBehind | WORKER_ORDERS
 )  # fmt: skip
 
 _encoder = msgspec.msgpack.Encoder()

@@ -484,6 +484,7 @@ class Status(TypedDict):
     asked: Asked
     machines: list[MachineOf]
     deadlines: dict[str, float]
+    relays: dict[str, list[str]]
     standbys: list[StandbyOf]
     roles: list[RoleOf]
     replicas: ReplicasOf

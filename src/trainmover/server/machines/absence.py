@@ -31,6 +31,7 @@ from trainmover.protocol.deadlines import (
     ANSWER_S,
     AWAY_S,
     BEAT_S,
+    FALL_BACK_S,
     HELD_UP_FIRST_S,
     HELD_UP_S,
     LEASE_MORE_S,
@@ -64,6 +65,7 @@ class Quiet:
     heard_us  when something was, last
     broken    how its link has ended; "": it has not
     ended     how its process has ended, if somebody knows; "": nobody does
+    carried   it was behind a relay: that may be all that is silent
     beats     for which it is so
     told      people were told that it is away
     dialling  it is being dialled; `dialled` is what came of that last
@@ -74,6 +76,7 @@ class Quiet:
     heard_us: int
     broken: str = ""
     ended: str = ""
+    carried: bool = False
     beats: int = 0
     told: bool = False
     dialling: bool = False
@@ -144,10 +147,10 @@ class Absence:
 
     # --- what is seen ---------------------------------------------------------------------------
 
-    def broke(self, machine: MachineId, why: str, heard_us: int) -> None:
+    def broke(self, machine: MachineId, why: str, heard_us: int, *, carried: bool = False) -> None:
         """Its link has ended, or there is none yet."""
         one = self.quiet.setdefault(machine, Quiet(heard_us))
-        one.broken = why
+        one.broken, one.carried = why, carried
 
     def ended(self, machine: MachineId, why: str) -> None:
         """Who has started its agent says so. Of one that is heard it is old news."""
@@ -161,7 +164,7 @@ class Absence:
         for machine, link in links.items():
             if link.quiet_ticks >= quiet:
                 one = self.quiet.setdefault(machine, Quiet(link.heard_us))
-                one.beats = link.quiet_ticks
+                one.beats, one.carried = link.quiet_ticks, link.relay is not None
         for machine, one in self.quiet.items():
             if machine not in links:
                 one.beats += 1
@@ -278,7 +281,7 @@ class Absence:
         nobody = f"no heartbeat, and neither {asked} reaches it"
         if one.unreached and held_up:
             return f"{nobody}; no step is committed"
-        if one.beats < beats(SPARE_S):
+        if one.beats < beats(SPARE_S + FALL_BACK_S if one.carried else SPARE_S):
             return ""
         if one.unreached and not _is_needed(name, job):
             return nobody

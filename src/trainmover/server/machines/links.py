@@ -9,10 +9,13 @@ from typing import Protocol
 
 from trainmover.errors import ProtocolError
 from trainmover.ids import MachineId
+from trainmover.protocol import messages as m
 from trainmover.protocol.hello import hashed
+from trainmover.protocol.lanes import CARRIED_BYTES_MAX
 from trainmover.protocol.messages import AgentFact, Hello, Order, Return, decode_agent_fact, encode
 from trainmover.protocol.sealed import SealedReader, Session
 from trainmover.server.machines.absence import LINK_ENDED
+from trainmover.server.machines.lanes import Lane, Trunk
 
 PURPOSE = "controller"
 HELLO_TICKS_MAX = 25
@@ -22,11 +25,12 @@ HELLO_TICKS_MAX = 25
 class LinkOwner(Protocol):
     """Who is told what happens on links; the server."""
 
-    links: "set[MachineLink]"
+    links: "set[MachineLink | Lane]"
 
     def now(self) -> int: ...
     def said_hello(self, link: "MachineLink", hello: Hello) -> None: ...
     def said_return(self, link: "MachineLink", back: Return) -> None: ...
+    def said_trunk(self, link: "MachineLink", fact: m.Trunk) -> None: ...
     def said(self, link: "MachineLink", fact: AgentFact) -> None: ...
     def link_lost(self, link: "MachineLink", why: str, *, nonsense: bool) -> None: ...
     def turned_away(self, why: str) -> None: ...
@@ -37,10 +41,13 @@ class MachineLink(asyncio.Protocol):
 
     quiet_ticks  ticks since the last byte came; counted up by the owner
     heard_us     when the last byte came
+    trunk        that it is, if a relay has dialled
     """
 
     def __init__(self, owner: LinkOwner, session: Session) -> None:
         self.machine: MachineId | None = None
+        self.relay: MachineId | None = None
+        self.trunk: Trunk | None = None
         self.quiet_ticks = 0
         self.heard_us = 0
         self._owner = owner
@@ -66,7 +73,10 @@ class MachineLink(asyncio.Protocol):
             return
         try:
             for payload in payloads:
-                self._take(decode_agent_fact(payload))
+                if self.trunk is not None:
+                    self.trunk.hear(payload)
+                else:
+                    self._take(decode_agent_fact(payload))
         except ProtocolError as error:
             self._nonsense = True
             self._end(f"it broke the rules of the wire ({error.happened})", error)
@@ -88,6 +98,17 @@ class MachineLink(asyncio.Protocol):
         if self._transport is not None:
             self._transport.write(self._session.seal(encode(order)))
 
+    def become_trunk(self, trunk: Trunk) -> None:
+        """What comes from now on, it hears."""
+        self.trunk = trunk
+        self._reader.bytes_max = CARRIED_BYTES_MAX
+
+    def write(self, payload: bytes) -> None:
+        """A frame, as it is, of a trunk."""
+        if self._transport is not None:
+            sealed = self._session.seal(payload, bytes_max=CARRIED_BYTES_MAX)
+            self._transport.write(sealed)
+
     def close(self) -> None:
         """Send what is queued, then close; what still comes in is not heard."""
         if self._transport is not None:
@@ -100,9 +121,9 @@ class MachineLink(asyncio.Protocol):
     def _take(self, fact: AgentFact) -> None:
         if self._transport is None or self._transport.is_closing():
             return
-        if isinstance(fact, Hello | Return) == self._hello_said:
+        if isinstance(fact, Hello | Return | m.Trunk) == self._hello_said:
             raise ProtocolError("A machine must say hello once, and first.")
-        if isinstance(fact, Hello | Return) and not self._is_peer(fact.machine):
+        if isinstance(fact, Hello | Return | m.Trunk) and not self._is_peer(fact.machine):
             raise ProtocolError(
                 f"Who has proved to be another machine said hello as {fact.machine}."
             )
@@ -112,6 +133,8 @@ class MachineLink(asyncio.Protocol):
                 self._owner.said_hello(self, fact)
             case Return():
                 self._owner.said_return(self, fact)
+            case m.Trunk():
+                self._owner.said_trunk(self, fact)
             case _:
                 self._owner.said(self, fact)
 

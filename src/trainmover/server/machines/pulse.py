@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import Callable
 
 from trainmover.protocol.deadlines import BEAT_S
+from trainmover.server.machines.lanes import Lane
 from trainmover.server.machines.links import HELLO_TICKS_MAX, MachineLink
 
 STALL_S = 0.5
@@ -13,7 +14,7 @@ class Pulse:
     """Counts the silence of `links` at every tick, then calls `beat`. The time of who says no hello
     runs out here."""
 
-    def __init__(self, links: set[MachineLink], *, beat: Callable[[], None]) -> None:
+    def __init__(self, links: set[MachineLink | Lane], *, beat: Callable[[], None]) -> None:
         self._links = links
         self._beat = beat
         self._loop = asyncio.get_running_loop()
@@ -37,7 +38,7 @@ class Pulse:
         self._schedule(self._loop.time())
         for link in list(self._links):
             link.quiet_ticks = 0 if stalled else link.quiet_ticks + 1
-            if link.machine is None and link.quiet_ticks > HELLO_TICKS_MAX:
+            if link.machine is None and link.quiet_ticks > HELLO_TICKS_MAX and not link.trunk:
                 link.abort()
         self._beat()
 

@@ -107,6 +107,7 @@ class Reception:
     def _let_in(self, link: Link, machine: MachineId) -> None:
         link.machine = machine
         self._control.members[machine] = link
+        self._control.carrying.let_in(machine, link)
 
     def _welcome(self) -> Welcome:
         return Welcome(spec=self._control.spec, term=self._control.accounts.term)

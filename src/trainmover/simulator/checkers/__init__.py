@@ -6,6 +6,7 @@ from trainmover.simulator.checkers.heard import HeardOf
 from trainmover.simulator.checkers.journaled import Journaled
 from trainmover.simulator.checkers.members.anomalies import Anomalies
 from trainmover.simulator.checkers.members.bindings import Bindings
+from trainmover.simulator.checkers.members.blame import Blame
 from trainmover.simulator.checkers.members.capacity import Capacity
 from trainmover.simulator.checkers.members.choices import Choices
 from trainmover.simulator.checkers.members.commits import Commits
@@ -94,6 +95,7 @@ def all_checkers() -> list[Checker]:
         Causes(),
         Works(),
         Slowness(),
+        Blame(),
     ]
 
 

@@ -6,6 +6,7 @@ It stops at any moment (`die`); what it had written is on the disk, and `took_ov
 that, as the server does.
 """
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from trainmover.controller.effects import (
@@ -28,16 +29,21 @@ from trainmover.controller.state import Job
 from trainmover.ids import MachineId
 from trainmover.protocol import messages as m
 from trainmover.protocol.deadlines import ANSWER_S, BEAT_S
+from trainmover.protocol.lanes import LaneSession
 from trainmover.server.clock import Clock
 from trainmover.server.control import Control
 from trainmover.server.machines.absence import LINK_ENDED, Dialled
+from trainmover.server.machines.lanes import Lane, Trunk
 from trainmover.server.surroundings import ByTheWay, Decided
+from trainmover.server.surroundings import Link as AnyLink
 from trainmover.simulator.happenings import Fenced, Replayed, Told
 from trainmover.simulator.places.network import CONTROLLER, Link
+from trainmover.simulator.places.uplink import TOKEN
 
 if TYPE_CHECKING:
     from trainmover.server.history.past import Past
     from trainmover.simulator.places.machines import Box
+    from trainmover.simulator.places.relaying import Relay
     from trainmover.simulator.world import World
 
 BEAT_US = round(BEAT_S * 1e6)
@@ -51,6 +57,7 @@ class Line:
 
     def __init__(self, host: "Host", box: "Box") -> None:
         self.machine: MachineId | None = None
+        self.relay: MachineId | None = None
         self.quiet_ticks = 0
         self.heard_us = host.now
         self.host = host
@@ -89,6 +96,92 @@ class Line:
         self.host.link_lost(self)
 
 
+class TrunkLine:
+    """The controller's end of a trunk."""
+
+    def __init__(self, host: "Host", relay: "Relay", box: "Box") -> None:
+        self.host, self._box = host, box
+        self.trunk: Trunk | None = None
+        self.link = Link(
+            host.world,
+            box.name,
+            up=self._hear,
+            down=relay.hear,
+            lost_up=self._lost,
+            lost_down=relay.lost,
+        )
+
+    def abort(self) -> None:
+        self.link.reset()
+
+    def beat(self) -> None:
+        """Its lanes count for themselves."""
+
+    def _hear(self, _: Link, payload: bytes) -> None:
+        if self.host.dead:
+            return
+        if self.trunk is not None:
+            self.trunk.hear(payload)
+            return
+        fact = m.decode_agent_fact(payload)
+        assert isinstance(fact, m.Trunk)
+        self._begin(fact)
+
+    def _begin(self, fact: m.Trunk) -> None:
+        control = self.host.control
+        trunk = Trunk(fact.machine, Lanes(self.host), self._write, self.abort)
+        account = control.accounts.of.get(fact.machine)
+        ours = account is not None and account.incarnation == fact.incarnation
+        if ours and control.carrying.opened(trunk, fact.address):
+            self.trunk = trunk
+        else:
+            self.abort()
+
+    def _write(self, payload: bytes) -> None:
+        self.link.send(payload, up=False)
+
+    def _lost(self, _: Link) -> None:
+        if self.trunk is not None and not self.host.dead:
+            self.host.control.carrying.ended(self.trunk)
+
+
+class Lanes:
+    """Who is told of the lanes of a trunk; `server.machines.lanes.LaneOwner`."""
+
+    def __init__(self, host: "Host") -> None:
+        self.host = host
+
+    def now(self) -> int:
+        return self.host.now
+
+    def soon(self, act: Callable[[], None]) -> None:
+        self.host.world.at(0, self._do, act)
+
+    def _do(self, act: Callable[[], None]) -> None:
+        if not self.host.dead:
+            act()
+
+    def session_for(self, machine: MachineId, relay: MachineId) -> LaneSession | None:
+        ticket = self.host.control.carrying.ticket(machine, relay)
+        return None if ticket is None else LaneSession(TOKEN, ticket, controller=True)
+
+    def lane_opened(self, lane: Lane) -> None:
+        self.host.lanes.append(lane)
+
+    def lane_beat(self, lane: Lane) -> None:
+        self.host.control.lane_beat(lane, self.host.now)
+
+    def said_return(self, link: AnyLink, back: m.Return) -> None:
+        self.host.control.reception.back(link, back, self.host.now)
+
+    def said(self, link: AnyLink, fact: m.AgentFact) -> None:
+        self.host.control.said(link, fact, self.host.now)
+
+    def lane_ended(self, lane: Lane, why: str) -> None:
+        self.host.lanes.remove(lane)
+        self.host.control.broke(lane, why, self.host.now)
+
+
 class Host:
     """One controller with its `control`, and `server.surroundings.Surroundings` to it."""
 
@@ -99,7 +192,8 @@ class Host:
         self._clock = Clock(
             least_us=newest_us, wall_us=lambda: world.wall_us, passed_us=lambda: world.now
         )
-        self._lines: list[Line] = []
+        self._lines: list[Line | TrunkLine] = []
+        self.lanes: list[Lane] = []
         accounts = past.accounts.of if past is not None else {}
         self._incarnations = {machine: its.incarnation for machine, its in accounts.items()}
         self.control = Control(world.spec, world.disk, self, at_us=self.now, past=past)
@@ -152,6 +246,12 @@ class Host:
         self._lines.append(line)
         return line.link
 
+    def accept_trunk(self, relay: "Relay", box: "Box") -> Link:
+        """An agent has dialled as a relay."""
+        line = TrunkLine(self, relay, box)
+        self._lines.append(line)
+        return line.link
+
     def hear(self, line: Line, fact: m.AgentFact) -> None:
         """A message has come."""
         if self.dead:
@@ -185,6 +285,8 @@ class Host:
             return
         for line in self._lines:
             line.beat()
+        for lane in self.lanes:
+            lane.quiet_ticks += 1
         self.control.beat(self.now)
         self._keep_bookmark()
         self.world.at(BEAT_US, self._beat)
@@ -222,6 +324,9 @@ class Host:
     def turned_away(self, why: str) -> None:
         """A line of the trace."""
         self.world.note(f"  = {why}")
+
+    def ticket(self) -> str:
+        return f"ticket {self.world.random.getrandbits(64)}"
 
     def answer(self, answer: Answer) -> None:
         self.world.answered(answer)

@@ -15,7 +15,8 @@ from trainmover.ids import Epoch, MachineId, Rank, Step
 from trainmover.protocol import messages as m
 from trainmover.protocol.deadlines import ANSWER_S
 from trainmover.simulator.happenings import Said
-from trainmover.simulator.places.network import Link
+from trainmover.simulator.places.network import CONTROLLER, Link
+from trainmover.simulator.places.relaying import Relay
 from trainmover.simulator.places.uplink import Uplink
 from trainmover.simulator.ranks.snapshots import Snapshot
 from trainmover.simulator.ranks.workers import Worker
@@ -41,7 +42,8 @@ class Box:
         self.life = self.booted_us = 0
         self.address = ""
         self.alive = self.frozen = self.served = self.has_power = False
-        self._link_before: Link | None = None
+        self._links_before: list[Link] = []
+        self.relay: Relay | None = None
         self.deferred: list[tuple[int, Act, tuple[Any, ...]]] = []
         self.workers: list[Worker] = []
         self.born = self.starts = 0
@@ -100,9 +102,9 @@ class Box:
         self.address = f"{self.name}:{self.life}"
         self.alive, self.frozen, self.served, self.has_power = True, False, False, True
         self._begin_anew(self.world.between(1_000, 20_000))
-        if self._link_before is not None:  # Of which this kernel knows nothing.
-            self.later(self.world.between(1_000, 200_000), self._link_before.reset)
-            self._link_before = None
+        before, self._links_before = self._links_before, []
+        for link in before:  # Of which this kernel knows nothing.
+            self.later(self.world.between(1_000, 200_000), link.reset)
 
     def memory(self) -> tuple[int, int]:
         """Bytes that are free, and that there are. Of one that fills none is free in the end."""
@@ -114,16 +116,22 @@ class Box:
         """Everything on it is gone at once; silent: nobody is told by a closed socket."""
         if not self.alive:
             return
+        self.world.struck.add(self.name)
         self.life += 1
         self.alive = self.frozen = False
         self.has_power = not silent
         self.deferred.clear()
         workers, self.workers = self.workers, []
         self._end(workers, silent=silent)
-        link = self.link
-        if link is not None and not silent:
-            link.reset()
-        self._link_before = link if silent else None
+        links = [self.link] if self.link is not None else []
+        relay, self.relay = self.relay, None
+        if relay is not None:
+            links += relay.links
+            relay.over = True
+        for link in links:
+            if not silent:
+                link.reset()
+        self._links_before = links if silent else []
         self._forget()
         self.world.died(self)
 
@@ -194,6 +202,8 @@ class Box:
     def refused(self, order: m.Refused) -> None:
         """The machine was given up for lost: nothing of what it is may go on."""
         self._end_workers()
+        if self.relay is not None:
+            self.relay.end()
         if order.retry_s is None:
             self.die(silent=False)
         else:
@@ -208,6 +218,8 @@ class Box:
                 self.served = True
             case m.LookFor():
                 self._look_for(order)
+            case m.BeRelay():
+                self._be_relay()
             case m.StartWorkers():
                 self._end_workers()
                 self.starts += 1  # The newest counts.
@@ -222,6 +234,13 @@ class Box:
                 self.later(self.world.between(5_000, 300_000), self._probed, order)
             case m.WorkerOrder():
                 self._hand_out(order)
+
+    def _be_relay(self) -> None:
+        world = self.world
+        if self.relay is not None and not self.relay.over:
+            return
+        if world.host is not None and world.network.reach(self.name, CONTROLLER):
+            self.relay = Relay(self, self.incarnation)
 
     def _hand_out(self, order: m.WorkerOrder) -> None:
         self.place = place_after(self.place, order)

@@ -42,6 +42,7 @@ class Network:
     def cut(self, one: MachineId, other: MachineId) -> None:
         """From `one` to `other` nothing arrives any more."""
         self.cuts[one, other] = self._world.now
+        self._world.struck |= {one, other}
 
     def mend(self, one: MachineId, other: MachineId) -> None:
         """What waited goes on."""
@@ -58,7 +59,8 @@ class Network:
 
 
 class Link:
-    """One connection of an agent to the controller; the ends are called with what arrives.
+    """One connection of an agent to the controller, or to a relay, which is its upper end; the ends
+    are called with what arrives.
 
     broken  for both; each end is told after a while (`lost_here`, `lost_there`)
     """
@@ -72,8 +74,10 @@ class Link:
         down: Callable[["Link", bytes], None],
         lost_up: Callable[["Link"], None],
         lost_down: Callable[["Link"], None],
+        far: MachineId = CONTROLLER,
     ) -> None:
         self.machine = machine
+        self._far = far
         self.broken = False
         self._world = world
         self._ends = {True: up, False: down}
@@ -87,7 +91,7 @@ class Link:
         if self.broken:
             return
         world = self._world
-        sender = self.machine if up else CONTROLLER
+        sender = self.machine if up else self._far
         due = max(world.now + world.network.delay_us(sender), self._last[up])
         self._last[up] = due
         world.at(due - world.now, self._arrive, up, payload)
@@ -101,7 +105,7 @@ class Link:
         self._ends[up](self, payload)
 
     def _stalled(self, up: bool) -> bool:
-        ends = (self.machine, CONTROLLER)
+        ends = (self.machine, self._far)
         return self._world.network.stalled(*(ends if up else ends[::-1]))
 
     def flow(self) -> None:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from trainmover.agent.letters import Letters
 from trainmover.protocol import messages as m
 from trainmover.protocol.deadlines import BEAT_S
+from trainmover.protocol.lanes import BEAT, LaneSession
 from trainmover.simulator.happenings import Heard
 from trainmover.simulator.places.network import CONTROLLER, Link
 
@@ -18,6 +19,8 @@ if TYPE_CHECKING:
 BEAT_US = round(BEAT_S * 1e6)
 LATE_US, LATE_EVERY = 1_500_000, 40
 """One beat in so many of an agent that is tardy comes so late: about one in eight seconds."""
+BESIDE_US = 400_000
+TOKEN = b"token" * 8
 
 
 class Uplink:
@@ -30,6 +33,9 @@ class Uplink:
         self.letters = Letters(box.name, incarnation, lease_us=lease_us, now_us=now_us)
         self.link: Link | None = None
         self._beats = 0
+        self._lane: LaneSession | None = None  # If a relay carries it.
+        self._left: Link | None = None  # Nothing is heard over it any more.
+        self._dials = False
         self._box = box
         self._world = world
         box.later(after_us, self._dial)
@@ -39,24 +45,68 @@ class Uplink:
     def _over(self) -> bool:
         return self._box.uplink is not self
 
+    @property
+    def _lane_is_silent(self) -> bool:
+        return self._lane is not None and self.letters.lane_is_silent
+
+    def _dial_soon(self, after_us: int) -> None:
+        if not self._dials:
+            self._dials = True
+            self._box.later(after_us, self._dial)
+
     def _dial(self) -> None:
         world, box = self._world, self._box
-        if self._over or self.link is not None:
+        self._dials = False
+        if self._over or not (self.link is None or self._lane_is_silent):
             return
         if self.letters.lease_is_over(world.now):
             box.die(silent=False)
         elif world.host is not None and world.network.reach(box.name, CONTROLLER):
-            self.link = world.host.accept(box)
-            self.link.send(self.letters.greeting(box.hello), up=True)
+            lane = self.link
+            if lane is not None:
+                self.letters.link_lost()
+            self._greet(world.host.accept(box), None)
+            self._left = lane
         else:
-            box.later(round(self.letters.pause_s(world.random.random()) * 1e6), self._dial)
+            self._dial_soon(round(self.letters.pause_s(world.random.random()) * 1e6))
+
+    def _greet(self, link: Link, lane: LaneSession | None) -> None:
+        self._leave()
+        self.link, self._lane = link, lane
+        self._send([self.letters.greeting(self._box.hello)])
+
+    def _leave(self) -> None:
+        link, self._left = self._left, None
+        if link is not None:
+            link.reset()
+
+    def _go_behind(self, order: m.GoBehind, link: Link) -> None:
+        """From a link of its own."""
+        box = self._box
+        relay = box.world.relay_at(order.relay, order.address)
+        if self._over or link is not self.link or self._lane is not None or relay is None:
+            return
+        if not self.letters.welcomed or not box.world.boxes[order.relay].answers(box):
+            return
+        self.letters.link_lost()
+        self.letters.goes_behind()
+        self._greet(
+            relay.accept(self, box.name), LaneSession(TOKEN, order.ticket, controller=False)
+        )
+        self._left = link
 
     def _beat(self) -> None:
         if self._over:
             return
-        free_bytes, all_bytes = self._box.memory()
-        beat = m.Heartbeat(heard=self.letters.heard, free_bytes=free_bytes, all_bytes=all_bytes)
-        self.tell(beat)
+        if self._lane is None or self.letters.heartbeat_is_due(self._world.now):
+            free_bytes, all_bytes = self._box.memory()
+            heard = self.letters.heard
+            self.tell(m.Heartbeat(heard=heard, free_bytes=free_bytes, all_bytes=all_bytes))
+        self.letters.look()
+        if self._lane_is_silent:
+            self._dial_soon(self._world.between(0, BESIDE_US))
+        if self._box.relay is not None:
+            self._box.relay.beat()
         link = self.link
         if link is not None and self.letters.silent(self._world.now):
             self._link_lost(link)
@@ -83,7 +133,8 @@ class Uplink:
     def _send(self, payloads: list[bytes]) -> None:
         for payload in payloads:
             assert self.link is not None
-            self.link.send(payload, up=True)
+            frame = payload if self._lane is None else self._lane.seal(payload)
+            self.link.send(frame, up=True)
 
     # --- what comes over a link -----------------------------------------------------------------
 
@@ -95,12 +146,22 @@ class Uplink:
     def _hear(self, link: Link, payload: bytes) -> None:
         if self._over or link is not self.link:
             return
+        if self._lane is not None:
+            if payload == BEAT:
+                self.letters.beat()
+                link.send(BEAT, up=True)
+                return
+            payload = self._lane.opened(payload)
         order = m.decode_order(payload)
         send, obey = self.letters.hear(order, self._world.now)
         self._send(send)
         self._look_whether_safe()
+        if isinstance(order, m.GoBehind):
+            self._box.later(self._world.between(1_000, 10_000), self._go_behind, order, link)
+        if isinstance(order, m.Resumed):
+            self._leave()
         if isinstance(order, m.Refused):
-            self.link = None
+            self.link = self._lane = None
             link.reset()
             self._box.refused(order)
         elif obey:
@@ -120,7 +181,7 @@ class Uplink:
     def _link_lost(self, link: Link) -> None:
         if self._over or link is not self.link:
             return
-        self.link = None
+        self.link = self._lane = None
         self.letters.link_lost()
         self._look_whether_safe()
         self._dial()

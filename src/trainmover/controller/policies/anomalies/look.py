@@ -47,12 +47,17 @@ class Look:
 
     def heard(self, machine: MachineId, free_bytes: int, all_bytes: int, at_us: int) -> None:
         """A heartbeat. free_bytes, all_bytes: of its memory; 0: it does not say."""
+        one = self.alive(machine, at_us)
+        one.free_bytes, one.all_bytes = free_bytes, all_bytes
+
+    def alive(self, machine: MachineId, at_us: int) -> _Machine:
+        """A heartbeat that says nothing more."""
         one = self._machines.get(machine)
         if one is None:
             one = self._machines[machine] = _Machine(at_us)
         one.gap_us = max(one.gap_us, at_us - one.heard_us)
         one.heard_us = at_us
-        one.free_bytes, one.all_bytes = free_bytes, all_bytes
+        return one
 
     def took(self, machine: MachineId, rank: Rank, own: float, usual: float) -> None:
         """A step of a rank there: its own time, and that of the others of its role."""

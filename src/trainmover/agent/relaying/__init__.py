@@ -1,0 +1,1 @@
+"""What machines say over the connection of another: the relay's part, and the machine's."""
