@@ -75,7 +75,8 @@ class Watched:
     def _has_reason(self, event: AnomalyFound) -> None:
         """Links that fail, and machines that stand still, make agents late as well."""
         quiet = not any(box.frozen for box in self.world.boxes.values())
-        if event.sign == "filling" or (quiet and event.machine not in self.world.network.slow):
+        fails = {*self.world.network.slow, *(end for way in self.world.network.cuts for end in way)}
+        if event.sign == "filling" or (quiet and event.machine not in fails):
             raise Violation(f"{event.machine} is said to be {event.sign}, and is not: {event.text}")
 
     def _is_known(self, machine: MachineId, for_us: int) -> None:
