@@ -1,1 +1,1 @@
-"""Who takes part: epochs, steps, who is chosen, who is shut out, and that nobody goes in vain."""
+"""Who takes part: epochs, steps, who is chosen; and that what is known of them hangs together."""

@@ -1,0 +1,1 @@
+"""What is done without being asked: who is slow, about to fail, to go, unfit, or kept out."""
