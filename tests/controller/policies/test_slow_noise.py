@@ -15,7 +15,7 @@ The models, and where they come from (the figures are ours, and harsher than tho
              differ by more than 10 %: such a one *is* slow.)
     spikes   2 % of each rank's steps, and 0.5 % of all ranks' together, take longer by a Pareto law
              with exponent 1.5, so that they have no variance; jitter of 3 %. Dean, Barroso, "The
-             Tail at Scale", CACM 2013. A spike is one step: what slows a rank for six in a row
+             Tail at Scale", CACM 2013. A spike is one step: what slows a rank for five in a row
              and half a second is slowness here.
     pauses   a collector of garbage runs in each rank's every 40th step or so, for a third of one;
              rank 0 evaluates between two steps at every 200th, for ten; jitter of 2 %. What a rank

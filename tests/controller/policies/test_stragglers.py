@@ -281,7 +281,7 @@ def test_standbys_rest_between_two_suspicions() -> None:
 
 
 def test_a_suspicion_of_an_older_membership_or_of_no_member_is_none() -> None:
-    told = Told(job_of()).steps(74, even()).steps(2, slow(2))
+    told = Told(job_of()).steps(74, even()).steps(1, slow(2))
     event = SlowSuspected(at_us=1, epoch=told.job.epoch, machine="m3", step=76)
     for other in (
         msgspec.structs.replace(event, epoch=99),

@@ -18,9 +18,9 @@ LEAST_US = 2_000
 """Less a step is worth no move of anything."""
 LASTS_US = 500_000
 """What is over sooner is nothing that lasts, however many steps it has met."""
-WINDOWS = (6, 7, 10, 14, 20, 28, 40, 56, 80, 112, 160)
+WINDOWS = (5, 6, 7, 10, 14, 20, 28, 40, 56, 80, 112, 160)
 """So many of the last steps are looked at, each in turn."""
-LIKELY = 0.02
+LIKELY = 0.0095
 """At least so often a healthy rank is believed to be slow, whatever was seen of the others."""
 EVEN = 0.5
 """At most so often a rank is believed to be slow by chance because it was before."""
@@ -28,8 +28,8 @@ KNOWN = 60
 """Without so many steps beside those in question nobody knows what is usual."""
 CHANCE = 1e-10
 """At most so likely it is chance: less than once in a year of ten steps a second, on 30 ranks."""
-SUSPECT, SUSPICION = 3, 1e-5
-"""So many slow steps in a row are a reason to get ready, where they are no likelier by chance."""
+SUSPICION = 1e-4
+"""So unlikely a row of slow steps is a reason to get ready."""
 
 
 def is_slow(own_us: float, usual_us: float) -> bool:
@@ -59,7 +59,7 @@ def slow_for(newest_first: Sequence[bool], slow_of_all: int, all_seen: int, leas
     slow_of_all, all_seen  steps of the whole role, these among them
     least  so many it must be
 
-    >>> slow_for([True] * 8 + [False] * 30, 8, 300), slow_for([True] * 5 + [False] * 30, 5, 300)
+    >>> slow_for([True] * 8 + [False] * 30, 8, 300), slow_for([True] * 4 + [False] * 30, 4, 300)
     (7, 0)
     >>> slow_for([True] * 25 + [False] * 75, 25, 300, least=12)
     14
@@ -83,26 +83,26 @@ def slow_for(newest_first: Sequence[bool], slow_of_all: int, all_seen: int, leas
 
 
 def may_be_slow(newest_first: Sequence[bool], slow_of_all: int, all_seen: int) -> bool:
-    """Whether the last steps are the first that rouse a suspicion. Once for each time it is slow.
+    """Whether the last steps rouse a suspicion, and those before the newest did not.
 
     >>> [may_be_slow([True] * slow + [False] * 30, slow, 300) for slow in range(1, 6)]
+    [False, True, False, False, False]
+    >>> [may_be_slow([True] * slow + [False] * 30, 9 + slow, 300) for slow in range(1, 6)]
     [False, False, True, False, False]
-    >>> may_be_slow([True] * 3 + [False] * 30, 15, 300)
-    False
     """
-    known = all_seen - SUSPECT
-    last = newest_first[: SUSPECT + 1]
-    if known < KNOWN or not all(last[:SUSPECT]) or all(last):
+    row = next((at for at, slow in enumerate(newest_first) if not slow), len(newest_first))
+    known = all_seen - row
+    if not row or known < KNOWN:
         return False
-    likely = max((slow_of_all - SUSPECT + 1) / known, LIKELY)
-    return is_no_chance(SUSPECT, SUSPECT, likely, SUSPICION)
+    likely = max((slow_of_all - row + 1) / known, LIKELY)
+    return likely**row < SUSPICION <= likely ** (row - 1)
 
 
-def is_no_chance(slow: int, count: int, likely: float, chance: float = CHANCE) -> bool:
+def is_no_chance(slow: int, count: int, likely: float) -> bool:
     """Whether so many of `count` steps are hardly ever slow, each being so by that chance."""
     if slow <= count * likely:
         return False
-    return tail(slow, count, min(likely, 0.999)) < chance
+    return tail(slow, count, min(likely, 0.999)) < CHANCE
 
 
 def tail(least: int, count: int, likely: float) -> float:

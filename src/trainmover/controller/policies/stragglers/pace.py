@@ -25,7 +25,6 @@ from trainmover.controller.events import SlowFound, SlowMeasured, SlowSuspected
 from trainmover.controller.policies.stragglers.answer import BUSIER
 from trainmover.controller.policies.stragglers.excess import (
     LASTS_US,
-    SUSPECT,
     is_slow,
     may_be_slow,
     others_median,
@@ -238,7 +237,7 @@ class Pace:
             seen = self._seen[rank]
             if seen.told is not None or not seen.samples or not seen.samples[-1].slow:
                 continue
-            flags = [sample.slow for sample in seen.last(SUSPECT + 1)]
+            flags = [sample.slow for sample in seen.last(OVER)]
             if may_be_slow(flags, role.slow, role.seen):
                 return [
                     SlowSuspected(at_us=at_us, epoch=job.epoch, machine=seen.machine, step=step)
