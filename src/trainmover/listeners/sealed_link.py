@@ -44,9 +44,8 @@ class PlainLink:
         self._frames = SealedReader(session)
         self._poll = select.poll()
         self._poll.register(link, select.POLLIN)
-        self._pending = getattr(
-            link, "pending", int
-        )  # In TLS: bytes that were read, and not asked for.
+        # In TLS: bytes that were read, and not asked for.
+        self._pending = getattr(link, "pending", int)
         self._much_comes = False
 
     def say(self, payload: bytes) -> None:

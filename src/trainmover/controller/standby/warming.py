@@ -8,6 +8,7 @@ what they were told. Where the script cannot run twice in one process, fresh one
 held and nothing else.
 """
 
+from collections.abc import Iterable
 from typing import Any
 
 from trainmover.controller.change.incidents import lately
@@ -116,10 +117,11 @@ def hold_for(job: Job, slot: Slot, since_us: int | None) -> Decision:
     since_us  microseconds since that was last done for a slot, None if it never was: in between a
               standby is to hold what it holds, for ten times as long as its run takes
     """
+    ready = at_hand(job)
     resting = job.change is None and job.phase is Phase.RUNNING
-    if not resting or any(slot in (one.held, one.work) for one in at_hand(job)):
+    if not resting or slot in _held_by(ready):
         return job, ()
-    for machine in reversed(at_hand(job)):
+    for machine in reversed(ready):
         rested = since_us is None or since_us >= REST * 1000 * known_ms(machine)
         if rested and _may_hold_another(job, machine, slot):
             return _hold_as(job, machine, slot)
@@ -133,14 +135,18 @@ def _may_hold_another(job: Job, machine: Machine, slot: Slot) -> bool:
     return machine.proven(representatives(job)[slot])
 
 
+def _held_by(machines: Iterable[Machine]) -> set[Slot | None]:
+    """Slots whose runs they hold, or are about to."""
+    return {
+        slot
+        for one in machines
+        for slot in (one.held, one.work if one.state is MachineState.HOLDING else None)
+    }
+
+
 def slot_to_hold(job: Job, machine: Machine) -> Slot:
     """A slot no other standby holds, if there is one; on a machine that failed before, if any."""
-    others = {
-        slot
-        for other in at_hand(job)
-        if other.id != machine.id
-        for slot in (other.held, other.work if other.state is MachineState.HOLDING else None)
-    }
+    others = _held_by(other for other in at_hand(job) if other.id != machine.id)
     fit = fit_kinds(job, machine)
     able = [slot for slot, first in representatives(job).items() if first in fit]
     free = [slot for slot in able if slot not in others] or able
