@@ -203,7 +203,7 @@ def _find_one_odd(director: Director) -> None:
     host = director.world.host
     machine = director.random.choice(sorted(host.job.machines) or ["m1"])
     found = AnomalyFound(
-        at_us=director.world.now, machine=machine, sign="late", text="it is late", grave=True
+        at_us=director.world.now, machine=machine, sign="creeps", text="longer", grave=False
     )
     host.control.take(found)
 
@@ -302,6 +302,8 @@ def _plan(state: str, event: str, seed: int) -> Plan:
     if event == "Reached":
         plan.faults, plan.seconds = only(["partition"]), 30
     plan.world["health"] = "watch" if event == "Examined" else "off"
+    if event == "BetweenSteps":
+        plan.faults = only(["between", "crash", "death", "move"])
     if event == "Stack":
         plan.faults = only(["stuck", "stop", "crash", "move"])
     return plan

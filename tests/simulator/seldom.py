@@ -34,7 +34,8 @@ _OF_STATE = {
     "Left Parked Position Prepared Reached SandboxFailed Stack Wrote",
     "going back boundary": "CheckpointFailed Committed Interrupted Loaded Position Prepared "
     "Reached Stands Switched Wrote",
-    "going back switch": "CheckpointFailed CheckpointFound CheckpointPublished Held Interrupted "
-    "Left Parked Position Prepared Raised Reached SandboxFailed Stack Warm Warned Wrote",
+    "going back switch": "CheckpointFailed CheckpointFound CheckpointPublished Examined Held "
+    "Interrupted Left Parked Position Prepared Raised Reached SandboxFailed Stack Warm Warned "
+    "Wrote",
 }
 SELDOM: set[Pair] = {(state, event) for state, its in _OF_STATE.items() for event in its.split()}

@@ -55,6 +55,9 @@ class Stops:
     @staticmethod
     def _is_obeyed(moment: Decided, event: StopRequested, end: End | None) -> None:
         job = moment.before
+        if job.saves_last:
+            _ends_without(job, event, end)
+            return
         trains = job.phase is Phase.RUNNING and job.change is None and not job.finished
         waits = job.stopping is None and event.until_us > event.at_us
         can = trains and waits and job.all_recorded and bool(job.spec.checkpoint)
@@ -88,6 +91,16 @@ class Stops:
         stops = end.text.startswith(stopping.why)  # And is not ended by the script.
         if not tried and calm and stops and moment.event.at_us < stopping.until_us:
             raise Violation(f"{stopping} was not waited for: {moment.event}, {end.text}")
+
+
+def _ends_without(job: Job, event: StopRequested, end: End | None) -> None:
+    """Who does not wait for the last checkpoint is obeyed at once, and the job says so."""
+    assert job.stopping is not None
+    words = (
+        f"{job.stopping.why.rstrip('.')}.\nThe job has ended without a last checkpoint: {event.why}"
+    )
+    if end is None or end.code != job.stopping.code or not end.text.startswith(words):
+        raise Violation(f"{event} is to end the job without a last checkpoint, and does not: {end}")
 
 
 def _could_not_save(before: Job, after: Job, end: End) -> None:
