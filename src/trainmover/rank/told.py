@@ -18,10 +18,13 @@ from trainmover.protocol.messages import Committed, Row, Took
 
 FLUSH_NS = 250_000_000
 """Committed rows are told in batches this far apart: less work for everybody on the step's path."""
+LONG_NS, LONG_OF_RANK_NS = 100_000_000, 100_000
+"""A step that took so long is told at once: whoever is slow is found steps earlier. With many ranks
+it has to be longer, so that all together tell ten thousand times a second at most."""
 
 RECENT_STEPS = 64
-TOLD_KEPT = 2
-"""Batches, so that the newest of them has had at least one interval to arrive."""
+TOLD_KEPT, ARRIVES_NS = 2, 2 * FLUSH_NS
+"""Batches that are kept at least, and for how long each is: then it has arrived."""
 UNHEARD_KEPT = 1024
 """Rows, while there is no controller: what a machine has told in vain it may take with it. They are
 in the record of every step, so there is a limit; it is minutes of most jobs."""
@@ -37,12 +40,14 @@ class Rows(Generic[Kept]):
     first_of  the epoch in force, until its first commit is told
     """
 
-    def __init__(self) -> None:
+    def __init__(self, ranks: int) -> None:
+        """ranks: of the job"""
         self.rows: list[Row] = []
         self.took: list[Took] = []
         self.first_of: Epoch | None = None
         self._kept: list[Kept] = []
-        self._told: deque[list[Kept]] = deque()
+        self._told: deque[tuple[int, list[Kept]]] = deque()
+        self._long_ns = max(LONG_NS, ranks * LONG_OF_RANK_NS)
         self._told_ns = 0
         self._gap_ns: int | None = None
         self._commit_ns: int | None = None
@@ -61,7 +66,8 @@ class Rows(Generic[Kept]):
             self._step_ns.append(gap_ns)
         if took is not None:
             self.took.append(took)
-        return now_ns - self._told_ns > FLUSH_NS
+        is_long = gap_ns is not None and gap_ns >= self._long_ns
+        return is_long or now_ns - self._told_ns > FLUSH_NS
 
     def inherit(self, rows: Iterable[tuple[Row, Kept]], committed: Step) -> None:
         """Those of the rank whose place is taken, up to this step: they may not be told."""
@@ -78,7 +84,7 @@ class Rows(Generic[Kept]):
     def in_doubt(self) -> list[Kept]:
         """Rows that may not have reached the controller: not told yet, or lately to an agent that
         may have died with them."""
-        return [*chain.from_iterable(self._told), *self._kept]
+        return [*chain.from_iterable(kept for _, kept in self._told), *self._kept]
 
     @property
     def median_us(self) -> int | None:
@@ -103,12 +109,15 @@ class Rows(Generic[Kept]):
             median_us=self.median_us,
             took=self.took,
         )
-        self._told.append(self._kept)
-        while len(self._told) > TOLD_KEPT and not (unheard and self._has_room()):
+        self._told.append((now_ns, self._kept))
+        while len(self._told) > TOLD_KEPT and not self._is_kept(now_ns, unheard=unheard):
             self._told.popleft()
         self.rows, self._kept, self.took = [], [], []
         self._told_ns, self._gap_ns, self.first_of = now_ns, None, None
         return fact
 
-    def _has_room(self) -> bool:
-        return sum(map(len, self._told)) <= UNHEARD_KEPT
+    def _is_kept(self, now_ns: int, *, unheard: bool) -> bool:
+        """The oldest batch that was told."""
+        told_ns, _ = self._told[0]
+        has_room = sum(len(kept) for _, kept in self._told) <= UNHEARD_KEPT
+        return has_room and (unheard or now_ns - told_ns < ARRIVES_NS)

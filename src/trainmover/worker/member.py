@@ -120,7 +120,7 @@ class Member:
     def _meet_others(self, station: Station) -> None:
         """Where ranks wait for each other, between steps and in them."""
         rank = self.rank
-        self.ledger = Ledger(rank, self.standing, self.say)
+        self.ledger = Ledger(rank, self.world_size, self.standing, self.say)
         self.boundary = Boundary(
             rank,
             station,

@@ -2,7 +2,6 @@
 
 from trainmover.ids import Epoch, Rank, Step
 from trainmover.protocol.messages import Committed, WorkerFact
-from trainmover.rank.told import UNHEARD_KEPT
 from trainmover.worker.standing import GuardedStanding
 from trainmover.worker.step.keeper import row_of
 from trainmover.worker.step.ledger import Ledger
@@ -10,7 +9,7 @@ from trainmover.worker.step.ledger import Ledger
 
 def ledger() -> tuple[Ledger, list[WorkerFact]]:
     said: list[WorkerFact] = []
-    return Ledger(Rank(3), GuardedStanding(epoch=Epoch(2)), said.append), said
+    return Ledger(Rank(3), 4, GuardedStanding(epoch=Epoch(2)), said.append), said
 
 
 def steps(fact: WorkerFact) -> list[int]:
@@ -53,23 +52,10 @@ def test_a_later_epoch_is_told_with_the_gap_it_left() -> None:
     assert last.median_us is not None
 
 
-def test_what_an_agent_may_have_died_with_is_in_doubt_for_two_batches() -> None:
+def test_what_an_agent_may_have_died_with_is_in_doubt() -> None:
     book, _ = ledger()
     for step in range(1, 5):
         book.commit(Step(step), {})
         book.close()
     book.commit(Step(5), {})
-    assert [row_of(row).step for row in book.in_doubt] == [3, 4, 5]
-
-
-def test_while_no_controller_hears_all_that_is_told_stays_in_doubt_within_bounds() -> None:
-    standing = GuardedStanding(epoch=Epoch(2), unheard=True)
-    book = Ledger(Rank(3), standing, lambda _: None)
-    for step in range(1, 2 * UNHEARD_KEPT):
-        book.commit(Step(step), {})
-        book.close()
-    assert len(book.in_doubt) == UNHEARD_KEPT
-    standing.unheard = False
-    book.commit(Step(9000), {})
-    book.close()
-    assert len(book.in_doubt) == 2
+    assert [row_of(row).step for row in book.in_doubt] == [1, 2, 3, 4, 5]

@@ -50,7 +50,7 @@ def test_where_nobody_counts_waits_nothing_is_known() -> None:
 
 def test_the_first_step_of_an_epoch_is_told_without_it() -> None:
     said: list[WorkerFact] = []
-    book = Ledger(Rank(3), GuardedStanding(epoch=Epoch(2)), said.append)
+    book = Ledger(Rank(3), 4, GuardedStanding(epoch=Epoch(2)), said.append)
     took = {step: Took(step=Step(step), own_us=10 * step, cpu_us=step) for step in (7, 8, 9)}
     book.first_of = Epoch(2)
     for step in (7, 8, 9):

@@ -81,7 +81,7 @@ class Worker:
         self.work: m.Order | None = None
         self.work_number = 0
         self.held = Rank(-1)
-        self.ledger: Rows[m.Row] = Rows()
+        self.ledger: Rows[m.Row] = Rows(self.world.spec.world_size)
         self.told_layout = False
         self.steps_changed = self.unprepared = ""
         self.calls = 0

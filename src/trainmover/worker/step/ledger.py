@@ -17,9 +17,14 @@ class Ledger(Rows[bytes]):
     """Committed rows on their way to the controller."""
 
     def __init__(
-        self, rank: Rank, standing: GuardedStanding, say: Callable[[WorkerFact], None]
+        self,
+        rank: Rank,
+        ranks: int,
+        standing: GuardedStanding,
+        say: Callable[[WorkerFact], None],
     ) -> None:
-        super().__init__()
+        """ranks: of the job"""
+        super().__init__(ranks)
         self._rank = rank
         self._standing = standing
         self._say = say
