@@ -231,9 +231,21 @@ BUGS = {
     ),
     "a machine that was left for slowness may take ranks again": (
         "controller.policies.stragglers.answer",
-        '    job = _with_cordon(job, machine, Cordon(event.at_us, f"slow: {why}"))\n',
+        '    job = _with_cordon(job, machine, Cordon(event.at_us, f"slow: {why}", spared=True))\n',
         "",
         "straggle",
+    ),
+    "a job ends while a machine is there that is only slow": (
+        "controller.standby.joiners",
+        "if not left or not any(",
+        "if left or not any(",
+        "straggle,death",
+    ),
+    "a slow machine takes ranks again though a standby is there": (
+        "controller.standby.joiners",
+        "    left = [slot for slot in slots if slot not in joiners]",
+        "    joiners, left = {}, slots",
+        "straggle,death",
     ),
     "a rank that has more to do is moved": (
         "controller.policies.stragglers.answer",

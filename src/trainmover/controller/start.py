@@ -9,7 +9,7 @@ from trainmover.controller.compare.known import Comparison
 from trainmover.controller.effects import Decision, Effect, Send, end
 from trainmover.controller.facts import Facts, Ranks
 from trainmover.controller.standby.attest import note_of
-from trainmover.controller.standby.joiners import choose_joiners, no_standby
+from trainmover.controller.standby.joiners import joiners_after_loss, no_standby
 from trainmover.controller.standstill.condemned import without_processes
 from trainmover.controller.state import (
     Change,
@@ -224,8 +224,8 @@ def restart(
             f"{cause}.\nThe job has used its {job.spec.restarts_max} restarts (--max-restarts).",
         )
     slots = job.vacant()
-    joiners = choose_joiners(job, slots, taken=())
-    if joiners is None:
+    joiners = joiners_after_loss(job, slots, taken=())
+    if len(joiners) < len(slots):
         return end(job, 1, no_standby(job, cause, len(slots)))
     ranks = tuple(rank for slot in slots for rank in job.spec.ranks(slot))
     why = (

@@ -71,6 +71,8 @@ class Cordon:
     until_us  when it is taken away by its owner, who has said so; 0: nobody has
     health    it was examined, or is, and that is why
     failing   it seems about to fail: its ranks are to go
+    spared    only a policy keeps it out, for what may be worse there and is not wrong: before the
+              job waits for a machine, or ends, it takes ranks
     """
 
     at_us: int
@@ -78,6 +80,7 @@ class Cordon:
     until_us: int = 0
     health: bool = False
     failing: bool = False
+    spared: bool = False
 
 
 @dataclass(frozen=True)

@@ -11,6 +11,7 @@ from trainmover.controller.events import CordonRequested, StopRequested, Uncordo
 from trainmover.controller.standby.joiners import choose_joiners
 from trainmover.controller.standby.warming import attest_again, tend_standbys
 from trainmover.controller.state import Cordon, MachineState, Phase
+from trainmover.ids import MachineId
 
 
 def cordon(machine: str, reason: str = "", *, at_us: int = 0) -> CordonRequested:
@@ -43,6 +44,22 @@ def test_it_is_answered_and_kept() -> None:
     free, effects = decide(job, uncordon("m4"))
     assert answers(effects)[0].ok
     assert free == RUNNING
+
+
+def test_one_that_only_a_policy_keeps_out_is_taken_for_want_of_any_other() -> None:
+    """After a loss, and by no move."""
+    slow = replace(RUNNING, cordoned={MachineId("m4"): Cordon(7, "slow: so", spared=True)})
+    assert choose_joiners(slow, [1], taken=()) is None
+    assert not answers(decide(slow, move("m2"))[1])[0].ok
+    job, _ = decide(slow, lost("m2"))
+    assert job.change is not None
+    assert job.change.joiners == {1: "m4"}
+    assert job.cordoned == slow.cordoned, "it is as slow as before"
+    assert decide(decide(slow, cordon("m4"))[0], lost("m2"))[0].phase is Phase.ENDED
+    two = after(slow, joined("m5", standby=True), up("m5"))[0]
+    change = decide(two, lost("m2"))[0].change
+    assert change is not None
+    assert change.joiners == {1: "m5"}
 
 
 def test_one_that_is_lost_and_comes_back_is_still_cordoned() -> None:

@@ -16,7 +16,7 @@ from trainmover.controller.change.seats import with_machine
 from trainmover.controller.compare.roles import representatives
 from trainmover.controller.effects import Answer, Decision, Effect, Send, end
 from trainmover.controller.keep.last_checkpoint import nobody_left
-from trainmover.controller.standby.joiners import joiners_there_are
+from trainmover.controller.standby.joiners import joiners_after_loss
 from trainmover.controller.start import restart
 from trainmover.controller.state import Change, Incident, Job, Kind, MachineState, Outcome, Stage
 from trainmover.controller.values import replace
@@ -96,7 +96,7 @@ def _open_epoch(
         )
     kept = _joiners_kept(job)
     job, released = _release(job, kept)
-    joiners = {**kept, **joiners_there_are(job, set(job.vacant()) - set(kept), kept.values())}
+    joiners = {**kept, **joiners_after_loss(job, set(job.vacant()) - set(kept), kept.values())}
     missing = frozenset(job.vacant()) - set(joiners)
     if missing and not job.spec.wait_s:
         return nobody_left(job, cause, len(job.vacant()), at_us)

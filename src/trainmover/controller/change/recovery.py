@@ -20,7 +20,7 @@ from trainmover.controller.change.switching import go_when_switched, send_switch
 from trainmover.controller.change.verdict import Impossible, judge
 from trainmover.controller.compare.replicas import replicas
 from trainmover.controller.effects import Decision, Send, end
-from trainmover.controller.standby.joiners import joiners_there_are
+from trainmover.controller.standby.joiners import joiners_after_loss
 from trainmover.controller.state import Change, Job, Stage
 from trainmover.controller.values import replace
 from trainmover.ids import Rank, Step
@@ -45,7 +45,7 @@ def _take_whom_there_is(job: Job) -> Job:
     """No standby was left, and the job waits: a machine that has joined by now takes a slot."""
     change = job.change
     assert change is not None
-    more = joiners_there_are(job, change.missing, change.joiners.values())
+    more = joiners_after_loss(job, change.missing, change.joiners.values())
     if not more:
         return job
     joiners = {**change.joiners, **more}

@@ -30,7 +30,9 @@ def cordoned_by_people(job: Job, machine: MachineId, reason: str, at_us: int) ->
     """The job with one machine that somebody wants to take no ranks. That it will be taken away, or
     seems about to fail, is as true as before: its ranks are still to go."""
     known = job.cordoned.get(machine, Cordon(at_us))
-    return with_cordon(job, machine, replace(known, at_us=at_us, reason=reason, health=False))
+    return with_cordon(
+        job, machine, replace(known, at_us=at_us, reason=reason, health=False, spared=False)
+    )
 
 
 def without_cordon(job: Job, machine: MachineId) -> Job:

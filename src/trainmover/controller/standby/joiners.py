@@ -6,6 +6,7 @@ from trainmover.controller.change.seats import at_hand, other_torch, spare, with
 from trainmover.controller.compare.roles import representatives
 from trainmover.controller.state import Change, Job, Machine, MachineState
 from trainmover.controller.state import slots as seated
+from trainmover.controller.values import replace
 from trainmover.ids import MachineId, Slot
 
 # A joiner that is warm costs least; one that still comes up is better than none. A cold one (its
@@ -28,6 +29,21 @@ def choose_joiners(
     slots = list(slots)
     joiners = joiners_there_are(job, slots, taken)
     return joiners if len(joiners) == len(slots) else None
+
+
+def joiners_after_loss(
+    job: Job, slots: Iterable[Slot], taken: Iterable[MachineId]
+) -> dict[Slot, MachineId]:
+    """The same; where there are too few, also machines that only a policy keeps out. A slow machine
+    is better than none."""
+    slots, taken = list(slots), list(taken)
+    joiners = joiners_there_are(job, slots, taken)
+    left = [slot for slot in slots if slot not in joiners]
+    if not left or not any(cordon.spared for cordon in job.cordoned.values()):
+        return joiners
+    kept_out = {name: cordon for name, cordon in job.cordoned.items() if not cordon.spared}
+    job = replace(job, cordoned=kept_out)
+    return joiners | joiners_there_are(job, left, [*taken, *joiners.values()])
 
 
 def joiners_there_are(
@@ -155,7 +171,7 @@ def everybody(job: Job, change: Change) -> dict[Slot, MachineId] | None:
     here = {Slot(slot): name for slot, name in enumerate(job.seats) if name in job.machines}
     joiners = here | change.joiners
     gone = [Slot(slot) for slot in range(len(job.seats)) if slot not in joiners]
-    more = joiners_there_are(job, gone, joiners.values())
+    more = joiners_after_loss(job, gone, joiners.values())
     return joiners | more if len(more) == len(gone) else None
 
 
@@ -163,4 +179,4 @@ def can_be_spared(job: Job, machine: MachineId) -> bool:
     """Whether others could take its ranks, or will be waited for."""
     without = without_machines(job, [machine])
     slots = without.vacant()
-    return bool(job.spec.wait_s) or len(joiners_there_are(without, slots, ())) == len(slots)
+    return bool(job.spec.wait_s) or len(joiners_after_loss(without, slots, ())) == len(slots)

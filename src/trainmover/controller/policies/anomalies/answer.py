@@ -40,7 +40,7 @@ def found(job: Job, seen: Finding) -> Job:
     why_not = _why_not(job, seen)
     if not why_not:
         known = job.cordoned.get(seen.machine)
-        cordon = known or Cordon(seen.at_us, f"about to fail: {seen.text}")
+        cordon = known or Cordon(seen.at_us, f"about to fail: {seen.text}", spared=True)
         job = with_cordon(job, seen.machine, replace(cordon, failing=True))
     done = why_not or (
         "its ranks go to a standby" if seen.machine in job.seats else "it takes no ranks"

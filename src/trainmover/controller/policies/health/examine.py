@@ -123,8 +123,10 @@ def _judged(job: Job, machine: MachineId, one: Examination, at_us: int) -> Decis
     if not one.failed:
         return _given_free(job, machine), effects
     known = job.cordoned.get(machine)
-    if known is None or known.health:
-        job = with_cordon(job, machine, Cordon(at_us, f"not fit: {one.failed}", health=True))
+    if known is None or known.health or known.spared:
+        failing = known is not None and known.failing
+        unfit = Cordon(at_us, f"not fit: {one.failed}", health=True, failing=failing)
+        job = with_cordon(job, machine, unfit)
     if job.phase is Phase.GATHERING:
         job, more = lost_early(job, machine, f"it is not fit: {one.failed}")
         effects += more

@@ -126,7 +126,7 @@ def _moved(job: Job, event: SlowFound, machine: MachineId, why: str) -> Decision
     move = SlowMove(
         slot, machine, joiner, current.number, event.own_ms, event.usual_ms, kind=event.kind
     )
-    job = _with_cordon(job, machine, Cordon(event.at_us, f"slow: {why}"))
+    job = _with_cordon(job, machine, Cordon(event.at_us, f"slow: {why}", spared=True))
     job = _noted(job, event, f"they are moved to {joiner}")
     return _with(job, moves=(*job.stragglers.moves, move)[-KEPT:]), effects
 
@@ -182,7 +182,7 @@ def _away_again(job: Job, event: SlowMeasured, move: SlowMove) -> Decision:
     job, effects = begun
     current = job.incidents[-1]
     assert current.joiner is not None
-    job = _with_cordon(job, move.joiner, Cordon(event.at_us, f"slow: {why}"))
+    job = _with_cordon(job, move.joiner, Cordon(event.at_us, f"slow: {why}", spared=True))
     back = SlowMove(
         move.slot, move.joiner, current.joiner, current.number, event.own_ms, event.usual_ms
     )

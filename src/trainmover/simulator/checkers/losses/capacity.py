@@ -1,8 +1,8 @@
 """A job neither ends nor waits for want of a machine while one is there that could take the ranks.
 
-There is whoever has joined, holds no ranks and is to take none, is not cordoned, has not failed in
-the sandbox, was not found to hold what is wrong, and runs the torch of the ranks. Of a machine
-whose processes have ended it is that machine itself.
+There is whoever has joined, holds no ranks and is to take none, is not cordoned but by a policy
+that finds it worse than others, has not failed in the sandbox, was not found to hold what is wrong,
+and runs the torch of the ranks. Of a machine whose processes have ended it is that machine itself.
 """
 
 from collections.abc import Callable
@@ -28,7 +28,7 @@ class Capacity:
         change = job.change
         if change is not None and change.missing:
             taken = {*change.joiners.values()}
-            for name in _able(job):
+            for name in able(job):
                 its_own = name in job.seats and job.seats.index(name) in change.missing
                 if name not in taken and (its_own or name not in job.seats):
                     raise Violation(f"{name} could take ranks, and the job waits for a machine")
@@ -39,21 +39,22 @@ class Capacity:
     def _are_too_few(self, moment: Decided) -> None:
         job = moment.after
         vacant = [name for name in job.seats if not _trains(job.machines.get(name))]
-        able = [name for name in _able(job) if name not in job.seats or name in vacant]
-        if len(able) >= len(vacant):
-            raise Violation(f"the job ends for want of {len(vacant)} machines: {able} are there")
+        here = [name for name in able(job) if name not in job.seats or name in vacant]
+        if len(here) >= len(vacant):
+            raise Violation(f"the job ends for want of {len(vacant)} machines: {here} are there")
 
 
 def _trains(machine: Machine | None) -> bool:
     return machine is not None and machine.state is MachineState.ACTIVE
 
 
-def _able(job: Job) -> list[MachineId]:
+def able(job: Job) -> list[MachineId]:
+    """Machines that could take ranks, or have them and have lost their processes."""
     return [
         name
         for name, machine in job.machines.items()
         if machine.state not in (MachineState.COLD, MachineState.BOUND, MachineState.ACTIVE)
-        and (name not in job.cordoned or name in job.seats)
+        and (name not in job.cordoned or job.cordoned[name].spared or name in job.seats)
         and not (machine.suspect and name not in job.seats)
         and (name in job.seats or machine.torch in {"", *_torches(job)})
     ]
