@@ -36,7 +36,11 @@ EXAMPLES: dict[str, list[str]] = {
         "trainmover plan continue --json",
     ],
     "health": ["trainmover health m3", "trainmover health m3 --json"],
-    "cordon": ["trainmover cordon m3", 'trainmover cordon m3 --reason "ECC errors"'],
+    "cordon": [
+        "trainmover cordon m3",
+        "trainmover cordon m3 m4",
+        'trainmover cordon m3 --reason "ECC errors"',
+    ],
     "uncordon": ["trainmover uncordon m3", 'trainmover uncordon m3 --reason "mended"'],
     "kill": ["trainmover kill m1", "trainmover kill m1 --run-id calm-otter"],
     "stop": ["trainmover stop", 'trainmover stop --reason "the machine room is hot"'],

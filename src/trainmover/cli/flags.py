@@ -115,20 +115,25 @@ def machine(parser: argparse.ArgumentParser) -> None:
     which_run(parser)
 
 
+def machines(parser: argparse.ArgumentParser, others: str) -> None:
+    """Name one or several."""
+    parser.add_argument("machine", help="its name, as trainmover status shows it")
+    parser.add_argument("also", nargs="*", metavar="machine", help=others)
+    which_run(parser)
+
+
 def move(parser: argparse.ArgumentParser) -> None:
     machine(parser)
     parser.add_argument("--reason", default="", metavar="TEXT", help="kept with the incident")
 
 
 def cordon(parser: argparse.ArgumentParser) -> None:
-    machine(parser)
+    machines(parser, "further ones")
     parser.add_argument("--reason", default="", metavar="TEXT", help="kept, and shown in status")
 
 
 def drain(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("machine", help="its name, as trainmover status shows it")
-    parser.add_argument("also", nargs="*", metavar="machine", help="further ones, at the same time")
-    which_run(parser)
+    machines(parser, "further ones, at the same time")
     parser.add_argument("--reason", default="", metavar="TEXT", help="kept, and shown in status")
     parser.add_argument("--deadline", default="", metavar="TIME", help=_DEADLINE)
 
@@ -160,7 +165,7 @@ def plan(parser: argparse.ArgumentParser) -> None:
 
 
 def uncordon(parser: argparse.ArgumentParser) -> None:
-    machine(parser)
+    machines(parser, "further ones")
     parser.add_argument("--reason", default="", metavar="TEXT", help="kept in the events")
 
 

@@ -2,8 +2,8 @@
 
 move      its ranks go to a standby
 drain     it is cordoned, then its ranks go; several machines as one change
-cordon    it takes no ranks from others until it is uncordoned
-uncordon  it may again
+cordon    it takes no ranks from others until it is uncordoned; several one after the other
+uncordon  it may again; several too
 health    what it can do is measured: memory, disk, processor, network, GPUs
 kill      a drill: its agent and workers die by SIGKILL
 """
@@ -15,6 +15,8 @@ from trainmover.cli.client import Client
 from trainmover.cli.options import which_run
 from trainmover.cli.steer.spans import seconds
 
+_ONE_BY_ONE = ("cordon", "uncordon")
+
 
 def main(options: argparse.Namespace) -> int:
     """0: it was done, and the job trains. 1: refused or cancelled; it trains on as it was."""
@@ -23,6 +25,13 @@ def main(options: argparse.Namespace) -> int:
     }
     if getattr(options, "deadline", ""):
         asked["left_s"] = seconds(options.deadline)
-    answer = Client(which_run(options)).ask(options.verb, asked)
-    print(json.dumps(answer) if options.json else answer["text"])
-    return 0 if answer["ok"] else 1
+    each = [asked]
+    if options.verb in _ONE_BY_ONE:
+        each = [asked | {"machine": name} for name in (asked["machine"], *asked.pop("also"))]
+    client = Client(which_run(options))
+    answers = [client.ask(options.verb, one) for one in each]
+    if options.json:
+        print(json.dumps(answers if len(answers) > 1 else answers[0]))
+    else:
+        print("\n".join(answer["text"] for answer in answers))
+    return 0 if all(answer["ok"] for answer in answers) else 1
