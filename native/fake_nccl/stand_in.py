@@ -16,7 +16,7 @@ from typing import Any
 import torch
 
 from trainmover.comm.nccl.library import Library
-from trainmover.comm.threads import waiters
+from trainmover.comm.calls.threads import waiters
 
 _NOT_READY = 600
 _SLICE_US = 20_000

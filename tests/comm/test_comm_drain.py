@@ -11,7 +11,7 @@ import torch.distributed as dist
 from comm_ranks import Ranks, join_live, meet
 
 from trainmover.comm import Drained, groups
-from trainmover.comm.calls import ALL_OPS
+from trainmover.comm.calls.arguments import ALL_OPS
 
 
 def stop_or_be_drained(rank: int, ranks: Ranks, how: signal.Signals) -> Any:

@@ -85,7 +85,7 @@ def test_an_owner_that_is_gone_is_named_with_all_it_had() -> None:
 COMPILED = """
 import torch
 from trainmover.comm import groups, hook_torch
-from trainmover.comm.calls import describe
+from trainmover.comm.calls.arguments import describe
 
 {hook}
 traced = []

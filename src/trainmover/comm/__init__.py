@@ -1,5 +1,6 @@
 """Groups whose members change while the processes and the modules that hold them stay."""
 
+from trainmover.comm.calls.tap import Call, Tap
 from trainmover.comm.communicator import Communicator, LinkStats, Session, View
 from trainmover.comm.failures import (
     CallsDiffer,
@@ -16,7 +17,6 @@ from trainmover.comm.meet.preparation import Preparation
 from trainmover.comm.private import PrivateGroup
 from trainmover.comm.shim import ShimGroup
 from trainmover.comm.stats import CommStats, SwitchStats
-from trainmover.comm.tap import Call, Tap
 
 __all__ = [
     "Call",

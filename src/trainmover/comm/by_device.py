@@ -9,12 +9,12 @@ from dataclasses import replace
 from datetime import timedelta
 from typing import Any, cast
 
-from trainmover.comm.calls import flat
+from trainmover.comm.calls.arguments import flat
+from trainmover.comm.calls.settled import Request
 from trainmover.comm.communicator import Communicator, LinkStats, PromptSession, View
 from trainmover.comm.nccl.communicator import NcclCommunicator
 from trainmover.comm.nccl.device import Device
 from trainmover.comm.nccl.session import NcclSession
-from trainmover.comm.settled import Request
 
 _ON_HOST = frozenset({"monitored_barrier", "recv_anysource"})
 """What NCCL has not."""

@@ -5,8 +5,8 @@ import time
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, cast
 
+from trainmover.comm.calls.watch import Watch
 from trainmover.comm.failures import ConnectionEnded, DeviceLost
-from trainmover.comm.watch import Watch
 
 if TYPE_CHECKING:
     from trainmover.comm.by_device import ByDeviceSession

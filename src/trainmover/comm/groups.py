@@ -24,7 +24,10 @@ from enum import Enum
 from typing import TYPE_CHECKING, Any
 
 from trainmover.comm import device_end
-from trainmover.comm.calls import describe
+from trainmover.comm.calls.arguments import describe
+from trainmover.comm.calls.tap import Call, Tap
+from trainmover.comm.calls.threads import in_background
+from trainmover.comm.calls.watch import Watch, wait_for_stranded
 from trainmover.comm.choice import Waits, communicator_named, waits_of
 from trainmover.comm.communicator import Communicator
 from trainmover.comm.failures import (
@@ -47,9 +50,6 @@ from trainmover.comm.roster import Roster, in_words
 from trainmover.comm.shim import ShimGroup
 from trainmover.comm.solo import SoloCommunicator
 from trainmover.comm.stats import CommStats, SwitchStats
-from trainmover.comm.tap import Call, Tap
-from trainmover.comm.threads import in_background
-from trainmover.comm.watch import Watch, wait_for_stranded
 from trainmover.communicators import STAGED, checked_gpu
 from trainmover.errors import PeerLost, TrainmoverError, UserError
 from trainmover.torch_internals.autograd import in_backward

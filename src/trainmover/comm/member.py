@@ -6,8 +6,8 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Any
 
+from trainmover.comm.calls.watch import Watch
 from trainmover.comm.communicator import Communicator, View
-from trainmover.comm.watch import Watch
 from trainmover.torch_internals.c10d import Store
 
 _order = itertools.count()

@@ -7,10 +7,10 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
+from trainmover.comm.calls.settled import Request
+from trainmover.comm.calls.watch import Watch
 from trainmover.comm.failures import Drained
 from trainmover.comm.member import Member
-from trainmover.comm.settled import Request
-from trainmover.comm.watch import Watch
 
 
 class _Registry(Protocol):

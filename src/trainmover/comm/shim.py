@@ -15,11 +15,11 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch.distributed.distributed_c10d import GroupName
 
-from trainmover.comm.calls import ALL_OPS, given_up, outputs_of
+from trainmover.comm.calls.arguments import ALL_OPS, given_up, outputs_of
+from trainmover.comm.calls.settled import Request, SettledWork
+from trainmover.comm.calls.watch import Watch
 from trainmover.comm.gloo.communicator import lone_backend
 from trainmover.comm.member import Member
-from trainmover.comm.settled import Request, SettledWork
-from trainmover.comm.watch import Watch
 from trainmover.torch_internals import c10d
 from trainmover.torch_internals.autograd import profiling
 from trainmover.torch_internals.c10d import PrefixStore, ProcessGroup, Store

@@ -4,9 +4,9 @@ from collections.abc import Mapping, Sequence
 from datetime import timedelta
 from typing import Any
 
-from trainmover.comm.calls import inputs_of, outputs_of
+from trainmover.comm.calls.arguments import inputs_of, outputs_of
+from trainmover.comm.calls.settled import SettledWork
 from trainmover.comm.communicator import LinkStats, View
-from trainmover.comm.settled import SettledWork
 from trainmover.errors import UserError
 
 _NEEDS_A_PEER = frozenset({"send", "recv", "recv_anysource"})

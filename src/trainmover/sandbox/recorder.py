@@ -9,7 +9,7 @@ import time
 
 from torch import Tensor
 
-from trainmover.comm.tap import Call
+from trainmover.comm.calls.tap import Call
 from trainmover.errors import UserError
 from trainmover.sandbox.binding import Binding
 from trainmover.sandbox.moments import moments_of

@@ -7,7 +7,7 @@ import xxhash
 from torch import Tensor
 
 from trainmover.comm import ReplayMismatch
-from trainmover.comm.tap import Call
+from trainmover.comm.calls.tap import Call
 from trainmover.sandbox.moments import Moments, refill
 from trainmover.sandbox.record import Entry, Record
 from trainmover.sandbox.refusals import refused

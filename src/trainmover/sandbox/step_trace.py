@@ -1,6 +1,6 @@
 """The tap of one later step of a live rank: which collectives it makes, not what they give."""
 
-from trainmover.comm.tap import Call
+from trainmover.comm.calls.tap import Call
 from trainmover.sandbox.trace import group_of, trace_of, what_of
 
 

@@ -10,8 +10,8 @@ from typing import Any
 
 import xxhash
 
-from trainmover.comm.calls import is_in_place
-from trainmover.comm.tap import Call
+from trainmover.comm.calls.arguments import is_in_place
+from trainmover.comm.calls.tap import Call
 
 CallId = tuple[int, int]
 """Number of the group in this process, number of the call in the group."""

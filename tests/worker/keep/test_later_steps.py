@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from trainmover.comm import Groups
-from trainmover.comm.tap import Call
+from trainmover.comm.calls.tap import Call
 from trainmover.errors import PeerLost
 from trainmover.ids import Rank, Step
 from trainmover.sandbox.trace import group_of, trace_of, what_of

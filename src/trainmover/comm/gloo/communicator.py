@@ -18,6 +18,7 @@ from typing import Any
 import torch
 import torch.distributed as dist
 
+from trainmover.comm.calls.threads import in_background
 from trainmover.comm.communicator import LinkStats, View
 from trainmover.comm.failures import Drained
 from trainmover.comm.gloo.sockets import (
@@ -28,7 +29,6 @@ from trainmover.comm.gloo.sockets import (
     without_listeners,
 )
 from trainmover.comm.meet.meeting import Meeting
-from trainmover.comm.threads import in_background
 from trainmover.errors import PeerLost, UserError
 from trainmover.torch_internals import c10d, gloo
 from trainmover.torch_internals.c10d import (

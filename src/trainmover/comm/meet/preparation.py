@@ -4,9 +4,9 @@ import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 
+from trainmover.comm.calls.threads import in_background
 from trainmover.comm.failures import Drained
 from trainmover.comm.member import Member
-from trainmover.comm.threads import in_background
 from trainmover.torch_internals.c10d import Store
 
 

@@ -9,7 +9,7 @@ from typing import Any
 
 from torch import Tensor
 
-from trainmover.comm.calls import ALL_OPS, argument
+from trainmover.comm.calls.arguments import ALL_OPS, argument
 from trainmover.comm.native.barrier import monitored_barrier
 from trainmover.comm.native.checks import Checks
 from trainmover.comm.native.lists import LIST_CALLS

@@ -11,7 +11,7 @@ from collections import deque
 from collections.abc import Callable
 
 from trainmover import _native
-from trainmover.comm.threads import in_background
+from trainmover.comm.calls.threads import in_background
 
 _AWHILE_S = 3600.0
 

@@ -9,10 +9,10 @@ call.
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
+from trainmover.comm.calls.settled import Request, SettledWork
 from trainmover.comm.native.calls import CALLS
 from trainmover.comm.native.types import OPERATORS, UNSET, plain_code
 from trainmover.comm.native.work import NativeWork
-from trainmover.comm.settled import Request, SettledWork
 from trainmover.torch_internals.c10d import (
     ALL_GATHER_BASE,
     REDUCE_SCATTER_BASE,

@@ -6,7 +6,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from trainmover.comm.calls import argument
+from trainmover.comm.calls.arguments import argument
 from trainmover.comm.native.checks import Checks
 from trainmover.comm.native.options import options_of
 from trainmover.comm.native.singles import gather_into, scatter_from

@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, Any
 from torch import Tensor
 
 from trainmover import _native
-from trainmover.comm.calls import inputs_of
+from trainmover.comm.calls.arguments import inputs_of
+from trainmover.comm.calls.settled import Request
 from trainmover.comm.failures import CallsDiffer, ConnectionEnded
 from trainmover.comm.native.calls import CALLS
 from trainmover.comm.native.direct import direct_calls
 from trainmover.comm.native.staging import Staging
 from trainmover.comm.native.work import NativeWork, Step
-from trainmover.comm.settled import Request
 from trainmover.torch_internals.autograd import profiling
 
 if TYPE_CHECKING:

@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
-from trainmover.comm.calls import flat
+from trainmover.comm.calls.arguments import flat
+from trainmover.comm.calls.settled import SettledWork
+from trainmover.comm.calls.threads import waiters
 from trainmover.comm.native.options import Options
 from trainmover.comm.native.work import Behind, NativeWork, Step
-from trainmover.comm.settled import SettledWork
-from trainmover.comm.threads import waiters
 from trainmover.torch_internals.autograd import begin_record, end_record
 from trainmover.torch_internals.c10d import ALL_GATHER_BASE, REDUCE_SCATTER_BASE
 

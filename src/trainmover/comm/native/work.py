@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from trainmover.comm.calls import blank, flat
-from trainmover.comm.settled import FOREVER
+from trainmover.comm.calls.arguments import blank, flat
+from trainmover.comm.calls.settled import FOREVER
 from trainmover.torch_internals.c10d import Work, answers_as_work
 
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from trainmover.comm.calls import ALL_OPS, argument, flat
+from trainmover.comm.calls.arguments import ALL_OPS, argument, flat
 from trainmover.comm.native.checks import Checks
 from trainmover.comm.native.options import options_of
 from trainmover.comm.nccl.library import MAX, UINT8

@@ -17,8 +17,8 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Protocol
 
+from trainmover.comm.calls.threads import in_background
 from trainmover.comm.nccl.library import Library, NcclError
-from trainmover.comm.threads import in_background
 
 DEADLINE_S = 3.0
 _LOCK_S = 0.05

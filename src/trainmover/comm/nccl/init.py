@@ -5,10 +5,10 @@ import os
 import threading
 from collections.abc import Callable
 
+from trainmover.comm.calls.threads import in_background
 from trainmover.comm.nccl.device import Device
 from trainmover.comm.nccl.library import Library, UniqueId
 from trainmover.comm.nccl.seats import Card
-from trainmover.comm.threads import in_background
 
 _LOOK_AGAIN_S = 0.05
 

@@ -11,6 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from trainmover.comm.calls.settled import Request
 from trainmover.comm.communicator import View
 from trainmover.comm.failures import ConnectionEnded, Drained
 from trainmover.comm.meet.meeting import Meeting
@@ -21,7 +22,6 @@ from trainmover.comm.nccl.ending import DEADLINE_S, endings
 from trainmover.comm.nccl.library import Library
 from trainmover.comm.nccl.stage import Stage
 from trainmover.comm.nccl.work import Flight, NcclWork
-from trainmover.comm.settled import Request
 from trainmover.errors import PeerLost, UserError
 
 _LOOK_AGAIN_S = 0.0002

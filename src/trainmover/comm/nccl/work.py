@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from trainmover.comm.calls import blank, flat
+from trainmover.comm.calls.arguments import blank, flat
+from trainmover.comm.calls.settled import FOREVER
 from trainmover.comm.failures import ConnectionEnded
 from trainmover.comm.nccl.device import await_events
-from trainmover.comm.settled import FOREVER
 from trainmover.torch_internals.c10d import Work, answers_as_work
 
 if TYPE_CHECKING:

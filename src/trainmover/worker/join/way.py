@@ -26,8 +26,8 @@ import torch
 from torch import Tensor
 
 from trainmover.comm import objects
-from trainmover.comm.calls import blank, gathers, gives_a_value
-from trainmover.comm.tap import Call
+from trainmover.comm.calls.arguments import blank, gathers, gives_a_value
+from trainmover.comm.calls.tap import Call
 from trainmover.errors import StateMismatch
 from trainmover.ids import Rank, Step
 from trainmover.torch_internals.trees import tree_map

@@ -7,8 +7,8 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from trainmover.comm.calls import given_up, outputs_of
-from trainmover.comm.tap import Call
+from trainmover.comm.calls.arguments import given_up, outputs_of
+from trainmover.comm.calls.tap import Call
 from trainmover.torch_internals.c10d import Work, answers_as_work
 
 FOREVER = timedelta(0)

@@ -15,14 +15,14 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
+from trainmover.comm.calls.settled import FOREVER, Request
+from trainmover.comm.calls.tap import Call
+from trainmover.comm.calls.threads import waiters
 from trainmover.comm.communicator import Session
-from trainmover.comm.settled import FOREVER, Request
-from trainmover.comm.tap import Call
-from trainmover.comm.threads import waiters
 from trainmover.torch_internals.c10d import Work, answers_as_work, duration_of, kind_of
 
 if TYPE_CHECKING:
-    from trainmover.comm.watch import Watch
+    from trainmover.comm.calls.watch import Watch
 
 _SLICE = timedelta(milliseconds=4)
 

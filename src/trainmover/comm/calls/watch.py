@@ -6,10 +6,10 @@ import weakref
 from collections.abc import Callable
 from typing import Any, Protocol, cast
 
+from trainmover.comm.calls.settled import Request, SettledWork
+from trainmover.comm.calls.tap import Call
+from trainmover.comm.calls.work import BlockingCall, WatchedWork
 from trainmover.comm.communicator import PromptSession, Session
-from trainmover.comm.settled import Request, SettledWork
-from trainmover.comm.tap import Call
-from trainmover.comm.work import BlockingCall, WatchedWork
 
 
 class Owner(Protocol):

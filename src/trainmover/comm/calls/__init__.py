@@ -1,0 +1,1 @@
+"""What one call of a collective is: its arguments, its handle, and who waits for it."""
