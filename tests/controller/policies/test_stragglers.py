@@ -1,6 +1,7 @@
 """A machine that is slow is found, moved away from, and measured; anything else is said only."""
 
 import random
+from dataclasses import replace
 
 import msgspec
 import pytest
@@ -11,7 +12,7 @@ from trainmover.controller import Job, decide
 from trainmover.controller.change.options import LEAVE, STANDBY, way_of
 from trainmover.controller.events import SlowFound, SlowMeasured, SlowSuspected
 from trainmover.controller.policies.stragglers.answer import PAUSE_MS, outcome_text
-from trainmover.controller.policies.stragglers.known import Effect
+from trainmover.controller.policies.stragglers.known import Effect, SlowMove
 from trainmover.controller.standby.warming import REST
 from trainmover.controller.state import Cordon, Outcome
 from trainmover.protocol import messages as m
@@ -148,6 +149,31 @@ def test_ranks_of_one_machine_that_are_slow_together_are_one_finding() -> None:
     (found,) = told.events
     assert isinstance(found, SlowFound)
     assert (found.kind, found.machine, found.ranks) == ("machine", "m2", [2, 3])
+
+
+def test_one_that_is_slow_now_and_then_is_not_named_beside_one_that_is() -> None:
+    law: Law = lambda rank, step: 100 * (1.2 if rank == 2 or (rank == 3 and step % 3 == 0) else 1.0)  # noqa: E731
+    told = Told(job_of("watch", nproc=2)).steps(30, even()).steps(12, law)
+    (found,) = told.events
+    assert isinstance(found, SlowFound)
+    assert found.ranks == [2]
+
+
+def test_who_has_come_there_by_another_move_is_moved_if_that_machine_is_slow() -> None:
+    """The move for slowness is not measured yet, and it was to another machine."""
+    job = moved(Told(job_of(standbys=3)).steps(30, even()).steps(10, slow(2))).job
+    (move,) = job.stragglers.moves
+    assert move.effect is Effect.OPEN
+    found = SlowFound(
+        at_us=9, epoch=job.epoch, machine=job.seats[2], kind="machine", ranks=[2], step=99,
+        steps=7, own_ms=140, usual_ms=100,
+    )  # fmt: skip
+    assert decide(job, found)[0].change is None
+    elsewhere = SlowMove(
+        move.slot, move.leaver, "m9", move.incident, move.own_ms, move.usual_ms, kind=move.kind
+    )
+    job = replace(job, stragglers=replace(job.stragglers, moves=(elsewhere,)))
+    assert decide(job, found)[0].change is not None
 
 
 def test_all_ranks_that_become_slower_are_everybody() -> None:

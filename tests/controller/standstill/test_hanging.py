@@ -497,3 +497,36 @@ def test_a_process_that_is_stopped_after_its_last_step_keeps_no_job_from_its_end
     assert orders(effects, m.EndWorker)["m1"].why.startswith("rank 0 on m1 stood still after")
     _, effects = after(job, exited("m1", code=-9))
     assert ended(effects).code == 0
+
+
+def test_who_is_through_is_not_ended_for_standing_while_others_go_on() -> None:
+    job, effects = after(RUNNING, finished("m1", 0), state("m1", "stopped"), Tick(at_us=9 * S))
+    assert not condemned(effects)
+    assert condemned(after(job, state("m2", "stopped"), Tick(at_us=9 * S))[1]) == ["m2"]
+
+
+def test_a_way_that_works_the_second_time_is_not_missing() -> None:
+    """Only what was missing twice counts; the other way has come back meanwhile."""
+    first = without(("m3", "m1"), ("m1", "m3"), among=SEATS)
+    then = without(among=SEATS)
+    job, _ = probed(waiting_for_machines(), first, times=1)
+    job, effects = after(job, Tick(at_us=5 * S))
+    number = orders(effects, m.Probe)["m1"].number
+    answers = [said_reached(name, number, others, 6 * S) for name, others in then.items()]
+    job, effects = after(job, *answers)
+    assert fenced(effects) == []
+    assert job.hanging.missing == frozenset()
+
+
+def test_a_change_that_comes_first_ends_the_question() -> None:
+    """What was missing before it says nothing of who is there now."""
+    first = without(("m3", "m1"), ("m1", "m3"), among=SEATS)
+    job, _ = probed(waiting_for_machines(), first, times=1)
+    assert job.hanging.missing
+    job, effects = after(job, Tick(at_us=5 * S))
+    assert job.hanging.probing is not None
+    number = job.hanging.probing.number
+    overtaken = replace(job, epoch=job.epoch + 1)
+    answers = [said_reached(name, number, others, 6 * S) for name, others in first.items()]
+    job, effects = after(overtaken, answers[0])
+    assert (job.hanging.probing, job.hanging.missing, fenced(effects)) == (None, frozenset(), [])
