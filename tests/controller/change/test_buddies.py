@@ -100,3 +100,11 @@ def test_two_machines_have_no_third_to_keep_one_more() -> None:
     job = in_racks("ab")
     job = replace(job, spec=msgspec.structs.replace(job.spec, snapshot_copies=2))
     assert further_keepers(job, job.seats) == {}
+
+
+def test_a_standby_keeps_nothing_where_two_machines_live() -> None:
+    assert buddies(running(machines=2, standbys=1)) == {0: "vault-m2", 1: "vault-m1"}
+
+
+def test_who_has_lost_its_machine_has_nobody_keep_for_it() -> None:
+    assert set(buddies(without_machines(running(standbys=0), ["m2"]))) == {0, 2}

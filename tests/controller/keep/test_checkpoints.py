@@ -7,6 +7,7 @@ from jobs import (
     RUNNING,
     after,
     at_boundary,
+    committed,
     ended,
     exited,
     joined,
@@ -215,6 +216,15 @@ def test_without_a_checkpoint_that_is_whole_the_job_ends_and_names_the_damaged()
     assert "10 is bad." in end.text
 
 
+def test_what_is_found_for_a_change_that_is_over_changes_nothing() -> None:
+    found = CheckpointFound(at_us=0, epoch=1, checkpoint=None, damaged=["10 is bad."])
+    at_once, _ = decide(published(), lost("m2"))
+    job, _ = without_a_cut(published())
+    for one in (published(), at_once, job):
+        epoch = 1 if one is job else one.epoch_last
+        assert decide(one, msgspec.structs.replace(found, epoch=epoch)) == (one, ())
+
+
 def test_rung_3_is_a_restart_and_restarts_are_limited() -> None:
     job = replace(published(), restarts=SAVES.spec.restarts_max)
     assert "--max-restarts" in ended(without_a_cut(job)[1]).text
@@ -263,6 +273,45 @@ def test_a_resumed_job_has_all_ranks_join_in_a_newer_epoch() -> None:
     files = {name: set(order.files) for name, order in orders(effects, m.Switch).items()}
     assert files == {"m1": {0}, "m2": {1}, "m3": {2}}
     assert (job.committed, job.incidents[-1].outcome) == (10, Outcome.OPEN)
+
+
+def test_a_resumed_job_knows_what_the_checkpoint_knows_and_counts_from_there() -> None:
+    job, _ = resumed()
+    found = job.spec.resume
+    assert found is not None
+    (one,) = job.incidents
+    assert (one.rung, one.machine, one.joiner, one.ranks, one.step) == (3, None, None, (), 10)
+    assert one.epoch == job.epoch_last == found.epoch + 1
+    assert set(one.marks) >= {"heard", "detect"}
+    assert found.run_id in one.cause
+    assert job.all_recorded
+    assert dict(job.recorded) == {said.rank: said for said in found.recorded}
+    assert all(rank in job.attached for rank in range(3))
+    assert (job.checkpoint, job.checkpointed, job.restarts) == (found, 10, 0)
+
+
+def test_a_resumed_job_runs_once_all_have_joined() -> None:
+    job, _ = resumed()
+    assert job.change is not None
+    assert (job.change.back, job.change.disk, job.change.leavers) == (True, True, {})
+    epoch = job.epoch_last
+    job, _ = after(job, *(parked(n, r, epoch) for n, r in SEATED))
+    job, _ = after(job, *(loaded(n, r, epoch) for n, r in SEATED))
+    job, effects = after(job, *(switched(n, r, epoch) for n, r in SEATED))
+    assert (job.change, job.epoch) == (None, epoch)
+    assert set(orders(effects, m.Go)) == {"m1", "m2", "m3"}
+    job, _ = after(job, *(committed(n, r, epoch, step=11) for n, r in SEATED))
+    assert (job.incidents[-1].outcome, job.incidents[-1].redone) == (Outcome.DONE, 0)
+
+
+def test_a_resumed_job_is_of_a_newer_epoch_than_any_that_there_was() -> None:
+    job = resumed()[0]
+    found = job.spec.resume
+    assert found is not None
+    begun = Job(msgspec.structs.replace(job.spec, resume=msgspec.structs.replace(found, epoch=2)))
+    names = ["m1", "m2", "m3"]
+    job, _ = after(replace(begun, epoch_last=5), *map(joined, names), *map(up, names))
+    assert job.epoch_last == 6
 
 
 def test_another_torch_is_refused() -> None:

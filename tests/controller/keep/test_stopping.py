@@ -1,9 +1,10 @@
 """A job that somebody stops makes one more checkpoint, if it has a folder for it and the time."""
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
-from jobs import RUNNING, after, ended, lost, orders
+from jobs import RUNNING, after, ended, finished, lost, orders
 from test_checkpoints import SAVES, cut_at, published, wrote
 
 from trainmover.controller import Job, decide
@@ -75,7 +76,16 @@ def test_one_that_cannot_be_published_is_not_tried_again() -> None:
     assert ended(effects).code == 143
 
 
-@pytest.mark.parametrize("job", [RUNNING, decide(SAVES, lost("m2"))[0]], ids=["no folder", "loss"])
+@pytest.mark.parametrize(
+    "job",
+    [
+        RUNNING,
+        decide(SAVES, lost("m2"))[0],
+        decide(SAVES, finished("m1", 0))[0],
+        replace(SAVES, recorded=SAVES.recorded.without({0})),
+    ],
+    ids=["no folder", "loss", "a rank is through", "a rank has recorded nothing"],
+)
 def test_without_a_way_to_it_is_at_once(job: Job) -> None:
     assert ended(decide(job, stop())[1]).code == 143
 

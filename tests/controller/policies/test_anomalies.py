@@ -88,6 +88,12 @@ def test_the_same_is_told_once_an_hour() -> None:
     assert of(job) == [("m2", "gpu", 2), ("m2", "gpu", 1)]
 
 
+def test_what_is_told_again_is_counted_where_it_stands() -> None:
+    told = [found(f"m{n}", "filling", grave=False) for n in (1, 2, 3)]
+    job, _ = after(policy(FOUR), *told, told[1])
+    assert of(job) == [("m1", "filling", 1), ("m2", "filling", 2), ("m3", "filling", 1)]
+
+
 def test_what_is_not_grave_is_never_acted_upon() -> None:
     job, effects = decide(policy(FOUR), found("m2", "filling", grave=False))
     assert (job.change, effects, job.cordoned) == (None, (), {})
@@ -202,6 +208,18 @@ def test_one_that_speaks_late_again_and_again_is_found_and_told_once() -> None:
     assert [(one.machine, one.sign, one.grave) for one in beats.found] == [("m2", "late", True)]
 
 
+def test_a_gap_in_the_middle_of_a_round_counts_as_well() -> None:
+    """It has spoken since, by the time that the round is over."""
+    look, found = Look(), []
+    for at_us in range(0, 60 * ROUND_US, 200_000):
+        for name in FOUR.machines:
+            silent = name == "m2" and 2_000_000 < at_us % ROUND_US < 7_000_000
+            if not silent:
+                look.alive(name, at_us)
+        found += look.look(FOUR, at_us)
+    assert [(one.machine, one.sign) for one in found] == [("m2", "late")]
+
+
 def test_a_controller_that_hears_nobody_accuses_nobody() -> None:
     assert Beats().rounds(60, late=tuple(FOUR.machines)).found == []
 
@@ -237,6 +255,35 @@ def test_a_rank_that_creeps_away_from_the_others_is_found_and_one_that_is_slow_f
     by = [one for one in told if one is not None]
     assert len(by) == 1
     assert 0.05 <= by[0] < 0.1
+
+
+def crept(*parts: tuple[int, float]) -> list[float]:
+    """What is found in so many blocks that take so much of a usual step, one after the other."""
+    drift, jitter = Drift(), random.Random(2)
+    told = []
+    for blocks, factor in parts:
+        for _ in range(blocks * BLOCK):
+            told.append(drift.add(factor * jitter.lognormvariate(0, 0.005) * 100, 100))
+    return [by for by in told if by is not None]
+
+
+def test_a_block_that_is_longer_is_no_drift() -> None:
+    assert crept((FIRST, 1.0), (1, 1.2), (40, 1.0)) == []
+    assert crept((FIRST, 1.0), (6, 1.2), (40, 1.0)) == []
+
+
+def test_what_is_too_little_to_matter_is_none_however_long_it_lasts() -> None:
+    assert crept((FIRST, 1.0), (400, 1.04)) == []
+
+
+def test_what_has_crept_is_told_once_and_is_usual_from_then_on() -> None:
+    (by,) = crept((FIRST, 1.0), (300, 1.08))
+    assert 0.07 < by < 0.09
+    assert len(crept((FIRST, 1.0), (FIRST + 60, 1.08), (60, 1.2))) == 2
+
+
+def test_steps_that_become_quicker_are_none() -> None:
+    assert crept((FIRST, 1.0), (100, 0.8)) == []
 
 
 def test_what_creeps_is_of_the_machine_that_the_rank_is_on() -> None:

@@ -1,6 +1,7 @@
 """A machine that is slow is found, moved away from, and measured; anything else is said only."""
 
 import random
+from dataclasses import replace
 
 import msgspec
 import pytest
@@ -11,7 +12,8 @@ from trainmover.controller import Job, decide
 from trainmover.controller.change.options import LEAVE, STANDBY, way_of
 from trainmover.controller.events import SlowFound, SlowMeasured, SlowSuspected
 from trainmover.controller.policies.stragglers.answer import PAUSE_MS, outcome_text
-from trainmover.controller.policies.stragglers.known import Effect
+from trainmover.controller.policies.stragglers.known import Effect, SlowMove
+from trainmover.controller.policies.stragglers.pace import MEASURED, SETTLES, Pace
 from trainmover.controller.standby.warming import REST
 from trainmover.controller.state import Cordon, Outcome
 from trainmover.protocol import messages as m
@@ -150,10 +152,85 @@ def test_ranks_of_one_machine_that_are_slow_together_are_one_finding() -> None:
     assert (found.kind, found.machine, found.ranks) == ("machine", "m2", [2, 3])
 
 
+def test_one_that_is_slow_now_and_then_is_not_named_beside_one_that_is() -> None:
+    law: Law = lambda rank, step: 100 * (1.2 if rank == 2 or (rank == 3 and step % 3 == 0) else 1.0)  # noqa: E731
+    told = Told(job_of("watch", nproc=2)).steps(30, even()).steps(12, law)
+    (found,) = told.events
+    assert isinstance(found, SlowFound)
+    assert found.ranks == [2]
+
+
+def test_who_has_come_there_by_another_move_is_moved_if_that_machine_is_slow() -> None:
+    """The move for slowness is not measured yet, and it was to another machine."""
+    job = moved(Told(job_of(standbys=3)).steps(30, even()).steps(10, slow(2))).job
+    (move,) = job.stragglers.moves
+    assert move.effect is Effect.OPEN
+    found = SlowFound(
+        at_us=9, epoch=job.epoch, machine=job.seats[2], kind="machine", ranks=[2], step=99,
+        steps=7, own_ms=140, usual_ms=100,
+    )  # fmt: skip
+    assert decide(job, found)[0].change is None
+    elsewhere = SlowMove(
+        move.slot, move.leaver, "m9", move.incident, move.own_ms, move.usual_ms, kind=move.kind
+    )
+    job = replace(job, stragglers=replace(job.stragglers, moves=(elsewhere,)))
+    assert decide(job, found)[0].change is not None
+
+
+@pytest.mark.parametrize("slow_at", [(), (0, 2), (1, 3, 5, 7, 9)])
+def test_what_is_mostly_as_quick_as_others_again_is_not_told_again(slow_at: tuple[int]) -> None:
+    told = Told(job_of("watch")).steps(74, even()).steps(20, slow(2))
+    every = 5 if len(slow_at) == 2 else 10
+    law: Law = lambda rank, step: 100 * (1.2 if rank == 2 and step % every in slow_at else 1.0)  # noqa: E731
+    told.steps(200, law)
+    assert kinds(told) == ["machine"]
+
+
+def test_one_that_is_slow_again_is_told_again() -> None:
+    told = Told(job_of("watch")).steps(74, even()).steps(20, slow(2)).steps(100, even())
+    assert told.until_found(30, slow(2)) <= 10
+
+
+def test_steps_of_another_epoch_are_compared_with_nobody() -> None:
+    told = Told(job_of("watch")).steps(74, even())
+    epoch = told.job.epoch
+    told.job = replace(told.job, epoch=epoch + 1)
+    for rank in range(4):
+        took = [
+            m.Took(step=n, own_us=130_000 if rank == 2 else 100_000, cpu_us=1) for n in range(200)
+        ]
+        fact = m.Committed(rank=rank, epoch=epoch, rows=[], took=took)
+        assert told.pace.take(told.job, fact, 10**9) == []
+
+
+def test_a_move_is_measured_by_eight_steps_after_the_four_that_find_the_memory_cold() -> None:
+    told = moved(Told(job_of()).steps(30, even()).steps(10, slow(2)))
+    cold = told.step + SETTLES
+    law: Law = lambda rank, step: 100 * (9.0 if rank == 2 and step <= cold else 1.0)  # noqa: E731
+    assert told.until_found(30, law) == SETTLES + MEASURED
+    (move,) = told.job.stragglers.moves
+    assert move.own_after_ms == pytest.approx(100, rel=0.05)
+
+
 def test_all_ranks_that_become_slower_are_everybody() -> None:
     told = Told(job_of()).steps(200, even()).steps(100, even(130))
     assert kinds(told) == ["everybody"]
     assert told.job.incidents == ()
+    (found,) = told.events
+    assert isinstance(found, SlowFound)
+    assert (found.machine, found.ranks) == (None, [0, 1, 2, 3])
+    assert found.own_ms == pytest.approx(130, rel=0.05)
+    assert found.usual_ms == pytest.approx(100, rel=0.05)
+
+
+def test_all_that_is_compared_is_told_on() -> None:
+    heard = []
+    told = Told(job_of())
+    told.pace = Pace(lambda machine, rank, own, usual: heard.append((machine, rank, own > usual)))
+    told.steps(20, slow(2, 2.0))
+    assert len(heard) == 20 * 4
+    assert {machine for machine, rank, longer in heard if rank == 2 and longer} == {"m3"}
+    assert sum(longer for _, rank, longer in heard if rank == 2) == 20
 
 
 def test_without_a_standby_it_is_said_and_tried_again_later() -> None:

@@ -10,7 +10,8 @@ from trainmover.controller import Job, decide
 from trainmover.controller.events import SlowFound, SlowMeasured
 from trainmover.controller.policies.stragglers.known import Effect
 from trainmover.controller.policies.stragglers.pace import MEASURED, Pace
-from trainmover.ids import Rank
+from trainmover.controller.policies.stragglers.ways import Ways
+from trainmover.ids import MachineId, Rank
 from trainmover.protocol import messages as m
 
 Waits = Callable[[int, int], Mapping[int, float]]
@@ -144,3 +145,31 @@ def test_a_rank_that_is_none_is_not_looked_at() -> None:
         Waiting(job_of("act")).steps(75, usual).steps(20, lambda rank, step: {99: 50.0, rank: 9.0})
     )
     assert told.found == []
+
+
+def test_what_a_machine_waits_for_is_by_its_own_ways() -> None:
+    """Two others have a slow way between them; that says nothing of it."""
+    machine_of = {Rank(rank): MachineId(f"m{rank + 1}") for rank in range(4)}
+    ways = Ways()
+    for step in range(80):
+        for rank in machine_of:
+            waits = {Rank(3 if rank == 2 else 2): 30_000} if rank in (2, 3) else {}
+            waits |= {Rank(1 - rank): 2_000} if rank in (0, 1) else {}
+            took = m.Took(step=step, own_us=100_000, cpu_us=80_000, waits_us=waits)
+            ways.add(rank, took, machine_of)
+    assert ways.of(MachineId("m1"), 8) == (102_000, 100_000)
+    assert ways.of(MachineId("m3"), 8) == (130_000, 100_000)
+    ways.follow(["m1", "m2", "m4"])
+    assert ways.of(MachineId("m4"), 8) == (100_000, 100_000), "that way has gone with m3"
+
+
+def test_who_waits_alone_has_no_slow_way() -> None:
+    """One waits for the other, which waits for nobody: that one is late."""
+    machine_of = {Rank(rank): MachineId(f"m{rank + 1}") for rank in range(2)}
+    ways = Ways()
+    for step in range(80):
+        for rank in machine_of:
+            waits = {Rank(1): 30_000} if rank == 0 else {Rank(0): 0}
+            took = m.Took(step=step, own_us=100_000, cpu_us=80_000, waits_us=waits)
+            ways.add(rank, took, machine_of)
+    assert ways.of(MachineId("m1"), 8) == (100_000, 100_000)

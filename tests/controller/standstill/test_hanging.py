@@ -24,6 +24,7 @@ from tests.controller.jobs import (
     kinds,
     orders,
     parked,
+    position,
     running,
     said,
     up,
@@ -221,6 +222,13 @@ def test_where_all_wait_and_nobody_is_missing_the_step_is_retried_in_place() -> 
     assert found.marks["heard"] == S - 700_000
 
 
+def test_not_before_each_has_stood_for_long() -> None:
+    first = stands("m1", 0, still_ms=60_000)
+    job, effects = after(RUNNING, first, stands("m2", 1), stands("m3", 2))
+    assert not orders(effects, m.Interrupt)
+    assert orders(after(job, Tick(at_us=12 * S))[1], m.Interrupt)
+
+
 def said_reached(machine: str, number: int, others: list[str], at_us: int) -> AgentSaid:
     return AgentSaid(at_us=at_us, machine=machine, fact=m.Reached(number=number, machines=others))
 
@@ -370,6 +378,27 @@ def test_a_survivor_whose_script_does_not_come_to_the_boundary_is_ended() -> Non
     assert "rank 2 on m3 stood still" in job.incidents[-1].cause
 
 
+def test_a_survivor_that_goes_round_for_longer_than_it_said_is_ended() -> None:
+    """It does not stand, so it says nothing."""
+    assert BOUNDARY.change is not None
+    said = {
+        rank: msgspec.structs.replace(one, patience_ms=300 if rank == 2 else 60_000)
+        for rank, one in BOUNDARY.change.positions.items()
+    }
+    job = replace(BOUNDARY, change=replace(BOUNDARY.change, positions=said))
+    assert job.change is not None
+    late_us = job.change.since_us + 300_000
+    assert condemned(after(job, Tick(at_us=late_us - 1000))[1]) == []
+    _, effects = after(job, Tick(at_us=late_us))
+    assert condemned(effects) == ["m3"]
+    assert "rank 2 on m3 did not leave its step" in orders(effects, m.EndWorker)["m3"].why
+
+
+def test_who_has_said_where_it_is_waits_for_who_stands_in_its_script() -> None:
+    waits = [position("m1", 0, 2), parked("m4", 1, 2)]
+    assert condemned(after(DRAINS, *waits, stands("m3", 2, "script"))[1]) == ["m3"]
+
+
 def test_who_is_at_the_boundary_is_seen_to_wait() -> None:
     others = [at_boundary("m1", 0, 2), parked("m4", 1, 2)]
     assert condemned(after(BOUNDARY, *others, stands("m3", 2, "script"))[1]) == ["m3"]
@@ -389,6 +418,8 @@ def test_a_survivor_that_waits_for_the_change_is_not() -> None:
 def test_before_a_move_pauses_ranks_are_compared_as_always() -> None:
     assert condemned(after(MOVE_BINDS, *STUCK)[1]) == ["m2"]
     assert condemned(after(MOVE_BINDS, *wait_for("m2", 1))[1]) == []
+    alone = stands("m2", 1, "script")
+    assert condemned(after(MOVE_BINDS, alone, Tick(at_us=60 * S))[1]) == []
 
 
 def test_a_stopped_survivor_is_ended_in_any_stage() -> None:
@@ -497,3 +528,36 @@ def test_a_process_that_is_stopped_after_its_last_step_keeps_no_job_from_its_end
     assert orders(effects, m.EndWorker)["m1"].why.startswith("rank 0 on m1 stood still after")
     _, effects = after(job, exited("m1", code=-9))
     assert ended(effects).code == 0
+
+
+def test_who_is_through_is_not_ended_for_standing_while_others_go_on() -> None:
+    job, effects = after(RUNNING, finished("m1", 0), state("m1", "stopped"), Tick(at_us=9 * S))
+    assert not condemned(effects)
+    assert condemned(after(job, state("m2", "stopped"), Tick(at_us=9 * S))[1]) == ["m2"]
+
+
+def test_a_way_that_works_the_second_time_is_not_missing() -> None:
+    """Only what was missing twice counts; the other way has come back meanwhile."""
+    first = without(("m3", "m1"), ("m1", "m3"), among=SEATS)
+    then = without(among=SEATS)
+    job, _ = probed(waiting_for_machines(), first, times=1)
+    job, effects = after(job, Tick(at_us=5 * S))
+    number = orders(effects, m.Probe)["m1"].number
+    answers = [said_reached(name, number, others, 6 * S) for name, others in then.items()]
+    job, effects = after(job, *answers)
+    assert fenced(effects) == []
+    assert job.hanging.missing == frozenset()
+
+
+def test_a_change_that_comes_first_ends_the_question() -> None:
+    """What was missing before it says nothing of who is there now."""
+    first = without(("m3", "m1"), ("m1", "m3"), among=SEATS)
+    job, _ = probed(waiting_for_machines(), first, times=1)
+    assert job.hanging.missing
+    job, effects = after(job, Tick(at_us=5 * S))
+    assert job.hanging.probing is not None
+    number = job.hanging.probing.number
+    overtaken = replace(job, epoch=job.epoch + 1)
+    answers = [said_reached(name, number, others, 6 * S) for name, others in first.items()]
+    job, effects = after(overtaken, answers[0])
+    assert (job.hanging.probing, job.hanging.missing, fenced(effects)) == (None, frozenset(), [])

@@ -33,6 +33,7 @@ class Uplink:
         self.letters = Letters(box.name, incarnation, lease_us=lease_us, now_us=now_us)
         self.link: Link | None = None
         self._beats = 0
+        self._busy_us = 0  # Until then it hears nothing: a tardy agent does other things.
         self._lane: LaneSession | None = None  # If a relay carries it.
         self._left: Link | None = None  # Nothing is heard over it any more.
         self._dials = False
@@ -114,6 +115,7 @@ class Uplink:
         self._look_whether_safe()
         self._beats += 1
         late = self._box.name in self._world.knobs.tardy and self._beats % LATE_EVERY == 0
+        self._busy_us = self._world.now + LATE_US if late else 0
         self._box.later(LATE_US if late else BEAT_US, self._beat)
 
     def _look_whether_safe(self) -> None:
@@ -141,7 +143,7 @@ class Uplink:
     def hear(self, link: Link, payload: bytes) -> None:
         """Something has come from the controller."""
         if self._box.alive and link is self.link:
-            self._box.later(0, self._hear, link, payload)
+            self._box.later(max(self._busy_us - self._world.now, 0), self._hear, link, payload)
 
     def _hear(self, link: Link, payload: bytes) -> None:
         if self._over or link is not self.link:

@@ -262,13 +262,13 @@ class Pace:
         """With the other ranks of its machine that are slow, too."""
         machine = self._seen[rank].machine
         there = job.spec.ranks(slot) if (slot := job.slot_of(machine)) is not None else [rank]
-        slow = [one for one in there if one == rank or self._is_slow_too(one, steps)]
+        slow = [one for one in there if self._is_slow_too(one, steps)]
         for one in slow:
             self._tell(self._role_of(one), self._seen[one], step)
         return _finding(job, self._seen[rank], slow, step, steps, at_us)
 
     def _is_slow_too(self, rank: Rank, steps: int) -> bool:
-        return rank in self._seen and self._seen[rank].mostly_slow(steps)
+        return self._seen[rank].mostly_slow(steps)
 
     def _role_of(self, rank: Rank) -> _Role:
         assert self._known is not None
