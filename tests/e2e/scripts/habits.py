@@ -150,6 +150,8 @@ HABITS = [
     equal("variables/best_values"),
     equal("variables/counted_in_forward"),
     refused("variables/global_counter"),
+    refused("variables/shuffled"),
+    refused("variables/averaged_list"),
     refused("variables/closed_over"),
     refused("variables/trainer"),
     equal("variables/trainer_values"),

@@ -6,9 +6,11 @@ close over, their defaults and attributes, partials and methods, modules with th
 loaders with their parts. Each once, and so many. It runs none of the script's code.
 """
 
+import array
 import functools
 import os
 import sys
+from argparse import Namespace
 from collections import deque
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field
@@ -22,9 +24,11 @@ from types import (
     MethodType,
     ModuleType,
     NoneType,
+    SimpleNamespace,
 )
 from typing import Any
 
+import numpy
 from torch import Tensor, nn
 from torch.optim import Optimizer
 
@@ -61,6 +65,7 @@ _STATE = frozenset({"param_groups", "state"})
 _OURS = __name__.partition(".")[0]
 _CONTAINERS = (list, tuple, deque, dict, set, frozenset)
 _CONTAINER_TYPES = frozenset(_CONTAINERS)
+_NAMESPACES = (Namespace, SimpleNamespace)
 _FUNCTIONS = frozenset({FunctionType, functools.partial, *BOUND})
 _PARTS = ("torch.utils.data", "torchdata", "torchvision.transforms")
 """Packages whose objects are made out of the script's: what they have is looked into."""
@@ -287,6 +292,7 @@ class Search:
         """Its globals; and what the script has hung on modules of others."""
         values = vars(module)
         changed = self._source.changed | self._source.globals | self._source.by_others
+        changed |= self._source.handed.keys()
         source = source_of(module.__file__ or "")
         clocks = source.scopes[MODULE].clocks if source else set[str]()
         for name, value in sorted(values.items(), key=itemgetter(0)):
@@ -297,6 +303,8 @@ class Search:
                 self._hung_on(value, vars(value), name)
                 continue
             counts = name in changed or self._is_moving(value)
+            read = source is not None and name in source.read
+            counts = counts or (read and changes_in_place(value))
             if counts and self._is_variable(value) and not self._is_local(values, name):
                 self._outside(self._slot(name, values, name, value))
             self._hold(values, name, value, name, 0)
@@ -409,7 +417,7 @@ class Search:
         counting = self._counting(kind, _slots_of(kind))
         for name in sorted(_slots_of(kind)):
             slot = self._slot(f"{path}.{name}", owner, name, None)
-            if name in counting:
+            if name in counting or self._is_handed(name, value_of(slot)):
                 self._outside(slot)
             self._go_into(value_of(slot), f"{path}.{name}", depth + 1)
         self._layout.sizes.append((held, len(held)))
@@ -418,7 +426,7 @@ class Search:
             below = f"{path}.{name}"
             if type(name) is not str or self._is_clock(below) or self._tells_in(kind, name):
                 continue
-            counts = name in counting or self._is_moving(value)
+            counts = name in counting or self._is_moving(value) or self._is_handed(name, value)
             of_torch = name in TABLES and isinstance(owner, nn.Module)  # `Layers` looks at those.
             of_torch = of_torch or (name in _STATE and isinstance(owner, Optimizer))
             if counts and not of_torch and self._is_variable(value):
@@ -444,6 +452,7 @@ class Search:
                     continue
                 function = _function_in(value)
                 counts = name in counting or self._is_moving(value)
+                counts = counts or self._is_handed(name, value)
                 counts = counts and (function is None or name in self._by_others)
                 if counts and self._is_variable(value):
                     slot = self._slot(f"{one.__name__}.{name}", held, name, value)
@@ -559,6 +568,8 @@ class Search:
         if self._source.by_others and type(owner) is not ModuleType:
             self._layout.sizes.append((held, len(held)))
         stored = self._source.by_others & held.keys()
+        if type(owner) in _NAMESPACES:
+            stored |= {name for name, one in held.items() if self._is_handed(name, one)}
         stored -= self._temporary(type(owner), stored)
         if issubclass(type(owner), Optimizer):
             stored -= _STATE
@@ -587,6 +598,11 @@ class Search:
         if not self._source.dynamic:
             found &= self._source.attributes.keys()
         return found - self._temporary(kind, found)
+
+    def _is_handed(self, name: object, value: object) -> bool:
+        """Whether it may be changed where no store to the attribute shows."""
+        source = self._source
+        return name in source.handed and name not in source.attributes and changes_in_place(value)
 
     def _temporary(self, kind: type, names: set[str]) -> set[str]:
         """Those that are worth nothing between two steps: nobody reads them before they are written
@@ -620,6 +636,14 @@ class Search:
         self._seen.add(id(value))
         self._held.append(value)
         return False
+
+
+def changes_in_place(value: object) -> bool:
+    """Whether it is a container, or memory, and is not trained."""
+    kind = type(value)
+    if issubclass(kind, nn.Parameter) or kind in (tuple, frozenset):
+        return False
+    return issubclass(kind, (*_CONTAINERS, Tensor, numpy.ndarray, bytearray, array.array))
 
 
 class OwnTypes:

@@ -18,6 +18,7 @@ from types import CodeType
 
 from trainmover.state.script.carried import carried_attributes
 from trainmover.state.script.guarded import asks_for_shadow, read_elsewhere
+from trainmover.state.script.handed import CHANGES, SAME, VIEWS, handed, is_change
 from trainmover.state.script.in_force import SETTERS
 from trainmover.state.script.syntax import children, walk
 from trainmover.torch_internals.backends import PREFIX
@@ -37,11 +38,6 @@ _CLOCK_ATTRIBUTES = frozenset(
 )
 _MACHINE_WORDS = ("HOST", "MACHINE", "NODE", "PID", "TMP", "TEMP", "USER", "HOME", "ADDR", "PORT")
 _CONSTRUCTORS = frozenset({"__init__", "__new__", "__post_init__", "__init_subclass__"})
-_CHANGES = frozenset(
-    {"append", "appendleft", "extend", "extendleft", "insert", "pop", "popleft", "popitem"}
-    | {"remove", "discard", "add", "clear", "update", "setdefault", "sort", "reverse", "rotate"}
-    | {"subtract", "difference_update", "intersection_update", "move_to_end"}
-)
 _BUILDS = frozenset(
     {"add_module", "register_module", "set_submodule", "register_parametrization"}
     | {"remove_parametrizations", "l1_unstructured", "random_unstructured", "ln_structured"}
@@ -87,6 +83,8 @@ class Source:
     by_others   those that are stored on any other object
     temporary   attributes that are written before they are read, wherever they are read
     changed     names and attributes of containers that are changed in place
+    handed      attributes that leave their object, so that others may change what they hold, with
+                the line (`handed`)
     globals     that functions store to
     read        names that functions read and do not store: the file's globals, and names around
     clocks      attributes and parts that tell the time or the machine: ".t0", "stats['time']"
@@ -112,6 +110,7 @@ class Source:
     by_others: set[str] = field(default_factory=set)
     temporary: set[str] = field(default_factory=set)
     changed: set[str] = field(default_factory=set)
+    handed: dict[str, int] = field(default_factory=dict)
     globals: set[str] = field(default_factory=set)
     read: set[str] = field(default_factory=set)
     clocks: set[str] = field(default_factory=set)
@@ -150,6 +149,7 @@ def read(tree: ast.Module) -> Source:
     reader.stores()
     reader.reads()
     reader.clocks()
+    reader.source.handed = handed(tree)
     reader.source.stays, reader.source.tree = reader.stays(), tree
     reader.source.temporary = set(_temporary_in(reader.source, None))
     return reader.source
@@ -186,6 +186,7 @@ def together(sources: Iterable[Source]) -> Source:
             whole.by_class.setdefault(name, set()).update(stored)
         whole.by_others |= one.by_others
         whole.changed |= one.changed
+        whole.handed |= one.handed
         whole.globals |= one.globals
         whole.clocks |= one.clocks
         for known, stored_by in ((whole.told, one.told), (whole.untold, one.untold)):
@@ -353,7 +354,7 @@ class _Reader:
                 if self._dotted(value) == "os.environ":
                     self.source.environ[_constant(key) or "*"] = node.lineno
             case ast.Call(func=ast.Attribute(value=value, attr=name), args=args):
-                if name in _CHANGES and self._dotted(value) == "os.environ":
+                if name in CHANGES and self._dotted(value) == "os.environ":
                     self.source.environ[(_constant(args[0]) if args else None) or "*"] = node.lineno
                 self._set_process(node, name)
             case ast.Call(func=ast.Name() as name):
@@ -646,7 +647,11 @@ def _aliases(nodes: list[ast.AST]) -> dict[str, list[ast.Attribute]]:
     found: dict[str, list[ast.Attribute]] = {}
     for node in nodes:
         match node:
-            case ast.For(target=target, iter=value) | ast.Assign(targets=[target], value=value):
+            case (
+                ast.For(target=target, iter=value)
+                | ast.comprehension(target=target, iter=value)
+                | ast.Assign(targets=[target], value=value)
+            ):
                 held = _attributes_in(value)
                 for name in _names(target) if held else ():
                     found.setdefault(name, []).extend(held)
@@ -656,11 +661,13 @@ def _aliases(nodes: list[ast.AST]) -> dict[str, list[ast.Attribute]]:
 def _attributes_in(value: ast.expr) -> list[ast.Attribute]:
     """That it goes through, or takes a part of; no methods."""
     match value:
+        case ast.Attribute(value=inner, attr=name) if name in SAME:
+            return [value, *_attributes_in(inner)]
         case ast.Attribute():
             return [value]
         case ast.Subscript(value=inner) | ast.Starred(value=inner):
             return _attributes_in(inner)
-        case ast.Call(func=ast.Attribute(value=inner, attr="values" | "items" | "get"), args=_):
+        case ast.Call(func=ast.Attribute(value=inner, attr=name), args=_) if name in VIEWS:
             return _attributes_in(inner)
         case ast.Call(func=ast.Name(id="zip" | "enumerate" | "reversed" | "list"), args=arguments):
             return [one for argument in arguments for one in _attributes_in(argument)]
@@ -675,16 +682,11 @@ def _changed_in_place(node: ast.AST) -> ast.Name | ast.Attribute | None:
             found = value
         case ast.AugAssign(target=ast.Name() | ast.Attribute() as target):
             found = target
-        case ast.Call(func=ast.Attribute(value=value, attr=name)) if _is_change(name):
+        case ast.Call(func=ast.Attribute(value=value, attr=name)) if is_change(name):
             found = value
     while isinstance(found, ast.Subscript):
         found = found.value
     return found if isinstance(found, ast.Name | ast.Attribute) else None
-
-
-def _is_change(name: str) -> bool:
-    """A method that changes its object; torch's own end with an underscore."""
-    return name in _CHANGES or (name.endswith("_") and not name.startswith("_"))
 
 
 def _is_on_self(node: ast.AST) -> bool:
@@ -717,7 +719,7 @@ def _stored_by_name(node: ast.AST) -> Iterator[tuple[ast.expr | None, str | None
         case ast.Subscript(value=value, slice=key, ctx=ast.Store() | ast.Del()):
             if (held := _held_in(value)) is not None:
                 yield held[0], _constant(key)
-        case ast.Call(func=ast.Attribute(value=value, attr=attr)) if attr in _CHANGES:
+        case ast.Call(func=ast.Attribute(value=value, attr=attr)) if attr in CHANGES:
             if (held := _held_in(value)) is not None:
                 yield from ((held[0], keyword.arg) for keyword in node.keywords)
                 if node.args:
@@ -799,7 +801,7 @@ def _may_exchange(node: ast.AST) -> bool:
         ):
             return True
         case ast.Call(func=ast.Attribute(attr=name)):
-            return name in _CHANGES or name in _BY_NAME
+            return name in CHANGES or name in _BY_NAME
         case ast.Call(func=ast.Name(id=name)):
             return name in _BY_NAME
         case _:
