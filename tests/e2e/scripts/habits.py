@@ -161,6 +161,8 @@ HABITS = [
     equal("variables/metric_plainly", holds=(17, 28)),
     equal("variables/timed"),
     refused("variables/timer_meter"),
+    refused("variables/timed_loss"),
+    refused("variables/history"),
     refused("variables/progress_bar"),
     refused("variables/namespace"),
     refused("variables/class_attribute"),

@@ -248,6 +248,7 @@ class _Reader:
         self._once = _called_once(tree)
         self._by_name: set[str] = set()  # Attributes that are stored to as by setattr().
         self._telling: set[str] = set()  # Functions that return the time.
+        self._parts: dict[str, set[object]] = {}  # Those of which a part of the result is one.
         self._untelling = {"get", "pop", "popleft", "popitem", "setdefault"}  # Containers' own.
         self._mixed: set[_Path] = set()  # Names and attributes that only sometimes do.
         self._apart: set[_Path] = set()  # Those that are left out whatever they are given.
@@ -418,6 +419,7 @@ class _Reader:
             self._untelling |= untelling
             self.source.clocks.clear()
             self._telling.clear()
+            self._parts.clear()
             for scope in self.source.scopes.values():
                 scope.clocks.clear()
 
@@ -467,7 +469,8 @@ class _Reader:
 
     def _count(self) -> int:
         scopes = sum(len(scope.clocks) for scope in self.source.scopes.values())
-        return scopes + len(self.source.clocks) + len(self._telling)
+        parts = sum(map(len, self._parts.values()))
+        return scopes + len(self.source.clocks) + len(self._telling) + parts
 
     def _clock(self, node: ast.AST, scope: Scope, key: Key) -> None:
         match node:
@@ -482,8 +485,10 @@ class _Reader:
                 self._mark(target, scope)
             case ast.withitem(context_expr=value, optional_vars=ast.expr() as target):
                 self._assigned(target, value, scope)
-            case ast.Return(value=ast.expr() as value) if self._tells(value, scope):
-                if key[0] not in self._untelling:
+            case ast.Return(value=ast.expr() as value) if key[0] not in self._untelling:
+                if parts := self._parts_of(value, scope):
+                    self._parts.setdefault(key[0], set()).update(parts)
+                elif self._tells(value, scope):
                     self._telling.add(key[0])
             case ast.If(test=test) if asks_for_shadow(test):
                 for inner in walk(node):
@@ -497,12 +502,12 @@ class _Reader:
         if both and len(target.elts) == len(value.elts):  # type: ignore[attr-defined]
             for one, its in zip(target.elts, value.elts, strict=True):  # type: ignore[attr-defined]
                 self._assigned(one, its, scope)
-        elif isinstance(value, ast.Dict):
-            for name, entry in zip(value.keys, value.values, strict=True):
-                if self._tells(entry, scope) and (path := _path(target)):
-                    constant = isinstance(name, ast.Constant)
-                    part = f"{path}[{name.value!r}]" if constant else path  # type: ignore[union-attr]
-                    self._note(part, scope)
+        elif isinstance(target, ast.Tuple | ast.List) and self._parts_of(value, scope):
+            for one, its in _pairs(target, value):
+                self._assigned(one, its, scope)
+        elif parts := self._parts_of(value, scope):
+            for part in parts if (path := _path(target)) else ():
+                self._note(f"{path}[{part!r}]", scope)
         elif isinstance(value, ast.Call) and _makes_object(value):
             for keyword in value.keywords:
                 if keyword.arg and self._tells(keyword.value, scope):
@@ -538,7 +543,10 @@ class _Reader:
             if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.args:
                 path = _path(node.func.value)
                 if node.func.attr in _FEEDS and path and path != "self":
-                    fed.setdefault(path, []).append(self._tells(node.args[0], scope))
+                    first, *others = [*node.args, *(one.value for one in node.keywords)]
+                    tells = self._tells(first, scope) and not self._parts_of(first, scope)
+                    only = all(_is_size(one) or self._tells(one, scope) for one in others)
+                    fed.setdefault(path, []).append(tells and only)
         for path, told in fed.items():
             if all(told):
                 self._apart.add((0 if path.startswith(".") else id(scope), path))
@@ -554,6 +562,28 @@ class _Reader:
             for node in walk(value)
             if not but or not isinstance(node, ast.expr) or _path(node) != but
         )
+
+    def _parts_of(self, value: ast.expr, scope: Scope) -> set[object]:
+        """Where only parts of a value tell the time: which of a tuple, list or dict, by number or
+        key. A loss beside the seconds that it took is none for that."""
+        entries: list[tuple[object, ast.expr]] = []
+        match value:
+            case ast.Tuple(elts=values) | ast.List(elts=values):
+                entries = list(enumerate(values))
+            case ast.Dict(keys=keys, values=values):
+                entries = [
+                    (key.value if isinstance(key, ast.Constant) else None, one)
+                    for key, one in zip(keys, values, strict=True)
+                ]
+            case ast.Call(func=ast.Name(id="dict"), args=[], keywords=keywords):
+                entries = [(one.arg, one.value) for one in keywords]
+            case ast.Call() if (name := _called_name(value)) not in self._telling:
+                return self._parts.get(name, set())
+        telling = {key for key, one in entries if self._tells(one, scope)}
+        others = [one for key, one in entries if key not in telling]
+        if isinstance(value, ast.Tuple | ast.List) and not any(map(_varies, others)):
+            return set()  # All that may differ in it tells the time.
+        return telling
 
     def _is_clock(self, node: ast.AST, scope: Scope) -> bool:
         match node:
@@ -573,6 +603,8 @@ class _Reader:
             case ast.Subscript(value=container):
                 if self._dotted(container) == "os.environ":
                     return _names_machine(node)
+                if isinstance(container, ast.Call) and isinstance(node.slice, ast.Constant):
+                    return node.slice.value in self._parts.get(_called_name(container), ())
                 path = _path(node)
                 return bool(path) and (path in scope.clocks or path in self.source.clocks)
         return False
@@ -844,9 +876,37 @@ def _pairs(target: ast.expr, value: ast.expr) -> Iterator[tuple[ast.expr, ast.ex
         yield target, value
         return
     values = value.elts if isinstance(value, ast.Tuple | ast.List) else []
-    alike = len(values) == len(target.elts)
-    for number, one in enumerate(target.elts):
-        yield from _pairs(one, values[number] if alike else value)
+    if len(values) != len(target.elts):
+        values = [_part_of(value, number) for number in range(len(target.elts))]
+    if any(isinstance(one, ast.Starred) for one in target.elts):
+        values = [value] * len(values)
+    for one, its in zip(target.elts, values, strict=True):
+        yield from _pairs(one, its)
+
+
+def _part_of(value: ast.expr, number: int) -> ast.expr:
+    place = ast.Constant(number)
+    return ast.copy_location(ast.Subscript(value, place, ast.Load()), value)
+
+
+def _varies(value: ast.expr) -> bool:
+    return not isinstance(value, ast.Constant)
+
+
+def _is_size(value: ast.expr) -> bool:
+    """Whether it says of how many something is, as a batch's size."""
+    match value:
+        case ast.Constant():
+            return True
+        case ast.Name(id=name) | ast.Attribute(attr=name):
+            return name in ("n", "num", "count", "size", "bs", "b", "B", "batch_size")
+        case ast.Call(func=ast.Name(id="len")) | ast.Call(func=ast.Attribute(attr="size")):
+            return True
+        case ast.Call(func=ast.Attribute(attr="numel" | "item" as name, value=inner)):
+            return name == "numel" or _is_size(inner)
+        case ast.Subscript(value=ast.Attribute(attr="shape")):
+            return True
+    return False
 
 
 def _is_reset(node: ast.AST, value: ast.expr) -> bool:
