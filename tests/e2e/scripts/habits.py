@@ -73,6 +73,7 @@ HABITS = [
     equal("before/momentum_encoder"),
     equal("before/decay_by_hand"),
     equal("before/manual_sgd"),
+    equal("before/arrays"),
     equal("before/data_updates"),
     equal("before/numpy_views"),
     equal("before/numpy_views_later", holds=(12, 20)),
