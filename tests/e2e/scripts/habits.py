@@ -152,6 +152,8 @@ HABITS = [
     equal("variables/counted_in_forward"),
     refused("variables/global_counter"),
     refused("variables/shuffled"),
+    refused("variables/records"),
+    refused("variables/bank"),
     refused("variables/averaged_list"),
     refused("variables/closed_over"),
     refused("variables/trainer"),

@@ -228,8 +228,12 @@ SCRIPT = """
 import array, collections
 import numpy
 import torch
+class Record:
+    def __init__(self):
+        self.hits = 0
 class Trainer:
     def __init__(self):
+        self.records = [Record() for _ in range(100)]
         self.count, self.recent, self.mean = 0, collections.deque(maxlen=2), torch.zeros(2)
         self.counts, self.bits, self.words = numpy.zeros(2), bytearray(2), array.array("i", [0])
     def step(self, batch, seen):
@@ -242,6 +246,7 @@ class Trainer:
         self.counts += 1
         self.bits[0] += 1
         self.words[0] += 1
+        self.records[70].hits += 1
         seen.append(batch)
         tick()
 total, STATE = 0, {}
@@ -291,6 +296,7 @@ def test_what_a_step_stores_outside_of_it_is_put_back(tmp_path: Path) -> None:
     assert found["trainer"].count == 8
     assert list(found["trainer"].recent) == [7, 8]
     assert found["trainer"].mean.tolist() == found["trainer"].counts.tolist() == [8.0, 8.0]
+    assert found["trainer"].records[70].hits == 8
     assert found["trainer"].bits[0] == found["trainer"].words[0] == 8
     assert found["seen"] == [0, 0, 1, 1, 2, 2, 3, 3]
 

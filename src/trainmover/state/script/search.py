@@ -14,7 +14,7 @@ from argparse import Namespace
 from collections import deque
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field
-from operator import itemgetter
+from operator import attrgetter, itemgetter
 from types import (
     CellType,
     CodeType,
@@ -34,6 +34,7 @@ from torch.optim import Optimizer
 
 from trainmover.state.kinds.generators import is_generator
 from trainmover.state.script import handles
+from trainmover.state.script.crowds import Crowd, seen_of
 from trainmover.state.script.layers import Layers
 from trainmover.state.script.liveness import live_at
 from trainmover.state.script.relied_on import worthless
@@ -346,7 +347,7 @@ class Search:
             return False
         if kind in _CONTAINER_TYPES:
             if depth >= _NESTED_MAX or len(value) > _SMALL:  # type: ignore[arg-type]
-                return False
+                return bool(self._crowd_in(value))
             return any(self._may_hold(entry, depth + 1) for entry in _entries_of(value))
         if kind in _FUNCTIONS or issubclass(kind, nn.Module):
             return True
@@ -360,7 +361,7 @@ class Search:
         kind = type(value)
         if kind in _CONTAINER_TYPES:
             if depth >= _NESTED_MAX or len(value) > _SMALL:  # type: ignore[arg-type]
-                return False
+                return bool(self._crowd_in(value))
             return any(self._anchors(entry, depth + 1) for entry in _entries_of(value))
         return kind in _FUNCTIONS or issubclass(kind, nn.Module) or self._is_own(kind)
 
@@ -399,6 +400,7 @@ class Search:
 
     def _entries(self, container: Any, path: str, depth: int) -> None:
         if len(container) > _SMALL:
+            self._crowd(container, path, depth)
             return
         if not isinstance(container, tuple | frozenset):
             self._layout.sizes.append((container, len(container)))
@@ -408,6 +410,38 @@ class Search:
                 if self._is_moving(entry) and not isinstance(container, set | frozenset):
                     self._outside(self._slot(f"{path}[{name!r}]", container, name, entry))
                 self._go_into(entry, f"{path}[{name!r}]", depth + 1)
+
+    def _crowd(self, container: Any, path: str, depth: int) -> None:
+        """Of objects that are too many to be looked at one by one."""
+        if names := self._crowd_in(container):
+            crowd = {"crowd": Crowd(container, names, held_by)}
+            first = min(map(min, names.values()))
+            self._outside(self._slot(f"{path}[...].{first}", crowd, "crowd", None))
+            for kind in sorted(names, key=attrgetter("__qualname__")):
+                self._go_into(kind, kind.__name__, depth + 1)
+
+    def _crowd_in(self, container: Any) -> dict[type, Collection[str]]:
+        """Classes of the script's of which a large container has objects that are stored to after
+        the set-up, with the names."""
+        found: dict[type, set[str]] = {}
+        for one in () if isinstance(container, set | frozenset) else seen_of(container):
+            kind = type(one)
+            if self._is_own(kind) and not issubclass(kind, nn.Module):
+                known = found.setdefault(kind, self._stored_by(kind))
+                known |= self._source.by_others & held_by(one).keys()
+        named = {kind: self._that_count(kind, names) for kind, names in found.items()}
+        return {kind: names for kind, names in named.items() if names}
+
+    def _stored_by(self, kind: type) -> set[str]:
+        """By methods of its own; and by others, as far as the class knows of it."""
+        own = [one for one in kind.__mro__ if self._is_own(one)]
+        known = set[str]().union(*(vars(one) for one in own), _slots_of(kind))
+        stored = (self._source.by_class.get(one.__name__, set()) for one in own)
+        return (self._source.by_others & known).union(*stored)
+
+    def _that_count(self, kind: type, names: set[str]) -> set[str]:
+        left = names - self._temporary(kind, names)
+        return {one for one in left if f".{one}" not in self._source.clocks}
 
     def _attributes(self, owner: object, path: str, depth: int) -> None:
         """Of an object of the script's own class."""

@@ -22,6 +22,7 @@ from trainmover.state.kinds.generators import Generator, set_state, state_of
 from trainmover.state.kinds.registered import registered
 from trainmover.state.kinds.unsharded import Unsharded
 from trainmover.state.script import process
+from trainmover.state.script.crowds import Crowd
 from trainmover.state.script.layers import Layers, Make
 from trainmover.state.script.search import ABSENT
 from trainmover.state.script.things import Things, held_by, in_words
@@ -231,7 +232,10 @@ class Before:
             if kind not in PLAIN:
                 if issubclass(kind, _CHANGES_IN_PLACE):
                     _keep(value, kept, uncopied, moving)
-                if kind not in moving.still:
+                if kind is Crowd and (entries := value.entries()) is not None:
+                    for entry in entries:
+                        _keep_object(entry, kept, uncopied)
+                elif kind not in moving.still:
                     moving.note(value)
         drawn = [] if variables is None else variables.generators(outside)
         return Before(
