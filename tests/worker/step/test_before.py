@@ -1,5 +1,6 @@
 """A step that is run again finds everything as it was."""
 
+import dataclasses
 import os
 import random
 import runpy
@@ -115,6 +116,13 @@ def test_gradients_are_dropped_and_parameters_kept() -> None:
     assert model.weight.equal(weight)
 
 
+@dataclasses.dataclass
+class Batch:
+    x: torch.Tensor
+    y: "numpy.ndarray[Any, Any]"
+    scale: float
+
+
 def test_a_batch_changed_in_place_is_given_anew_every_time() -> None:
     batch = {"x": torch.ones(2), "y": [torch.zeros(1), "label"]}
     objects = tracked()
@@ -127,6 +135,22 @@ def test_a_batch_changed_in_place_is_given_anew_every_time() -> None:
         assert keywords["scale"].item() == 2.0
         again["x"].zero_()
         keywords["scale"].zero_()
+
+
+def test_so_is_a_batch_of_numpy_s_and_one_that_is_an_object() -> None:
+    array, batch = numpy.ones(2), Batch(torch.ones(2), numpy.ones(2), 1.0)
+    objects = tracked()
+    taken = Before.take(objects, (array, batch), {"more": [bytearray(2), numpy.ones(2)]})
+    for _ in range(2):
+        (again, same), keywords = taken.restore(objects)
+        more = keywords["more"]
+        assert same is batch
+        assert again.tolist() == batch.y.tolist() == batch.x.tolist() == more[1].tolist() == [1, 1]
+        assert batch.scale == 1.0
+        assert more[0] == bytes(2)
+        for one in (again, batch.x, batch.y, more[1]):
+            one *= 5
+        batch.x, batch.scale, more[0][0] = torch.zeros(1), 7.0, 3
 
 
 def test_what_cannot_be_copied_is_passed_on_as_it_is() -> None:
@@ -201,11 +225,17 @@ def test_a_scaler_left_half_way_unscales_again() -> None:
 # --- variables of the script --------------------------------------------------------------------
 
 SCRIPT = """
-import collections
+import array, collections
+import numpy
 import torch
+class Record:
+    def __init__(self):
+        self.hits = 0
 class Trainer:
     def __init__(self):
+        self.records = [Record() for _ in range(100)]
         self.count, self.recent, self.mean = 0, collections.deque(maxlen=2), torch.zeros(2)
+        self.counts, self.bits, self.words = numpy.zeros(2), bytearray(2), array.array("i", [0])
     def step(self, batch, seen):
         global total
         total += 1
@@ -213,6 +243,10 @@ class Trainer:
         self.count += 1
         self.recent.append(self.count)
         self.mean.add_(1)
+        self.counts += 1
+        self.bits[0] += 1
+        self.words[0] += 1
+        self.records[70].hits += 1
         seen.append(batch)
         tick()
 total, STATE = 0, {}
@@ -261,11 +295,14 @@ def test_what_a_step_stores_outside_of_it_is_put_back(tmp_path: Path) -> None:
     assert found["STATE"] == {"last": 3}
     assert found["trainer"].count == 8
     assert list(found["trainer"].recent) == [7, 8]
-    assert found["trainer"].mean.tolist() == [8.0, 8.0]
+    assert found["trainer"].mean.tolist() == found["trainer"].counts.tolist() == [8.0, 8.0]
+    assert found["trainer"].records[70].hits == 8
+    assert found["trainer"].bits[0] == found["trainer"].words[0] == 8
     assert found["seen"] == [0, 0, 1, 1, 2, 2, 3, 3]
 
 
 KEEPS_MORE = """
+import dataclasses
 import os
 import numpy
 import torch

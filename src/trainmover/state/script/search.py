@@ -6,13 +6,15 @@ close over, their defaults and attributes, partials and methods, modules with th
 loaders with their parts. Each once, and so many. It runs none of the script's code.
 """
 
+import array
 import functools
 import os
 import sys
+from argparse import Namespace
 from collections import deque
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field
-from operator import itemgetter
+from operator import attrgetter, itemgetter
 from types import (
     CellType,
     CodeType,
@@ -22,14 +24,17 @@ from types import (
     MethodType,
     ModuleType,
     NoneType,
+    SimpleNamespace,
 )
 from typing import Any
 
+import numpy
 from torch import Tensor, nn
 from torch.optim import Optimizer
 
 from trainmover.state.kinds.generators import is_generator
 from trainmover.state.script import handles
+from trainmover.state.script.crowds import Crowd, seen_of
 from trainmover.state.script.layers import Layers
 from trainmover.state.script.liveness import live_at
 from trainmover.state.script.relied_on import worthless
@@ -61,6 +66,7 @@ _STATE = frozenset({"param_groups", "state"})
 _OURS = __name__.partition(".")[0]
 _CONTAINERS = (list, tuple, deque, dict, set, frozenset)
 _CONTAINER_TYPES = frozenset(_CONTAINERS)
+_NAMESPACES = (Namespace, SimpleNamespace)
 _FUNCTIONS = frozenset({FunctionType, functools.partial, *BOUND})
 _PARTS = ("torch.utils.data", "torchdata", "torchvision.transforms")
 """Packages whose objects are made out of the script's: what they have is looked into."""
@@ -287,6 +293,7 @@ class Search:
         """Its globals; and what the script has hung on modules of others."""
         values = vars(module)
         changed = self._source.changed | self._source.globals | self._source.by_others
+        changed |= self._source.handed.keys()
         source = source_of(module.__file__ or "")
         clocks = source.scopes[MODULE].clocks if source else set[str]()
         for name, value in sorted(values.items(), key=itemgetter(0)):
@@ -297,6 +304,8 @@ class Search:
                 self._hung_on(value, vars(value), name)
                 continue
             counts = name in changed or self._is_moving(value)
+            read = source is not None and name in source.read
+            counts = counts or (read and changes_in_place(value))
             if counts and self._is_variable(value) and not self._is_local(values, name):
                 self._outside(self._slot(name, values, name, value))
             self._hold(values, name, value, name, 0)
@@ -338,7 +347,7 @@ class Search:
             return False
         if kind in _CONTAINER_TYPES:
             if depth >= _NESTED_MAX or len(value) > _SMALL:  # type: ignore[arg-type]
-                return False
+                return bool(self._crowd_in(value))
             return any(self._may_hold(entry, depth + 1) for entry in _entries_of(value))
         if kind in _FUNCTIONS or issubclass(kind, nn.Module):
             return True
@@ -352,7 +361,7 @@ class Search:
         kind = type(value)
         if kind in _CONTAINER_TYPES:
             if depth >= _NESTED_MAX or len(value) > _SMALL:  # type: ignore[arg-type]
-                return False
+                return bool(self._crowd_in(value))
             return any(self._anchors(entry, depth + 1) for entry in _entries_of(value))
         return kind in _FUNCTIONS or issubclass(kind, nn.Module) or self._is_own(kind)
 
@@ -391,6 +400,7 @@ class Search:
 
     def _entries(self, container: Any, path: str, depth: int) -> None:
         if len(container) > _SMALL:
+            self._crowd(container, path, depth)
             return
         if not isinstance(container, tuple | frozenset):
             self._layout.sizes.append((container, len(container)))
@@ -401,6 +411,38 @@ class Search:
                     self._outside(self._slot(f"{path}[{name!r}]", container, name, entry))
                 self._go_into(entry, f"{path}[{name!r}]", depth + 1)
 
+    def _crowd(self, container: Any, path: str, depth: int) -> None:
+        """Of objects that are too many to be looked at one by one."""
+        if names := self._crowd_in(container):
+            crowd = {"crowd": Crowd(container, names, held_by)}
+            first = min(map(min, names.values()))
+            self._outside(self._slot(f"{path}[...].{first}", crowd, "crowd", None))
+            for kind in sorted(names, key=attrgetter("__qualname__")):
+                self._go_into(kind, kind.__name__, depth + 1)
+
+    def _crowd_in(self, container: Any) -> dict[type, Collection[str]]:
+        """Classes of the script's of which a large container has objects that are stored to after
+        the set-up, with the names."""
+        found: dict[type, set[str]] = {}
+        for one in () if isinstance(container, set | frozenset) else seen_of(container):
+            kind = type(one)
+            if self._is_own(kind) and not issubclass(kind, nn.Module):
+                known = found.setdefault(kind, self._stored_by(kind))
+                known |= self._source.by_others & held_by(one).keys()
+        named = {kind: self._that_count(kind, names) for kind, names in found.items()}
+        return {kind: names for kind, names in named.items() if names}
+
+    def _stored_by(self, kind: type) -> set[str]:
+        """By methods of its own; and by others, as far as the class knows of it."""
+        own = [one for one in kind.__mro__ if self._is_own(one)]
+        known = set[str]().union(*(vars(one) for one in own), _slots_of(kind))
+        stored = (self._source.by_class.get(one.__name__, set()) for one in own)
+        return (self._source.by_others & known).union(*stored)
+
+    def _that_count(self, kind: type, names: set[str]) -> set[str]:
+        left = names - self._temporary(kind, names)
+        return {one for one in left if f".{one}" not in self._source.clocks}
+
     def _attributes(self, owner: object, path: str, depth: int) -> None:
         """Of an object of the script's own class."""
         self._objects += 1
@@ -409,7 +451,7 @@ class Search:
         counting = self._counting(kind, _slots_of(kind))
         for name in sorted(_slots_of(kind)):
             slot = self._slot(f"{path}.{name}", owner, name, None)
-            if name in counting:
+            if name in counting or self._is_handed(name, value_of(slot)):
                 self._outside(slot)
             self._go_into(value_of(slot), f"{path}.{name}", depth + 1)
         self._layout.sizes.append((held, len(held)))
@@ -418,7 +460,7 @@ class Search:
             below = f"{path}.{name}"
             if type(name) is not str or self._is_clock(below) or self._tells_in(kind, name):
                 continue
-            counts = name in counting or self._is_moving(value)
+            counts = name in counting or self._is_moving(value) or self._is_handed(name, value)
             of_torch = name in TABLES and isinstance(owner, nn.Module)  # `Layers` looks at those.
             of_torch = of_torch or (name in _STATE and isinstance(owner, Optimizer))
             if counts and not of_torch and self._is_variable(value):
@@ -444,6 +486,7 @@ class Search:
                     continue
                 function = _function_in(value)
                 counts = name in counting or self._is_moving(value)
+                counts = counts or self._is_handed(name, value)
                 counts = counts and (function is None or name in self._by_others)
                 if counts and self._is_variable(value):
                     slot = self._slot(f"{one.__name__}.{name}", held, name, value)
@@ -559,6 +602,8 @@ class Search:
         if self._source.by_others and type(owner) is not ModuleType:
             self._layout.sizes.append((held, len(held)))
         stored = self._source.by_others & held.keys()
+        if type(owner) in _NAMESPACES:
+            stored |= {name for name, one in held.items() if self._is_handed(name, one)}
         stored -= self._temporary(type(owner), stored)
         if issubclass(type(owner), Optimizer):
             stored -= _STATE
@@ -587,6 +632,11 @@ class Search:
         if not self._source.dynamic:
             found &= self._source.attributes.keys()
         return found - self._temporary(kind, found)
+
+    def _is_handed(self, name: object, value: object) -> bool:
+        """Whether it may be changed where no store to the attribute shows."""
+        source = self._source
+        return name in source.handed and name not in source.attributes and changes_in_place(value)
 
     def _temporary(self, kind: type, names: set[str]) -> set[str]:
         """Those that are worth nothing between two steps: nobody reads them before they are written
@@ -620,6 +670,14 @@ class Search:
         self._seen.add(id(value))
         self._held.append(value)
         return False
+
+
+def changes_in_place(value: object) -> bool:
+    """Whether it is a container, or memory, and is not trained."""
+    kind = type(value)
+    if issubclass(kind, nn.Parameter) or kind in (tuple, frozenset):
+        return False
+    return issubclass(kind, (*_CONTAINERS, Tensor, numpy.ndarray, bytearray, array.array))
 
 
 class OwnTypes:

@@ -18,6 +18,7 @@ from types import CodeType
 
 from trainmover.state.script.carried import carried_attributes
 from trainmover.state.script.guarded import asks_for_shadow, read_elsewhere
+from trainmover.state.script.handed import CHANGES, SAME, VIEWS, handed, is_change
 from trainmover.state.script.in_force import SETTERS
 from trainmover.state.script.syntax import children, walk
 from trainmover.torch_internals.backends import PREFIX
@@ -37,11 +38,6 @@ _CLOCK_ATTRIBUTES = frozenset(
 )
 _MACHINE_WORDS = ("HOST", "MACHINE", "NODE", "PID", "TMP", "TEMP", "USER", "HOME", "ADDR", "PORT")
 _CONSTRUCTORS = frozenset({"__init__", "__new__", "__post_init__", "__init_subclass__"})
-_CHANGES = frozenset(
-    {"append", "appendleft", "extend", "extendleft", "insert", "pop", "popleft", "popitem"}
-    | {"remove", "discard", "add", "clear", "update", "setdefault", "sort", "reverse", "rotate"}
-    | {"subtract", "difference_update", "intersection_update", "move_to_end"}
-)
 _BUILDS = frozenset(
     {"add_module", "register_module", "set_submodule", "register_parametrization"}
     | {"remove_parametrizations", "l1_unstructured", "random_unstructured", "ln_structured"}
@@ -87,6 +83,8 @@ class Source:
     by_others   those that are stored on any other object
     temporary   attributes that are written before they are read, wherever they are read
     changed     names and attributes of containers that are changed in place
+    handed      attributes that leave their object, so that others may change what they hold, with
+                the line (`handed`)
     globals     that functions store to
     read        names that functions read and do not store: the file's globals, and names around
     clocks      attributes and parts that tell the time or the machine: ".t0", "stats['time']"
@@ -112,6 +110,7 @@ class Source:
     by_others: set[str] = field(default_factory=set)
     temporary: set[str] = field(default_factory=set)
     changed: set[str] = field(default_factory=set)
+    handed: dict[str, int] = field(default_factory=dict)
     globals: set[str] = field(default_factory=set)
     read: set[str] = field(default_factory=set)
     clocks: set[str] = field(default_factory=set)
@@ -150,6 +149,7 @@ def read(tree: ast.Module) -> Source:
     reader.stores()
     reader.reads()
     reader.clocks()
+    reader.source.handed = handed(tree)
     reader.source.stays, reader.source.tree = reader.stays(), tree
     reader.source.temporary = set(_temporary_in(reader.source, None))
     return reader.source
@@ -186,6 +186,7 @@ def together(sources: Iterable[Source]) -> Source:
             whole.by_class.setdefault(name, set()).update(stored)
         whole.by_others |= one.by_others
         whole.changed |= one.changed
+        whole.handed |= one.handed
         whole.globals |= one.globals
         whole.clocks |= one.clocks
         for known, stored_by in ((whole.told, one.told), (whole.untold, one.untold)):
@@ -247,6 +248,7 @@ class _Reader:
         self._once = _called_once(tree)
         self._by_name: set[str] = set()  # Attributes that are stored to as by setattr().
         self._telling: set[str] = set()  # Functions that return the time.
+        self._parts: dict[str, set[object]] = {}  # Those of which a part of the result is one.
         self._untelling = {"get", "pop", "popleft", "popitem", "setdefault"}  # Containers' own.
         self._mixed: set[_Path] = set()  # Names and attributes that only sometimes do.
         self._apart: set[_Path] = set()  # Those that are left out whatever they are given.
@@ -353,7 +355,7 @@ class _Reader:
                 if self._dotted(value) == "os.environ":
                     self.source.environ[_constant(key) or "*"] = node.lineno
             case ast.Call(func=ast.Attribute(value=value, attr=name), args=args):
-                if name in _CHANGES and self._dotted(value) == "os.environ":
+                if name in CHANGES and self._dotted(value) == "os.environ":
                     self.source.environ[(_constant(args[0]) if args else None) or "*"] = node.lineno
                 self._set_process(node, name)
             case ast.Call(func=ast.Name() as name):
@@ -417,6 +419,7 @@ class _Reader:
             self._untelling |= untelling
             self.source.clocks.clear()
             self._telling.clear()
+            self._parts.clear()
             for scope in self.source.scopes.values():
                 scope.clocks.clear()
 
@@ -466,7 +469,8 @@ class _Reader:
 
     def _count(self) -> int:
         scopes = sum(len(scope.clocks) for scope in self.source.scopes.values())
-        return scopes + len(self.source.clocks) + len(self._telling)
+        parts = sum(map(len, self._parts.values()))
+        return scopes + len(self.source.clocks) + len(self._telling) + parts
 
     def _clock(self, node: ast.AST, scope: Scope, key: Key) -> None:
         match node:
@@ -481,8 +485,10 @@ class _Reader:
                 self._mark(target, scope)
             case ast.withitem(context_expr=value, optional_vars=ast.expr() as target):
                 self._assigned(target, value, scope)
-            case ast.Return(value=ast.expr() as value) if self._tells(value, scope):
-                if key[0] not in self._untelling:
+            case ast.Return(value=ast.expr() as value) if key[0] not in self._untelling:
+                if parts := self._parts_of(value, scope):
+                    self._parts.setdefault(key[0], set()).update(parts)
+                elif self._tells(value, scope):
                     self._telling.add(key[0])
             case ast.If(test=test) if asks_for_shadow(test):
                 for inner in walk(node):
@@ -496,12 +502,12 @@ class _Reader:
         if both and len(target.elts) == len(value.elts):  # type: ignore[attr-defined]
             for one, its in zip(target.elts, value.elts, strict=True):  # type: ignore[attr-defined]
                 self._assigned(one, its, scope)
-        elif isinstance(value, ast.Dict):
-            for name, entry in zip(value.keys, value.values, strict=True):
-                if self._tells(entry, scope) and (path := _path(target)):
-                    constant = isinstance(name, ast.Constant)
-                    part = f"{path}[{name.value!r}]" if constant else path  # type: ignore[union-attr]
-                    self._note(part, scope)
+        elif isinstance(target, ast.Tuple | ast.List) and self._parts_of(value, scope):
+            for one, its in _pairs(target, value):
+                self._assigned(one, its, scope)
+        elif parts := self._parts_of(value, scope):
+            for part in parts if (path := _path(target)) else ():
+                self._note(f"{path}[{part!r}]", scope)
         elif isinstance(value, ast.Call) and _makes_object(value):
             for keyword in value.keywords:
                 if keyword.arg and self._tells(keyword.value, scope):
@@ -537,7 +543,10 @@ class _Reader:
             if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.args:
                 path = _path(node.func.value)
                 if node.func.attr in _FEEDS and path and path != "self":
-                    fed.setdefault(path, []).append(self._tells(node.args[0], scope))
+                    first, *others = [*node.args, *(one.value for one in node.keywords)]
+                    tells = self._tells(first, scope) and not self._parts_of(first, scope)
+                    only = all(_is_size(one) or self._tells(one, scope) for one in others)
+                    fed.setdefault(path, []).append(tells and only)
         for path, told in fed.items():
             if all(told):
                 self._apart.add((0 if path.startswith(".") else id(scope), path))
@@ -553,6 +562,28 @@ class _Reader:
             for node in walk(value)
             if not but or not isinstance(node, ast.expr) or _path(node) != but
         )
+
+    def _parts_of(self, value: ast.expr, scope: Scope) -> set[object]:
+        """Where only parts of a value tell the time: which of a tuple, list or dict, by number or
+        key. A loss beside the seconds that it took is none for that."""
+        entries: list[tuple[object, ast.expr]] = []
+        match value:
+            case ast.Tuple(elts=values) | ast.List(elts=values):
+                entries = list(enumerate(values))
+            case ast.Dict(keys=keys, values=values):
+                entries = [
+                    (key.value if isinstance(key, ast.Constant) else None, one)
+                    for key, one in zip(keys, values, strict=True)
+                ]
+            case ast.Call(func=ast.Name(id="dict"), args=[], keywords=keywords):
+                entries = [(one.arg, one.value) for one in keywords]
+            case ast.Call() if (name := _called_name(value)) not in self._telling:
+                return self._parts.get(name, set())
+        telling = {key for key, one in entries if self._tells(one, scope)}
+        others = [one for key, one in entries if key not in telling]
+        if isinstance(value, ast.Tuple | ast.List) and not any(map(_varies, others)):
+            return set()  # All that may differ in it tells the time.
+        return telling
 
     def _is_clock(self, node: ast.AST, scope: Scope) -> bool:
         match node:
@@ -572,6 +603,8 @@ class _Reader:
             case ast.Subscript(value=container):
                 if self._dotted(container) == "os.environ":
                     return _names_machine(node)
+                if isinstance(container, ast.Call) and isinstance(node.slice, ast.Constant):
+                    return node.slice.value in self._parts.get(_called_name(container), ())
                 path = _path(node)
                 return bool(path) and (path in scope.clocks or path in self.source.clocks)
         return False
@@ -646,7 +679,11 @@ def _aliases(nodes: list[ast.AST]) -> dict[str, list[ast.Attribute]]:
     found: dict[str, list[ast.Attribute]] = {}
     for node in nodes:
         match node:
-            case ast.For(target=target, iter=value) | ast.Assign(targets=[target], value=value):
+            case (
+                ast.For(target=target, iter=value)
+                | ast.comprehension(target=target, iter=value)
+                | ast.Assign(targets=[target], value=value)
+            ):
                 held = _attributes_in(value)
                 for name in _names(target) if held else ():
                     found.setdefault(name, []).extend(held)
@@ -656,11 +693,13 @@ def _aliases(nodes: list[ast.AST]) -> dict[str, list[ast.Attribute]]:
 def _attributes_in(value: ast.expr) -> list[ast.Attribute]:
     """That it goes through, or takes a part of; no methods."""
     match value:
+        case ast.Attribute(value=inner, attr=name) if name in SAME:
+            return [value, *_attributes_in(inner)]
         case ast.Attribute():
             return [value]
         case ast.Subscript(value=inner) | ast.Starred(value=inner):
             return _attributes_in(inner)
-        case ast.Call(func=ast.Attribute(value=inner, attr="values" | "items" | "get"), args=_):
+        case ast.Call(func=ast.Attribute(value=inner, attr=name), args=_) if name in VIEWS:
             return _attributes_in(inner)
         case ast.Call(func=ast.Name(id="zip" | "enumerate" | "reversed" | "list"), args=arguments):
             return [one for argument in arguments for one in _attributes_in(argument)]
@@ -675,16 +714,11 @@ def _changed_in_place(node: ast.AST) -> ast.Name | ast.Attribute | None:
             found = value
         case ast.AugAssign(target=ast.Name() | ast.Attribute() as target):
             found = target
-        case ast.Call(func=ast.Attribute(value=value, attr=name)) if _is_change(name):
+        case ast.Call(func=ast.Attribute(value=value, attr=name)) if is_change(name):
             found = value
     while isinstance(found, ast.Subscript):
         found = found.value
     return found if isinstance(found, ast.Name | ast.Attribute) else None
-
-
-def _is_change(name: str) -> bool:
-    """A method that changes its object; torch's own end with an underscore."""
-    return name in _CHANGES or (name.endswith("_") and not name.startswith("_"))
 
 
 def _is_on_self(node: ast.AST) -> bool:
@@ -717,7 +751,7 @@ def _stored_by_name(node: ast.AST) -> Iterator[tuple[ast.expr | None, str | None
         case ast.Subscript(value=value, slice=key, ctx=ast.Store() | ast.Del()):
             if (held := _held_in(value)) is not None:
                 yield held[0], _constant(key)
-        case ast.Call(func=ast.Attribute(value=value, attr=attr)) if attr in _CHANGES:
+        case ast.Call(func=ast.Attribute(value=value, attr=attr)) if attr in CHANGES:
             if (held := _held_in(value)) is not None:
                 yield from ((held[0], keyword.arg) for keyword in node.keywords)
                 if node.args:
@@ -799,7 +833,7 @@ def _may_exchange(node: ast.AST) -> bool:
         ):
             return True
         case ast.Call(func=ast.Attribute(attr=name)):
-            return name in _CHANGES or name in _BY_NAME
+            return name in CHANGES or name in _BY_NAME
         case ast.Call(func=ast.Name(id=name)):
             return name in _BY_NAME
         case _:
@@ -842,9 +876,37 @@ def _pairs(target: ast.expr, value: ast.expr) -> Iterator[tuple[ast.expr, ast.ex
         yield target, value
         return
     values = value.elts if isinstance(value, ast.Tuple | ast.List) else []
-    alike = len(values) == len(target.elts)
-    for number, one in enumerate(target.elts):
-        yield from _pairs(one, values[number] if alike else value)
+    if len(values) != len(target.elts):
+        values = [_part_of(value, number) for number in range(len(target.elts))]
+    if any(isinstance(one, ast.Starred) for one in target.elts):
+        values = [value] * len(values)
+    for one, its in zip(target.elts, values, strict=True):
+        yield from _pairs(one, its)
+
+
+def _part_of(value: ast.expr, number: int) -> ast.expr:
+    place = ast.Constant(number)
+    return ast.copy_location(ast.Subscript(value, place, ast.Load()), value)
+
+
+def _varies(value: ast.expr) -> bool:
+    return not isinstance(value, ast.Constant)
+
+
+def _is_size(value: ast.expr) -> bool:
+    """Whether it says of how many something is, as a batch's size."""
+    match value:
+        case ast.Constant():
+            return True
+        case ast.Name(id=name) | ast.Attribute(attr=name):
+            return name in ("n", "num", "count", "size", "bs", "b", "B", "batch_size")
+        case ast.Call(func=ast.Name(id="len")) | ast.Call(func=ast.Attribute(attr="size")):
+            return True
+        case ast.Call(func=ast.Attribute(attr="numel" | "item" as name, value=inner)):
+            return name == "numel" or _is_size(inner)
+        case ast.Subscript(value=ast.Attribute(attr="shape")):
+            return True
+    return False
 
 
 def _is_reset(node: ast.AST, value: ast.expr) -> bool:

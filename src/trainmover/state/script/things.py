@@ -47,6 +47,7 @@ import numpy
 from torch.quasirandom import SobolEngine
 from torch.utils.weak import WeakIdKeyDictionary, WeakTensorKeyDictionary
 
+from trainmover.state.script.crowds import Crowd
 from trainmover.state.script.layers import Layers
 from trainmover.state.script.liveness import live_at
 from trainmover.state.script.source import scope_of
@@ -471,6 +472,7 @@ _MOVING_BY_KIND: _Readers = {
     numpy.flatiter: _flat,
     mmap.mmap: _mapped,
     Layers: Layers.read,
+    Crowd: Crowd.read,
     Future: _future,
     C_DATA: _memory,
     **dict.fromkeys(_COMPRESSORS, _compressor),

@@ -35,8 +35,13 @@ from trainmover.state.script.views import Views
 
 ITEMS_MAX = 256
 """Of a container: of a longer one that many are looked at."""
+PLAIN_ITEMS_MAX = 2048
+"""If all of them are plain."""
 TENSOR_BYTES_MAX = 16 * 1024
-"""Of a tensor: of a larger one a few hundred elements are looked at, spread over it."""
+"""Of a tensor: of larger ones so many bytes are hashed."""
+WHOLE_BYTES_MAX = 1024 * 1024
+"""Of the larger ones together; of what is more a few hundred elements are looked at, spread over
+it."""
 TOTAL_BYTES_MAX = 1024 * 1024
 TOTAL_VALUES_MAX = 2048
 TEXT_MAX = 64
@@ -160,6 +165,7 @@ class Fold:
         self._views = views
         self._things = things
         self._left = TOTAL_BYTES_MAX
+        self._whole_left = WHOLE_BYTES_MAX
         self._values_left = TOTAL_VALUES_MAX
 
     def of(self, value: Any, depth: int = 0) -> Any:
@@ -204,15 +210,18 @@ class Fold:
 
     def _sequence(self, value: Any, depth: int) -> list[Any]:
         length = len(value)
-        items = value if length <= ITEMS_MAX else _spread(value, length)
         name = type(value).__name__
+        if ITEMS_MAX < length <= PLAIN_ITEMS_MAX and set(map(type, value)) <= _NATIVE:
+            return [name, length, *value]
+        items = value if length <= ITEMS_MAX else _spread(value, length)
         if set(map(type, items)) <= _NATIVE:
             return [name, length, *items]
         return [name, length, *(self._inside(item, depth) for item in items)]
 
     def _mapping(self, value: Any, depth: int) -> list[Any]:
         length = len(value)
-        if length <= ITEMS_MAX and {*map(type, value), *map(type, value.values())} <= _NATIVE:
+        few = length <= PLAIN_ITEMS_MAX
+        if few and {*map(type, value), *map(type, value.values())} <= _NATIVE:
             return [type(value).__name__, length, *value, *value.values()]
         entries: Iterable[Any] = list(value.items()) if length <= ITEMS_MAX else ()
         if length > ITEMS_MAX:
@@ -244,6 +253,9 @@ class Fold:
         if (shown := self._views.shown_by(local)) is not None:
             return [*head, *shown]
         if local.nbytes > TENSOR_BYTES_MAX:
+            if local.is_cpu and self._may_hash(local.nbytes):
+                head.append(xxhash.xxh3_64_digest(tensor_bytes.view_bytes(local)))
+                return head
             local = _sampled(local)
         if not self._may_read(local.nbytes):
             return head
@@ -258,8 +270,17 @@ class Fold:
         if isinstance(value, numpy.ndarray) and (shown := self._views.shown_by(value)) is not None:
             return [*head, *shown]
         if value.nbytes > TENSOR_BYTES_MAX:
+            if self._may_hash(value.nbytes):
+                flat = numpy.ascontiguousarray(value).reshape(-1).view(numpy.uint8)
+                return [*head, xxhash.xxh3_64_digest(flat.data)]
             value = value.reshape(-1)[:: -(-value.size // _SAMPLE)]
         return [*head, value.tobytes()] if self._may_read(value.nbytes) else head
+
+    def _may_hash(self, nbytes: int) -> bool:
+        if nbytes > self._whole_left:
+            return False
+        self._whole_left -= nbytes
+        return True
 
     def _may_read(self, nbytes: int) -> bool:
         self._left -= nbytes

@@ -579,7 +579,10 @@ class Variables:
             if places := [*rebuilt, *lines]:
                 return places[0]  # Else a library has done it.
         attribute, root = path.rpartition(".")[2], re.split(r"[.\[]", path)[0]
-        lines = [(name, source.attributes.get(attribute, 0)) for name, source, _ in sources]
+        lines = [
+            (name, source.attributes.get(attribute, 0) or source.handed.get(attribute, 0))
+            for name, source, _ in sources
+        ]
         found = [one for one in lines if one[1]]
         if "." in path and found:
             return found[-1]

@@ -2,12 +2,15 @@
 optimizers are set to, their parameter groups; and variables of the script that code in the step
 can store to: globals, closure cells, attributes, and what containers hold."""
 
+import array
+import copy
 import math
 from collections import deque
 from dataclasses import dataclass
-from types import CellType
+from types import CellType, FunctionType, MethodType, ModuleType
 from typing import Any
 
+import numpy
 import torch
 from torch import Tensor, nn
 from torch.amp.grad_scaler import GradScaler
@@ -19,9 +22,10 @@ from trainmover.state.kinds.generators import Generator, set_state, state_of
 from trainmover.state.kinds.registered import registered
 from trainmover.state.kinds.unsharded import Unsharded
 from trainmover.state.script import process
+from trainmover.state.script.crowds import Crowd
 from trainmover.state.script.layers import Layers, Make
 from trainmover.state.script.search import ABSENT
-from trainmover.state.script.things import Things, in_words
+from trainmover.state.script.things import Things, held_by, in_words
 from trainmover.state.script.untracked import TRAINED
 from trainmover.state.script.values import NO_VALUE, PLAIN, Entry, entry_of, same
 from trainmover.state.script.variables import Variables
@@ -30,12 +34,14 @@ from trainmover.torch_internals.modules import buffers_of
 from trainmover.torch_internals.optimizers import stages_of
 from trainmover.torch_internals.tensors import version_of
 from trainmover.torch_internals.trees import tree_map
-from trainmover.worker.step.copies import Copies
+from trainmover.worker.step.copies import MEMORY, Copies
+from trainmover.worker.step.copies import Memory as InPlace
 
 _ARGUMENT_BYTES_MAX = 64 * 1024 * 1024
 _VARIABLE_BYTES_MAX = 1024 * 1024
 _CONTAINERS = (list, dict, deque, set)
-_CHANGES_IN_PLACE = (Tensor, tuple, *_CONTAINERS)
+_NO_BATCH = (*TRAINED, type, FunctionType, MethodType, ModuleType)
+_CHANGES_IN_PLACE = (Tensor, tuple, *_CONTAINERS, *MEMORY)
 
 
 class Buffers:
@@ -146,6 +152,10 @@ class Moving:
         elif not issubclass(kind, TRAINED):
             self.still.add(kind)
 
+    def note_memory(self, value: object) -> None:
+        """Too much of it to be copied."""
+        self._noted.append((value, self._now(value)))
+
     def moved(self) -> str:
         """What has changed since, for people; "": nothing."""
         for value, before in self._noted:
@@ -167,8 +177,10 @@ class Before:
     """Taken as a step starts. Copies are small: of bulk state there are some only where steps were
     seen to change it (`changes`), and `state.gradients` has its own.
 
-    arguments  (args, kwargs) with tensors cloned, so that a step may normalise its batch in place
-    kept       containers among the arguments that hold no tensor: the caller has them too, so they
+    arguments  (args, kwargs) with tensors and arrays cloned, so that a step may normalise its batch
+               in place
+    kept       what objects among the arguments hold, as a batch of a class of its own; containers
+               among the arguments that hold no tensor: the caller has them too, so they
                are the same ones in every try
     uncopied   tensors that are too large to be cloned, and their versions: they must not change
     variables  those of the script outside of the step: who holds each, its name, and its value
@@ -219,8 +231,11 @@ class Before:
             kind = type(value)
             if kind not in PLAIN:
                 if issubclass(kind, _CHANGES_IN_PLACE):
-                    _keep(value, kept, uncopied)
-                if kind not in moving.still:
+                    _keep(value, kept, uncopied, moving)
+                if kind is Crowd and (entries := value.entries()) is not None:
+                    for entry in entries:
+                        _keep_object(entry, kept, uncopied)
+                elif kind not in moving.still:
                     moving.note(value)
         drawn = [] if variables is None else variables.generators(outside)
         return Before(
@@ -279,23 +294,48 @@ class Before:
         return args, kwargs
 
 
-def _nbytes(tensor: Tensor) -> float:
-    """What a copy would take; of a sparse one and its kin nobody can tell."""
-    return tensor.nbytes if tensor_bytes.is_plain(tensor) else math.inf
+def _nbytes(value: "Tensor | InPlace") -> float:
+    """What a copy would take; of a sparse tensor and its kin nobody can tell."""
+    if isinstance(value, Tensor):
+        return value.nbytes if tensor_bytes.is_plain(value) else math.inf
+    if isinstance(value, numpy.ndarray):
+        return value.nbytes
+    return len(value) * (value.itemsize if isinstance(value, array.array) else 1)
 
 
-def _keep(value: Any, kept: Copies, uncopied: list[tuple[Tensor, int]]) -> None:
+def _keep(value: Any, kept: Copies, uncopied: list[tuple[Tensor, int]], moving: "Moving") -> None:
     """What may change in place."""
     if isinstance(value, Tensor):
         if value.requires_grad or _nbytes(value) > _VARIABLE_BYTES_MAX:
             uncopied.append((value, version_of(value)))
         else:
             kept.add(value)
+    elif isinstance(value, MEMORY):
+        if _nbytes(value) > _VARIABLE_BYTES_MAX:
+            moving.note_memory(value)
+        else:
+            kept.add_memory(value)
     elif isinstance(value, tuple) or (isinstance(value, _CONTAINERS) and kept.add_container(value)):
         entries = value.values() if isinstance(value, dict) else value
         for entry in entries:
             if isinstance(entry, _CHANGES_IN_PLACE):
-                _keep(entry, kept, uncopied)
+                _keep(entry, kept, uncopied, moving)
+
+
+def _keep_object(value: object, kept: Copies, uncopied: list[tuple[Tensor, int]]) -> None:
+    """Its attributes, and the tensors and arrays that they are: a batch may be an object. What is
+    trained is put back otherwise."""
+    if isinstance(value, _NO_BATCH):
+        return
+    if (held := held_by(value)) and kept.add_container(held):
+        for one in held.values():
+            if isinstance(one, MEMORY) and _nbytes(one) <= _ARGUMENT_BYTES_MAX:
+                kept.add_memory(one)
+            elif isinstance(one, Tensor) and not one.requires_grad:
+                if _nbytes(one) <= _ARGUMENT_BYTES_MAX:
+                    kept.add(one)
+                else:
+                    uncopied.append((one, version_of(one)))
 
 
 def _set(owner: Any, name: Any, value: Any) -> None:
@@ -355,10 +395,16 @@ def _cloned(
 
     def clone(value: Any) -> Any:
         if isinstance(value, _CONTAINERS):
-            _keep(value, kept, uncopied)
+            _keep(value, kept, uncopied, moving)
             return value
+        if isinstance(value, MEMORY):
+            if _nbytes(value) > _ARGUMENT_BYTES_MAX:
+                moving.note_memory(value)
+                return value
+            return copy.copy(value)  # As a batch of numpy's.
         if not isinstance(value, Tensor):
             moving.note(value)
+            _keep_object(value, kept, uncopied)
             return value
         if value.requires_grad or _nbytes(value) > _ARGUMENT_BYTES_MAX:
             uncopied.append((value, version_of(value)))

@@ -1,14 +1,17 @@
-"""Values that are to be put back where they are: the same tensors, dicts, lists, deques and sets,
-as they were.
+"""Values that are to be put back where they are: the same tensors, arrays, dicts, lists, deques and
+sets, as they were.
 
 Schedulers, compiled code and process groups hold on to these very objects, so none is replaced:
 tensors get their old bytes, containers their old entries.
 """
 
+import array
+import copy
 from collections import deque
 from collections.abc import Iterable
-from typing import Any
+from typing import Any, Union
 
+import numpy
 import torch
 from torch import Tensor
 
@@ -16,6 +19,9 @@ from trainmover.state.encode import as_local
 from trainmover.torch_internals.tensors import copy_all
 
 _PLAIN = frozenset({float, int, bool, str, type(None)})
+MEMORY = (numpy.ndarray, bytearray, array.array)
+"""Changed in place, and none of torch's."""
+Memory = Union[numpy.ndarray[Any, Any], bytearray, "array.array[Any]"]
 _Kind = tuple[torch.Size, tuple[int, ...], torch.dtype]
 
 
@@ -35,13 +41,13 @@ class Copies:
     @property
     def nbytes(self) -> int:
         """Of the copied tensors."""
-        return sum(copy.nbytes for _, copy in self._tensors)
+        return sum(held.nbytes for _, held in self._tensors)
 
     def begin(self) -> None:
         """Forget what was added. Memory that was not in use for it is given up."""
         self._spare = {}
-        for _, copy in self._tensors:
-            self._spare.setdefault(_kind(copy), []).append(copy)
+        for _, held in self._tensors:
+            self._spare.setdefault(_kind(held), []).append(held)
         self._tensors, self._containers, self._added = [], [], {}
 
     def add(self, *values: object) -> None:
@@ -65,11 +71,16 @@ class Copies:
         self._containers.append((container, container.copy()))
         return True
 
+    def add_memory(self, memory: Memory) -> None:
+        """An array, or bytes that can change."""
+        if self._is_new(memory):
+            self._containers.append((memory, copy.copy(memory)))
+
     def put_back(self) -> None:
         """Can be done more than once."""
         # As they are now: a script may have given a tensor other memory meanwhile.
         lives = [as_local(tensor) for tensor, _ in self._tensors]
-        _copy(lives, [copy for _, copy in self._tensors])
+        _copy(lives, [held for _, held in self._tensors])
         for container, entries in self._containers:
             _refill(container, entries)
 
@@ -85,6 +96,8 @@ class Copies:
                 entries: Iterable[object] = value.values() if isinstance(value, dict) else value
                 for entry in entries:
                     self._walk(entry, found)
+        elif isinstance(value, MEMORY):
+            self.add_memory(value)
         elif isinstance(value, tuple):
             for entry in value:
                 if type(entry) not in _PLAIN:
@@ -123,5 +136,8 @@ def _refill(container: Any, entries: Any) -> None:
     elif isinstance(container, deque):
         container.clear()
         container.extend(entries)
+    elif isinstance(container, numpy.ndarray):
+        if container.flags.writeable:
+            container[...] = entries
     else:
         container[:] = entries

@@ -1,0 +1,134 @@
+"""Attributes that leave an expression whole, so that what they hold can be changed where no store
+to them shows: `random.shuffle(self.order)`, `torch.add(a, b, out=self.sum)`, `push(self.seen, x)`,
+`return self._seen`, `seen = self.seen`, `push = self.seen.append`.
+
+Who is given a number cannot change it, so what counts of these is what may change in place. A part
+(`self.x[i]`) goes to and fro in every dataset: it counts only if it is given to what changes it.
+"""
+
+import ast
+from collections.abc import Iterator
+
+from trainmover.state.script.syntax import children, walk
+
+CHANGES = frozenset(
+    {"append", "appendleft", "extend", "extendleft", "insert", "pop", "popleft", "popitem"}
+    | {"remove", "discard", "add", "clear", "update", "setdefault", "sort", "reverse", "rotate"}
+    | {"subtract", "difference_update", "intersection_update", "symmetric_difference_update"}
+    | {"move_to_end", "fill", "put", "partition", "resize", "itemset", "__setitem__"}
+    | {"__delitem__", "__iadd__", "frombytes", "fromlist"}
+)
+"""Methods of containers and arrays that change them; torch's own end with an underscore."""
+VIEWS = frozenset(
+    {"view", "reshape", "select", "narrow", "detach", "numpy", "flatten", "ravel", "t", "squeeze"}
+    | {"unsqueeze", "transpose", "permute", "unbind", "split", "chunk", "expand_as", "diagonal"}
+    | {"values", "items", "get", "view_as", "expand"}
+)
+"""Methods whose result shares memory, or is made of what the object holds."""
+SAME = frozenset({"data", "T", "mT", "H", "real", "imag", "flat"})
+"""Attributes that do."""
+_READ_BY = frozenset(
+    {"len", "print", "sum", "min", "max", "sorted", "list", "tuple", "set", "dict", "frozenset"}
+    | {"str", "repr", "isinstance", "float", "int", "bool", "abs", "any", "all", "id", "type"}
+    | {"range", "hasattr", "format", "round", "hash", "enumerate", "zip", "reversed", "Counter"}
+)
+"""Functions that only read what they are given, or whose results loops take apart."""
+_CONSTRUCTORS = frozenset({"__init__", "__new__", "__post_init__", "__init_subclass__"})
+_DISPLAYS = (ast.Tuple, ast.List, ast.Set, ast.Dict, ast.IfExp, ast.BoolOp, ast.NamedExpr)
+
+
+def is_change(name: str) -> bool:
+    """A method that changes its object."""
+    return name in CHANGES or (name.endswith("_") and not name.startswith("_"))
+
+
+def handed(tree: ast.Module) -> dict[str, int]:
+    """With the line where each leaves.
+
+    >>> handed(ast.parse("shuffle(self.order); print(self.x[0], len(self.y))"))
+    {'order': 1}
+    """
+    parents = {id(child): node for node in walk(tree) for child in children(node)}
+    made = {id(node) for node in _in_constructors(tree)}
+    found: dict[str, int] = {}
+    for node in walk(tree):
+        name = _attribute(node)
+        if name and _leaves(node, parents, only_bound=id(node) in made):
+            found[name] = max(node.lineno, found.get(name, 0))  # type: ignore[attr-defined]
+    return found
+
+
+def _in_constructors(node: ast.AST, inside: bool = False) -> Iterator[ast.AST]:
+    """What runs as objects are made; not what functions in there do later."""
+    for child in children(node):
+        function = isinstance(child, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda)
+        within = getattr(child, "name", "") in _CONSTRUCTORS if function else inside
+        if within:
+            yield child
+        yield from _in_constructors(child, within)
+
+
+def _attribute(node: ast.AST) -> str:
+    match node:
+        case ast.Attribute(attr=name, ctx=ast.Load()):
+            return name
+        case ast.Call(func=ast.Name(id="getattr"), args=[_, ast.Constant(value=str(name)), *_]):
+            return name
+    return ""
+
+
+def _leaves(node: ast.AST, parents: dict[int, ast.AST], *, only_bound: bool) -> bool:
+    """Climbs as long as what is above is the object itself, or shares its memory.
+
+    only_bound: it counts only if a method that changes it is kept
+    """
+    part = False  # Whether it is only what the object holds by now.
+    while (above := parents.get(id(node))) is not None:
+        match above:
+            case ast.Subscript(value=value) if value is node:
+                if not isinstance(above.ctx, ast.Load):
+                    return not only_bound
+                part = True
+            case ast.Attribute(attr=name) if name in SAME:
+                pass
+            case ast.Attribute(attr=name):
+                call = parents.get(id(above))
+                if not isinstance(call, ast.Call) or call.func is not above:
+                    return is_change(name)
+                if is_change(name):
+                    return not only_bound
+                if name not in VIEWS:
+                    return False
+                part, above = part or name in ("values", "items", "get"), call
+            case ast.Call() | ast.keyword():
+                return not only_bound and _takes(above, node, parents, part=part)
+            case ast.Starred():
+                part = True
+            case ast.Return() | ast.Yield():
+                return not (part or only_bound)
+            case ast.Assign() | ast.AnnAssign() | ast.withitem():
+                return not (part or only_bound)
+            case ast.AugAssign(target=target):
+                return target is node
+            case _ if not isinstance(above, _DISPLAYS):
+                return False
+        node = above
+    return False
+
+
+def _takes(
+    above: ast.Call | ast.keyword, node: ast.AST, parents: dict[int, ast.AST], *, part: bool
+) -> bool:
+    """Whether what is called may change what it is given."""
+    if isinstance(above, ast.keyword):
+        if above.arg == "out":
+            return True
+        call = parents[id(above)]
+    else:
+        call = above
+    if not isinstance(call, ast.Call) or call.func is node:
+        return False
+    name = call.func.attr if isinstance(call.func, ast.Attribute) else getattr(call.func, "id", "")
+    if part:
+        return is_change(name)
+    return name not in _READ_BY

@@ -1,0 +1,105 @@
+"""What is kept beside the time is a variable, and the time itself is none."""
+
+import ast
+import textwrap
+from pathlib import Path
+
+import captures
+import pytest
+
+from trainmover.state.script.source import read
+
+BESIDE = {
+    "a pair": """
+        def timed(x):
+            began = time.perf_counter()
+            return float(x.sum()), time.perf_counter() - began
+        kept = 0.0
+        for x, y in job.batches(DATA):
+            loss, seconds = timed(x)
+            kept = 0.9 * kept + 0.1 * loss
+    """,
+    "a pair that is handed on": """
+        def timed(function, *values):
+            began = time.perf_counter()
+            out = function(*values)
+            return out, time.perf_counter() - began
+        def step(x):
+            return timed(torch.sum, x)
+        kept = 0.0
+        for x, y in job.batches(DATA):
+            result = step(x)
+            kept = max(kept, float(result[0]))
+    """,
+    "a dict": """
+        def timed(x):
+            began = time.perf_counter()
+            return {"loss": float(x.sum()), "seconds": time.perf_counter() - began}
+        kept = 0.0
+        for x, y in job.batches(DATA):
+            results = timed(x)
+            kept = max(kept, results["loss"])
+    """,
+    "rows of dicts": """
+        kept, began = [], time.time()
+        for x, y in job.batches(DATA):
+            kept.append({"loss": float(x.sum()), "seconds": time.time() - began})
+    """,
+    "rows of tuples": """
+        kept, began = [], time.time()
+        for x, y in job.batches(DATA):
+            kept.append((time.time() - began, float(x.sum())))
+    """,
+    "a dict by its function": """
+        kept = dict(began=time.time(), best=0.0)
+        for x, y in job.batches(DATA):
+            kept["best"] = max(kept["best"], float(x.sum()))
+    """,
+    "the best and when it was": """
+        kept = (0.0, 0.0)
+        for x, y in job.batches(DATA):
+            if float(x.sum()) > kept[0]:
+                kept = float(x.sum()), time.time()
+    """,
+    "a meter of both": """
+        class Meter:
+            seconds = loss = 0.0
+            def update(self, seconds, loss):
+                self.seconds, self.loss = self.seconds + seconds, self.loss + loss
+        kept, end = Meter(), time.time()
+        for x, y in job.batches(DATA):
+            kept.update(time.time() - end, float(x.sum()))
+            end = time.time()
+    """,
+}
+
+
+@pytest.mark.parametrize("script", BESIDE.values(), ids=BESIDE)
+def test_what_stands_beside_the_time_is_compared(tmp_path: Path, script: str) -> None:
+    names = [one.name for one in captures.run_in(tmp_path, script).differences()]
+    assert any(name.startswith("kept") for name in names)
+
+
+@pytest.mark.parametrize(
+    ("text", "tells"),
+    [
+        ("loss, seconds = f()", {"seconds"}),
+        ("total += f()[1]", {"total"}),
+        ("out = f()\nlast = out[1]", {"out[1]", "last"}),
+        ("a, (b, c) = 1, f()", {"c"}),
+        ("mark = ('begun', time.time())", {"mark"}),
+        ("meter.update(time.time() - t, x.size(0))", {"meter"}),
+        ("meter.update(time.time() - t, n=len(x))", {"meter"}),
+        ("rows.append(f()[1])", {"rows"}),
+        ("rows.append(f())", set()),
+    ],
+)
+def test_only_the_part_that_tells_the_time_is_left_out(text: str, tells: set[str]) -> None:
+    source = read(ast.parse(f"import time\n{FUNCTION}\n{text}\n"))
+    assert source.scopes["<module>", 0].clocks == tells
+
+
+FUNCTION = textwrap.dedent("""
+    def f():
+        return loss(), time.time()
+""")

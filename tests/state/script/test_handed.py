@@ -1,0 +1,118 @@
+"""What an attribute holds may be changed where no store to it shows: it is compared then."""
+
+import ast
+from pathlib import Path
+
+import captures
+import pytest
+
+from trainmover.state.script.handed import handed
+
+SCRIPT = """
+import bisect, contextlib, heapq, operator, random
+def push(seen, value):
+    seen.append(value)
+def shifted(tensors):
+    return zip(tensors, tensors)
+@contextlib.contextmanager
+def opened(one):
+    yield one
+class Trainer:
+    def __init__(self):
+        self.kept = {made}
+        self.push = getattr(self.kept, "append", None)
+    @property
+    def alias(self):
+        return self.kept
+    def given(self):
+        return self.kept
+    def run(self):
+        for x, y in job.batches(DATA):
+            value = float(x.sum())
+            {change}
+trainer = Trainer()
+trainer.run()
+"""
+LIST, ARRAY, TENSORS = "list(range(20))", "numpy.zeros(3)", "[torch.zeros(2)]"
+TENSOR, ROWS = "torch.zeros(2)", "torch.zeros(3, 2)"
+CHANGES = [
+    (LIST, "random.Random(value).shuffle(self.kept)"),
+    ("[]", "heapq.heappush(self.kept, value)"),
+    ("[]", "bisect.insort(self.kept, value)"),
+    ("[]", "push(self.kept, value)"),
+    ("[]", "push(seen=self.kept, value=value)"),
+    ("{}", "operator.setitem(self.kept, 'a', value)"),
+    ("{}", "self.kept.__setitem__('a', value)"),
+    ("[]", "(lambda one: self.kept.append(one))(value)"),
+    ("[]", "self.push(value)"),
+    ("[]", "put = self.kept.append; put(value)"),
+    ("[]", "self.alias.append(value)"),
+    ("[]", "self.given().append(value)"),
+    ("[]", "getattr(self, 'kept').append(value)"),
+    ("[]", "one, count = self.kept, 3; one.append(value)"),
+    ("[]", "one = self.kept; other = one; other.append(value)"),
+    ("[]", "(one := self.kept).append(value)"),
+    ("[]", "with opened(self.kept) as one: one.append(value)"),
+    ("set()", "self.kept.symmetric_difference_update({value})"),
+    (ARRAY, "numpy.add.at(self.kept, [y], 1)"),
+    (ARRAY, "numpy.add(self.kept, value, out=self.kept)"),
+    (ARRAY, "numpy.copyto(self.kept, value)"),
+    (ARRAY, "self.kept.fill(value)"),
+    (ARRAY, "self.kept.put(1, value)"),
+    (TENSORS, "torch._foreach_add_(self.kept, [x])"),
+    (TENSORS, "[one.mul_(0.9).add_(value) for one in self.kept]"),
+    (TENSORS, "list(map(lambda one: one.add_(value), self.kept))"),
+    (TENSORS, "for one, _ in shifted(self.kept): one.add_(value)"),
+    (TENSOR, "torch.add(self.kept, x, out=self.kept)"),
+    (TENSOR, "nn.init.constant_(self.kept, value)"),
+    (TENSOR, "self.kept.data.copy_(x)"),
+    (TENSOR, "self.kept.numpy()[0] = value"),
+    (ROWS, "self.kept.select(0, 1).copy_(x)"),
+    (ROWS, "self.kept.view(-1)[2] = value"),
+    (ROWS, "for row in self.kept.unbind(0): row.add_(value)"),
+]
+
+
+@pytest.mark.parametrize(("made", "change"), CHANGES, ids=[change for _, change in CHANGES])
+def test_what_is_changed_through_another_s_hands_is_named(
+    tmp_path: Path, made: str, change: str
+) -> None:
+    job = captures.run_in(tmp_path, SCRIPT.format(made=made, change=change))
+    assert any(one.name.endswith(".kept") for one in job.differences())
+
+
+def test_a_global_of_another_file_is_too(tmp_path: Path) -> None:
+    (tmp_path / "orders.py").write_text(
+        "import random\nORDER = list(range(20))\n"
+        "def mix(seed):\n    random.Random(seed).shuffle(ORDER)\n"
+    )
+    script = f"""
+    import sys
+    sys.path.insert(0, {str(tmp_path)!r})
+    import orders
+    for x, y in job.batches(DATA):
+        orders.mix(float(x.sum()))
+    del sys.modules["orders"], sys.path[0]
+    """
+    assert [one.name for one in captures.run_in(tmp_path, script).differences()] == ["ORDER"]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "print(self.kept, len(self.kept), sum(self.kept))",
+        "total = self.kept + 1",
+        "return self.kept[0], self.other[1]",
+        "if value in self.kept: pass",
+        "f(self.kept[number])",
+        "for one in self.kept: print(one)",
+        "mean = self.kept.mean()",
+    ],
+)
+def test_who_only_reads_hands_nothing_on(text: str) -> None:
+    assert not handed(ast.parse(f"def run(self, number, value):\n    {text}\n"))
+
+
+def test_what_a_constructor_does_it_does_once() -> None:
+    text = "class A:\n    def __init__(self):\n        shuffle(self.kept)\n"
+    assert not handed(ast.parse(text))
