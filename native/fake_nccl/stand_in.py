@@ -15,8 +15,8 @@ from typing import Any
 
 import torch
 
-from trainmover.comm.nccl.library import Library
 from trainmover.comm.calls.threads import waiters
+from trainmover.comm.nccl.library import Library
 
 _NOT_READY = 600
 _SLICE_US = 20_000
