@@ -635,8 +635,8 @@ class Search:
 
     def _is_handed(self, name: object, value: object) -> bool:
         """Whether it may be changed where no store to the attribute shows."""
-        source = self._source
-        return name in source.handed and name not in source.attributes and changes_in_place(value)
+        known = name in self._source.handed and name not in self._source.attributes
+        return known and changes_in_place(value)
 
     def _temporary(self, kind: type, names: set[str]) -> set[str]:
         """Those that are worth nothing between two steps: nobody reads them before they are written
@@ -670,6 +670,21 @@ class Search:
         self._seen.add(id(value))
         self._held.append(value)
         return False
+
+
+def handed_on(source: Source, held: Mapping[str, Any]) -> set[str]:
+    """Attributes of an object that others may change in place, as far as they can be filled where
+    they are: tensors, and containers of plain values. Tensors in a list may be those of a layer."""
+    names = source.handed.keys() & held.keys() - source.attributes.keys() - TABLES - _STATE
+    return {
+        name
+        for name in names
+        if changes_in_place(held[name]) and (isinstance(held[name], Tensor) or _is_flat(held[name]))
+    }
+
+
+def _is_flat(value: object) -> bool:
+    return type(value) in (list, dict, set, deque) and {*map(type, _entries_of(value))} <= PLAIN
 
 
 def changes_in_place(value: object) -> bool:
