@@ -35,6 +35,7 @@ from torch.optim import Optimizer
 from trainmover.state.kinds.generators import is_generator
 from trainmover.state.script import handles
 from trainmover.state.script.crowds import Crowd, seen_of
+from trainmover.state.script.handed import ANY
 from trainmover.state.script.layers import Layers
 from trainmover.state.script.liveness import live_at
 from trainmover.state.script.relied_on import worthless
@@ -635,7 +636,8 @@ class Search:
 
     def _is_handed(self, name: object, value: object) -> bool:
         """Whether it may be changed where no store to the attribute shows."""
-        known = name in self._source.handed and name not in self._source.attributes
+        handed = self._source.handed
+        known = (name in handed or ANY in handed) and name not in self._source.attributes
         return known and changes_in_place(value)
 
     def _temporary(self, kind: type, names: set[str]) -> set[str]:
