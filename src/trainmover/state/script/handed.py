@@ -125,7 +125,7 @@ def _leaves(node: ast.AST, parents: dict[int, ast.AST], *, only_bound: bool) -> 
                 return not only_bound and _takes(above, node, parents, part=part)
             case ast.Starred():
                 part = True
-            case ast.Return() | ast.Yield():
+            case ast.Return() | ast.Yield() | ast.Match() | ast.arguments():
                 return not (part or only_bound)
             case ast.Assign() | ast.AnnAssign() | ast.withitem():
                 return not (part or only_bound)

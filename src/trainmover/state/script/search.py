@@ -326,8 +326,8 @@ class Search:
         for dotted in sorted(self._source.foreign):
             path, _, name = dotted.rpartition(".")
             owner = sys.modules.get(path)
-            if owner is not None and owner not in self._modules and name in vars(owner):
-                self._outside(self._slot(dotted, vars(owner), name, vars(owner)[name]))
+            if owner is not None and owner not in self._modules:
+                self._outside(self._slot(dotted, vars(owner), name, vars(owner).get(name)))
 
     def _is_local(self, values: Mapping[str, Any], name: str) -> bool:
         """Whether a frame of the module itself is among those captured, and has it."""
@@ -343,7 +343,7 @@ class Search:
         if kind in PLAIN or issubclass(kind, ModuleType):
             return False
         if issubclass(kind, Tensor):
-            return bool(held_by(value))
+            return bool(held_by(value)) or _is_trained(value)
         if module_of(kind).startswith(_OURS) or handles.is_one(kind):
             return False
         if kind in _CONTAINER_TYPES:
@@ -368,7 +368,7 @@ class Search:
 
     def _is_moving(self, value: object) -> bool:
         """Whether it changes with no store to what holds it, and is no container."""
-        return is_generator(value) or self._layout.things.moves(value)
+        return is_generator(value) or self._layout.things.moves(value) or _is_trained(value)
 
     def _go_into(self, value: object, path: str, depth: int) -> None:
         """What may hold something of the script's, below `value`; each once."""
@@ -482,6 +482,7 @@ class Search:
             self._at = (short(sys.modules[one.__module__].__file__ or ""), one.__qualname__, 0)
             held: Mapping[str, Any] = vars(one)
             counting = self._counting(one, held)
+            self._layout.sizes.append((held, len(held)))
             for name, value in list(held.items()):
                 if name.startswith("__") and name.endswith("__") and not callable(value):
                     continue
@@ -564,7 +565,8 @@ class Search:
                         self._hold(held, name, one, f"{below}.{name}", depth + 1)
             self._hooks(part, below, depth)
             for name, tensor in tensors_of(part).items():
-                if tensor is not None and (held := held_by(tensor)):
+                held = {} if tensor is None else held_by(tensor)
+                if tensor is not None and (held or self._source.by_others):
                     self._hung_on(tensor, held, f"{below}.{name}")
             found += [(f"{below}.{name}", one) for name, one in parts_of(part).items()]
 
@@ -687,6 +689,13 @@ def handed_on(source: Source, held: Mapping[str, Any]) -> set[str]:
 
 def _is_flat(value: object) -> bool:
     return type(value) in (list, dict, set, deque) and {*map(type, _entries_of(value))} <= PLAIN
+
+
+def _is_trained(value: Any) -> bool:
+    """A tensor that is no Parameter, as the temperature that an optimizer learns: only torch's own
+    code stores to it."""
+    is_tensor = issubclass(type(value), Tensor) and not issubclass(type(value), nn.Parameter)
+    return bool(is_tensor and value.requires_grad and value.is_leaf)
 
 
 def changes_in_place(value: object) -> bool:
