@@ -34,6 +34,7 @@ trainer = Trainer()
 trainer.run()
 """
 LIST, ARRAY, TENSORS = "list(range(20))", "numpy.zeros(3)", "[torch.zeros(2)]"
+LEARNED = "torch.zeros(2, requires_grad=True)"
 TENSOR, ROWS = "torch.zeros(2)", "torch.zeros(3, 2)"
 CHANGES = [
     (LIST, "random.Random(value).shuffle(self.kept)"),
@@ -49,6 +50,12 @@ CHANGES = [
     ("[]", "self.alias.append(value)"),
     ("[]", "self.given().append(value)"),
     ("[]", "getattr(self, 'kept').append(value)"),
+    ("[]", "vars(self)['kept'].append(value)"),
+    ("[]", "getattr(self, 'ke' + 'pt').append(value)"),
+    ("[]", "for one in (self.kept, []): one.append(value)"),
+    ("[[]]", "for one in iter(self.kept): one.append(value)"),
+    ("[[]]", "sorted(self.kept)[0].append(value)"),
+    ("{0: []}", "next(iter(self.kept.values())).append(value)"),
     ("[]", "one, count = self.kept, 3; one.append(value)"),
     ("[]", "one = self.kept; other = one; other.append(value)"),
     ("[]", "(one := self.kept).append(value)"),
@@ -63,6 +70,10 @@ CHANGES = [
     (TENSORS, "[one.mul_(0.9).add_(value) for one in self.kept]"),
     (TENSORS, "list(map(lambda one: one.add_(value), self.kept))"),
     (TENSORS, "for one, _ in shifted(self.kept): one.add_(value)"),
+    ("[]", "(lambda value, one=self.kept: one.append(value))(value)"),
+    ("[]", "match self.kept:\n                case list() as one: one.append(value)"),
+    (LEARNED, "torch.optim.SGD([self.kept], 0.1).step((self.kept * x).sum().backward)"),
+    (f"[{LEARNED}]", "torch.optim.SGD(self.kept, 0.1).step((self.kept[0] * x).sum().backward)"),
     (TENSOR, "torch.add(self.kept, x, out=self.kept)"),
     (TENSOR, "nn.init.constant_(self.kept, value)"),
     (TENSOR, "self.kept.data.copy_(x)"),
@@ -78,7 +89,32 @@ def test_what_is_changed_through_another_s_hands_is_named(
     tmp_path: Path, made: str, change: str
 ) -> None:
     job = captures.run_in(tmp_path, SCRIPT.format(made=made, change=change))
-    assert any(one.name.endswith(".kept") for one in job.differences())
+    assert any(".kept" in one.name for one in job.differences())
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        "Late.count = getattr(Late, 'count', 0) + 1",
+        "torch.count = getattr(torch, 'count', 0) + 1",
+        "weight.count = getattr(weight, 'count', 0) + 1",
+    ],
+)
+def test_an_attribute_that_comes_late_is_seen_at_once(tmp_path: Path, change: str) -> None:
+    script = f"""
+    class Late:
+        pass
+    net, late = nn.Linear(2, 2), Late()
+    job.tracked["net"] = net
+    weight = net.weight
+    def step():
+        {change}
+    for x, y in job.batches(DATA):
+        step()
+    vars(torch).pop("count", None)
+    """
+    job = captures.run_in(tmp_path, script)
+    assert any(one.name.endswith("count") for one in job.differences(3, 4))
 
 
 def test_a_global_of_another_file_is_too(tmp_path: Path) -> None:

@@ -33,8 +33,16 @@ _READ_BY = frozenset(
     | {"range", "hasattr", "format", "round", "hash", "enumerate", "zip", "reversed", "Counter"}
 )
 """Functions that only read what they are given, or whose results loops take apart."""
+PASSES_ON = frozenset(
+    {"iter", "next", "list", "tuple", "sorted", "reversed", "enumerate", "zip", "min", "max"}
+)
+"""Functions whose results are made of what they are given."""
 _CONSTRUCTORS = frozenset({"__init__", "__new__", "__post_init__", "__init_subclass__"})
 _DISPLAYS = (ast.Tuple, ast.List, ast.Set, ast.Dict, ast.IfExp, ast.BoolOp, ast.NamedExpr)
+
+
+ANY = "*"
+"""In the place of a name that only the run knows."""
 
 
 def is_change(name: str) -> bool:
@@ -74,6 +82,14 @@ def _attribute(node: ast.AST) -> str:
             return name
         case ast.Call(func=ast.Name(id="getattr"), args=[_, ast.Constant(value=str(name)), *_]):
             return name
+        case ast.Call(func=ast.Name(id="getattr"), args=[_, _, *_]):
+            return ANY
+        case ast.Subscript(
+            value=ast.Call(func=ast.Name(id="vars")) | ast.Attribute(attr="__dict__"),
+            slice=ast.Constant(value=str(name)),
+            ctx=ast.Load(),
+        ):
+            return name
     return ""
 
 
@@ -83,6 +99,7 @@ def _leaves(node: ast.AST, parents: dict[int, ast.AST], *, only_bound: bool) -> 
     only_bound: it counts only if a method that changes it is kept
     """
     part = False  # Whether it is only what the object holds by now.
+    shown = False  # Whether others stand beside it.
     while (above := parents.get(id(node))) is not None:
         match above:
             case ast.Subscript(value=value) if value is node:
@@ -100,11 +117,15 @@ def _leaves(node: ast.AST, parents: dict[int, ast.AST], *, only_bound: bool) -> 
                 if name not in VIEWS:
                     return False
                 part, above = part or name in ("values", "items", "get"), call
+            case ast.Call(func=ast.Name(id=name)) if name in PASSES_ON:
+                part = True
+            case ast.For(iter=value) | ast.comprehension(iter=value) if shown and not part:
+                return value is node and not only_bound
             case ast.Call() | ast.keyword():
                 return not only_bound and _takes(above, node, parents, part=part)
             case ast.Starred():
                 part = True
-            case ast.Return() | ast.Yield():
+            case ast.Return() | ast.Yield() | ast.Match() | ast.arguments():
                 return not (part or only_bound)
             case ast.Assign() | ast.AnnAssign() | ast.withitem():
                 return not (part or only_bound)
@@ -112,6 +133,8 @@ def _leaves(node: ast.AST, parents: dict[int, ast.AST], *, only_bound: bool) -> 
                 return target is node
             case _ if not isinstance(above, _DISPLAYS):
                 return False
+            case _:
+                shown = True
         node = above
     return False
 

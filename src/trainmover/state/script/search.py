@@ -35,6 +35,7 @@ from torch.optim import Optimizer
 from trainmover.state.kinds.generators import is_generator
 from trainmover.state.script import handles
 from trainmover.state.script.crowds import Crowd, seen_of
+from trainmover.state.script.handed import ANY
 from trainmover.state.script.layers import Layers
 from trainmover.state.script.liveness import live_at
 from trainmover.state.script.relied_on import worthless
@@ -325,8 +326,8 @@ class Search:
         for dotted in sorted(self._source.foreign):
             path, _, name = dotted.rpartition(".")
             owner = sys.modules.get(path)
-            if owner is not None and owner not in self._modules and name in vars(owner):
-                self._outside(self._slot(dotted, vars(owner), name, vars(owner)[name]))
+            if owner is not None and owner not in self._modules:
+                self._outside(self._slot(dotted, vars(owner), name, vars(owner).get(name)))
 
     def _is_local(self, values: Mapping[str, Any], name: str) -> bool:
         """Whether a frame of the module itself is among those captured, and has it."""
@@ -342,7 +343,7 @@ class Search:
         if kind in PLAIN or issubclass(kind, ModuleType):
             return False
         if issubclass(kind, Tensor):
-            return bool(held_by(value))
+            return bool(held_by(value)) or _is_trained(value)
         if module_of(kind).startswith(_OURS) or handles.is_one(kind):
             return False
         if kind in _CONTAINER_TYPES:
@@ -367,7 +368,7 @@ class Search:
 
     def _is_moving(self, value: object) -> bool:
         """Whether it changes with no store to what holds it, and is no container."""
-        return is_generator(value) or self._layout.things.moves(value)
+        return is_generator(value) or self._layout.things.moves(value) or _is_trained(value)
 
     def _go_into(self, value: object, path: str, depth: int) -> None:
         """What may hold something of the script's, below `value`; each once."""
@@ -481,6 +482,7 @@ class Search:
             self._at = (short(sys.modules[one.__module__].__file__ or ""), one.__qualname__, 0)
             held: Mapping[str, Any] = vars(one)
             counting = self._counting(one, held)
+            self._layout.sizes.append((held, len(held)))
             for name, value in list(held.items()):
                 if name.startswith("__") and name.endswith("__") and not callable(value):
                     continue
@@ -563,7 +565,8 @@ class Search:
                         self._hold(held, name, one, f"{below}.{name}", depth + 1)
             self._hooks(part, below, depth)
             for name, tensor in tensors_of(part).items():
-                if tensor is not None and (held := held_by(tensor)):
+                held = {} if tensor is None else held_by(tensor)
+                if tensor is not None and (held or self._source.by_others):
                     self._hung_on(tensor, held, f"{below}.{name}")
             found += [(f"{below}.{name}", one) for name, one in parts_of(part).items()]
 
@@ -635,8 +638,9 @@ class Search:
 
     def _is_handed(self, name: object, value: object) -> bool:
         """Whether it may be changed where no store to the attribute shows."""
-        source = self._source
-        return name in source.handed and name not in source.attributes and changes_in_place(value)
+        handed = self._source.handed
+        known = (name in handed or ANY in handed) and name not in self._source.attributes
+        return known and changes_in_place(value)
 
     def _temporary(self, kind: type, names: set[str]) -> set[str]:
         """Those that are worth nothing between two steps: nobody reads them before they are written
@@ -670,6 +674,28 @@ class Search:
         self._seen.add(id(value))
         self._held.append(value)
         return False
+
+
+def handed_on(source: Source, held: Mapping[str, Any]) -> set[str]:
+    """Attributes of an object that others may change in place, as far as they can be filled where
+    they are: tensors, and containers of plain values. Tensors in a list may be those of a layer."""
+    names = source.handed.keys() & held.keys() - source.attributes.keys() - TABLES - _STATE
+    return {
+        name
+        for name in names
+        if changes_in_place(held[name]) and (isinstance(held[name], Tensor) or _is_flat(held[name]))
+    }
+
+
+def _is_flat(value: object) -> bool:
+    return type(value) in (list, dict, set, deque) and {*map(type, _entries_of(value))} <= PLAIN
+
+
+def _is_trained(value: Any) -> bool:
+    """A tensor that is no Parameter, as the temperature that an optimizer learns: only torch's own
+    code stores to it."""
+    is_tensor = issubclass(type(value), Tensor) and not issubclass(type(value), nn.Parameter)
+    return bool(is_tensor and value.requires_grad and value.is_leaf)
 
 
 def changes_in_place(value: object) -> bool:

@@ -18,7 +18,7 @@ from types import CodeType
 
 from trainmover.state.script.carried import carried_attributes
 from trainmover.state.script.guarded import asks_for_shadow, read_elsewhere
-from trainmover.state.script.handed import CHANGES, SAME, VIEWS, handed, is_change
+from trainmover.state.script.handed import CHANGES, PASSES_ON, SAME, VIEWS, handed, is_change
 from trainmover.state.script.in_force import SETTERS
 from trainmover.state.script.syntax import children, walk
 from trainmover.torch_internals.backends import PREFIX
@@ -242,6 +242,7 @@ class _Reader:
         self._imports = dict(_imports(tree))
         self._modules = {name.partition(".")[0] for name in self._imports.values()}
         self._functions = list(_functions(tree, ""))
+        self._written = {node.name for node, _ in self._functions}
         self._bodies: list[tuple[Key, str, list[ast.AST]]] = [(MODULE, "", list(_own(tree)))]
         for node, owner in self._functions:
             self._bodies.append((scope_key(node), owner, list(_own(node))))
@@ -447,7 +448,8 @@ class _Reader:
                     if is_made or known in self._apart or _is_reset(node, value):
                         continue
                     path = known[1]
-                    tells = self._tells(value, scope, but=path)
+                    tells = self._tells(value, scope, but=path) and not self._parts_of(value, scope)
+                    tells = tells and not (isinstance(value, ast.Call) and _makes_object(value))
                     if path.startswith("."):
                         stored_by = self.source.told if tells else self.source.untold
                         stored_by.setdefault(path[1:], set()).add(own)
@@ -557,11 +559,25 @@ class _Reader:
 
         but: what it is given to; that it derives from itself says nothing
         """
-        return any(
-            self._is_clock(node, scope)
-            for node in walk(value)
-            if not but or not isinstance(node, ast.expr) or _path(node) != but
-        )
+        waiting: list[ast.AST] = [value]
+        while waiting:
+            node = waiting.pop()
+            is_itself = but and isinstance(node, ast.expr) and _path(node) == but
+            if not is_itself and self._is_clock(node, scope):
+                return True
+            waiting += self._made_of(node, scope)
+        return False
+
+    def _made_of(self, node: ast.AST, scope: Scope) -> list[ast.AST]:
+        """What a value derives from: not what only decides, nor what the script's own function is
+        given beside other things."""
+        if isinstance(node, ast.IfExp):
+            return [node.body, node.orelse]
+        if isinstance(node, ast.Call) and _called_name(node) in self._written:
+            given = [*node.args, *(one.value for one in node.keywords)]
+            if any(_varies(one) and not self._tells(one, scope) for one in given):
+                return []
+        return children(node)
 
     def _parts_of(self, value: ast.expr, scope: Scope) -> set[object]:
         """Where only parts of a value tell the time: which of a tuple, list or dict, by number or
@@ -575,8 +591,9 @@ class _Reader:
                     (key.value if isinstance(key, ast.Constant) else None, one)
                     for key, one in zip(keys, values, strict=True)
                 ]
-            case ast.Call(func=ast.Name(id="dict"), args=[], keywords=keywords):
+            case ast.Call(func=ast.Name(id="dict"), args=[*others], keywords=keywords):
                 entries = [(one.arg, one.value) for one in keywords]
+                entries += [(None, one) for one in others if not self._tells(one, scope)]
             case ast.Call() if (name := _called_name(value)) not in self._telling:
                 return self._parts.get(name, set())
         telling = {key for key, one in entries if self._tells(one, scope)}
@@ -701,7 +718,7 @@ def _attributes_in(value: ast.expr) -> list[ast.Attribute]:
             return _attributes_in(inner)
         case ast.Call(func=ast.Attribute(value=inner, attr=name), args=_) if name in VIEWS:
             return _attributes_in(inner)
-        case ast.Call(func=ast.Name(id="zip" | "enumerate" | "reversed" | "list"), args=arguments):
+        case ast.Call(func=ast.Name(id=name), args=arguments) if name in PASSES_ON:
             return [one for argument in arguments for one in _attributes_in(argument)]
     return []
 

@@ -475,6 +475,7 @@ _MOVING_BY_KIND: _Readers = {
     Crowd: Crowd.read,
     Future: _future,
     C_DATA: _memory,
+    memoryview: _memory,
     **dict.fromkeys(_COMPRESSORS, _compressor),
     numpy.random.SeedSequence: _sequence,
     SobolEngine: _drawn,

@@ -47,6 +47,7 @@ from trainmover.state.script.search import (
     Place,
     Search,
     Slot,
+    handed_on,
     now_in,
     value_of,
 )
@@ -354,8 +355,12 @@ class Variables:
         self._source = together(known)
 
     def stored_on(self, owner: object) -> set[str]:
-        """Of a tracked object what `altered_on` gives: it goes with it."""
+        """Of a tracked object what goes with it: what `altered_on` gives, and what others change in
+        it."""
         found = self.altered_on(owner)
+        file = getattr(sys.modules.get(module_of(type(owner))), "__file__", None)
+        if self._is_own_file(file or ""):
+            found |= handed_on(self._source, vars(owner))
         self._carried[id(vars(owner))] = vars(owner), found
         return found
 
