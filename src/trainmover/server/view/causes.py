@@ -10,7 +10,7 @@ _CAUSES = {
     for name, text in {
         "planned move": "a move was asked for",
         "worker ended": r"worker \d+ of ",
-        "rank stuck": r"rank \d+ on \S+ (stood still|did not )",
+        "rank stuck": r"all ranks stood still|rank \d+ on \S+ (stood still|did not )",
         "script raised": r"rank \d+ on \S+ raised ",
         "silent corruption": r"rank \d+ differs from its replicas|.* its replicas have parted",
         "standby failed": r"\S+ (cannot take the ranks|must start again): ",
