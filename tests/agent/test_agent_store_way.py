@@ -102,7 +102,7 @@ def test_a_stranger_at_the_listener_gets_an_opening_and_a_proof_and_nothing_of_t
 def test_another_user_of_this_host_is_not_led_to_the_store(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(store_way, "owner", lambda address: os.getuid() + 1)
+    monkeypatch.setattr(store_way, "owner", lambda *ends: os.getuid() + 1)
 
     async def run() -> bytes:
         async with listener() as address:
@@ -135,19 +135,35 @@ def test_the_end_of_a_store_is_the_end_of_those_who_speak_with_it() -> None:
     assert asyncio.run(run()) == b""
 
 
+@pytest.fixture(params=["asked", "listed"])
+def how(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
+    """The kernel answers that it knows only that way."""
+    if request.param == "asked":
+        monkeypatch.setattr(store_way, "_listed", lambda address: None)
+    else:
+        monkeypatch.setattr(store_way, "_asked", _refused)
+    return str(request.param)
+
+
+def _refused(*_: object) -> None:
+    raise PermissionError
+
+
+@pytest.mark.usefixtures("how")
 def test_whose_a_connection_is() -> None:
     with listening() as listener, socket.create_connection(listener.getsockname()) as mine:
-        assert owner(mine.getsockname()) == os.getuid()
-    assert owner(("127.1.2.3", 1)) is None
+        assert owner(mine.getsockname(), listener.getsockname()) == os.getuid()
+        assert owner(("127.1.2.3", 1), listener.getsockname()) is None
 
 
+@pytest.mark.usefixtures("how")
 def test_whose_a_connection_is_that_speaks_ipv6_at_its_own_end() -> None:
     """As torch's client does."""
     with listening() as listener, socket.socket(socket.AF_INET6) as mine:
         mine.connect(("::ffff:127.0.0.1", listener.getsockname()[1]))
         accepted, address = listener.accept()
         with accepted:
-            assert owner(address) == os.getuid()
+            assert owner(address, accepted.getsockname()) == os.getuid()
 
 
 def test_an_agent_that_ends_while_a_worker_is_connected_prints_no_traceback(

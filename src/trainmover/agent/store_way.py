@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 
 _LOOPBACK = "127.0.0.1"
 _OWNER_FIELD = 7
+_SOCK_DIAG, _BY_FAMILY, _REQUEST, _ERROR = 4, 20, 1, 2  # linux/sock_diag.h, linux/netlink.h
+_ASKED_S = 1.0
 _MAPPED = "".join(f"{word:08X}" for word in struct.unpack("=3I", bytes(10) + b"\xff\xff"))
 """How the kernel shows that an IPv6 socket has an IPv4 address."""
 
@@ -62,7 +64,8 @@ class StoreWay:
         """One worker's connection. Where the store is not to be reached it ends: torch tries again
         for as long as it has been told to."""
         try:
-            if owner(writer.get_extra_info("peername")) == os.getuid():
+            ends = writer.get_extra_info("peername"), writer.get_extra_info("sockname")
+            if owner(*ends) == os.getuid():
                 await splice((reader, writer), await self._torch())
         except (PeerLost, ProtocolError, OSError, asyncio.IncompleteReadError):
             return
@@ -101,8 +104,41 @@ class StoreWays:
         return self._way.address
 
 
-def owner(address: tuple[str, int]) -> int | None:
-    """The user whose socket on this host has this IPv4 address; None if none has."""
+def owner(address: tuple[str, int], peer: tuple[str, int]) -> int | None:
+    """The user whose socket on this host has this IPv4 address, and is connected to that of `peer`;
+    None if none has.
+
+    The kernel is asked for this one connection. Only if it does not answer that (netlink may be
+    forbidden, or the module be missing), its tables are read, which takes milliseconds.
+    """
+    try:
+        found = _asked(address, peer)
+    except OSError:
+        found = None
+    return _listed(address) if found is None else found
+
+
+def _asked(address: tuple[str, int], peer: tuple[str, int]) -> int | None:
+    """By `struct inet_diag_req_v2`; None if it knows of none. Raises OSError."""
+    (host, port), (there, other) = address, peer
+    ends = struct.pack("!HH", port, other) + b"".join(
+        socket.inet_aton(one) + bytes(12) for one in (host, there)
+    )
+    head = struct.pack("=4BI", socket.AF_INET, socket.IPPROTO_TCP, 0, 0, 0xFFFFFFFF)
+    asked = head + ends + struct.pack("=Iq", 0, -1)  # On any interface, with any cookie.
+    with socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, _SOCK_DIAG) as kernel:
+        kernel.settimeout(_ASKED_S)
+        kernel.send(struct.pack("=IHHII", 16 + len(asked), _BY_FAMILY, _REQUEST, 0, 0) + asked)
+        answer = kernel.recv(4096)
+    (kind,) = struct.unpack_from("=H", answer, 4)
+    if kind == _ERROR:
+        return None
+    user: int = struct.unpack_from("=I", answer, 80)[0]  # Of `struct inet_diag_msg`.
+    return user
+
+
+def _listed(address: tuple[str, int]) -> int | None:
+    """In the kernel's tables of all connections."""
     host, port = address
     (number,) = struct.unpack("=I", socket.inet_aton(host))
     ends = f"{number:08X}:{port:04X}"
