@@ -1,5 +1,5 @@
 """Nested lists, tuples and dicts, and what a library has registered as such."""
 
-from torch.utils._pytree import tree_map
+from torch.utils._pytree import tree_flatten, tree_map, tree_unflatten
 
-__all__ = ["tree_map"]
+__all__ = ["tree_flatten", "tree_map", "tree_unflatten"]

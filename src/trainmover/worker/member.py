@@ -16,6 +16,8 @@ ordered and no group is draining.
 
 import traceback
 from collections.abc import Callable
+from pathlib import Path
+from types import CodeType
 from typing import Any, NoReturn
 
 import torch
@@ -46,7 +48,9 @@ from trainmover.worker.step.before import Before, Buffers
 from trainmover.worker.step.boundary import Boundary
 from trainmover.worker.step.cut_short import CutShort
 from trainmover.worker.step.deposit import Deposit
+from trainmover.worker.step.foreseen import Foreseen
 from trainmover.worker.step.gate import Gate, Retry
+from trainmover.worker.step.given import Kinds, packed
 from trainmover.worker.step.keeper import Keeper, Moment
 from trainmover.worker.step.ledger import Ledger, row
 from trainmover.worker.step.own_time import OwnTime
@@ -73,6 +77,7 @@ class Member:
     in_step    whether one is under way
     passed     whether that has come through its gate
     reported   the numbers that it reports
+    kinds      of what its step functions give; what its gate sees of that is `foreseen`
     own_time   what it takes for its steps itself
     over       the script has ended
     declared   as in `Runtime`
@@ -116,6 +121,7 @@ class Member:
         self.draws = Draws(self.loops)
         self._known_draws = station.known_draws
         self.reported = Reported()
+        self.kinds, self.foreseen = Kinds(), Foreseen()
 
     def _meet_others(self, station: Station) -> None:
         """Where ranks wait for each other, between steps and in them."""
@@ -233,9 +239,20 @@ class Member:
             except (Exception, SystemExit):
                 self._raised_in_step(step)
                 raise
-        self._after_step(step)
-        self.deposit.keep_result(result)
+        values = self._after_step(step)
+        if self.recording.is_open:
+            self.kinds.note(self.reported.code, result, values)
+        self._keep_given(step, values, result)
         return result
+
+    def _keep_given(self, step: Step, values: dict[str, float], result: Any) -> None:
+        code = self.reported.code
+        told = self.kinds.are_told(code, result)
+        data = b"" if told else self.foreseen.returned(code, result)
+        self.deposit.keep_given(step, values, data)
+        if not told and self.foreseen.goes_blind(code):
+            self.say(Warned(rank=self.rank, text=_late_result(code)))
+        self.foreseen.begin()
 
     def _run_twice(self) -> str:
         """What the script has done since it fetched for this step, and must not be done again: a
@@ -279,6 +296,7 @@ class Member:
         self.recording.begin_step()
         self.later_steps.begin_step(step)
         self.reported.begin(function)
+        self.foreseen.begin()
         self.passed, self.in_step = False, True
         self.cut_short.begin_try()
         self.say_if_past_end(step)  # From here on the control thread says it.
@@ -291,6 +309,8 @@ class Member:
             if self.reported.late:
                 self.updates.late_value()
             if not self.passed:
+                if not self.kinds.are_told(self.reported.code, result):
+                    self.foreseen.result = packed(result)
                 self.pass_gate(returned=True)
             return result
         except Exception as error:
@@ -347,16 +367,20 @@ class Member:
         self, step: Step, applies: torch.optim.Optimizer | None, returned: bool
     ) -> bool:
         committing = row(step, self.reported.at_gate(), self.draws.samples)
+        if not returned and not self.kinds.may_be_told(self.reported.code):
+            self.foreseen.at_gate(self.reported.code, self.reported.frames)
         return self.deposit.is_safe(
             step,
             committing,
             self.draws.drawn,
             applies,
             returned=returned,
+            result=self.foreseen.result,
             come_through=lambda: groups.come_through(self.boundary.tainted),
         )
 
-    def _after_step(self, step: Step) -> None:
+    def _after_step(self, step: Step) -> dict[str, float]:
+        """It is committed. What it has reported."""
         values = self.reported.numbers()
         self.gate.behind = self.deposit.step_is_over()
         if self.gate.alike is False:
@@ -378,6 +402,7 @@ class Member:
         if self.weights.due:
             self._weigh()
         self.cut_short.outside()
+        return values
 
     def _look(self, step: Step) -> StepsChanged | None:
         try:
@@ -532,7 +557,17 @@ class Member:
         self._buffers = Buffers(self.tracked)
         self.loops = Loops()
         self.draws = Draws(self.loops)
-        self.reported = Reported()
+        self.reported, self.kinds, self.foreseen = Reported(), Kinds(), Foreseen()
         self.updates.forget()
         self.deposit.forget()
         self.recording.forget()
+
+
+def _late_result(code: CodeType | None) -> str:
+    where = "" if code is None else f" ({Path(code.co_filename).name} line {code.co_firstlineno})"
+    return (
+        f"what the step{where} returns is not in its variables at its first update: if a machine "
+        "is lost between that and the return, and the script goes on with what was returned, "
+        "nobody can take the rank. Have it in variables of its own before optimizer.step(), as "
+        "numbers with a fraction or tensors, or report the number and return it alone"
+    )

@@ -58,6 +58,7 @@ def refused(name: str, **others: Any) -> Habit:
 
 HABITS = [
     equal("after/returned"),
+    equal("after/given_unreported", moment=True),
     equal("after/averaged_loss"),
     equal("after/plateau"),
     equal("after/plateau_between", moment=True),

@@ -22,12 +22,12 @@ class Run:
 
     def __init__(self) -> None:
         self.asked: list[str] = []
-        unused = {"tracked": None, "standing": None, "say": None}
+        kinds = SimpleNamespace(of=lambda function: (None, set()))
+        unused = {"tracked": None, "standing": None, "say": None, "kinds": kinds}
         entered = SimpleNamespace(enter=lambda batches: None)
         known = {"is_shadow": True, "in_step": False, "steps": 9, "rank": 1, "loops": entered}
         self.member = self._part("member run_step fetch take_next", **known, **unused)
-        given = lambda function: (None, set())  # noqa: E731
-        known = {"member": self.member, "steps": 2, "is_done": False, "given": given}
+        known = {"member": self.member, "steps": 2, "is_done": False}
         self.shadow = self._part("shadow run_step take_next park unwind_if_over", **known)
         self.joiner = Joiner(self.shadow, b"")
         self.takeover: Any = SimpleNamespace(journey=None)
@@ -126,9 +126,10 @@ def test_committed_steps_are_passed_over_and_the_last_one_arrives_if_none_follow
     )
     journey.silence.values = 3
     assert journey.passes_over
-    assert journey.pass_over(None, {"loss"}).item() == 0.25
+    kind = torch.empty((), device="meta")
+    assert journey.pass_over(kind, {"loss"}).item() == 0.25
     assert (member.calls, journey.silence.values, arrived) == (4, 0, [])
     with pytest.raises(StateMismatch):  # Nobody has reported it.
-        journey.pass_over(None, {"loss"}).isnan()
+        journey.pass_over(kind, {"loss"}).isnan()
     assert arrived == ([5] if closing else [])
     assert not journey.passes_over

@@ -16,6 +16,7 @@ from trainmover.worker.data.batch_hash import BatchHash
 from trainmover.worker.data.batches import Batches
 from trainmover.worker.join.unknown import UnknownNumber, UnknownTensor
 from trainmover.worker.join.way import Way, like, made_up
+from trainmover.worker.step.given import Given, packed
 from trainmover.worker.step.keeper import Moment, RankRecord, row_bytes, row_of
 
 
@@ -129,9 +130,23 @@ def test_a_script_that_passes_by_its_loop_is_refused() -> None:
 
 def test_a_step_that_is_passed_over_gives_what_it_reported() -> None:
     (name,) = row_of(way(0).record.rows[0]).values
-    assert way(0).result_of(Step(5), [name]).item() == 0.5
+    number = torch.empty(1, dtype=torch.float64, device="meta")
+    given = way(0).given(Step(5), number, [name])
+    assert (given.tolist(), given.dtype) == ([0.5], torch.float64)
+    assert way(0).given(Step(5), 0.25, [name]) == 0.5
     for step, names in ((5, ["another"]), (5, []), (4, [name])):
-        assert isinstance(way(0).result_of(Step(step), names), UnknownTensor)
+        assert isinstance(way(0).given(Step(step), number, names), UnknownTensor)
+
+
+def test_a_step_that_is_passed_over_gives_what_its_record_has_of_it() -> None:
+    record = way(0).record
+    record.given = [
+        Given(Step(3), {"loss": 0.125}),
+        Given(Step(4), {"loss": 0.75}, packed({"error": 0.25})),
+    ]
+    path = Way(Rank(1), record, Step(5))
+    assert path.given(Step(3), 0.5, ["loss"]) == 0.125
+    assert path.given(Step(4), None, []) == {"error": 0.25}
 
 
 def test_replicas_take_what_became_of_the_source_s_since_the_gate() -> None:
@@ -273,10 +288,10 @@ def test_each_fetch_of_a_reserve_has_the_random_numbers_that_it_had() -> None:
 
 
 def test_a_step_that_is_passed_over_gives_something_of_its_kind() -> None:
-    known = torch.tensor(0.5)
-    assert like(None, known) is known
-    assert like(3.0, known) == 0.5
-    loss, parts = like((torch.ones(2), {"right": 3, "share": 0.5}), known)
+    assert like(None, None) is None
+    assert like(3.0, 0.5) == 0.5
+    assert like(torch.empty(1, device="meta"), 0.5).tolist() == [0.5]
+    loss, parts = like((torch.ones(2), {"right": 3, "share": 0.5}), None)
     assert loss.shape == (2,)
     assert {*map(type, parts.values())} == {UnknownNumber}
     assert f"{parts['share']:.3f} {loss[0].item():.2f}" == "nan nan"
@@ -307,7 +322,8 @@ USES: list[Callable[[Any, Any], object]] = [
 
 
 def test_a_round_that_is_passed_by_gives_what_is_compared() -> None:
-    assert made_up(None, 0.5).item() == 0.5
+    assert made_up(None, 0.5) is None
+    assert made_up(torch.empty(1, device="meta"), 0.5).tolist() == [0.5]
     assert made_up(3.0, 0.5) == 0.5
     loss, parts = made_up((torch.ones(2), {"right": 3, "share": 0.5}), 0.5)
     assert loss.isnan().all()

@@ -10,8 +10,10 @@ import pytest
 from vaults import TOKEN, Buddies
 
 from trainmover.errors import PeerLost, ProtocolError
+from trainmover.ids import Step
 from trainmover.listeners.sealed_link import HandedOver
 from trainmover.protocol.messages import Row
+from trainmover.worker.step.given import Given
 from trainmover.worker.step.keeper import Keeper, Moment, RankRecord, row_bytes, row_of
 
 
@@ -31,6 +33,7 @@ def record(step: int, *, now: bool = False) -> RankRecord:
         reserve=1,
         between=[b"rng at a fetch"],
         objects=[("train.py line 7", b"\x80pickled")],
+        given=[Given(Step(step - 1), {"loss": 1 / 3}, b"packed")],
     )
 
 

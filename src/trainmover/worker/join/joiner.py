@@ -17,6 +17,7 @@ from trainmover.state.tracked import Tracked
 from trainmover.worker.data.batches import Batches
 from trainmover.worker.join.shadow import Shadow
 from trainmover.worker.join.takeover import Takeover
+from trainmover.worker.step.reported import code_of
 
 
 class Joiner:
@@ -53,7 +54,7 @@ class Joiner:
         if journey is None:
             return self.shadow.run_step(function, args, kwargs)
         if journey.passes_over:
-            return journey.pass_over(*self.shadow.given(function))
+            return journey.pass_over(*member.kinds.of(code_of(function)))
         journey.begin_step()
         return member.run_step(function, args, kwargs)
 

@@ -16,9 +16,8 @@ from trainmover.state import rng
 from trainmover.worker.data.batches import Batches
 from trainmover.worker.join.refusal import Refusal
 from trainmover.worker.join.regroup import stand_with_groups
-from trainmover.worker.join.way import Silence, Way, like, made_up
+from trainmover.worker.join.way import Silence, Way, made_up
 from trainmover.worker.member import Member
-from trainmover.worker.step.given import unpacked
 from trainmover.worker.step.keeper import Moment, RankRecord
 
 ROUNDS_MAX = 256
@@ -109,9 +108,7 @@ class Journey:
             rng.restore(now.rng)
         if member.calls == way.committed and self._closing:
             self._arrive()
-        if member.calls == way.record.step - 1 and way.record.result:
-            return unpacked(way.record.result)
-        return like(result, way.result_of(member.calls, names))
+        return way.given(member.calls, result, names)
 
     # --- fetches ----------------------------------------------------------------------------------
 

@@ -10,9 +10,6 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-import torch
-from torch import Tensor
-
 from trainmover.comm import groups
 from trainmover.errors import StateMismatch
 from trainmover.ids import Epoch, Rank, Step
@@ -29,7 +26,7 @@ from trainmover.worker.join.refusal import Refusal
 from trainmover.worker.keep.first_steps import STEPS_MAX, FirstSteps
 from trainmover.worker.member import Member
 from trainmover.worker.standing import Unwind
-from trainmover.worker.step.reported import LOSS
+from trainmover.worker.step.given import number_of
 
 
 class Shadow:
@@ -78,7 +75,6 @@ class Shadow:
         self.recorded = record.steps
         self.steps = 0
         self.number = float("nan")
-        self._given: dict[Callable[..., Any], tuple[Any, set[str]]] = {}
         self.complete = False
         self.stands = threading.Event()
         self.known_ms, self.run_ms = known_ms, 0
@@ -115,21 +111,10 @@ class Shadow:
         finally:
             member.in_step = False
             self.replayer.end_step()
-        self.number = _number_of(result)
-        self._note_given(function, result)
+        number = number_of(result)
+        self.number = float("nan") if number is None else number
+        member.kinds.note(member.reported.code, result, member.reported.numbers(), kept=True)
         return result
-
-    def _note_given(self, function: Callable[..., Any], result: Any) -> None:
-        """By which names it reports what it returns; without any the runtime gives it one."""
-        reported = self.member.reported.numbers() or {LOSS: self.number}
-        same = {name for name, value in reported.items() if _is(value, self.number)}
-        _, before = self._given.get(function, (None, same))
-        self._given[function] = _kind_of(result), same & before
-
-    def given(self, function: Callable[..., Any]) -> tuple[Any, set[str]]:
-        """What the newest step of this function gave, None for one number in a tensor; and the
-        names under which all of them have reported that."""
-        return self._given.get(function, (None, set()))
 
     def take_next(self, batches: Batches) -> Any:
         """The next batch of the loop just entered. No record says where that stands: ask it."""
@@ -224,22 +209,6 @@ class Shadow:
         looks for the rank's records."""
         self.opened.end()
         self.lookout.end()
-
-
-def _kind_of(result: Any) -> Any:
-    if not isinstance(result, Tensor):
-        return result
-    return None if result.numel() == 1 else torch.empty_like(result, device="meta")
-
-
-def _is(one: float, other: float) -> bool:
-    return one == other or (one != one and other != other)
-
-
-def _number_of(result: Any) -> float:
-    if isinstance(result, Tensor) and result.numel() == 1 and result.is_floating_point():
-        return float(result.detach())
-    return result if isinstance(result, float) else float("nan")
 
 
 def _no_fetch(rank: Rank, steps: int) -> StateMismatch:

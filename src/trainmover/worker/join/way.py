@@ -34,6 +34,7 @@ from trainmover.torch_internals.trees import tree_map
 from trainmover.worker.data import rounds
 from trainmover.worker.data.batches import Batches
 from trainmover.worker.join.unknown import UnknownNumber, unknown_tensor
+from trainmover.worker.step.given import unpacked
 from trainmover.worker.step.keeper import RankRecord, row_of
 
 
@@ -57,7 +58,9 @@ class Way:
         self._drawn = deque(record.drawn)
         self._between = deque(record.between)
         self._stepped = False
-        self._values = {row.step: row.values for row in map(row_of, record.rows)}
+        self._values = {one.step: one.values for one in record.given}
+        self._values |= {row.step: row.values for row in map(row_of, record.rows)}
+        self._results = {one.step: one.result for one in record.given}
 
     @property
     def in_loops(self) -> bool:
@@ -155,14 +158,16 @@ class Way:
                 "place and on generators that can be seen, not on time or machine.",
             )
 
-    def result_of(self, step: Step, names: Collection[str]) -> Tensor:
-        """Of a step that is passed over: the number that it gave, where it was reported too.
+    def given(self, step: Step, kind: Any, names: Collection[str]) -> Any:
+        """By a step that is passed over, as far as that is known.
 
-        names: under which the script reports what its steps return
+        kind: what another call gave. names: under which the script reports what its steps return
         """
+        if result := self._results.get(step):
+            return unpacked(result)
         values = self._values.get(step, {})
         known = [values[name] for name in names if name in values]
-        return torch.tensor(known[0]) if known else unknown_tensor(torch.zeros(()))
+        return like(kind, known[0] if known else None)
 
     def small_on_arrival(
         self, own: dict[str, bytes], source: Mapping[str, Any], *, drew: bool = False
@@ -228,13 +233,13 @@ def _loop_of(positions: list[list[Any]], member: list[int]) -> tuple[Any, ...]:
     return around, innermost, member
 
 
-def like(result: Any, known: Tensor) -> Any:
+def like(result: Any, known: float | None) -> Any:
     """What a step that is passed over gives back: the number `known`, or something of the kind of
     `result`, of which nobody knows the numbers."""
-    if result is None:
+    if known is not None and isinstance(result, Tensor):
+        return torch.full(result.shape, known, dtype=result.dtype)
+    if known is not None:
         return known
-    if isinstance(result, float):
-        return known.item()
 
     def unknown(leaf: Any) -> Any:
         if isinstance(leaf, Tensor):
@@ -246,8 +251,8 @@ def like(result: Any, known: Tensor) -> Any:
 
 def made_up(result: Any, number: float) -> Any:
     """The same of a round that is passed by, whose variables are compared: a number, or NaN."""
-    if result is None:
-        return torch.tensor(number)
+    if isinstance(result, Tensor) and result.numel() == 1 and result.is_floating_point():
+        return torch.full(result.shape, number, dtype=result.dtype)
     if isinstance(result, float):
         return number
 

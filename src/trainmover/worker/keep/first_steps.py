@@ -87,13 +87,18 @@ class Recording:
         self._update_steps = 0
         self._epoch = 0  # In which its steps began.
 
+    @property
+    def is_open(self) -> bool:
+        """Whether the newest step is in it, or will be."""
+        return self.recorder is not None and not self.recorder.closed
+
     def fetched(self, steps: Step) -> None:
         """The script fetches, after so many steps: the record ends here if they show enough."""
         recorder = self.recorder
         if recorder is None:
             return
         recorder.fetches()
-        if not recorder.closed and self._has_shown_all(steps):
+        if self.is_open and self._has_shown_all(steps):
             recorder.close(steps, self._tracked.signature())
 
     def drew(self) -> None:

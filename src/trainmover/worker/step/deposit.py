@@ -27,7 +27,7 @@ from trainmover.worker.station import Station
 from trainmover.worker.step.behind import Behind
 from trainmover.worker.step.boundary import Boundary
 from trainmover.worker.step.gate import Gate
-from trainmover.worker.step.given import packed
+from trainmover.worker.step.given import Given, lately
 from trainmover.worker.step.keeper import Keeper, Moment, RankRecord, row_bytes
 from trainmover.worker.step.ledger import Ledger
 from trainmover.worker.step.updates import Updates
@@ -91,6 +91,8 @@ class Deposit:
 
     def tell(self, record: RankRecord) -> None:
         """The rank stands at a fetch: tell the buddy without waiting."""
+        if self.latest is not None:
+            record.given = lately(self.latest.given, record.top_step)
         record.sample, self.latest = self.samples.newest, record
         first, _, newest = self.captured
         self.captured = [first or record.variables, newest, record.variables]
@@ -108,6 +110,7 @@ class Deposit:
         applies: torch.optim.Optimizer | None = None,
         *,
         returned: bool = False,
+        result: bytes = b"",
         come_through: Callable[[], bool],
     ) -> bool:
         """Put the record for the step after this one, wait for the buddy's acknowledgement.
@@ -115,6 +118,7 @@ class Deposit:
         drawn: hashes of the batches since the record's place
         applies: what is to apply its gradients behind the gate; nobody else has a part in that
         returned: the gate is at the step's return
+        result: what the step gives, packed, if that is known and no row tells it
         come_through: waits for the step's collectives on a device, while the record is on its way
         """
         self.at_gate = self._tracked.small_states()
@@ -129,6 +133,9 @@ class Deposit:
             ahead=not returned and not self._updates.changes.early,
         )
         self._gate.likeness.sample = self.samples.hash
+        given = lately(self.latest.given, self.latest.top_step, before=step)
+        if result:
+            given.append(Given(step, committing.values, result))
         self.latest = replace(
             self.latest,
             step=Step(step + 1),
@@ -139,6 +146,7 @@ class Deposit:
             rows=rows,
             drawn=drawn,
             sample=self.samples.newest,
+            given=given,
         )
         return self._keep_safe(self.latest, come_through)
 
@@ -154,11 +162,22 @@ class Deposit:
             self._keep_safe(self.latest)
         return changed
 
-    def keep_result(self, result: Any) -> None:
-        """What the step that is over has given: the script gets it once the buddy has it."""
-        if self.latest is not None and (data := packed(result)):
-            self.latest = replace(self.latest, result=data)
-            self._keep_safe(self.latest)
+    def keep_given(self, step: Step, values: dict[str, float], result: bytes) -> None:
+        """What the step that is over has given: the script gets it once the buddy has it.
+
+        result: packed; b"" if a row tells it, or the record of its gate has it: then the values go
+        with the next record, for those that need them later
+        """
+        record = self.latest
+        if record is None:
+            return
+        if result:
+            record.given = lately(record.given, record.top_step, before=step)
+        elif record.given and record.given[-1].step == step:
+            return
+        record.given.append(Given(step, values, result))
+        if result:
+            self._keep_safe(record)
 
     def _keep_safe(
         self, record: RankRecord, come_through: Callable[[], bool] = lambda: True

@@ -1,27 +1,89 @@
-"""What a step has given its caller, where a row does not tell: a dict, a tuple, a tensor.
+"""What a step has given its caller.
 
 The lines behind the step go on with it. If its rank is lost there, whoever takes it runs them, and
-has to be given what they were given. So it goes to the buddy before the script gets it.
+has to be given what they were given. A row tells that where the step reports by some name the
+number that it returns, which its first calls show. All else goes to the buddy before the script
+gets it: a dict, a tuple, a tensor, and the number of a step that reports another, or that was
+called first when the standbys had their record.
 """
 
+from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 
+import torch
 from torch import Tensor
 
 from trainmover.errors import UserError
+from trainmover.ids import Step
 from trainmover.state.encode import decode, encode
 from trainmover.torch_internals.trees import tree_map
 
 BYTES_MAX = 64 * 1024
 """It goes with each step, and the script waits for it."""
+STEPS_MAX = 64
+"""So many steps without a fetch between them are remembered."""
+LOSS = "loss"
+"""What a number is called that was returned, and not reported by a name."""
+_A_NUMBER = torch.empty((), device="meta")
+
+
+@dataclass(frozen=True)
+class Given:
+    """By one committed step.
+
+    values  that it has reported
+    result  packed; b"" if a row tells it, or if it cannot be sent
+    """
+
+    step: Step
+    values: Mapping[str, float]
+    result: bytes = b""
+
+
+class Kinds:
+    """What the step functions of a script give, as far as their first calls have shown. By their
+    code, since a script may make its function anew for each of its passes."""
+
+    def __init__(self) -> None:
+        self._of: dict[object, tuple[Any, set[str]]] = {}
+
+    def note(
+        self,
+        code: object,
+        result: Any,
+        values: Mapping[str, float],
+        *,
+        kept: bool = False,
+    ) -> None:
+        """One call.
+
+        values: that it has reported; without any the runtime reports the number
+        kept: what it gave is, to be imitated in this process
+        """
+        same: set[str] = set()
+        if (one := number_of(result)) is not None:
+            reported = values or {LOSS: one}
+            same = {name for name, value in reported.items() if _is(value, one)}
+        _, before = self._of.get(code, (None, same))
+        self._of[code] = _kind_of(result) if kept else _A_NUMBER, same & before
+
+    def of(self, code: object) -> tuple[Any, set[str]]:
+        """What the newest of these calls gave, a tensor without its data; and the names under which
+        all of them have reported that. Of others the usual: a loss, of which nothing is known."""
+        return self._of.get(code, (_A_NUMBER, set()))
+
+    def are_told(self, code: object, result: Any) -> bool:
+        """Whether a row tells what this call has given, or it has given nothing."""
+        return result is None or (_is_number(result) and self.may_be_told(code))
+
+    def may_be_told(self, code: object) -> bool:
+        """Whether one number is told, if that is what the function gives now."""
+        return bool(self.of(code)[1])
 
 
 def packed(result: Any) -> bytes:
-    """b"" for what a row tells, for nothing, and for what cannot be sent, or is too large."""
-    if result is None or isinstance(result, float) or type(result) in (str, bool):
-        return b""
-    if isinstance(result, Tensor) and result.numel() == 1:
-        return b""
+    """b"" for what cannot be sent, or is too large."""
     fits = True
 
     def weigh(leaf: Any) -> Any:
@@ -31,6 +93,8 @@ def packed(result: Any) -> bytes:
             fits = fits and here and leaf.nbytes <= BYTES_MAX
         return leaf
 
+    if _is_number(result) and isinstance(result, Tensor):
+        result = result.detach().cpu()
     tree_map(weigh, result)
     if not fits:
         return b""
@@ -44,3 +108,41 @@ def packed(result: Any) -> bytes:
 def unpacked(data: bytes) -> Any:
     """What was packed."""
     return decode(data)
+
+
+def lately(given: list[Given], since: Step, *, before: Step | None = None) -> list[Given]:
+    """Those of the steps from `since` on that are kept: the newest, and together not too large.
+
+    before: not that of this step, nor of later ones, which were tried and did not commit
+    """
+    kept: list[Given] = []
+    size = 0
+    for one in reversed(given):
+        if before is not None and one.step >= before:
+            continue
+        size += len(one.result)
+        if one.step < since or len(kept) == STEPS_MAX or size > BYTES_MAX:
+            break
+        kept.append(one)
+    return kept[::-1]
+
+
+def number_of(result: Any) -> float | None:
+    """The one number that it is, as a row has it; None if it is none."""
+    if isinstance(result, Tensor) and result.numel() == 1 and result.is_floating_point():
+        return float(result.detach())
+    return result if isinstance(result, float) else None
+
+
+def _is_number(result: Any) -> bool:
+    if isinstance(result, Tensor):
+        return result.numel() == 1
+    return isinstance(result, float)
+
+
+def _kind_of(result: Any) -> Any:
+    return torch.empty_like(result, device="meta") if isinstance(result, Tensor) else result
+
+
+def _is(one: float, other: float) -> bool:
+    return one == other or (one != one and other != other)

@@ -21,7 +21,7 @@ Record of a rank, "how to run step s on another machine":
     variables those of the script at the last fetch, hashed: see `state/script/variables.py`
     groups    that the rank had at the fetch to go back to: see `comm/meet/listed.py`
     objects   that other ranks have sent: see `comm/objects.py`
-    result    what step s - 1 has given, if that is more than a number: see `worker/step/given.py`
+    given     what steps from `top_step` on have given: see `worker/step/given.py`
 
 A joiner goes back to the fetch, draws the same batch, passes over the steps already committed since
 (`top_step` to s - 1), takes `now`, and goes on with step s. Mostly the fetch is the last thing that
@@ -43,6 +43,7 @@ from trainmover.protocol.messages import Row
 from trainmover.state.encode import decode, encode
 from trainmover.state.samples import Sample
 from trainmover.state.vault import VaultClient
+from trainmover.worker.step.given import Given
 
 
 @dataclass
@@ -88,7 +89,7 @@ class RankRecord:
     objects: list[tuple[str, bytes]] = field(default_factory=list)
     returned: bool = False
     unproved: list[str] = field(default_factory=list)
-    result: bytes = b""
+    given: list[Given] = field(default_factory=list)
     places: bytes = field(default=b"", compare=False)
 
     def to_bytes(self) -> bytes:
@@ -99,8 +100,8 @@ class RankRecord:
             self.places = encode([self.positions, self.beside, self.member, self.groups])
         drawn = [self.drawn, self.reserve, self.between]
         sample = None if self.sample is None else list(self.sample)
-        further = [drawn, sample, self.variables, self.objects, self.returned, self.unproved]
-        further += [self.result]
+        given = [[one.step, one.values, one.result] for one in self.given]
+        further = [drawn, sample, self.variables, self.objects, self.returned, self.unproved, given]
         head = [self.step, self.complete, self.top_step, msgspec.Raw(self.places)]
         return _encoder.encode([*head, top, now, self.rows, further])  # What msgpack has.
 
@@ -110,7 +111,7 @@ class RankRecord:
         try:
             step, complete, top_step, places, top, now, rows, further = decode(data)
             positions, beside, member, groups = places
-            (hashes, reserve, between), sample, variables, objects, returned, unproved, result = (
+            (hashes, reserve, between), sample, variables, objects, returned, unproved, given = (
                 further
             )
             for row in rows:
@@ -135,7 +136,7 @@ class RankRecord:
                 [_object_of(line, pickled) for line, pickled in objects],
                 bool(returned),
                 [*map(str, unproved)],
-                bytes(result),
+                [_given_of(*one) for one in given],
             )
         except (TypeError, ValueError, LookupError, *MALFORMED) as error:
             raise ProtocolError(f"These bytes are no rank record: {error}.") from error
@@ -149,6 +150,12 @@ def row_bytes(row: Row) -> bytes:
 def row_of(data: bytes) -> Row:
     """The row again."""
     return _decoder.decode(data)
+
+
+def _given_of(step: object, values: object, result: object) -> Given:
+    if not isinstance(step, int) or not isinstance(values, dict) or not isinstance(result, bytes):
+        raise TypeError("what a step has given is its number, values and bytes")
+    return Given(Step(step), {str(name): float(value) for name, value in values.items()}, result)
 
 
 def _object_of(line: object, pickled: object) -> tuple[str, bytes]:

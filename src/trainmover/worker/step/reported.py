@@ -16,20 +16,20 @@ from typing import Any
 from torch import Tensor
 
 from trainmover.worker.api import number
+from trainmover.worker.step.given import LOSS
 
 Place = tuple[CodeType, str]
 """A variable of a function."""
 
 LOOKS_MAX = 8
 """Steps in which the returned number is looked for among the variables."""
-LOSS = "loss"
-"""What a number is called that was returned, and not reported by a name."""
 
 
 class Reported:
     """Of one rank's steps.
 
     values  of the step under way: by `job.report`, or the number that it returns
+    code    of the step's function
     late    the newest step has given a number that its gate did not have
     """
 
@@ -37,7 +37,7 @@ class Reported:
         self.values: dict[str, float | Tensor] = {}
         self.late = False
         self._function: Callable[..., Any] | None = None
-        self._code: CodeType | None = None
+        self.code: CodeType | None = None
         self._place: Place | None = None
         self._looks = 0
         self._seen: dict[int, Place] = {}
@@ -48,7 +48,7 @@ class Reported:
         self.values, self.late, self._seen, self._found = {}, False, {}, False
         if function is not self._function:
             self._function = function
-            self._code = getattr(inspect.unwrap(function), "__code__", None)
+            self.code = code_of(function)
 
     def at_gate(self) -> dict[str, float]:
         """The step commits now: its numbers, for good. Raises UserError for one that is none."""
@@ -85,23 +85,29 @@ class Reported:
     def _look_for_result(self) -> None:
         if self._place is not None:
             code, name = self._place
-            frame = next((one for one in self._frames() if one.f_code is code), None)
+            frame = next((one for one in self.frames() if one.f_code is code), None)
             value = None if frame is None else frame.f_locals.get(name)
             if isinstance(value, Tensor) and value.numel() == 1:
                 self.values, self._found = {LOSS: value.detach()}, True
         elif self._looks < LOOKS_MAX:
             self._looks += 1
-            self._seen = {at: place for frame in self._frames() for at, place in _numbers(frame)}
+            self._seen = {at: place for frame in self.frames() for at, place in _numbers(frame)}
 
-    def _frames(self) -> Iterator[FrameType]:
+    def frames(self) -> Iterator[FrameType]:
         """Of what the step's function has called and of itself; none if it has returned."""
         found: list[FrameType] = []
         frame: FrameType | None = sys._getframe(1)
-        while frame is not None and frame.f_code is not self._code:
+        while frame is not None and frame.f_code is not self.code:
             found.append(frame)
             frame = frame.f_back
         if frame is not None:
             yield from (*found, frame)
+
+
+def code_of(function: Callable[..., Any]) -> CodeType | None:
+    """Of what is decorated by others too; None if it is no function of Python."""
+    code = getattr(inspect.unwrap(function), "__code__", None)
+    return code if isinstance(code, CodeType) else None
 
 
 def _numbers(frame: FrameType) -> Iterator[tuple[int, Place]]:

@@ -1,0 +1,152 @@
+"""What a step will give, as its gate sees it: in variables of the step's function.
+
+A rank may be lost behind its gate, before its step has returned. The step has committed then, and
+what it gives has to be in the record of its gate. Mostly the script has it there already: a loss
+in a variable, of which the returned number is made. The first calls show which variables those
+are; each later call is compared with what its gate saw, bit for bit.
+"""
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from types import CodeType, FrameType
+from typing import Any, TypeGuard
+
+from torch import Tensor
+
+from trainmover.torch_internals.trees import tree_flatten, tree_unflatten
+from trainmover.worker.step.given import BYTES_MAX, packed
+
+LOOKS_MAX = 8
+"""Calls of a function in which its variables are looked at."""
+VALUES = 2
+"""So many that differ a number must have had: another variable is equal to it once by chance."""
+
+Place = tuple[CodeType, str]
+"""A variable of a function."""
+
+
+@dataclass
+class _Part:
+    """One number or tensor of what a function gives.
+
+    places  variables that have held it at each gate
+    values  that it had, packed
+    """
+
+    kind: type
+    places: set[Place]
+    values: set[bytes]
+
+
+@dataclass
+class _Learned:
+    """Of one function. spec: how what it gives is made of its parts."""
+
+    looks: int = 0
+    is_blind: bool = False
+    spec: Any = None
+    parts: list[_Part] = field(default_factory=list)
+
+    @property
+    def knows(self) -> bool:
+        return bool(self.parts) and all(
+            one.places and len(one.values) >= VALUES for one in self.parts
+        )
+
+
+class Foreseen:
+    """Of one rank's steps.
+
+    result  of the step under way, packed; b"" if its gate does not know
+    """
+
+    def __init__(self) -> None:
+        self.result = b""
+        self._of: dict[object, _Learned] = {}
+        self._seen: dict[Place, Tensor | float] = {}
+
+    def begin(self) -> None:
+        """A step is tried."""
+        self.result, self._seen = b"", {}
+
+    def at_gate(self, code: object, frames: Callable[[], Iterable[FrameType]]) -> None:
+        """The step commits now. frames: of its function, and of what that has called."""
+        learned = self._of.setdefault(code, _Learned())
+        if learned.knows:
+            self.result = _made(learned, {frame.f_code: frame for frame in frames()})
+        elif learned.looks < LOOKS_MAX:
+            learned.looks += 1
+            self._seen = {
+                (frame.f_code, name): value
+                for frame in frames()
+                for name, value in frame.f_locals.items()
+                if _may_be_given(value)
+            }
+
+    def returned(self, code: object, result: Any) -> bytes:
+        """The step gives this, packed: b"" if its gate knew, or if it cannot be sent."""
+        data = packed(result)
+        if data == self.result:
+            return b""
+        if learned := self._of.get(code):
+            _learn(learned, result, self._seen)
+        self._seen = {}
+        return data
+
+    def goes_blind(self, code: object) -> bool:
+        """Whether the gates of that function will not know what it gives, since its last call."""
+        learned = self._of.get(code)
+        if learned is None or learned.is_blind or learned.looks < LOOKS_MAX or learned.knows:
+            return False
+        learned.is_blind = True
+        return True
+
+
+def _learn(learned: _Learned, result: Any, seen: dict[Place, Tensor | float]) -> None:
+    """seen: the variables at its gate; none where that was believed to know, and was wrong."""
+    leaves, spec = tree_flatten(result) if seen else ([], None)
+    parts: list[_Part] = []
+    for leaf in leaves:
+        places = {place for place, value in seen.items() if _is(value, leaf)}
+        parts.append(_Part(type(leaf), places, {packed(leaf)}))
+    if spec == learned.spec and [one.kind for one in parts] == [one.kind for one in learned.parts]:
+        for now, before in zip(parts, learned.parts, strict=True):
+            now.places &= before.places
+            now.values |= before.values
+    learned.spec, learned.parts = spec, parts
+
+
+def _made(learned: _Learned, frames: dict[CodeType, FrameType]) -> bytes:
+    """What the function will return, packed; b"" if one of the variables is not there."""
+    leaves: list[Any] = []
+    for part in learned.parts:
+        code, name = min(part.places, key=lambda place: place[1])
+        value = frames[code].f_locals.get(name) if code in frames else None
+        if not _may_be_given(value):
+            return b""
+        if isinstance(value, Tensor) and part.kind is not float:
+            leaves.append(value.detach())
+        else:
+            leaves.append(float(value))
+    return packed(tree_unflatten(leaves, learned.spec))
+
+
+def _may_be_given(value: Any) -> TypeGuard[Tensor | float]:
+    if isinstance(value, Tensor):
+        return value.nbytes <= BYTES_MAX and not hasattr(value, "device_mesh")
+    return type(value) is float
+
+
+def _is(value: Tensor | float, leaf: Any) -> bool:
+    """Whether this part may be had from that variable."""
+    if type(leaf) is float:
+        return _is_number(value) and packed(float(value)) == packed(leaf)
+    if not isinstance(leaf, Tensor) or not isinstance(value, Tensor):
+        return False
+    if leaf.numel() == 1 == value.numel():
+        return packed(value) == packed(leaf)
+    return value.data_ptr() == leaf.data_ptr() and value.shape == leaf.shape
+
+
+def _is_number(value: Tensor | float) -> bool:
+    return not isinstance(value, Tensor) or value.numel() == 1

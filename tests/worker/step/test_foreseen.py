@@ -1,0 +1,153 @@
+"""What a step will give is known at its gate, if its function has it in a variable by then."""
+
+import sys
+from collections.abc import Callable, Iterator
+from types import FrameType
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+from trainmover.worker.step.foreseen import LOOKS_MAX, Foreseen
+from trainmover.worker.step.given import BYTES_MAX, packed, unpacked
+
+Gate = Callable[[], None]
+
+
+def in_a_tensor(gate: Gate, number: float) -> Any:
+    loss = torch.tensor(number, requires_grad=True) * 2
+    gate()
+    return loss.detach()
+
+
+def as_a_number(gate: Gate, number: float) -> Any:
+    loss = torch.tensor(number)
+    gate()
+    return loss.item()
+
+
+def in_a_dict(gate: Gate, number: float) -> Any:
+    loss, share = torch.tensor(number), number / 3
+    errors = torch.full((3,), number)
+    gate()
+    return {"loss": loss.item(), "parts": (share, errors)}
+
+
+def further_down(gate: Gate, number: float) -> Any:
+    def update() -> Tensor:
+        loss = torch.tensor(number)
+        gate()
+        return loss
+
+    return (update().item(), 1 / 3 + update().item())[0]
+
+
+def made_behind_it(gate: Gate, number: float) -> Any:
+    share = torch.tensor(number)
+    gate()
+    return share + 1.5
+
+
+def with_a_word(gate: Gate, number: float) -> Any:
+    loss = torch.tensor(number)
+    gate()
+    return loss, "word"
+
+
+def always_the_same(gate: Gate, number: float) -> Any:
+    loss, size = torch.tensor(number), 8.0
+    gate()
+    return loss.item(), size
+
+
+def too_large(gate: Gate, number: float) -> Any:
+    errors = torch.full((BYTES_MAX,), number)
+    gate()
+    return errors
+
+
+def one_of_two(gate: Gate, number: float) -> Any:
+    loss, above = torch.tensor(number), number if number < 5 else number + 1
+    gate()
+    return loss.item() + 0 * above
+
+
+class Steps:
+    """Of one function. seen: what its newest gate knew, sent: what went to the buddy behind it."""
+
+    def __init__(self, function: Callable[[Gate, float], Any]) -> None:
+        self.function = function
+        self.foreseen = Foreseen()
+        self.seen = self.sent = b""
+        self.calls, self.blind = 0, list[int]()
+
+    def make(self, number: float) -> Any:
+        self.foreseen.begin()
+        result = self.function(self._gate, number)
+        self.seen = self.foreseen.result
+        self.sent = self.foreseen.returned(self.function.__code__, result)
+        self.calls += 1
+        if self.foreseen.goes_blind(self.function.__code__):
+            self.blind.append(self.calls)
+        return result
+
+    def _gate(self) -> None:
+        def frames() -> Iterator[FrameType]:
+            frame: FrameType | None = sys._getframe(1)
+            while frame is not None and frame.f_code is not self.function.__code__:
+                yield frame
+                frame = frame.f_back
+            assert frame is not None
+            yield frame
+
+        self.foreseen.at_gate(self.function.__code__, frames)
+
+
+@pytest.mark.parametrize("function", [in_a_tensor, as_a_number, in_a_dict, further_down])
+def test_what_is_in_variables_is_known_after_two_steps(function: Any) -> None:
+    steps = Steps(function)
+    for number in (0.125, 0.25):
+        result = steps.make(number)
+        assert steps.seen == b""
+        assert steps.sent == packed(result)
+    for number in (0.5, 0.75, 0.75, float("nan"), -0.0):
+        result = steps.make(number)
+        assert steps.seen == packed(result)
+        assert steps.sent == b""
+    assert type(unpacked(steps.seen)) is type(result)
+    assert not steps.blind
+
+
+@pytest.mark.parametrize("function", [made_behind_it, with_a_word, always_the_same, too_large])
+def test_what_is_in_none_goes_behind_the_step(function: Any) -> None:
+    steps = Steps(function)
+    for number in range(LOOKS_MAX + 3):
+        result = steps.make(number + 0.5)
+        assert steps.seen == b""
+        assert steps.sent == packed(result)
+    assert steps.blind == [LOOKS_MAX]  # Told once.
+
+
+def test_one_that_gives_something_else_is_learned_anew() -> None:
+    steps = Steps(one_of_two)
+    for number in (0.125, 0.25):
+        steps.make(number)
+    steps.make(0.5)
+    assert steps.seen == packed(0.5)
+    result = steps.make(5.5)
+    assert steps.seen == packed(6.5)
+    assert steps.sent == packed(result)
+    for number in (6.5, 7.5, 8.5, 9.5):
+        result = steps.make(number)
+    assert steps.seen == packed(result)
+
+
+def test_a_step_that_is_tried_again_forgets_what_it_saw() -> None:
+    steps = Steps(as_a_number)
+    for number in (0.125, 0.25, 0.5):
+        steps.make(number)
+    steps.foreseen.begin()
+    assert steps.foreseen.result == b""
+    steps.make(0.75)
+    assert steps.seen == packed(0.75)
