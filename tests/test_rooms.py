@@ -6,7 +6,7 @@ A room is a folder of src/trainmover, or a file that lies there. ARCHITECTURE.md
 import ast
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from functools import cache
 from pathlib import Path
 
@@ -158,6 +158,7 @@ def modules(tree: ast.AST, path: Path) -> Iterator[str]:
             yield from (f"{base}.{alias.name}" for alias in node.names)
 
 
+@cache
 def imported(path: Path) -> set[str]:
     return set(modules(ast.parse(path.read_text()), path))
 
@@ -167,6 +168,7 @@ def rooms(path: Path) -> set[str]:
     return {p[1] for p in parts if p[0] == "trainmover" and len(p) > 1 and p[1] in MAY_IMPORT}
 
 
+@cache
 def at_module_level(path: Path) -> set[str]:
     """Modules imported by importing `path`: not those in functions or under TYPE_CHECKING."""
     body: list[ast.stmt] = []
@@ -178,49 +180,62 @@ def at_module_level(path: Path) -> set[str]:
     return set(modules(ast.Module(body, []), path))
 
 
-@pytest.mark.parametrize("path", FILES, ids=name_of)
-def test_a_room_imports_only_what_the_map_allows(path: Path) -> None:
-    room = room_of(path)
-    assert room in MAY_IMPORT, f"{room} is a new room: put it on the map in {__file__}"
-    assert rooms(path) - MAY_IMPORT[room] - {room} == set()
+def packages(names: set[str]) -> set[str]:
+    return {name.split(".")[0] for name in names}
 
 
-@pytest.mark.parametrize(
-    "path", [p for p in FILES if room_of(p) in PURE_ROOMS or name_of(p) in PURE_FILES], ids=name_of
-)
-def test_pure_code_gets_time_and_chance_as_values(path: Path) -> None:
-    assert {name.split(".")[0] for name in imported(path)} & IMPURE == set()
+def offending(paths: Iterable[Path], wrong: Callable[[Path], set[str]]) -> dict[str, set[str]]:
+    """What is wrong, by file: thousands of files are looked at sooner together than one by one."""
+    return {name_of(path): found for path in paths if (found := wrong(path))}
 
 
-@pytest.mark.parametrize("path", [p for p in FILES if room_of(p) == "simulator"], ids=name_of)
-def test_the_simulator_has_no_clock_and_takes_decisions_only(path: Path) -> None:
-    """Its chance is a seeded generator; of rooms with a loop it runs what is pure, and gives the
-    controller's clock what it counts."""
-    assert {name.split(".")[0] for name in imported(path)} & (IMPURE - {"random"}) == set()
-    files = {name.removeprefix("trainmover.").replace(".", "/") + ".py" for name in imported(path)}
-    theirs = {f for f in files if f.startswith(("agent/", "server/")) and (PACKAGE / f).is_file()}
+def test_a_room_imports_only_what_the_map_allows() -> None:
+    new = {room_of(path) for path in FILES} - MAY_IMPORT.keys()
+    assert new == set(), f"new rooms: put them on the map in {__file__}"
     assert (
-        theirs
-        - PURE_FILES
-        - {"server/clock.py", "server/history/past.py", "server/history/bookmarks.py"}
-        == set()
+        offending(FILES, lambda path: rooms(path) - MAY_IMPORT[room_of(path)] - {room_of(path)})
+        == {}
     )
 
 
-@pytest.mark.parametrize(
-    "path",
-    [p for p in FILES if room_of(p) in LIGHT_ROOMS and name_of(p) not in OWN_PROCESS],
-    ids=name_of,
-)
-def test_light_rooms_do_not_load_torch(path: Path) -> None:
-    assert {name.split(".")[0] for name in at_module_level(path)} & {"torch", "numpy"} == set()
+def test_pure_code_gets_time_and_chance_as_values() -> None:
+    pure = [path for path in FILES if room_of(path) in PURE_ROOMS or name_of(path) in PURE_FILES]
+    assert offending(pure, lambda path: packages(imported(path)) & IMPURE) == {}
 
 
-@pytest.mark.parametrize("path", [p for p in FILES if room_of(p) != "tls"], ids=name_of)
-def test_without_tls_nothing_of_it_is_loaded(path: Path) -> None:
+def test_the_simulator_has_no_clock_and_takes_decisions_only() -> None:
+    """Its chance is a seeded generator; of rooms with a loop it runs what is pure, and gives the
+    controller's clock what it counts."""
+    known = PURE_FILES | {
+        "server/clock.py",
+        "server/history/past.py",
+        "server/history/bookmarks.py",
+    }
+
+    def theirs(path: Path) -> set[str]:
+        names = imported(path)
+        files = {name.removeprefix("trainmover.").replace(".", "/") + ".py" for name in names}
+        loops = {
+            f for f in files if f.startswith(("agent/", "server/")) and (PACKAGE / f).is_file()
+        }
+        return (loops - known) | (packages(names) & (IMPURE - {"random"}))
+
+    assert offending([path for path in FILES if room_of(path) == "simulator"], theirs) == {}
+
+
+def test_light_rooms_do_not_load_torch() -> None:
+    light = [p for p in FILES if room_of(p) in LIGHT_ROOMS and name_of(p) not in OWN_PROCESS]
+    assert offending(light, lambda path: packages(at_module_level(path)) & {"torch", "numpy"}) == {}
+
+
+def test_without_tls_nothing_of_it_is_loaded() -> None:
     """Where its files are is a value like others."""
-    found = {name for name in at_module_level(path) if name.startswith("trainmover.tls")}
-    assert {name for name in found if not name.startswith("trainmover.tls.files")} == set()
+
+    def loaded(path: Path) -> set[str]:
+        found = {name for name in at_module_level(path) if name.startswith("trainmover.tls")}
+        return {name for name in found if not name.startswith("trainmover.tls.files")}
+
+    assert offending([path for path in FILES if room_of(path) != "tls"], loaded) == {}
 
 
 def test_the_map_has_no_circle() -> None:

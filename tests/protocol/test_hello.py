@@ -225,22 +225,22 @@ def test_a_hello_that_was_heard_before_proves_nothing() -> None:
 BITS = [*range(0, 8 * (OPENING_BYTES + PROOF_BYTES), 3)]
 
 
-@pytest.mark.parametrize("bit", BITS)
-def test_a_dialler_takes_nothing_in_which_a_bit_was_changed(bit: int) -> None:
+def test_a_dialler_takes_nothing_in_which_a_bit_was_changed() -> None:
     _, down = said()
-    dialler = Dialler(TOKEN, DIALLED, MINE)
-    dialler.hear(flipped(down, bit))
-    assert dialler.error is not None
-    assert not dialler.proved
+    for bit in BITS:
+        dialler = Dialler(TOKEN, DIALLED, MINE)
+        dialler.hear(flipped(down, bit))
+        assert dialler.error is not None, bit
+        assert not dialler.proved, bit
 
 
-@pytest.mark.parametrize("bit", BITS)
-def test_a_listener_takes_nothing_in_which_a_bit_was_changed(bit: int) -> None:
+def test_a_listener_takes_nothing_in_which_a_bit_was_changed() -> None:
     up, _ = said()
-    listener = Listener(TOKEN, LISTENS, THEIRS)
-    listener.hear(flipped(up, bit))
-    assert listener.error is not None
-    assert not listener.proved
+    for bit in BITS:
+        listener = Listener(TOKEN, LISTENS, THEIRS)
+        listener.hear(flipped(up, bit))
+        assert listener.error is not None, bit
+        assert not listener.proved, bit
 
 
 def flipped(data: bytes, bit: int) -> bytes:

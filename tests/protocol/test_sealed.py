@@ -32,12 +32,13 @@ def test_frames_come_as_they_were_said(at_once: int) -> None:
     assert heard(b"".join(frames()), at_once=at_once) == SAID
 
 
-@pytest.mark.parametrize("bit", range(0, 8 * len(b"".join(frames())), 5))
-def test_a_bit_that_was_changed_is_noticed(bit: int) -> None:
-    data = bytearray(b"".join(frames()))
-    data[bit // 8] ^= 1 << bit % 8
-    with pytest.raises(ProtocolError, match="not what the other end has said"):
-        heard(bytes(data))
+def test_a_bit_that_was_changed_is_noticed() -> None:
+    said = b"".join(frames())
+    for bit in range(0, 8 * len(said), 5):
+        data = bytearray(said)
+        data[bit // 8] ^= 1 << bit % 8
+        with pytest.raises(ProtocolError, match="not what the other end has said"):
+            heard(bytes(data))
 
 
 @pytest.mark.parametrize("order", [(1, 0), (0, 0), (0, 2), (2,), (0, 1, 0)])
