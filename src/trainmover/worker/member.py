@@ -48,13 +48,13 @@ from trainmover.worker.step.before import Before, Buffers
 from trainmover.worker.step.boundary import Boundary
 from trainmover.worker.step.cut_short import CutShort
 from trainmover.worker.step.deposit import Deposit
-from trainmover.worker.step.foreseen import Foreseen
 from trainmover.worker.step.gate import Gate, Retry
-from trainmover.worker.step.given import Kinds, packed
 from trainmover.worker.step.keeper import Keeper, Moment
 from trainmover.worker.step.ledger import Ledger, row
 from trainmover.worker.step.own_time import OwnTime
-from trainmover.worker.step.reported import Reported
+from trainmover.worker.step.results.foreseen import Foreseen
+from trainmover.worker.step.results.given import Kinds, packed
+from trainmover.worker.step.results.reported import Reported
 from trainmover.worker.step.updates import Updates
 from trainmover.worker.watch.footing import Footing
 

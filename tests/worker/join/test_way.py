@@ -16,8 +16,8 @@ from trainmover.worker.data.batch_hash import BatchHash
 from trainmover.worker.data.batches import Batches
 from trainmover.worker.join.unknown import UnknownNumber, UnknownTensor
 from trainmover.worker.join.way import Way, like, made_up
-from trainmover.worker.step.given import Given, packed
 from trainmover.worker.step.keeper import Moment, RankRecord, row_bytes, row_of
+from trainmover.worker.step.results.given import Given, packed
 
 
 def way(*ordinals: int, now: dict[str, bytes] | None = None) -> Way:

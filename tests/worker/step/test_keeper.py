@@ -13,8 +13,8 @@ from trainmover.errors import PeerLost, ProtocolError
 from trainmover.ids import Step
 from trainmover.listeners.sealed_link import HandedOver
 from trainmover.protocol.messages import Row
-from trainmover.worker.step.given import Given
 from trainmover.worker.step.keeper import Keeper, Moment, RankRecord, row_bytes, row_of
+from trainmover.worker.step.results.given import Given
 
 
 def record(step: int, *, now: bool = False) -> RankRecord:

@@ -17,7 +17,7 @@ from trainmover.state.tracked import Tracked
 from trainmover.worker.data.batches import Batches
 from trainmover.worker.join.shadow import Shadow
 from trainmover.worker.join.takeover import Takeover
-from trainmover.worker.step.reported import code_of
+from trainmover.worker.step.results.reported import code_of
 
 
 class Joiner:

@@ -26,7 +26,7 @@ from trainmover.worker.join.refusal import Refusal
 from trainmover.worker.keep.first_steps import STEPS_MAX, FirstSteps
 from trainmover.worker.member import Member
 from trainmover.worker.standing import Unwind
-from trainmover.worker.step.given import number_of
+from trainmover.worker.step.results.given import number_of
 
 
 class Shadow:

@@ -34,8 +34,8 @@ from trainmover.torch_internals.trees import tree_map
 from trainmover.worker.data import rounds
 from trainmover.worker.data.batches import Batches
 from trainmover.worker.join.unknown import UnknownNumber, unknown_tensor
-from trainmover.worker.step.given import unpacked
 from trainmover.worker.step.keeper import RankRecord, row_of
+from trainmover.worker.step.results.given import unpacked
 
 
 class Way:

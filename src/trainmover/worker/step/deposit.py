@@ -27,9 +27,9 @@ from trainmover.worker.station import Station
 from trainmover.worker.step.behind import Behind
 from trainmover.worker.step.boundary import Boundary
 from trainmover.worker.step.gate import Gate
-from trainmover.worker.step.given import Given, lately
 from trainmover.worker.step.keeper import Keeper, Moment, RankRecord, row_bytes
 from trainmover.worker.step.ledger import Ledger
+from trainmover.worker.step.results.given import Given, lately
 from trainmover.worker.step.updates import Updates
 
 

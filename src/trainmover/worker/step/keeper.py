@@ -21,7 +21,7 @@ Record of a rank, "how to run step s on another machine":
     variables those of the script at the last fetch, hashed: see `state/script/variables.py`
     groups    that the rank had at the fetch to go back to: see `comm/meet/listed.py`
     objects   that other ranks have sent: see `comm/objects.py`
-    given     what steps from `top_step` on have given: see `worker/step/given.py`
+    given     what steps from `top_step` on have given: see `worker/step/results/given.py`
 
 A joiner goes back to the fetch, draws the same batch, passes over the steps already committed since
 (`top_step` to s - 1), takes `now`, and goes on with step s. Mostly the fetch is the last thing that
@@ -43,7 +43,7 @@ from trainmover.protocol.messages import Row
 from trainmover.state.encode import decode, encode
 from trainmover.state.samples import Sample
 from trainmover.state.vault import VaultClient
-from trainmover.worker.step.given import Given
+from trainmover.worker.step.results.given import Given
 
 
 @dataclass

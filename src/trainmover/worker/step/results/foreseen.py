@@ -14,7 +14,7 @@ from typing import Any, TypeGuard
 from torch import Tensor
 
 from trainmover.torch_internals.trees import tree_flatten, tree_unflatten
-from trainmover.worker.step.given import BYTES_MAX, packed
+from trainmover.worker.step.results.given import BYTES_MAX, packed
 
 LOOKS_MAX = 8
 """Calls of a function in which its variables are looked at."""

@@ -9,8 +9,8 @@ import pytest
 import torch
 from torch import Tensor
 
-from trainmover.worker.step.foreseen import LOOKS_MAX, Foreseen
-from trainmover.worker.step.given import BYTES_MAX, packed, unpacked
+from trainmover.worker.step.results.foreseen import LOOKS_MAX, Foreseen
+from trainmover.worker.step.results.given import BYTES_MAX, packed, unpacked
 
 Gate = Callable[[], None]
 

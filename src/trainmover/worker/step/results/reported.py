@@ -16,7 +16,7 @@ from typing import Any
 from torch import Tensor
 
 from trainmover.worker.api import number
-from trainmover.worker.step.given import LOSS
+from trainmover.worker.step.results.given import LOSS
 
 Place = tuple[CodeType, str]
 """A variable of a function."""

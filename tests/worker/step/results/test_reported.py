@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from trainmover.errors import UserError
-from trainmover.worker.step.reported import Reported
+from trainmover.worker.step.results.reported import Reported
 
 Step = Callable[[], Tensor]
 

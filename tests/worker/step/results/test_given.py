@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from trainmover.ids import Step
-from trainmover.worker.step.given import (
+from trainmover.worker.step.results.given import (
     BYTES_MAX,
     STEPS_MAX,
     Given,
