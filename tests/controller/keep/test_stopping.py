@@ -9,7 +9,7 @@ from test_checkpoints import SAVES, cut_at, published, wrote
 
 from trainmover.controller import Job, decide
 from trainmover.controller.clock import tick_due
-from trainmover.controller.effects import Publish
+from trainmover.controller.effects import End, Publish
 from trainmover.controller.events import (
     CheckpointFailed,
     CheckpointPublished,
@@ -47,6 +47,14 @@ def test_a_cut_from_before_is_not_the_last_one() -> None:
     job, effects = decide(cut_at(published(), 15)[0], stop())
     assert not orders(effects, m.WriteCheckpoint)
     assert orders(cut_at(job, 16)[1], m.WriteCheckpoint)
+
+
+def test_a_checkpoint_whose_cut_is_lost_is_not_the_last_one() -> None:
+    """A machine took its snapshots with it, and the newest cut is older than what was written."""
+    job, effects = decide(replace(published(), cut=None), stop())
+    assert not [effect for effect in effects if isinstance(effect, End)]
+    assert {order.now for order in orders(effects, m.KeepSnapshots).values()} == {True}
+    assert job.stopping is not None
 
 
 def test_it_waits_so_long_and_no_longer() -> None:

@@ -20,7 +20,8 @@ def stop(job: Job, event: StopRequested) -> Decision:
         return cannot_be(job, event.why), ()
     if not _can_save(job, event):
         return end(job, event.code, event.why)
-    after = job.cut.step if job.cut is not None else Step(0)
+    cut = job.cut.step if job.cut is not None else Step(0)
+    after = max(cut, job.checkpointed)  # The cut may be lost, and an older one in its place.
     job = replace(job, stopping=Stopping(event.code, event.why, event.until_us, after))
     order = KeepSnapshots(every=job.snapshot_every, now=True)
     return job, tuple(Send(machine, order) for machine in job.seats)
