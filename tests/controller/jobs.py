@@ -5,6 +5,7 @@ rank 0. The constants after it stand one stage further each: a move of m2, and a
 loss of m2.
 """
 
+import itertools
 from typing import Any, TypeVar
 
 from trainmover.controller import Job, decide
@@ -24,6 +25,7 @@ from trainmover.controller.state import MachineState, Phase
 from trainmover.protocol import messages as m
 
 K = TypeVar("K", bound=m.Order)
+_PIDS = itertools.count(10_001)
 
 # --- feeding and looking --------------------------------------------------------------------------
 
@@ -101,8 +103,10 @@ def up(machine: str, *, local_rank: int = 0, torch: str = "2") -> WorkerSaid:
 
 
 def exited(
-    machine: str, code: int = -9, *, local_rank: int = 0, pid: int = 0, at_us: int = 0
+    machine: str, code: int = -9, *, local_rank: int = 0, pid: int | None = None, at_us: int = 0
 ) -> AgentSaid:
+    """Another process each time."""
+    pid = next(_PIDS) if pid is None else pid
     fact = m.WorkerExited(local_rank=local_rank, pid=pid, code=code)
     return AgentSaid(at_us=at_us, machine=machine, fact=fact)
 

@@ -42,6 +42,15 @@ def test_one_is_due_so_many_steps_after_the_last_of_this_rank() -> None:
     assert cuts.flag(OTHER, Step(51)) == WANTED, "what it holds is of another rank"
 
 
+def test_who_has_not_heard_that_they_are_wanted_holds_two_at_most_too() -> None:
+    """Its flag goes up all the same, or others would take one after the other."""
+    cuts = Cuts[Snapshot]()
+    took(cuts, 4)
+    assert flags(cuts, 5, 9) == [BUSY] * 5
+    cuts.completed(Step(4))
+    assert flags(cuts, 10, 12) == [0] * 3
+
+
 def test_one_that_is_asked_for_is_taken_once() -> None:
     cuts = Cuts[Snapshot]()
     cuts.keep(0, now=True)

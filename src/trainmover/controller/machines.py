@@ -142,6 +142,8 @@ def worker_exited(job: Job, machine: MachineId, fact: WorkerExited, at_us: int) 
         return end(job, 1, text)
     if (condemned := condemned_of(job, machine, fact.pid)) is not None:
         return _stuck_ended(job, machine, condemned, at_us)
+    pids = {**job.machines[machine].pids, fact.local_rank: fact.pid}  # It may have said nothing.
+    job = with_machine(job, machine, pids=pids)
     return process_gone(job, machine, cause, at_us, at_us)
 
 

@@ -90,12 +90,13 @@ class Cuts(Generic[Held]):
         """What to raise at the gate of `step`."""
         if self._is_spoiled:
             return VOID
-        if not self.every and not self._checkpoint_every and not self.asked:
-            return 0
-        if self._asked_since is None:
+        wanted = self.every or self._checkpoint_every or self.asked
+        if wanted and self._asked_since is None:
             self._asked_since = step
         if any(held > self.complete for held in self.held):
-            return BUSY
+            return BUSY  # Wanted or not: others may have heard of it that want the next one.
+        if not wanted:
+            return 0
         held = [at for at, snapshot in self.held.items() if snapshot.rank == rank]
         last = max(held, default=Step(0))
         due = self.every and (not held or step - last >= self.every)

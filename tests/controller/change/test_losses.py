@@ -9,6 +9,7 @@ from jobs import (
     at_boundary,
     ended,
     exited,
+    finished,
     joined,
     kinds,
     loaded,
@@ -100,6 +101,27 @@ def test_standbys_that_are_lost_with_the_rack_are_not_taken() -> None:
 def test_standbys_lost_alone_are_no_incident() -> None:
     job, effects = decide(with_standbys(4, 3), lost("m5", "m6"))
     assert (job.incidents, kinds(effects)) == ((), [("", "Fence"), ("", "Fence")])
+
+
+def test_the_standby_that_keeps_the_records_of_a_job_of_one_machine_is_missed() -> None:
+    """Its rank waits for it in each step, and does not see that a host has lost power."""
+    job = running(machines=1, standbys=2)
+    (keeper,) = job.keepers[0]
+    (other,) = job.machines.keys() - {keeper, *job.seats}
+    new, effects = decide(job, lost(keeper))
+    assert new.change is not None
+    assert orders(effects, m.Interrupt).keys() == {*job.seats, other}
+    assert decide(job, lost(other))[0].change is None
+    assert decide(new, lost(other))[0].epoch_last == new.epoch_last, "it has no new keeper yet"
+    done, _ = after(job, finished(job.seats[0], 0))
+    assert decide(done, lost(keeper))[0].change is None
+
+
+def test_an_exit_that_is_heard_twice_is_one() -> None:
+    """Of a process that had said nothing yet, as well."""
+    job, effects = decide(running(machines=3, standbys=0), exited("m2", pid=77))
+    assert orders(effects, m.StartWorkers).keys() == {"m2"}
+    assert decide(job, exited("m2", pid=77)) == (job, ())
 
 
 def test_more_losses_than_standbys_end_the_job_with_one_sentence() -> None:

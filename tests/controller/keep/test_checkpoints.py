@@ -42,8 +42,8 @@ SAVES = replace(
 )
 
 
-def snapped(machine: str, rank: int, step: int) -> object:
-    fact = m.Snapped(rank=rank, epoch=1, step=step, vault="", bytes=9, cost_us=3, step_us=9)
+def snapped(machine: str, rank: int, step: int, epoch: int = 1) -> object:
+    fact = m.Snapped(rank=rank, epoch=epoch, step=step, vault="", bytes=9, cost_us=3, step_us=9)
     return said(machine, fact)
 
 
@@ -58,7 +58,8 @@ def wrote(machine: str, rank: int, step: int = 10, epoch: int = 1, refused: str 
 
 
 def cut_at(job: Job, step: int) -> tuple[Job, tuple[Effect, ...]]:
-    return after(job, *(snapped(name, rank, step) for name, rank in SEATED))  # type: ignore[arg-type]
+    said = (snapped(name, rank, step, job.epoch) for name, rank in SEATED)
+    return after(job, *said)  # type: ignore[arg-type]
 
 
 def written(job: Job, step: int = 10) -> tuple[Job, tuple[Effect, ...]]:

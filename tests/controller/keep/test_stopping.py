@@ -4,7 +4,19 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from jobs import RUNNING, after, ended, finished, lost, orders
+from jobs import (
+    RUNNING,
+    after,
+    at_boundary,
+    ended,
+    finished,
+    interrupted,
+    lost,
+    orders,
+    position,
+    switched,
+    vault,
+)
 from test_checkpoints import SAVES, cut_at, published, wrote
 
 from trainmover.controller import Job, decide
@@ -16,6 +28,7 @@ from trainmover.controller.events import (
     StopRequested,
     Tick,
 )
+from trainmover.controller.state import Stage
 from trainmover.protocol import messages as m
 
 SECOND = 1_000_000
@@ -75,6 +88,22 @@ def test_a_loss_meanwhile_ends_it_with_the_code_of_the_stop() -> None:
     assert ended(decide(STOPPING, lost("m2"))[1]).code == 143
     alone, _ = decide(STOPPING, lost("m4"))
     assert ended(decide(alone, lost("m2"))[1]).code == 143
+
+
+def test_a_link_that_breaks_meanwhile_is_mended_and_the_checkpoint_made() -> None:
+    job, effects = after(
+        STOPPING,
+        interrupted("m2", 1, 1),
+        *(position(f"m{rank + 1}", rank, 2) for rank in range(3)),
+        *(vault(f"m{rank + 1}", 2) for rank in range(4)),
+        *(at_boundary(f"m{rank + 1}", rank, 2) for rank in range(3)),
+    )
+    assert job.change is not None
+    assert job.change.stage is Stage.SWITCH, job.change
+    job, effects = after(job, *(switched(f"m{rank + 1}", rank, 2) for rank in range(3)))
+    assert {order.now for order in orders(effects, m.KeepSnapshots).values()} == {True}
+    assert job.change is None
+    assert orders(cut_at(job, 13)[1], m.WriteCheckpoint)
 
 
 def test_one_that_cannot_be_published_is_not_tried_again() -> None:

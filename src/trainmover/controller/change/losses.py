@@ -13,7 +13,7 @@ from trainmover.controller.policies.health.examine import keeps_out
 from trainmover.controller.standby.flapping import losses_noted
 from trainmover.controller.standstill.condemned import without_processes
 from trainmover.controller.start import lost_early
-from trainmover.controller.state import Job, MachineState, Phase
+from trainmover.controller.state import Change, Job, Kind, MachineState, Phase, Stage
 from trainmover.controller.values import replace
 from trainmover.ids import MachineId
 
@@ -97,16 +97,32 @@ def cannot_go_on(
     join = [name for name in machines if name in joiners]
     if join and not needed and before_switch(job.change):
         return cancel_move(job, f"the joiner failed ({cause})")
-    if not needed and not join:
+    kept = [] if _told_anew(job.change) else [name for name in machines if _keeps(job, name)]
+    if not needed and not join and not kept:
         return job, ()
     return interrupt(
         job,
         cause,
-        machine=(needed or join)[0],
+        machine=(needed or join or kept)[0],
         lost=tuple(machines) if died else (),
         at_us=at_us,
         heard_us=heard_us,
     )
+
+
+def _keeps(job: Job, machine: MachineId) -> bool:
+    """Whether it is gone, and ranks wait for it before each step: a standby has the records of a
+    job of one machine. They see it at once where its links end; where its host has lost power
+    they would stand for ever."""
+    if machine in job.machines or job.finished:  # No rank makes a step without one that is through.
+        return False
+    slots = (slot for slot, keepers in job.keepers.items() if keepers[0] == machine)
+    return any(not job.is_vacant(slot) for slot in slots)
+
+
+def _told_anew(change: Change | None) -> bool:
+    """Whether all ranks wait for a switchover, which names others to them."""
+    return change is not None and change.kind is Kind.RECOVERY and change.stage is not Stage.SWITCH
 
 
 def process_gone(job: Job, machine: MachineId, cause: str, at_us: int, heard_us: int) -> Decision:

@@ -173,7 +173,8 @@ def go_when_switched(job: Job, at_us: int) -> Decision:
         job = with_machine(
             job, machine, state=MachineState.ACTIVE, said=frozenset(), crashes=0, attests={}
         )
-    if job.snapshot_every and change.joiners:  # Who joins holds no snapshot: let there be a cut.
+    # Who joins holds no snapshot: let there be a cut. And one that is waited for may be lost.
+    if (job.snapshot_every and change.joiners) or job.stopping is not None:
         order = KeepSnapshots(every=job.snapshot_every, now=True)
         effects += (Send(machine, order) for machine in after if machine in job.machines)
     for machine in change.leavers.values():

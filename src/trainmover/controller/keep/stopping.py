@@ -35,12 +35,12 @@ def _can_save(job: Job, event: StopRequested) -> bool:
 
 def end_if_stopped(job: Job, at_us: int) -> Decision:
     """Once nothing more can come of waiting. A loss meanwhile is not recovered from: it may well be
-    that everything is being stopped, machine by machine."""
+    that everything is being stopped, machine by machine. Without one a broken link is."""
     stopping = job.stopping
     if stopping is None or job.phase is not Phase.RUNNING:
         return job, ()
     tried = job.checkpointed > stopping.after
-    if not tried and job.change is None and at_us < stopping.until_us:
+    if not tried and not job.vacant() and at_us < stopping.until_us:
         return job, ()
     return end(job, stopping.code, f"{stopping.why}.\n{_kept(job, stopping)}")
 

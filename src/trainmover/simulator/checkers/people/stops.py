@@ -87,7 +87,7 @@ class Stops:
         if end.code != stopping.code:
             raise Violation(f"{stopping} is to end the job, and it ends with {end.code}")
         tried = after.checkpointed > stopping.after or isinstance(moment.event, CheckpointFailed)
-        calm = moment.before.change is None and len(after.machines) == len(moment.before.machines)
+        calm = not after.vacant()  # Nobody is lost whose rank is needed.
         stops = end.text.startswith(stopping.why)  # And is not ended by the script.
         if not tried and calm and stops and moment.event.at_us < stopping.until_us:
             raise Violation(f"{stopping} was not waited for: {moment.event}, {end.text}")
