@@ -563,8 +563,10 @@ class Member:
         self.recording.forget()
 
 
-def _late_result(code: CodeType | None) -> str:
-    where = "" if code is None else f" ({Path(code.co_filename).name} line {code.co_firstlineno})"
+def _late_result(code: object) -> str:
+    where = ""
+    if isinstance(code, CodeType):
+        where = f" ({Path(code.co_filename).name} line {code.co_firstlineno})"
     return (
         f"what the step{where} returns is not in its variables at its first update: if a machine "
         "is lost between that and the return, and the script goes on with what was returned, "

@@ -1,13 +1,14 @@
 """The number that a step returns is known at its gate, once it was seen where it lies."""
 
 from collections.abc import Callable
+from functools import partial, wraps
 
 import pytest
 import torch
 from torch import Tensor
 
 from trainmover.errors import UserError
-from trainmover.worker.step.results.reported import Reported
+from trainmover.worker.step.results.reported import Reported, code_of
 
 Step = Callable[[], Tensor]
 
@@ -112,3 +113,19 @@ def test_more_than_one_number_is_refused() -> None:
     reported.values = {"loss": torch.ones(2)}
     with pytest.raises(UserError, match="shape"):
         reported.at_gate()
+
+
+def test_one_function_is_known_by_its_code_and_two_callables_are_two() -> None:
+    def step(loss: float, scale: float = 1.0) -> float:
+        return loss * scale
+
+    class Step:
+        def __call__(self, loss: float) -> float:
+            return loss
+
+    one, other = Step(), Step()
+    assert (
+        code_of(partial(step, scale=2.0)) is code_of(wraps(step)(lambda *_: None)) is step.__code__
+    )
+    assert code_of(one) is one
+    assert code_of(one) != code_of(other)

@@ -10,6 +10,7 @@ whose result is made behind the gate (an average over all ranks, say) commits at
 import inspect
 import sys
 from collections.abc import Callable, Iterator
+from functools import partial
 from types import CodeType, FrameType
 from typing import Any
 
@@ -37,7 +38,7 @@ class Reported:
         self.values: dict[str, float | Tensor] = {}
         self.late = False
         self._function: Callable[..., Any] | None = None
-        self.code: CodeType | None = None
+        self.code: object = None
         self._place: Place | None = None
         self._looks = 0
         self._seen: dict[int, Place] = {}
@@ -104,10 +105,13 @@ class Reported:
             yield from (*found, frame)
 
 
-def code_of(function: Callable[..., Any]) -> CodeType | None:
-    """Of what is decorated by others too; None if it is no function of Python."""
-    code = getattr(inspect.unwrap(function), "__code__", None)
-    return code if isinstance(code, CodeType) else None
+def code_of(function: Callable[..., Any]) -> object:
+    """Of what is decorated by others, or a part of whose arguments is given; what is no function of
+    Python stands for itself."""
+    while isinstance(function, partial):
+        function = function.func
+    function = inspect.unwrap(function)
+    return getattr(function, "__code__", function)
 
 
 def _numbers(frame: FrameType) -> Iterator[tuple[int, Place]]:
