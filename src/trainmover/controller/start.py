@@ -59,7 +59,8 @@ def gather(job: Job, at_us: int) -> Decision:
     job = with_keepers(job, keeper, one_more)
     for machine in job.seats:
         job = with_machine(job, machine, state=MachineState.ACTIVE)
-    return replace(job, phase=Phase.RUNNING, epoch=epoch, epoch_last=epoch), orders
+    torch = job.machines[job.seats[0]].torch
+    return replace(job, phase=Phase.RUNNING, epoch=epoch, epoch_last=epoch, torch=torch), orders
 
 
 def _of_slot(job: Job, slot: Slot, kept_by: dict[Rank, str]) -> dict[Rank, str]:
@@ -113,6 +114,7 @@ def _resume(job: Job, found: Checkpoint, at_us: int) -> Decision:
         committed=found.step,
         checkpoint=found,
         checkpointed=found.step,
+        torch=found.torch,
         recorded=Facts({said.rank: said for said in found.recorded}),
         attached=Ranks(said.rank for said in found.recorded),
     ), ()

@@ -394,6 +394,7 @@ class Job:
     committed    floor of what is committed everywhere: raised by verdicts and boundaries
     lost_early   machines lost before the job began: so many standbys may take part from the start
     keepers      slot -> machines whose vaults its ranks were told to keep things in
+    torch        version that its ranks have run since it began, also where none is left
     changed      what later steps were found to be, other than those recorded: trace, compiled
     exited       ranks that were through with the script and whose process is gone
     runs         runs in a sandbox that were ordered so far: the number of the last
@@ -433,6 +434,7 @@ class Job:
     attached: Ranks = field(default_factory=Ranks)
     recorded: Facts[Rank, Recorded] = field(default_factory=Facts)
     keepers: dict[Slot, tuple[MachineId, ...]] = field(default_factory=dict)
+    torch: str = ""
     changed: frozenset[tuple[str, str]] = frozenset()
     comparison: Comparison = field(default_factory=Comparison)
     finished: Facts[Rank, tuple[Step, str]] = field(default_factory=Facts)

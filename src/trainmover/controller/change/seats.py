@@ -61,15 +61,9 @@ def at_hand(job: Job) -> list[Machine]:
 def other_torch(job: Job, machine: Machine) -> str:
     """Both versions, if `machine` has another torch than the job's ranks: its numbers would differ,
     or its collectives; "" if it has not, or that is not known yet."""
-    known = (job.machines[name].torch for name in job.seats if name in job.machines)
-    theirs = next((torch for torch in known if torch), "")
-    if (
-        job.slot_of(machine.id) is not None
-        or not machine.torch
-        or machine.torch == (theirs or machine.torch)
-    ):
+    if not machine.torch or machine.torch == (job.torch or machine.torch):
         return ""
-    return f"it runs torch {machine.torch}, the job's ranks run torch {theirs}"
+    return f"it runs torch {machine.torch}, the job's ranks run torch {job.torch}"
 
 
 def seats_after(job: Job, change: Change) -> tuple[MachineId, ...]:

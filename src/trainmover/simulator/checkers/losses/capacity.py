@@ -61,6 +61,5 @@ def able(job: Job) -> list[MachineId]:
 
 
 def _torches(job: Job) -> set[str]:
-    """Of those that have ranks; where there is none any will do."""
-    seated = {job.machines[name].torch for name in job.seats if name in job.machines}
-    return seated or {machine.torch for machine in job.machines.values()}
+    """That of the ranks, also when none is left; before there is any, whatever comes."""
+    return {job.torch} if job.torch else {machine.torch for machine in job.machines.values()}
