@@ -18,6 +18,7 @@ from trainmover.controller.standby.joiners import (
     _readiness,
     choose_joiners,
     joiners_there_are,
+    no_standby,
 )
 from trainmover.controller.standby.places import Places
 from trainmover.controller.state import Attestation, Cordon, MachineState
@@ -168,3 +169,34 @@ def test_machines_are_ordered_as_people_count() -> None:
     job, _ = after(RUNNING, *(joined(name) for name in ("m10", "node", "a2")))
     names = [machine.id for machine in sorted(job.machines.values(), key=lambda x: x.place)]
     assert names == ["a2", "m1", "m2", "m3", "m4", "m10", "node"]
+
+
+def test_a_suspect_takes_no_other_s_slot_and_may_take_its_own() -> None:
+    job = with_machine(with_spares(MachineState.WARM, MachineState.WARM), "m4", suspect="memory")
+    assert joiners_there_are(job, [Slot(1)], ()) == {1: "m5"}
+    assert joiners_there_are(job, [Slot(1)], ["m5"]) == {}
+    down, _ = after(running(standbys=0), exited("m2"))
+    down = with_machine(down, "m2", suspect="memory")
+    assert joiners_there_are(down, [Slot(1)], ()) == {1: "m2"}
+
+
+def test_who_rests_and_has_proven_the_kind_is_as_good_as_warm() -> None:
+    job = with_spares(MachineState.IDLE, MachineState.WARMING)
+    assert joiners_there_are(job, [Slot(1)], ()) == {1: "m5"}
+    first = representatives(job)[Slot(1)]
+    job = with_machine(job, "m4", attests={first: Attestation(0, failed="")})
+    assert joiners_there_are(job, [Slot(1)], ()) == {1: "m4"}
+
+
+def test_only_a_machine_that_is_cold_cannot_stand_by() -> None:
+    job = with_spares(MachineState.COLD, MachineState.WARM)
+    for name in ("m4", "m5"):
+        job = with_machine(job, name, note=f"{name} has a note")
+    text = no_standby(job, "m2 was lost", 2)
+    assert "m4 cannot: m4 has a note" in text
+    assert "m5 cannot" not in text
+
+
+def test_a_slot_is_vacant_without_its_machine_and_only_then() -> None:
+    job = without_machines(RUNNING, ["m2"])
+    assert [job.is_vacant(Slot(slot)) for slot in range(3)] == [False, True, False]
