@@ -240,7 +240,7 @@ class Member:
                 self._raised_in_step(step)
                 raise
         values = self._after_step(step)
-        if self.recording.is_open:
+        if self.recording.recorder is not None and self.recording.is_open:
             self.kinds.note(self.reported.code, result, values)
         self._keep_given(step, values, result)
         return result
@@ -252,7 +252,6 @@ class Member:
         self.deposit.keep_given(step, values, data)
         if not told and self.foreseen.goes_blind(code):
             self.say(Warned(rank=self.rank, text=_late_result(code)))
-        self.foreseen.begin()
 
     def _run_twice(self) -> str:
         """What the script has done since it fetched for this step, and must not be done again: a
@@ -367,7 +366,7 @@ class Member:
         self, step: Step, applies: torch.optim.Optimizer | None, returned: bool
     ) -> bool:
         committing = row(step, self.reported.at_gate(), self.draws.samples)
-        if not returned and not self.kinds.may_be_told(self.reported.code):
+        if not returned and self.reported.code not in self.kinds.told:
             self.foreseen.at_gate(self.reported.code, self.reported.frames)
         return self.deposit.is_safe(
             step,

@@ -91,8 +91,9 @@ class Deposit:
 
     def tell(self, record: RankRecord) -> None:
         """The rank stands at a fetch: tell the buddy without waiting."""
-        if self.latest is not None:
-            record.given = lately(self.latest.given, record.top_step)
+        given = self.latest.given if self.latest is not None else []
+        if given and given[-1].step >= record.top_step:
+            record.given = lately(given, record.top_step)
         record.sample, self.latest = self.samples.newest, record
         first, _, newest = self.captured
         self.captured = [first or record.variables, newest, record.variables]
@@ -133,7 +134,8 @@ class Deposit:
             ahead=not returned and not self._updates.changes.early,
         )
         self._gate.likeness.sample = self.samples.hash
-        given = lately(self.latest.given, self.latest.top_step, before=step)
+        given = self.latest.given
+        given = lately(given, self.latest.top_step, before=step) if given else []
         if result:
             given.append(Given(step, committing.values, result))
         self.latest = replace(

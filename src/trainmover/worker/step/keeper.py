@@ -100,7 +100,7 @@ class RankRecord:
             self.places = encode([self.positions, self.beside, self.member, self.groups])
         drawn = [self.drawn, self.reserve, self.between]
         sample = None if self.sample is None else list(self.sample)
-        given = [[one.step, one.values, one.result] for one in self.given]
+        given = [[one.step, one.values, one.result] for one in self.given] if self.given else []
         further = [drawn, sample, self.variables, self.objects, self.returned, self.unproved, given]
         head = [self.step, self.complete, self.top_step, msgspec.Raw(self.places)]
         return _encoder.encode([*head, top, now, self.rows, further])  # What msgpack has.

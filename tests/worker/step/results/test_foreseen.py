@@ -9,7 +9,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from trainmover.worker.step.results.foreseen import LOOKS_MAX, Foreseen
+from trainmover.worker.step.results.foreseen import FUNCTIONS_MAX, LOOKS_MAX, Foreseen
 from trainmover.worker.step.results.given import BYTES_MAX, packed, unpacked
 
 Gate = Callable[[], None]
@@ -151,3 +151,12 @@ def test_a_step_that_is_tried_again_forgets_what_it_saw() -> None:
     assert steps.foreseen.result == b""
     steps.make(0.75)
     assert steps.seen == packed(0.75)
+
+
+def test_a_script_that_makes_a_function_for_each_step_fills_nothing() -> None:
+    foreseen = Foreseen()
+    for number in range(3 * FUNCTIONS_MAX):
+        foreseen.begin()
+        foreseen.at_gate(f"code {number}", list)
+        assert foreseen.returned(f"code {number}", 0.5) == packed(0.5)
+    assert len(foreseen._of) == FUNCTIONS_MAX

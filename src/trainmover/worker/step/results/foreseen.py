@@ -20,6 +20,8 @@ LOOKS_MAX = 8
 """Calls of a function in which its variables are looked at."""
 VALUES = 2
 """So many that differ a number must have had: another variable is equal to it once by chance."""
+FUNCTIONS_MAX = 64
+"""So many are known: a script may make a callable object for each step."""
 
 Place = tuple[CodeType, str]
 """A variable of a function."""
@@ -71,7 +73,11 @@ class Foreseen:
 
     def at_gate(self, code: object, frames: Callable[[], Iterable[FrameType]]) -> None:
         """The step commits now. frames: of its function, and of what that has called."""
-        learned = self._of.setdefault(code, _Learned())
+        learned = self._of.get(code)
+        if learned is None:
+            learned = self._of[code] = _Learned()
+            if len(self._of) > FUNCTIONS_MAX:
+                del self._of[next(iter(self._of))]
         if learned.knows:
             self.result = _made(learned, {frame.f_code: frame for frame in frames()})
         elif learned.looks < LOOKS_MAX:

@@ -28,7 +28,7 @@ LOSS = "loss"
 _A_NUMBER = torch.empty((), device="meta")
 
 
-@dataclass(frozen=True)
+@dataclass(slots=True)
 class Given:
     """By one committed step.
 
@@ -43,9 +43,13 @@ class Given:
 
 class Kinds:
     """What the step functions of a script give, as far as their first calls have shown. By their
-    code, since a script may make its function anew for each of its passes."""
+    code, since a script may make its function anew for each of its passes.
+
+    told  those for which a row tells it, if it is one number
+    """
 
     def __init__(self) -> None:
+        self.told: set[object] = set()
         self._of: dict[object, tuple[Any, set[str]]] = {}
 
     def note(
@@ -67,6 +71,7 @@ class Kinds:
             same = {name for name, value in reported.items() if _is(value, one)}
         _, before = self._of.get(code, (None, same))
         self._of[code] = _kind_of(result) if kept else _A_NUMBER, same & before
+        (self.told.add if same & before else self.told.discard)(code)
 
     def of(self, code: object) -> tuple[Any, set[str]]:
         """What the newest of these calls gave, a tensor without its data; and the names under which
@@ -75,11 +80,7 @@ class Kinds:
 
     def are_told(self, code: object, result: Any) -> bool:
         """Whether a row tells what this call has given, or it has given nothing."""
-        return result is None or (_is_number(result) and self.may_be_told(code))
-
-    def may_be_told(self, code: object) -> bool:
-        """Whether one number is told, if that is what the function gives now."""
-        return bool(self.of(code)[1])
+        return result is None or (code in self.told and _is_number(result))
 
 
 def packed(result: Any) -> bytes:
