@@ -94,7 +94,7 @@ soak: $(EXTENSION)
 	native/test.sh address
 	native/test.sh thread
 	$(BIN)/python -m pytest tests/e2e --comm gloo --all-turns -m 'not soak'
-	$(BIN)/python -m pytest -m soak --timeout 3600 -o faulthandler_timeout=3700
+	$(BIN)/python -m pytest -m soak --timeout 3600
 	$(BIN)/python tests/e2e/scripts/campaign.py
 
 mutants: $(EXTENSION)

@@ -3,6 +3,7 @@
 import gc
 import hashlib
 import os
+import stat
 import subprocess
 from collections import defaultdict
 from functools import cache
@@ -51,6 +52,21 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         among.sort(key=lambda item: hashlib.sha256(f"{seed()} {item.nodeid}".encode()).digest())
         for item in among[-(-len(among) // turns) :]:
             item.add_marker(pytest.mark.soak)
+
+
+def pytest_sessionstart() -> None:
+    """One of several processes of a run, which pytest-timeout may end in the midst of a test: the
+    run sees that by the end of its pipes, which what the test has forked must not hold."""
+    if "PYTEST_XDIST_WORKER" in os.environ:
+        pipes = [fd for fd in range(3, 256) if _is_pipe(fd)]
+        os.register_at_fork(after_in_child=lambda: [os.close(fd) for fd in pipes if _is_pipe(fd)])
+
+
+def _is_pipe(fd: int) -> bool:
+    try:
+        return stat.S_ISFIFO(os.fstat(fd).st_mode)
+    except OSError:
+        return False
 
 
 def pytest_collection_finish() -> None:
