@@ -53,7 +53,7 @@ from trainmover.worker.step.keeper import Keeper, Moment
 from trainmover.worker.step.ledger import Ledger, row
 from trainmover.worker.step.own_time import OwnTime
 from trainmover.worker.step.results.foreseen import Foreseen
-from trainmover.worker.step.results.given import Kinds, packed
+from trainmover.worker.step.results.given import Kinds
 from trainmover.worker.step.results.reported import Reported
 from trainmover.worker.step.updates import Updates
 from trainmover.worker.watch.footing import Footing
@@ -309,7 +309,7 @@ class Member:
                 self.updates.late_value()
             if not self.passed:
                 if not self.kinds.are_told(self.reported.code, result):
-                    self.foreseen.result = packed(result)
+                    self.foreseen.at_return(result)
                 self.pass_gate(returned=True)
             return result
         except Exception as error:

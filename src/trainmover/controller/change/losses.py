@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from trainmover.controller.change.interruption import interrupt
 from trainmover.controller.change.move import cancel_move
-from trainmover.controller.change.seats import before_switch, with_machine, without_machines
+from trainmover.controller.change.seats import before_switch, drains, with_machine, without_machines
 from trainmover.controller.effects import Decision, Effect, Fence
 from trainmover.controller.events import Lost
 from trainmover.controller.keep.checkpoints import write_anew
@@ -13,7 +13,7 @@ from trainmover.controller.policies.health.examine import keeps_out
 from trainmover.controller.standby.flapping import losses_noted
 from trainmover.controller.standstill.condemned import without_processes
 from trainmover.controller.start import lost_early
-from trainmover.controller.state import Change, Job, Kind, MachineState, Phase, Stage
+from trainmover.controller.state import Job, MachineState, Phase
 from trainmover.controller.values import replace
 from trainmover.ids import MachineId
 
@@ -97,7 +97,7 @@ def cannot_go_on(
     join = [name for name in machines if name in joiners]
     if join and not needed and before_switch(job.change):
         return cancel_move(job, f"the joiner failed ({cause})")
-    kept = [] if _told_anew(job.change) else [name for name in machines if _keeps(job, name)]
+    kept = [] if drains(job.change) else [name for name in machines if _keeps(job, name)]
     if not needed and not join and not kept:
         return job, ()
     return interrupt(
@@ -118,11 +118,6 @@ def _keeps(job: Job, machine: MachineId) -> bool:
         return False
     slots = (slot for slot, keepers in job.keepers.items() if keepers[0] == machine)
     return any(not job.is_vacant(slot) for slot in slots)
-
-
-def _told_anew(change: Change | None) -> bool:
-    """Whether all ranks wait for a switchover, which names others to them."""
-    return change is not None and change.kind is Kind.RECOVERY and change.stage is not Stage.SWITCH
 
 
 def process_gone(job: Job, machine: MachineId, cause: str, at_us: int, heard_us: int) -> Decision:

@@ -4,10 +4,10 @@ from trainmover.controller.change.from_disk import without_unusable
 from trainmover.controller.change.incidents import amend, first_commit, incident, mark
 from trainmover.controller.change.interruption import go_on_otherwise, interrupt
 from trainmover.controller.change.move import cancel_move
-from trainmover.controller.change.seats import goes_back
+from trainmover.controller.change.seats import drains, goes_back
 from trainmover.controller.compare.replicas import not_believed
 from trainmover.controller.effects import Decision, end
-from trainmover.controller.state import Change, Job, Kind, Phase, Stage
+from trainmover.controller.state import Change, Job, Phase, Stage
 from trainmover.controller.values import replace
 from trainmover.ids import MachineId, Rank, Slot
 from trainmover.protocol.messages import (
@@ -41,8 +41,7 @@ def interrupted(job: Job, fact: Interrupted, at_us: int) -> Decision:
     change = job.change
     switching = change is not None and change.stage is Stage.SWITCH
     current = change.epoch if change is not None and switching else job.epoch
-    draining = change is not None and change.kind is Kind.RECOVERY and not switching
-    if fact.epoch != current or draining or job.phase is not Phase.RUNNING:
+    if fact.epoch != current or drains(change) or job.phase is not Phase.RUNNING:
         return job, ()
     job = without_unusable(job, fact)
     cause = f"rank {fact.rank} lost a link ({fact.reason})"

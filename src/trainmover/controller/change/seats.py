@@ -61,7 +61,7 @@ def at_hand(job: Job) -> list[Machine]:
 def other_torch(job: Job, machine: Machine) -> str:
     """Both versions, if `machine` has another torch than the job's ranks: its numbers would differ,
     or its collectives; "" if it has not, or that is not known yet."""
-    if not machine.torch or machine.torch == (job.torch or machine.torch):
+    if "" in (machine.torch, job.torch) or machine.torch == job.torch:
         return ""
     return f"it runs torch {machine.torch}, the job's ranks run torch {job.torch}"
 
@@ -134,3 +134,8 @@ def parked(job: Job, change: Change) -> bool:
 def before_switch(change: Change | None) -> bool:
     """Whether `change` is a move that can still be cancelled without the job noticing."""
     return change is not None and change.kind is Kind.MOVE and change.stage is not Stage.SWITCH
+
+
+def drains(change: Change | None) -> bool:
+    """Whether all ranks have left their epoch, and wait for a switchover."""
+    return change is not None and change.kind is Kind.RECOVERY and change.stage is not Stage.SWITCH

@@ -9,8 +9,9 @@ import pytest
 import torch
 from torch import Tensor
 
-from trainmover.worker.step.results.foreseen import FUNCTIONS_MAX, LOOKS_MAX, Foreseen
+from trainmover.worker.step.results.foreseen import FUNCTIONS_MAX, Foreseen
 from trainmover.worker.step.results.given import BYTES_MAX, packed, unpacked
+from trainmover.worker.step.results.reported import LOOKS_MAX
 
 Gate = Callable[[], None]
 

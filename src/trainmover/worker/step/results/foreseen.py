@@ -15,16 +15,12 @@ from torch import Tensor
 
 from trainmover.torch_internals.trees import tree_flatten, tree_unflatten
 from trainmover.worker.step.results.given import BYTES_MAX, packed
+from trainmover.worker.step.results.reported import LOOKS_MAX, Place
 
-LOOKS_MAX = 8
-"""Calls of a function in which its variables are looked at."""
 VALUES = 2
 """So many that differ a number must have had: another variable is equal to it once by chance."""
 FUNCTIONS_MAX = 64
 """So many are known: a script may make a callable object for each step."""
-
-Place = tuple[CodeType, str]
-"""A variable of a function."""
 
 
 @dataclass
@@ -64,12 +60,13 @@ class Foreseen:
 
     def __init__(self) -> None:
         self.result = b""
+        self._is_given = False
         self._of: dict[object, _Learned] = {}
         self._seen: dict[Place, Tensor | float] = {}
 
     def begin(self) -> None:
         """A step is tried."""
-        self.result, self._seen = b"", {}
+        self.result, self._is_given, self._seen = b"", False, {}
 
     def at_gate(self, code: object, frames: Callable[[], Iterable[FrameType]]) -> None:
         """The step commits now. frames: of its function, and of what that has called."""
@@ -89,10 +86,13 @@ class Foreseen:
                 if _may_be_given(value)
             }
 
+    def at_return(self, result: Any) -> None:
+        """The step gives this, and commits only now."""
+        self.result, self._is_given = packed(result), True
+
     def returned(self, code: object, result: Any) -> bytes:
         """The step gives this, packed: b"" if its gate knew, or if it cannot be sent."""
-        data = packed(result)
-        if data == self.result:
+        if self._is_given or (data := packed(result)) == self.result:
             return b""
         if learned := self._of.get(code):
             _learn(learned, result, self._seen)

@@ -68,7 +68,7 @@ class Kinds:
         same: set[str] = set()
         if (one := number_of(result)) is not None:
             reported = values or {LOSS: one}
-            same = {name for name, value in reported.items() if _is(value, one)}
+            same = {name for name, value in reported.items() if is_same(value, one)}
         _, before = self._of.get(code, (None, same))
         self._of[code] = _kind_of(result) if kept else _A_NUMBER, same & before
         (self.told.add if same & before else self.told.discard)(code)
@@ -145,5 +145,6 @@ def _kind_of(result: Any) -> Any:
     return torch.empty_like(result, device="meta") if isinstance(result, Tensor) else result
 
 
-def _is(one: float, other: float) -> bool:
+def is_same(one: float, other: float) -> bool:
+    """Bit for bit, as a row has it."""
     return one == other or (one != one and other != other)

@@ -17,7 +17,7 @@ from typing import Any
 from torch import Tensor
 
 from trainmover.worker.api import number
-from trainmover.worker.step.results.given import LOSS
+from trainmover.worker.step.results.given import LOSS, is_same
 
 Place = tuple[CodeType, str]
 """A variable of a function."""
@@ -77,7 +77,7 @@ class Reported:
 
     def _learn(self, result: Tensor) -> None:
         """Where to look for it in later steps."""
-        if self._found and _same(self.values[LOSS], result):
+        if self._found and is_same(float(self.values[LOSS]), float(result)):
             return
         self.values = {LOSS: result.detach()}
         self._place = self._seen.get(result.data_ptr())
@@ -119,9 +119,3 @@ def _numbers(frame: FrameType) -> Iterator[tuple[int, Place]]:
     for name, value in frame.f_locals.items():
         if isinstance(value, Tensor) and value.numel() == 1 and not hasattr(value, "device_mesh"):
             yield value.data_ptr(), (frame.f_code, name)
-
-
-def _same(one: float | Tensor, other: Tensor) -> bool:
-    """Bit for bit, as a row has it."""
-    first, second = float(one), float(other)
-    return first == second or (first != first and second != second)
