@@ -102,6 +102,14 @@ def test_who_leaves_ranks_and_has_a_snapshot_of_them_keeps_it() -> None:
     assert ("m4", "StartWorkers") not in kinds(effects)
 
 
+@pytest.mark.parametrize("parked", [1, 2])
+def test_one_that_is_bound_has_met_when_all_its_workers_are_parked(parked: int) -> None:
+    knobs = {"state": MachineState.BOUND, "held": None, "said": frozenset(range(parked))}
+    job, effects = decide(with_machine(running(nproc=2), "m4", **knobs), LOST)
+    assert (("m4", "StartWorkers") in kinds(effects)) is (parked == 1)
+    assert (job.machines["m4"].state is MachineState.BOUND) is (parked == 2)
+
+
 def test_a_warm_standby_of_several_workers_stays_as_it_is() -> None:
     job = running(nproc=2)
     after_it, _ = decide(job, LOST)

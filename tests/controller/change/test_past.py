@@ -3,6 +3,7 @@
 from dataclasses import replace
 
 from jobs import RECOVERED, RUNNING, after, committed, decide, lost
+from msgspec import structs
 
 from trainmover.controller.change.failing import fails_for_ever
 from trainmover.controller.change.incidents import (
@@ -103,6 +104,8 @@ def test_a_brief_is_no_larger_for_a_thousand_ranks() -> None:
     short = brief(whole)
     assert (len(short.ranks), len(short.lost), len(short.certificates)) == (1, 1, 4)
     assert sum(map(len, short.stacks.values())) == 2 * 2000
+    empty = replace(whole, certificates=(structs.replace(proofs[0], bytes=0), *proofs[:2]))
+    assert brief(empty).certificates == proofs[:2], "what moved nothing proves nothing"
     assert brief(short) == short
     assert (short.marks, short.cause, short.downtime_ms) == (whole.marks, whole.cause, 9.0)
 

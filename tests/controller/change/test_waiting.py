@@ -43,6 +43,7 @@ def test_the_recovery_stays_open_in_the_drain() -> None:
     assert effects == ()
     assert job.change is not None
     assert (job.change.stage, job.change.missing) == (Stage.DRAIN, {1})
+    assert job.change.leavers == {1: "m2"}
     assert (job.incidents[0].joiner, job.incidents[0].ranks) == (None, (1,))
 
 

@@ -104,6 +104,9 @@ def test_most_of_a_job_is_never_taken_out() -> None:
     job, _ = after(policy(FOUR), *(found(f"m{n}") for n in range(1, 7)))
     assert [name for name, one in job.cordoned.items() if one.failing] == ["m1"]
     assert "hardly what is broken" in job.anomalies.findings[-1].done
+    gone, _ = after(policy(running(machines=4, standbys=3)), found("m1"), lost("m1"))
+    job, _ = decide(done(gone), found("m2"))
+    assert job.cordoned["m2"].failing, "m1 is not here to be counted"
 
 
 def test_without_a_standby_it_stays_until_one_comes() -> None:
@@ -234,6 +237,11 @@ def test_memory_that_falls_to_nothing_is_told_before_it_is_full() -> None:
         beats.rounds(1, free=19e9 - left * 0.3e9)
     assert {(one.sign, one.grave) for one in beats.found} == {("filling", False)}
     assert "its memory is full in about" in beats.found[0].text
+
+
+def test_memory_of_which_much_is_free_is_no_matter_however_fast_it_falls() -> None:
+    assert full_in_s([100 - 0.8 * n for n in range(90)], 100, 10) is None
+    assert full_in_s([90 - 0.8 * n for n in range(90)], 100, 10) is not None
 
 
 def test_memory_that_goes_up_and_down_is_not_told() -> None:

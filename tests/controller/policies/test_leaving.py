@@ -39,6 +39,13 @@ def test_two_that_are_told_of_together_go_one_after_the_other() -> None:
     assert sorted(done(job).seats) == ["m1", "m4", "m5", "m6"]
 
 
+def test_two_that_had_to_wait_go_together_where_there_are_standbys_for_both() -> None:
+    job, _ = after(running(machines=4, standbys=3), move("m1"), notice("m2"), notice("m3"))
+    job = done(job)
+    assert job.change is not None
+    assert job.change.leavers == {1: "m2", 2: "m3"}
+
+
 def test_while_a_move_is_under_way_it_waits_and_then_goes() -> None:
     job, _ = after(FOUR, move("m1"), notice("m2"))
     assert job.change is not None

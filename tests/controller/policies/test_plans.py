@@ -284,8 +284,12 @@ def test_one_that_is_stopped_ends_the_move_under_way_and_makes_no_other() -> Non
     assert [answer.ok for answer in answers(effects)] == [True]
     job = played(job)
     assert job.seats == ("m1", "m2", "m5", "m4")
+    assert job.plan is not None
+    assert (job.plan.why, job.plan.moves) == ("somebody stopped it", 1)
     job = played(decide(job, steer(going=True))[0])
     assert job.seats == ("m2", "m3", "m5", "m4")
+    assert job.plan is not None
+    assert (job.plan.why, job.plan.moves) == ("", 3)
 
 
 def test_a_second_plan_has_the_next_number() -> None:

@@ -28,8 +28,7 @@ def fails_for_ever(job: Job) -> str:
     """Why the job is to end, if its step has failed too often; else ""."""
     assert job.change is not None
     failed = incident(job, job.change.incident).failed
-    if failed is None:
-        return ""
+    assert failed is not None, "see `note_failed`"
     step = failed[0]
     tries = {
         i.failed[1]: i
