@@ -1,5 +1,6 @@
 """Whoever waits moves everything forward: no wait, in whatever group, holds up another one."""
 
+import contextlib
 import os
 import random
 import re
@@ -159,16 +160,24 @@ def test_schedules_by_chance_for_long(world: Formation) -> None:
 def calls_in_a_row(rank: Rank, name: str, rounds: int) -> tuple[int, float]:
     """How often the endpoint's thread was woken meanwhile, and in how many seconds."""
     group, (seat, size) = rank.groups[name], rank.seats[name]
-    (thread,) = (
-        task
-        for task in Path("/proc/self/task").iterdir()
-        if (task / "comm").read_text().strip() == "tmc-progress"
-    )
+    thread = _thread("tmc-progress")
     reduction = staged(Call("all_reduce", "f32", 2, seed=1), seat, size)
     before, begun = _switches(thread), time.monotonic()
     for _ in range(rounds):
         reduction.start(group)
     return _switches(thread) - before, time.monotonic() - begun
+
+
+def _thread(name: str) -> Path:
+    """It names itself as it begins, which may be a while after it was made."""
+    until = time.monotonic() + WAIT_S
+    while time.monotonic() < until:
+        for comm in Path("/proc/self/task").glob("*/comm"):
+            with contextlib.suppress(OSError):  # Another thread has ended meanwhile.
+                if comm.read_text().strip() == name:
+                    return comm.parent
+        time.sleep(0.001)
+    raise AssertionError(f"no thread {name} in {WAIT_S} s")
 
 
 def _switches(thread: Path) -> int:
