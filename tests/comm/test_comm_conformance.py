@@ -27,7 +27,7 @@ CALLS = "^test_(?!.*(Parallel|ddp|DDP|no_sync|profiler|static_graph))"
         pytest.param("gloo", "watched", 2, CALLS, marks=pytest.mark.soak),
         pytest.param("native", "watched", 4, EVERYTHING, marks=pytest.mark.soak),
         pytest.param("native", "plain", 3, CALLS, marks=pytest.mark.soak),
-        pytest.param("native", "watched", 2, CALLS, marks=pytest.mark.turns(4)),
+        pytest.param("native", "watched", 2, CALLS, marks=pytest.mark.turns(8)),
     ],
 )
 def test_torchs_own_tests_pass_as_on_stock_gloo(

@@ -74,7 +74,7 @@ def alike(text: str) -> str:
     return re.sub(r"\d+(\.\d+)?", "0", text)
 
 
-@pytest.mark.turns(4)
+@pytest.mark.turns(8)
 def test_the_tutorial_runs_as_written(tmp_path: Path) -> None:
     files, commands, shown = blocks((ROOT / "docs" / "tutorial.md").read_text())
     work, programs = tmp_path / "work", tmp_path / "programs"

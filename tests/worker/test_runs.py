@@ -100,7 +100,7 @@ def test_a_warm_up_says_nothing_but_that_it_is_warm(warmed: Warmed) -> None:
     assert [(type(fact), fact.shadow_steps) for fact in said] == [(m.Warm, 3)] * 2
 
 
-@pytest.mark.turns(4)
+@pytest.mark.turns(8)
 def test_each_warm_up_takes_what_was_compiled_since(
     warmed: Warmed, monkeypatch: pytest.MonkeyPatch
 ) -> None:
