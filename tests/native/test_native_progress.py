@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from host_tools import until
 from native_calls import KINDS, Call, perform, staged
 from native_data import blank, buffer, code, same_bits, values
 from native_messages import Message, exchange
@@ -160,7 +161,9 @@ def test_schedules_by_chance_for_long(world: Formation) -> None:
 def calls_in_a_row(rank: Rank, name: str, rounds: int) -> tuple[int, float]:
     """How often the endpoint's thread was woken meanwhile, and in how many seconds."""
     group, (seat, size) = rank.groups[name], rank.seats[name]
-    thread = _thread("tmc-progress")
+    # It names itself as it begins, which may be a while after it was made.
+    until(lambda: _threads("tmc-progress"), "the endpoint's thread")
+    (thread,) = _threads("tmc-progress")
     reduction = staged(Call("all_reduce", "f32", 2, seed=1), seat, size)
     before, begun = _switches(thread), time.monotonic()
     for _ in range(rounds):
@@ -168,16 +171,13 @@ def calls_in_a_row(rank: Rank, name: str, rounds: int) -> tuple[int, float]:
     return _switches(thread) - before, time.monotonic() - begun
 
 
-def _thread(name: str) -> Path:
-    """It names itself as it begins, which may be a while after it was made."""
-    until = time.monotonic() + WAIT_S
-    while time.monotonic() < until:
-        for comm in Path("/proc/self/task").glob("*/comm"):
-            with contextlib.suppress(OSError):  # Another thread has ended meanwhile.
-                if comm.read_text().strip() == name:
-                    return comm.parent
-        time.sleep(0.001)
-    raise AssertionError(f"no thread {name} in {WAIT_S} s")
+def _threads(name: str) -> list[Path]:
+    found = []
+    for comm in Path("/proc/self/task").glob("*/comm"):
+        with contextlib.suppress(OSError):  # Another thread has ended meanwhile.
+            if comm.read_text().strip() == name:
+                found.append(comm.parent)
+    return found
 
 
 def _switches(thread: Path) -> int:

@@ -22,7 +22,6 @@ from trainmover.ids import Epoch, Rank, Step
 BLOCK = 64
 NO_VALUES: tuple[tuple[str, ...], bytes] = ((), b"")
 _CHECK = struct.Struct("<I")
-_ONE = struct.Struct("<d")
 _DOUBLE_BYTES, _FLOAT_BYTES = 8, 4
 _WIDTHS = {1: "B", 2: "H", 4: "I", 8: "Q"}
 
@@ -77,9 +76,6 @@ def plain(values: Mapping[str, float]) -> Values:
     >>> plain({"a": math.nan}) == plain({"a": -math.nan}), plain({"a": 0.0}) == plain({"a": -0.0})
     (True, False)
     """
-    if len(values) == 1:  # Of many ranks, all the time.
-        ((name, number),) = values.items()
-        return (name,), _ONE.pack(number if number == number else math.nan)
     names = tuple(sorted(values))
     numbers = [math.nan if values[name] != values[name] else values[name] for name in names]
     return names, struct.pack(f"<{len(names)}d", *numbers)
