@@ -124,15 +124,16 @@ def journal_an_hour() -> float:
                 chance.shuffle(told)
                 late = chance.randrange(len(told))
                 for some in (told[:late], told[late:]):
-                    journal.append_batches(some, {"i": step})
+                    journal.append_batches(m.columns_of(some), {"i": step})
                 journal.checkpoint()
         taken = path.stat().st_size - empty
     return taken / 1e6 * 3600 / JOURNAL_STEPS
 
 
-def _told(rank: Rank, step: Step, chance: Random) -> tuple[Rank, Epoch, list[m.Row]]:
+def _told(rank: Rank, step: Step, chance: Random) -> m.Committed:
     at_us = step * 1_000_000 + chance.randrange(50_000)
-    return rank, Epoch(1), [m.Row(step=step, at_us=at_us, values={"loss": chance.random()})]
+    row = m.Row(step=step, at_us=at_us, values={"loss": chance.random()})
+    return m.Committed(rank=rank, epoch=Epoch(1), rows=[row])
 
 
 def _ticks() -> list[EVENTS]:

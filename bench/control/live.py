@@ -32,7 +32,7 @@ from trainmover.ids import Epoch, MachineId, Rank, Step
 from trainmover.journal import Journal
 from trainmover.protocol import messages as m
 from trainmover.protocol.deadlines import BEAT_S
-from trainmover.server.run import Server, bind
+from trainmover.server.run import Server, bind, collect_seldom
 from trainmover.version import VERSION
 
 TOKEN = b"bench" * 8
@@ -109,6 +109,7 @@ def _serve(asked: Connection, agents: int, nproc: int, relays_above: int) -> Non
         tempfile.TemporaryDirectory(prefix="bench-control-") as folder,
         Journal.create(Path(folder) / "journal.sqlite", spec) as journal,
     ):
+        collect_seldom()
         asyncio.run(_serve_on_loop(asked, journal))
 
 

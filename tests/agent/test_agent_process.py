@@ -46,9 +46,13 @@ class Controller:
         match fact:
             case m.FromWorker(payload=payload):
                 self.facts.put_nowait(m.decode_worker_fact(payload))
-            case m.SaidHere(told=told) | m.CommittedHere(told=told):
+            case m.SaidHere(told=told):
                 for one in told:
                     self.facts.put_nowait(one)
+            case m.CommittedHere(told=columns):
+                for alike in columns:
+                    for rank, rows in alike.each():
+                        self.facts.put_nowait(m.Committed(rank=rank, epoch=alike.epoch, rows=rows))
             case _:
                 self.facts.put_nowait(fact)
 

@@ -58,6 +58,10 @@ def steps(rank: int, *numbers: int, first: bool = False) -> m.Committed:
     return m.Committed(rank=Rank(rank), epoch=Epoch(2), rows=rows, first=first)
 
 
+def committed(*told: m.Committed) -> m.CommittedHere:
+    return m.CommittedHere(told=m.columns_of(told))
+
+
 def said(crew: Crew, local_rank: int, fact: m.WorkerFact) -> None:
     crew._said(local_rank, m.encode(fact))
 
@@ -69,7 +73,7 @@ def test_when_all_have_told_it_is_said_at_once(play: Any, up: Up) -> None:
         for local_rank, fact in enumerate(told):
             assert up.said == []
             said(crew, local_rank, fact)
-        assert up.said == [m.CommittedHere(told=told)]
+        assert up.said == [committed(*told)]
 
     play(act)
 
@@ -84,7 +88,7 @@ def test_nobody_is_waited_for_long(play: Any, up: Up) -> None:
         return wait()
 
     play(act)
-    assert up.said == [m.CommittedHere(told=[steps(6, 4)])]
+    assert up.said == [committed(steps(6, 4))]
 
 
 def position(rank: int, epoch: int = 3) -> m.Position:
@@ -103,8 +107,8 @@ def test_what_follows_steps_is_said_behind_them(play: Any, up: Up) -> None:
         crew.end(9, then=lambda: None)
 
     play(act)
-    before = [m.CommittedHere(told=[steps(6, 4)]), m.SaidHere(told=[position(6)])]
-    assert up.said == [*before, (1, alone), m.CommittedHere(told=[steps(8, 5)])]
+    before = [committed(steps(6, 4)), m.SaidHere(told=[position(6)])]
+    assert up.said == [*before, (1, alone), committed(steps(8, 5))]
 
 
 def test_answers_of_one_kind_for_one_epoch_are_one_fact(play: Any, up: Up) -> None:
@@ -117,7 +121,7 @@ def test_answers_of_one_kind_for_one_epoch_are_one_fact(play: Any, up: Up) -> No
             said(crew, local_rank, fact)
 
     play(act)
-    assert up.said == [m.CommittedHere(told=[steps(8, 4)]), m.SaidHere(told=answers)]
+    assert up.said == [committed(steps(8, 4)), m.SaidHere(told=answers)]
 
 
 @pytest.mark.parametrize(
@@ -146,8 +150,8 @@ def test_steps_that_a_rank_tells_after_its_answer_go_behind_it(play: Any, up: Up
         crew.end(9, then=lambda: None)
 
     play(act)
-    before = [m.CommittedHere(told=[steps(7, 4)]), m.SaidHere(told=[first])]
-    assert up.said == [*before, m.CommittedHere(told=[steps(6, 6)])]
+    before = [committed(steps(7, 4)), m.SaidHere(told=[first])]
+    assert up.said == [*before, committed(steps(6, 6))]
 
 
 def test_a_fast_worker_does_not_wait_for_a_slow_one_twice(play: Any, up: Up) -> None:
@@ -160,9 +164,4 @@ def test_a_fast_worker_does_not_wait_for_a_slow_one_twice(play: Any, up: Up) -> 
 
     play(act)
     (together,) = up.said
-    assert [(one.rank, one.rows[0].step) for one in together.told] == [
-        (6, 4),
-        (6, 5),
-        (7, 4),
-        (8, 4),
-    ]
+    assert [(one.ranks, one.steps) for one in together.told] == [([6, 7, 8], [4]), ([6], [5])]

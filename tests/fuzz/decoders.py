@@ -17,7 +17,7 @@ import xxhash
 from trainmover.controller.events import Tick
 from trainmover.ids import Epoch, MachineId, Rank, Step
 from trainmover.journal import Journal
-from trainmover.journal.packed import packed, place_of, plain
+from trainmover.journal.packed import packed, place_of
 from trainmover.protocol import keys
 from trainmover.protocol import messages as m
 from trainmover.protocol.checkpoint import MANIFEST
@@ -155,13 +155,14 @@ def _agent_facts() -> list[m.AgentFact]:
         m.VaultHeld(epoch=Epoch(1), records={Rank(0): [Step(1), Step(2)]}),
         m.FromWorker(local_rank=0, payload=msgspec.Raw(m.encode(_facts()[0]))),
         m.CommittedHere(
-            told=[
+            told=m.columns_of(
                 m.Committed(
-                    rank=Rank(0),
+                    rank=Rank(rank),
                     epoch=Epoch(1),
                     rows=[m.Row(step=Step(3), at_us=1, values={"loss": 0.5})],
                 )
-            ]
+                for rank in (0, 1)
+            )
         ),
         m.SaidHere(told=[m.AtBoundary(rank=Rank(0), epoch=Epoch(1), committed=Step(3))]),
     ]
@@ -257,7 +258,7 @@ def _journal_lines() -> bytes:
 
 def _packed_rows() -> bytes:
     rows = [{"loss": 0.5}, {"loss": 0.1, "nan": math.nan}, {}, {"loss": 7.0}]
-    return packed({at: (Epoch(1 + at // 3), 5 * at, plain(row)) for at, row in enumerate(rows)})
+    return packed({at: (Epoch(1 + at // 3), 5 * at, m.plain(row)) for at, row in enumerate(rows)})
 
 
 def _hear(hello: Listener | Dialler, data: bytes) -> None:

@@ -11,7 +11,7 @@ from trainmover.errors import StateMismatch, UserError
 from trainmover.ids import Epoch, MachineId, Rank, Step
 from trainmover.journal import Journal
 from trainmover.journal.replay import replay, replayed
-from trainmover.protocol.messages import JobSpec, Row, WorkerUp
+from trainmover.protocol.messages import Committed, JobSpec, Row, WorkerUp, columns_of
 
 SPEC = JobSpec(run_id="r", argv=["train.py"], machines=1)
 JOINED = MachineJoined(
@@ -65,8 +65,9 @@ def test_a_note_is_an_entry_but_no_event(journal: Journal) -> None:
 
 
 def test_rows_are_kept_bit_exact_and_by_rank_and_step(journal: Journal) -> None:
+    told = {Rank(1): rows(0.1 + 0.2), Rank(0): rows(math.inf, 5e-324)}
     journal.append_batches(
-        [(Rank(1), Epoch(1), rows(0.1 + 0.2)), (Rank(0), Epoch(1), rows(math.inf, 5e-324))]
+        columns_of(Committed(rank=rank, epoch=Epoch(1), rows=its) for rank, its in told.items())
     )
     kept = list(journal.rows())
     assert [(r.rank, r.step) for r in kept] == [(0, 1), (0, 2), (1, 1)]

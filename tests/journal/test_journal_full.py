@@ -13,7 +13,7 @@ from trainmover.ids import Epoch, Rank, Step
 from trainmover.journal import Journal
 from trainmover.journal.bookmarks import Bookmark
 from trainmover.journal.memory import Line, Memory, Steps
-from trainmover.protocol.messages import JobSpec, Row
+from trainmover.protocol.messages import Committed, JobSpec, Row, columns_of
 
 SPEC = JobSpec(run_id="r", argv=["train.py"], machines=1)
 EVENTS = [ControllerReturned(at_us=at) for at in range(1, 9)]
@@ -24,7 +24,8 @@ def row(step: int, loss: float = 1.0) -> Row:
 
 
 def commit(journal: Journal, *rows: Row) -> None:
-    journal.append_batches([(Rank(0), Epoch(1), list(rows))], {"i": rows[-1].step})
+    told = Committed(rank=Rank(0), epoch=Epoch(1), rows=list(rows))
+    journal.append_batches(columns_of([told]), {"i": rows[-1].step})
 
 
 def fill(journal: Journal) -> None:

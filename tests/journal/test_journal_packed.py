@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from trainmover.errors import StateMismatch, UserError
 from trainmover.ids import Epoch, Rank, Step
 from trainmover.journal import Journal
-from trainmover.journal.packed import BLOCK, named, packed, plain, unpacked
-from trainmover.protocol.messages import JobSpec, Row
+from trainmover.journal.packed import BLOCK, packed, unpacked
+from trainmover.protocol.messages import Committed, JobSpec, Row, columns_of, named, plain
 
 VALUES = st.dictionaries(st.sampled_from(["loss", "norm", ""]), st.floats(), max_size=3)
 TIMES = st.integers(-(2**62), 2**62)
@@ -24,6 +24,10 @@ SPEC = JobSpec(run_id="r", argv=["train.py"], machines=RANKS)
 
 def row(step: int, loss: float, at_us: int = 0) -> Row:
     return Row(step=Step(step), at_us=at_us, values={"loss": loss})
+
+
+def told_of(rank: int, row: Row) -> Committed:
+    return Committed(rank=Rank(rank), epoch=Epoch(1), rows=[row])
 
 
 def float32(value: float) -> float:
@@ -74,7 +78,7 @@ def test_ranks_that_tell_late_and_by_pieces_are_all_there(tmp_path: Path) -> Non
     with Journal.create(tmp_path / "j", SPEC) as journal:
         while told:
             some, told = told[:40], told[40:]
-            journal.append_batches([(Rank(r), Epoch(1), [row(s, losses[r, s])]) for r, s in some])
+            journal.append_batches(columns_of(told_of(r, row(s, losses[r, s])) for r, s in some))
         assert {(r.rank, r.step): r.values["loss"] for r in journal.rows()} == losses
         assert [(r.rank, r.step) for r in journal.rows()] == sorted(losses)
         newest = [(r.rank, r.step) for r in journal.newest_rows(2)]
@@ -105,8 +109,8 @@ def test_a_thousand_ranks_take_little(tmp_path: Path) -> None:
             rows = [
                 row(step, chance.random(), at_us + chance.randrange(60_000)) for _ in range(RANKS)
             ]
-            told = [(Rank(rank), Epoch(1), [one]) for rank, one in enumerate(rows)]
-            journal.append_batches(told[::2])
-            journal.append_batches(told[1::2])
+            told = [told_of(rank, one) for rank, one in enumerate(rows)]
+            journal.append_batches(columns_of(told[::2]))
+            journal.append_batches(columns_of(told[1::2]))
         (after,) = journal._db.execute("PRAGMA page_count").fetchone()
         assert (after - before) * 4096 < RANKS * 100 * 14

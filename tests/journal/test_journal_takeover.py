@@ -16,7 +16,7 @@ from trainmover.journal import Journal
 from trainmover.journal.aside import keep_aside
 from trainmover.journal.file import writable
 from trainmover.journal.replay import replay
-from trainmover.protocol.messages import JobSpec, Row
+from trainmover.protocol.messages import Committed, JobSpec, Row, columns_of
 
 SPEC = JobSpec(run_id="r", argv=["train.py"], machines=1)
 TEN = [ControllerReturned(at_us=at) for at in range(1, 11)]
@@ -156,7 +156,8 @@ def test_an_alien_file_is_refused(tmp_path: Path, content: bytes) -> None:
 def test_what_is_safe_is_written_with_the_rows_before_it(tmp_path: Path) -> None:
     with Journal.create(tmp_path / "j.sqlite", SPEC) as journal:
         rows = [Row(step=Step(step), at_us=step, values={}) for step in range(1, 9)]
-        journal.append_batches([(Rank(0), Epoch(1), rows)], {"i": 3})
+        told = Committed(rank=Rank(0), epoch=Epoch(1), rows=rows)
+        journal.append_batches(columns_of([told]), {"i": 3})
         journal.append_batches([], {"i": 5, "k": 1})
         assert journal.safe() == {"i": 5, "k": 1}
         assert [row.step for row in journal.newest_rows(3)] == [6, 7, 8]

@@ -40,9 +40,10 @@ def played(
 @pytest.mark.parametrize("value", [math.nan, math.inf, -math.inf])
 def test_a_number_that_is_none_is_found(value: float) -> None:
     rows = [m.Row(step=n, at_us=0, values={"loss": x}) for n, x in ((4, 1.0), (5, value))]
-    fact = m.Committed(rank=Rank(2), epoch=1, rows=rows)
-    assert not_a_number(fact) == f"rank 2 reported loss = {value} in step 5"
-    assert not_a_number(msgspec.structs.replace(fact, rows=rows[:1])) == ""
+    told = [m.Committed(rank=Rank(rank), epoch=1, rows=rows) for rank in (2, 3)]
+    assert not_a_number(*m.columns_of(told)) == f"rank 2 reported loss = {value} in step 5"
+    finite = [msgspec.structs.replace(fact, rows=rows[:1]) for fact in told]
+    assert not_a_number(*m.columns_of(finite)) == ""
 
 
 def test_a_nan_ends_the_job_if_that_was_asked_for(

@@ -11,7 +11,14 @@ Nothing is out of its turn for whoever hears it: steps go before the answers tha
 whatever else is said goes behind both.
 """
 
-from trainmover.protocol.messages import AgentFact, Committed, CommittedHere, Joint, SaidHere
+from trainmover.protocol.messages import (
+    AgentFact,
+    Committed,
+    CommittedHere,
+    Joint,
+    SaidHere,
+    columns_of,
+)
 
 WAIT_S = 0.02
 """For the others; a small part of the time for which workers keep what they have told."""
@@ -55,7 +62,7 @@ class Together:
         """All that has come."""
         steps, self._steps = self._steps, []
         answers, self._answers = self._answers, []
-        said: list[AgentFact] = [CommittedHere(told=steps)] if steps else []
+        said: list[AgentFact] = [CommittedHere(told=columns_of(steps))] if steps else []
         return [*said, SaidHere(told=answers)] if answers else said
 
 

@@ -50,8 +50,8 @@ from trainmover.journal.file import (
 )
 from trainmover.journal.lock import WriterLock
 from trainmover.journal.memory import Line, Memory, Record, Steps
-from trainmover.journal.rows import Batch, Blocks, CommittedRow
-from trainmover.protocol.messages import JobSpec, Row
+from trainmover.journal.rows import Blocks, CommittedRow
+from trainmover.protocol.messages import Columns, Committed, JobSpec, Row, columns_of
 
 NOTE = "Note"
 _LAST = 2**63 - 1
@@ -216,10 +216,10 @@ class Journal:
 
     def append_rows(self, rank: Rank, epoch: Epoch, rows: list[Row]) -> None:
         """Write committed steps of one rank; see `append_batches`."""
-        self.append_batches([(rank, epoch, rows)])
+        self.append_batches(columns_of([Committed(rank=rank, epoch=epoch, rows=rows)]))
 
     def append_batches(
-        self, batches: Sequence[Batch], safe: Mapping[str, int] | None = None
+        self, batches: Sequence[Columns], safe: Mapping[str, int] | None = None
     ) -> None:
         """Write committed steps in one transaction. Repeated equal rows are no news.
 
@@ -231,7 +231,7 @@ class Journal:
         Raises StateMismatch, and writes nothing, if a step is there already with other values:
         two truths for one committed step.
         """
-        if any(rows for _, _, rows in batches) or safe:
+        if batches or safe:
             self._write(Steps(list(batches), dict(safe or {})))
 
     def events(self, after: int = 0) -> Iterator[tuple[int, EVENTS]]:
@@ -411,9 +411,9 @@ class Journal:
 
     def _unwritten_rows(self, rank: Rank) -> Iterator[CommittedRow]:
         for record in self._unwritten():
-            for of, epoch, steps in record.batches if isinstance(record, Steps) else ():
-                for row in steps if of == rank else ():
-                    yield CommittedRow(rank, row.step, epoch, row.at_us, row.values)
+            for batch in record.batches if isinstance(record, Steps) else ():
+                for row in dict(batch.each()).get(rank, ()):
+                    yield CommittedRow(rank, row.step, batch.epoch, row.at_us, row.values)
 
     def _insert(self, at_us: int, kind: str, text: str) -> int:
         self._write(Line(self._seq + 1, at_us, kind, text))

@@ -10,9 +10,8 @@ from collections.abc import Iterator
 
 import msgspec
 
-from trainmover.ids import Epoch, Rank
 from trainmover.protocol.malformed import MALFORMED
-from trainmover.protocol.messages import Row
+from trainmover.protocol.messages import Columns
 
 STEPS_BYTES_MAX = 256 * 1024 * 1024
 """Of committed steps, which nothing is decided on; what comes then is counted, not kept."""
@@ -31,7 +30,7 @@ class Line(msgspec.Struct, frozen=True, tag=True, array_like=True):
 class Steps(msgspec.Struct, frozen=True, tag=True, array_like=True):
     """As `append_batches` was given them."""
 
-    batches: list[tuple[Rank, Epoch, list[Row]]]
+    batches: list[Columns]
     safe: dict[str, int]
 
 

@@ -10,24 +10,21 @@ that, as what comes of float32, and eight otherwise.
 A thousand ranks that report one number each take 7 to 12 KB a step, as rows of text it were 50.
 """
 
-import math
 import struct
 import zlib
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 
 import msgspec
 
 from trainmover.ids import Epoch, Rank, Step
+from trainmover.protocol.messages import Values
 
 BLOCK = 64
-NO_VALUES: tuple[tuple[str, ...], bytes] = ((), b"")
+NO_VALUES: Values = ((), b"")
 _CHECK = struct.Struct("<I")
 _DOUBLE_BYTES, _FLOAT_BYTES = 8, 4
 _WIDTHS = {1: "B", 2: "H", 4: "I", 8: "Q"}
 
-Values = tuple[tuple[str, ...], bytes]
-"""Names in order, and their values as doubles: equal if and only if the bits are, but for the
-payload of a NaN."""
 Kept = tuple[Epoch, int, Values]
 """What is kept of one row: epoch, at_us, values."""
 Block = dict[int, Kept]
@@ -68,23 +65,6 @@ def first_rank_at(place: int) -> Rank:
 
 _BLOCK_BITS = 20
 """Blocks that a step may have; all that 63 bits leave is for steps."""
-
-
-def plain(values: Mapping[str, float]) -> Values:
-    """As they are compared and kept.
-
-    >>> plain({"a": math.nan}) == plain({"a": -math.nan}), plain({"a": 0.0}) == plain({"a": -0.0})
-    (True, False)
-    """
-    names = tuple(sorted(values))
-    numbers = [math.nan if values[name] != values[name] else values[name] for name in names]
-    return names, struct.pack(f"<{len(names)}d", *numbers)
-
-
-def named(values: Values) -> dict[str, float]:
-    """As they were reported."""
-    names, data = values
-    return dict(zip(names, struct.unpack(f"<{len(names)}d", data), strict=True))
 
 
 def packed(block: Block) -> bytes:

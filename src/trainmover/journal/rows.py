@@ -7,6 +7,7 @@ ranks (`packed.py`), each written once more when further ranks of it have told t
 import sqlite3
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import product
 
 from trainmover.errors import StateMismatch
 from trainmover.ids import Epoch, Rank, Step
@@ -17,14 +18,12 @@ from trainmover.journal.packed import (
     Block,
     Kept,
     first_rank_at,
-    named,
     packed,
     place_of,
-    plain,
     step_at,
     unpacked,
 )
-from trainmover.protocol.messages import Row
+from trainmover.protocol.messages import Columns, named
 
 SCHEMA = """\
 CREATE TABLE rows (place INTEGER PRIMARY KEY, data BLOB NOT NULL);
@@ -46,8 +45,6 @@ SELECT rows.place, rows.data FROM steps JOIN rows
 """One block of each step; it looks at no other."""
 _LAST = 2**63 - 1
 
-Batch = tuple[Rank, Epoch, list[Row]]
-"""Steps one rank has committed in one epoch."""
 Blocks = dict[int, Block]
 """By their places."""
 
@@ -63,34 +60,36 @@ class CommittedRow:
     values: dict[str, float]
 
 
-def write(db: sqlite3.Connection, batches: Sequence[Batch], safe: Mapping[str, int]) -> None:
+def write(db: sqlite3.Connection, batches: Sequence[Columns], safe: Mapping[str, int]) -> None:
     """In the caller's transaction. Raises StateMismatch."""
     blocks: Blocks = {}
     news = _enter_all(blocks, db, batches)
     db.executemany(_INSERT, ((place, packed(blocks[place])) for place in sorted(news)))
-    for rank, _, rows in batches:
-        samples.write(db, rank, rows)
+    for batch in batches:
+        if batch.samples:
+            samples.write(db, batch)
     if safe:
         db.executemany("INSERT OR REPLACE INTO safe VALUES (?, ?)", safe.items())
 
 
-def add(blocks: Blocks, db: sqlite3.Connection, batches: Sequence[Batch]) -> None:
+def add(blocks: Blocks, db: sqlite3.Connection, batches: Sequence[Columns]) -> None:
     """The same check, of rows that cannot be written now: they are kept in `blocks`, with all that
     is beside them. Raises StateMismatch."""
     _enter_all(blocks, db, batches)
 
 
-def _enter_all(blocks: Blocks, db: sqlite3.Connection, batches: Sequence[Batch]) -> set[int]:
+def _enter_all(blocks: Blocks, db: sqlite3.Connection, batches: Sequence[Columns]) -> set[int]:
     """Which blocks are others than in the journal."""
     news = set()
-    for rank, epoch, rows in batches:
-        for row in rows:
-            place = place_of(row.step, rank)
+    for batch in batches:
+        for number, (rank, step) in enumerate(product(batch.ranks, batch.steps)):
+            place = place_of(step, rank)
             block = blocks.get(place)
             if block is None:
                 found = db.execute(_SELECT, (place,)).fetchone()
                 block = blocks[place] = {} if found is None else unpacked(found[0])
-            if _enter(block, rank, row.step, (epoch, row.at_us, plain(row.values))):
+            values = batch.names, batch.values_of(number)
+            if _enter(block, rank, step, (batch.epoch, batch.at_us[number], values)):
                 news.add(place)
     return news
 

@@ -9,11 +9,12 @@ import json
 import sqlite3
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
+from itertools import product
 from typing import Any
 
 from trainmover.errors import StateMismatch
 from trainmover.ids import Rank, Step
-from trainmover.protocol.messages import Draw, Row
+from trainmover.protocol.messages import Columns, Draw
 
 SCHEMA = """\
 CREATE TABLE samples (rank INTEGER NOT NULL, step INTEGER NOT NULL, draws_json TEXT NOT NULL,
@@ -59,18 +60,19 @@ class DataPass:
         return sorted({rank for places in self.places.values() for _, rank in places})
 
 
-def write(db: sqlite3.Connection, rank: Rank, rows: Iterable[Row]) -> None:
+def write(db: sqlite3.Connection, batch: Columns) -> None:
     """In the caller's transaction. Raises StateMismatch if a step is there with other samples."""
-    for row in rows:
-        if not row.samples:
+    places = product(batch.ranks, batch.steps)
+    for (rank, step), draws in zip(places, batch.samples, strict=True):
+        if not draws:
             continue
-        text = json.dumps([[draw.source, draw.data_pass, _spans(draw.ids)] for draw in row.samples])
-        db.execute("INSERT OR IGNORE INTO samples VALUES (?, ?, ?)", (rank, row.step, text))
+        text = json.dumps([[draw.source, draw.data_pass, _spans(draw.ids)] for draw in draws])
+        db.execute("INSERT OR IGNORE INTO samples VALUES (?, ?, ?)", (rank, step, text))
         query = "SELECT draws_json FROM samples WHERE rank = ? AND step = ?"
-        (before,) = db.execute(query, (rank, row.step)).fetchone()
+        (before,) = db.execute(query, (rank, step)).fetchone()
         if before != text:
             raise StateMismatch(
-                f"Rank {rank} committed step {row.step} twice with other samples: "
+                f"Rank {rank} committed step {step} twice with other samples: "
                 f"{before[:200]}, then {text[:200]}.",
                 means="The job has trained on other data than it should, and must not go on.",
                 do="Is the loader deterministic? If so, report this: trainmover is at fault.",

@@ -30,7 +30,7 @@ from functools import lru_cache
 from trainmover.errors import ProtocolError
 from trainmover.protocol.sealed import Session
 
-PROTOCOL = 8
+PROTOCOL = 9
 """Of all that processes say to each other."""
 NONCE_BYTES = 16
 PROOF_BYTES = 32

@@ -41,7 +41,7 @@ from trainmover.ids import MachineId
 from trainmover.protocol.deadlines import HEARD_S, SPARE_S, beats
 from trainmover.protocol.messages import (
     AgentFact,
-    Committed,
+    Columns,
     Found,
     Heard,
     Heartbeat,
@@ -187,10 +187,12 @@ class Control:
         for link in self.members.values():
             link.send(order)
 
-    def took(self, fact: Committed, at_us: int) -> None:
-        """A rank has told its own times; look whether one is slow."""
-        if self.over is None:
-            for event in self.pace.take(self.job, fact, at_us):
+    def took(self, rows: Columns, at_us: int) -> None:
+        """Ranks have told their own times; look whether one is slow."""
+        for rank, took in zip(rows.ranks, rows.took, strict=True):
+            if self.over is not None:
+                return
+            for event in self.pace.take(self.job, rank, rows.epoch, took, at_us):
                 self.take(event)
 
     def beats(self, machine: MachineId, fact: Heartbeat, at_us: int) -> None:

@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Mapping
+from itertools import chain
 from typing import Protocol
 
 from trainmover.controller.events import AgentSaid, WorkerSaid, WorkersSaid
@@ -11,6 +12,7 @@ from trainmover.protocol.messages import (
     UNJOURNALED,
     UNNUMBERED,
     AgentFact,
+    Columns,
     Committed,
     CommittedHere,
     Examined,
@@ -30,6 +32,7 @@ from trainmover.protocol.messages import (
     WorkerExited,
     WorkerFact,
     WorkerState,
+    columns_of,
     decode_worker_fact,
 )
 from trainmover.server.history.rows import Rows
@@ -53,7 +56,7 @@ class Taker(Protocol):
     absence: Absence
 
     def take(self, event: WorkerSaid | WorkersSaid | AgentSaid) -> None: ...
-    def took(self, fact: Committed, at_us: int) -> None: ...
+    def took(self, rows: Columns, at_us: int) -> None: ...
     def beats(self, machine: MachineId, fact: Heartbeat, at_us: int) -> None: ...
     def found(self, witness: MachineId, fact: Found) -> None: ...
     def stop(self, code: int, why: str, at_us: int) -> None: ...
@@ -79,8 +82,8 @@ class Hearing:
                 told = decode_worker_fact(payload)
                 self._worker_said(machine, local_rank, told, number, at_us)
             case CommittedHere(told=all_told):
-                for one in all_told:
-                    self._steps_said(machine, one, at_us)
+                for rows in all_told:
+                    self._rows_said(machine, rows, at_us)
             case SaidHere(told=all_told):
                 self._workers_said(machine, all_told, number, at_us)
             case Leaving() if not 0 <= fact.left_ms <= LEFT_MS_MAX:
@@ -122,43 +125,43 @@ class Hearing:
         """In the journal a wrong one would fail this controller, and every one that comes."""
         rank, there_are = getattr(fact, "rank", 0), self._taker.spec.world_size
         if not 0 <= rank < there_are:
-            raise ProtocolError(
-                f"{machine} speaks of rank {rank} in {type(fact).__name__}: there are {there_are}.",
-                means="What it said was not taken.",
-                do="Look at that machine: what runs there is no worker of this job.",
-            )
+            raise _no_rank(machine, rank, type(fact).__name__, there_are)
 
-    def _steps_said(self, machine: MachineId, fact: Committed, at_us: int) -> None:
-        """Said with those of other ranks: nothing else follows from it."""
-        self._look_at_rank(machine, fact)
-        if fact.first:
-            raise _not_an_agents(f"{machine} speaks of the first step of epoch {fact.epoch}")
-        self._take_steps(machine, fact, at_us)
+    def _rows_said(self, machine: MachineId, rows: Columns, at_us: int) -> None:
+        """Said by an agent: nothing else follows from them."""
+        there_are = self._taker.spec.world_size
+        if not rows.fit:
+            raise _not_an_agents(f"{machine} speaks of steps whose columns do not fit together")
+        for rank in (min(rows.ranks), max(rows.ranks)):
+            if not 0 <= rank < there_are:
+                raise _no_rank(machine, rank, "committed steps", there_are)
+        if rows.first:
+            raise _not_an_agents(f"{machine} speaks of the first step of epoch {rows.epoch}")
+        self._take_rows(machine, rows, at_us)
 
     def _take_steps(self, machine: MachineId, fact: Committed, at_us: int) -> None:
-        self._look_at_rows(machine, fact)
-        self.rows.take(fact)
-        self._around.told(machine, fact)
-        if fact.rows:
-            self._taker.absence.steps.committed(fact.epoch, fact.rows[-1].step)
-        self._taker.took(fact, at_us)
+        for rows in columns_of([fact]):
+            self._take_rows(machine, rows, at_us)
 
-    def _look_at_rows(self, machine: MachineId, fact: Committed) -> None:
+    def _take_rows(self, machine: MachineId, rows: Columns, at_us: int) -> None:
+        self._look_at_rows(machine, rows)
+        self.rows.take(rows)
+        self._around.told(machine, rows)
+        self._taker.absence.steps.committed(rows.epoch, rows.steps[-1])
+        if rows.took:
+            self._taker.took(rows, at_us)
+
+    def _look_at_rows(self, machine: MachineId, rows: Columns) -> None:
         """As above: what no journal can hold."""
-        if any(took.own_us < 0 or not 0 <= took.step <= STEP_MAX for took in fact.took):
-            raise ProtocolError(
-                f"{machine} speaks of a step that took less than no time.",
-                means="What it said was not taken.",
-                do="Look at that machine: what runs there is no worker of this job.",
-            )
-        for row in fact.rows:
-            if not (0 <= row.step <= STEP_MAX and 0 <= row.at_us <= AT_US_MAX):
-                raise ProtocolError(
-                    f"{machine} speaks of step {row.step}, committed at {row.at_us} us: that "
-                    "cannot be.",
-                    means="What it said was not taken.",
-                    do="Look at that machine: what runs there is no worker of this job.",
-                )
+        for took in chain.from_iterable(rows.took):
+            if took.own_us < 0 or not 0 <= took.step <= STEP_MAX:
+                raise _no_step(f"{machine} speaks of a step that took less than no time")
+        for step in (min(rows.steps), max(rows.steps)):
+            if not 0 <= step <= STEP_MAX:
+                raise _no_step(f"{machine} speaks of step {step}: that cannot be")
+        for at_us in (min(rows.at_us), max(rows.at_us)):
+            if not 0 <= at_us <= AT_US_MAX:
+                raise _no_step(f"{machine} speaks of a commit at {at_us} us: that cannot be")
 
     def _workers_said(self, machine: MachineId, told: list[Joint], number: int, at_us: int) -> None:
         facts: list[Joint] = []
@@ -195,6 +198,22 @@ class Hearing:
             number=number,
         )
         self._taker.take(said)
+
+
+def _no_rank(machine: MachineId, rank: int, where: str, there_are: int) -> ProtocolError:
+    return ProtocolError(
+        f"{machine} speaks of rank {rank} in {where}: there are {there_are}.",
+        means="What it said was not taken.",
+        do="Look at that machine: what runs there is no worker of this job.",
+    )
+
+
+def _no_step(what: str) -> ProtocolError:
+    return ProtocolError(
+        f"{what}.",
+        means="What it said was not taken.",
+        do="Look at that machine: what runs there is no worker of this job.",
+    )
 
 
 def _not_an_agents(what: str) -> ProtocolError:

@@ -6,7 +6,6 @@ from collections.abc import Callable, Iterable, Sequence
 from itertools import accumulate
 
 from trainmover.controller.state import Job
-from trainmover.ids import Rank
 
 STEP_S = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 300.0)
 PAUSE_S = (0.001, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0)
@@ -51,13 +50,12 @@ class Measures:
         self.since_us: int | None = None
         self.cut_us: int | None = None
 
-    def committed(self, rank: Rank, gaps_us: Iterable[int], now: Callable[[], int]) -> None:
-        """A rank has told of steps. gaps_us: of the undisturbed ones; see `RankProgress`."""
+    def committed(self, gaps_us: Iterable[int], now: Callable[[], int]) -> None:
+        """Ranks have told of steps. gaps_us: rank 0's, as `Progress.take` has found them."""
         if self.since_us is None:
             self.since_us = now()
-        if rank == 0:
-            for gap_us in gaps_us:
-                self.steps.add(max(0, gap_us) / 1e6)
+        for gap_us in gaps_us:
+            self.steps.add(max(0, gap_us) / 1e6)
 
     def decided(self, before: Job, after: Job, at_us: int) -> None:
         """An event was taken."""

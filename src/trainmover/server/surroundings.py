@@ -2,14 +2,14 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 
 from trainmover.controller.effects import Answer, Effect, End, HostOrder
 from trainmover.controller.events import EVENTS
 from trainmover.controller.state import Job
 from trainmover.ids import MachineId
 from trainmover.protocol.messages import (
-    Committed,
+    Columns,
     Heartbeat,
     Order,
     Output,
@@ -19,10 +19,7 @@ from trainmover.protocol.messages import (
     Weighed,
 )
 
-if TYPE_CHECKING:
-    from trainmover.journal.rows import Batch
-
-ByTheWay = Committed | Heartbeat | Output | Taking | Unwritten | Watched | Weighed
+ByTheWay = Columns | Heartbeat | Output | Taking | Unwritten | Watched | Weighed
 """Facts that lead to no decision, or not by themselves."""
 
 
@@ -66,7 +63,7 @@ class Book(Protocol):
     def append(self, event: EVENTS) -> int: ...
 
     def append_batches(
-        self, batches: "Sequence[Batch]", safe: Mapping[str, int] | None = None
+        self, batches: Sequence[Columns], safe: Mapping[str, int] | None = None
     ) -> None: ...
 
 

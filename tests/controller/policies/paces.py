@@ -61,8 +61,8 @@ class Told:
 
     def _tell(self, rank: int, own_us: int, cpu_us: int) -> None:
         took = [m.Took(step=self.step, own_us=own_us, cpu_us=cpu_us)]
-        fact = m.Committed(rank=rank, epoch=self.job.epoch, rows=[], took=took)
-        for event in self.pace.take(self.job, fact, self.step * 100_000):
+        at_us = self.step * 100_000
+        for event in self.pace.take(self.job, rank, self.job.epoch, took, at_us):
             if isinstance(event, SlowSuspected):
                 self.suspected.append(event)
             else:

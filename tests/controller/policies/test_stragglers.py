@@ -199,8 +199,7 @@ def test_steps_of_another_epoch_are_compared_with_nobody() -> None:
         took = [
             m.Took(step=n, own_us=130_000 if rank == 2 else 100_000, cpu_us=1) for n in range(200)
         ]
-        fact = m.Committed(rank=rank, epoch=epoch, rows=[], took=took)
-        assert told.pace.take(told.job, fact, 10**9) == []
+        assert told.pace.take(told.job, rank, epoch, took, 10**9) == []
 
 
 def test_a_move_is_measured_by_eight_steps_after_the_four_that_find_the_memory_cold() -> None:

@@ -36,8 +36,8 @@ class Waiting:
                 }
                 own_us = round(own(rank) * 1000 * self._jitter())
                 took = m.Took(step=self.step, own_us=own_us, cpu_us=80_000, waits_us=for_whom)
-                fact = m.Committed(rank=Rank(rank), epoch=self.job.epoch, rows=[], took=[took])
-                for event in self.pace.take(self.job, fact, self.step * 100_000):
+                at_us, epoch = self.step * 100_000, self.job.epoch
+                for event in self.pace.take(self.job, Rank(rank), epoch, [took], at_us):
                     self.events.append(event)
                     self.job, _ = decide(self.job, event)
         return self

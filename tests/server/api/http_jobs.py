@@ -15,7 +15,15 @@ from trainmover.controller.state import (
     Phase,
 )
 from trainmover.ids import Epoch, MachineId, Rank, Slot, Step
-from trainmover.protocol.messages import Certificate, Committed, JobSpec, Position, Recorded, Row
+from trainmover.protocol.messages import (
+    Certificate,
+    Committed,
+    JobSpec,
+    Position,
+    Recorded,
+    Row,
+    columns_of,
+)
 from trainmover.server.run import Server
 
 SECOND = 1_000_000
@@ -76,4 +84,5 @@ def commit(server: Server, step: int, *, first: bool = False) -> None:
     for rank, name in enumerate(server.job.seats):
         rows = [Row(step=Step(step), at_us=step * 50_000, values={"loss": 1.0 / step})]
         fact = Committed(rank=Rank(rank), epoch=Epoch(2), rows=rows, first=first)
-        server.told(name, fact)
+        for alike in columns_of([fact]):
+            server.told(name, alike)

@@ -37,7 +37,7 @@ from trainmover.launch.signals import watch_signals
 from trainmover.lifeline import die_with, flush_output
 from trainmover.protocol.messages import JobSpec
 from trainmover.server.checkpoints.folder import CheckpointFolder
-from trainmover.server.run import Server, bind
+from trainmover.server.run import Server, bind, collect_seldom
 from trainmover.server.view.notices import Notice
 from trainmover.token_file import read_token
 
@@ -74,6 +74,7 @@ def control(
     """
     if inherited.parent:
         die_with(inherited.parent)
+    collect_seldom()
 
     async def run() -> int:
         return await _Control(directory, inherited, on_change, on_ready, on_end).run()

@@ -57,6 +57,13 @@ from trainmover.protocol.messages.coding import (
     encode,
     joint_in,
 )
+from trainmover.protocol.messages.columns import (
+    Columns,
+    Values,
+    columns_of,
+    named,
+    plain,
+)
 from trainmover.protocol.messages.job import (
     Checkpoint,
     JobSpec,
@@ -149,6 +156,7 @@ __all__ = [
     "Bind",
     "Certificate",
     "Checkpoint",
+    "Columns",
     "Committed",
     "CommittedHere",
     "CutComplete",
@@ -222,6 +230,7 @@ __all__ = [
     "Trunk",
     "Unproven",
     "Unwritten",
+    "Values",
     "VaultHeld",
     "Verdict",
     "Warm",
@@ -239,9 +248,12 @@ __all__ = [
     "WriteCheckpoint",
     "Written",
     "Wrote",
+    "columns_of",
     "decode_agent_fact",
     "decode_order",
     "decode_worker_fact",
     "encode",
     "joint_in",
+    "named",
+    "plain",
 ]

@@ -3,8 +3,9 @@
 import msgspec
 
 from trainmover.ids import Epoch, MachineId, Rank, Step
+from trainmover.protocol.messages.columns import Columns
 from trainmover.protocol.messages.root import Message
-from trainmover.protocol.messages.worker_facts import Committed, Joint
+from trainmover.protocol.messages.worker_facts import Joint
 
 
 class AgentFact(Message, frozen=True):
@@ -185,10 +186,10 @@ class FromWorker(AgentFact, frozen=True):
 
 
 class CommittedHere(AgentFact, frozen=True):
-    """Steps that ranks of this machine have committed, as their workers told them: none is the
-    first of its epoch."""
+    """Steps that ranks of this machine have committed, in the order in which their workers told
+    them: none is the first of its epoch."""
 
-    told: list[Committed]
+    told: list[Columns]
 
 
 class SaidHere(AgentFact, frozen=True):

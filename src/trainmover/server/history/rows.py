@@ -1,13 +1,9 @@
 """Committed rows on their way to the journal: in batches, and past `decide`. Pure."""
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
 
-from trainmover.protocol.messages import Committed
+from trainmover.protocol.messages import Columns
 from trainmover.server.surroundings import Book
-
-if TYPE_CHECKING:
-    from trainmover.journal.rows import Batch
 
 
 class Rows:
@@ -15,16 +11,16 @@ class Rows:
 
     def __init__(self, book: Book) -> None:
         self._book = book
-        self._batches: list[Batch] = []
+        self._batches: list[Columns] = []
 
     @property
     def waiting(self) -> int:
         """Batches that are not written yet."""
         return len(self._batches)
 
-    def take(self, fact: Committed) -> None:
-        """Keep the rows."""
-        self._batches.append((fact.rank, fact.epoch, fact.rows))
+    def take(self, rows: Columns) -> None:
+        """Keep them."""
+        self._batches.append(rows)
 
     def flush(self, safe: Mapping[str, int] | None = None) -> None:
         """Write what was taken. Raises StateMismatch if it contradicts what was written.

@@ -2,16 +2,20 @@
 
 import math
 
-from trainmover.protocol.messages import Committed
+from trainmover.protocol.messages import Columns
 
 
-def not_a_number(fact: Committed) -> str:
-    """The first of a batch, in words; "" if all are finite."""
-    for row in fact.rows:
-        for name, value in row.values.items():
-            if not math.isfinite(value):
-                return f"rank {fact.rank} reported {name} = {value} in step {row.step}"
-    return ""
+def not_a_number(rows: Columns) -> str:
+    """The first of them, in words; "" if all are finite."""
+    if rows.finite:
+        return ""
+    return next(
+        f"rank {rank} reported {name} = {value} in step {row.step}"
+        for rank, its in rows.each()
+        for row in its
+        for name, value in row.values.items()
+        if not math.isfinite(value)
+    )
 
 
 def stopped_text(found: str) -> str:

@@ -7,17 +7,26 @@ from dataclasses import dataclass, field
 
 from trainmover.ids import Epoch, MachineId, Rank, Step
 from trainmover.journal import CommittedRow
-from trainmover.protocol.messages import Committed, Heartbeat, Row, Taking, Watched, Weighed
+from trainmover.protocol.messages import (
+    Columns,
+    Heartbeat,
+    Taking,
+    Values,
+    Watched,
+    Weighed,
+    named,
+    plain,
+)
 
 RECENT_STEPS = 64
 
 
 @dataclass
 class RankProgress:
-    """values: what the newest step reported; gaps_us: between the last commits of one epoch."""
+    """reported: by the newest step; gaps_us: between the last commits of one epoch."""
 
     step: Step = Step(0)
-    values: dict[str, float] = field(default_factory=dict)
+    reported: Values = ((), b"")
     at_us: int = 0
     gaps_us: deque[int] = field(default_factory=lambda: deque(maxlen=RECENT_STEPS))
     _median: tuple[int, float | None] = (0, None)
@@ -30,22 +39,30 @@ class RankProgress:
             self._median = (self.at_us, known)
         return self._median[1]
 
-    def take(self, fact: Committed) -> list[int]:
-        """The gaps between steps that nothing has cut short or held up, in microseconds."""
+    @property
+    def values(self) -> dict[str, float]:
+        """What the newest step reported."""
+        return named(self.reported)
+
+    def take(self, rows: Columns, index: int) -> list[int]:
+        """Those of the rank at that place. The gaps between steps that nothing has cut short or
+        held up, in microseconds."""
         gaps_us: list[int] = []
-        for index, row in enumerate(fact.rows):
-            undisturbed = row.step == self.step + 1 and not (fact.first and index == 0)
-            if undisturbed and self.at_us:
-                gaps_us.append(row.at_us - self.at_us)
-            self.step, self.values, self.at_us = row.step, row.values, row.at_us
+        row = index * len(rows.steps)
+        first = rows.first
+        for step, at_us in zip(rows.steps, rows.at_us[row : row + len(rows.steps)], strict=True):
+            if step == self.step + 1 and self.at_us and not first:
+                gaps_us.append(at_us - self.at_us)
+            self.step, self.at_us, first = step, at_us, False
+        self.reported = rows.names, rows.values_of(row + len(rows.steps) - 1)
         self.gaps_us += gaps_us
         return gaps_us
 
-    def restore(self, row: Row, *, same_epoch: bool) -> None:
+    def restore(self, row: CommittedRow, *, same_epoch: bool) -> None:
         """Take a row that was told of long ago."""
         if same_epoch and row.step == self.step + 1:
             self.gaps_us.append(row.at_us - self.at_us)
-        self.step, self.values, self.at_us = row.step, row.values, row.at_us
+        self.step, self.reported, self.at_us = row.step, plain(row.values), row.at_us
 
 
 def speed_of(ranks: Iterable[RankProgress]) -> float | None:
@@ -64,9 +81,15 @@ class Progress:
         self.vaults: dict[MachineId, Heartbeat] = {}
         self._taking: dict[Rank, Taking] = {}
 
-    def take(self, fact: Committed) -> list[int]:
-        """As of the rank."""
-        return self.ranks.setdefault(fact.rank, RankProgress()).take(fact)
+    def take(self, rows: Columns) -> list[int]:
+        """Rank 0's gaps, if it is among these; as of the rank."""
+        gaps_us: list[int] = []
+        for index, rank in enumerate(rows.ranks):
+            of_rank = self.ranks.get(rank) or self.ranks.setdefault(rank, RankProgress())
+            its_us = of_rank.take(rows, index)
+            if rank == 0:
+                gaps_us += its_us
+        return gaps_us
 
     def of(self, ranks: Iterable[Rank]) -> tuple[Step | None, float | None]:
         """The step that all of them have committed, of those heard of, and ms a step."""
@@ -77,9 +100,8 @@ class Progress:
         """Begin with what stands in a journal: the newest rows, by rank and step."""
         before: CommittedRow | None = None
         for kept in rows:
-            row = Row(step=kept.step, at_us=kept.at_us, values=kept.values)
             same = before is not None and (before.rank, before.epoch) == (kept.rank, kept.epoch)
-            self.ranks.setdefault(kept.rank, RankProgress()).restore(row, same_epoch=same)
+            self.ranks.setdefault(kept.rank, RankProgress()).restore(kept, same_epoch=same)
             before = kept
 
     def note(self, fact: Taking | Weighed | Watched) -> None:

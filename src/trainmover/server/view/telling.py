@@ -5,7 +5,7 @@ from collections.abc import Callable
 from trainmover.ids import MachineId
 from trainmover.journal import Journal
 from trainmover.journal.journal import NOTE
-from trainmover.protocol.messages import Committed, Heartbeat, Output, Unwritten
+from trainmover.protocol.messages import Columns, Heartbeat, Output, Unwritten
 from trainmover.server.history.past import Past
 from trainmover.server.measures import Measures
 from trainmover.server.surroundings import ByTheWay, Decided
@@ -66,11 +66,11 @@ class Telling:
     def told(self, machine: MachineId, fact: ByTheWay) -> None:
         """Machines and workers say how it goes."""
         match fact:
-            case Committed():
-                gaps_us = self.progress.take(fact)
-                self.measures.committed(fact.rank, gaps_us, self._now)
+            case Columns():
+                self.measures.committed(self.progress.take(fact), self._now)
                 if self.news.is_watched:
-                    self.news.tell(Stepped(fact.rank, fact.epoch, fact.rows))
+                    for rank, rows in fact.each():
+                        self.news.tell(Stepped(rank, fact.epoch, rows))
                 self._look_at_numbers(fact)
             case Output():
                 self.news.tell(Printed(fact.rank, fact.stream, fact.text))
@@ -82,11 +82,11 @@ class Telling:
             case _:
                 self.progress.note(fact)
 
-    def _look_at_numbers(self, fact: Committed) -> None:
+    def _look_at_numbers(self, rows: Columns) -> None:
         on_nan = self._job.spec.on_nan
         if on_nan == "ignore" or self._nan_told:
             return
-        found = not_a_number(fact)
+        found = not_a_number(rows)
         self._nan_told = bool(found)
         if found and on_nan == "stop":
             self._stop(1, stopped_text(found))

@@ -1,7 +1,7 @@
 """A journal in memory, record by record as the real one writes them; a crash may tear its end."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from itertools import islice
+from itertools import chain, islice
 from typing import Any
 
 import msgspec
@@ -10,8 +10,7 @@ from trainmover.controller.events import EVENTS
 from trainmover.controller.state import Job
 from trainmover.ids import Rank, Step
 from trainmover.journal.damage import check_of
-from trainmover.journal.rows import Batch
-from trainmover.protocol.messages import JobSpec
+from trainmover.protocol.messages import Columns, JobSpec
 from trainmover.simulator.happenings import Violation
 
 _encoder = msgspec.json.Encoder()
@@ -47,13 +46,13 @@ class Disk:
         return seq
 
     def append_batches(
-        self, batches: Sequence[Batch], safe: Mapping[str, int] | None = None
+        self, batches: Sequence[Columns], safe: Mapping[str, int] | None = None
     ) -> None:
         """Committed steps. Raises a Violation if one is there already with another value."""
         safe = safe or {}
         new: list[tuple[Rank, Step]] = []
         before = {name: self.safe.get(name, 0) for name in safe}
-        for rank, _, rows in batches:
+        for rank, rows in chain.from_iterable(batch.each() for batch in batches):
             for row in rows:
                 key, value = (rank, row.step), row.values["loss"]
                 if key not in self.rows:

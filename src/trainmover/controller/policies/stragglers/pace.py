@@ -34,7 +34,7 @@ from trainmover.controller.policies.stragglers.known import Effect, SlowMove
 from trainmover.controller.policies.stragglers.ways import Ways
 from trainmover.controller.state import Job, Outcome, Phase
 from trainmover.ids import Epoch, MachineId, Rank, Step
-from trainmover.protocol.messages import Committed, Took
+from trainmover.protocol.messages import Took
 
 HISTORY = 256
 SETTLES = 4
@@ -140,25 +140,27 @@ class Pace:
         self._machine_of: dict[Rank, MachineId] = {}
         self._measured = 0
 
-    def take(self, job: Job, fact: Committed, at_us: int) -> list[Judged]:
-        """What is known by these steps, and was not before: of one step, since the job is another
-        afterwards."""
-        if not fact.took or job.spec.stragglers == "off":
+    def take(
+        self, job: Job, rank: Rank, epoch: Epoch, steps: Iterable[Took], at_us: int
+    ) -> list[Judged]:
+        """What is known by these steps of a rank, and was not before: of one step, since the job is
+        another afterwards."""
+        if not steps or job.spec.stragglers == "off":
             return []
         self._follow(job)
-        number = (self._known or {}).get(fact.rank)
-        if number is None or fact.epoch != self._epoch:
+        number = (self._known or {}).get(rank)
+        if number is None or epoch != self._epoch:
             return []
         role = self._roles[number]
         found: list[Judged] = []
-        for took in fact.took:
+        for took in steps:
             told = role.pending.setdefault(took.step, {})
-            told[fact.rank] = took
+            told[rank] = took
             if len(told) == len(role.ranks):
                 del role.pending[took.step]
                 self._add(role, told)
                 found = found or self._judge(job, role, took.step, at_us)
-            if self._ways.add(fact.rank, took, self._machine_of):
+            if self._ways.add(rank, took, self._machine_of):
                 found = found or self._judge_ways(job, took.step, at_us)
         while len(role.pending) > PENDING_MAX:
             del role.pending[next(iter(role.pending))]

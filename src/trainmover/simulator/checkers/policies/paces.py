@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from trainmover.controller.events import SlowFound, SlowMeasured
 from trainmover.ids import Rank, Step
-from trainmover.protocol.messages import Committed
+from trainmover.protocol.messages import Columns
 from trainmover.simulator.happenings import Decided, Replayed, Told, Violation
 
 if TYPE_CHECKING:
@@ -42,9 +42,9 @@ class Paces:
         self._forget()
 
     def told(self, moment: Told) -> None:
-        if isinstance(moment.fact, Committed):
-            for took in moment.fact.took:
-                self.own[moment.fact.rank].append((took.step, round(took.own_us / 1000, 3)))
+        if isinstance(moment.fact, Columns):
+            for rank, took in moment.fact.each_took():
+                self.own[rank].append((took.step, round(took.own_us / 1000, 3)))
 
     def decided(self, moment: Decided) -> None:
         match moment.event:

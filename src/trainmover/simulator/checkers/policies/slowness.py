@@ -14,7 +14,7 @@ from trainmover.controller.events import SlowFound, SlowMeasured
 from trainmover.controller.policies.stragglers.known import Effect
 from trainmover.controller.state import Job, Outcome, Phase
 from trainmover.ids import Epoch, MachineId, Rank, Step
-from trainmover.protocol.messages import Committed, Took
+from trainmover.protocol.messages import Columns, Took
 from trainmover.simulator.happenings import Decided, Replayed, Told, Violation
 
 if TYPE_CHECKING:
@@ -72,7 +72,7 @@ class Slowness:
     def heard(self, moment: Told) -> None:
         """How long steps took that a rank has made, in this epoch, while nothing is under way."""
         fact, host = moment.fact, self.world.host
-        if not isinstance(fact, Committed) or host is None:
+        if not isinstance(fact, Columns) or host is None:
             return
         job = host.control.job
         if job.epoch != self.epoch:
@@ -80,8 +80,8 @@ class Slowness:
         rests = job.phase is Phase.RUNNING and job.change is None and open_incident(job) is None
         if not rests or not job.all_recorded or fact.epoch != job.epoch:
             return
-        for took in fact.took:
-            self._add(job, fact.rank, took)
+        for rank, took in fact.each_took():
+            self._add(job, rank, took)
 
     def _add(self, job: Job, rank: Rank, took: Took) -> None:
         told = self.told[took.step]
