@@ -232,7 +232,8 @@ class _Agent:
         """All its ranks, in one fact, as an agent does."""
         for rank in self.there.ranks:
             rows = [m.Row(step=step, at_us=at_us + rank, values={"loss": 1 / (step + rank)})]
-            said = self._together.take(m.Committed(rank=rank, epoch=epoch, rows=rows))
+            took = [m.Took(step=step, own_us=90_000 + rank % 7 * 100, cpu_us=80_000)]
+            said = self._together.take(m.Committed(rank=rank, epoch=epoch, rows=rows, took=took))
             self._say(said)
 
     def die(self) -> None:

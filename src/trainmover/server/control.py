@@ -189,10 +189,8 @@ class Control:
 
     def took(self, rows: Columns, at_us: int) -> None:
         """Ranks have told their own times; look whether one is slow."""
-        for rank, took in zip(rows.ranks, rows.took, strict=True):
-            if self.over is not None:
-                return
-            for event in self.pace.take(self.job, rank, rows.epoch, took, at_us):
+        if self.over is None:
+            for event in self.pace.take(self.job, rows.epoch, rows.each_took(), at_us):
                 self.take(event)
 
     def beats(self, machine: MachineId, fact: Heartbeat, at_us: int) -> None:

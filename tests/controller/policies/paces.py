@@ -60,9 +60,9 @@ class Told:
         return most + 1
 
     def _tell(self, rank: int, own_us: int, cpu_us: int) -> None:
-        took = [m.Took(step=self.step, own_us=own_us, cpu_us=cpu_us)]
+        took = m.Took(step=self.step, own_us=own_us, cpu_us=cpu_us)
         at_us = self.step * 100_000
-        for event in self.pace.take(self.job, rank, self.job.epoch, took, at_us):
+        for event in self.pace.take(self.job, self.job.epoch, [(rank, took)], at_us):
             if isinstance(event, SlowSuspected):
                 self.suspected.append(event)
             else:

@@ -172,6 +172,6 @@ def test_steps_are_judged_as_in_a_job() -> None:
     owns = np.random.default_rng(3).uniform(90_000, 130_000, (200, RANKS))
     flags = slow_flags(owns)
     for row, told in zip(owns.tolist(), flags.tolist(), strict=True):
-        known = sorted(row)
-        usual = [excess.others_median(known, known.index(own)) for own in row]
+        others = excess.Others(row)
+        usual = [others.median(own) for own in row]
         assert told == [excess.is_slow(own, one) for own, one in zip(row, usual, strict=True)]

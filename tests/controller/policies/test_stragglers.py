@@ -197,9 +197,10 @@ def test_steps_of_another_epoch_are_compared_with_nobody() -> None:
     told.job = replace(told.job, epoch=epoch + 1)
     for rank in range(4):
         took = [
-            m.Took(step=n, own_us=130_000 if rank == 2 else 100_000, cpu_us=1) for n in range(200)
+            (rank, m.Took(step=n, own_us=130_000 if rank == 2 else 100_000, cpu_us=1))
+            for n in range(200)
         ]
-        assert told.pace.take(told.job, rank, epoch, took, 10**9) == []
+        assert told.pace.take(told.job, epoch, took, 10**9) == []
 
 
 def test_a_move_is_measured_by_eight_steps_after_the_four_that_find_the_memory_cold() -> None:

@@ -37,7 +37,7 @@ class Waiting:
                 own_us = round(own(rank) * 1000 * self._jitter())
                 took = m.Took(step=self.step, own_us=own_us, cpu_us=80_000, waits_us=for_whom)
                 at_us, epoch = self.step * 100_000, self.job.epoch
-                for event in self.pace.take(self.job, Rank(rank), epoch, [took], at_us):
+                for event in self.pace.take(self.job, epoch, [(Rank(rank), took)], at_us):
                     self.events.append(event)
                     self.job, _ = decide(self.job, event)
         return self

@@ -10,7 +10,7 @@ slowness.
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 SLOW = 1.10
 """Of the role's others: what is slow."""
@@ -41,15 +41,25 @@ def is_slow(own_us: float, usual_us: float) -> bool:
     return own_us > usual_us * SLOW and own_us - usual_us >= LEAST_US
 
 
-def others_median(values: Sequence[float], at: int) -> float:
-    """Of sorted values, the median of all but the one at that place.
+class Others:
+    """For each of two values or more, the median of all but that one.
 
-    >>> [others_median([1, 2, 3, 10], at) for at in range(4)], others_median([1, 5], 0)
+    >>> others = Others([10, 2, 1, 3])
+    >>> [others.median(value) for value in (1, 2, 3, 10)], Others([1, 5]).median(1)
     ([3.0, 3.0, 2.0, 2.0], 5.0)
     """
-    count = len(values) - 1
-    middle = [place + (place >= at) for place in ((count - 1) // 2, count // 2)]
-    return (values[middle[0]] + values[middle[1]]) / 2
+
+    def __init__(self, values: Iterable[float]) -> None:
+        in_order = sorted(values)
+        count = len(in_order) - 1
+        lower, upper = (count - 1) // 2, count // 2
+        self._lower, self._after_lower = in_order[lower : lower + 2]
+        self._upper, self._after_upper = in_order[upper : upper + 2]
+
+    def median(self, value: float) -> float:
+        lower = self._after_lower if value < self._after_lower else self._lower
+        upper = self._after_upper if value < self._after_upper else self._upper
+        return (lower + upper) / 2
 
 
 def slow_for(newest_first: Sequence[bool], slow_of_all: int, all_seen: int, least: int = 0) -> int:

@@ -25,9 +25,9 @@ from trainmover.controller.events import SlowFound, SlowMeasured, SlowSuspected
 from trainmover.controller.policies.stragglers.answer import BUSIER
 from trainmover.controller.policies.stragglers.excess import (
     LASTS_US,
+    Others,
     is_slow,
     may_be_slow,
-    others_median,
     slow_for,
 )
 from trainmover.controller.policies.stragglers.known import Effect, SlowMove
@@ -112,6 +112,7 @@ class _Role:
     """Ranks that run the same. slow, seen: steps of all that are not known to be slow.
 
     pending  steps that not all have told
+    late     who was slow in the last step, or is known to be slow
     medians  of its steps; base: of the older ones; flags: which were slow beside that
     """
 
@@ -119,9 +120,20 @@ class _Role:
         self.ranks = ranks
         self.slow = self.seen = 0
         self.pending: dict[Step, dict[Rank, Took]] = {}
+        self.late: list[Rank] = []
         self.medians: deque[float] = deque(maxlen=HISTORY)
         self.flags: deque[bool] = deque(maxlen=HISTORY)
         self.base = 0.0
+
+    def add(self, rank: Rank, took: Took) -> dict[Rank, Took] | None:
+        """One rank's step; those of all, if all have told it now."""
+        told = self.pending.setdefault(took.step, {})
+        told[rank] = took
+        if len(told) < len(self.ranks):
+            while len(self.pending) > PENDING_MAX:
+                del self.pending[next(iter(self.pending))]
+            return None
+        return self.pending.pop(took.step)
 
 
 class Pace:
@@ -141,29 +153,23 @@ class Pace:
         self._measured = 0
 
     def take(
-        self, job: Job, rank: Rank, epoch: Epoch, steps: Iterable[Took], at_us: int
+        self, job: Job, epoch: Epoch, told: Iterable[tuple[Rank, Took]], at_us: int
     ) -> list[Judged]:
-        """What is known by these steps of a rank, and was not before: of one step, since the job is
+        """What is known by these steps of ranks, and was not before: of one step, since the job is
         another afterwards."""
-        if not steps or job.spec.stragglers == "off":
+        if job.spec.stragglers == "off":
             return []
         self._follow(job)
-        number = (self._known or {}).get(rank)
-        if number is None or epoch != self._epoch:
+        if not self._known or epoch != self._epoch:
             return []
-        role = self._roles[number]
         found: list[Judged] = []
-        for took in steps:
-            told = role.pending.setdefault(took.step, {})
-            told[rank] = took
-            if len(told) == len(role.ranks):
-                del role.pending[took.step]
-                self._add(role, told)
+        for rank, took in told:
+            role = self._roles[self._known[rank]]
+            if all_told := role.add(rank, took):
+                self._add(role, all_told)
                 found = found or self._judge(job, role, took.step, at_us)
             if self._ways.add(rank, took, self._machine_of):
                 found = found or self._judge_ways(job, took.step, at_us)
-        while len(role.pending) > PENDING_MAX:
-            del role.pending[next(iter(role.pending))]
         return found
 
     def _follow(self, job: Job) -> None:
@@ -194,17 +200,16 @@ class Pace:
             role.seen -= len(seen.samples)
 
     def _add(self, role: _Role, told: dict[Rank, Took]) -> None:
-        owns = sorted(took.own_us for took in told.values())
         if len(role.ranks) > 1:
-            self._compare(role, told, owns)
-        self._note_median(role, statistics.median(owns))
+            self._compare(role, told)
+        self._note_median(role, statistics.median(took.own_us for took in told.values()))
 
     def _judge(self, job: Job, role: _Role, step: Step, at_us: int) -> list[Judged]:
         """What follows from the step that was added last; nothing while members change."""
         if not _at_rest(job):
             return []
         found: list[Judged] = []
-        for rank in role.ranks:
+        for rank in role.late:
             self._note_over(rank)
             if not found:
                 found += self._slow(job, role, rank, step, at_us)
@@ -235,7 +240,7 @@ class Pace:
 
     def _suspected(self, job: Job, role: _Role, step: Step, at_us: int) -> list[SlowSuspected]:
         """The first that may be slow, and is not known to be."""
-        for rank in role.ranks:
+        for rank in role.late:
             seen = self._seen[rank]
             if seen.told is not None or not seen.samples or not seen.samples[-1].slow:
                 continue
@@ -246,19 +251,21 @@ class Pace:
                 ]
         return []
 
-    def _compare(self, role: _Role, told: dict[Rank, Took], owns: list[int]) -> None:
-        cpus = sorted(took.cpu_us for took in told.values())
-        own_at = {own: at for at, own in enumerate(owns)}
-        cpu_at = {cpu: at for at, cpu in enumerate(cpus)}
-        for rank, took in told.items():
-            usual = others_median(owns, own_at[took.own_us])
-            others_cpu = others_median(cpus, cpu_at[took.cpu_us])
-            seen = self._seen[rank]
+    def _compare(self, role: _Role, told: dict[Rank, Took]) -> None:
+        owns = Others(took.own_us for took in told.values())
+        cpus = Others(took.cpu_us for took in told.values())
+        role.late = []
+        for rank in role.ranks:
+            took, seen = told[rank], self._seen[rank]
+            usual = owns.median(took.own_us)
             self._heed(seen.machine, rank, took.own_us, usual)
-            slow, more = seen.add(Sample(took.own_us, usual, took.cpu_us, others_cpu))
+            sample = Sample(took.own_us, usual, took.cpu_us, cpus.median(took.cpu_us))
+            slow, more = seen.add(sample)
             if seen.told is None:
                 role.slow += slow
                 role.seen += more
+            if sample.slow or seen.told is not None:
+                role.late.append(rank)
 
     def _found(self, job: Job, rank: Rank, step: Step, steps: int, at_us: int) -> SlowFound:
         """With the other ranks of its machine that are slow, too."""
