@@ -25,6 +25,7 @@ async def at_stage(live: Live, stage: Stage) -> None:
     await live.until(lambda: live.job.change is not None and live.job.change.stage is stage)
 
 
+@pytest.mark.turns(4)
 def test_moves_of_one_and_two_rank_machines_keep_the_bits(undisturbed) -> None:
     answers: list[Answer] = []
 
@@ -112,6 +113,7 @@ def test_a_machine_that_is_to_be_taken_away_has_given_its_ranks_up_before(undist
     assert_equal_runs(outcome, undisturbed(["--steps", outcome.steps], machines=3))
 
 
+@pytest.mark.turns(4)
 def test_a_machine_that_is_ended_in_order_gives_its_ranks_up_first(undisturbed) -> None:
     """One that no run has started: SIGTERM is what a scheduler ends it by."""
 

@@ -145,6 +145,7 @@ def _newcomer(world: Formation, seat: int) -> Player:
     return world.players[seat]
 
 
+@pytest.mark.turns(4)
 @pytest.mark.parametrize("team", SAMPLED, indirect=True)
 def test_points_of_joining(world: Formation) -> None:
     seat = 1

@@ -444,6 +444,7 @@ def test_time_does_not_run_backwards_from_one_life_to_the_next(lives: Lives) -> 
     lives.play(act)
 
 
+@pytest.mark.turns(4)
 def test_a_wrong_token_does_not_bring_a_machine_back(lives: Lives) -> None:
     async def act(lives: Lives) -> None:
         await lives.running("m3")

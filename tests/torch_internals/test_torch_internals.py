@@ -112,6 +112,7 @@ def graphs(hook: str) -> str:
     return done.stdout.strip()
 
 
+@pytest.mark.turns(4)
 def test_our_code_is_not_compiled_with_the_script() -> None:
     assert graphs("hook_torch(groups)") == "2"  # One before our function, one behind it.
     assert graphs("") == "1"

@@ -110,6 +110,7 @@ def test_each_warm_up_takes_what_was_compiled_since(
     assert asked == [1, 1]
 
 
+@pytest.mark.turns(4)
 def test_memory_that_a_run_takes_is_told(warmed: Warmed) -> None:
     # Mapped anew: a heap in which earlier tests have left room would not grow.
     [fact] = warmed("import mmap; held = mmap.mmap(-1, 2**26, 2); held.write(bytes(2**26))" + TRAIN)

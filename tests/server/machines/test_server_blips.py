@@ -87,6 +87,7 @@ class Stage:
 ALL = ["m1", "m2", "m3", "m4", "m5"]
 
 
+@pytest.mark.turns(4)
 @pytest.mark.parametrize(
     ("machines", "through", "stall_s"),
     [(2, ALL[:3], 1.3), (4, ALL, 1.3), (4, ["m2", "m3"], 1.3), (4, ["m2", "m3"], 8.0)],
