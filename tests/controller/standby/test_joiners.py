@@ -7,6 +7,7 @@ from trainmover.controller.change.seats import with_machine
 from trainmover.controller.standby.joiners import choose_joiners, representatives
 from trainmover.controller.standby.warming import ATTEST_AGAIN_US, attest_again
 from trainmover.controller.state import Attestation, MachineState, Phase
+from trainmover.controller.values import replace
 
 WITH_M5 = after(RUNNING, joined("m5", standby=True), up("m5"))[0]
 TWO = with_machine(WITH_M5, "m4", state=MachineState.WARMING, held=None)
@@ -34,8 +35,18 @@ def test_one_whose_bits_were_wrong_gets_no_ranks_again() -> None:
     assert choose_joiners(suspect, [1], taken=()) is None
     job, _ = decide(suspect, lost("m2"))
     assert job.phase is Phase.ENDED
+    why = "1 standby is left; m4 gets no ranks: its replica was another than two others."
+    assert why in job.ended_because
     assert "More standbys would not help" not in job.ended_because
     assert decide(suspect, move("m2"))[0].change is None
+
+
+def test_one_with_another_torch_is_no_standby_and_it_is_said_why() -> None:
+    other = with_machine(replace(RUNNING, torch="2.13.0"), "m4", torch="2.12.0")
+    assert choose_joiners(other, [1], taken=()) is None
+    job, _ = decide(other, lost("m2"))
+    why = "m4 gets no ranks: it runs torch 2.12.0, the job's ranks run torch 2.13.0."
+    assert why in job.ended_because
 
 
 def test_a_note_of_the_past_does_not_keep_a_warm_standby_from_being_one() -> None:

@@ -32,8 +32,8 @@ from trainmover.controller.effects import Answer, Decision, Effect, Send, end
 from trainmover.controller.events import MoveRequested
 from trainmover.controller.standby.joiners import (
     choose_joiners,
-    cordoned_text,
     joiners_there_are,
+    kept_out_text,
     unable_to_stand_by,
 )
 from trainmover.controller.state import (
@@ -165,7 +165,7 @@ def _no_standby(job: Job, machines: Sequence[MachineId]) -> str:
     able = len(joiners_there_are(job, [Slot(job.seats.index(name)) for name in machines], ()))
     there = f"{able} standby{'s' * (able != 1)} of {len(machines)} can take ranks"
     notes = "; ".join(f"{m.id} is {m.state}: {m.note}" for m in job.machines.values() if m.note)
-    notes += cordoned_text(job) if notes else cordoned_text(job).removeprefix("; ")
+    notes += kept_out_text(job) if notes else kept_out_text(job).removeprefix("; ")
     do = (
         "More standbys would not help: mend what keeps these from taking ranks."
         if unable_to_stand_by(job)

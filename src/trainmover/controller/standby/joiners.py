@@ -137,7 +137,7 @@ def no_standby(job: Job, cause: str, needed: int, *, waited_s: int = 0) -> str:
     have = len(at_hand(job))
     unable = unable_to_stand_by(job)
     known = "".join(f"; {m.id} cannot: {m.note}" for m in unable if m.note not in cause)
-    known += cordoned_text(job)
+    known += kept_out_text(job)
     return (
         f"{cause}; {needed} machine{'s' * (needed > 1)} must be replaced and {have} standby"
         f"{'s are' if have != 1 else ' is'} left"
@@ -151,18 +151,25 @@ def no_standby(job: Job, cause: str, needed: int, *, waited_s: int = 0) -> str:
     )
 
 
-def cordoned_text(job: Job) -> str:
+def kept_out_text(job: Job) -> str:
     """Standbys that nobody may choose, as an aside; "" if there are none."""
-    spared = [machine.id for machine in spare(job) if machine.id in job.cordoned]
-    why = {name: job.cordoned[name].reason for name in spared}
     return "".join(
-        f"; {name} is cordoned{f' ({text})' if text else ''}" for name, text in why.items()
+        f"; {machine.id} {why}" for machine in spare(job) if (why := _why_kept_out(job, machine))
     )
+
+
+def _why_kept_out(job: Job, machine: Machine) -> str:
+    cordon = job.cordoned.get(machine.id)
+    if cordon is not None:
+        return f"is cordoned ({cordon.reason})" if cordon.reason else "is cordoned"
+    why = machine.suspect or other_torch(job, machine)
+    return f"gets no ranks: {why}" if why else ""
 
 
 def unable_to_stand_by(job: Job) -> list[Machine]:
     """Machines without ranks that have found out that they can take none; their notes say why."""
-    return [m for m in spare(job) if m.state is MachineState.COLD and m.note]
+    cold = [m for m in spare(job) if m.state is MachineState.COLD and m.note]
+    return [machine for machine in cold if not _why_kept_out(job, machine)]
 
 
 def everybody(job: Job, change: Change) -> dict[Slot, MachineId] | None:
