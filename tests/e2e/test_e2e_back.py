@@ -56,6 +56,25 @@ def test_losses_of_sharded_state_are_made_good(tmp_path: Path, undisturbed: Undi
     check(outcome, undisturbed)
 
 
+def test_a_script_that_runs_once_in_a_process_goes_back_in_fresh_ones(
+    tmp_path: Path, undisturbed: Undisturbed
+) -> None:
+    """The machine that is lost had the copy of a rank whose process ends now."""
+    hurry = tmp_path / "hurry"
+
+    async def scenario(live: Live) -> None:
+        await live.until(lambda: live.job.cut is not None)
+        await live.warm(1)
+        await live.handle.kill(live.job.seats[1])
+        await live.incidents_done(1)
+        hurry.touch()
+
+    arguments = ["--steps", str(STEPS), "--pace", str(PACE), "--hurry", str(hurry), "--once"]
+    outcome = run(arguments, scenario, machines=3, standbys=1, script=SHARDED)
+    assert [i.rung for i in outcome.job.incidents] == [2], outcome.sentences
+    check(outcome, undisturbed)
+
+
 def test_state_of_a_device_is_kept_while_the_next_step_computes(
     tmp_path: Path, undisturbed: Undisturbed
 ) -> None:

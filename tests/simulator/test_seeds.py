@@ -17,6 +17,14 @@ def well(result: Result) -> None:
     assert not result.violation, f"{result.violation}\n  {command(result.plan)}"
 
 
+@pytest.mark.parametrize(("seed", "machines", "standbys"), [(44502, 12, 3), (44820, 5, 2)])
+def test_the_only_copy_outlives_a_process_that_cannot_run_the_script_again(
+    seed: int, machines: int, standbys: int
+) -> None:
+    """All go back, the buddy of a rank is what was lost, and all get fresh processes."""
+    well(play(plan_of(seed, machines=machines, standbys=standbys, seconds=14)))
+
+
 @pytest.mark.turns(8)
 @pytest.mark.parametrize("first", range(0, 500, EACH))
 def test_whatever_goes_wrong_the_job_goes_on_or_ends_with_the_reason(first: int) -> None:

@@ -258,7 +258,7 @@ def _bind(job: Job, settled: Job, machine: MachineId | None) -> Decision:
         return job, ()
     if _has_new_joiners(job, settled):
         return bind_ready(job)
-    if job.machines is settled.machines:
+    if job.machines is settled.machines and job.cut is settled.cut:
         return job, ()
     return bind_ready(job, machine)
 

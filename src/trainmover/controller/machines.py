@@ -135,7 +135,7 @@ def worker_exited(job: Job, machine: MachineId, fact: WorkerExited, at_us: int) 
     if rank is not None and rank in job.finished and not job.saves_last:
         return replace(job, exited=job.exited.having(rank)), ()
     if job.machines[machine].state is MachineState.DOWN:
-        return job, ()
+        return _without_worker(job, machine, fact.local_rank), ()
     cause = f"worker {fact.local_rank} of {machine} ended ({_manner(fact)})"
     if job.phase is Phase.GATHERING or (job.phase is Phase.STARTING and rank is not None):
         text = f"{cause} before the script began.\nThe job has ended.\nIts output above says why."
@@ -145,6 +145,15 @@ def worker_exited(job: Job, machine: MachineId, fact: WorkerExited, at_us: int) 
     pids = {**job.machines[machine].pids, fact.local_rank: fact.pid}  # It may have said nothing.
     job = with_machine(job, machine, pids=pids)
     return process_gone(job, machine, cause, at_us, at_us)
+
+
+def _without_worker(job: Job, machine: MachineId, local_rank: int) -> Job:
+    """It was kept for the snapshot that it had."""
+    workers = job.machines[machine].workers
+    if local_rank not in workers:
+        return job
+    left = {local: address for local, address in workers.items() if local != local_rank}
+    return with_machine(job, machine, workers=left)
 
 
 def _stuck_ended(job: Job, machine: MachineId, condemned: Condemned, at_us: int) -> Decision:

@@ -107,7 +107,11 @@ class Control:
                     held.bound_for = epoch
                 case RunRank() | WarmUp() | Hold() | Bind():
                     self._work, standing.recalled = order, True
-                case Verdict() | Switch() | Go() | Leave() | Discard() | PauseAt() | Exit():
+                case Leave(snapshots=snapshots):
+                    for rank, vault in snapshots.items():
+                        self._station.snapshots.follow(rank, vault, order.epoch)
+                    standing.obey(order)
+                case Verdict() | Switch() | Go() | Discard() | PauseAt() | Exit():
                     standing.obey(order)
                 case KeepSnapshots(every=every, now=now):
                     self._station.snapshots.keep(every, now=now)

@@ -3,10 +3,11 @@
 from dataclasses import replace
 
 import pytest
-from jobs import RUNNING, after, ended, finished, lost, orders, recorded, said, vault
+from jobs import RUNNING, after, ended, exited, finished, lost, orders, recorded, said, vault
 
 from trainmover.controller import Job
 from trainmover.controller.effects import Effect
+from trainmover.controller.events import WorkerSaid
 from trainmover.controller.facts import Facts
 from trainmover.controller.keep.cuts import cut_at_hand, interval, lost_of
 from trainmover.protocol import messages as m
@@ -143,6 +144,51 @@ def test_all_go_back_and_the_incident_says_so() -> None:
     incident = job.incidents[-1]
     assert (incident.rung, incident.step, incident.redone) == (2, 5, 3)
     assert incident.why_rung == "no other rank holds the state of rank 1"
+
+
+ONCE = "the script cannot run twice in one process: it raised"
+
+
+def going_back() -> tuple[Job, tuple[Effect, ...]]:
+    """m2 was lost, and with it the copy of rank 0's snapshot: only m1's process has it."""
+    job, _ = with_a_cut()
+    job, _ = after(job, lost("m2"))
+    return drained(job, job.epoch_last)
+
+
+def fails_again(machine: str, rank: int) -> WorkerSaid:
+    return said(machine, m.SandboxFailed(rank=rank, reason=ONCE, again=True))
+
+
+def test_what_only_a_process_has_goes_to_a_vault_before_it_runs_the_script_again() -> None:
+    _, effects = going_back()
+    leave = orders(effects, m.Leave)
+    assert {name: order.snapshots for name, order in leave.items()} == {
+        "m1": {0: "vault-m1"},
+        "m3": {},
+    }
+
+
+def test_a_process_that_runs_a_script_once_is_not_ended_before_a_vault_has_its_snapshot() -> None:
+    job, _ = going_back()
+    job, effects = after(job, fails_again("m1", 0), fails_again("m3", 2))
+    assert orders(effects, m.StartWorkers).keys() == {"m3"}
+    job, effects = after(job, snapped("m1", 0, vault="vault-m1"))  # type: ignore[arg-type]
+    assert orders(effects, m.StartWorkers).keys() == {"m1"}
+    cut = cut_at_hand(job)
+    assert cut is not None
+    assert cut.vaults == {0: "vault-m1", 1: "vault-m3", 2: "vault-m1"}
+
+
+@pytest.mark.parametrize("known", ["refused", "exited"])
+def test_a_snapshot_that_no_vault_takes_is_not_waited_for(known: str) -> None:
+    job, _ = going_back()
+    job, effects = after(job, fails_again("m1", 0))
+    assert not orders(effects, m.StartWorkers)
+    no_more = exited("m1", 1) if known == "exited" else snapped("m1", 0, refused="it is full")
+    job, effects = after(job, no_more)  # type: ignore[arg-type]
+    assert orders(effects, m.StartWorkers).keys() == {"m1"}
+    assert lost_of(job) == 0
 
 
 def test_what_a_finished_run_says_late_does_not_count_once_all_go_back() -> None:

@@ -4,6 +4,7 @@ Only functions: a module stays loaded when its process runs the script again, as
 """
 
 import argparse
+import copyreg
 import os
 import threading
 import time
@@ -38,6 +39,7 @@ def flags() -> argparse.Namespace:
     parser.add_argument("--begin", default="", help="file whose existence ends the first waits")
     parser.add_argument("--peaks", default="", help="folder for each rank's peak of GPU memory")
     parser.add_argument("--distant", default="", help="file; all state is taken for a device's")
+    parser.add_argument("--once", action="store_true", help="fails a second time in one process")
     parser.add_argument("--hurry", default="", help="file whose existence ends the pacing")
     torch.set_num_threads(1)
     args = parser.parse_args()
@@ -45,6 +47,9 @@ def flags() -> argparse.Namespace:
         torch.cuda.set_device(int(os.environ["LOCAL_RANK"]) % torch.cuda.device_count())
         if os.environ.get("ONE_GPU"):  # NCCL wants a device for each rank of a host.
             os.environ["NCCL_HOSTID"] = f"one-gpu-{os.getpid()}"
+    if args.once:
+        assert "layout" not in copyreg.dispatch_table, "the registry is there already"
+        copyreg.dispatch_table["layout"] = argparse.Namespace
     if args.distant:
         take_for_distant(Path(args.distant))
     return args

@@ -15,7 +15,7 @@ from trainmover.controller.change.incidents import amend, incident, mark
 from trainmover.controller.change.seats import with_machine
 from trainmover.controller.change.switching import begin_back, send_switch_back
 from trainmover.controller.effects import Decision, Effect, Send, end
-from trainmover.controller.keep.cuts import cut_at_hand, lost_of
+from trainmover.controller.keep.cuts import cut_at_hand, lost_of, only_in_processes
 from trainmover.controller.keep.last_checkpoint import nobody_left
 from trainmover.controller.standby.joiners import everybody
 from trainmover.controller.start import start_again, start_workers
@@ -52,7 +52,9 @@ def go_back(job: Job, why: str, at_us: int, *, afresh: bool = False) -> Decision
 
 def _unwind(job: Job, change: Change) -> Decision:
     """Those who train leave their run, and so do joiners who may be beyond the cut. Where processes
-    have ended already, after the script, fresh ones are started."""
+    have ended already, after the script, fresh ones are started. A process that turns out to be
+    good for one run only takes its snapshot with it: where that is the only one, as the buddy is
+    what was lost, the machine's own vault gets it first."""
     ended = {job.seats[rank // job.spec.nproc] for rank in job.exited}
     orders: tuple[Effect, ...] = ()
     for name, machine in sorted(job.machines.items()):
@@ -62,7 +64,9 @@ def _unwind(job: Job, change: Change) -> Decision:
             job, more = start_workers(job, name)
             orders += more
         elif trains or beyond:
-            orders += (Send(name, Leave(epoch=change.epoch)),)
+            alone = only_in_processes(job, name)
+            leave = Leave(epoch=change.epoch, snapshots=dict.fromkeys(alone, machine.vault))
+            orders += (Send(name, leave),)
             job = with_machine(job, name, state=MachineState.LEAVING, said=frozenset())
     return job, orders
 

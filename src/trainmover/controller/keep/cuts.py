@@ -13,13 +13,13 @@ from collections.abc import Set
 
 import msgspec
 
-from trainmover.controller.change.seats import before_switch
+from trainmover.controller.change.seats import before_switch, goes_back
 from trainmover.controller.compare.replicas import held_once
 from trainmover.controller.effects import Decision, Effect, Send
 from trainmover.controller.facts import Facts
 from trainmover.controller.state import Cut, Job
 from trainmover.controller.values import replace
-from trainmover.ids import Rank
+from trainmover.ids import MachineId, Rank
 from trainmover.protocol.messages import BetweenSteps, CutComplete, KeepSnapshots, Snapped
 
 FIRST_EVERY = 5
@@ -56,6 +56,8 @@ def snapped(job: Job, fact: Snapped) -> Decision:
     """
     if job.cut is not None and fact.step == job.cut.step and not fact.refused:
         return replace(job, cut=_held_by(job.cut, fact)), ()
+    if job.cut is not None and fact.step == job.cut.step and goes_back(job.change):
+        return replace(job, cut=_without_process(job.cut, fact.rank)), ()
     if fact.epoch != job.epoch or not (job.change is None or before_switch(job.change)):
         return job, ()
     effects: tuple[Effect, ...] = ()
@@ -79,6 +81,11 @@ def _held_by(cut: Cut, fact: Snapped) -> Cut:
     if further[fact.rank] in ("", fact.vault):
         del further[fact.rank]
     return replace(cut, vaults={**cut.vaults, fact.rank: fact.vault}, further=further)
+
+
+def _without_process(cut: Cut, rank: Rank) -> Cut:
+    """No vault takes what the process has, and it is not waited for."""
+    return replace(cut, workers={r: its for r, its in cut.workers.items() if r != rank})
 
 
 def _complete(job: Job) -> Decision:
@@ -137,6 +144,20 @@ def lost_of(job: Job) -> Rank | None:
         return None
     cut = _where_it_is(job, job.cut)
     return min(job.cut.vaults.keys() - _ranks_of(cut), default=None)
+
+
+def only_in_processes(job: Job, machine: MachineId) -> list[Rank]:
+    """Ranks whose snapshot of the newest complete cut is nowhere but in processes of this machine.
+    All machines ask it of themselves where all go back: it looks at no other."""
+    cut, slot = job.cut, job.slot_of(machine)
+    if cut is None or slot is None:
+        return []
+    here = job.machines[machine].workers.values()
+    return [
+        rank
+        for rank in job.spec.ranks(slot)
+        if cut.workers.get(rank) in here and not (cut.vaults.get(rank) or cut.further.get(rank))
+    ]
 
 
 def _ranks_of(cut: Cut) -> set[Rank]:

@@ -5,6 +5,7 @@ Whoever begins a change only says who joins; `decide` binds them while it settle
 
 from trainmover.controller.change.seats import in_new_run, with_machine
 from trainmover.controller.effects import Decision, Effect, Send
+from trainmover.controller.keep.cuts import only_in_processes
 from trainmover.controller.standby.attest import known_ms
 from trainmover.controller.standby.places import Places
 from trainmover.controller.start import start_workers
@@ -25,6 +26,8 @@ def bind_ready(job: Job, only: MachineId | None = None) -> Decision:
     for slot, name in _to_be_bound(job, change, only):
         machine = job.machines[name]
         if machine.state is MachineState.DOWN:
+            if only_in_processes(job, name):
+                continue  # They are ended once a vault has it.
             job, order = start_workers(job, name)
             effects += order
         else:

@@ -10,6 +10,7 @@ from trainmover.controller.change.move import cancel_move
 from trainmover.controller.change.seats import before_switch, with_machine
 from trainmover.controller.compare.roles import representatives
 from trainmover.controller.effects import Decision
+from trainmover.controller.keep.cuts import only_in_processes
 from trainmover.controller.standby.attest import (
     attest_failure,
     attest_held,
@@ -143,7 +144,7 @@ def _runs_once(job: Job, machine: MachineId, reason: str) -> Decision:
         once=reason,
         doubt=_slot_at(job, job.machines[machine]),
         state=MachineState.DOWN,
-        workers={},
+        workers=job.machines[machine].workers if only_in_processes(job, machine) else {},
         held=None,
         said=frozenset(),
     )

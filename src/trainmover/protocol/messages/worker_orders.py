@@ -215,9 +215,14 @@ class Go(WorkerOrder, frozen=True):
 
 
 class Leave(WorkerOrder, frozen=True):
-    """Your ranks live elsewhere now: unwind the script and say `Left`."""
+    """Your ranks live elsewhere now: unwind the script and say `Left`.
+
+    snapshots  rank -> a vault that is to have its newest complete snapshot: no other process has
+               it, and this one may be no good for a second run
+    """
 
     epoch: Epoch
+    snapshots: dict[Rank, str] = {}
 
 
 class Ending(WorkerOrder, frozen=True):

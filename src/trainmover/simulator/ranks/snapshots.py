@@ -55,6 +55,14 @@ def follow(worker: "Worker", order: m.RunRank | m.Switch) -> None:
         _queue(worker, put)
 
 
+def give_up(worker: "Worker", order: m.Leave) -> None:
+    """What only this process has goes to a vault: it may be good for one run only."""
+    for rank, vault in order.snapshots.items():
+        put = worker.snapshots.follow(rank, vault, order.epoch)
+        if put is not None:
+            _queue(worker, put)
+
+
 def take(worker: "Worker", step: Step) -> None:
     """At the boundary that all have agreed upon."""
     snapshot = Snapshot(worker.rank, step, worker.holds, worker.ledger.in_doubt)

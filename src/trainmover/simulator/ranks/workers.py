@@ -270,7 +270,7 @@ _OBEY: dict[type[m.Order], Callable[[Worker, Any], None]] = {
     m.PauseAt: members.note,
     m.Verdict: members.note,
     m.Switch: members.note,
-    m.Leave: members.note,
+    m.Leave: members.leave,
     m.Go: members.go,
     m.Ending: steps.hear_ending,
     m.Exit: Worker.exit,
