@@ -5,6 +5,8 @@ from dataclasses import replace
 
 import msgspec
 import pytest
+from hypothesis import assume, given
+from hypothesis import strategies as st
 from jobs import after, at_boundary, held, loaded, orders, parked, prepared, switched
 from paces import Law, Told, even, job_of, slow
 
@@ -13,7 +15,7 @@ from trainmover.controller.change.options import LEAVE, STANDBY, way_of
 from trainmover.controller.events import SlowFound, SlowMeasured, SlowSuspected
 from trainmover.controller.policies.stragglers.answer import PAUSE_MS, outcome_text
 from trainmover.controller.policies.stragglers.known import Effect, SlowMove
-from trainmover.controller.policies.stragglers.pace import MEASURED, SETTLES, Pace
+from trainmover.controller.policies.stragglers.pace import MEASURED, SETTLES, Pace, Sample, medians
 from trainmover.controller.standby.warming import REST
 from trainmover.controller.state import Cordon, Outcome
 from trainmover.protocol import messages as m
@@ -368,3 +370,15 @@ def test_a_suspicion_of_an_older_membership_or_of_no_member_is_none() -> None:
     ):
         assert decide(told.job, other) == (told.job, ())
     assert decide(told.job, event)[1] != ()
+
+
+TIMES = st.tuples(st.integers(1_000, 10**6), st.integers(1_000, 10**6))
+
+
+@given(st.lists(TIMES, min_size=1, max_size=30))
+def test_who_is_slow_in_most_steps_is_said_to_take_longer(times: list[tuple[int, int]]) -> None:
+    """However much the steps of all have changed meanwhile."""
+    samples = [Sample(own, usual, own, usual) for own, usual in times]
+    assume(2 * sum(sample.slow for sample in samples) > len(samples))
+    own_us, usual_us, _ = medians(samples)
+    assert own_us > usual_us > 0

@@ -348,7 +348,7 @@ class Pace:
             own_us, usual_us = self._ways.of(move.joiner, MEASURED)
             return [_measured(job, move, own_us, usual_us, 0.0, at_us)]
         last = [self._seen[rank].last(MEASURED) for rank in ranks]
-        each = [_medians(one) for one in last]
+        each = [medians(one) for one in last]
         own_us, usual_us, busier = max(each, key=lambda of: of[0] - of[1])
         return [_measured(job, move, own_us, usual_us, busier, at_us)]
 
@@ -377,7 +377,7 @@ def _measured(
 def _finding(
     job: Job, seen: _Seen, slow: list[Rank], step: Step, steps: int, at_us: int
 ) -> SlowFound:
-    own_us, usual_us, busier = _medians(seen.last(steps))
+    own_us, usual_us, busier = medians(seen.last(steps))
     kind = Kind.MACHINE if busier < BUSIER else Kind.RANK
     shown = [_ms(s.own) for s in reversed(seen.last(steps + SHOWN))]
     since = min(steps, SHOWN)
@@ -388,12 +388,17 @@ def _finding(
     )  # fmt: skip
 
 
-def _medians(samples: Sequence[Sample]) -> tuple[float, float, float]:
-    """Own time, that of others, and the part of the difference that was spent on the processor."""
-    own_us, usual_us = _median(s.own for s in samples), _median(s.usual for s in samples)
-    busy_us = _median(s.cpu for s in samples) - _median(s.others_cpu for s in samples)
-    busier = busy_us / max(own_us - usual_us, 1.0)
-    return own_us, usual_us, round(min(max(busier, 0.0), 1.0), 3)
+def medians(samples: Sequence[Sample]) -> tuple[float, float, float]:
+    """Own time, that of others, and the part of the difference that was spent on the processor.
+
+    Each step is compared with the same one of others: all may have become slower meanwhile, and
+    medians of either alone would be of different times.
+    """
+    own_us = _median(s.own for s in samples)
+    more_us = _median(s.own - s.usual for s in samples)
+    busy_us = _median(s.cpu - s.others_cpu for s in samples)
+    busier = busy_us / max(more_us, 1.0)
+    return own_us, own_us - more_us, round(min(max(busier, 0.0), 1.0), 3)
 
 
 def _median(values: Iterable[float]) -> float:
