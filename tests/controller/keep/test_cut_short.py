@@ -26,7 +26,7 @@ from jobs import (
 from test_cuts import alone, m_replace, with_a_cut
 
 from trainmover.controller import Job
-from trainmover.controller.change.going_back import FRESH_STEPS_MAX
+from trainmover.controller.change.going_back import FRESH_STEPS_MAX, go_back
 from trainmover.controller.clock import tick_due
 from trainmover.controller.effects import Effect
 from trainmover.controller.events import Tick
@@ -92,6 +92,17 @@ def test_an_old_job_ends_and_says_why() -> None:
     text = ended(effects).text
     assert "what rank 2 has done between two steps cannot be done again" in text
     assert f"ended after step {FRESH_STEPS_MAX + 1}: there was no snapshot" in text
+
+
+def test_a_young_job_ends_where_nobody_can_take_what_is_lost() -> None:
+    job, _ = cut_short(RUNNING)
+    assert job.phase is Phase.STARTING
+    lone = after(RUNNING, lost("m4"))[0]
+    lone = replace(lone, spec=m_replace(lone.spec, wait_s=60))
+    job, _ = after(lone, lost("m2", at_us=100))
+    back, effects = go_back(job, "a rank was misled", 200, afresh=True)
+    assert back.phase is Phase.ENDED
+    assert "there was no snapshot of all ranks yet" in ended(effects).text
 
 
 def test_it_does_not_start_again_for_ever() -> None:

@@ -213,6 +213,17 @@ def test_a_job_waits_until_all_are_examined_and_compares_them() -> None:
     assert "its disk has 40 MB/s, and the median of 5 machines is 500" in job.cordoned["m2"].reason
 
 
+def test_one_that_was_not_fit_and_is_lost_before_the_begin_is_counted_once() -> None:
+    names = [f"m{number}" for number in range(1, 6)]
+    job, _ = after(Job(beginning("act").spec), *(joined(name, standby=False) for name in names))
+    job = all_found(job, slow=("m1",))
+    assert (job.phase, job.lost_early) == (Phase.GATHERING, 1), "no process is up"
+    job, _ = decide(job, lost("m1"))
+    assert (job.phase, job.lost_early) == (Phase.GATHERING, 1)
+    _, effects = decide(job, lost("m2"))
+    assert ended(effects).text.startswith("m2 was lost before the job began")
+
+
 def test_it_ends_where_too_few_are_fit() -> None:
     job = beginning("act")
     for name in ("m1", "m2", "m3", "m4"):
