@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from trainmover.state.script.process import put_back
-from trainmover.torch_internals.backends import MIXED, backends
+from trainmover.torch_internals.distributed.backends import MIXED, backends
 
 
 def values() -> dict[str, object]:

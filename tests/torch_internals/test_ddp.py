@@ -11,7 +11,7 @@ import torch.distributed as dist
 from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 
-from trainmover.torch_internals import ddp
+from trainmover.torch_internals.distributed import ddp
 
 KINDS: list[dict[str, bool]] = [{}, {"static_graph": True}, {"gradient_as_bucket_view": True}]
 

@@ -16,7 +16,7 @@ from trainmover.torch_internals.names import IN_FILES, IN_MEMORY
 
 PACKAGE = Path(__file__).resolve().parents[2] / "src" / "trainmover"
 ROOM = PACKAGE / "torch_internals"
-INSIDE = sorted(path for path in ROOM.glob("*.py") if path.name != "names.py")
+INSIDE = sorted(path for path in ROOM.rglob("*.py") if path.name != "names.py")
 OUTSIDE = sorted(path for path in PACKAGE.rglob("*.py") if ROOM not in path.parents)
 
 OTHERS = {

@@ -53,7 +53,7 @@ from trainmover.comm.stats import CommStats, SwitchStats
 from trainmover.communicators import STAGED, checked_gpu
 from trainmover.errors import PeerLost, TrainmoverError, UserError
 from trainmover.torch_internals.autograd import in_backward
-from trainmover.torch_internals.c10d import Store
+from trainmover.torch_internals.distributed.c10d import Store
 
 if TYPE_CHECKING:
     from trainmover.comm.nccl.pair import Pairing

@@ -30,7 +30,7 @@ from trainmover.comm.shim import ShimGroup
 from trainmover.communicators import NCCL
 from trainmover.errors import UserError
 from trainmover.torch_internals import compiling
-from trainmover.torch_internals.c10d import Store
+from trainmover.torch_internals.distributed.c10d import Store
 from trainmover.torch_internals.making import (
     NcclOptions,
     check_making,

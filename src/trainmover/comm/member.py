@@ -8,7 +8,7 @@ from typing import Any
 
 from trainmover.comm.calls.watch import Watch
 from trainmover.comm.communicator import Communicator, View
-from trainmover.torch_internals.c10d import Store
+from trainmover.torch_internals.distributed.c10d import Store
 
 _order = itertools.count()
 

@@ -20,9 +20,9 @@ from trainmover.comm.calls.settled import Request, SettledWork
 from trainmover.comm.calls.watch import Watch
 from trainmover.comm.gloo.communicator import lone_backend
 from trainmover.comm.member import Member
-from trainmover.torch_internals import c10d
 from trainmover.torch_internals.autograd import profiling
-from trainmover.torch_internals.c10d import PrefixStore, ProcessGroup, Store
+from trainmover.torch_internals.distributed import c10d
+from trainmover.torch_internals.distributed.c10d import PrefixStore, ProcessGroup, Store
 
 if TYPE_CHECKING:
     from trainmover.comm.groups import Groups

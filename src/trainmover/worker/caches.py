@@ -10,7 +10,7 @@ import sys
 from collections.abc import Iterator
 from typing import Any
 
-from trainmover.torch_internals.sharding import forget_plans
+from trainmover.torch_internals.distributed.sharding import forget_plans
 
 _CACHE = type(functools.lru_cache(lambda: None))
 _OF = "torch.distributed"

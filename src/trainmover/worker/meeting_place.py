@@ -16,7 +16,7 @@ from trainmover.errors import TrainmoverError
 from trainmover.listeners.dial import dial, hear
 from trainmover.protocol.hello import STORE
 from trainmover.protocol.keys import Add, Check, Get, Request, Set, decode_answer, encode
-from trainmover.torch_internals.c10d import Store
+from trainmover.torch_internals.distributed.c10d import Store
 
 _Answer = TypeVar("_Answer")
 ANSWER_S = 20.0

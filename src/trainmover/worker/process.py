@@ -29,7 +29,7 @@ from trainmover.tls.files import TlsFiles
 from trainmover.token_file import read_token
 from trainmover.torch_internals.aliases import aliases
 from trainmover.torch_internals.compiling import leave_us_out
-from trainmover.torch_internals.ddp import watch_buckets
+from trainmover.torch_internals.distributed.ddp import watch_buckets
 from trainmover.version import VERSION
 from trainmover.worker import api
 from trainmover.worker.control import Control

@@ -35,7 +35,7 @@ from trainmover.sandbox.process.opened import Opened
 from trainmover.sandbox.record import Record
 from trainmover.sandbox.recorder import Recorder
 from trainmover.state import rng
-from trainmover.torch_internals.c10d import HashStore, PrefixStore
+from trainmover.torch_internals.distributed.c10d import HashStore, PrefixStore
 from trainmover.worker import api
 from trainmover.worker.control import Control
 from trainmover.worker.join.joiner import Joiner

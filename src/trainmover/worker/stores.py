@@ -16,7 +16,7 @@ from datetime import timedelta
 
 from trainmover.errors import PeerLost, ProtocolError
 from trainmover.names import ask_once
-from trainmover.torch_internals.c10d import Store, TCPStore
+from trainmover.torch_internals.distributed.c10d import Store, TCPStore
 
 IN_STOCK = 3
 WAIT_S = 60.0

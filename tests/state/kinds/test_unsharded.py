@@ -12,7 +12,7 @@ from torch.distributed.fsdp import MixedPrecisionPolicy, fully_shard
 from trainmover.state import encode
 from trainmover.state.kinds import gradients
 from trainmover.state.tracked import Tracked
-from trainmover.torch_internals.fsdp import groups_of
+from trainmover.torch_internals.distributed.fsdp import groups_of
 
 
 @pytest.fixture(autouse=True)

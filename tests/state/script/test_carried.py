@@ -5,7 +5,7 @@ import textwrap
 
 import pytest
 
-from trainmover.state.script.carried import carried_attributes
+from trainmover.state.script.code.carried import carried_attributes
 
 METER = """
 class Meter:

@@ -7,7 +7,7 @@ from pathlib import Path
 import captures
 import pytest
 
-from trainmover.state.script.source import read
+from trainmover.state.script.code.source import read
 
 BESIDE = {
     "a pair": """

@@ -6,7 +6,7 @@ from pathlib import Path
 import captures
 import pytest
 
-from trainmover.state.script.handed import handed
+from trainmover.state.script.code.handed import handed
 
 SCRIPT = """
 import bisect, contextlib, heapq, operator, random

@@ -2,7 +2,7 @@
 
 import sys
 
-from trainmover.state.script.liveness import live_at
+from trainmover.state.script.code.liveness import live_at
 
 
 def read_later() -> frozenset[str]:

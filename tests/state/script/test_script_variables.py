@@ -9,7 +9,7 @@ import pytest
 from captures import JOINER, PRELUDE, RANK, Job
 
 from trainmover.state.script import handles
-from trainmover.state.script.source import source_of
+from trainmover.state.script.code.source import source_of
 from trainmover.state.script.values import NO_VALUE, entry_of, handle_entry, known_as
 from trainmover.state.script.variables import Variables, sentence
 

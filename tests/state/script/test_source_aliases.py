@@ -5,7 +5,7 @@ import textwrap
 
 import pytest
 
-from trainmover.state.script.source import read
+from trainmover.state.script.code.source import read
 
 THROUGH = [
     "for slow in self.slow:\n    slow.add_(1)",

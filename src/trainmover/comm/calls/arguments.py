@@ -13,7 +13,7 @@ from torch import Tensor
 from torch.distributed import ReduceOp
 
 from trainmover.comm.calls.tap import Call
-from trainmover.torch_internals.c10d import ALL_GATHER_BASE, REDUCE_SCATTER_BASE, served
+from trainmover.torch_internals.distributed.c10d import ALL_GATHER_BASE, REDUCE_SCATTER_BASE, served
 
 _IN_PLACE = ("allreduce", "allreduce_coalesced", "broadcast", "reduce")
 _GATHER = (

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from trainmover.comm.calls.arguments import given_up, outputs_of
 from trainmover.comm.calls.tap import Call
-from trainmover.torch_internals.c10d import Work, answers_as_work
+from trainmover.torch_internals.distributed.c10d import Work, answers_as_work
 
 FOREVER = timedelta(0)
 

@@ -19,7 +19,7 @@ from trainmover.comm.calls.settled import FOREVER, Request
 from trainmover.comm.calls.tap import Call
 from trainmover.comm.calls.threads import waiters
 from trainmover.comm.communicator import Session
-from trainmover.torch_internals.c10d import Work, answers_as_work, duration_of, kind_of
+from trainmover.torch_internals.distributed.c10d import Work, answers_as_work, duration_of, kind_of
 
 if TYPE_CHECKING:
     from trainmover.comm.calls.watch import Watch

@@ -30,8 +30,8 @@ from trainmover.comm.gloo.sockets import (
 )
 from trainmover.comm.meet.meeting import Meeting
 from trainmover.errors import PeerLost, UserError
-from trainmover.torch_internals import c10d, gloo
-from trainmover.torch_internals.c10d import (
+from trainmover.torch_internals.distributed import c10d, gloo
+from trainmover.torch_internals.distributed.c10d import (
     DebugLevel,
     HashStore,
     PrefixStore,

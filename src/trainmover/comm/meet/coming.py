@@ -8,7 +8,7 @@ from trainmover.comm.failures import Drained
 from trainmover.comm.meet.preparation import Preparation
 from trainmover.comm.member import Member
 from trainmover.errors import PeerLost, UserError
-from trainmover.torch_internals.c10d import Store
+from trainmover.torch_internals.distributed.c10d import Store
 
 _ANY_KEY = "-"
 

@@ -16,7 +16,7 @@ from trainmover.comm.failures import Drained
 from trainmover.comm.meet.places import Meetings
 from trainmover.comm.meet.preparation import Preparation
 from trainmover.comm.member import Member
-from trainmover.torch_internals.c10d import Store
+from trainmover.torch_internals.distributed.c10d import Store
 
 _PATIENCE = timedelta(days=1)
 """Nothing in a sandbox is decided by a group's timeout: workers begin their runs at different

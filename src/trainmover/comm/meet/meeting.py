@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from trainmover.comm.communicator import View
 from trainmover.comm.failures import Drained
 from trainmover.errors import PeerLost, UserError
-from trainmover.torch_internals.c10d import PrefixStore, Store
+from trainmover.torch_internals.distributed.c10d import PrefixStore, Store
 
 _ASK_AGAIN_S = 0.01
 

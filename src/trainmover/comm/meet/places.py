@@ -35,7 +35,7 @@ from trainmover.comm.communicator import View
 from trainmover.comm.meet.meeting import Meeting
 from trainmover.comm.member import Member
 from trainmover.errors import ProtocolError, UserError
-from trainmover.torch_internals.c10d import Store
+from trainmover.torch_internals.distributed.c10d import Store
 
 _TIMEOUT = timedelta(minutes=30)
 _LIST = "list of groups"

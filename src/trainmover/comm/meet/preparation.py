@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from trainmover.comm.calls.threads import in_background
 from trainmover.comm.failures import Drained
 from trainmover.comm.member import Member
-from trainmover.torch_internals.c10d import Store
+from trainmover.torch_internals.distributed.c10d import Store
 
 
 class Preparation:

@@ -18,7 +18,7 @@ from trainmover.comm.native.singles import gather_into, scatter_from
 from trainmover.comm.native.sparse import all_reduce_sparse
 from trainmover.comm.native.staging import Staging
 from trainmover.comm.native.types import moved_code, operator_code, reduced_code
-from trainmover.torch_internals.c10d import ALL_GATHER_BASE, REDUCE_SCATTER_BASE
+from trainmover.torch_internals.distributed.c10d import ALL_GATHER_BASE, REDUCE_SCATTER_BASE
 
 Args = Sequence[Any]
 Named = Mapping[str, Any]

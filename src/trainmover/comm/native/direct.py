@@ -13,7 +13,7 @@ from trainmover.comm.calls.settled import Request, SettledWork
 from trainmover.comm.native.calls import CALLS
 from trainmover.comm.native.types import OPERATORS, UNSET, plain_code
 from trainmover.comm.native.work import NativeWork
-from trainmover.torch_internals.c10d import (
+from trainmover.torch_internals.distributed.c10d import (
     ALL_GATHER_BASE,
     REDUCE_SCATTER_BASE,
     AllgatherOptions,

@@ -17,7 +17,7 @@ from trainmover.comm.calls.threads import waiters
 from trainmover.comm.native.options import Options
 from trainmover.comm.native.work import Behind, NativeWork, Step
 from trainmover.torch_internals.autograd import begin_record, end_record
-from trainmover.torch_internals.c10d import ALL_GATHER_BASE, REDUCE_SCATTER_BASE
+from trainmover.torch_internals.distributed.c10d import ALL_GATHER_BASE, REDUCE_SCATTER_BASE
 
 if TYPE_CHECKING:
     from trainmover.comm.native.session import NativeSession

@@ -15,7 +15,7 @@ import torch
 
 from trainmover.comm.calls.arguments import blank, flat
 from trainmover.comm.calls.settled import FOREVER
-from trainmover.torch_internals.c10d import Work, answers_as_work
+from trainmover.torch_internals.distributed.c10d import Work, answers_as_work
 
 if TYPE_CHECKING:
     from trainmover.comm.native.session import NativeSession

@@ -16,7 +16,7 @@ from trainmover.comm.native.options import options_of
 from trainmover.comm.nccl.library import MAX, UINT8
 from trainmover.comm.nccl.stage import Stage
 from trainmover.comm.nccl.types import Reduction, nbytes
-from trainmover.torch_internals.c10d import ALL_GATHER_BASE, REDUCE_SCATTER_BASE
+from trainmover.torch_internals.distributed.c10d import ALL_GATHER_BASE, REDUCE_SCATTER_BASE
 
 Args = Sequence[Any]
 Named = Mapping[str, Any]

@@ -8,7 +8,7 @@ import torch.distributed as dist
 from torch import Tensor
 
 from trainmover.comm.nccl import library as nccl
-from trainmover.torch_internals.c10d import premul_factor
+from trainmover.torch_internals.distributed.c10d import premul_factor
 
 _CODES = {
     torch.int8: 0,

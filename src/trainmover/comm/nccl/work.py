@@ -14,7 +14,7 @@ from trainmover.comm.calls.arguments import blank, flat
 from trainmover.comm.calls.settled import FOREVER
 from trainmover.comm.failures import ConnectionEnded
 from trainmover.comm.nccl.device import await_events
-from trainmover.torch_internals.c10d import Work, answers_as_work
+from trainmover.torch_internals.distributed.c10d import Work, answers_as_work
 
 if TYPE_CHECKING:
     from trainmover.comm.nccl.session import NcclSession

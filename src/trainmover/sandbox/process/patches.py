@@ -8,7 +8,7 @@ import inspect
 import sys
 from typing import Any
 
-from trainmover.state.script.source import source_of
+from trainmover.state.script.code.source import source_of
 
 _ABSENT = object()
 

@@ -18,7 +18,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from trainmover.state.script.in_force import enter, folder
+from trainmover.state.script.code.in_force import enter, folder
 
 _STREAMS = ("stdin", "stdout", "stderr", "displayhook", "excepthook", "unraisablehook")
 

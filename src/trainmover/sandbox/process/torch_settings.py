@@ -8,7 +8,7 @@ from torch.utils import deterministic
 
 from trainmover.sandbox.process.settings import Setting, mapping
 from trainmover.state import rng
-from trainmover.torch_internals.backends import backends
+from trainmover.torch_internals.distributed.backends import backends
 from trainmover.torch_internals.modes import chosen_device
 from trainmover.torch_internals.modules import global_hooks
 

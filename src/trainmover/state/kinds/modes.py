@@ -20,7 +20,7 @@ from torch.nn.parallel import DistributedDataParallel
 
 from trainmover.asked import Answers, Stored
 from trainmover.state import encode
-from trainmover.torch_internals import ddp
+from trainmover.torch_internals.distributed import ddp
 from trainmover.torch_internals.tensors import TRAINED
 
 _TRAINING = attrgetter("training")

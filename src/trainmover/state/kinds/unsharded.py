@@ -13,7 +13,7 @@ from typing import Any
 from torch import Tensor, nn
 
 from trainmover.state.kinds import gradients
-from trainmover.torch_internals import fsdp
+from trainmover.torch_internals.distributed import fsdp
 
 FLAGS = ("reduce_grads", "all_reduce_grads")
 """What the script has set of each group of parameters; it need not set it before every step."""

@@ -34,12 +34,12 @@ from torch.optim import Optimizer
 
 from trainmover.state.kinds.generators import is_generator
 from trainmover.state.script import handles
+from trainmover.state.script.code.handed import ANY
+from trainmover.state.script.code.liveness import live_at
+from trainmover.state.script.code.relied_on import worthless
+from trainmover.state.script.code.source import MODULE, Scope, Source, scope_of, source_of, tells_in
 from trainmover.state.script.crowds import Crowd, seen_of
-from trainmover.state.script.handed import ANY
 from trainmover.state.script.layers import Layers
-from trainmover.state.script.liveness import live_at
-from trainmover.state.script.relied_on import worthless
-from trainmover.state.script.source import MODULE, Scope, Source, scope_of, source_of, tells_in
 from trainmover.state.script.things import (
     BOUND,
     C_DATA,

@@ -47,10 +47,10 @@ import numpy
 from torch.quasirandom import SobolEngine
 from torch.utils.weak import WeakIdKeyDictionary, WeakTensorKeyDictionary
 
+from trainmover.state.script.code.liveness import live_at
+from trainmover.state.script.code.source import scope_of
 from trainmover.state.script.crowds import Crowd
 from trainmover.state.script.layers import Layers
-from trainmover.state.script.liveness import live_at
-from trainmover.state.script.source import scope_of
 from trainmover.state.script.untracked import TRAINED, Untracked
 from trainmover.torch_internals import loaders
 

@@ -36,9 +36,18 @@ from torch import Tensor
 from trainmover.errors import ProtocolError
 from trainmover.state.kinds.generators import Generator, KeptGenerator, is_generator
 from trainmover.state.script import handles
+from trainmover.state.script.code.relied_on import worthless
+from trainmover.state.script.code.source import (
+    MODULE,
+    Scope,
+    Source,
+    in_all,
+    source_of,
+    temporary_at,
+    together,
+)
 from trainmover.state.script.layers import Layers
 from trainmover.state.script.process import line_of, settings_of
-from trainmover.state.script.relied_on import worthless
 from trainmover.state.script.search import (
     ABSENT,
     NEVER,
@@ -50,15 +59,6 @@ from trainmover.state.script.search import (
     handed_on,
     now_in,
     value_of,
-)
-from trainmover.state.script.source import (
-    MODULE,
-    Scope,
-    Source,
-    in_all,
-    source_of,
-    temporary_at,
-    together,
 )
 from trainmover.state.script.things import Things, module_of
 from trainmover.state.script.values import (

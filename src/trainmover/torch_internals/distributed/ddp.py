@@ -19,7 +19,7 @@ from torch import Tensor
 from torch.futures import Future
 from torch.nn.parallel import DistributedDataParallel
 
-from trainmover.torch_internals.c10d import ProcessGroup, Work
+from trainmover.torch_internals.distributed.c10d import ProcessGroup, Work
 
 SYNC_FLAGS = ("require_forward_param_sync", "require_backward_grad_sync")
 STANDING = attrgetter(*SYNC_FLAGS, "_has_rebuilt_buckets")

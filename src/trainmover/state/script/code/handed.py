@@ -9,7 +9,7 @@ Who is given a number cannot change it, so what counts of these is what may chan
 import ast
 from collections.abc import Iterator
 
-from trainmover.state.script.syntax import children, walk
+from trainmover.state.script.code.syntax import children, walk
 
 CHANGES = frozenset(
     {"append", "appendleft", "extend", "extendleft", "insert", "pop", "popleft", "popitem"}

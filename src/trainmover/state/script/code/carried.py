@@ -17,7 +17,7 @@ import ast
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
-from trainmover.state.script.syntax import children, walk
+from trainmover.state.script.code.syntax import children, walk
 
 Function = ast.FunctionDef | ast.AsyncFunctionDef
 _Part = tuple[str, str]

@@ -9,7 +9,7 @@ it. So a name that is read as a value elsewhere is a variable like others.
 import ast
 from collections.abc import Iterator
 
-from trainmover.state.script.syntax import children, walk
+from trainmover.state.script.code.syntax import children, walk
 
 
 def asks_for_shadow(test: ast.expr) -> bool:

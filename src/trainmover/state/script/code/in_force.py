@@ -12,7 +12,7 @@ from typing import Any
 import numpy
 import torch
 
-from trainmover.torch_internals.backends import backends
+from trainmover.torch_internals.distributed.backends import backends
 from trainmover.torch_internals.modes import chosen_device
 
 

@@ -16,12 +16,12 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from types import CodeType
 
-from trainmover.state.script.carried import carried_attributes
-from trainmover.state.script.guarded import asks_for_shadow, read_elsewhere
-from trainmover.state.script.handed import CHANGES, PASSES_ON, SAME, VIEWS, handed, is_change
-from trainmover.state.script.in_force import SETTERS
-from trainmover.state.script.syntax import children, walk
-from trainmover.torch_internals.backends import PREFIX
+from trainmover.state.script.code.carried import carried_attributes
+from trainmover.state.script.code.guarded import asks_for_shadow, read_elsewhere
+from trainmover.state.script.code.handed import CHANGES, PASSES_ON, SAME, VIEWS, handed, is_change
+from trainmover.state.script.code.in_force import SETTERS
+from trainmover.state.script.code.syntax import children, walk
+from trainmover.torch_internals.distributed.backends import PREFIX
 
 _CLOCK_MODULES = frozenset(
     {"time", "datetime", "timeit", "uuid", "socket", "platform", "getpass", "tempfile", "psutil"}

@@ -1,0 +1,1 @@
+"""Of torch's distributed parts."""
