@@ -97,6 +97,15 @@ def test_two_are_held_at_most() -> None:
     assert cuts.of(RANK, Step(6)) == put.snapshot
 
 
+def test_what_is_undone_goes_and_what_all_go_back_to_stays() -> None:
+    cuts = Cuts[Snapshot]()
+    took(cuts, 5)
+    cuts.completed(Step(5))
+    took(cuts, 8)
+    assert steps(cuts.back_to(Step(5))) == [8]
+    assert cuts.of(RANK, Step(5)) is not None
+
+
 def test_what_is_not_complete_when_members_change_goes() -> None:
     cuts = Cuts[Snapshot]()
     took(cuts, 5)

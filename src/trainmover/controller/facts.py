@@ -81,9 +81,7 @@ class Facts(Mapping[K, V]):
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Mapping):
             return NotImplemented
-        return self is other or self._whole() == (
-            other._whole() if isinstance(other, Facts) else dict(other)
-        )
+        return self is other or self._whole() == dict(other.items())
 
     def __hash__(self) -> int:
         raise TypeError("facts are no key")

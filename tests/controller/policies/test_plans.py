@@ -108,6 +108,13 @@ def begun(job: Job, event: RollRequested | PlaceRequested) -> Job:
 # --- a roll ---------------------------------------------------------------------------------------
 
 
+@pytest.mark.parametrize(("machines", "end"), [(14, "m13, m14,"), (15, "m13, m14 and 1 more,")])
+def test_of_many_machines_sixteen_are_named(machines: int, end: str) -> None:
+    _, effects = decide(running(machines=machines, standbys=2), roll())
+    (answer,) = answers(effects)
+    assert answer.text.endswith(f"{end} in this order, 1 at a time.")
+
+
 def test_every_machine_gives_up_its_ranks_once_and_standbys_are_first() -> None:
     job, effects = decide(FOUR, roll())
     (answer,) = answers(effects)
