@@ -5,8 +5,9 @@ import os
 from collections.abc import Mapping
 from typing import Any
 
+from trainmover.state.script.code.grammar import names_machine
 from trainmover.state.script.code.in_force import IN_FORCE, calls_that_set, set_by
-from trainmover.state.script.code.source import Source, names_machine
+from trainmover.state.script.code.source import Source
 
 
 def settings_of(source: Source, begun: Mapping[str, str]) -> dict[str, Any]:

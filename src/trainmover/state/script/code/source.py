@@ -11,14 +11,16 @@ container that is known by a constant is written with it: `stats['time']`.
 
 import ast
 import os
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass, field
 from functools import lru_cache
 from types import CodeType
 
+from trainmover.state.script.code import grammar
 from trainmover.state.script.code.carried import carried_attributes
+from trainmover.state.script.code.grammar import Function
 from trainmover.state.script.code.guarded import asks_for_shadow, read_elsewhere
-from trainmover.state.script.code.handed import CHANGES, PASSES_ON, SAME, VIEWS, handed, is_change
+from trainmover.state.script.code.handed import CHANGES, handed
 from trainmover.state.script.code.in_force import SETTERS
 from trainmover.state.script.code.syntax import children, walk
 from trainmover.torch_internals.distributed.backends import PREFIX
@@ -36,18 +38,13 @@ _CLOCK_ATTRIBUTES = frozenset(
     {"is_shadow", "elapsed_time", "memory_allocated", "max_memory_allocated", "memory_reserved"}
     | {"max_memory_reserved", "memory_stats", "mem_get_info"}
 )
-_MACHINE_WORDS = ("HOST", "MACHINE", "NODE", "PID", "TMP", "TEMP", "USER", "HOME", "ADDR", "PORT")
 _CONSTRUCTORS = frozenset({"__init__", "__new__", "__post_init__", "__init_subclass__"})
 _BUILDS = frozenset(
     {"add_module", "register_module", "set_submodule", "register_parametrization"}
     | {"remove_parametrizations", "l1_unstructured", "random_unstructured", "ln_structured"}
     | {"global_unstructured", "custom_from_mask", "register_parameter", "register_buffer"}
 )
-_BY_NAME = frozenset({"setattr", "delattr", "__setattr__", "__delattr__"})
 _FEEDS = frozenset({"update", "add", "append", "push", "record", "put", "extend", "insert"})
-_EMPTY = frozenset({"float", "int", "list", "dict", "set", "tuple", "deque", "defaultdict"})
-_OURS = frozenset({"batches", "enumerate", "range"})
-Function = ast.FunctionDef | ast.AsyncFunctionDef
 Key = tuple[str, int]
 """Of a scope: its name, and the first line of its code object; a module's is 0."""
 MODULE: Key = ("<module>", 0)
@@ -141,7 +138,7 @@ def source_of(path: str) -> Source | None:
 
 def read(tree: ast.Module) -> Source:
     """All that is known of one file."""
-    _mangle(tree, "")
+    grammar.mangle(tree, "")
     reader = _Reader(tree)
     for node in walk(tree):
         if isinstance(node, ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
@@ -239,14 +236,14 @@ class _Reader:
     def __init__(self, tree: ast.Module) -> None:
         self.source = Source()
         self._tree = tree
-        self._imports = dict(_imports(tree))
+        self._imports = dict(grammar.imports(tree))
         self._modules = {name.partition(".")[0] for name in self._imports.values()}
-        self._functions = list(_functions(tree, ""))
+        self._functions = list(grammar.functions(tree, ""))
         self._written = {node.name for node, _ in self._functions}
-        self._bodies: list[tuple[Key, str, list[ast.AST]]] = [(MODULE, "", list(_own(tree)))]
+        self._bodies: list[tuple[Key, str, list[ast.AST]]] = [(MODULE, "", list(grammar.own(tree)))]
         for node, owner in self._functions:
-            self._bodies.append((scope_key(node), owner, list(_own(node))))
-        self._once = _called_once(tree)
+            self._bodies.append((scope_key(node), owner, list(grammar.own(node))))
+        self._once = grammar.called_once(tree)
         self._by_name: set[str] = set()  # Attributes that are stored to as by setattr().
         self._telling: set[str] = set()  # Functions that return the time.
         self._parts: dict[str, set[object]] = {}  # Those of which a part of the result is one.
@@ -260,16 +257,18 @@ class _Reader:
     def stores(self) -> None:
         for key, owner, nodes in self._bodies:
             scope = self.source.scopes.setdefault(key, Scope())
-            in_loops = set(_in_loops(nodes)) if key == MODULE or key[0] in _CONSTRUCTORS else None
+            in_loops = (
+                set(grammar.in_loops(nodes)) if key == MODULE or key[0] in _CONSTRUCTORS else None
+            )
             declared = {n for node in nodes if isinstance(node, ast.Global) for n in node.names}
-            repeated = set(_in_loops(nodes))
-            aliases = _aliases(nodes)
+            repeated = set(grammar.in_loops(nodes))
+            aliases = grammar.aliases(nodes)
             for node in nodes:
                 self._patch(node)
                 later = in_loops is None or id(node) in in_loops
                 later = later and key[0] not in _CONSTRUCTORS
                 if key[0] in _CONSTRUCTORS:  # What it does to others it does whenever it is called.
-                    later = not _is_on_self(node)
+                    later = not grammar.is_on_self(node)
                 self._store(node, scope, owner, declared, later=later)
                 if later:
                     self._store_by_name(node, owner)
@@ -282,9 +281,11 @@ class _Reader:
         self, node: ast.AST, scope: Scope, owner: str, declared: set[str], *, later: bool
     ) -> None:
         if isinstance(node, ast.For):
-            kept = _is_ours(node.iter)
-            scope.given.update(_names(node.target) if kept else ())
-            scope.counts.update(_names(_first_of(node.target)) if _is_enumerate(node) else ())
+            kept = grammar.is_ours(node.iter)
+            scope.given.update(grammar.names(node.target) if kept else ())
+            scope.counts.update(
+                grammar.names(grammar.first_of(node.target)) if grammar.is_enumerate(node) else ()
+            )
         if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
             scope.lines[node.id] = max(node.lineno, scope.lines.get(node.id, 0))
             if node.id in declared:
@@ -293,7 +294,7 @@ class _Reader:
                 at[node.id] = max(node.lineno, at.get(node.id, 0))
         elif later and isinstance(node, ast.Attribute) and not isinstance(node.ctx, ast.Load):
             self._attribute(node, owner)
-        elif later and (changed := _changed_in_place(node)) is not None:
+        elif later and (changed := grammar.changed_in_place(node)) is not None:
             name = changed.attr if isinstance(changed, ast.Attribute) else changed.id
             self.source.changed.add(name)
             if isinstance(changed, ast.Attribute):
@@ -308,7 +309,7 @@ class _Reader:
         self, node: ast.AST, aliases: dict[str, list[ast.Attribute]], owner: str
     ) -> None:
         """What is changed in place by another name: for slow in self.slow: slow.add_(...)."""
-        changed = _changed_in_place(node)
+        changed = grammar.changed_in_place(node)
         if isinstance(changed, ast.Name):
             for attribute in aliases.get(changed.id, ()):
                 self.source.changed.add(attribute.attr)
@@ -328,7 +329,7 @@ class _Reader:
 
     def _store_by_name(self, node: ast.AST, owner: str) -> None:
         """As by setattr(thing, "name", value), vars(thing)["name"] = value."""
-        for holder, name in _stored_by_name(node):
+        for holder, name in grammar.stored_by_name(node):
             if name is None:
                 self.source.dynamic = node.lineno  # type: ignore[attr-defined]
             elif holder is None:
@@ -343,7 +344,9 @@ class _Reader:
         if isinstance(node, ast.Attribute) and not isinstance(node.ctx, ast.Load):
             stored = [self._dotted(node)]
         else:
-            named = [(holder, name) for holder, name in _stored_by_name(node) if holder and name]
+            named = [
+                (holder, name) for holder, name in grammar.stored_by_name(node) if holder and name
+            ]
             stored = [
                 f"{owner}.{name}" for holder, name in named if (owner := self._dotted(holder))
             ]
@@ -354,10 +357,12 @@ class _Reader:
         match node:
             case ast.Subscript(value=value, slice=key, ctx=ast.Store() | ast.Del()):
                 if self._dotted(value) == "os.environ":
-                    self.source.environ[_constant(key) or "*"] = node.lineno
+                    self.source.environ[grammar.constant(key) or "*"] = node.lineno
             case ast.Call(func=ast.Attribute(value=value, attr=name), args=args):
                 if name in CHANGES and self._dotted(value) == "os.environ":
-                    self.source.environ[(_constant(args[0]) if args else None) or "*"] = node.lineno
+                    self.source.environ[(grammar.constant(args[0]) if args else None) or "*"] = (
+                        node.lineno
+                    )
                 self._set_process(node, name)
             case ast.Call(func=ast.Name() as name):
                 self._set_process(node, self._dotted(name).rpartition(".")[2])
@@ -371,7 +376,7 @@ class _Reader:
     def _rebuild(self, node: ast.AST) -> None:
         match node:
             case ast.Assign(targets=[ast.Attribute() | ast.Subscript()], value=ast.Call() as call):
-                rebuilds = _makes_object(call)
+                rebuilds = grammar.makes_object(call)
             case ast.Attribute(attr="__class__", ctx=ast.Store()):
                 rebuilds = True
             case ast.Call(func=ast.Attribute(attr=name) | ast.Name(id=name), args=args):
@@ -381,7 +386,7 @@ class _Reader:
                 rebuilds = False
         if rebuilds:
             self.source.rebuilds = node.lineno  # type: ignore[attr-defined]
-        if rebuilds or _may_exchange(node):
+        if rebuilds or grammar.may_exchange(node):
             self.source.exchanges = node.lineno  # type: ignore[attr-defined]
 
     def _set_process(self, node: ast.expr, called: str) -> None:
@@ -391,7 +396,7 @@ class _Reader:
     def reads(self) -> None:
         """Of functions and lambdas."""
         for node, _ in self._functions:
-            names = [part for part in _own(node) if isinstance(part, ast.Name)]
+            names = [part for part in grammar.own(node) if isinstance(part, ast.Name)]
             loaded = {name.id for name in names if isinstance(name.ctx, ast.Load)}
             own = self.source.scopes[scope_key(node)].lines.keys() - self.source.globals
             self.source.read |= loaded - own - {one.arg for one in walk(node.args)
@@ -399,7 +404,7 @@ class _Reader:
         for inner in walk(self._tree):
             if isinstance(inner, ast.Lambda):
                 taken = {one.arg for one in walk(inner.args) if isinstance(one, ast.arg)}
-                self.source.read |= _names(inner.body) - taken
+                self.source.read |= grammar.names(inner.body) - taken
 
     def stays(self) -> set[str]:
         """Attributes that are never temporary."""
@@ -442,14 +447,16 @@ class _Reader:
         for key, owner, nodes in self._bodies:
             scope = self.source.scopes[key]
             for node in nodes:
-                for target, value in _stores_of(node):
-                    known, own = _known(target, scope), owner if _is_on_self(target) else ""
+                for target, value in grammar.stores_of(node):
+                    known, own = _known(target, scope), owner if grammar.is_on_self(target) else ""
                     is_made = own and key[0] in _CONSTRUCTORS
-                    if is_made or known in self._apart or _is_reset(node, value):
+                    if is_made or known in self._apart or grammar.is_reset(node, value):
                         continue
                     path = known[1]
                     tells = self._tells(value, scope, but=path) and not self._parts_of(value, scope)
-                    tells = tells and not (isinstance(value, ast.Call) and _makes_object(value))
+                    tells = tells and not (
+                        isinstance(value, ast.Call) and grammar.makes_object(value)
+                    )
                     if path.startswith("."):
                         stored_by = self.source.told if tells else self.source.untold
                         stored_by.setdefault(path[1:], set()).add(own)
@@ -505,12 +512,12 @@ class _Reader:
             for one, its in zip(target.elts, value.elts, strict=True):  # type: ignore[attr-defined]
                 self._assigned(one, its, scope)
         elif isinstance(target, ast.Tuple | ast.List) and self._parts_of(value, scope):
-            for one, its in _pairs(target, value):
+            for one, its in grammar.pairs(target, value):
                 self._assigned(one, its, scope)
         elif parts := self._parts_of(value, scope):
-            for part in parts if (path := _path(target)) else ():
+            for part in parts if (path := grammar.path(target)) else ():
                 self._note(f"{path}[{part!r}]", scope)
-        elif isinstance(value, ast.Call) and _makes_object(value):
+        elif isinstance(value, ast.Call) and grammar.makes_object(value):
             for keyword in value.keywords:
                 if keyword.arg and self._tells(keyword.value, scope):
                     self.source.clocks.add(f".{keyword.arg}")
@@ -529,7 +536,7 @@ class _Reader:
                 self._mark(one, scope)
         elif isinstance(target, ast.Starred):
             self._mark(target.value, scope)
-        elif path := _path(target):
+        elif path := grammar.path(target):
             self._note(path, scope)
 
     def _note(self, path: str, scope: Scope) -> None:
@@ -543,11 +550,11 @@ class _Reader:
         fed: dict[str, list[bool]] = {}
         for node in nodes:
             if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.args:
-                path = _path(node.func.value)
+                path = grammar.path(node.func.value)
                 if node.func.attr in _FEEDS and path and path != "self":
                     first, *others = [*node.args, *(one.value for one in node.keywords)]
                     tells = self._tells(first, scope) and not self._parts_of(first, scope)
-                    only = all(_is_size(one) or self._tells(one, scope) for one in others)
+                    only = all(grammar.is_size(one) or self._tells(one, scope) for one in others)
                     fed.setdefault(path, []).append(tells and only)
         for path, told in fed.items():
             if all(told):
@@ -562,7 +569,7 @@ class _Reader:
         waiting: list[ast.AST] = [value]
         while waiting:
             node = waiting.pop()
-            is_itself = but and isinstance(node, ast.expr) and _path(node) == but
+            is_itself = but and isinstance(node, ast.expr) and grammar.path(node) == but
             if not is_itself and self._is_clock(node, scope):
                 return True
             waiting += self._made_of(node, scope)
@@ -573,9 +580,9 @@ class _Reader:
         given beside other things."""
         if isinstance(node, ast.IfExp):
             return [node.body, node.orelse]
-        if isinstance(node, ast.Call) and _called_name(node) in self._written:
+        if isinstance(node, ast.Call) and grammar.called_name(node) in self._written:
             given = [*node.args, *(one.value for one in node.keywords)]
-            if any(_varies(one) and not self._tells(one, scope) for one in given):
+            if any(grammar.varies(one) and not self._tells(one, scope) for one in given):
                 return []
         return children(node)
 
@@ -594,11 +601,11 @@ class _Reader:
             case ast.Call(func=ast.Name(id="dict"), args=[*others], keywords=keywords):
                 entries = [(one.arg, one.value) for one in keywords]
                 entries += [(None, one) for one in others if not self._tells(one, scope)]
-            case ast.Call() if (name := _called_name(value)) not in self._telling:
+            case ast.Call() if (name := grammar.called_name(value)) not in self._telling:
                 return self._parts.get(name, set())
         telling = {key for key, one in entries if self._tells(one, scope)}
         others = [one for key, one in entries if key not in telling]
-        if isinstance(value, ast.Tuple | ast.List) and not any(map(_varies, others)):
+        if isinstance(value, ast.Tuple | ast.List) and not any(map(grammar.varies, others)):
             return set()  # All that may differ in it tells the time.
         return telling
 
@@ -613,16 +620,16 @@ class _Reader:
                     return True
                 last = func.attr if isinstance(func, ast.Attribute) else dotted
                 return last in self._telling or (
-                    dotted in ("os.getenv", "os.environ.get") and _names_machine(node)
+                    dotted in ("os.getenv", "os.environ.get") and grammar.asks_machine(node)
                 )
             case ast.Attribute(attr=name):
                 return name in _CLOCK_ATTRIBUTES or f".{name}" in self.source.clocks
             case ast.Subscript(value=container):
                 if self._dotted(container) == "os.environ":
-                    return _names_machine(node)
+                    return grammar.asks_machine(node)
                 if isinstance(container, ast.Call) and isinstance(node.slice, ast.Constant):
-                    return node.slice.value in self._parts.get(_called_name(container), ())
-                path = _path(node)
+                    return node.slice.value in self._parts.get(grammar.called_name(container), ())
+                path = grammar.path(node)
                 return bool(path) and (path in scope.clocks or path in self.source.clocks)
         return False
 
@@ -637,313 +644,8 @@ class _Reader:
         return ".".join([self._imports.get(node.id, node.id), *reversed(parts)])
 
 
-def _imports(tree: ast.Module) -> Iterator[tuple[str, str]]:
-    for node in walk(tree):
-        if isinstance(node, ast.Import):
-            for alias in node.names:
-                top = alias.name.partition(".")[0]
-                yield (alias.asname, alias.name) if alias.asname else (top, top)
-        elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
-            for alias in node.names:
-                yield alias.asname or alias.name, f"{node.module}.{alias.name}"
-
-
-def _functions(node: ast.AST, owner: str) -> Iterator[tuple[Function, str]]:
-    """With the class whose method each is, "" for others."""
-    for child in children(node):
-        if isinstance(child, ast.FunctionDef | ast.AsyncFunctionDef):
-            yield child, owner
-            yield from _functions(child, owner)
-        else:
-            yield from _functions(child, child.name if isinstance(child, ast.ClassDef) else owner)
-
-
-def _own(node: ast.AST) -> Iterator[ast.AST]:
-    """Everything below `node` that belongs to the same scope."""
-    for child in children(node):
-        if not isinstance(child, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda):
-            yield child
-            yield from _own(child)
-
-
-def _called_once(tree: ast.Module) -> set[str]:
-    """Functions that belong to the set-up, as far as nothing in them is in a loop: what is called
-    by its name in one place, which no loop is around, at the top or in another of these."""
-    functions = [one for one in walk(tree) if isinstance(one, Function)]
-    uses = [one.id for one in walk(tree) if isinstance(one, ast.Name)]
-    found, bodies = set[str](), [tree.body]
-    while bodies:
-        nodes = [inner for one in bodies.pop() for inner in (one, *_own(one))]
-        repeated = set(_in_loops(nodes))
-        for node in nodes:
-            match node:
-                case ast.Call(func=ast.Name(id=name)) if id(node) not in repeated:
-                    named = [one for one in functions if one.name == name]
-                    if len(named) == 1 and uses.count(name) == 1 and not named[0].decorator_list:
-                        found.add(name)
-                        bodies.append(named[0].body)
-    return found
-
-
-def _in_loops(nodes: list[ast.AST]) -> Iterator[int]:
-    for node in nodes:
-        if isinstance(node, ast.For | ast.While | ast.AsyncFor):
-            yield from (id(inner) for inner in walk(node))
-
-
-def _aliases(nodes: list[ast.AST]) -> dict[str, list[ast.Attribute]]:
-    """Names that a loop or an assignment takes out of attributes, each with these."""
-    found: dict[str, list[ast.Attribute]] = {}
-    for node in nodes:
-        match node:
-            case (
-                ast.For(target=target, iter=value)
-                | ast.comprehension(target=target, iter=value)
-                | ast.Assign(targets=[target], value=value)
-            ):
-                held = _attributes_in(value)
-                for name in _names(target) if held else ():
-                    found.setdefault(name, []).extend(held)
-    return found
-
-
-def _attributes_in(value: ast.expr) -> list[ast.Attribute]:
-    """That it goes through, or takes a part of; no methods."""
-    match value:
-        case ast.Attribute(value=inner, attr=name) if name in SAME:
-            return [value, *_attributes_in(inner)]
-        case ast.Attribute():
-            return [value]
-        case ast.Subscript(value=inner) | ast.Starred(value=inner):
-            return _attributes_in(inner)
-        case ast.Call(func=ast.Attribute(value=inner, attr=name), args=_) if name in VIEWS:
-            return _attributes_in(inner)
-        case ast.Call(func=ast.Name(id=name), args=arguments) if name in PASSES_ON:
-            return [one for argument in arguments for one in _attributes_in(argument)]
-    return []
-
-
-def _changed_in_place(node: ast.AST) -> ast.Name | ast.Attribute | None:
-    """The container, or the tensor, that is changed by this node."""
-    found: ast.expr | None = None
-    match node:
-        case ast.Subscript(value=value, ctx=ast.Store() | ast.Del()):
-            found = value
-        case ast.AugAssign(target=ast.Name() | ast.Attribute() as target):
-            found = target
-        case ast.Call(func=ast.Attribute(value=value, attr=name)) if is_change(name):
-            found = value
-    while isinstance(found, ast.Subscript):
-        found = found.value
-    return found if isinstance(found, ast.Name | ast.Attribute) else None
-
-
-def _is_on_self(node: ast.AST) -> bool:
-    """Whether what it stores to, or what is given to the function that does, belongs to `self`."""
-    while True:
-        match node:
-            case ast.Attribute(attr="__class__"):
-                return False
-            case ast.Attribute(value=inner) | ast.Subscript(value=inner):
-                node = inner
-            case ast.AugAssign(target=inner) | ast.Call(func=ast.Attribute() as inner):
-                node = inner
-            case ast.Call(func=ast.Name(id=name), args=[inner, *_]) if name != "type":
-                node = inner
-            case ast.Name(id=name):
-                return name == "self"
-            case _:
-                return not isinstance(node, ast.Call)
-
-
-def _stored_by_name(node: ast.AST) -> Iterator[tuple[ast.expr | None, str | None]]:
-    """What is stored to, None for the globals; and the name, None if only the run knows it."""
-    match node:
-        case ast.Call(func=ast.Name(id="setattr" | "delattr"), args=[holder, name, *_]):
-            yield holder, _constant(name)
-        case ast.Call(func=ast.Attribute(value=value, attr=attr), args=args) if attr in _BY_NAME:
-            if len(args) == 3:  # object.__setattr__(thing, name, value)
-                value, *args = args
-            yield value, _constant(args[0]) if args else None
-        case ast.Subscript(value=value, slice=key, ctx=ast.Store() | ast.Del()):
-            if (held := _held_in(value)) is not None:
-                yield held[0], _constant(key)
-        case ast.Call(func=ast.Attribute(value=value, attr=attr)) if attr in CHANGES:
-            if (held := _held_in(value)) is not None:
-                yield from ((held[0], keyword.arg) for keyword in node.keywords)
-                if node.args:
-                    yield held[0], _constant(node.args[0])
-
-
-def _held_in(value: ast.expr) -> tuple[ast.expr | None] | None:
-    """Of vars(thing), thing.__dict__ and globals(): the thing, None for the globals."""
-    match value:
-        case ast.Attribute(value=holder, attr="__dict__"):
-            return (holder,)
-        case ast.Call(func=ast.Name(id="vars"), args=[holder]):
-            return (holder,)
-        case ast.Call(func=ast.Name(id="globals" | "vars" | "locals"), args=[]):
-            return (None,)
-    return None
-
-
-def _constant(node: ast.expr) -> str | None:
-    is_text = isinstance(node, ast.Constant) and isinstance(node.value, str)
-    return node.value if is_text else None  # type: ignore[attr-defined]
-
-
-def _mangle(node: ast.AST, owner: str) -> None:
-    """Names that begin with two underscores, as Python has them inside of a class."""
-    for child in children(node):
-        if owner and isinstance(child, ast.Attribute) and _is_private(child.attr):
-            child.attr = f"_{owner.lstrip('_')}{child.attr}"
-        elif owner and isinstance(child, ast.Name) and _is_private(child.id):
-            child.id = f"_{owner.lstrip('_')}{child.id}"
-        _mangle(child, child.name if isinstance(child, ast.ClassDef) else owner)
-
-
-def _is_private(name: str) -> bool:
-    return name.startswith("__") and not name.endswith("__")
-
-
-def _is_ours(iterable: ast.expr) -> bool:
-    """Whether a loop goes over what the job itself gives, with nothing around it."""
-    method = iterable.func if isinstance(iterable, ast.Call) else None
-    return isinstance(method, ast.Attribute) and method.attr in _OURS
-
-
-def _is_enumerate(node: ast.For) -> bool:
-    call = node.iter
-    return (
-        isinstance(call, ast.Call)
-        and isinstance(call.func, ast.Name)
-        and (call.func.id == "enumerate")
-    )
-
-
-def _first_of(target: ast.expr) -> ast.expr:
-    return target.elts[0] if isinstance(target, ast.Tuple | ast.List) and target.elts else target
-
-
-def _names(target: ast.expr) -> set[str]:
-    return {node.id for node in walk(target) if isinstance(node, ast.Name)}
-
-
-def _path(node: ast.expr) -> str:
-    """How a value is known: "t0" in its scope, ".t0" and ".stats['time']" everywhere; "" if not."""
-    match node:
-        case ast.Name(id=name):
-            return name
-        case ast.Attribute(attr=name):
-            return f".{name}"
-        case ast.Subscript(value=value, slice=ast.Constant(value=key)):
-            inner = _path(value)
-            return f"{inner}[{key!r}]" if inner else ""
-    return ""
-
-
-def _may_exchange(node: ast.AST) -> bool:
-    """Whether it stores to a part of something, or takes a part out, whatever that is."""
-    match node:
-        case (
-            ast.Attribute(ctx=ast.Store() | ast.Del()) | ast.Subscript(ctx=ast.Store() | ast.Del())
-        ):
-            return True
-        case ast.Call(func=ast.Attribute(attr=name)):
-            return name in CHANGES or name in _BY_NAME
-        case ast.Call(func=ast.Name(id=name)):
-            return name in _BY_NAME
-        case _:
-            return False
-
-
-def _makes_object(call: ast.Call) -> bool:
-    """By the custom that classes begin with a capital: what they keep of their arguments is known
-    by name only."""
-    func = call.func
-    name = func.attr if isinstance(func, ast.Attribute) else getattr(func, "id", "")
-    return name[:1].isupper()
-
-
-def names_machine(name: str) -> bool:
-    """Whether a variable of the environment says something of the machine, by its name."""
-    return any(word in name.upper() for word in _MACHINE_WORDS)
-
-
-def _names_machine(node: ast.Call | ast.Subscript) -> bool:
-    keys = [node.slice] if isinstance(node, ast.Subscript) else node.args
-    name = _constant(keys[0]) if keys else None
-    return name is not None and names_machine(name)
-
-
-def _stores_of(node: ast.AST) -> Iterator[tuple[ast.expr, ast.expr]]:
-    """What it stores to, each with the value."""
-    match node:
-        case ast.Assign(targets=targets, value=value):
-            for target in targets:
-                yield from _pairs(target, value)
-        case ast.AnnAssign(target=target, value=ast.expr() as value):
-            yield target, value
-        case ast.NamedExpr(target=target, value=value) | ast.AugAssign(target=target, value=value):
-            yield target, value
-
-
-def _pairs(target: ast.expr, value: ast.expr) -> Iterator[tuple[ast.expr, ast.expr]]:
-    if not isinstance(target, ast.Tuple | ast.List):
-        yield target, value
-        return
-    values = value.elts if isinstance(value, ast.Tuple | ast.List) else []
-    if len(values) != len(target.elts):
-        values = [_part_of(value, number) for number in range(len(target.elts))]
-    if any(isinstance(one, ast.Starred) for one in target.elts):
-        values = [value] * len(values)
-    for one, its in zip(target.elts, values, strict=True):
-        yield from _pairs(one, its)
-
-
-def _part_of(value: ast.expr, number: int) -> ast.expr:
-    place = ast.Constant(number)
-    return ast.copy_location(ast.Subscript(value, place, ast.Load()), value)
-
-
-def _varies(value: ast.expr) -> bool:
-    return not isinstance(value, ast.Constant)
-
-
-def _is_size(value: ast.expr) -> bool:
-    """Whether it says of how many something is, as a batch's size."""
-    match value:
-        case ast.Constant():
-            return True
-        case ast.Name(id=name) | ast.Attribute(attr=name):
-            return name in ("n", "num", "count", "size", "bs", "b", "B", "batch_size")
-        case ast.Call(func=ast.Name(id="len")) | ast.Call(func=ast.Attribute(attr="size")):
-            return True
-        case ast.Call(func=ast.Attribute(attr="numel" | "item" as name, value=inner)):
-            return name == "numel" or _is_size(inner)
-        case ast.Subscript(value=ast.Attribute(attr="shape")):
-            return True
-    return False
-
-
-def _is_reset(node: ast.AST, value: ast.expr) -> bool:
-    """Whether a variable begins with it, rather than being given something: 0.0, [], Meter()."""
-    if isinstance(node, ast.AugAssign):
-        return False
-    made = [one for one in walk(value) if isinstance(one, ast.Call)]
-    names = [one for one in walk(value) if isinstance(one, ast.Name | ast.Attribute)]
-    known = {id(inner) for one in made for inner in walk(one.func)}
-    begins = all(_makes_object(one) or _called_name(one) in _EMPTY for one in made)
-    others = [one for one in names if id(one) not in known]
-    return begins and all(isinstance(one, ast.Name) and one.id in _EMPTY for one in others)
-
-
-def _called_name(call: ast.Call) -> str:
-    return call.func.attr if isinstance(call.func, ast.Attribute) else getattr(call.func, "id", "")
-
-
 def _known(target: ast.expr, scope: Scope) -> _Path:
-    path = _path(target)
+    path = grammar.path(target)
     return (0 if path.startswith(".") else id(scope), path)
 
 

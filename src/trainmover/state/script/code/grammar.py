@@ -1,0 +1,318 @@
+"""What single nodes of a syntax tree say, for whoever reads a script's source. Pure."""
+
+import ast
+from collections.abc import Iterator
+
+from trainmover.state.script.code.handed import CHANGES, PASSES_ON, SAME, VIEWS, is_change
+from trainmover.state.script.code.syntax import children, walk
+
+_MACHINE_WORDS = ("HOST", "MACHINE", "NODE", "PID", "TMP", "TEMP", "USER", "HOME", "ADDR", "PORT")
+_BY_NAME = frozenset({"setattr", "delattr", "__setattr__", "__delattr__"})
+_EMPTY = frozenset({"float", "int", "list", "dict", "set", "tuple", "deque", "defaultdict"})
+_OURS = frozenset({"batches", "enumerate", "range"})
+Function = ast.FunctionDef | ast.AsyncFunctionDef
+
+
+def imports(tree: ast.Module) -> Iterator[tuple[str, str]]:
+    for node in walk(tree):
+        if isinstance(node, ast.Import):
+            for alias in node.names:
+                top = alias.name.partition(".")[0]
+                yield (alias.asname, alias.name) if alias.asname else (top, top)
+        elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
+            for alias in node.names:
+                yield alias.asname or alias.name, f"{node.module}.{alias.name}"
+
+
+def functions(node: ast.AST, owner: str) -> Iterator[tuple[Function, str]]:
+    """With the class whose method each is, "" for others."""
+    for child in children(node):
+        if isinstance(child, ast.FunctionDef | ast.AsyncFunctionDef):
+            yield child, owner
+            yield from functions(child, owner)
+        else:
+            yield from functions(child, child.name if isinstance(child, ast.ClassDef) else owner)
+
+
+def own(node: ast.AST) -> Iterator[ast.AST]:
+    """Everything below `node` that belongs to the same scope."""
+    for child in children(node):
+        if not isinstance(child, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda):
+            yield child
+            yield from own(child)
+
+
+def called_once(tree: ast.Module) -> set[str]:
+    """Functions that belong to the set-up, as far as nothing in them is in a loop: what is called
+    by its name in one place, which no loop is around, at the top or in another of these."""
+    functions = [one for one in walk(tree) if isinstance(one, Function)]
+    uses = [one.id for one in walk(tree) if isinstance(one, ast.Name)]
+    found, bodies = set[str](), [tree.body]
+    while bodies:
+        nodes = [inner for one in bodies.pop() for inner in (one, *own(one))]
+        repeated = set(in_loops(nodes))
+        for node in nodes:
+            match node:
+                case ast.Call(func=ast.Name(id=name)) if id(node) not in repeated:
+                    named = [one for one in functions if one.name == name]
+                    if len(named) == 1 and uses.count(name) == 1 and not named[0].decorator_list:
+                        found.add(name)
+                        bodies.append(named[0].body)
+    return found
+
+
+def in_loops(nodes: list[ast.AST]) -> Iterator[int]:
+    for node in nodes:
+        if isinstance(node, ast.For | ast.While | ast.AsyncFor):
+            yield from (id(inner) for inner in walk(node))
+
+
+def aliases(nodes: list[ast.AST]) -> dict[str, list[ast.Attribute]]:
+    """Names that a loop or an assignment takes out of attributes, each with these."""
+    found: dict[str, list[ast.Attribute]] = {}
+    for node in nodes:
+        match node:
+            case (
+                ast.For(target=target, iter=value)
+                | ast.comprehension(target=target, iter=value)
+                | ast.Assign(targets=[target], value=value)
+            ):
+                held = _attributes_in(value)
+                for name in names(target) if held else ():
+                    found.setdefault(name, []).extend(held)
+    return found
+
+
+def _attributes_in(value: ast.expr) -> list[ast.Attribute]:
+    """That it goes through, or takes a part of; no methods."""
+    match value:
+        case ast.Attribute(value=inner, attr=name) if name in SAME:
+            return [value, *_attributes_in(inner)]
+        case ast.Attribute():
+            return [value]
+        case ast.Subscript(value=inner) | ast.Starred(value=inner):
+            return _attributes_in(inner)
+        case ast.Call(func=ast.Attribute(value=inner, attr=name), args=_) if name in VIEWS:
+            return _attributes_in(inner)
+        case ast.Call(func=ast.Name(id=name), args=arguments) if name in PASSES_ON:
+            return [one for argument in arguments for one in _attributes_in(argument)]
+    return []
+
+
+def changed_in_place(node: ast.AST) -> ast.Name | ast.Attribute | None:
+    """The container, or the tensor, that is changed by this node."""
+    found: ast.expr | None = None
+    match node:
+        case ast.Subscript(value=value, ctx=ast.Store() | ast.Del()):
+            found = value
+        case ast.AugAssign(target=ast.Name() | ast.Attribute() as target):
+            found = target
+        case ast.Call(func=ast.Attribute(value=value, attr=name)) if is_change(name):
+            found = value
+    while isinstance(found, ast.Subscript):
+        found = found.value
+    return found if isinstance(found, ast.Name | ast.Attribute) else None
+
+
+def is_on_self(node: ast.AST) -> bool:
+    """Whether what it stores to, or what is given to the function that does, belongs to `self`."""
+    while True:
+        match node:
+            case ast.Attribute(attr="__class__"):
+                return False
+            case ast.Attribute(value=inner) | ast.Subscript(value=inner):
+                node = inner
+            case ast.AugAssign(target=inner) | ast.Call(func=ast.Attribute() as inner):
+                node = inner
+            case ast.Call(func=ast.Name(id=name), args=[inner, *_]) if name != "type":
+                node = inner
+            case ast.Name(id=name):
+                return name == "self"
+            case _:
+                return not isinstance(node, ast.Call)
+
+
+def stored_by_name(node: ast.AST) -> Iterator[tuple[ast.expr | None, str | None]]:
+    """What is stored to, None for the globals; and the name, None if only the run knows it."""
+    match node:
+        case ast.Call(func=ast.Name(id="setattr" | "delattr"), args=[holder, name, *_]):
+            yield holder, constant(name)
+        case ast.Call(func=ast.Attribute(value=value, attr=attr), args=args) if attr in _BY_NAME:
+            if len(args) == 3:  # object.__setattr__(thing, name, value)
+                value, *args = args
+            yield value, constant(args[0]) if args else None
+        case ast.Subscript(value=value, slice=key, ctx=ast.Store() | ast.Del()):
+            if (held := _held_in(value)) is not None:
+                yield held[0], constant(key)
+        case ast.Call(func=ast.Attribute(value=value, attr=attr)) if attr in CHANGES:
+            if (held := _held_in(value)) is not None:
+                yield from ((held[0], keyword.arg) for keyword in node.keywords)
+                if node.args:
+                    yield held[0], constant(node.args[0])
+
+
+def _held_in(value: ast.expr) -> tuple[ast.expr | None] | None:
+    """Of vars(thing), thing.__dict__ and globals(): the thing, None for the globals."""
+    match value:
+        case ast.Attribute(value=holder, attr="__dict__"):
+            return (holder,)
+        case ast.Call(func=ast.Name(id="vars"), args=[holder]):
+            return (holder,)
+        case ast.Call(func=ast.Name(id="globals" | "vars" | "locals"), args=[]):
+            return (None,)
+    return None
+
+
+def constant(node: ast.expr) -> str | None:
+    is_text = isinstance(node, ast.Constant) and isinstance(node.value, str)
+    return node.value if is_text else None  # type: ignore[attr-defined]
+
+
+def mangle(node: ast.AST, owner: str) -> None:
+    """Names that begin with two underscores, as Python has them inside of a class."""
+    for child in children(node):
+        if owner and isinstance(child, ast.Attribute) and _is_private(child.attr):
+            child.attr = f"_{owner.lstrip('_')}{child.attr}"
+        elif owner and isinstance(child, ast.Name) and _is_private(child.id):
+            child.id = f"_{owner.lstrip('_')}{child.id}"
+        mangle(child, child.name if isinstance(child, ast.ClassDef) else owner)
+
+
+def _is_private(name: str) -> bool:
+    return name.startswith("__") and not name.endswith("__")
+
+
+def is_ours(iterable: ast.expr) -> bool:
+    """Whether a loop goes over what the job itself gives, with nothing around it."""
+    method = iterable.func if isinstance(iterable, ast.Call) else None
+    return isinstance(method, ast.Attribute) and method.attr in _OURS
+
+
+def is_enumerate(node: ast.For) -> bool:
+    call = node.iter
+    return (
+        isinstance(call, ast.Call)
+        and isinstance(call.func, ast.Name)
+        and (call.func.id == "enumerate")
+    )
+
+
+def first_of(target: ast.expr) -> ast.expr:
+    return target.elts[0] if isinstance(target, ast.Tuple | ast.List) and target.elts else target
+
+
+def names(target: ast.expr) -> set[str]:
+    return {node.id for node in walk(target) if isinstance(node, ast.Name)}
+
+
+def path(node: ast.expr) -> str:
+    """How a value is known: "t0" in its scope, ".t0" and ".stats['time']" everywhere; "" if not."""
+    match node:
+        case ast.Name(id=name):
+            return name
+        case ast.Attribute(attr=name):
+            return f".{name}"
+        case ast.Subscript(value=value, slice=ast.Constant(value=key)):
+            inner = path(value)
+            return f"{inner}[{key!r}]" if inner else ""
+    return ""
+
+
+def may_exchange(node: ast.AST) -> bool:
+    """Whether it stores to a part of something, or takes a part out, whatever that is."""
+    match node:
+        case (
+            ast.Attribute(ctx=ast.Store() | ast.Del()) | ast.Subscript(ctx=ast.Store() | ast.Del())
+        ):
+            return True
+        case ast.Call(func=ast.Attribute(attr=name)):
+            return name in CHANGES or name in _BY_NAME
+        case ast.Call(func=ast.Name(id=name)):
+            return name in _BY_NAME
+        case _:
+            return False
+
+
+def makes_object(call: ast.Call) -> bool:
+    """By the custom that classes begin with a capital: what they keep of their arguments is known
+    by name only."""
+    func = call.func
+    name = func.attr if isinstance(func, ast.Attribute) else getattr(func, "id", "")
+    return name[:1].isupper()
+
+
+def names_machine(name: str) -> bool:
+    """Whether a variable of the environment says something of the machine, by its name."""
+    return any(word in name.upper() for word in _MACHINE_WORDS)
+
+
+def asks_machine(node: ast.Call | ast.Subscript) -> bool:
+    keys = [node.slice] if isinstance(node, ast.Subscript) else node.args
+    name = constant(keys[0]) if keys else None
+    return name is not None and names_machine(name)
+
+
+def stores_of(node: ast.AST) -> Iterator[tuple[ast.expr, ast.expr]]:
+    """What it stores to, each with the value."""
+    match node:
+        case ast.Assign(targets=targets, value=value):
+            for target in targets:
+                yield from pairs(target, value)
+        case ast.AnnAssign(target=target, value=ast.expr() as value):
+            yield target, value
+        case ast.NamedExpr(target=target, value=value) | ast.AugAssign(target=target, value=value):
+            yield target, value
+
+
+def pairs(target: ast.expr, value: ast.expr) -> Iterator[tuple[ast.expr, ast.expr]]:
+    if not isinstance(target, ast.Tuple | ast.List):
+        yield target, value
+        return
+    values = value.elts if isinstance(value, ast.Tuple | ast.List) else []
+    if len(values) != len(target.elts):
+        values = [_part_of(value, number) for number in range(len(target.elts))]
+    if any(isinstance(one, ast.Starred) for one in target.elts):
+        values = [value] * len(values)
+    for one, its in zip(target.elts, values, strict=True):
+        yield from pairs(one, its)
+
+
+def _part_of(value: ast.expr, number: int) -> ast.expr:
+    place = ast.Constant(number)
+    return ast.copy_location(ast.Subscript(value, place, ast.Load()), value)
+
+
+def varies(value: ast.expr) -> bool:
+    return not isinstance(value, ast.Constant)
+
+
+def is_size(value: ast.expr) -> bool:
+    """Whether it says of how many something is, as a batch's size."""
+    match value:
+        case ast.Constant():
+            return True
+        case ast.Name(id=name) | ast.Attribute(attr=name):
+            return name in ("n", "num", "count", "size", "bs", "b", "B", "batch_size")
+        case ast.Call(func=ast.Name(id="len")) | ast.Call(func=ast.Attribute(attr="size")):
+            return True
+        case ast.Call(func=ast.Attribute(attr="numel" | "item" as name, value=inner)):
+            return name == "numel" or is_size(inner)
+        case ast.Subscript(value=ast.Attribute(attr="shape")):
+            return True
+    return False
+
+
+def is_reset(node: ast.AST, value: ast.expr) -> bool:
+    """Whether a variable begins with it, rather than being given something: 0.0, [], Meter()."""
+    if isinstance(node, ast.AugAssign):
+        return False
+    made = [one for one in walk(value) if isinstance(one, ast.Call)]
+    names = [one for one in walk(value) if isinstance(one, ast.Name | ast.Attribute)]
+    known = {id(inner) for one in made for inner in walk(one.func)}
+    begins = all(makes_object(one) or called_name(one) in _EMPTY for one in made)
+    others = [one for one in names if id(one) not in known]
+    return begins and all(isinstance(one, ast.Name) and one.id in _EMPTY for one in others)
+
+
+def called_name(call: ast.Call) -> str:
+    return call.func.attr if isinstance(call.func, ast.Attribute) else getattr(call.func, "id", "")
