@@ -13,7 +13,7 @@ from paces import Law, Told, even, job_of, slow
 from trainmover.controller import Job, decide
 from trainmover.controller.change.options import LEAVE, STANDBY, way_of
 from trainmover.controller.events import SlowFound, SlowMeasured, SlowSuspected
-from trainmover.controller.policies.stragglers.answer import PAUSE_MS, outcome_text
+from trainmover.controller.policies.stragglers.answer import PAUSE_MS, evidence, outcome_text
 from trainmover.controller.policies.stragglers.known import Effect, SlowMove
 from trainmover.controller.policies.stragglers.pace import MEASURED, SETTLES, Pace, Sample, medians
 from trainmover.controller.standby.warming import REST
@@ -370,6 +370,17 @@ def test_a_suspicion_of_an_older_membership_or_of_no_member_is_none() -> None:
     ):
         assert decide(told.job, other) == (told.job, ())
     assert decide(told.job, event)[1] != ()
+
+
+def test_what_was_seen_is_said_in_figures() -> None:
+    told = Told(job_of("watch")).steps(40, even())
+    told.until_found(40, slow(2, 3.5))
+    (found,) = told.events
+    assert isinstance(found, SlowFound)
+    found = msgspec.structs.replace(found, own_ms=350.0, usual_ms=100.0)
+    said = f"{found.own_ms:.1f} ms a step of its own, {found.usual_ms:.1f} of its peers (+250 %)"
+    last = f"steps {found.step - found.steps + 1} to {found.step}"
+    assert evidence(found) == f"{said}, {last}"
 
 
 TIMES = st.tuples(st.integers(1_000, 10**6), st.integers(1_000, 10**6))
