@@ -25,6 +25,15 @@ def test_the_only_copy_outlives_a_process_that_cannot_run_the_script_again(
     well(play(plan_of(seed, machines=machines, standbys=standbys, seconds=14)))
 
 
+def test_a_copy_that_becomes_the_only_one_while_all_go_back_is_given_away_too() -> None:
+    """The buddy is lost, and then who has one more copy, when all have left already."""
+    faults = only(["stuck", "death", "between"])
+    plan = plan_of(52, machines=4, standbys=1, seconds=8, faults=faults)
+    once = tuple(f"m{number}" for number in range(1, 9))
+    plan.world.update(once=once, snapshots=3, alone=True, unfit=())
+    well(play(plan))
+
+
 @pytest.mark.turns(8)
 @pytest.mark.parametrize("first", range(0, 500, EACH))
 def test_whatever_goes_wrong_the_job_goes_on_or_ends_with_the_reason(first: int) -> None:

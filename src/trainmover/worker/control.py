@@ -20,6 +20,7 @@ from trainmover.protocol.messages import (
     Discard,
     Ending,
     Exit,
+    GiveSnapshots,
     Go,
     Hold,
     Interrupt,
@@ -107,14 +108,13 @@ class Control:
                     held.bound_for = epoch
                 case RunRank() | WarmUp() | Hold() | Bind():
                     self._work, standing.recalled = order, True
-                case Leave(snapshots=snapshots):
-                    for rank, vault in snapshots.items():
-                        self._station.snapshots.follow(rank, vault, order.epoch)
-                    standing.obey(order)
-                case Verdict() | Switch() | Go() | Discard() | PauseAt() | Exit():
+                case Verdict() | Switch() | Go() | Leave() | Discard() | PauseAt() | Exit():
                     standing.obey(order)
                 case KeepSnapshots(every=every, now=now):
                     self._station.snapshots.keep(every, now=now)
+                case GiveSnapshots(epoch=epoch, vaults=vaults):
+                    for rank, vault in vaults.items():
+                        self._station.snapshots.follow(rank, vault, epoch)
                 case WriteCheckpoint():
                     self._write_checkpoint(order)
                 case Ending(step=step):

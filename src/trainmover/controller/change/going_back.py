@@ -22,7 +22,7 @@ from trainmover.controller.start import start_again, start_workers
 from trainmover.controller.state import Change, Job, MachineState
 from trainmover.controller.values import replace
 from trainmover.ids import Step
-from trainmover.protocol.messages import Leave
+from trainmover.protocol.messages import GiveSnapshots, Leave
 
 FRESH_STEPS_MAX = 100
 """So many steps are made again from the beginning rather than the job ends."""
@@ -43,18 +43,28 @@ def go_back(job: Job, why: str, at_us: int, *, afresh: bool = False) -> Decision
     joiners = everybody(job, change)
     if joiners is None:
         return nobody_left(job, incident(job, change.incident).cause, 1, at_us)
+    given = _given_to_vaults(job, change)
     job, orders = _unwind(job, change)
     job = amend(mark(job, change.incident, "drain", at_us), change.incident, **_as_rung_2(job, why))
     job = begin_back(job, joiners, committed=cut.step, since_us=at_us)
     job = replace(job, committed=cut.step)
-    return amend(job, change.incident, step=cut.step), orders
+    return amend(job, change.incident, step=cut.step), given + orders
+
+
+def _given_to_vaults(job: Job, change: Change) -> tuple[Effect, ...]:
+    """A process that turns out to be good for one run only takes its snapshot with it: where that
+    is the only one, as the buddy is what was lost, the machine's own vault gets it first."""
+    alone = {name: only_in_processes(job, name) for name in sorted(job.machines)}
+    return tuple(
+        Send(name, GiveSnapshots(change.epoch, dict.fromkeys(ranks, job.machines[name].vault)))
+        for name, ranks in alone.items()
+        if ranks
+    )
 
 
 def _unwind(job: Job, change: Change) -> Decision:
     """Those who train leave their run, and so do joiners who may be beyond the cut. Where processes
-    have ended already, after the script, fresh ones are started. A process that turns out to be
-    good for one run only takes its snapshot with it: where that is the only one, as the buddy is
-    what was lost, the machine's own vault gets it first."""
+    have ended already, after the script, fresh ones are started."""
     ended = {job.seats[rank // job.spec.nproc] for rank in job.exited}
     orders: tuple[Effect, ...] = ()
     for name, machine in sorted(job.machines.items()):
@@ -64,9 +74,7 @@ def _unwind(job: Job, change: Change) -> Decision:
             job, more = start_workers(job, name)
             orders += more
         elif trains or beyond:
-            alone = only_in_processes(job, name)
-            leave = Leave(epoch=change.epoch, snapshots=dict.fromkeys(alone, machine.vault))
-            orders += (Send(name, leave),)
+            orders += (Send(name, Leave(epoch=change.epoch)),)
             job = with_machine(job, name, state=MachineState.LEAVING, said=frozenset())
     return job, orders
 

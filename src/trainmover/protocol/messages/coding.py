@@ -83,6 +83,7 @@ from trainmover.protocol.messages.worker_orders import (
     Discard,
     Ending,
     Exit,
+    GiveSnapshots,
     Go,
     Hold,
     Interrupt,
@@ -111,9 +112,9 @@ AGENT_FACTS = (
     | Sign | Trunk
 )  # fmt: skip
 WORKER_ORDERS = (
-    RunRank | WarmUp | Hold | Bind | Prepare | Discard | PauseAt | KeepSnapshots | CutComplete
-    | WriteCheckpoint | Interrupt | Verdict | Switch | Go | Leave | Ending | Exit | StoreAt
-    | KeepTold
+    RunRank | WarmUp | Hold | Bind | Prepare | Discard | PauseAt | KeepSnapshots | GiveSnapshots
+    | CutComplete | WriteCheckpoint | Interrupt | Verdict | Switch | Go | Leave | Ending | Exit
+    | StoreAt | KeepTold
 )  # fmt: skip
 ORDERS = (
     Welcome | Refused | Resumed | Heard | StartWorkers | EndWorker | Probe | LookFor | Die

@@ -124,6 +124,17 @@ class KeepSnapshots(WorkerOrder, frozen=True):
     now: bool = False
 
 
+class GiveSnapshots(WorkerOrder, frozen=True):
+    """Give the newest complete snapshot of these ranks to a vault: no other process has it, and
+    this one may be no good for a second run of the script.
+
+    vaults  rank -> where to
+    """
+
+    epoch: Epoch
+    vaults: dict[Rank, str]
+
+
 class CutComplete(WorkerOrder, frozen=True):
     """Every rank's snapshot of `step` is safe: older ones are of no use any more."""
 
@@ -215,14 +226,9 @@ class Go(WorkerOrder, frozen=True):
 
 
 class Leave(WorkerOrder, frozen=True):
-    """Your ranks live elsewhere now: unwind the script and say `Left`.
-
-    snapshots  rank -> a vault that is to have its newest complete snapshot: no other process has
-               it, and this one may be no good for a second run
-    """
+    """Your ranks live elsewhere now: unwind the script and say `Left`."""
 
     epoch: Epoch
-    snapshots: dict[Rank, str] = {}
 
 
 class Ending(WorkerOrder, frozen=True):

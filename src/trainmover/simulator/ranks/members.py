@@ -10,7 +10,7 @@ from trainmover.ids import Epoch
 from trainmover.protocol import messages as m
 from trainmover.rank.standing import Told
 from trainmover.simulator.happenings import Violation
-from trainmover.simulator.ranks import snapshots, steps, switching
+from trainmover.simulator.ranks import steps, switching
 
 if TYPE_CHECKING:
     from trainmover.simulator.ranks.workers import Worker
@@ -36,11 +36,6 @@ def note(worker: "Worker", order: Told) -> None:
     """What is looked at when the rank comes by."""
     worker.standing.obey(order)
     worker.wake()
-
-
-def leave(worker: "Worker", order: m.Leave) -> None:
-    snapshots.give_up(worker, order)
-    note(worker, order)
 
 
 def interrupt(worker: "Worker", order: m.Interrupt) -> None:

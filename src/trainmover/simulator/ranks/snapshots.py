@@ -55,9 +55,9 @@ def follow(worker: "Worker", order: m.RunRank | m.Switch) -> None:
         _queue(worker, put)
 
 
-def give_up(worker: "Worker", order: m.Leave) -> None:
+def give(worker: "Worker", order: m.GiveSnapshots) -> None:
     """What only this process has goes to a vault: it may be good for one run only."""
-    for rank, vault in order.snapshots.items():
+    for rank, vault in order.vaults.items():
         put = worker.snapshots.follow(rank, vault, order.epoch)
         if put is not None:
             _queue(worker, put)

@@ -260,6 +260,7 @@ class Worker:
 _OBEY: dict[type[m.Order], Callable[[Worker, Any], None]] = {
     m.RunRank: steps.run_rank,
     m.KeepSnapshots: snapshots.keep_snapshots,
+    m.GiveSnapshots: snapshots.give,
     m.CutComplete: snapshots.cut_complete,
     m.WriteCheckpoint: snapshots.write,
     m.StoreAt: Worker.store_at,
@@ -270,7 +271,7 @@ _OBEY: dict[type[m.Order], Callable[[Worker, Any], None]] = {
     m.PauseAt: members.note,
     m.Verdict: members.note,
     m.Switch: members.note,
-    m.Leave: members.leave,
+    m.Leave: members.note,
     m.Go: members.go,
     m.Ending: steps.hear_ending,
     m.Exit: Worker.exit,
