@@ -79,6 +79,8 @@ def test_a_line_that_healthy_machines_have_too_counts_where_many_come() -> None:
 def test_sums_of_machines_that_are_gone_are_forgotten() -> None:
     job, _ = after(policy(FOUR), sign("m6", "heat"), lost("m6"), sign("m2", "heat"))
     assert list(job.anomalies.excesses) == [("m2", "heat")]
+    job, _ = after(job, sign("m3", "heat"), sign("m2", "corrected"))
+    assert {*job.anomalies.excesses} == {("m2", "heat"), ("m3", "heat"), ("m2", "corrected")}
 
 
 def test_the_same_is_told_once_an_hour() -> None:

@@ -224,6 +224,15 @@ def test_one_that_was_not_fit_and_is_lost_before_the_begin_is_counted_once() -> 
     assert ended(effects).text.startswith("m2 was lost before the job began")
 
 
+def test_the_last_that_is_waited_for_is_lost_and_the_others_are_judged() -> None:
+    job = beginning("act")
+    for name in ("m1", "m2", "m3", "m4"):
+        job, _ = decide(job, found(job, name, {}, "its disk is full" if name == "m1" else ""))
+    job, effects = decide(job, lost("m5"))
+    assert job.phase is Phase.ENDED
+    assert "m1 was lost before the job began: it is not fit" in ended(effects).text
+
+
 def test_it_ends_where_too_few_are_fit() -> None:
     job = beginning("act")
     for name in ("m1", "m2", "m3", "m4"):

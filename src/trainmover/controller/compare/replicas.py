@@ -8,7 +8,6 @@ from collections.abc import Iterable, Mapping
 
 from trainmover.controller.compare.comparison import apart, healed, took_over, with_fact
 from trainmover.controller.compare.known import Divergence
-from trainmover.controller.compare.parting import VOTERS_MIN
 from trainmover.controller.state import Job
 from trainmover.controller.values import kept_for, replace
 from trainmover.ids import Rank, Step
@@ -51,7 +50,7 @@ def not_believed(job: Job, fact: Unproven) -> Job:
     for rank, digest in sorted(fact.holders.items()):
         by_digest.setdefault(digest, []).append(rank)
     most = max(by_digest.values(), key=len, default=[])
-    many = len(fact.holders) >= VOTERS_MIN and 2 * len(most) > len(fact.holders)
+    many = 2 * len(most) > len(fact.holders)
     if many and len(by_digest) > 1 and not set(most) & set(fact.unlike):
         family = [rank for rank in fact.holders if rank not in most]
     return replace(job, comparison=apart(job.comparison, family))
