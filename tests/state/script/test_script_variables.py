@@ -573,6 +573,19 @@ INNOCENT = {
                 print(len(name), len(names), len(large))
         main()
         """,
+    "methods of the process's own generators": """
+        import random
+        import numpy
+        class Policy:
+            choice, draw = "none", random.random
+        def main():
+            policy, normal = Policy(), numpy.random.normal
+            for x, y in job.batches(DATA):
+                policy.choice = random.choice(["none", "flip"])
+                step(x * policy.draw() * normal() * torch.rand(()))
+                policy.choice = "none"
+        main()
+        """,
     "numbers in the batch": """
         def main():
             for x, y in job.batches(DATA):

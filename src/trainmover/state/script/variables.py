@@ -34,6 +34,7 @@ import msgspec
 from torch import Tensor
 
 from trainmover.errors import ProtocolError
+from trainmover.state import rng
 from trainmover.state.kinds.generators import Generator, KeptGenerator, is_generator
 from trainmover.state.script import handles
 from trainmover.state.script.layers import Layers
@@ -267,7 +268,9 @@ class Variables:
             self._no_values.add(kind)
 
     def _going_along(self) -> Iterator[object]:
-        """Generators that a rank takes with it."""
+        """Generators that a rank takes with it. A script may hold one of the process by a method:
+        `self.draw = random.random`."""
+        yield from rng.of_process()
         for _, obj in self._tracked():
             yield obj.generator if isinstance(obj, KeptGenerator) else obj
         yield from self._of_loops()
