@@ -251,6 +251,7 @@ LATE = [
         "exchanged",
         "momentum",
         "numbers",
+        "refreshed",
         "reported_other",
         "results",
         "scheduled",

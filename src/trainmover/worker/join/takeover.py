@@ -71,6 +71,7 @@ class Takeover:
         Raises Unwind if it is not needed any more; StateMismatch if it cannot take the rank.
         """
         self._bound_for = bound_for
+        self._member.deposit.captured[1] = self._member.variables.capture()
         self._join_until(NONE)
 
     def arrive(self) -> None:

@@ -41,7 +41,8 @@ class Deposit:
     gate_small  those of the last committed step
     return_small  and at its return
     behind      what that step has changed behind its gate
-    captured    the script's variables: at the first fetch, at the last but one, and at the last
+    captured    the script's variables: at the first fetch, where a run in the sandbox stands behind
+                the recorded steps, at the last fetch but one, and at the last
     samples     of the shared state, at the newest gates
     """
 
@@ -63,7 +64,7 @@ class Deposit:
         self.gate_small: dict[str, bytes] = {}
         self.return_small: dict[str, bytes] = {}
         self.behind = Behind()
-        self.captured = [b"", b"", b""]
+        self.captured = [b"", b"", b"", b""]
         self.samples = Samples(tracked)
         self._rounds_every = station.spec.fingerprint_every
         self._rank = rank
@@ -95,8 +96,9 @@ class Deposit:
         if given and given[-1].step >= record.top_step:
             record.given = lately(given, record.top_step)
         record.sample, self.latest = self.samples.newest, record
-        first, _, newest = self.captured
-        self.captured = [first or record.variables, newest, record.variables]
+        first, stood, _, newest = self.captured
+        stood = stood or (b"" if self._recording.is_open else record.variables)
+        self.captured = [first or record.variables, stood, newest, record.variables]
         if self._buddy and not self._boundary.tainted():
             try:
                 self._keeper.put(self.latest)
@@ -234,7 +236,7 @@ class Deposit:
             bulk, tensors = self._tracked.bulk_header()
             digest, hashes = self._tracked.replica_digest()
         record = self.latest.to_bytes() if self.latest is not None else b""
-        first, before, newest = self.captured
+        first, stood, before, newest = self.captured
         header = {
             "bulk": bulk,
             "digest": digest,
@@ -249,7 +251,7 @@ class Deposit:
             "parted": self.behind.parted,
             "drew_behind": self.behind.drew,
             "small": small,
-            "variables": [first, before, newest] if self._has_fetched else [first, b"", b""],
+            "variables": [first, stood, *([before, newest] if self._has_fetched else [b"", b""])],
         }
         alike = f"{digest} {xxhash.xxh3_128_hexdigest(bulk)}"  # and their order
         paths = self._tracked.bulk_paths(bulk)
@@ -272,7 +274,7 @@ class Deposit:
 
     def forget(self) -> None:
         """Drop what was kept here."""
-        self.latest, self.captured = None, [b"", b"", b""]
+        self.latest, self.captured = None, [b"", b"", b"", b""]
         self.gate_small, self.return_small = {}, {}
         self.behind.forget()
         self.samples.forget()
