@@ -253,6 +253,7 @@ LATE = [
         "numbers",
         "refreshed",
         "reported_other",
+        "reserve_counted",
         "results",
         "scheduled",
         "uncleared",

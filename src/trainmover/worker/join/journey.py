@@ -52,6 +52,7 @@ class Journey:
         self._arrive = arrive
         self._refusal = refusal
         self._number = number
+        self._compared = False  # With its rank, behind a reserve.
         self._rounds: WeakKeyDictionary[Batches, int] = WeakKeyDictionary()  # Of loops passed by.
 
     def begin(self) -> None:
@@ -117,6 +118,9 @@ class Journey:
         member, way = self._member, self.way
         loops = member.loops
         if not way.in_loops:
+            if self._stands_behind_reserve:
+                self._compared = True
+                self._refusal.check(way.record, at_boundary=False)
             if member.calls < way.committed:
                 return self._take_next(batches)  # Several fetches make a step.
             if self._ends_further:
@@ -169,6 +173,15 @@ class Journey:
         else:  # Large state is that of now already.
             self._refusal.check(way.record, at_boundary=False)
         return self._take_next(batches)
+
+    @property
+    def _stands_behind_reserve(self) -> bool:
+        """Whether a rank that held batches in reserve fetched here last: now this run holds them
+        too, and its variables can be compared. A rank lost at that fetch is compared on arrival."""
+        record = self.way.record
+        if self._compared or not record.reserve or record.complete:
+            return False
+        return self._member.calls == record.step - 2
 
     @property
     def _ends_further(self) -> bool:
