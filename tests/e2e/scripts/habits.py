@@ -251,6 +251,7 @@ LATE = [
         "exchanged",
         "momentum",
         "numbers",
+        "own_attribute",
         "refreshed",
         "reported_other",
         "reserve_counted",

@@ -106,6 +106,7 @@ class Journey:
         now = way.record.now
         if member.calls == way.committed and now is not None:
             member.tracked.load_small(now.small)
+            way.loaded = member.tracked.small_states()
             rng.restore(now.rng)
         if member.calls == way.committed and self._closing:
             self._arrive()

@@ -60,7 +60,7 @@ class Takeover:
         self._order: Switch | None = None  # The switchover that it takes part in.
         self._before: Taken | None = None  # What it took of the state before its journey.
         self._own_small: dict[str, bytes] = {}  # Of the run's own objects, where it takes state.
-        self._drew = False  # See `Journey`.
+        self._drew = self._asked = False  # See `Journey`.
 
     # --- from the sandbox to the job --------------------------------------------------------------
 
@@ -149,7 +149,9 @@ class Takeover:
         """The rank, as its last step has left it. Raises StateMismatch if variables differ."""
         member = self._member
         # Bulk has the source's buffers.
-        small = way.small_on_arrival(self._own_small, taken.header, drew=self._drew)
+        small = way.small_on_arrival(
+            self._own_small, taken.header, drew=self._drew, asked=self._asked
+        )
         member.tracked.load_small(small)
         member.deposit.stand_beside(taken.header, small)
         ends = order.closing or member.over
