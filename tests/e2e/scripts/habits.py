@@ -189,6 +189,7 @@ HABITS = [
     refused("loops/collected"),
     refused("loops/summed"),
     equal("loops/drawn_ahead"),
+    equal("loops/drawn_ahead_by_pass"),
     refused("loops/nanogpt"),
     equal("loops/nanogpt_range"),
     equal("loops/zipped"),

@@ -113,7 +113,9 @@ class Draws:
             self._hashes.popleft()
         oldest = self._oldest
         drawn = [hashed.pair for number, hashed in self._hashes if number >= oldest.number]
-        later = [its.moment.rng for its in self._places if its.number > oldest.number]
+        since = [its for its in self._places if its.number > oldest.number]
+        later = [its.moment.rng for its in since]
+        next_step = (its.number for its in since if its.step != oldest.step)
         return RankRecord(
             place.step,
             True,
@@ -126,6 +128,7 @@ class Draws:
             oldest.member,
             drawn,
             self.reserve,
+            next(next_step, oldest.number) - oldest.number,
             later,
             groups=oldest.groups,
         )
