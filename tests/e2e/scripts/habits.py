@@ -251,6 +251,7 @@ LATE = [
         "drawn",
         "exchanged",
         "momentum",
+        "more_batches",
         "numbers",
         "own_attribute",
         "refreshed",
