@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from trainmover.state.tensor_bytes import DTYPES, memory_of, view_bytes
+from trainmover.state.tensor_bytes import DTYPES, memory_of, size_of, view_bytes
 
 NUMBERS = torch.arange(24).reshape(2, 3, 4)
 PLAIN = [
@@ -59,3 +59,10 @@ def test_of_every_type(dtype: torch.dtype) -> None:
 @pytest.mark.parametrize("tensor", OTHERS, ids=lambda one: f"{one.layout} {tuple(one.shape)}")
 def test_what_lies_otherwise_is_left_to_torch(tensor: Tensor) -> None:
     assert memory_of(tensor) is None
+
+
+def test_a_sparse_tensor_is_as_large_as_its_parts() -> None:
+    whole = torch.eye(3)
+    assert size_of(whole) == 36
+    assert size_of(whole.to_sparse()) == 3 * 2 * 8 + 3 * 4
+    assert size_of(whole.to_sparse_csr()) == 3 * 4

@@ -29,7 +29,7 @@ from trainmover.torch_internals.tensors import arrived
 
 # Extension codes are part of the wire format: never renumber, only append.
 _INT, _COMPLEX, _TUPLE, _SET, _FROZENSET, _DICT, _ORDERED, _DEFAULT, _COUNTER = range(9)
-_TENSOR, _SIZE, _DTYPE, _ARRAY, _SCALAR, _HOLE, _DEVICE, _BYTEARRAY = range(9, 17)
+_TENSOR, _SIZE, _DTYPE, _ARRAY, _SCALAR, _HOLE, _DEVICE, _BYTEARRAY, _SPARSE = range(9, 18)
 
 _DEFAULT_FACTORIES: dict[str, Callable[[], Any] | None] = {
     "int": int,
@@ -275,6 +275,8 @@ class _Writer:
     def _tensor(self, value: Tensor, path: Path) -> object:
         sharded = hasattr(value, "to_local")
         local = as_local(value)
+        if local.layout == torch.sparse_coo and not sharded:
+            return self._sparse(local.detach(), path)
         if not tensor_bytes.is_plain(local) or (sharded and self.tensors is None):
             raise _unsupported(value, path)
         shape, dtype = list(local.shape), tensor_bytes.dtype_name(local.dtype)
@@ -282,6 +284,15 @@ class _Writer:
             return self.ext(_TENSOR, [dtype, shape, tensor_bytes.view_bytes(local)])
         self.tensors.append(value)
         return self.ext(_HOLE, [_written(path), shape, dtype, sharded])
+
+    def _sparse(self, value: Tensor, path: Path) -> object:
+        """Its parts, as they lie there; they are never holes."""
+        parts = [value._indices(), value._values()]
+        if not all(map(tensor_bytes.is_plain, parts)):
+            raise _unsupported(value, path)
+        inside = _Writer(tensors=None, canonical=self.canonical)
+        folded = [inside._tensor(part, path) for part in parts]
+        return self.ext(_SPARSE, [list(value.shape), *folded, value.is_coalesced()])
 
     def _numpy(self, value: "numpy.ndarray[Any, Any] | numpy.generic", path: Path) -> object:
         if not _ARRAY_DTYPE.fullmatch(value.dtype.str):
@@ -400,6 +411,16 @@ def _read_tensor(body: Any) -> Tensor:
     return tensor_bytes.from_bytes(view, tensor_bytes.DTYPES[dtype], tuple(shape))
 
 
+def _read_sparse(body: Any) -> Tensor:
+    shape, indices, values, coalesced = body
+    if not _is_shape(shape):
+        raise ValueError("malformed shape")
+    read = torch.sparse_coo_tensor(
+        _expect(Tensor, indices), _expect(Tensor, values), shape, check_invariants=True
+    )
+    return read._coalesced_(_expect(bool, coalesced))
+
+
 def _array_dtype(name: Any) -> "numpy.dtype[Any]":
     if not _ARRAY_DTYPE.fullmatch(_expect(str, name)):
         raise ValueError(f"unknown array type {name!r}")
@@ -433,6 +454,7 @@ _READERS: dict[int, Callable[[Any], object]] = {
     _DEFAULT: lambda body: defaultdict(_DEFAULT_FACTORIES[body[0]], _expect(list, body[1])),
     _COUNTER: lambda body: Counter(dict(_expect(list, body))),
     _TENSOR: _read_tensor,
+    _SPARSE: _read_sparse,
     _SIZE: lambda body: torch.Size(_expect(list, body)),
     _DTYPE: lambda body: tensor_bytes.DTYPES[body],
     _ARRAY: _read_array,

@@ -48,11 +48,8 @@ _decoder = msgspec.msgpack.Decoder(_Generators)
 def capture() -> bytes:
     """State of all generators of this process, about 10 KB. Equal state gives equal bytes."""
     global _whole
-    numpy: Any = sys.modules.get("numpy")
-    functions = None if numpy is None else numpy.random.mtrand._rand
-    bits = None if functions is None else functions._bit_generator
-    python: Any = getattr(random.getstate, "__self__", None)
-    of = torch.default_generator, python, functions, bits
+    of = of_process()
+    python = of[1]
     if _WITH_CUDA and torch.cuda.is_initialized():  # type: ignore[no-untyped-call]
         return _encoded(_parts(), _capture_cuda())
     if _whole is None or not all(map(is_, of, _whole.of)):
@@ -63,6 +60,15 @@ def capture() -> bytes:
         parts = _parts()
         known.seen, known.gauss, known.data = now, parts[2], _encoded(parts, [])
     return known.data
+
+
+def of_process() -> tuple[Any, Any, Any, Any]:
+    """The generators themselves, but for CUDA's: torch's, Python's, numpy's, and what that draws
+    from; None: it has none."""
+    numpy: Any = sys.modules.get("numpy")
+    functions = None if numpy is None else numpy.random.mtrand._rand
+    bits = None if functions is None else functions._bit_generator
+    return torch.default_generator, getattr(random.getstate, "__self__", None), functions, bits
 
 
 def _parts() -> "_Parts":

@@ -33,6 +33,15 @@ def is_plain(tensor: Tensor) -> bool:
     )
 
 
+def size_of(tensor: Tensor) -> int:
+    """Bytes of what it holds; a sparse one has no `nbytes`, but parts that do."""
+    if tensor.layout == torch.strided:
+        return tensor.nbytes
+    if tensor.layout == torch.sparse_coo:
+        return tensor._indices().nbytes + tensor._values().nbytes
+    return tensor.values().nbytes  # Of rows or columns, as good as all of it.
+
+
 def flat_bytes(tensor: Tensor) -> Tensor:
     """The tensor's bytes as a 1-d uint8 tensor on the same device.
 

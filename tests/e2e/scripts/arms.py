@@ -151,7 +151,7 @@ def plain(habit: Habit) -> Arm:
     server.stdin.write(json.dumps(order) + "\n")
     server.stdin.flush()
     told = json.loads(server.stdout.readline())
-    rows = {(rank, step): values for rank, step, values in told["rows"]}
+    rows = {(rank, step): dict(sorted(values.items())) for rank, step, values in told["rows"]}
     digests = {int(rank): digest for rank, digest in told["digests"].items()}
     return Arm(told["code"], rows, digests, _said(told["printed"]))
 

@@ -31,6 +31,19 @@ def test_so_it_is_while_a_comprehension_runs() -> None:
     assert "errors" not in lives[0], (kept, errors)
 
 
+def test_what_a_loop_around_goes_through_counts_while_it_runs() -> None:
+    """Its iterator lies where nobody sees it, as that of the batches of one update."""
+    many, parts, lives = 2, [1], []
+    for _ in range(many):
+        lives.append(read_later())
+    lives += [of_the_caller() if sys.version_info < (3, 12) else read_later() for _ in parts]
+    many, parts = 3, []
+    behind = read_later()
+    assert ["many" in live for live in lives] == [True, True, False]
+    assert "parts" in lives[2]
+    assert behind >= {"many", "parts"}, (many, parts)
+
+
 def test_a_call_of_next_holds_nothing_and_others_may() -> None:
     calls: list[bool] = []
 

@@ -573,6 +573,19 @@ INNOCENT = {
                 print(len(name), len(names), len(large))
         main()
         """,
+    "methods of the process's own generators": """
+        import random
+        import numpy
+        class Policy:
+            choice, draw = "none", random.random
+        def main():
+            policy, normal = Policy(), numpy.random.normal
+            for x, y in job.batches(DATA):
+                policy.choice = random.choice(["none", "flip"])
+                step(x * policy.draw() * normal() * torch.rand(()))
+                policy.choice = "none"
+        main()
+        """,
     "numbers in the batch": """
         def main():
             for x, y in job.batches(DATA):
@@ -887,13 +900,13 @@ def begun(run: Callable[[str], Job], first: str, joiner: int) -> list[str]:
     """What the step before the rank's last fetch began, where the joiner stands so many fetches
     behind its own first one."""
     job = run(LATE.format(first=first))
-    history = [job.theirs[0], job.theirs[RANK - 1], job.theirs[RANK]]
+    history = [job.theirs[0], job.theirs[JOINER], job.theirs[RANK - 1], job.theirs[RANK]]
     return [one.name for one in job.variables.begun(history, job.own[joiner])]
 
 
 def test_what_a_step_is_the_first_to_change_is_looked_for(run: Callable[[str], Job]) -> None:
     first = f"seen.append(x) if x >= {RANK - 1} else None"
-    assert begun(run, first, joiner=RANK - 1) == ["seen"]
+    assert begun(run, first, joiner=JOINER) == ["seen"]
     assert begun(run, first, joiner=RANK) == []
 
 
@@ -902,11 +915,26 @@ def test_what_has_been_changed_before_is_not(run: Callable[[str], Job]) -> None:
     assert begun(run, "None", joiner=JOINER) == []
 
 
+def test_what_one_of_its_first_steps_changed_and_the_passed_over_one_changes_again_is_named(
+    run: Callable[[str], Job],
+) -> None:
+    """Whoever has made the first steps has another value than the source at first; each rank its
+    own."""
+    every = f"seen[:] = [{{rank}}, x] if x % {RANK - 1} == 0 else seen"
+    assert begun(run, every.format(rank=0), joiner=JOINER) == ["seen"]
+    assert begun(run, every.format(rank=0), joiner=RANK) == []
+    job = run(LATE.format(first=every.format(rank=0)))
+    history = [job.theirs[0], job.theirs[JOINER], job.theirs[RANK - 1], job.theirs[RANK]]
+    source_of.cache_clear()
+    lost = run(LATE.format(first=every.format(rank=1)))
+    assert [one.name for one in job.variables.begun(history, lost.own[JOINER])] == ["seen"]
+
+
 def test_where_the_source_has_not_come_to_a_fetch_nothing_is_known(
     run: Callable[[str], Job],
 ) -> None:
     job = run(LATE.format(first="seen.append(x)"))
-    assert job.variables.begun([job.theirs[0], b"", b""], job.own[JOINER]) == []
+    assert job.variables.begun([job.theirs[0], job.theirs[0], b"", b""], job.own[JOINER]) == []
 
 
 LEFT = """
@@ -928,7 +956,7 @@ def test_behind_a_loop_what_its_lines_have_changed_must_be_the_source_s(
 ) -> None:
     """What is another on each rank and stays may be."""
     source = run(LEFT.format(rank=0, best=0.5))
-    history = [source.theirs[0], source.theirs[3], source.theirs[5]]
+    history = [source.theirs[0], source.theirs[0], source.theirs[3], source.theirs[5]]
     assert source.variables.left(history, source.own[5], asked=True) == []
     for rank, best, names in [(1, 0.5, []), (0, 0.25, ["best"])]:
         source_of.cache_clear()

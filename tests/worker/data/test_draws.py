@@ -95,6 +95,7 @@ def test_a_record_begins_where_the_oldest_batch_in_reserve_was_drawn() -> None:
         assert script.record is not None
         record, step = script.record, drawn - 1
         assert (record.step, record.top_step, record.reserve) == (step, step - 1, 1)
+        assert record.each == 1
         assert record.positions == [[drawn - 1]]
         assert record.top.rng == b"rng %d" % (drawn - 1)
         assert record.now is not None
@@ -102,6 +103,25 @@ def test_a_record_begins_where_the_oldest_batch_in_reserve_was_drawn() -> None:
         assert record.drawn == hashes(range(drawn - 2, drawn - 1))
         assert script.draws.drawn == hashes(range(drawn - 2, drawn))
         script.step()
+
+
+def test_a_record_says_how_many_were_drawn_until_the_next_step() -> None:
+    """Two, where a pass begins: who goes back there draws both before that step."""
+    script = Script()
+    batches = script.loop()
+    script.fetch(batches)
+    for _ in range(4):
+        script.fetch(batches)
+        script.step()
+    script.step()
+    batches = script.loop()
+    for _ in range(2):
+        script.fetch(batches)
+    for each in (2, 1, 1):
+        script.step()
+        script.fetch(batches)
+        assert script.record is not None
+        assert script.record.each == each
 
 
 def test_who_takes_such_a_rank_has_the_same_records() -> None:

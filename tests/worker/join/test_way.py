@@ -156,6 +156,8 @@ def test_replicas_take_what_became_of_the_source_s_since_the_gate() -> None:
         "unproved": [],
         "proved": [],
         "parted": False,
+        "between": [],
+        "return_small": {},
         "drew_behind": False,
         "gate_small": {"scheduler": b"at gate", "sampler": b"other"},
         "small": {"scheduler": b"after", "sampler": b"other"},
@@ -173,6 +175,8 @@ def test_what_was_made_with_random_numbers_between_the_steps_is_the_rank_s_own()
         "unproved": [],
         "proved": [],
         "parted": False,
+        "between": [],
+        "return_small": {},
         "drew_behind": False,
         "gate_small": gate,
         "small": {"gradients": b"the source's", "scheduler": b"after"},
@@ -180,6 +184,44 @@ def test_what_was_made_with_random_numbers_between_the_steps_is_the_rank_s_own()
     own = {"gradients": b"made here", "scheduler": b"old"}
     arrived = way(0, now=gate).small_on_arrival(own, source, drew=True)
     assert arrived == {"gradients": b"made here", "scheduler": b"after"}
+
+
+@pytest.mark.parametrize(
+    ("mine", "theirs", "between", "arrives"),
+    [
+        (b"alike", b"alike", [], b"alike"),
+        (b"mine", b"theirs", ["beta"], b"theirs"),
+        (b"mine", b"theirs", [], None),
+        (b"mine", b"then", ["beta"], None),
+        (b"then", b"theirs", [], None),
+        (b"then", b"then", [], b"then"),
+    ],
+)
+def test_what_lines_behind_the_step_make_for_the_first_time_may_be_each_rank_s_own(
+    mine: bytes, theirs: bytes, between: list[str], arrives: bytes | None
+) -> None:
+    """Where they always change it alike it may be made of variables that are gone."""
+    gate = {"beta": b"then"}
+    source = {
+        "behind": [],
+        "unproved": [],
+        "proved": [],
+        "parted": False,
+        "between": between,
+        "drew_behind": False,
+        "gate_small": gate,
+        "return_small": gate,
+        "small": {"beta": theirs},
+    }
+    path = way(0, now=gate)
+    path.loaded = dict(gate)
+    if arrives is None:
+        with pytest.raises(StateMismatch, match="`beta`"):
+            path.small_on_arrival({"beta": mine}, source)
+    else:
+        assert path.small_on_arrival({"beta": mine}, source) == {"beta": arrives}
+    assert path.small_on_arrival({"beta": mine}, source, asked=True) == {"beta": theirs}
+    assert path.small_on_arrival({"beta": mine}, source, drew=True) == {"beta": mine}
 
 
 def test_random_numbers_that_were_drawn_behind_the_gate_are_gone_with_the_rank() -> None:
@@ -194,6 +236,8 @@ def test_what_each_rank_has_changed_behind_the_gate_for_itself_is_refused() -> N
         "unproved": [],
         "proved": [],
         "parted": False,
+        "between": [],
+        "return_small": {},
         "drew_behind": False,
         "gate_small": {"sampler": b"other"},
         "small": {},
@@ -209,6 +253,7 @@ def test_what_changed_there_for_the_first_time_is_refused_unless_the_step_had_re
         "unproved": ["average"],
         "proved": [],
         "parted": False,
+        "between": [],
         "drew_behind": True,
         "gate_small": gate,
         "return_small": {"average": b"returned"},
@@ -231,6 +276,8 @@ def test_what_the_rank_alone_has_changed_there_before_is_refused() -> None:
         "unproved": [],
         "proved": [],
         "parted": False,
+        "between": [],
+        "return_small": {},
         "drew_behind": False,
         "gate_small": gate,
         "small": gate,
@@ -250,6 +297,8 @@ def test_where_ranks_had_parted_in_the_step_before_none_is_replaced_in_this_one(
         "unproved": [],
         "proved": ["best"],
         "parted": True,
+        "between": [],
+        "return_small": {},
         "drew_behind": False,
         "gate_small": gate,
         "small": gate,

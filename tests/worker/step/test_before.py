@@ -81,6 +81,18 @@ def test_buffers_are_put_back_in_place() -> None:
     assert all(torch.equal(buffer, old) for buffer, old in buffers)
 
 
+def test_a_sparse_buffer_is_put_back() -> None:
+    model = nn.Module()
+    model.register_buffer("edges", torch.eye(3).to_sparse())
+    model.register_buffer("mean", torch.zeros(3))
+    taken = Before.take(tracked(model=model), (), {})
+    model.edges.mul_(2)
+    model.mean += 1
+    taken.restore(tracked(model=model))
+    assert torch.equal(model.edges.to_dense(), torch.eye(3))
+    assert torch.equal(model.mean, torch.zeros(3))
+
+
 def test_a_buffer_that_the_step_has_replaced_is_put_back() -> None:
     model = nn.Sequential(Averaged())
     taken = Before.take(tracked(model=model), (), {})

@@ -31,6 +31,7 @@ def record(step: int, *, now: bool = False) -> RankRecord:
         rows=[row_bytes(Row(step=step - 1, at_us=12, values={"loss": 1 / 3, "zero": -0.0}))],
         drawn=[[2**64 - 1, 0], [3, 4]],
         reserve=1,
+        each=2,
         between=[b"rng at a fetch"],
         objects=[("train.py line 7", b"\x80pickled")],
         given=[Given(Step(step - 1), {"loss": 1 / 3}, b"packed")],

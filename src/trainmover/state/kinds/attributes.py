@@ -13,7 +13,7 @@ import torch
 from torch import Tensor, nn
 
 from trainmover.errors import UserError
-from trainmover.state import encode
+from trainmover.state import encode, tensor_bytes
 from trainmover.torch_internals import modules
 
 ATTRIBUTE_BYTES_MAX = 64 * 1024
@@ -64,7 +64,8 @@ def _can_be_sent(value: object) -> bool:
     if isinstance(value, nn.Module | nn.Parameter):
         return False
     if isinstance(value, Tensor):
-        fits = value.nbytes <= ATTRIBUTE_BYTES_MAX and not hasattr(value, "to_local")
+        fits = tensor_bytes.is_plain(value) and value.nbytes <= ATTRIBUTE_BYTES_MAX
+        fits = fits and not hasattr(value, "to_local")
         return fits and not value.requires_grad
     try:
         return len(encode.encode(_sent(value))) <= ATTRIBUTE_BYTES_MAX

@@ -13,7 +13,8 @@ from torch import Tensor, nn
 
 from trainmover.asked import Held, held_in
 from trainmover.errors import ProtocolError
-from trainmover.state import encode
+from trainmover.state import encode, tensor_bytes
+from trainmover.state.encode import as_local
 from trainmover.state.kinds.flat import Flat
 from trainmover.torch_internals.modules import buffers_of
 
@@ -27,7 +28,8 @@ class Buffers:
     def __init__(self, module: nn.Module) -> None:
         self._module = module
         persistent = module.state_dict().keys()
-        found = {name: b for name, b in module.named_buffers() if name in persistent}
+        named = ((name, b) for name, b in module.named_buffers() if name in persistent)
+        found = {name: b for name, b in named if tensor_bytes.is_plain(as_local(b))}
         few = sum(buffer.nbytes for buffer in found.values()) <= BUFFERS_BYTES_MAX
         owners = dict(module.named_modules())
         self._slots = [

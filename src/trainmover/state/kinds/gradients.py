@@ -28,6 +28,7 @@ from torch import Tensor, nn
 from trainmover.asked import are, given
 from trainmover.errors import StateMismatch
 from trainmover.state.encode import as_local
+from trainmover.state.tensor_bytes import size_of
 from trainmover.torch_internals.tensors import GRADIENT, Noted, note_all, version_of
 
 BYTES_MAX = 4 * 1024 * 1024
@@ -358,7 +359,7 @@ def _ones(flags: bytes) -> Iterator[int]:
 
 
 def _size(values: dict[int, Tensor]) -> int:
-    return sum(value.nbytes for value in values.values())
+    return sum(size_of(value) for value in values.values())
 
 
 def _copy_of(parameter: Tensor) -> Tensor:

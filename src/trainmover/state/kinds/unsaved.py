@@ -14,6 +14,7 @@ from torch import Tensor, nn
 
 from trainmover.errors import StateMismatch, UserError
 from trainmover.state.kinds.registered import Seen, registered, version
+from trainmover.state.tensor_bytes import is_plain, size_of
 from trainmover.torch_internals.modules import buffers_of, unsaved_of
 
 BYTES_MAX = 4 * 1024 * 1024
@@ -36,7 +37,7 @@ class _Buffer:
         self._settled = self._seen()
         self._first = first or self._settled
         live = self.live
-        large = live is None or live.nbytes > BYTES_MAX
+        large = live is None or not is_plain(live) or live.nbytes > BYTES_MAX
         self._copy = None if large or live is None else live.detach().clone()
         self._looks = 0
         self.changes = self.keeps_changing = False
@@ -156,13 +157,13 @@ def _bits(tensor: Tensor) -> Tensor:
 
 
 def _size(found: dict[str, Tensor | None]) -> int:
-    return sum(0 if tensor is None else tensor.nbytes for tensor in found.values())
+    return sum(0 if tensor is None else size_of(tensor) for tensor in found.values())
 
 
 def _check_size(found: dict[str, Tensor | None]) -> None:
     size = _size(found)
     if size > BYTES_MAX:
-        first = max(found, key=lambda name: 0 if (t := found[name]) is None else t.nbytes)
+        first = max(found, key=lambda name: 0 if (t := found[name]) is None else size_of(t))
         raise UserError(
             f"Steps change buffers with persistent=False of {size / 1e6:.0f} MB, `{first}` above "
             "all.",

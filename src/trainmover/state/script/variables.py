@@ -34,6 +34,7 @@ import msgspec
 from torch import Tensor
 
 from trainmover.errors import ProtocolError
+from trainmover.state import rng
 from trainmover.state.kinds.generators import Generator, KeptGenerator, is_generator
 from trainmover.state.script import handles
 from trainmover.state.script.code.relied_on import worthless
@@ -267,7 +268,9 @@ class Variables:
             self._no_values.add(kind)
 
     def _going_along(self) -> Iterator[object]:
-        """Generators that a rank takes with it."""
+        """Generators that a rank takes with it. A script may hold one of the process by a method:
+        `self.draw = random.random`."""
+        yield from rng.of_process()
         for _, obj in self._tracked():
             yield obj.generator if isinstance(obj, KeptGenerator) else obj
         yield from self._of_loops()
@@ -518,23 +521,26 @@ class Variables:
         return [self._difference(*one) for one in _different(common, then, given)]
 
     def begun(self, history: Sequence[bytes], own: bytes) -> list[Difference]:
-        """What the source's last step has changed from what it was at first, and is another here:
-        that step was passed over here, and what it did on the lost rank nobody knows. Raises
-        ProtocolError on malformed bytes.
+        """What the source's last step has changed from what it was at first, or where a run in the
+        sandbox stands, or from what it is here, and is another here: that step was passed over
+        here, and what it did on the lost rank nobody knows. What has changed since, and is no
+        rank's but the source's, is none of these. Raises ProtocolError on malformed bytes.
 
-        history  captures of the source: at its first fetch, at that for its last step, and now
+        history  captures of the source: at its first fetch, behind its shadow steps or those that
+                 were recorded, at the fetch for its last step, and now
         own      a full capture, now
         """
         if not all(history):
             return []
-        (_, first, _, _, _), (at, before, _, _, _), (here, now, _, _, _) = map(_decoded, history)
+        (_, first, *_), (_, stood, *_), (at, before, *_), (here, now, *_) = map(_decoded, history)
+        _, mine, _, tracked, others = _decoded(own)
         known = now if at == here else now.keys() & before.keys()
         news = {
             key: now[key]
             for key in known
-            if not _as_in(before, key, now[key]) and _as_in(first, key, before.get(key, NO_VALUE))
+            if not _as_in(before, key, now[key])
+            and any(_as_in(one, key, before.get(key, NO_VALUE)) for one in (first, stood, mine))
         }
-        _, mine, _, tracked, others = _decoded(own)
         unknown = {*tracked, *others}
         found = [one for one in _different(news, mine) if one[0] not in unknown]
         return [self._difference(*one) for one in found]
@@ -549,7 +555,7 @@ class Variables:
         """
         if not all(history):
             return []
-        _, (_, before, _, _, _), (_, now, _, _, _) = map(_decoded, history)
+        *_, (_, before, _, _, _), (_, now, _, _, _) = map(_decoded, history)
         news = {
             key: entry
             for key, entry in now.items()

@@ -12,6 +12,7 @@ import numpy
 from torch import Tensor
 
 from trainmover.errors import UserError
+from trainmover.state import tensor_bytes
 from trainmover.state.encode import decode, encode
 from trainmover.state.kinds.attributes import ATTRIBUTE_BYTES_MAX, Stored, put_attribute
 from trainmover.worker.data.loader_parts import objects_in
@@ -57,7 +58,8 @@ def unlike(loader: Any, stored: Stored, values: bytes) -> Iterator[str]:
 def _nbytes(value: Any) -> float:
     """Least that it takes; more than anything if it is of another kind."""
     if isinstance(value, Tensor):
-        return float("inf") if value.requires_grad else value.nbytes
+        is_copied = tensor_bytes.is_plain(value) and not value.requires_grad
+        return value.nbytes if is_copied else float("inf")
     if isinstance(value, numpy.ndarray):
         return value.nbytes
     if type(value) in _LISTS:

@@ -37,10 +37,10 @@ class BatchHash:
     def __init__(self, batch: Any, *, whole: bool = True) -> None:
         leaves = [batch] if type(batch) is Tensor else list(_leaves(batch, 0))
         tensors = [leaf for leaf in leaves if isinstance(leaf, Tensor)]
-        self.quick = _quick(leaves)
+        self.quick, size = _quick(leaves)
         self._whole: Future[int] | None = None
-        if whole and sum([tensor.nbytes for tensor in tensors]) > QUICK_BYTES_MAX:
-            quick = self.quick if len(tensors) == len(leaves) else _quick(tensors)
+        if whole and size > QUICK_BYTES_MAX:
+            quick = self.quick if len(tensors) == len(leaves) else _quick(tensors)[0]
             self._whole = _hasher.begin(tensors, quick)
 
     @property
@@ -115,7 +115,8 @@ def _spread(values: Any) -> Any:
     return values[::step] if step > 1 else values
 
 
-def _quick(leaves: Sequence[Tensor | bytes]) -> int:
+def _quick(leaves: Sequence[Tensor | bytes]) -> tuple[int, int]:
+    """Hash, and how many bytes there are."""
     digest = xxhash.xxh3_64()
     readable = [isinstance(leaf, Tensor) and _is_readable(leaf) for leaf in leaves]
     size = sum([leaf.nbytes for leaf in compress(leaves, readable) if isinstance(leaf, Tensor)])
@@ -131,7 +132,7 @@ def _quick(leaves: Sequence[Tensor | bytes]) -> int:
         else:
             for block in _blocks(leaf.detach(), leaf.nbytes * QUICK_BYTES_MAX // size):
                 digest.update(block)
-    return digest.intdigest()
+    return digest.intdigest(), size
 
 
 def _whole(tensors: list[Tensor], quick: int) -> int:
@@ -139,7 +140,7 @@ def _whole(tensors: list[Tensor], quick: int) -> int:
     for tensor in tensors:
         if _is_readable(tensor):
             digest.update(tensor_bytes.view_bytes(tensor.detach()))
-    return digest.intdigest() if _quick(tensors) == quick else 0
+    return digest.intdigest() if _quick(tensors)[0] == quick else 0
 
 
 _Form = tuple[torch.dtype, torch.Size]

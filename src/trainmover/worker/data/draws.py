@@ -113,7 +113,7 @@ class Draws:
             self._hashes.popleft()
         oldest = self._oldest
         drawn = [hashed.pair for number, hashed in self._hashes if number >= oldest.number]
-        later = [its.moment.rng for its in self._places if its.number > oldest.number]
+        later, each = self._since(oldest) if self.reserve else ([], 0)
         return RankRecord(
             place.step,
             True,
@@ -126,9 +126,16 @@ class Draws:
             oldest.member,
             drawn,
             self.reserve,
+            each,
             later,
             groups=oldest.groups,
         )
+
+    def _since(self, oldest: Place) -> tuple[list[bytes], int]:
+        """RNG at the fetches since, and how many of any loop came before the next step."""
+        since = [its for its in self._places if its.number > oldest.number]
+        next_step = (its.number for its in since if its.step != oldest.step)
+        return [its.moment.rng for its in since], next(next_step, oldest.number) - oldest.number
 
     def stand_at(self, record: RankRecord) -> None:
         """The fetch under way is where the record begins."""

@@ -52,6 +52,8 @@ class Journey:
         self._arrive = arrive
         self._refusal = refusal
         self._number = number
+        self._fetched = 0  # Since its rank's place, before the first step from there.
+        self._compared = False  # With its rank, behind a reserve.
         self._rounds: WeakKeyDictionary[Batches, int] = WeakKeyDictionary()  # Of loops passed by.
 
     def begin(self) -> None:
@@ -98,6 +100,14 @@ class Journey:
         if way.in_loops:
             member.calls = Step(member.calls + (way.reached > 0))
             return made_up(result, self._number)
+        self._fetched = 0
+        self._stand_behind_next_step()
+        if member.calls == way.committed and self._closing:
+            self._arrive()
+        return way.given(member.calls, result, names)
+
+    def _stand_behind_next_step(self) -> None:
+        member, way = self._member, self.way
         member.calls, self.silence.values = Step(member.calls + 1), 0
         way.passes_over()
         member.draws.begin_step()
@@ -105,10 +115,8 @@ class Journey:
         now = way.record.now
         if member.calls == way.committed and now is not None:
             member.tracked.load_small(now.small)
+            way.loaded = member.tracked.small_states()
             rng.restore(now.rng)
-        if member.calls == way.committed and self._closing:
-            self._arrive()
-        return way.given(member.calls, result, names)
 
     # --- fetches ----------------------------------------------------------------------------------
 
@@ -117,6 +125,11 @@ class Journey:
         member, way = self._member, self.way
         loops = member.loops
         if not way.in_loops:
+            if self._fills_reserve:
+                self._stand_behind_next_step()
+            if self._stands_behind_reserve:
+                self._compared = True
+                self._refusal.check(way.record, at_boundary=False)
             if member.calls < way.committed:
                 return self._take_next(batches)  # Several fetches make a step.
             if self._ends_further:
@@ -157,6 +170,7 @@ class Journey:
             return self._take_next(batches)
         member.loops.resume(position, way.record.beside, before)
         member.draws.stand_at(way.record)
+        self._fetched = 1
         stand_with_groups(way.record)
         top = way.record.top
         member.tracked.load_small(top.small)
@@ -169,6 +183,25 @@ class Journey:
         else:  # Large state is that of now already.
             self._refusal.check(way.record, at_boundary=False)
         return self._take_next(batches)
+
+    @property
+    def _fills_reserve(self) -> bool:
+        """Whether the script draws the next step's batch before it has made the step that its rank
+        made between the two: here the loop has just begun, as one does in each pass, and fills its
+        reserve. That step's own batch was drawn further back, and is not drawn here."""
+        fetched = self._fetched
+        self._fetched += fetched > 0
+        each = self.way.record.each
+        return fetched > 0 and each > 0 and fetched % each == 0
+
+    @property
+    def _stands_behind_reserve(self) -> bool:
+        """Whether a rank that held batches in reserve fetched here last: now this run holds them
+        too, and its variables can be compared. A rank lost at that fetch is compared on arrival."""
+        record = self.way.record
+        if self._compared or not record.reserve or record.complete:
+            return False
+        return self._member.calls == record.step - 2
 
     @property
     def _ends_further(self) -> bool:

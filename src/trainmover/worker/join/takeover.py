@@ -60,7 +60,7 @@ class Takeover:
         self._order: Switch | None = None  # The switchover that it takes part in.
         self._before: Taken | None = None  # What it took of the state before its journey.
         self._own_small: dict[str, bytes] = {}  # Of the run's own objects, where it takes state.
-        self._drew = False  # See `Journey`.
+        self._drew = self._asked = False  # See `Journey`.
 
     # --- from the sandbox to the job --------------------------------------------------------------
 
@@ -71,6 +71,7 @@ class Takeover:
         Raises Unwind if it is not needed any more; StateMismatch if it cannot take the rank.
         """
         self._bound_for = bound_for
+        self._member.deposit.captured[1] = self._member.variables.capture()
         self._join_until(NONE)
 
     def arrive(self) -> None:
@@ -148,7 +149,9 @@ class Takeover:
         """The rank, as its last step has left it. Raises StateMismatch if variables differ."""
         member = self._member
         # Bulk has the source's buffers.
-        small = way.small_on_arrival(self._own_small, taken.header, drew=self._drew)
+        small = way.small_on_arrival(
+            self._own_small, taken.header, drew=self._drew, asked=self._asked
+        )
         member.tracked.load_small(small)
         member.deposit.stand_beside(taken.header, small)
         ends = order.closing or member.over

@@ -43,6 +43,8 @@ class Way:
 
     committed  last committed step
     reached    of the loops the rank was in, how many have been resumed
+    loaded     small state behind the last step that was passed over, as it is here once that is
+               loaded
     onward     record of its source, where that has left the loop of the rank's last step: there
                the way ends
     """
@@ -54,6 +56,7 @@ class Way:
         self.record = record
         self.committed = committed
         self.reached = 0
+        self.loaded: dict[str, bytes] = {}
         self.onward = source if source is not None and self._is_left_by(source) else None
         self._drawn = deque(record.drawn)
         self._between = deque(record.between)
@@ -170,7 +173,12 @@ class Way:
         return like(kind, known[0] if known else None)
 
     def small_on_arrival(
-        self, own: dict[str, bytes], source: Mapping[str, Any], *, drew: bool = False
+        self,
+        own: dict[str, bytes],
+        source: Mapping[str, Any],
+        *,
+        drew: bool = False,
+        asked: bool = False,
     ) -> dict[str, bytes]:
         """Small state where the joiner has arrived.
 
@@ -180,9 +188,15 @@ class Way:
         random numbers on the way here, and asked nobody: what they made of an object, as gradients
         of a probe with dropout, is each rank's own, and was made here as the rank made it.
 
+        What such lines have changed before, alike on all ranks, they change alike: then the
+        source's is right, also where they read what the step has left in variables, which is gone.
+        What they change for the first time may be each rank's own. Raises StateMismatch if it is
+        another here than there: nobody knows which of them the lost rank's would be.
+
         own     what the joiner's objects have come to
         source  of the source: `gate_small`, `return_small` and, now, `small`; what it has changed
         drew    such lines have drawn
+        asked   they have made collectives, whose values nobody has here
         """
         then = self.record.now
         if then is None or self.record.complete:
@@ -193,7 +207,28 @@ class Way:
         now = source["small"]
         alike = {name for name in own if theirs_then.get(name) == then.small.get(name)}
         theirs = alike & {*source["behind"]} if drew else alike
+        if not asked:
+            self._check_between(theirs - {*source["behind"]}, own, source)
         return {name: now.get(name, mine) if name in theirs else mine for name, mine in own.items()}
+
+    def _check_between(
+        self, names: set[str], own: Mapping[str, bytes], source: Mapping[str, Any]
+    ) -> None:
+        """What was as the source's when the last step was over, and may be each rank's own now."""
+        now, returned, known = source["small"], source["return_small"], {*source["between"]}
+        for name in sorted(names):
+            mine, theirs = own[name], now.get(name, own[name])
+            by_them = theirs != returned.get(name)
+            by_us = mine != self.loaded.get(name, mine)
+            if mine == theirs or not (by_us or by_them) or (by_them and name in known):
+                continue
+            raise StateMismatch(
+                f"Behind step {self.committed} the script has changed `{name}`, on each rank in "
+                "its own way or for the first time.",
+                means=f"What rank {self.rank} had made of it is gone with it.",
+                do="Change what differs from rank to rank in the function marked @job.step, before "
+                "optimizer.step().",
+            )
 
     def _check_behind(self, source: Mapping[str, Any], own: Mapping[str, bytes]) -> None:
         """What the last step has changed behind its gate all ranks must have changed alike."""

@@ -19,6 +19,7 @@ from torch import nn
 
 from trainmover.ids import Rank
 from trainmover.protocol.messages import Weighed, WorkerFact
+from trainmover.state.tensor_bytes import size_of
 from trainmover.state.tracked import Tracked
 
 _STATUS, _MAPS = Path("/proc/self/status"), Path("/proc/self/maps")
@@ -55,7 +56,7 @@ class Weights:
 def _gradients(tracked: Tracked) -> int:
     modules = [obj for _, obj in tracked.items() if isinstance(obj, nn.Module)]
     parameters = {id(one): one for module in modules for one in module.parameters()}
-    return sum(one.grad.nbytes for one in parameters.values() if one.grad is not None)
+    return sum(size_of(one.grad) for one in parameters.values() if one.grad is not None)
 
 
 def resident() -> tuple[int, int]:

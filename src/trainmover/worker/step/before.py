@@ -54,18 +54,22 @@ class Buffers:
         self._held = held_in([])
         self._slots: list[tuple[dict[str, Tensor | None], str]] = []
         self._live: list[Tensor | None] = []
+        self._tensors, self._sparse = list[Tensor](), list[Tensor]()
         self._memory = Memory()
 
     def copy(self) -> "BuffersCopy":
         """Of what they hold now."""
         self._find()
         if not self._live:
-            return BuffersCopy(self._owners, [], [], b"")
-        tensors = [one for one in self._live if one is not None]
+            return BuffersCopy(self._owners, [], [], [], b"", [])
+        tensors, sparse = self._tensors, [(one, one.detach().clone()) for one in self._sparse]
+        held: bytes | list[Tensor]
         if self._memory.holds(tensors):
-            return BuffersCopy(self._owners, self._slots, self._live, self._memory.read())
-        self._memory.note(tensors, range(len(tensors)))
-        return BuffersCopy(self._owners, self._slots, self._live, _joined(tensors))
+            held = self._memory.read()
+        else:
+            self._memory.note(tensors, range(len(tensors)))
+            held = _joined(tensors)
+        return BuffersCopy(self._owners, self._slots, self._live, tensors, held, sparse)
 
     def _find(self) -> None:
         owners = list(map(buffers_of, self._tracked.modules))
@@ -74,6 +78,9 @@ class Buffers:
         self._owners, self._held = owners, held_in(owners)
         self._slots = [(owner, name) for owner in owners for name in owner]
         self._live = [owner[name] for owner, name in self._slots]
+        known = [one for one in self._live if one is not None]
+        self._tensors = [one for one in known if one.layout == torch.strided]
+        self._sparse = [one for one in known if one.layout != torch.strided]
 
 
 @dataclass
@@ -81,18 +88,24 @@ class BuffersCopy:
     """What they were.
 
     owners  of all modules, also of those that had none
-    held    bytes of all, one after the other; or copies by dtype and device
+    tensors of these all but the sparse ones
+    held    bytes of them, one after the other; or copies by dtype and device
+    sparse  the others, each with a copy
     """
 
     owners: list[dict[str, Tensor | None]]
     slots: list[tuple[dict[str, Tensor | None], str]]
     live: list[Tensor | None]
+    tensors: list[Tensor]
     held: bytes | list[Tensor]
+    sparse: list[tuple[Tensor, Tensor]]
 
     def put_back(self) -> None:
         """The same tensors in their places, with the same content; what was not there goes."""
-        tensors = [one for one in self.live if one is not None]
+        tensors = self.tensors
         with torch.no_grad():
+            for tensor, copy in self.sparse:
+                tensor.copy_(copy)
             if isinstance(self.held, bytes):
                 _fill(tensors, self.held)
             else:

@@ -41,7 +41,10 @@ class Deposit:
     gate_small  those of the last committed step
     return_small  and at its return
     behind      what that step has changed behind its gate
-    captured    the script's variables: at the first fetch, at the last but one, and at the last
+    between     names of small state that lines between two steps have changed: until the last
+                fetch, and until the one before
+    captured    the script's variables: at the first fetch, where a run in the sandbox stands behind
+                the recorded steps, at the last fetch but one, and at the last
     samples     of the shared state, at the newest gates
     """
 
@@ -63,7 +66,8 @@ class Deposit:
         self.gate_small: dict[str, bytes] = {}
         self.return_small: dict[str, bytes] = {}
         self.behind = Behind()
-        self.captured = [b"", b"", b""]
+        self.between: tuple[frozenset[str], frozenset[str]] = frozenset(), frozenset()
+        self.captured = [b"", b"", b"", b""]
         self.samples = Samples(tracked)
         self._rounds_every = station.spec.fingerprint_every
         self._rank = rank
@@ -95,8 +99,14 @@ class Deposit:
         if given and given[-1].step >= record.top_step:
             record.given = lately(given, record.top_step)
         record.sample, self.latest = self.samples.newest, record
-        first, _, newest = self.captured
-        self.captured = [first or record.variables, newest, record.variables]
+        known, then = self.between[0], self.return_small
+        small = record.top.small if record.now is None else record.now.small
+        if then and small != then:
+            known |= {name for name, state in small.items() if then.get(name, state) != state}
+        self.between = known, self.between[0]
+        first, stood, _, newest = self.captured
+        stood = stood or (b"" if self._recording.is_open else record.variables)
+        self.captured = [first or record.variables, stood, newest, record.variables]
         if self._buddy and not self._boundary.tainted():
             try:
                 self._keeper.put(self.latest)
@@ -204,6 +214,7 @@ class Deposit:
         self.gate_small = {name: state for name, state in gate.items() if name in alike}
         self.return_small = {name: state for name, state in at_return.items() if name in alike}
         self.captured[0] = source["variables"][0]
+        self.between = (frozenset(source["between"]),) * 2
         self.behind.stand_beside(source["behind"], source["proved"], drew=source["drew_behind"])
 
     def buddy_is_gone(self, lost: PeerLost) -> None:
@@ -234,7 +245,7 @@ class Deposit:
             bulk, tensors = self._tracked.bulk_header()
             digest, hashes = self._tracked.replica_digest()
         record = self.latest.to_bytes() if self.latest is not None else b""
-        first, before, newest = self.captured
+        first, stood, before, newest = self.captured
         header = {
             "bulk": bulk,
             "digest": digest,
@@ -247,9 +258,10 @@ class Deposit:
             "unproved": self.behind.unproved,
             "proved": sorted(self.behind.proved),
             "parted": self.behind.parted,
+            "between": sorted(self.between[self._has_fetched]),
             "drew_behind": self.behind.drew,
             "small": small,
-            "variables": [first, before, newest] if self._has_fetched else [first, b"", b""],
+            "variables": [first, stood, *([before, newest] if self._has_fetched else [b"", b""])],
         }
         alike = f"{digest} {xxhash.xxh3_128_hexdigest(bulk)}"  # and their order
         paths = self._tracked.bulk_paths(bulk)
@@ -272,8 +284,9 @@ class Deposit:
 
     def forget(self) -> None:
         """Drop what was kept here."""
-        self.latest, self.captured = None, [b"", b"", b""]
+        self.latest, self.captured = None, [b"", b"", b"", b""]
         self.gate_small, self.return_small = {}, {}
+        self.between = frozenset(), frozenset()
         self.behind.forget()
         self.samples.forget()
 

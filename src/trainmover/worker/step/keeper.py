@@ -16,6 +16,7 @@ Record of a rank, "how to run step s on another machine":
               each encoded once, however many records it goes with
     drawn     hashes of the batches drawn since `top`: who goes back there draws the same
     reserve   how many fetches before the last one `top` lies, each the first for its step
+    each      how many fetches the rank made for the step at `top`; 0: as far as is known, all
     between   RNG at these fetches and the last one
     sample    of its shared state, as of the newest gate; see `state.samples`
     variables those of the script at the last fetch, hashed: see `state/script/variables.py`
@@ -82,6 +83,7 @@ class RankRecord:
     member: list[int] = field(default_factory=list)
     drawn: list[list[int]] = field(default_factory=list)
     reserve: int = 0
+    each: int = 0
     between: list[bytes] = field(default_factory=list)
     sample: Sample | None = None
     variables: bytes = b""
@@ -98,7 +100,7 @@ class RankRecord:
         top = [self.top.rng, self.top.small]
         if not self.places:
             self.places = encode([self.positions, self.beside, self.member, self.groups])
-        drawn = [self.drawn, self.reserve, self.between]
+        drawn = [self.drawn, self.reserve, self.each, self.between]
         sample = None if self.sample is None else list(self.sample)
         given = [[one.step, one.values, one.result] for one in self.given] if self.given else []
         further = [drawn, sample, self.variables, self.objects, self.returned, self.unproved, given]
@@ -111,9 +113,15 @@ class RankRecord:
         try:
             step, complete, top_step, places, top, now, rows, further = decode(data)
             positions, beside, member, groups = places
-            (hashes, reserve, between), sample, variables, objects, returned, unproved, given = (
-                further
-            )
+            (
+                (hashes, reserve, each, between),
+                sample,
+                variables,
+                objects,
+                returned,
+                unproved,
+                given,
+            ) = further
             for row in rows:
                 row_of(row)
             begin = Moment(*top)
@@ -129,6 +137,7 @@ class RankRecord:
                 member,
                 hashes,
                 reserve,
+                each,
                 between,
                 None if sample is None else Sample(*sample),
                 variables,

@@ -29,6 +29,12 @@ _GOES_ON_ELSEWHERE = {
     "JUMP_BACKWARD",
     "JUMP_BACKWARD_NO_INTERRUPT",
 }
+_MAKES_ITERATOR = {"GET_ITER", "GET_AITER"}
+_BEFORE_LOOP = frozenset(
+    {"PRECALL", "LOAD_FAST_AND_CLEAR", "SWAP", "COPY", "BUILD_LIST", "BUILD_SET", "BUILD_MAP"}
+    | {"CACHE", "NOP", "EXTENDED_ARG"}
+)
+"""Between the making of an iterator and its loop."""
 _COLLECTS = {"LIST_APPEND", "SET_ADD", "MAP_ADD"}
 _NEXT = frozenset({"next", "__next__"})
 _ENDS = {"RETURN_VALUE", "RETURN_CONST", "RAISE_VARARGS", "RERAISE"}
@@ -39,7 +45,8 @@ _JUMPS = frozenset(dis.hasjrel) | frozenset(dis.hasjabs)
 class Live:
     """At one instruction.
 
-    names    that may be read if the script goes on from here
+    names    that may be read if the script goes on from here, and those of which the iterators of
+             loops around were made: nobody sees how much these still hold
     at_end   those that are read only if the loop that fetches here has no further round
     targets  of the `for` loops around: they show how far an iterator is that has no name
     own_targets  of them, those of the loop that fetches with this instruction
@@ -71,6 +78,7 @@ def live_at(code: CodeType, lasti: int) -> Live:
     names, at_end = (first, rest - first) if is_for else (first | rest, frozenset[str]())
     own = frozenset(flow.targets(here + 1)) if is_for else frozenset[str]()
     calls = flow.ops[here].startswith("CALL") and not flow.draws_by_hand
+    names |= flow.bounds_around(lasti)
     targets, collects = flow.targets_around(lasti), flow.collects_around(lasti)
     return Live(names, at_end, targets, own, collects, calls)
 
@@ -98,6 +106,25 @@ class _Flow:
         for loop in self._loops_around(lasti):
             found.update(self.targets(self.at[loop.offset] + 1))
         return frozenset(found)
+
+    def bounds_around(self, lasti: int) -> frozenset[str]:
+        """Names in what `for` loops and comprehensions around go through, as `many` in `for _ in
+        range(many)`; but not of the loop that fetches with this very instruction."""
+        heads = [self.at[one.offset] for one in self._loops_around(lasti) if one.offset < lasti]
+        here = bisect_right(self.offsets, lasti) - 1
+        if self.ops[here] == "CALL":  # Before Python 3.12 a comprehension is a function's.
+            heads.append(here)
+        return frozenset(name for head in heads for name in self._bounds(head))
+
+    def _bounds(self, head: int) -> Iterator[str]:
+        made = next((at for at in range(head, -1, -1) if self.ops[at] in _MAKES_ITERATOR), 0)
+        between = {*self.ops[made + 1 : head]}
+        where = self._instructions[made].positions
+        if self.ops[made] not in _MAKES_ITERATOR or not between <= _BEFORE_LOOP or where is None:
+            return
+        for one in self._instructions[:made]:
+            if one.opname in _READS and one.positions is not None and _lies_in(one, where):
+                yield from one.argval if isinstance(one.argval, tuple) else (one.argval,)
 
     def collects_around(self, lasti: int) -> bool:
         """Whether some `for` around puts values in a container below its iterator: only those of
@@ -184,6 +211,14 @@ class _Flow:
                 if now != live[number]:
                     live[number], changed = now, True
         return live
+
+
+def _lies_in(one: dis.Instruction, where: dis.Positions) -> bool:
+    at = one.positions
+    if at is None or None in (*at, *where):
+        return False
+    begins = (where.lineno, where.col_offset) <= (at.lineno, at.col_offset)
+    return begins and (at.end_lineno, at.end_col_offset) <= (where.end_lineno, where.end_col_offset)
 
 
 @lru_cache(maxsize=256)

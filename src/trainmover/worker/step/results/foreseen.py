@@ -13,6 +13,7 @@ from typing import Any, TypeGuard
 
 from torch import Tensor
 
+from trainmover.state import tensor_bytes
 from trainmover.torch_internals.trees import tree_flatten, tree_unflatten
 from trainmover.worker.step.results.given import BYTES_MAX, packed
 from trainmover.worker.step.results.reported import LOOKS_MAX, Place
@@ -139,7 +140,8 @@ def _made(learned: _Learned, frames: dict[CodeType, FrameType]) -> bytes:
 
 def _may_be_given(value: Any) -> TypeGuard[Tensor | float]:
     if isinstance(value, Tensor):
-        return value.nbytes <= BYTES_MAX and not hasattr(value, "device_mesh")
+        is_small = tensor_bytes.is_plain(value) and value.nbytes <= BYTES_MAX
+        return is_small and not hasattr(value, "device_mesh")
     return type(value) is float
 
 

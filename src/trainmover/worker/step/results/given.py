@@ -16,6 +16,7 @@ from torch import Tensor
 
 from trainmover.errors import UserError
 from trainmover.ids import Step
+from trainmover.state import tensor_bytes
 from trainmover.state.encode import decode, encode
 from trainmover.torch_internals.trees import tree_map
 
@@ -91,7 +92,8 @@ def packed(result: Any) -> bytes:
         nonlocal fits
         if isinstance(leaf, Tensor):
             here = leaf.device.type == "cpu" and not leaf.requires_grad
-            fits = fits and here and leaf.nbytes <= BYTES_MAX
+            is_small = tensor_bytes.is_plain(leaf) and leaf.nbytes <= BYTES_MAX
+            fits = fits and here and is_small
         return leaf
 
     if _is_number(result) and isinstance(result, Tensor):
