@@ -19,7 +19,9 @@ if TYPE_CHECKING:
 WORKS = (MachineState.WARMING, MachineState.HOLDING)
 READY = (MachineState.WARM, MachineState.HOLDING)
 BEGUN = (Phase.RUNNING, Phase.ENDING)
-ALL_SEATED = (m.PauseAt, m.KeepSnapshots, m.WriteCheckpoint, m.Discard, m.Go, m.Exit)
+ALL_SEATED = (m.PauseAt, m.KeepSnapshots, m.Discard, m.Go, m.Exit)
+WRITE = (MachineState.ACTIVE, MachineState.LEAVING, MachineState.BOUND)
+"""Not who has come back anew under the name of one that had ranks."""
 
 OF_A_RUN = m.WarmUp | m.Hold
 OF_A_CHANGE = m.Interrupt | m.Verdict | m.Switch | m.Prepare | m.PauseAt | m.Bind
@@ -201,6 +203,8 @@ class Whole:
             wanted = set(job.machines)
         elif kind in ALL_SEATED:
             wanted = set(there)
+        elif kind is m.WriteCheckpoint:
+            wanted = {name for name in there if job.machines[name].state in WRITE}
         elif kind is m.Switch and job.change is not None:
             taking = job.change.joiners
             wanted = {*there, *taking.values()}
