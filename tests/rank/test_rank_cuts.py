@@ -5,6 +5,7 @@ from typing import NamedTuple
 import pytest
 
 from trainmover.ids import Epoch, Rank, Step
+from trainmover.protocol.messages import Snapped
 from trainmover.rank.cuts import BUSY, VOID, WANTED, Cuts, Put
 
 RANK, OTHER = Rank(2), Rank(3)
@@ -95,6 +96,19 @@ def test_two_are_held_at_most() -> None:
     assert cuts.of(RANK, Step(5)) is None
     assert cuts.of(OTHER, Step(6)) is None
     assert cuts.of(RANK, Step(6)) == put.snapshot
+
+
+def test_the_only_one_is_given_although_no_vault_gets_any_more() -> None:
+    cuts = Cuts[Snapshot](checkpoint_every=20)
+    put = took(cuts, 5)
+    cuts.completed(Step(5))
+    assert cuts.follow(RANK, "m4", Epoch(2)) is None, "they are for checkpoints alone"
+    given = cuts.give(RANK, Step(5), "m4", Epoch(2))
+    assert isinstance(given, Put)
+    assert (given.snapshot, given.vault) == (put.snapshot, "m4")
+    missing = cuts.give(OTHER, Step(5), "m4", Epoch(2))
+    assert isinstance(missing, Snapped)
+    assert (missing.step, missing.refused) == (5, "its process does not have it")
 
 
 def test_what_is_undone_goes_and_what_all_go_back_to_stays() -> None:

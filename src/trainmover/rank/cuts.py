@@ -190,6 +190,16 @@ class Cuts(Generic[Held]):
         known = self._only_written or self._given == (self.complete, vault, further)
         return None if snapshot is None or known else Put(snapshot, epoch, vault, 0, 0)
 
+    def give(self, rank: Rank, step: Step, vault: str, epoch: Epoch) -> Put[Held] | Snapped:
+        """Nobody else has this one; what to tell at once if it is not here either."""
+        snapshot = self.of(rank, step)
+        if snapshot is not None:
+            return Put(snapshot, epoch, vault, 0, 0)
+        return Snapped(
+            rank=rank, epoch=epoch, step=step, vault="", bytes=0, cost_us=0, step_us=0,
+            refused="its process does not have it",
+        )  # fmt: skip
+
     # --- which go ---------------------------------------------------------------------------------
 
     def completed(self, step: Step) -> list[Held]:

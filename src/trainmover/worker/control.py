@@ -112,9 +112,8 @@ class Control:
                     standing.obey(order)
                 case KeepSnapshots(every=every, now=now):
                     self._station.snapshots.keep(every, now=now)
-                case GiveSnapshots(epoch=epoch, vaults=vaults):
-                    for rank, vault in vaults.items():
-                        self._station.snapshots.follow(rank, vault, epoch)
+                case GiveSnapshots():
+                    self._give_snapshots(order)
                 case WriteCheckpoint():
                     self._write_checkpoint(order)
                 case Ending(step=step):
@@ -221,6 +220,12 @@ class Control:
         first_steps = member.recording.kept if member else FirstSteps()
         station = self._station
         write_part(order, self._rank, first_steps, station.snapshots, self._say, station.token)
+
+    def _give_snapshots(self, order: GiveSnapshots) -> None:
+        station = self._station
+        for rank, vault in order.vaults.items():
+            if rank % station.spec.nproc == station.local_rank:
+                station.snapshots.give(rank, order.step, vault, order.epoch)
 
     def _end_after(self, step: Step) -> None:
         """A script has ended after `step`; this rank's may be further already."""

@@ -43,7 +43,7 @@ def go_back(job: Job, why: str, at_us: int, *, afresh: bool = False) -> Decision
     joiners = everybody(job, change)
     if joiners is None:
         return nobody_left(job, incident(job, change.incident).cause, 1, at_us)
-    given = _given_to_vaults(job, change)
+    given = _given_to_vaults(job, change, cut.step)
     job, orders = _unwind(job, change)
     job = amend(mark(job, change.incident, "drain", at_us), change.incident, **_as_rung_2(job, why))
     job = begin_back(job, joiners, committed=cut.step, since_us=at_us)
@@ -51,15 +51,16 @@ def go_back(job: Job, why: str, at_us: int, *, afresh: bool = False) -> Decision
     return amend(job, change.incident, step=cut.step), given + orders
 
 
-def _given_to_vaults(job: Job, change: Change) -> tuple[Effect, ...]:
+def _given_to_vaults(job: Job, change: Change, step: Step) -> tuple[Effect, ...]:
     """A process that turns out to be good for one run only takes its snapshot with it: where that
     is the only one, as the buddy is what was lost, the machine's own vault gets it first."""
     alone = {name: only_in_processes(job, name) for name in sorted(job.machines)}
-    return tuple(
-        Send(name, GiveSnapshots(change.epoch, dict.fromkeys(ranks, job.machines[name].vault)))
+    orders = {
+        name: GiveSnapshots(change.epoch, step, dict.fromkeys(ranks, job.machines[name].vault))
         for name, ranks in alone.items()
         if ranks
-    )
+    }
+    return tuple(Send(name, order) for name, order in orders.items())
 
 
 def _unwind(job: Job, change: Change) -> Decision:

@@ -125,13 +125,14 @@ class KeepSnapshots(WorkerOrder, frozen=True):
 
 
 class GiveSnapshots(WorkerOrder, frozen=True):
-    """Give the newest complete snapshot of these ranks to a vault: no other process has it, and
-    this one may be no good for a second run of the script.
+    """Give the snapshots of your ranks after `step` to a vault, and say `Snapped`: no other process
+    has them, and yours may be no good for a second run of the script.
 
     vaults  rank -> where to
     """
 
     epoch: Epoch
+    step: Step
     vaults: dict[Rank, str]
 
 

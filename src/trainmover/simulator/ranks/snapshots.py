@@ -58,9 +58,13 @@ def follow(worker: "Worker", order: m.RunRank | m.Switch) -> None:
 def give(worker: "Worker", order: m.GiveSnapshots) -> None:
     """What only this process has goes to a vault: it may be good for one run only."""
     for rank, vault in order.vaults.items():
-        put = worker.snapshots.follow(rank, vault, order.epoch)
-        if put is not None:
+        if rank % worker.world.spec.nproc != worker.local:
+            continue
+        put = worker.snapshots.give(rank, order.step, vault, order.epoch)
+        if isinstance(put, Put):
             _queue(worker, put)
+        else:
+            worker.say(put)
 
 
 def take(worker: "Worker", step: Step) -> None:

@@ -228,6 +228,15 @@ class Snapshots:
         if put is not None:
             self._put(put)
 
+    def give(self, rank: Rank, step: Step, vault: str, epoch: Epoch) -> None:
+        """Nobody else has this one: it goes to that vault, or it is said why not."""
+        with self._lock:
+            put = self._cuts.give(rank, step, vault, epoch)
+        if isinstance(put, Put):
+            self._put(put)
+        else:
+            self._say(put)
+
     def clear(self) -> None:
         """The job starts anew."""
         with self._lock:

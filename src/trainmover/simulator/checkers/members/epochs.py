@@ -1,7 +1,8 @@
 """One epoch at a time makes progress: once a gate was through in one, none is in an older.
 
-But a job on one machine has a gate that asks nobody: who was given up passes it for nothing, until
-its agent hears of that, or its lease is over.
+But a gate that asks nobody else than who was given up, as on a job of one machine, or where all
+stood still together, is passed for nothing, until the agents hear of that, or their leases are
+over.
 """
 
 from collections.abc import Callable
@@ -24,7 +25,7 @@ class OneEpoch:
         return {Gate: self.gate}
 
     def gate(self, gate: Gate) -> None:
-        if self.world.spec.machines == 1 and self._is_given_up(gate):
+        if self._are_given_up(gate):
             return
         if gate.epoch < self.newest:
             raise Violation(
@@ -32,10 +33,12 @@ class OneEpoch:
             )
         self.newest = gate.epoch
 
-    def _is_given_up(self, gate: Gate) -> bool:
+    def _are_given_up(self, gate: Gate) -> bool:
         host = self.world.host
-        known = host.control.accounts.of if host is not None else {}
+        if host is None:  # Of two machines or more not all are lost while nobody decides.
+            return self.world.spec.machines == 1
+        known = host.control.accounts.of
         boxes = {worker.box for worker in gate.members}
-        return any(
+        return all(
             box.name not in known or known[box.name].incarnation != box.incarnation for box in boxes
         )
