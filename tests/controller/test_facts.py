@@ -30,6 +30,14 @@ def test_facts_are_a_dict_in_the_same_order(pairs: list[tuple[int, int]]) -> Non
     assert list(facts.without({1, 2})) == [key for key in known if key not in (1, 2)]
 
 
+def test_facts_that_are_many_are_all_there() -> None:
+    facts: Facts[int, int] = Facts()
+    for key in range(3000):
+        facts = facts.having(key * 7 % 3001, key)
+        assert len(facts) == key + 1
+    assert dict(facts) == {key * 7 % 3001: key for key in range(3000)}
+
+
 def test_machines_are_counted_by_state() -> None:
     one, other = (Machine(name, False, "v", "h") for name in ("m1", "m2"))
     known = Machines().having("m1", one).having("m2", other)

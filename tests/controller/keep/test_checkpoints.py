@@ -209,6 +209,11 @@ def test_a_rank_that_cannot_use_its_file_makes_the_job_take_the_one_before() -> 
     assert [e.unusable for e in effects if isinstance(e, FindCheckpoint)] == [frozenset({10})]
 
 
+def test_one_that_was_damaged_and_is_written_anew_can_be_used() -> None:
+    damaged = replace(SAVES, unusable=frozenset({5, 10}))
+    assert published(damaged, 10).unusable == {5}
+
+
 def test_without_a_checkpoint_that_is_whole_the_job_ends_and_names_the_damaged() -> None:
     job, _ = without_a_cut(published())
     found = CheckpointFound(at_us=0, epoch=job.epoch_last, checkpoint=None, damaged=["10 is bad."])
