@@ -155,13 +155,13 @@ class Hearing:
         """As above: what no journal can hold."""
         for took in chain.from_iterable(rows.took):
             if took.own_us < 0 or not 0 <= took.step <= STEP_MAX:
-                raise _no_step(f"{machine} speaks of a step that took less than no time")
+                raise _not_a_workers(f"{machine} speaks of a step that took less than no time")
         for step in (min(rows.steps), max(rows.steps)):
             if not 0 <= step <= STEP_MAX:
-                raise _no_step(f"{machine} speaks of step {step}: that cannot be")
+                raise _not_a_workers(f"{machine} speaks of step {step}: that cannot be")
         for at_us in (min(rows.at_us), max(rows.at_us)):
             if not 0 <= at_us <= AT_US_MAX:
-                raise _no_step(f"{machine} speaks of a commit at {at_us} us: that cannot be")
+                raise _not_a_workers(f"{machine} speaks of a commit at {at_us} us: that cannot be")
 
     def _workers_said(self, machine: MachineId, told: list[Joint], number: int, at_us: int) -> None:
         facts: list[Joint] = []
@@ -201,14 +201,10 @@ class Hearing:
 
 
 def _no_rank(machine: MachineId, rank: int, where: str, there_are: int) -> ProtocolError:
-    return ProtocolError(
-        f"{machine} speaks of rank {rank} in {where}: there are {there_are}.",
-        means="What it said was not taken.",
-        do="Look at that machine: what runs there is no worker of this job.",
-    )
+    return _not_a_workers(f"{machine} speaks of rank {rank} in {where}: there are {there_are}")
 
 
-def _no_step(what: str) -> ProtocolError:
+def _not_a_workers(what: str) -> ProtocolError:
     return ProtocolError(
         f"{what}.",
         means="What it said was not taken.",
