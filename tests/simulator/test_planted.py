@@ -605,8 +605,8 @@ SLOWNESS = {
     ),
     "a finding is made of the steps before those that it names": (
         "pace",
-        "own_us, usual_us, busier = _medians(seen.last(steps))",
-        "own_us, usual_us, busier = _medians([*seen.samples][:-steps])",
+        "own_us, usual_us, busier = medians(seen.last(steps))",
+        "own_us, usual_us, busier = medians([*seen.samples][:-steps])",
     ),
     "a finding shows steps as if it had seen more of them": (
         "pace",

@@ -25,7 +25,7 @@ from trainmover.asked import is_in_c
 from trainmover.errors import ProtocolError, UserError
 from trainmover.state import tensor_bytes
 from trainmover.torch_internals.modules import VERSIONS, set_versions, versions_of
-from trainmover.torch_internals.tensors import arrived
+from trainmover.torch_internals.tensors import arrived, coordinates_of, values_of
 
 # Extension codes are part of the wire format: never renumber, only append.
 _INT, _COMPLEX, _TUPLE, _SET, _FROZENSET, _DICT, _ORDERED, _DEFAULT, _COUNTER = range(9)
@@ -287,7 +287,7 @@ class _Writer:
 
     def _sparse(self, value: Tensor, path: Path) -> object:
         """Its parts, as they lie there; they are never holes."""
-        parts = [value._indices(), value._values()]
+        parts = [coordinates_of(value), values_of(value)]
         if not all(map(tensor_bytes.is_plain, parts)):
             raise _unsupported(value, path)
         inside = _Writer(tensors=None, canonical=self.canonical)
@@ -415,10 +415,13 @@ def _read_sparse(body: Any) -> Tensor:
     shape, indices, values, coalesced = body
     if not _is_shape(shape):
         raise ValueError("malformed shape")
-    read = torch.sparse_coo_tensor(
-        _expect(Tensor, indices), _expect(Tensor, values), shape, check_invariants=True
+    return torch.sparse_coo_tensor(
+        _expect(Tensor, indices),
+        _expect(Tensor, values),
+        shape,
+        check_invariants=True,
+        is_coalesced=_expect(bool, coalesced),
     )
-    return read._coalesced_(_expect(bool, coalesced))
 
 
 def _array_dtype(name: Any) -> "numpy.dtype[Any]":

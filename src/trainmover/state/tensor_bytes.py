@@ -12,6 +12,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from trainmover.torch_internals.tensors import coordinates_of, values_of
+
 DTYPES = {
     str(dtype).removeprefix("torch."): dtype
     for dtype in vars(torch).values()
@@ -38,7 +40,7 @@ def size_of(tensor: Tensor) -> int:
     if tensor.layout == torch.strided:
         return tensor.nbytes
     if tensor.layout == torch.sparse_coo:
-        return tensor._indices().nbytes + tensor._values().nbytes
+        return coordinates_of(tensor).nbytes + values_of(tensor).nbytes
     return tensor.values().nbytes  # Of rows or columns, as good as all of it.
 
 

@@ -30,6 +30,12 @@ numpy_of: Callable[[Tensor], Any] = Tensor.numpy
 entries_in: Callable[[Tensor], int] = operator.methodcaller("_nnz")
 """How many entries a sparse tensor has."""
 
+coordinates_of: Callable[[Tensor], Tensor] = operator.methodcaller("_indices")
+"""Of a sparse tensor's entries, as they lie there, whether coalesced or not."""
+
+values_of: Callable[[Tensor], Tensor] = operator.methodcaller("_values")
+"""The entries themselves."""
+
 _PLAIN = {Tensor, nn.Parameter}
 _SEARCHES = 8
 

@@ -232,7 +232,7 @@ class Gradients:
         lies = self._lies()
         if not self._added_to and not any(lies):
             return {}
-        values, zeros = self._values(lies), set(self._zeros)
+        values, zeros = self._values_at(lies), set(self._zeros)
         large = _size(values) > BYTES_MAX
         if self._updating and self._stay_zero:
             zeros |= {i for i, p in enumerate(self._parameters) if id(p) in self._spent}
@@ -256,7 +256,7 @@ class Gradients:
         of_each = zip(lie, self._parameters, strict=True)
         return bytes([lies and id(p) not in going for lies, p in of_each])
 
-    def _values(self, lies: bytes) -> dict[int, Tensor]:
+    def _values_at(self, lies: bytes) -> dict[int, Tensor]:
         """Those that count: all that are added to; and unknown ones, if a record can carry them."""
         known = {i: self._local(i) for i in sorted(self._added_to) if lies[i]}
         settled = self._cleared | self._added_to
@@ -286,7 +286,7 @@ class Gradients:
 
     def large_values(self) -> dict[int, Tensor]:
         """Live values, if there are too many for a record."""
-        values = self._values(self._lies()) if self._added_to else {}
+        values = self._values_at(self._lies()) if self._added_to else {}
         return values if _size(values) > BYTES_MAX else {}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:

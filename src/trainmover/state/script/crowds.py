@@ -48,14 +48,14 @@ class Crowd:
         """All of them; None if there are too many, or if one has no dict of its own."""
         if len(self._container) > OBJECTS_MAX:
             return None
-        every = [one for one in self._values() if type(one) in self._names]
+        every = [one for one in self._inside() if type(one) in self._names]
         return every if all(map(self._held_by, every)) else None
 
     def _spread(self) -> Iterator[object]:
         step = -(-len(self._container) // OBJECTS_MAX)
-        return islice(self._values(), 0, None, max(1, step))
+        return islice(self._inside(), 0, None, max(1, step))
 
-    def _values(self) -> Collection[object]:
+    def _inside(self) -> Collection[object]:
         held = self._container
         values: Collection[object] = held.values() if isinstance(held, dict) else held
         return values
