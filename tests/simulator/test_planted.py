@@ -520,7 +520,6 @@ BUGS = {
         "controller.standby.joiners",
         "        not _holds(machine, slot),\n",
         "        False,\n",
-        "death",
     ),
     "a job begins on more machines than were lost and are not its own": (
         "controller.start",
