@@ -22,9 +22,11 @@ async def crash(live: Live, chance: random.Random) -> None:
     live.signal_worker(live.job.seats[chance.randrange(len(live.job.seats))])
 
 
-def disturbed(scenario: Scenario, hurry: Path, *, machines: int = 3, standbys: int = 1) -> Outcomes:
-    """Slow until `hurry` is there."""
-    arguments = ["--steps", str(STEPS), "--pace", str(PACE), "--hurry", str(hurry)]
+def disturbed(
+    scenario: Scenario, hurry: Path, *more: str, machines: int = 3, standbys: int = 1
+) -> Outcomes:
+    """Slow until `hurry` is there. more: flags."""
+    arguments = ["--steps", str(STEPS), "--pace", str(PACE), "--hurry", str(hurry), *more]
     return run(arguments, scenario, machines=machines, standbys=standbys, script=SHARDED)
 
 
@@ -69,8 +71,7 @@ def test_a_script_that_runs_once_in_a_process_goes_back_in_fresh_ones(
         await live.incidents_done(1)
         hurry.touch()
 
-    arguments = ["--steps", str(STEPS), "--pace", str(PACE), "--hurry", str(hurry), "--once"]
-    outcome = run(arguments, scenario, machines=3, standbys=1, script=SHARDED)
+    outcome = disturbed(scenario, hurry, "--once")
     assert [i.rung for i in outcome.job.incidents] == [2], outcome.sentences
     check(outcome, undisturbed)
 

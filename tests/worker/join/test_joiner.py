@@ -30,7 +30,7 @@ class Run:
         known = {"member": self.member, "steps": 2, "is_done": False}
         self.shadow = self._part("shadow run_step take_next park unwind_if_over", **known)
         self.joiner = Joiner(self.shadow, b"")
-        self.takeover: Any = SimpleNamespace(journey=None)
+        self.takeover: Any = SimpleNamespace(journey=None, stand=lambda: None)
         self.joiner.takeover = self.takeover
 
     def _part(self, words: str, **known: Any) -> Any:

@@ -122,7 +122,6 @@ def held(here: Station, control: Control) -> tuple[Shadow, threading.Thread, lis
     """A held run that stands at its first step, in a thread of its own."""
     shadow = Shadow(Member(Rank(1), here, is_shadow=True), RECORD, here.token, holds=True)
     joiner = Joiner(shadow, here.token)
-    joiner.member.variables.capture = lambda **_: b""  # type: ignore[method-assign]  # No script.
     control.member, control.joiner = joiner.member, joiner
     ended: list[BaseException] = []
 

@@ -54,13 +54,11 @@ def go_back(job: Job, why: str, at_us: int, *, afresh: bool = False) -> Decision
 def _given_to_vaults(job: Job, change: Change, step: Step) -> tuple[Effect, ...]:
     """A process that turns out to be good for one run only takes its snapshot with it: where that
     is the only one, as the buddy is what was lost, the machine's own vault gets it first."""
-    alone = {name: only_in_processes(job, name) for name in sorted(job.machines)}
-    orders = {
-        name: GiveSnapshots(change.epoch, step, dict.fromkeys(ranks, job.machines[name].vault))
-        for name, ranks in alone.items()
-        if ranks
-    }
-    return tuple(Send(name, order) for name, order in orders.items())
+    return tuple(
+        Send(name, GiveSnapshots(change.epoch, step, dict.fromkeys(ranks, machine.vault)))
+        for name, machine in sorted(job.machines.items())
+        if (ranks := only_in_processes(job, name))
+    )
 
 
 def _unwind(job: Job, change: Change) -> Decision:

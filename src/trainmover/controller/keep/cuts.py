@@ -54,10 +54,11 @@ def snapped(job: Job, fact: Snapped) -> Decision:
 
     A rank whose snapshot of the complete cut has got another vault, or one more, says so again.
     """
-    if job.cut is not None and fact.step == job.cut.step and not fact.refused:
-        return replace(job, cut=_held_by(job.cut, fact)), ()
-    if job.cut is not None and fact.step == job.cut.step and goes_back(job.change):
-        return replace(job, cut=_without_process(job.cut, fact.rank)), ()
+    if job.cut is not None and fact.step == job.cut.step:
+        if not fact.refused:
+            return replace(job, cut=_held_by(job.cut, fact)), ()
+        if goes_back(job.change):
+            return replace(job, cut=_without_process(job.cut, fact.rank)), ()
     if fact.epoch != job.epoch or not (job.change is None or before_switch(job.change)):
         return job, ()
     effects: tuple[Effect, ...] = ()

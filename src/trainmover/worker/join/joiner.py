@@ -68,6 +68,7 @@ class Joiner:
             self.shadow.unwind_if_over()
             if not self.shadow.is_done:
                 return self.shadow.take_next(batches)
+            takeover.stand()
             takeover.begin(self.shadow.park())
         if takeover.journey is None:
             return member.take_next(batches)

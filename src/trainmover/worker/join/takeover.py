@@ -64,6 +64,11 @@ class Takeover:
 
     # --- from the sandbox to the job --------------------------------------------------------------
 
+    def stand(self) -> None:
+        """The run is to stand in the sandbox: what the script's variables are there. Before it
+        parks, since ranks wait for one that has."""
+        self._member.deposit.captured[1] = self._member.variables.capture()
+
     def begin(self, bound_for: Epoch) -> None:
         """The run stands in the sandbox. Returns when it is live, or about to set out for where the
         rank stood.
@@ -71,7 +76,6 @@ class Takeover:
         Raises Unwind if it is not needed any more; StateMismatch if it cannot take the rank.
         """
         self._bound_for = bound_for
-        self._member.deposit.captured[1] = self._member.variables.capture()
         self._join_until(NONE)
 
     def arrive(self) -> None:

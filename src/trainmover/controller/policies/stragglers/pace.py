@@ -31,7 +31,7 @@ from trainmover.controller.policies.stragglers.excess import (
     slow_for,
 )
 from trainmover.controller.policies.stragglers.known import Effect, SlowMove
-from trainmover.controller.policies.stragglers.ways import Ways
+from trainmover.controller.policies.stragglers.ways import Pending, Ways
 from trainmover.controller.state import Job, Outcome, Phase
 from trainmover.ids import Epoch, MachineId, Rank, Step
 from trainmover.protocol.messages import Took
@@ -47,7 +47,6 @@ AGAIN, AGAIN_MAX = 50, 1600
 """Steps after which one that is still slow is told again."""
 BASE = 64
 """Steps of a role before it is compared with what it was."""
-PENDING_MAX = 4096
 SHOWN = 24
 
 Judged = SlowSuspected | SlowFound | SlowMeasured
@@ -111,7 +110,6 @@ class _Seen:
 class _Role:
     """Ranks that run the same. slow, seen: steps of all that are not known to be slow.
 
-    pending  steps that not all have told
     late     who was slow in the last step, or is known to be slow
     medians  of its steps; base: of the older ones; flags: which were slow beside that
     """
@@ -119,21 +117,11 @@ class _Role:
     def __init__(self, ranks: Sequence[Rank]) -> None:
         self.ranks = ranks
         self.slow = self.seen = 0
-        self.pending: dict[Step, dict[Rank, Took]] = {}
+        self.pending = Pending()
         self.late: list[Rank] = []
         self.medians: deque[float] = deque(maxlen=HISTORY)
         self.flags: deque[bool] = deque(maxlen=HISTORY)
         self.base = 0.0
-
-    def add(self, rank: Rank, took: Took) -> dict[Rank, Took] | None:
-        """One rank's step; those of all, if all have told it now."""
-        told = self.pending.setdefault(took.step, {})
-        told[rank] = took
-        if len(told) < len(self.ranks):
-            while len(self.pending) > PENDING_MAX:
-                del self.pending[next(iter(self.pending))]
-            return None
-        return self.pending.pop(took.step)
 
 
 class Pace:
@@ -165,7 +153,7 @@ class Pace:
         found: list[Judged] = []
         for rank, took in told:
             role = self._roles[self._known[rank]]
-            if all_told := role.add(rank, took):
+            if all_told := role.pending.add(rank, took, len(role.ranks)):
                 self._add(role, all_told)
                 found = found or self._judge(job, role, took.step, at_us)
             if self._ways.add(rank, took, self._machine_of):

@@ -75,12 +75,33 @@ class _Way:
         return not any(self.mutual)
 
 
+class Pending:
+    """Steps that not all have told."""
+
+    def __init__(self) -> None:
+        self._told: dict[Step, dict[Rank, Took]] = {}
+
+    def add(self, rank: Rank, took: Took, count: int) -> dict[Rank, Took] | None:
+        """One rank's step; those of all `count`, if all have told it now."""
+        told = self._told.setdefault(took.step, {})
+        told[rank] = took
+        if len(told) == count:
+            return self._told.pop(took.step)
+        while len(self._told) > PENDING_MAX:
+            del self._told[next(iter(self._told))]
+        return None
+
+    def clear(self) -> None:
+        """Members are others now."""
+        self._told.clear()
+
+
 class Ways:
     """Between machines that have ranks, in one epoch after the other."""
 
     def __init__(self) -> None:
         self._ways: dict[Pair, _Way] = {}
-        self._pending: dict[Step, dict[Rank, Took]] = {}
+        self._pending = Pending()
         self._steps = 0
         self._usual: deque[float] = deque(maxlen=HISTORY)
 
@@ -92,13 +113,9 @@ class Ways:
 
     def add(self, rank: Rank, took: Took, machine_of: Mapping[Rank, MachineId]) -> bool:
         """One rank's step; whether all have told it now. machine_of: of all ranks."""
-        told = self._pending.setdefault(took.step, {})
-        told[rank] = took
-        if len(told) < len(machine_of):
-            while len(self._pending) > PENDING_MAX:
-                del self._pending[next(iter(self._pending))]
+        told = self._pending.add(rank, took, len(machine_of))
+        if told is None:
             return False
-        del self._pending[took.step]
         usual = statistics.median(one.own_us for one in told.values())
         mutual = _mutual(told, machine_of)
         for pair in mutual.keys() - self._ways.keys():
