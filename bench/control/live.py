@@ -40,6 +40,8 @@ NO_RELAYS = 0
 AT_ONCE = 32
 """That dial; more would push each other out before they are proved."""
 BEATS_A_STEP = round(1.0 / BEAT_S)
+PARTS = 40
+"""Of a beat."""
 STANDBYS = 2
 WAIT_S = 300.0
 
@@ -333,16 +335,18 @@ class _Play:
         )
 
     async def _train_one(self, epoch: Epoch) -> None:
-        """One step, and a second of beats, until the controller has heard all of it."""
+        """One step, and a second of beats, until the controller has heard all of it. Agents speak
+        one after the other, as their clocks differ: nobody is silent for long while others do."""
         self.step = Step(self.step + 1)
         begun = time.monotonic()
-        for agent in self._agents:
-            agent.commit(self.step, epoch, time.time_ns() // 1000)
-            if agent.there.name.endswith("00"):
-                await asyncio.sleep(0)
         for beat in range(BEATS_A_STEP):
-            self._beat_all()
-            await asyncio.sleep(max(0.0, begun + (beat + 1) * BEAT_S - time.monotonic()))
+            for part in range(PARTS):
+                for agent in self._agents[part::PARTS]:
+                    if beat == 0:
+                        agent.commit(self.step, epoch, time.time_ns() // 1000)
+                    agent.beat()
+                due = begun + (beat + (part + 1) / PARTS) * BEAT_S
+                await asyncio.sleep(max(0.0, due - time.monotonic()))
 
     async def _lose(self) -> tuple[float, float]:
         (lost,) = [agent for agent in self._agents if agent.there.name == self.victim]

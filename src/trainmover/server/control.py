@@ -261,8 +261,8 @@ class Control:
 
     def dialled(self, machine: MachineId, what: Dialled, at_us: int) -> None:
         """What came of what the surroundings were asked for."""
-        self.absence.dialled(machine, what)
-        self._give_up(self.absence.certain(), at_us)
+        if self.absence.dialled(machine, what):
+            self._give_up(self.absence.certain(), at_us)
 
     def found(self, witness: MachineId, fact: Found) -> None:
         """A machine says whom of those that are quiet it reaches."""

@@ -67,6 +67,16 @@ def test_who_is_silent_is_away_and_is_not_lost_while_steps_are_committed() -> No
     assert play.absence.away == [M2]
 
 
+def test_what_dialling_finds_is_certain_only_of_whom_no_link_is_left() -> None:
+    """Thousands may be silent for a moment: nothing is looked through for each."""
+    play = Beats(M2, links=(M1, M2, M4))
+    play.beat(2)
+    play.absence.broke(M3, LINK_ENDED, 7)
+    assert not play.absence.dialled(M2, Dialled.REFUSED)
+    assert play.absence.dialled(M3, Dialled.ANSWERED)
+    assert not play.absence.dialled(M4, Dialled.REFUSED)
+
+
 def test_who_holds_the_others_up_and_is_reached_by_nobody_is_lost() -> None:
     play = Beats(M2)
     play.beat(2)

@@ -189,11 +189,14 @@ class Absence:
             self.quiet[name].dialling = True
         return names
 
-    def dialled(self, machine: MachineId, what: Dialled) -> None:
-        """It was."""
-        if machine in self.quiet:
-            one = self.quiet[machine]
-            one.dialling, one.dialled = False, what
+    def dialled(self, machine: MachineId, what: Dialled) -> bool:
+        """It was. Whether more may be certain now: of one that is only silent nothing ever is, and
+        thousands may be for a moment."""
+        one = self.quiet.get(machine)
+        if one is None:
+            return False
+        one.dialling, one.dialled = False, what
+        return bool(one.broken)
 
     def witnesses(self, job: Job, fresh: Collection[MachineId]) -> list[MachineId]:
         """Who is to be asked now for all that are quiet. fresh: machines that were just heard."""
