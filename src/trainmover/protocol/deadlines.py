@@ -32,7 +32,7 @@ SILENT_S = 6.0
 nobody for 5 s is replaced: agents need not dial one that is only busy."""
 PATIENCE_S = 60.0
 """So long an agent goes on alone, its lease, and a machine may be away: longer than any blip."""
-RELAYS_ABOVE = 0
+RELAYS_ABOVE = 256
 """Machines; of more, some carry what others say. 0: none ever does."""
 LANE_SILENT_S = 1.2
 """A machine that hears nothing over its lane for so long dials the controller beside it."""

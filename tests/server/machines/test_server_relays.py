@@ -60,15 +60,15 @@ def relays_of(play: Play) -> dict[str, int]:
 
 
 def test_a_job_of_no_more_machines_than_that_has_no_relay() -> None:
-    assert Play(256, above=256).look(10 * STEADY) == []
+    assert Play(256, above=RELAYS_ABOVE).look(10 * STEADY) == []
 
 
-def test_by_default_nobody_relays() -> None:
-    assert Play(300, above=RELAYS_ABOVE).look(10 * STEADY) == []
+def test_none_relays_where_that_is_not_wanted() -> None:
+    assert Play(300, above=0).look(10 * STEADY) == []
 
 
 def test_all_come_behind_relays_none_of_which_carries_too_many() -> None:
-    play = Play(300, above=256)
+    play = Play(300, above=RELAYS_ABOVE)
     assert play.look(STEADY - 1) == []
     chosen = play.look(40)
     asked = [one.relay for one in chosen if isinstance(one, Ask)]
