@@ -42,10 +42,10 @@ class Untracked:
     ) -> None:
         self._views = views or Views()
         tracked = list(tracked)
-        self._names: dict[int, tuple[str, weakref.ref[Any]]] = {}
+        self._names: dict[int, tuple[str, Callable[[], object]]] = {}
         for name, obj in tracked:
             for path, one in _all_of(name, obj):
-                self._names.setdefault(id(one), (path, weakref.ref(one)))
+                self._names.setdefault(id(one), (path, _reference(one)))
         self._inside = {
             id(one): (weakref.ref(one), weakref.ref(obj))
             for _, obj in tracked
@@ -153,6 +153,14 @@ class Untracked:
             whole = xxhash.xxh3_64_digest(tensor_bytes.view_bytes(local))
             known = self._hashes[id(tensor)] = weakref.ref(tensor), mark, whole
         return known[2] + (_sample(local) if local.is_cpu else b"")
+
+
+def _reference(obj: Any) -> Callable[[], object]:
+    """To a tracked object; torch 2.11 has generators that none can be made to."""
+    try:
+        return weakref.ref(obj)
+    except TypeError:
+        return lambda: obj
 
 
 def _all_of(name: str, obj: object) -> Iterator[tuple[str, Any]]:

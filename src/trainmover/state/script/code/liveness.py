@@ -78,8 +78,8 @@ def live_at(code: CodeType, lasti: int) -> Live:
     names, at_end = (first, rest - first) if is_for else (first | rest, frozenset[str]())
     own = frozenset(flow.targets(here + 1)) if is_for else frozenset[str]()
     calls = flow.ops[here].startswith("CALL") and not flow.draws_by_hand
-    names |= flow.bounds_around(lasti)
-    targets, collects = flow.targets_around(lasti), flow.collects_around(lasti)
+    names |= flow.bounds_around(here)
+    targets, collects = flow.targets_around(here), flow.collects_around(here)
     return Live(names, at_end, targets, own, collects, calls)
 
 
@@ -96,22 +96,22 @@ class _Flow:
         self._bits: dict[str, int] = {}
         self._effects = [self._effect(one) for one in self._instructions]
         self.successors = [list(self._next(number)) for number in range(len(self.ops))]
+        self._plain = set(self._reached(0))
         self.live_in = self._solve()
 
     def named(self, bits: int) -> frozenset[str]:
         return frozenset(name for name in self.names if bits & self._bits[name])
 
-    def targets_around(self, lasti: int) -> frozenset[str]:
+    def targets_around(self, here: int) -> frozenset[str]:
         found: set[str] = set()
-        for loop in self._loops_around(lasti):
+        for loop in self._loops_around(here):
             found.update(self.targets(self.at[loop.offset] + 1))
         return frozenset(found)
 
-    def bounds_around(self, lasti: int) -> frozenset[str]:
+    def bounds_around(self, here: int) -> frozenset[str]:
         """Names in what `for` loops and comprehensions around go through, as `many` in `for _ in
         range(many)`; but not of the loop that fetches with this very instruction."""
-        heads = [self.at[one.offset] for one in self._loops_around(lasti) if one.offset < lasti]
-        here = bisect_right(self.offsets, lasti) - 1
+        heads = [head for one in self._loops_around(here) if (head := self.at[one.offset]) != here]
         if self.ops[here] == "CALL":  # Before Python 3.12 a comprehension is a function's.
             heads.append(here)
         return frozenset(name for head in heads for name in self._bounds(head))
@@ -126,19 +126,36 @@ class _Flow:
             if one.opname in _READS and one.positions is not None and _lies_in(one, where):
                 yield from one.argval if isinstance(one.argval, tuple) else (one.argval,)
 
-    def collects_around(self, lasti: int) -> bool:
+    def collects_around(self, here: int) -> bool:
         """Whether some `for` around puts values in a container below its iterator: only those of
         comprehensions do. Not `[next(batches) for _ in range(3)]`: a joiner draws them too."""
-        return any(map(self._collects, self._loops_around(lasti)))
+        return any(map(self._collects, self._loops_around(here)))
 
-    def _loops_around(self, lasti: int) -> Iterator[dis.Instruction]:
-        for one in self._instructions:
-            if one.opname == "FOR_ITER" and one.offset <= lasti < one.argval:
-                yield one
+    def _loops_around(self, here: int) -> list[dis.Instruction]:
+        """Outermost first. What handles an exception may lie behind all else: it is where it goes
+        on."""
+        here = next((at for at in self._reached(here) if at in self._plain), here)
+        at = self.offsets[here]
+        loops = [one for one in self._instructions if one.opname == "FOR_ITER"]
+        return [one for one in loops if one.offset <= at < one.argval]
+
+    def _reached(self, here: int) -> Iterator[int]:
+        """From an instruction, itself first, and not by an exception."""
+        known, coming = {here}, [here]
+        for number in coming:
+            yield number
+            new = [way for way in self.successors[number] if way not in known]
+            known.update(new)
+            coming += new
 
     def _collects(self, loop: dis.Instruction) -> bool:
+        """An iterator for each loop lies between the container and the value."""
         body = [one for one in self._instructions if loop.offset < one.offset < loop.argval]
-        collects = any(one.opname in _COLLECTS and (one.arg or 0) >= 2 for one in body)
+        collects = any(
+            loop in self._loops_around(self.at[one.offset])[1 - (one.arg or 0) :]
+            for one in body
+            if one.opname in _COLLECTS and (one.arg or 0) >= 2
+        )
         calls = [one for one in body if one.opname.startswith("CALL")]
         return collects and not (len(calls) == 1 and self.draws_by_hand)
 
