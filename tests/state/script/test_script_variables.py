@@ -408,6 +408,18 @@ INNOCENT = {
                     break
         main()
         """,
+    "top-level names of one step": """
+        class Batch:
+            def __init__(self, rows):
+                self.rows = numpy.array(rows)
+        for x, y in job.batches(DATA):
+            batch = Batch(x)
+            numpy.add(batch.rows, 1, out=batch.rows)
+            with open(os.devnull) as log:
+                log.read()
+            if len(job.theirs) % 4 == 0:
+                job.variables._layouts.clear()
+        """,
     "comprehension beside the loop": """
         def main():
             for x, y in job.batches(DATA):

@@ -12,7 +12,7 @@ import os
 import sys
 from argparse import Namespace
 from collections import deque
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping, Set
 from dataclasses import dataclass, field
 from operator import attrgetter, itemgetter
 from types import (
@@ -175,6 +175,7 @@ class Search:
         self._seen: set[int] = set()
         self._held: list[object] = []  # So that no other object gets an id that was seen.
         self._locals_of: list[Any] = []
+        self._read_in: dict[int, Set[str]] = {}  # Of modules whose own frame is captured.
         self._objects, self._slots_left = 0, SLOTS_MAX
         self._found = 0  # Variables that the tracked objects until now have.
         self._at: tuple[str, str, int] = ("", "", 0)
@@ -266,6 +267,8 @@ class Search:
             shared = self._source.globals | (source.read if source else set(values))
         names = live.names | (shared - live.own_targets)  # Those are stored as the fetch returns.
         at_end = live.at_end | (shared & live.own_targets)
+        if held is not None:
+            self._read_in[id(held)] = names | at_end
         targets = (live.targets if fetches else live.targets - live.own_targets) - scope.given
         for name in sorted(names | targets | at_end):
             if name.startswith(("__", ".")):
@@ -293,6 +296,7 @@ class Search:
     def _module(self, module: ModuleType) -> None:
         """Its globals; and what the script has hung on modules of others."""
         values = vars(module)
+        known = self._read_in.get(id(values))
         changed = self._source.changed | self._source.globals | self._source.by_others
         changed |= self._source.handed.keys()
         source = source_of(module.__file__ or "")
@@ -303,6 +307,10 @@ class Search:
                 continue
             if type(value) is ModuleType and value not in self._modules:
                 self._hung_on(value, vars(value), name)
+                continue
+            if (
+                known is not None and name not in known | changed
+            ):  # It is written before it is read.
                 continue
             counts = name in changed or self._is_moving(value)
             read = source is not None and name in source.read
