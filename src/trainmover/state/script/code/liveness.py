@@ -13,6 +13,7 @@ from bisect import bisect_right
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import lru_cache
+from itertools import pairwise
 from types import CodeType
 
 _READS = {
@@ -122,9 +123,14 @@ class _Flow:
         where = self._instructions[made].positions
         if self.ops[made] not in _MAKES_ITERATOR or not between <= _BEFORE_LOOP or where is None:
             return
-        for one in self._instructions[:made]:
-            if one.opname in _READS and one.positions is not None and _lies_in(one, where):
-                yield from one.argval if isinstance(one.argval, tuple) else (one.argval,)
+        for one, then in pairwise(self._instructions[: made + 1]):
+            if one.opname not in _READS | {"STORE_FAST_LOAD_FAST"}:
+                continue
+            pair = isinstance(one.argval, tuple)  # It lies where the first of both does.
+            if pair and _lies_in(then, where):
+                yield one.argval[1]
+            if one.opname in _READS and _lies_in(one, where):
+                yield one.argval[0] if pair else one.argval
 
     def collects_around(self, here: int) -> bool:
         """Whether some `for` around puts values in a container below its iterator: only those of

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator
 from types import CodeType, FunctionType
 
 _READS = ("LOAD_ATTR", "LOAD_METHOD")
-_LOADS = ("LOAD_FAST", "LOAD_DEREF")
+_LOADS = ("LOAD_FAST", "LOAD_DEREF", "STORE_FAST_LOAD_FAST")
 
 
 def relied_on(kinds: Iterable[type], names: set[str]) -> set[str]:
