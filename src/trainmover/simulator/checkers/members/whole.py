@@ -191,7 +191,8 @@ class Whole:
             for name, one in job.machines.items()
             if name not in {*job.seats, machine, *job.cordoned} and one.state in READY
         ]
-        every_one = not (self.knobs.unfit or self.knobs.once or self.knobs.corrupts)
+        proofs = (proof for one in job.machines.values() for proof in one.attests.values())
+        every_one = not (self.knobs.once or any(proof.failed for proof in proofs))
         if every_one and slot in others and len(set(others)) < len(job.seats):
             raise Violation(f"{machine} is to hold slot {slot} too: {others}")
 
