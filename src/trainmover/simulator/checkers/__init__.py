@@ -1,6 +1,8 @@
 """What must always hold, one module for each; all are asked at every moment that concerns them."""
 
+from trainmover.simulator.checkers.apart import Apart
 from trainmover.simulator.checkers.checker import Checker
+from trainmover.simulator.checkers.frames import Frames
 from trainmover.simulator.checkers.harmless import Harmless
 from trainmover.simulator.checkers.heard import HeardOf
 from trainmover.simulator.checkers.journaled import Journaled
@@ -23,6 +25,7 @@ from trainmover.simulator.checkers.members.versions import Versions
 from trainmover.simulator.checkers.members.whole import Whole
 from trainmover.simulator.checkers.members.words import Words
 from trainmover.simulator.checkers.members.works import Works
+from trainmover.simulator.checkers.numbers import Numbers
 from trainmover.simulator.checkers.people.answers import Answers
 from trainmover.simulator.checkers.people.causes import Causes
 from trainmover.simulator.checkers.people.figures import Figures
@@ -30,6 +33,7 @@ from trainmover.simulator.checkers.people.findings import Findings
 from trainmover.simulator.checkers.people.incidents import Incidents
 from trainmover.simulator.checkers.people.plans import Plans
 from trainmover.simulator.checkers.people.records import Records
+from trainmover.simulator.checkers.people.refusals import Refusals
 from trainmover.simulator.checkers.people.stops import Stops
 from trainmover.simulator.checkers.policies.anomalies import Anomalies
 from trainmover.simulator.checkers.policies.cordons import Cordons
@@ -96,6 +100,10 @@ def all_checkers() -> list[Checker]:
         Works(),
         Slowness(),
         Blame(),
+        Frames(),
+        Numbers(),
+        Apart(),
+        Refusals(),
     ]
 
 

@@ -151,6 +151,8 @@ class Whole:
                     self._was_there(moment.before, effect.machine, effect.order)
                 elif effect.machine not in renewed or not isinstance(effect.order, OF_A_RUN):
                     self._is_of_now(moment.after, effect.machine, effect.order)
+                    if isinstance(effect.order, m.Hold):
+                        self._is_held_nowhere_else(moment, effect.machine, effect.order.slot)
         for kind, names in to.items():
             self._to_all(moment, kind, names)
 
@@ -181,16 +183,12 @@ class Whole:
             of_now = order.epoch == change.epoch
             if of_now and order.committed != change.committed:
                 raise Violation(f"{machine} is told {order}, and committed is {change.committed}")
-        if isinstance(order, m.Hold):
-            self._is_held_nowhere_else(job, machine, order.slot)
 
-    def _is_held_nowhere_else(self, job: Job, machine: MachineId, slot: Slot) -> None:
-        """As long as there are slots that nobody holds, and any machine could hold each."""
-        others = [
-            one.work if one.state is MachineState.HOLDING else one.held
-            for name, one in job.machines.items()
-            if name not in {*job.seats, machine, *job.cordoned} and one.state in READY
-        ]
+    def _is_held_nowhere_else(self, moment: Decided, machine: MachineId, slot: Slot) -> None:
+        """As long as there are slots that nobody holds, or has held until then, and any machine
+        could hold each."""
+        job = moment.after
+        others = [*_held_by_others(moment.before, machine), *_held_by_others(job, machine)]
         proofs = (proof for one in job.machines.values() for proof in one.attests.values())
         every_one = not (self.knobs.once or any(proof.failed for proof in proofs))
         if every_one and slot in others and len(set(others)) < len(job.seats):
@@ -214,3 +212,11 @@ class Whole:
         twice = len(names) - len(set(names))
         if twice and kind not in (m.Leave, m.KeepSnapshots, m.Interrupt, m.Bind, m.StartWorkers):
             raise Violation(f"{kind.__name__} is told twice: {names}")
+
+
+def _held_by_others(job: Job, machine: MachineId) -> list[Slot | None]:
+    return [
+        one.work if one.state is MachineState.HOLDING else one.held
+        for name, one in job.machines.items()
+        if name not in {*job.seats, machine, *job.cordoned} and one.state in READY
+    ]
