@@ -8,6 +8,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from trainmover.controller.effects import Send
+from trainmover.controller.events import MachineJoined
 from trainmover.controller.state import Change, Job, Kind, Machine, MachineState, Phase, Stage
 from trainmover.ids import MachineId, Slot
 from trainmover.protocol import messages as m
@@ -198,7 +199,7 @@ class Whole:
         job = moment.after
         there = [name for name in job.seats if name in job.machines]
         wanted: set[MachineId] = set()
-        if kind in (m.Interrupt, m.CutComplete):
+        if kind in (m.Interrupt, m.CutComplete) and not isinstance(moment.event, MachineJoined):
             wanted = set(job.machines)
         elif kind in ALL_SEATED:
             wanted = set(there)
