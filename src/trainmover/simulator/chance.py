@@ -11,12 +11,13 @@ from trainmover.controller.events import (
     PlaceRequested,
     PlanSteered,
     RollRequested,
+    SlowFound,
     UncordonRequested,
 )
 from trainmover.controller.policies.plans.known import Standing
 from trainmover.ids import MachineId, Rank, Step
 from trainmover.protocol import messages as m
-from trainmover.simulator.asking import anything
+from trainmover.simulator import asking, imagined
 from trainmover.simulator.faults import DISTURBS_LONG, Faults
 from trainmover.simulator.places.machines import Box
 from trainmover.simulator.places.network import CONTROLLER
@@ -41,6 +42,7 @@ MOVES_ALONE = {
     "unprepared",
     "unfit",
     "ask",
+    "imagine",
     "flip",
     "nan",
     "recompile",
@@ -123,7 +125,7 @@ class Chance:
             "controller": self._controller, "torn": self._torn, "clock": self._clock,
             "store": self._store, "full": self._full, "arrive": self._arrive,
             "vault": self._vault, "rot": self._rot, "unprepared": self._unprepared,
-            "unfit": self._unfit, "ask": self._ask,
+            "unfit": self._unfit, "ask": self._ask, "imagine": self._imagine,
             "move": self._move, "drill": self._drill,
             "cordon": self._cordon, "drain": self._drain,
             "roll": self._roll, "place": self._place, "notice": self._notice,
@@ -446,13 +448,29 @@ class Chance:
         host = self.world.host
         if host is None or not host.job.seats:
             return ""
-        event = anything(host.job, self.random, self._number(), host.now)
+        event = asking.anything(host.job, self.random, self._number(), host.now)
         before = host.job.cordoned
         host.request(event)
         if self.world.ended is None:
             for machine in host.job.cordoned.keys() - before.keys():
                 self.world.at(self.world.between(500_000, 5_000_000), self._uncordon, machine)
         self.world.at(self.world.between(1_000_000, 9_000_000), self._steer)
+        return repr(event)
+
+    def _imagine(self) -> str:
+        """Where it names a machine as slow, that counts as if it had been."""
+        world, host = self.world, self.world.host
+        if host is None or not host.job.seats:
+            return ""
+        event = imagined.anything(host.job, self.random, world.training.newest, host.now)
+        world.imagined.append(event)
+        if isinstance(event, SlowFound) and event.machine is not None:
+            world.ever_slow.add(event.machine)
+            world.ever_narrow |= {frozenset({event.machine, event.peer})} if event.peer else set()
+        before = host.job.cordoned
+        host.request(event)
+        for machine in host.job.cordoned.keys() - before.keys():
+            world.at(world.between(2_000_000, 6_000_000), self._uncordon, machine)
         return repr(event)
 
     def _unprepared(self) -> str:

@@ -27,6 +27,7 @@ NAMES = {
     "slow": "all that a machine sends arrives late",
     "straggle": "all that a machine does takes longer for a while",
     "narrow": "what two machines send each other takes longer for a while",
+    "imagine": "a detector finds a machine slow or failing, or measures a move, and errs",
     "heavy": "a rank has more to do than the others, wherever it is",
     "controller": "the controller dies; its successor has the journal",
     "clock": "somebody sets the clock of the controller's host, by an hour at most",

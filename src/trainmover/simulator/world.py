@@ -21,6 +21,7 @@ from trainmover.controller.state import Job
 from trainmover.ids import MachineId, Rank, Slot, Step
 from trainmover.protocol.messages import Checkpoint, Stands
 from trainmover.simulator.happenings import Flipped
+from trainmover.simulator.imagined import FOUND
 from trainmover.simulator.knobs import Knobs
 from trainmover.simulator.places.disk import Disk
 from trainmover.simulator.places.host import Host
@@ -71,6 +72,7 @@ class World:
         self.ever_slow: set[MachineId] = set()
         self.narrow: set[frozenset[MachineId]] = set()
         self.ever_narrow: set[frozenset[MachineId]] = set()
+        self.imagined: list[FOUND] = []
         self.noise = random.Random(f"own times {seed}")
         self.struck: set[MachineId] = set()
         self.flips = 0

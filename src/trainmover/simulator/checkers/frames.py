@@ -47,7 +47,9 @@ class Frames:
 def _goes_on(before: Job, after: Job) -> bool:
     """Nothing else has begun or ended."""
     old, new = before.change, after.change
-    if before.phase is not after.phase or (old is None) is not (new is None):
+    if before.phase is not after.phase or before.plan is not after.plan:
+        return False
+    if (old is None) is not (new is None):
         return False
     return old is None or new is None or (old.epoch, old.stage) == (new.epoch, new.stage)
 

@@ -134,7 +134,7 @@ def _no_machine(world: World, count: dict[str, int], unsettled: list[str]) -> bo
     """Where a job does not wait, or not for long: there are too few now."""
     if count.get("torn") or (world.spec.wait_s < LONG_S and unsettled):
         return True
-    kept_out = sum(count.get(name, 0) for name in ("cordon", "ask", "unfit"))
+    kept_out = sum(count.get(name, 0) for name in ("cordon", "ask", "unfit", "imagine"))
     return _lost(world, count) + kept_out + len(unsettled) > world.spec.standbys
 
 

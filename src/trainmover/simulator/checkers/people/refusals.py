@@ -92,8 +92,12 @@ def _too_few(job: Job, event: Any) -> bool:
 
 
 def _is_spared(job: Job, event: Any) -> bool:
-    wanted = [name for slot, name in enumerate(event.seats) if job.seats[slot] != name]
+    wanted = [name for now, name in zip(job.seats, event.seats, strict=False) if now != name]
     return any(name in job.cordoned for name in wanted)
+
+
+def _lacks_another(job: Job, event: Any) -> bool:
+    return {*able(job)} <= {*job.seats, *job.cordoned, *event.seats}
 
 
 def _is_unfit(job: Job, event: Any) -> bool:
@@ -153,7 +157,7 @@ REASONS: list[tuple[str, tuple[type, ...], Reason]] = [
     ),
     ("is cordoned.", (PlaceRequested,), _is_spared),
     ("can take no ranks", (PlaceRequested,), _is_unfit),
-    ("exchange their ranks", (PlaceRequested,), lambda job, event: {*event.seats} <= {*job.seats}),
+    ("exchange their ranks", (PlaceRequested,), _lacks_another),
     ("There is no plan", (PlanSteered,), lambda job, _: job.plan is None),
     (
         "is not cordoned.",
