@@ -14,20 +14,25 @@ PEOPLE = dict.fromkeys(("roll", "place", "drain", "notice", "sign", "examine"), 
 MORE = Faults(ALL.weights | PEOPLE, pause_us=400_000)
 SLOW = {"straggle", "narrow"}
 """What is slow is known only after many steps."""
+TURNS = (1, 2, 3, 5, 6, 8, 9)
+"""Of ten worlds, those with few things that go wrong."""
 SELDOM_US = 6_000_000
 """It is asked for only where nobody was slow before."""
 ALONE: dict[str, object] = {"alone": True, "unfit": ()}
 KEPT: dict[str, object] = ALONE | {"snapshots": 3, "checkpoints": 3}
 ONCE = tuple(f"m{number}" for number in range(1, 30))
+UNFIT: dict[str, object] = {"once": (), "unfit": tuple(("m5", f"p{n}") for n in range(3))}
+ASKS: dict[str, object] = {"pause_us": 150_000}
+ERRS: dict[str, object] = {"stragglers": "act", "anomalies": "act", "pause_us": 120_000}
 SAVES: dict[str, object] = KEPT | {"no_standby": "checkpoint", "wait_s": 0, "standbys": 0}
 FOCUSED: tuple[tuple[str, dict[str, object]], ...] = (
     ("move,death,crash", {}),
-    ("ask,move,death", {}),
+    ("ask,move,death", ASKS),
     ("death,crash,move", ALONE | {"snapshots": 3}),
     ("recompile,move,death,crash", {"rounds": 3}),
     ("stuck,stop,spins,freeze", {}),
-    ("ask,roll,place,drain", {}),
-    ("imagine,move,arrive", {"stragglers": "act", "anomalies": "act"}),
+    ("ask,roll,place,drain", ASKS),
+    ("imagine,move,arrive", ERRS),
     ("flip,move,death", {"rounds": 3, "on_divergence": "replace"}),
     ("unfit,death,move", {"once": ()}),
     ("death,power,crash", ALONE | {"snapshots": 0, "checkpoints": 5}),
@@ -35,11 +40,11 @@ FOCUSED: tuple[tuple[str, dict[str, object]], ...] = (
     ("cordon,move,death", {}),
     ("sign,death,power", {"anomalies": "act", "standbys": 1}),
     ("death,drill,move", SAVES),
-    ("crash", {"machines": 1, "standbys": 2, "pause_us": 150_000}),
+    ("crash", {"machines": 1, "standbys": 2, "pause_us": 150_000, "seconds": 7}),
     ("cut,partition,reset,freeze", {}),
     ("death,power,full", KEPT | {"stops_early": True}),
     ("store,move,crash", {}),
-    ("ask,examine,cordon", {"health": "act", "sick": ("m6",)}),
+    ("ask,examine,cordon", ASKS | {"health": "act", "sick": ("m6",)}),
     ("rack,death,power", ALONE | {"racks": 3, "copies": 2, "snapshots": 3}),
     ("store,unfit,arrive", {"nproc": 2, "once": ()}),
     ("vault,unprepared,death,between,garbage", {}),
@@ -51,12 +56,14 @@ FOCUSED: tuple[tuple[str, dict[str, object]], ...] = (
     ("stuck,stop,death", {"snapshots": 3, "checkpoints": 3}),
     ("stop,stuck", {"early": True, "seconds": 14, "pause_us": 2_000_000}),
     ("roll,place,death,controller", {}),
-    ("ask,notice,drain", {}),
-    ("imagine,death", {"stragglers": "act", "length": 60, "standbys": 3, "pause_us": 250_000}),
+    ("ask,notice,drain", ASKS),
+    ("imagine", ERRS | {"length": 60, "standbys": 3}),
     ("roll,place,cordon,drain,move,crash", {}),
     ("full,death,drill", SAVES),
     ("examine,death,reset,arrive", {"health": "act", "sick": ("m6",)}),
-    ("death,crash,move", KEPT | {"restarts_max": 1, "early": True}),
+    ("death,crash,move", {"restarts_max": 1, "early": True, "pause_us": 150_000}),
+    ("death,power,crash", KEPT | {"snapshots": 0, "restarts_max": 1}),
+    ("between,death,crash", {"snapshots": 0, "checkpoints": 0}),
     ("sign,arrive,controller,notice", {"anomalies": "act"}),
     ("rack", {"machines": 8, "standbys": 6, "racks": 2}),
     ("drain,notice,death,cordon", {}),
@@ -70,7 +77,7 @@ FOCUSED: tuple[tuple[str, dict[str, object]], ...] = (
     ("cut,partition,stop", {}),
     ("ask,unprepared,flip", {"rounds": 3, "nproc": 2, "on_divergence": "replace"}),
     ("sign,roll,death", {"anomalies": "act"}),
-    ("imagine,death,ask", {"stragglers": "watch", "anomalies": "watch"}),
+    ("imagine,death,ask", ERRS | {"stragglers": "watch", "anomalies": "watch"}),
     ("rot,power,crash", KEPT | {"resumes": 5}),
     ("straggle", {"stragglers": "act", "stages": 1, "alone": False, "once": ()}),
     ("death,power", {"others": ("m5",), "standbys": 3, "wait_s": 1}),
@@ -79,13 +86,14 @@ FOCUSED: tuple[tuple[str, dict[str, object]], ...] = (
     ("death,power,crash", {"late": True}),
     ("death,drill,move", {"stops_early": True, "checkpoints": 3, "snapshots": 3}),
     ("death,crash,move", {"readiness": "idle"}),
-    ("straggle,death,power", {"stragglers": "act", "standbys": 1, "stages": 1, "alone": False}),
+    ("imagine,death,power", ERRS | {"standbys": 1}),
     ("death,crash,move", {"readiness": "warm", "once": ("m5",)}),
     ("circles,move", {"seconds": 140, "pause_us": 20_000_000, "step_us": 1_000_000}),
     ("death,power,arrive", {"others": ("m5",), "early": True}),
-    ("unfit,crash", {"seconds": 140, "pause_us": 10_000_000, "step_us": 1_000_000}),
+    ("crash,unfit", UNFIT | {"seconds": 200, "pause_us": 20_000_000, "step_us": 1_000_000}),
     ("partition", {"seconds": 30, "pause_us": 9_000_000}),
-    ("arrive,death", {"others": ("m5", "m6"), "early": True, "machines": 2}),
+    ("death", {"others": ("m3", "m4"), "early": True, "machines": 2, "pause_us": 100_000}),
+    ("move", {"resumes": 4, "checkpoints": 5, "others": ONCE}),
     (
         "crash,arrive",
         {
@@ -109,17 +117,18 @@ def wrong_in(seed: int) -> str:
 
 
 def _plan(seed: int) -> Plan:
-    """Of five: two with everything, of those one in small or large; three with few that meet."""
+    """Of ten: three with everything, one of those in small or large; seven with few that meet."""
     chance = random.Random(f"worlds {seed}")
-    turn = seed % 5
-    if turn in (1, 3, 4):
-        return _focused(seed, *FOCUSED[(seed // 5 * 3 + (1, 3, 4).index(turn)) % len(FOCUSED)])
-    if turn == 2 and seed % 2:
+    turn = seed % 10
+    if turn in TURNS:
+        number = seed // 10 * len(TURNS) + TURNS.index(turn)
+        return _focused(seed, *FOCUSED[number % len(FOCUSED)])
+    if turn == 7:
         machines, standbys = chance.choice(((1, 1), (1, 2), (2, 1), (3, 0), (3, 1), (8, 4)))
         return plan_of(seed, machines=machines, standbys=standbys, seconds=4, faults=ALL)
     plan = plan_of(seed, seconds=5, faults=ALL if turn else MORE)
     often = {"snapshots": 3, "checkpoints": 5, "rounds": 3}
-    if turn == 2:
+    if turn == 4:
         plan.world.update({name: every for name, every in often.items() if plan.world[name]})
     return plan
 

@@ -53,7 +53,8 @@ class Whole:
                 )
         if after.snapped and len({one.step for one in after.snapped.values()}) > 1:
             raise Violation(f"a cut is made of several steps: {after.snapped}")
-        self._counted(after)
+        if after.machines is not before.machines or after.health is not before.health:
+            self._counted(after)
         self._grow(before, after)
         self._orders(moment)
 
@@ -189,11 +190,11 @@ class Whole:
         """As long as there are slots that nobody holds, or has held until then, and any machine
         could hold each."""
         job = moment.after
-        others = [*_held_by_others(moment.before, machine), *_held_by_others(job, machine)]
+        now, before = (_held_by_others(one, machine) for one in (job, moment.before))
         proofs = (proof for one in job.machines.values() for proof in one.attests.values())
         every_one = not (self.knobs.once or any(proof.failed for proof in proofs))
-        if every_one and slot in others and len(set(others)) < len(job.seats):
-            raise Violation(f"{machine} is to hold slot {slot} too: {others}")
+        if every_one and slot in now and len({*now, *before}) < len(job.seats):
+            raise Violation(f"{machine} is to hold slot {slot} too: {now}")
 
     def _to_all(self, moment: Decided, kind: type[m.Order], names: list[MachineId]) -> None:
         job = moment.after

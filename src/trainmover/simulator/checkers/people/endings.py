@@ -106,6 +106,10 @@ def _not_a_number(world: World, count: dict[str, int], unsettled: list[str]) -> 
     return bool(world.nan_steps) and world.spec.on_nan == "stop"
 
 
+def _other_torch(world: World, count: dict[str, int], unsettled: list[str]) -> bool:
+    return bool(world.knobs.resumes and world.knobs.others)
+
+
 def _rotten(world: World, count: dict[str, int], unsettled: list[str]) -> bool:
     return bool(world.rotten or world.spoilt)
 
@@ -135,6 +139,7 @@ def _no_machine(world: World, count: dict[str, int], unsettled: list[str]) -> bo
     if count.get("torn") or (world.spec.wait_s < LONG_S and unsettled):
         return True
     kept_out = sum(count.get(name, 0) for name in ("cordon", "ask", "unfit", "imagine"))
+    kept_out += len(world.knobs.others)
     return _lost(world, count) + kept_out + len(unsettled) > world.spec.standbys
 
 
@@ -144,6 +149,7 @@ _REASONS = {
     "without a committed step": _failed_thrice,
     "The job has ended after step": _nothing_to_go_back_to,
     " is whole.": _rotten,
+    "was written with torch": _other_torch,
     "restarts (--max-restarts)": _too_often,
     "did not receive the state its source sent": _corrupt,
     "before the job began": _early,
