@@ -81,7 +81,7 @@ class Causes:
             if one.marks["heard"] != stood.since_us or one.stacks != known:
                 raise Violation(f"{what} has {one.marks}, {one.stacks}: {stood}")
         if one.rung == 1:
-            self._weighs(moment.after, one, what)
+            self._weighs(moment, one, what)
 
     @staticmethod
     def _is_about(moment: Decided, one: Incident, what: str) -> None:
@@ -105,8 +105,9 @@ class Causes:
                     raise Violation(f"{what} is of {one.machine}, and {event} was said")
 
     @staticmethod
-    def _weighs(job: Job, one: Incident, what: str) -> None:
+    def _weighs(moment: Decided, one: Incident, what: str) -> None:
         """As it stands when it begins, if it has not gone on at once."""
+        job = moment.after
         change, names = job.change, [option.name for option in one.options]
         if names != (ALL_WAYS if one.ranks else [RETRY, BACK]):
             raise Violation(f"{what} weighs {names}")
@@ -127,7 +128,7 @@ class Causes:
             raise Violation(f"{what} says what {wrong} would cost, and it was not open")
         if one.options[-1].why == "" or any(not its.why for its in one.options[1:]):
             raise Violation(f"{what} does not say why: {one.options}")
-        machines = job.machines.values()
+        machines = [*moment.before.machines.values(), *job.machines.values()]
         proven = [float(its.warm_ms) for m in machines for its in m.attests.values()]
         costs: dict[str, list[float]] = {PROCESS: proven, RETRY: [], BACK: _steps_ms(job)}
         for name, known in costs.items():
