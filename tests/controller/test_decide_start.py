@@ -255,6 +255,30 @@ def test_a_loss_while_starting_again_is_the_next_restart() -> None:
     assert "another loss came first" in job.incidents[0].note
 
 
+def test_a_standby_of_another_torch_takes_no_ranks_where_all_starts_again() -> None:
+    """Which it has is known only when its process is up."""
+    job, _ = decide(begun(standbys=2), lost("m2"))
+    assert job.seats == ("m1", "m4", "m3")
+    job, effects = after(job, up("m1"), up("m3"), up("m4", torch="1.9"))
+    assert kinds(effects) == [("m5", "StartWorkers")]
+    assert job.incidents[-1].joiner == "m5"
+    _, effects = decide(job, up("m5"))
+    assert sorted(orders(effects, m.RunRank)) == ["m1", "m3", "m5"]
+
+
+def test_where_no_other_standby_is_left_it_ends_with_both_versions() -> None:
+    job, _ = decide(BEGUN, lost("m2"))
+    _, effects = after(job, up("m1"), up("m3"), up("m4", torch="1.9"))
+    assert "m4: it runs torch 1.9, the job's ranks run torch 2" in ended(effects).text
+
+
+def test_machines_of_another_torch_than_the_first_do_not_begin() -> None:
+    job, effects = after(GATHERING, up("m1"), up("m2", torch="1.9"), up("m3"))
+    assert kinds(effects) == [("m4", "StartWorkers")]
+    _, effects = decide(job, up("m4"))
+    assert sorted(orders(effects, m.RunRank)) == ["m1", "m3", "m4"]
+
+
 def test_a_restart_without_enough_machines_ends_the_job() -> None:
     _, effects = after(begun(standbys=0), lost("m2"))
     assert ended(effects).text.startswith("m2 was lost: link broke; 1 machine must be replaced")

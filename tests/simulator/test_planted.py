@@ -37,10 +37,10 @@ BUGS = {
         "if not {*survivors(job, change), *joining(job, change)} <= change.switched:",
         "if not change.switched:",
     ),
-    "a machine that joins in a recovery is waited for as if it had been asked: no verdict": (
+    "a machine that joins in a recovery is waited for, and was asked nothing: no verdict": (
         "controller.machines",
-        "vaults = job.change.vaults.having(event.machine, {})",
-        "vaults = job.change.vaults",
+        "if change is None or change.kind is not Kind.RECOVERY:",
+        "if change is None or change.kind is not Kind.MOVE:",
     ),
     "a machine that is cordoned is chosen all the same": (
         "controller.standby.joiners",

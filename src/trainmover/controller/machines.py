@@ -13,7 +13,7 @@ from trainmover.controller.change.losses import (
 )
 from trainmover.controller.change.move import unknown_machine
 from trainmover.controller.change.seats import other_torch, with_machine
-from trainmover.controller.effects import Answer, Decision, Fence, Send, end
+from trainmover.controller.effects import Answer, Decision, Effect, Fence, Send, end
 from trainmover.controller.events import (
     ControllerReturned,
     KillRequested,
@@ -28,10 +28,10 @@ from trainmover.controller.standby.standbys import sandbox_failed
 from trainmover.controller.standstill.condemned import condemned_of
 from trainmover.controller.standstill.stuck import Condemned
 from trainmover.controller.start import start_workers
-from trainmover.controller.state import Job, Machine, MachineState, Phase
+from trainmover.controller.state import Job, Kind, Machine, MachineState, Phase
 from trainmover.controller.values import replace
 from trainmover.ids import Epoch, MachineId
-from trainmover.protocol.messages import Die, StoreAt, WorkerExited, WorkerUp
+from trainmover.protocol.messages import Die, Interrupt, StoreAt, WorkerExited, WorkerUp
 
 NUMBERS_PASSED = 1000
 """More epochs than were ordered in the moments that a power cut takes from a journal."""
@@ -50,13 +50,19 @@ def machine_joined(job: Job, event: MachineJoined) -> Decision:
     begun_us = event.at_us if job.begun_us is None else job.begun_us
     machines = job.machines.having(event.machine, machine)
     job = replace(job, machines=machines, begun_us=begun_us)
-    if job.change is not None:  # It was not asked what records it holds, and it holds none.
-        vaults = job.change.vaults.having(event.machine, {})
-        job = replace(job, change=replace(job.change, vaults=vaults))
     where = (Send(event.machine, StoreAt(address=job.store)),) if job.store else ()
     job, started = start_workers(job, event.machine)
     job, looked = examine_joined(job, event.machine, event.at_us)
-    return job, where + started + looked
+    return job, where + _asked(job, event.machine) + started + looked
+
+
+def _asked(job: Job, machine: MachineId) -> tuple[Effect, ...]:
+    """While ranks have left their epoch, as all others were: from then on its vault keeps nothing
+    for an older one. Who has been given up, and knew it before, may reach it."""
+    change = job.change
+    if change is None or change.kind is not Kind.RECOVERY:
+        return ()
+    return (Send(machine, Interrupt(epoch=change.epoch)),)
 
 
 def machines_lost(job: Job, event: MachinesLost) -> Decision:

@@ -4,12 +4,12 @@ from collections.abc import Iterable
 
 from trainmover.controller.change.buddies import further_keepers, keepers, vaults_of, with_keepers
 from trainmover.controller.change.incidents import amend, next_number, open_incident, with_incident
-from trainmover.controller.change.seats import with_machine
+from trainmover.controller.change.seats import other_torch, with_machine
 from trainmover.controller.compare.known import Comparison
 from trainmover.controller.effects import Decision, Effect, Send, end
 from trainmover.controller.facts import Facts, Ranks
 from trainmover.controller.standby.attest import note_of
-from trainmover.controller.standby.joiners import joiners_after_loss, no_standby
+from trainmover.controller.standby.joiners import joiners_after_loss, joiners_there_are, no_standby
 from trainmover.controller.standstill.condemned import without_processes
 from trainmover.controller.state import (
     Change,
@@ -38,6 +38,9 @@ def gather(job: Job, at_us: int) -> Decision:
         return job, ()  # The usual case, while a thousand machines come.
     if any(job.machines[machine].state is not MachineState.IDLE for machine in job.seats):
         return job, ()
+    job = replace(job, torch=job.torch or job.machines[job.seats[0]].torch)
+    if others := [name for name in job.seats if other_torch(job, job.machines[name])]:
+        return _without(job, others)
     if job.spec.resume is not None:
         return _resume(job, job.spec.resume, at_us)
     epoch = Epoch(job.epoch_last + 1)
@@ -59,8 +62,22 @@ def gather(job: Job, at_us: int) -> Decision:
     job = with_keepers(job, keeper, one_more)
     for machine in job.seats:
         job = with_machine(job, machine, state=MachineState.ACTIVE)
-    torch = job.machines[job.seats[0]].torch
-    return replace(job, phase=Phase.RUNNING, epoch=epoch, epoch_last=epoch, torch=torch), orders
+    return replace(job, phase=Phase.RUNNING, epoch=epoch, epoch_last=epoch), orders
+
+
+def _without(job: Job, others: list[MachineId]) -> Decision:
+    """These have another torch than the ranks, which is known only now that their processes are up:
+    machines that have not, or whose processes have yet to come up, take their place."""
+    slots = [Slot(job.seats.index(name)) for name in others]
+    joiners = joiners_there_are(job, slots, taken=job.seats)
+    if len(joiners) < len(slots):
+        why = "; ".join(f"{name}: {other_torch(job, job.machines[name])}" for name in others)
+        return end(job, 1, no_standby(job, why, len(slots)))
+    seats = tuple(joiners.get(Slot(slot), name) for slot, name in enumerate(job.seats))
+    current = open_incident(job)
+    if current is not None and current.joiner in others:
+        job = amend(job, current.number, joiner=next(iter(joiners.values())))
+    return _start_all(replace(job, seats=seats, phase=Phase.STARTING), joiners.values())
 
 
 def _of_slot(job: Job, slot: Slot, kept_by: dict[Rank, str]) -> dict[Rank, str]:
@@ -69,7 +86,7 @@ def _of_slot(job: Job, slot: Slot, kept_by: dict[Rank, str]) -> dict[Rank, str]:
 
 def _resume(job: Job, found: Checkpoint, at_us: int) -> Decision:
     """Nobody runs as a rank at first: all join, as those do who go back to the checkpoint."""
-    torch = job.machines[job.seats[0]].torch
+    torch = job.torch
     if torch != found.torch:
         return end(
             job,

@@ -11,15 +11,18 @@ from trainmover.controller.events import (
     PlaceRequested,
     PlanSteered,
     RollRequested,
+    SlowFound,
     UncordonRequested,
 )
 from trainmover.controller.policies.plans.known import Standing
-from trainmover.ids import MachineId, Step
+from trainmover.ids import MachineId, Rank, Step
 from trainmover.protocol import messages as m
+from trainmover.simulator import asking, imagined
 from trainmover.simulator.faults import DISTURBS_LONG, Faults
 from trainmover.simulator.places.machines import Box
 from trainmover.simulator.places.network import CONTROLLER
 from trainmover.simulator.ranks.runs import go_in_circles
+from trainmover.simulator.ranks.snapshots import file_key
 from trainmover.simulator.ranks.workers import Worker
 from trainmover.simulator.world import World
 from trainmover.symptoms import SYMPTOMS
@@ -37,6 +40,9 @@ MOVES_ALONE = {
     "roll",
     "place",
     "unprepared",
+    "unfit",
+    "ask",
+    "imagine",
     "flip",
     "nan",
     "recompile",
@@ -118,7 +124,8 @@ class Chance:
             "heavy": self._heavy, "narrow": self._narrow,
             "controller": self._controller, "torn": self._torn, "clock": self._clock,
             "store": self._store, "full": self._full, "arrive": self._arrive,
-            "vault": self._vault, "unprepared": self._unprepared,
+            "vault": self._vault, "rot": self._rot, "unprepared": self._unprepared,
+            "unfit": self._unfit, "ask": self._ask, "imagine": self._imagine,
             "move": self._move, "drill": self._drill,
             "cordon": self._cordon, "drain": self._drain,
             "roll": self._roll, "place": self._place, "notice": self._notice,
@@ -405,6 +412,66 @@ class Chance:
             return ""
         box.has_room = False
         return box.name
+
+    def _rot(self) -> str:
+        """A rank's snapshots of the newest cut, or its file of the newest checkpoint."""
+        world = self.world
+        if world.host is None:
+            return ""
+        rank, job = Rank(self.random.randrange(world.spec.world_size)), world.host.job
+        if job.cut is not None and self.random.random() < 0.5:
+            world.spoilt.add((rank, job.cut.step))
+            return f"what is kept of rank {rank} after step {job.cut.step}"
+        if job.checkpoint is None:
+            return ""
+        file = file_key(job.checkpoint.step, job.checkpoint.states[rank][0].file)
+        world.rotten.add(file)
+        return file
+
+    def _unfit(self) -> str:
+        box = self._box()
+        if box is None:
+            return ""
+        if self.random.random() < 0.5:
+            self.world.strays.add(box.name)
+            return f"{box.name}, once"
+        cannot = (
+            box.name,
+            self.world.program(Rank(self.random.randrange(self.world.spec.world_size))),
+        )
+        self.world.unfit.add(cannot)
+        self.world.at(self.world.between(500_000, 5_000_000), self.world.unfit.discard, cannot)
+        return " as ".join(cannot)
+
+    def _ask(self) -> str:
+        """What is cordoned by it is uncordoned after a while, and a plan is steered."""
+        host = self.world.host
+        if host is None or not host.job.seats:
+            return ""
+        event = asking.anything(host.job, self.random, self._number(), host.now)
+        before = host.job.cordoned
+        host.request(event)
+        if self.world.ended is None:
+            for machine in host.job.cordoned.keys() - before.keys():
+                self.world.at(self.world.between(500_000, 5_000_000), self._uncordon, machine)
+        self.world.at(self.world.between(1_000_000, 9_000_000), self._steer)
+        return repr(event)
+
+    def _imagine(self) -> str:
+        """Where it names a machine as slow, that counts as if it had been."""
+        world, host = self.world, self.world.host
+        if host is None or not host.job.seats:
+            return ""
+        event = imagined.anything(host.job, self.random, world.training.newest, host.now)
+        world.imagined.append(event)
+        if isinstance(event, SlowFound) and event.machine is not None:
+            world.ever_slow.add(event.machine)
+            world.ever_narrow |= {frozenset({event.machine, event.peer})} if event.peer else set()
+        before = host.job.cordoned
+        host.request(event)
+        for machine in host.job.cordoned.keys() - before.keys():
+            world.at(world.between(2_000_000, 6_000_000), self._uncordon, machine)
+        return repr(event)
 
     def _unprepared(self) -> str:
         worker = self._live()

@@ -2,7 +2,12 @@
 
 from dataclasses import dataclass
 
-from trainmover.protocol.messages import JobSpec
+from trainmover.ids import Epoch, Rank, Step
+from trainmover.protocol.checkpoint import published_name
+from trainmover.protocol.messages import Checkpoint, JobSpec, Recorded, Written
+from trainmover.version import VERSION
+
+FOLDER, TORCH, OTHER_TORCH = "/kept", "2.9", "2.8"
 
 
 @dataclass(frozen=True)
@@ -25,6 +30,7 @@ class Knobs:
     fills      machines whose memory gets full; tardy: whose agents speak late now and then
     length     steps that the script is believed to make; 0: nobody knows
     disk_us    for which work on checkpoints takes, by chance
+    resumes    step of a checkpoint that the job goes on from; 0: it begins anew
     """
 
     machines: int = 4
@@ -60,6 +66,9 @@ class Knobs:
     readiness: str = "held"
     fills: tuple[str, ...] = ()
     tardy: tuple[str, ...] = ()
+    restarts_max: int = 50
+    watch: bool = True
+    resumes: int = 0
 
     def spec(self, seed: int, store: str) -> JobSpec:
         """Of the job."""
@@ -70,11 +79,13 @@ class Knobs:
             standbys=self.standbys,
             nproc=self.nproc,
             store=store,
-            restarts_max=50,
+            restarts_max=self.restarts_max,
+            watch=self.watch,
+            resume=self._before() if self.resumes else None,
             wait_s=self.wait_s,
             relays_above=self.relays_above,
             snapshot_every=self.snapshots,
-            checkpoint="/kept" if self.checkpoints else "",
+            checkpoint=FOLDER if self.checkpoints else "",
             checkpoint_every=self.checkpoints or 1000,
             snapshot_copies=self.copies,
             fingerprint_every=self.rounds,
@@ -86,4 +97,38 @@ class Knobs:
             notices=self.notices,
             readiness=self.readiness,
             no_standby=self.no_standby if self.checkpoints else "end",
+        )
+
+    def program(self, rank: Rank) -> str:
+        """What the script does there."""
+        return f"p{rank // self.nproc % self.stages}"
+
+    def recorded(self, rank: Rank, step: Step) -> Recorded:
+        """What a rank says of its first steps."""
+        digest = f"d{rank}" if self.alone else "d"
+        trace = self.program(rank)
+        return Recorded(
+            rank=rank, step=step, trace=trace, digest=digest, bytes=1, length=self.length
+        )
+
+    def _before(self) -> Checkpoint:
+        """What an earlier run of the job has written."""
+        step, ranks = Step(self.resumes), [Rank(rank) for rank in range(self.machines * self.nproc)]
+        return Checkpoint(
+            folder=FOLDER,
+            run_id="earlier",
+            step=step,
+            epoch=Epoch(7),
+            argv=["train.py"],
+            module=False,
+            script="",
+            machines=self.machines,
+            nproc=self.nproc,
+            torch=TORCH,
+            trainmover=VERSION,
+            python="",
+            states={rank: [Written(f"{published_name(step)}/{rank}.7", 1, "")] for rank in ranks},
+            records={},
+            compiled={},
+            recorded=[self.recorded(rank, Step(3)) for rank in ranks],
         )

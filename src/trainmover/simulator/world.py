@@ -21,13 +21,15 @@ from trainmover.controller.state import Job
 from trainmover.ids import MachineId, Rank, Slot, Step
 from trainmover.protocol.messages import Checkpoint, Stands
 from trainmover.simulator.happenings import Flipped
+from trainmover.simulator.imagined import FOUND
 from trainmover.simulator.knobs import Knobs
 from trainmover.simulator.places.disk import Disk
 from trainmover.simulator.places.host import Host
 from trainmover.simulator.places.machines import Box
 from trainmover.simulator.places.network import Network
 from trainmover.simulator.places.relaying import Relay
-from trainmover.simulator.ranks.snapshots import Snapshot
+from trainmover.simulator.ranks.bits import Bits
+from trainmover.simulator.ranks.snapshots import Snapshot, file_key
 from trainmover.simulator.ranks.training import Training
 from trainmover.simulator.ranks.workers import Worker
 
@@ -60,12 +62,17 @@ class World:
         self.published: dict[Step, Checkpoint] = {}
         self.disk_full = False
         self.files: dict[str, Snapshot] = {}
+        self.rotten: set[str] = set()
+        self.spoilt: set[tuple[Rank, Step]] = set()
+        self.unfit: set[tuple[str, str]] = {*self.knobs.unfit}
+        self.strays: set[MachineId] = set()
         self.nan_steps: set[Step] = set()
         self.slow: dict[MachineId, float] = {}
         self.heavy: dict[Rank, float] = {}
         self.ever_slow: set[MachineId] = set()
         self.narrow: set[frozenset[MachineId]] = set()
         self.ever_narrow: set[frozenset[MachineId]] = set()
+        self.imagined: list[FOUND] = []
         self.noise = random.Random(f"own times {seed}")
         self.struck: set[MachineId] = set()
         self.flips = 0
@@ -82,11 +89,20 @@ class World:
         self.network = Network(self)
         self.training = Training(self, self.knobs.steps)
         self.disk = Disk(self.spec)
+        if self.spec.resume is not None:
+            self._goes_on_from(self.spec.resume)
         self.host: Host | None = Host(self)
         self.boxes: dict[MachineId, Box] = {}
         for number in range(self._wanted):
             self.add(standby=number >= self.knobs.machines)
         self.at(LOOK_US, self._look)
+
+    def _goes_on_from(self, checkpoint: Checkpoint) -> None:
+        """An earlier run has written it."""
+        step = self.training.newest = checkpoint.step
+        self.published[step] = checkpoint
+        for rank, parts in checkpoint.states.items():
+            self.files[file_key(step, parts[0].file)] = Snapshot(rank, step, Bits(step), [])
 
     # --- time -----------------------------------------------------------------------------------
 
@@ -133,7 +149,7 @@ class World:
 
     def program(self, rank: Rank) -> str:
         """What the script does there."""
-        return f"p{rank // self.spec.nproc % self.knobs.stages}"
+        return self.knobs.program(rank)
 
     def rank_at(self, slot: Slot, local: int) -> Rank:
         return Rank(slot * self.spec.nproc + local)
@@ -230,6 +246,8 @@ class World:
     def _take_over(self) -> None:
         torn = self.disk.cut()
         self.host = Host.took_over(self, torn)
+        if self.store_known and self.store != (self.job.store or self.first_store):
+            self._tell_of_store()  # Whoever watches it says so to each controller.
         self.note(f"the controller is back{f', {torn} records were torn' if torn else ''}")
 
     def lose_store(self, *, at_once: bool = False) -> None:

@@ -307,9 +307,13 @@ def test_a_parked_joiner_stays_parked_through_a_second_loss() -> None:
     assert switch.sources == {1: [m.Source(0, "m1/0")], 2: [m.Source(0, "m1/0")]}
 
 
-def test_a_machine_that_joins_during_the_drain_is_not_waited_for() -> None:
-    job, _ = decide(DRAINS, joined("m5", standby=True))
-    _, effects = after(job, *DRAINED)
+def test_a_machine_that_joins_during_the_drain_is_asked_like_all_others() -> None:
+    """From then on its vault keeps nothing for ranks of the epoch before."""
+    job, effects = decide(DRAINS, joined("m5", standby=True))
+    assert orders(effects, m.Interrupt) == {"m5": m.Interrupt(epoch=2)}
+    job, effects = after(job, *DRAINED)
+    assert not orders(effects, m.Verdict)
+    _, effects = decide(job, vault("m5", 2))
     assert sorted(orders(effects, m.Verdict)) == ["m1", "m3"]
 
 

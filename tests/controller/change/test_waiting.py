@@ -48,7 +48,7 @@ def test_the_recovery_stays_open_in_the_drain() -> None:
 
 
 def test_a_machine_that_joins_takes_the_slot_and_is_bound_when_it_is_up() -> None:
-    job, effects = after(WAITS, *FACTS, joined("m5", standby=True))
+    job, effects = after(WAITS, *FACTS, joined("m5", standby=True), vault("m5", 2))
     assert kinds(effects)[-2:] == [("m1", "Verdict"), ("m3", "Verdict")]
     assert job.incidents[0].joiner == "m5"
     job, effects = decide(job, up("m5"))

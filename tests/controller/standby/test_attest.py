@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 
+import msgspec
 import pytest
 from jobs import (
     RECOVERED,
@@ -90,7 +91,13 @@ def test_state_and_the_rest_are_as_in_past_recoveries() -> None:
     assert predicted(job, "m5") == pytest.approx(500 + 1)
 
 
-def replace_bytes(given: m.Certificate, count: int) -> m.Certificate:
-    import msgspec
+def test_state_that_took_no_time_that_could_be_measured_is_no_measure() -> None:
+    at_once = msgspec.structs.replace(certificate(1), state_ms=0.0)
+    job = amend(RECOVERED, 1, certificates=(at_once,))
+    job, _ = after(job, joined("m5", standby=True), up("m5"))
+    job = with_machine(job, "m5", held=0, attests=RUNNING.machines["m4"].attests)
+    assert predicted(job, "m5") == pytest.approx(FIXED_MS + HELD_BYTES / STATE_BYTES_PER_MS)
 
+
+def replace_bytes(given: m.Certificate, count: int) -> m.Certificate:
     return msgspec.structs.replace(given, bytes=count)

@@ -142,7 +142,7 @@ def _state_ms(job: Job, attest: Attestation) -> float:
     loss nothing is. Before, a run's memory bounds it."""
     certificates = [c for incident in lately(job) for c in incident.certificates if c.bytes]
     took_ms = sum(c.state_ms for c in certificates)
-    if not certificates or took_ms <= 0:
+    if took_ms <= 0:
         return attest.held_bytes / STATE_BYTES_PER_MS
     rate = sum(c.bytes for c in certificates) / took_ms
     newest = certificates[-1]

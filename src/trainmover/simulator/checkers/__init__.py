@@ -1,9 +1,12 @@
 """What must always hold, one module for each; all are asked at every moment that concerns them."""
 
+from trainmover.simulator.checkers.apart import Apart
 from trainmover.simulator.checkers.checker import Checker
+from trainmover.simulator.checkers.frames import Frames
 from trainmover.simulator.checkers.harmless import Harmless
 from trainmover.simulator.checkers.heard import HeardOf
 from trainmover.simulator.checkers.journaled import Journaled
+from trainmover.simulator.checkers.limits import Limits
 from trainmover.simulator.checkers.losses.blame import Blame
 from trainmover.simulator.checkers.losses.capacity import Capacity
 from trainmover.simulator.checkers.losses.judged import Judged
@@ -17,19 +20,25 @@ from trainmover.simulator.checkers.members.epochs import OneEpoch
 from trainmover.simulator.checkers.members.fences import Fences
 from trainmover.simulator.checkers.members.holders import Holders
 from trainmover.simulator.checkers.members.leaving import Leaving
+from trainmover.simulator.checkers.members.places import Places
+from trainmover.simulator.checkers.members.readiest import Readiest
 from trainmover.simulator.checkers.members.sizes import WorldSize
 from trainmover.simulator.checkers.members.verdicts import Verdicts
 from trainmover.simulator.checkers.members.versions import Versions
 from trainmover.simulator.checkers.members.whole import Whole
 from trainmover.simulator.checkers.members.words import Words
 from trainmover.simulator.checkers.members.works import Works
+from trainmover.simulator.checkers.numbers import Numbers
 from trainmover.simulator.checkers.people.answers import Answers
+from trainmover.simulator.checkers.people.briefs import Briefs
 from trainmover.simulator.checkers.people.causes import Causes
 from trainmover.simulator.checkers.people.figures import Figures
 from trainmover.simulator.checkers.people.findings import Findings
 from trainmover.simulator.checkers.people.incidents import Incidents
 from trainmover.simulator.checkers.people.plans import Plans
+from trainmover.simulator.checkers.people.reasons import Reasons
 from trainmover.simulator.checkers.people.records import Records
+from trainmover.simulator.checkers.people.refusals import Refusals
 from trainmover.simulator.checkers.people.stops import Stops
 from trainmover.simulator.checkers.policies.anomalies import Anomalies
 from trainmover.simulator.checkers.policies.cordons import Cordons
@@ -96,6 +105,15 @@ def all_checkers() -> list[Checker]:
         Works(),
         Slowness(),
         Blame(),
+        Frames(),
+        Numbers(),
+        Apart(),
+        Refusals(),
+        Places(),
+        Readiest(),
+        Reasons(),
+        Briefs(),
+        Limits(),
     ]
 
 

@@ -26,7 +26,7 @@ from trainmover.controller.events import (
     MachineJoined,
 )
 from trainmover.controller.state import Job
-from trainmover.ids import MachineId
+from trainmover.ids import MachineId, Step
 from trainmover.protocol import messages as m
 from trainmover.protocol.deadlines import ANSWER_S, BEAT_S
 from trainmover.protocol.lanes import LaneSession
@@ -39,6 +39,7 @@ from trainmover.server.surroundings import Link as AnyLink
 from trainmover.simulator.happenings import Fenced, Replayed, Told
 from trainmover.simulator.places.network import CONTROLLER, Link
 from trainmover.simulator.places.uplink import TOKEN
+from trainmover.simulator.ranks.snapshots import file_key
 
 if TYPE_CHECKING:
     from trainmover.server.history.past import Past
@@ -372,6 +373,17 @@ class Host:
             case GiveUpCheckpoint():
                 return None
             case FindCheckpoint(epoch, unusable):
-                newest = max(world.published.keys() - unusable, default=None)
-                found = world.published[newest] if newest is not None else None
-                return CheckpointFound(at_us=at_us, epoch=epoch, checkpoint=found, damaged=[])
+                there = {step: world.published[step] for step in world.published.keys() - unusable}
+                damaged = {step: bad for step, its in there.items() if (bad := self._damaged(its))}
+                found = there.get(max(there.keys() - damaged.keys(), default=Step(0)))
+                said = [f"{file} of step {step} is damaged" for step, file in damaged.items()]
+                return CheckpointFound(at_us=at_us, epoch=epoch, checkpoint=found, damaged=said)
+
+    def _damaged(self, checkpoint: m.Checkpoint) -> str:
+        """The first file of it that is not as it was written."""
+        files = (
+            file_key(checkpoint.step, part.file)
+            for its in checkpoint.states.values()
+            for part in its
+        )
+        return next((key for key in files if key in self.world.rotten), "")

@@ -15,6 +15,7 @@ from trainmover.ids import Epoch, MachineId, Rank, Step
 from trainmover.protocol import messages as m
 from trainmover.protocol.deadlines import ANSWER_S
 from trainmover.simulator.happenings import Said
+from trainmover.simulator.knobs import OTHER_TORCH, TORCH
 from trainmover.simulator.places.network import CONTROLLER, Link
 from trainmover.simulator.places.relaying import Relay
 from trainmover.simulator.places.uplink import Uplink
@@ -28,7 +29,9 @@ if TYPE_CHECKING:
 ANSWER_US = round(ANSWER_S * 1e6)
 SEES_US = (100, 20_000)
 WAIT_US = round(WAIT_S * 1e6)
-OLD_VERSION, TORCH, OTHER_TORCH = "0.0.0", "2.9", "2.8"
+OLD_VERSION = "0.0.0"
+CLOCK_OFF_US = 7_000_000
+"""Of a sick machine's clock, if that is what it has."""
 MEMORY, FREE, FULL_US = 64_000_000_000, 0.6, 1_000_000_000
 """Bytes of a machine's memory, how much of it is free, and after how long it is full that fills."""
 Act = Callable[..., None]
@@ -291,13 +294,18 @@ class Box:
                 return
 
     def _examined(self, order: m.Examine) -> None:
-        """A sick one has a disk that is too slow, or what no healthy machine does."""
+        """A sick one has a disk that is too slow or a clock that is off, or does what no healthy
+        machine does."""
         world = self.world
-        sick = self.name in world.knobs.sick
-        hangs = sick and world.between(0, 1) == 1
-        figures = {"disk_mb_s": 20.0 if sick else world.between(450, 550) * 1.0}
-        failed = "its examination did not end within 60 s" if hangs else ""
-        self.say(m.Examined(number=order.number, figures={} if hangs else figures, failed=failed))
+        how = world.random.choice(("slow", "off", "hangs")) if self.name in world.knobs.sick else ""
+        figures = {"disk_mb_s": 20.0 if how == "slow" else world.between(450, 550) * 1.0}
+        clock_us = world.host.now if world.host is not None else 0
+        if how == "hangs":
+            failed = "its examination did not end within 60 s"
+            self.say(m.Examined(number=order.number, figures={}, failed=failed))
+            return
+        clock_us += CLOCK_OFF_US * (how == "off")
+        self.say(m.Examined(number=order.number, figures=figures, clock_us=clock_us))
 
     def _probed(self, order: m.Probe) -> None:
         self.say(m.Reached(number=order.number, machines=self._reached(order.vaults)))

@@ -5,7 +5,9 @@ from typing import NamedTuple
 
 from trainmover.ids import Step
 
-FLAW_STRIDE = 1_000_000_007
+FLAW_STRIDE, FROZEN_OF = 1_000_000_007, 4
+"""One flaw in so many is in what is frozen."""
+Hashes = tuple[bytes, bytes]
 
 
 class Bits(NamedTuple):
@@ -22,13 +24,25 @@ class Bits(NamedTuple):
         """After one step more: what is wrong stays wrong, and on this rank alone."""
         return Bits(Step(self.after + 1), self.flaw)
 
-    def hash(self, owner: int) -> bytes:
-        """Of its one tensor. owner: whose state it is, where no other rank's is equal.
+    def hashes(self, owner: int) -> Hashes:
+        """Of what it has shared: weights, what the optimizer has of them, and frozen weights; then
+        of a buffer, and of a counter of the script's. owner: whose state it is, where no other
+        rank's is equal.
 
-        >>> Bits(3).hash(0) == Bits(3).hash(0) != Bits(3, flaw=1).hash(0)
+        A bit has flipped in the weights and maybe goes on to the next, or in what never changes.
+
+        >>> Bits(3).hashes(0) == Bits(3).hashes(0) != Bits(3, flaw=1).hashes(0)
         True
         """
-        return struct.pack("<Q", self.after + FLAW_STRIDE * self.flaw + (owner << 48))
+        still = self.flaw * (self.flaw % FROZEN_OF == 0)
+        moving = self.flaw - still
+        spreads = moving * (moving % 2)
+        flaws = ((self.after, moving), (self.after, spreads), (0, still))
+        shared = (
+            after + FLAW_STRIDE * flaw + (owner << 48) + (place << 40)
+            for place, (after, flaw) in enumerate(flaws)
+        )
+        return struct.pack("<3Q", *shared), struct.pack("<2Q", self.after, self.after + 1)
 
 
 NOTHING = Bits(Step(0))

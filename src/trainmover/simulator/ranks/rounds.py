@@ -1,17 +1,19 @@
-"""Rounds: after some steps every rank tells a hash of its one tensor, as it was when they were all
-at the gate. Of ranks with equal ones the lowest tells it, and the others whose they have."""
+"""Rounds: after some steps every rank tells hashes of its tensors, as they were when they were all
+at the gate. Of ranks with equal shared ones the lowest tells them, the others whose they have."""
 
 from typing import TYPE_CHECKING
 
 from trainmover.ids import Rank, Step
 from trainmover.protocol import messages as m
+from trainmover.simulator.ranks.bits import Hashes
 
 if TYPE_CHECKING:
     from trainmover.simulator.ranks.training import Gate
     from trainmover.simulator.ranks.workers import Worker
 
 EARLY = (3, 10)
-LAYOUT, PATHS, SECTIONS = "one tensor", ["w"], [1, 0, 0]
+LAYOUT, PATHS = "five tensors", ["w", "momentum of w", "frozen", "mean", "count"]
+SECTIONS = [3, 1, 1]
 
 
 def is_due(step: Step, every: int) -> bool:
@@ -19,16 +21,16 @@ def is_due(step: Step, every: int) -> bool:
     return every > 0 and (step in EARLY or step % every == 0)
 
 
-def hash_of(worker: "Worker") -> bytes:
+def hashes_of(worker: "Worker") -> Hashes:
     """Of what it will hold after the step. Where ranks hold the same depends on the job."""
-    return worker.holds.next().hash(worker.rank + 1 if worker.world.knobs.alone else 0)
+    return worker.holds.next().hashes(worker.rank + 1 if worker.world.knobs.alone else 0)
 
 
 def tell(worker: "Worker", gate: "Gate") -> None:
     """The rank's part, once it is through the gate; of one that is interrupted nobody hears."""
     hashes = gate.hashes
-    mine = hashes[worker.rank]
-    alike = min(rank for rank, hash_ in hashes.items() if hash_ == mine)
+    mine, rest = hashes[worker.rank]
+    alike = min(rank for rank, (shared, _) in hashes.items() if shared == mine)
     tells = worker.rank == min(hashes) and not worker.told_layout
     worker.told_layout |= tells
     worker.say(
@@ -41,6 +43,7 @@ def tell(worker: "Worker", gate: "Gate") -> None:
             sections=SECTIONS if tells else [],
             like=None if alike == worker.rank else Rank(alike),
             shared=mine if alike == worker.rank else b"",
+            rest=rest,
         )
     )
     if worker.steps_changed and worker.rank == 0:

@@ -48,12 +48,15 @@ def _run_through(worker: "Worker", number: int, store: str) -> None:
     worker.runs += 1
     program = worker.world.program(rank)
     again = worker.box.name in worker.world.knobs.once and worker.runs > 1
-    if again or (worker.box.name, program) in worker.world.knobs.unfit:
+    if again or (worker.box.name, program) in worker.world.unfit:
         if isinstance(order, m.Bind) and worker.standing.leaves(order.epoch):
             unwind(worker)
         else:
             worker.say(m.SandboxFailed(rank=rank, reason="it raised", again=again))
         return
+    if worker.box.name in worker.world.strays:
+        worker.world.strays.remove(worker.box.name)
+        program = "strays"
     match order:
         case m.WarmUp():
             took_ms, held = 100 + 10 * worker.pid % 70, 1000 + worker.pid

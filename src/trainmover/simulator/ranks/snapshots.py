@@ -31,6 +31,11 @@ class Snapshot(NamedTuple):
     rows: list[Row]
 
 
+def file_key(step: Step, path: str) -> str:
+    """By which the world knows a file of a checkpoint."""
+    return f"{step}/{path.rpartition('/')[2]}"
+
+
 def keep_snapshots(worker: "Worker", order: m.KeepSnapshots) -> None:
     worker.snapshots.keep(order.every, now=order.now)
 

@@ -193,17 +193,7 @@ def _row(worker: "Worker") -> m.Row:
 
 def _say_recorded(worker: "Worker") -> None:
     worker.recorded = True
-    digest = f"d{worker.rank}" if worker.world.knobs.alone else "d"
-    trace = worker.world.program(worker.rank)
-    fact = m.Recorded(
-        rank=worker.rank,
-        step=worker.step,
-        trace=trace,
-        digest=digest,
-        bytes=1,
-        length=worker.world.knobs.length,
-    )
-    worker.say(fact)
+    worker.say(worker.world.knobs.recorded(worker.rank, worker.step))
 
 
 def tell_rows(worker: "Worker") -> None:

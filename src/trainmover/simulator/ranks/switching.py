@@ -10,7 +10,7 @@ from trainmover.rank.standing import NONE
 from trainmover.simulator.happenings import Placed, Violation
 from trainmover.simulator.ranks import members, snapshots
 from trainmover.simulator.ranks.bits import Bits
-from trainmover.simulator.ranks.snapshots import Snapshot
+from trainmover.simulator.ranks.snapshots import Snapshot, file_key
 
 if TYPE_CHECKING:
     from trainmover.simulator.ranks.workers import Worker
@@ -161,7 +161,10 @@ def _from_snapshot(worker: "Worker", order: m.Switch) -> bool:
 def _snapshot_of(worker: "Worker", order: m.Switch) -> Snapshot | None:
     world, step, rank = worker.world, order.committed, worker.rank
     if rank in order.files:
-        return world.files[f"{step}/{order.files[rank][0].rpartition('/')[2]}"]
+        key = file_key(step, order.files[rank][0])
+        return None if key in world.rotten else world.files[key]
+    if (rank, step) in world.spoilt:
+        return None
     for source in order.sources.get(rank, []):
         other = world.process_at(source.address)
         if other is not None and other.box.answers(worker.box):

@@ -8,7 +8,8 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from trainmover.ids import Epoch, Rank, Step
-from trainmover.simulator.ranks.rounds import hash_of, is_due
+from trainmover.simulator.ranks.bits import Hashes
+from trainmover.simulator.ranks.rounds import hashes_of, is_due
 from trainmover.simulator.ranks.steps import pass_gate
 
 if TYPE_CHECKING:
@@ -29,7 +30,7 @@ class Gate:
     oldest: Step
     pause: Epoch
     flag: int
-    hashes: dict[Rank, bytes] = field(default_factory=dict)
+    hashes: dict[Rank, Hashes] = field(default_factory=dict)
 
 
 @dataclass
@@ -81,7 +82,7 @@ class Training:
         flag = max(w.snapshots.flag(w.rank, step) for w in inside)
         gate = Gate(epoch, step, inside, max(steps), min(steps), pause, flag)
         if is_due(step, self.world.spec.fingerprint_every):
-            gate.hashes = {w.rank: hash_of(w) for w in inside}
+            gate.hashes = {w.rank: hashes_of(w) for w in inside}
         self.open[epoch, step] = gate
         self.newest = max(self.newest, step)
         self.world.tell(gate)

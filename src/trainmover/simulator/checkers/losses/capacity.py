@@ -56,7 +56,7 @@ def able(job: Job) -> list[MachineId]:
         if machine.state not in (MachineState.COLD, MachineState.BOUND, MachineState.ACTIVE)
         and (name not in job.cordoned or job.cordoned[name].spared or name in job.seats)
         and not (machine.suspect and name not in job.seats)
-        and (name in job.seats or machine.torch in {"", *_torches(job)})
+        and machine.torch in {"", *_torches(job)}
     ]
 
 

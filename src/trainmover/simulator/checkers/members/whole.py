@@ -8,6 +8,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from trainmover.controller.effects import Send
+from trainmover.controller.events import MachineJoined
 from trainmover.controller.state import Change, Job, Kind, Machine, MachineState, Phase, Stage
 from trainmover.ids import MachineId, Slot
 from trainmover.protocol import messages as m
@@ -52,7 +53,8 @@ class Whole:
                 )
         if after.snapped and len({one.step for one in after.snapped.values()}) > 1:
             raise Violation(f"a cut is made of several steps: {after.snapped}")
-        self._counted(after)
+        if after.machines is not before.machines or after.health is not before.health:
+            self._counted(after)
         self._grow(before, after)
         self._orders(moment)
 
@@ -151,6 +153,8 @@ class Whole:
                     self._was_there(moment.before, effect.machine, effect.order)
                 elif effect.machine not in renewed or not isinstance(effect.order, OF_A_RUN):
                     self._is_of_now(moment.after, effect.machine, effect.order)
+                    if isinstance(effect.order, m.Hold):
+                        self._is_held_nowhere_else(moment, effect.machine, effect.order.slot)
         for kind, names in to.items():
             self._to_all(moment, kind, names)
 
@@ -181,25 +185,22 @@ class Whole:
             of_now = order.epoch == change.epoch
             if of_now and order.committed != change.committed:
                 raise Violation(f"{machine} is told {order}, and committed is {change.committed}")
-        if isinstance(order, m.Hold):
-            self._is_held_nowhere_else(job, machine, order.slot)
 
-    def _is_held_nowhere_else(self, job: Job, machine: MachineId, slot: Slot) -> None:
-        """As long as there are slots that nobody holds, and any machine could hold each."""
-        others = [
-            one.work if one.state is MachineState.HOLDING else one.held
-            for name, one in job.machines.items()
-            if name not in {*job.seats, machine, *job.cordoned} and one.state in READY
-        ]
-        every_one = not (self.knobs.unfit or self.knobs.once or self.knobs.corrupts)
-        if every_one and slot in others and len(set(others)) < len(job.seats):
-            raise Violation(f"{machine} is to hold slot {slot} too: {others}")
+    def _is_held_nowhere_else(self, moment: Decided, machine: MachineId, slot: Slot) -> None:
+        """As long as there are slots that nobody holds, or has held until then, and any machine
+        could hold each."""
+        job = moment.after
+        now, before = (_held_by_others(one, machine) for one in (job, moment.before))
+        proofs = (proof for one in job.machines.values() for proof in one.attests.values())
+        every_one = not (self.knobs.once or any(proof.failed for proof in proofs))
+        if every_one and slot in now and len({*now, *before}) < len(job.seats):
+            raise Violation(f"{machine} is to hold slot {slot} too: {now}")
 
     def _to_all(self, moment: Decided, kind: type[m.Order], names: list[MachineId]) -> None:
         job = moment.after
         there = [name for name in job.seats if name in job.machines]
         wanted: set[MachineId] = set()
-        if kind in (m.Interrupt, m.CutComplete):
+        if kind in (m.Interrupt, m.CutComplete) and not isinstance(moment.event, MachineJoined):
             wanted = set(job.machines)
         elif kind in ALL_SEATED:
             wanted = set(there)
@@ -213,3 +214,11 @@ class Whole:
         twice = len(names) - len(set(names))
         if twice and kind not in (m.Leave, m.KeepSnapshots, m.Interrupt, m.Bind, m.StartWorkers):
             raise Violation(f"{kind.__name__} is told twice: {names}")
+
+
+def _held_by_others(job: Job, machine: MachineId) -> list[Slot | None]:
+    return [
+        one.work if one.state is MachineState.HOLDING else one.held
+        for name, one in job.machines.items()
+        if name not in {*job.seats, machine, *job.cordoned} and one.state in READY
+    ]

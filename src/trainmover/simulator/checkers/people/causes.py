@@ -7,6 +7,7 @@ options         each way once, with a cost only where it was open
 overtaken       a move that could still be cancelled was, all else has failed
 """
 
+import statistics
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
@@ -39,6 +40,17 @@ def _steps_ms(job: Job) -> list[float]:
     """What the steps between two cuts take, by each that was measured."""
     known = [one.step_ms for one in lately(job) if one.step_ms is not None]
     return [max(job.snapshot_every, 1) * ms for ms in known]
+
+
+def _retries_ms(job: Job) -> float | None:
+    """In the median, of those that are over and took nobody's place."""
+    known = [
+        one.downtime_ms
+        for one in lately(job)
+        if (one.rung, one.joiner, one.outcome) == (1, None, Outcome.DONE)
+        and one.downtime_ms is not None
+    ]
+    return statistics.median(known) if known else None
 
 
 class Causes:
@@ -81,7 +93,7 @@ class Causes:
             if one.marks["heard"] != stood.since_us or one.stacks != known:
                 raise Violation(f"{what} has {one.marks}, {one.stacks}: {stood}")
         if one.rung == 1:
-            self._weighs(moment.after, one, what)
+            self._weighs(moment, one, what)
 
     @staticmethod
     def _is_about(moment: Decided, one: Incident, what: str) -> None:
@@ -105,12 +117,15 @@ class Causes:
                     raise Violation(f"{what} is of {one.machine}, and {event} was said")
 
     @staticmethod
-    def _weighs(job: Job, one: Incident, what: str) -> None:
+    def _weighs(moment: Decided, one: Incident, what: str) -> None:
         """As it stands when it begins, if it has not gone on at once."""
+        job = moment.after
         change, names = job.change, [option.name for option in one.options]
         if names != (ALL_WAYS if one.ranks else [RETRY, BACK]):
             raise Violation(f"{what} weighs {names}")
         ms = {option.name: option.ms for option in one.options}
+        if not one.ranks and ms[RETRY] != _retries_ms(moment.before):
+            raise Violation(f"{what} says that to run a step again costs {ms[RETRY]} ms")
         if change is None or change.epoch != one.epoch or not one.ranks:
             return
         others = [name for slot, name in change.joiners.items() if name != job.seats[slot]]
@@ -127,7 +142,7 @@ class Causes:
             raise Violation(f"{what} says what {wrong} would cost, and it was not open")
         if one.options[-1].why == "" or any(not its.why for its in one.options[1:]):
             raise Violation(f"{what} does not say why: {one.options}")
-        machines = job.machines.values()
+        machines = [*moment.before.machines.values(), *job.machines.values()]
         proven = [float(its.warm_ms) for m in machines for its in m.attests.values()]
         costs: dict[str, list[float]] = {PROCESS: proven, RETRY: [], BACK: _steps_ms(job)}
         for name, known in costs.items():
@@ -137,8 +152,7 @@ class Causes:
         if job.spec.wait_s and ms[WAIT] != 1000.0 * job.spec.wait_s:
             raise Violation(f"{what}: to wait {job.spec.wait_s} s is said to cost {ms[WAIT]} ms")
 
-    @staticmethod
-    def _goes_on(moment: Decided, old: Incident, one: Incident) -> None:
+    def _goes_on(self, moment: Decided, old: Incident, one: Incident) -> None:
         """It is over once; it is about whom it was about, unless a loss explains a broken link."""
         what, before = f"incident {one.number} ({one.cause})", moment.before
         if old.outcome is Outcome.OPEN and one.note.startswith("overtaken"):
@@ -148,6 +162,8 @@ class Causes:
         about = (old.machine, old.lost, old.cause) == (one.machine, one.lost, one.cause)
         if not about and (old.machine is not None or old.rung != 1):
             raise Violation(f"{what} was of {old.machine} ({old.cause})")
+        if not about and one.rung == 1:
+            self._weighs(moment, one, what)
         for name in ("heard", "begun"):
             if one.marks.get(name, 0) > old.marks.get(name, 0):
                 raise Violation(f"{what} was first heard of at {old.marks}, now {one.marks}")

@@ -71,7 +71,7 @@ def _all_through(world: World, *, torn: bool) -> None:
 def _all_told(world: World) -> None:
     """No machine that has died took a committed row with it."""
     for rank in map(Rank, range(world.spec.world_size)):
-        told = (Step(step) for step in range(1, world.training.steps + 1))
+        told = (Step(step) for step in range(world.knobs.resumes + 1, world.training.steps + 1))
         missing = [step for step in told if (rank, step) not in world.disk.rows]
         if missing:
             raise Violation(f"what rank {rank} has committed in steps {missing} is not known")
@@ -92,7 +92,7 @@ def _nothing_to_go_back_to(world: World, count: dict[str, int], unsettled: list[
     """State of a rank is gone with two machines, or with one if no other holds the same: a rank in
     which a bit had flipped before the first round never had any like it, nor one without others.
     Once a vault had no room no cut follows: what is misled may have none to go back to."""
-    if count.get("torn") or "rack" in unsettled:
+    if count.get("torn") or count.get("rot") or "rack" in unsettled:
         return True  # The whole job may have begun anew; a rack may be most of it.
     single = (
         world.knobs.alone or count.get("flip") or count.get("vault") or world.spec.machines == 1
@@ -104,6 +104,22 @@ def _nothing_to_go_back_to(world: World, count: dict[str, int], unsettled: list[
 
 def _not_a_number(world: World, count: dict[str, int], unsettled: list[str]) -> bool:
     return bool(world.nan_steps) and world.spec.on_nan == "stop"
+
+
+def _other_torch(world: World, count: dict[str, int], unsettled: list[str]) -> bool:
+    return bool(world.knobs.resumes and world.knobs.others)
+
+
+def _rotten(world: World, count: dict[str, int], unsettled: list[str]) -> bool:
+    return bool(world.rotten or world.spoilt)
+
+
+def _too_often(world: World, count: dict[str, int], unsettled: list[str]) -> bool:
+    """Only where few restarts are allowed."""
+    return (
+        _lost(world, count) + sum(count.get(name, 0) for name in PROCESSES)
+        > world.spec.restarts_max
+    )
 
 
 def _corrupt(world: World, count: dict[str, int], unsettled: list[str]) -> bool:
@@ -122,8 +138,9 @@ def _no_machine(world: World, count: dict[str, int], unsettled: list[str]) -> bo
     """Where a job does not wait, or not for long: there are too few now."""
     if count.get("torn") or (world.spec.wait_s < LONG_S and unsettled):
         return True
-    cordoned = count.get("cordon", 0)
-    return _lost(world, count) + cordoned + len(unsettled) > world.spec.standbys
+    kept_out = sum(count.get(name, 0) for name in ("cordon", "ask", "unfit", "imagine"))
+    kept_out += len(world.knobs.others)
+    return _lost(world, count) + kept_out + len(unsettled) > world.spec.standbys
 
 
 _REASONS = {
@@ -131,6 +148,9 @@ _REASONS = {
     " times:": _failed_thrice,
     "without a committed step": _failed_thrice,
     "The job has ended after step": _nothing_to_go_back_to,
+    " is whole.": _rotten,
+    "was written with torch": _other_torch,
+    "restarts (--max-restarts)": _too_often,
     "did not receive the state its source sent": _corrupt,
     "before the job began": _early,
     "cannot stand in for a machine with another torch": _others_only,

@@ -22,18 +22,20 @@ if TYPE_CHECKING:
 
 
 class Figures:
-    """lost_ms: of an epoch, what ranks say that its change has cost them. ended: who was to end."""
+    """lost_ms: of an epoch, what ranks say that its change has cost them. ended: who was to end.
+    torn: up to this epoch not all of that may be known."""
 
     def __init__(self) -> None:
         self.lost_ms: dict[Epoch, list[float]] = defaultdict(list)
         self.ended: set[MachineId] = set()
+        self.torn = Epoch(0)
 
     def heeds(self, world: "World") -> dict[type, Callable[[Any], None]]:
         return {Decided: self.decided, Replayed: self.replayed}
 
     def replayed(self, moment: Replayed) -> None:
         if moment.torn:
-            self.lost_ms.clear()
+            self.torn = moment.job.epoch_last
 
     def decided(self, moment: Decided) -> None:
         for fact in _first_commits(moment):
@@ -72,7 +74,7 @@ class Figures:
     def _is_counted(self, one: Incident) -> None:
         said = self.lost_ms.get(one.epoch, [])
         worst = max(said, default=None)
-        if one.downtime_ms != worst:
+        if one.epoch > self.torn and one.downtime_ms != worst:
             raise Violation(f"incident {one.number} took {one.downtime_ms} ms; ranks say {worst}")
 
 

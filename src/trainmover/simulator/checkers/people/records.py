@@ -22,6 +22,8 @@ PHASES = {
     Kind.RECOVERY: ("heard", "detect", "drain", "bind"),
 }
 """That every one has, in order; behind them come `switchover` and `first_step`."""
+RESUMED = "it was started with --resume"
+"""Nobody has ranks to drain."""
 
 
 class Records:
@@ -87,6 +89,8 @@ class Records:
 
     def _phases_follow(self, one: Incident) -> None:
         names = [*PHASES[one.kind], "switchover", "first_step"]
+        if one.why_rung == RESUMED:
+            names.remove("drain")
         if lacks := set(names) - one.marks.keys():
             raise Violation(f"incident {one.number} has no end of {sorted(lacks)}")
         moments = [one.marks[name] for name in names]

@@ -16,6 +16,7 @@ SPOILS_STANDBYS = {
     "flip",
     "controller",
     "torn",
+    "unfit",
 }
 """After these a machine may be cold for a minute, or for good."""
 

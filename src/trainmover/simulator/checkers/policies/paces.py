@@ -31,6 +31,7 @@ class Paces:
         self._forget()
 
     def heeds(self, world: "World") -> dict[type, Callable[[Any], None]]:
+        self.world = world
         if world.knobs.stragglers == "off":
             return {}
         return {Told: self.told, Decided: self.decided, Replayed: self.replayed}
@@ -47,6 +48,8 @@ class Paces:
                 self.own[rank].append((took.step, round(took.own_us / 1000, 3)))
 
     def decided(self, moment: Decided) -> None:
+        if moment.event in self.world.imagined:
+            return
         match moment.event:
             case SlowFound() as event if event.peer is None:
                 self._is_so(event)

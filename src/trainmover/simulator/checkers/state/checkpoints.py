@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 from trainmover.controller.effects import Publish
 from trainmover.simulator.happenings import Decided, Violation
+from trainmover.simulator.ranks.snapshots import file_key
 
 if TYPE_CHECKING:
     from trainmover.simulator.world import World
@@ -24,6 +25,6 @@ class Checkpoints:
                     raise Violation(f"the checkpoint of step {step} lacks ranks {sorted(lacks)}")
                 for rank, written in states.items():
                     for one in written:
-                        kept = self.world.files.get(f"{step}/{one.file.rpartition('/')[2]}")
+                        kept = self.world.files.get(file_key(step, one.file))
                         if kept is None or (kept.rank, kept.holds.after) != (rank, step):
                             raise Violation(f"its file for rank {rank} after step {step} is {kept}")
