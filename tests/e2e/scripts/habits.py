@@ -109,6 +109,7 @@ HABITS = [
     equal("early/restarted"),
     equal("early/cleared"),
     equal("updates/scaler"),
+    equal("updates/own_scaler"),
     equal("updates/autocast"),
     equal("layouts/patched"),
     equal("layouts/precision"),
