@@ -221,6 +221,7 @@ HABITS = [
     equal("chance/python_random"),
     refused("chance/untracked"),
     refused("chance/untracked_torch"),
+    equal("chance/spawned"),
     equal("chance/globals"),
     equal("chance/kept_gauss"),
     equal("chance/reseeded"),
