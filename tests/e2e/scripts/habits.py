@@ -99,6 +99,7 @@ HABITS = [
     equal("gradients/clipped_by_values"),
     refused("gradients/clipped_by_weak"),
     equal("gradients/reduced_by_hand"),
+    equal("gradients/flat"),
     equal("early/rate"),
     equal("early/rate_apart", machines=3),
     equal("early/rate_tensor"),
