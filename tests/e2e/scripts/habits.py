@@ -82,6 +82,7 @@ HABITS = [
     equal("before/exchanged_storage"),
     equal("before/centre"),
     equal("before/queue"),
+    equal("before/growing_queue"),
     equal("before/bulk_object"),
     equal("before/nonpersistent"),
     equal("before/registered", holds=(13, 16)),
