@@ -112,6 +112,7 @@ HABITS = [
     equal("early/cleared"),
     equal("updates/scaler"),
     equal("updates/own_scaler"),
+    refused("updates/preconditioned"),
     equal("updates/autocast"),
     equal("layouts/patched"),
     equal("layouts/precision"),

@@ -32,6 +32,7 @@ import numpy
 from torch import Tensor, nn
 from torch.optim import Optimizer
 
+from trainmover.state.kinds.attributes import goes_along
 from trainmover.state.kinds.generators import is_generator
 from trainmover.state.script import handles
 from trainmover.state.script.code.handed import ANY
@@ -114,7 +115,8 @@ class Layout:
     outside   slots of all others
     roots     of the objects that the search went through: in which frame, by which name
     children  the others: what held them must hold them still
-    tracked   keys of what was reached from a tracked object
+    tracked   keys of what was reached from a tracked object, and goes with it
+    carried   slots of attributes of which some go with it: see `going`
     sizes     of the dicts and lists that it looked through
     """
 
@@ -127,12 +129,19 @@ class Layout:
     sizes: list[tuple[Any, int]] = field(default_factory=list)
     place: Place = field(default_factory=list)
     tracked: list[str] = field(default_factory=list)
+    carried: list[Slot] = field(default_factory=list)
     uses: int = 0
 
 
 def now_in(slot: Slot) -> Any:
     """What it holds; ABSENT: nothing. Where each step does this, it is written out there."""
     return value_of(slot) if slot.is_asked else slot.owner.get(slot.name, ABSENT)
+
+
+def going(carried: Iterable[Slot]) -> list[str]:
+    """Keys of those of which the value, as it is now, is sent."""
+    values = [(slot.key, now_in(slot)) for slot in carried]
+    return [key for key, value in values if value is ABSENT or goes_along(value)]
 
 
 def value_of(slot: Slot) -> Any:
@@ -220,7 +229,9 @@ class Search:
         known, newest = self._layout.tracked, self._layout.outside[self._found :]
         self._found = len(self._layout.outside)
         if issubclass(type(obj), nn.Module | Optimizer):
-            known += [slot.key for slot in newest if slot.name in self._carried(slot.owner)]
+            carried = [slot for slot in newest if slot.name in self._carried(slot.owner)]
+            self._layout.carried += carried
+            known += going(carried)
             return
         if not hasattr(type(obj), "state_dict"):  # A generator: it has no other attributes.
             known += [slot.key for slot in newest]

@@ -57,6 +57,7 @@ from trainmover.state.script.search import (
     Place,
     Search,
     Slot,
+    going,
     handed_on,
     now_in,
     value_of,
@@ -192,6 +193,8 @@ class Variables:
         if full:
             every = [slot for slots in [*layout.frames, layout.outside] for slot in slots]
             others = [slot.key for slot in every if slot.entry is NO_VALUE and not slot.missing]
+            stay = {slot.key for slot in layout.carried} - {*going(layout.carried)}
+            layout.tracked = [key for key in layout.tracked if key not in stay]
         for name, value in self.settings().items():
             found[f"{_PROCESS}\x1f\x1f0\x1f{name}"] = entry_of(value)
         _let_go(frames, locals_of)
@@ -487,7 +490,7 @@ class Variables:
         """
         if not theirs:
             return []
-        their_place, their, their_end, _, _ = _decoded(theirs)
+        their_place, their, their_end, their_tracked, _ = _decoded(theirs)
         if collecting := _collecting(their_place):
             return collecting
         own_place, mine, mine_end, tracked, others = _decoded(own)
@@ -499,7 +502,7 @@ class Variables:
         if ended:
             numbers = {key: one for key, one in their_end.items() if not isinstance(one, list)}
             found += _different(their_end if at_boundary else numbers, mine_end, given)
-        unknown = {*others, *([] if at_boundary else tracked)}
+        unknown = {*others, *(() if at_boundary else {*tracked} & {*their_tracked})}
         named = [self._difference(*one) for one in found if one[0] not in unknown]
         return list({(one.name, one.theirs, one.own): one for one in reversed(named)}.values())[
             ::-1
