@@ -252,7 +252,7 @@ class Search:
 
     def _leave_out(self, scope: Scope, values: Mapping[str, Any]) -> None:
         """Objects that hold nothing but the time, by whatever way they are reached."""
-        for name in scope.clocks:
+        for name in scope.apart:
             value = values.get(name)
             if self._is_own(type(value)):
                 self._seen_before(value)
@@ -281,7 +281,7 @@ class Search:
         for name in sorted(names | targets | at_end):
             if name.startswith(("__", ".")):
                 continue
-            if name in scope.clocks and not self._layout.things.moves(values.get(name)):
+            if self._tells_time(name, scope, values.get(name)):
                 continue
             slot = self._slot(name, held, name, values.get(name))
             slots.append(slot)
@@ -307,10 +307,9 @@ class Search:
         changed = self._source.changed | self._source.globals | self._source.by_others
         changed |= self._source.handed.keys()
         source = source_of(module.__file__ or "")
-        clocks = source.scopes[MODULE].clocks if source else set[str]()
+        scope = source.scopes[MODULE] if source else Scope()
         for name, value in sorted(values.items(), key=itemgetter(0)):
-            told_by_clock = name in clocks and not self._layout.things.moves(value)
-            if name.startswith("__") or told_by_clock:
+            if name.startswith("__") or self._tells_time(name, scope, value):
                 continue
             if type(value) is ModuleType and value not in self._modules:
                 self._hung_on(value, vars(value), name)
@@ -383,7 +382,7 @@ class Search:
 
     def _go_into(self, value: object, path: str, depth: int) -> None:
         """What may hold something of the script's, below `value`; each once."""
-        if depth >= DEPTH_MAX or self._objects >= OBJECTS_MAX or self._is_clock(path):
+        if depth >= DEPTH_MAX or self._objects >= OBJECTS_MAX or self._is_clock(path, value):
             return
         if self._seen_before(value):
             return
@@ -470,7 +469,7 @@ class Search:
         counting = self._counting(kind, held)
         for name, value in list(held.items()):
             below = f"{path}.{name}"
-            if type(name) is not str or self._is_clock(below) or self._tells_in(kind, name):
+            if type(name) is not str or self._is_clock(below, value, kind):
                 continue
             counts = name in counting or self._is_moving(value) or self._is_handed(name, value)
             of_torch = name in TABLES and isinstance(owner, nn.Module)  # `Layers` looks at those.
@@ -622,7 +621,8 @@ class Search:
         if issubclass(type(owner), Optimizer):
             stored -= _STATE
         for name in sorted(stored):
-            if not self._is_clock(f".{name}") and self._is_variable(held[name]):
+            is_clock = self._is_clock(f".{name}", held[name])
+            if not is_clock and self._is_variable(held[name]):
                 self._outside(self._slot(f"{path}.{name}", held, name, held[name]))
             self._hold(held, name, held[name], f"{path}.{name}", depth + 1)
 
@@ -671,9 +671,23 @@ class Search:
             return False
         return self._is_variable(value)
 
-    def _is_clock(self, path: str) -> bool:
+    def _tells_time(self, name: str, scope: Scope, value: object) -> bool:
+        """Whether a name holds the time, or something of the machine. Of an object that was made
+        with it, as a log in a folder of this run, that says little: it may hold anything."""
+        if name not in scope.clocks:
+            return False
+        return name in scope.apart or not self._may_keep(value)
+
+    def _is_clock(self, path: str, value: object, kind: type | None = None) -> bool:
+        """The same of an attribute, and of a part. kind: of the object that has it"""
         last = path[path.rfind(".") :] if "." in path else path
-        return last in self._source.clocks
+        if last not in self._source.clocks and not (kind and self._tells_in(kind, last[1:])):
+            return False
+        return last in self._source.apart or not self._may_keep(value)
+
+    def _may_keep(self, value: object) -> bool:
+        """Whether more than what it was made with may be in it."""
+        return self._is_own(type(value)) or self._is_moving(value)
 
     def _tells_in(self, kind: type, name: str) -> bool:
         own = [one.__name__ for one in kind.__mro__ if self._is_own(one)]
