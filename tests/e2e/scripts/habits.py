@@ -262,6 +262,8 @@ LATE = [
         "exchanged",
         "momentum",
         "more_batches",
+        "more_rounds",
+        "more_rounds_kept",
         "numbers",
         "own_attribute",
         "refreshed",

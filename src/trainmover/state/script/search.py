@@ -7,6 +7,7 @@ loaders with their parts. Each once, and so many. It runs none of the script's c
 """
 
 import array
+import ast
 import functools
 import os
 import sys
@@ -34,7 +35,7 @@ from torch.optim import Optimizer
 
 from trainmover.state.kinds.attributes import goes_along
 from trainmover.state.kinds.generators import is_generator
-from trainmover.state.script import handles
+from trainmover.state.script import handles, rounds
 from trainmover.state.script.code.handed import ANY
 from trainmover.state.script.code.liveness import live_at
 from trainmover.state.script.code.relied_on import worthless
@@ -65,6 +66,8 @@ NO_TYPES: frozenset[type] = frozenset()
 _SMALL, _NESTED_MAX = 64, 3
 _STATE = frozenset({"param_groups", "state"})
 """What is tracked of an optimizer; of one that is not, `Untracked` reads it."""
+ROUNDS = "rounds over "
+"""In the place of a name, of a loop."""
 _OURS = __name__.partition(".")[0]
 _CONTAINERS = (list, tuple, deque, dict, set, frozenset)
 _CONTAINER_TYPES = frozenset(_CONTAINERS)
@@ -117,6 +120,7 @@ class Layout:
     children  the others: what held them must hold them still
     tracked   keys of what was reached from a tracked object, and goes with it
     carried   slots of attributes of which some go with it: see `going`
+    rounds    of what loops around the fetch go through: in which frame, the key, the expression
     sizes     of the dicts and lists that it looked through
     """
 
@@ -130,6 +134,7 @@ class Layout:
     place: Place = field(default_factory=list)
     tracked: list[str] = field(default_factory=list)
     carried: list[Slot] = field(default_factory=list)
+    rounds: list[tuple[int, str, ast.expr]] = field(default_factory=list)
     uses: int = 0
 
 
@@ -298,6 +303,9 @@ class Search:
             if name not in scope.clocks and type(value) in (FunctionType, MethodType, type):
                 self._go_into(value, name, 0)
         self._layout.frames.append(slots)
+        for one in rounds.at(code.co_filename, live.rounds):
+            slot = self._slot(f"{ROUNDS}{ast.unparse(one)}", None, "", None)
+            self._layout.rounds.append((number, slot.key, one))
         at = [short(code.co_filename), code.co_name, frame.f_lineno, collects]
         self._layout.place.append(at)
 

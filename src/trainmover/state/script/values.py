@@ -336,7 +336,7 @@ def _sampled(tensor: Tensor) -> Tensor:
 def _text(value: Any) -> str:
     """What a hashed value is, for people."""
     kind = type(value)
-    if kind in PLAIN:
+    if kind in PLAIN or kind is range:
         return _shortened(repr(value))
     if handles.is_one(kind):
         return handles.in_words(value)

@@ -173,6 +173,7 @@ class Journey:
         self._fetched = 1
         stand_with_groups(way.record)
         top = way.record.top
+        member.variables.stand()
         member.tracked.load_small(top.small)
         rng.restore(top.rng)
         if way.record.now is None and not self._ends_further:

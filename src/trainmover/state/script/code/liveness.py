@@ -41,6 +41,10 @@ _ENDS = {"RETURN_VALUE", "RETURN_CONST", "RAISE_VARARGS", "RERAISE"}
 _JUMPS = frozenset(dis.hasjrel) | frozenset(dis.hasjabs)
 
 
+Span = tuple[int, int, int, int]
+"""Of an expression: its first line, its last, its first column, its last."""
+
+
 @dataclass(frozen=True)
 class Live:
     """At one instruction.
@@ -52,6 +56,7 @@ class Live:
     own_targets  of them, those of the loop that fetches with this instruction
     collects  a comprehension around holds what it has so far, where nobody sees it
     calls     a function is being called, and it is not `next`: it may hold something too
+    rounds    what the other loops around go through: where that stands in the source
     """
 
     names: frozenset[str]
@@ -60,6 +65,7 @@ class Live:
     own_targets: frozenset[str] = frozenset()
     collects: bool = False
     calls: bool = False
+    rounds: frozenset[Span] = frozenset()
 
 
 @lru_cache(maxsize=1024)
@@ -80,7 +86,7 @@ def live_at(code: CodeType, lasti: int) -> Live:
     calls = flow.ops[here].startswith("CALL") and not flow.draws_by_hand
     names |= flow.bounds_around(lasti)
     targets, collects = flow.targets_around(lasti), flow.collects_around(lasti)
-    return Live(names, at_end, targets, own, collects, calls)
+    return Live(names, at_end, targets, own, collects, calls, flow.rounds_around(lasti))
 
 
 class _Flow:
@@ -110,18 +116,33 @@ class _Flow:
     def bounds_around(self, lasti: int) -> frozenset[str]:
         """Names in what `for` loops and comprehensions around go through, as `many` in `for _ in
         range(many)`; but not of the loop that fetches with this very instruction."""
+        return frozenset(name for head in self._heads(lasti) for name in self._bounds(head))
+
+    def rounds_around(self, lasti: int) -> frozenset[Span]:
+        """The same, where it stands in the source."""
+        found = set[Span]()
+        for head in self._heads(lasti):
+            match self._iterable(head)[1]:
+                case (int() as first, int() as last, int() as begin, int() as end):
+                    found.add((first, last, begin, end))
+        return frozenset(found)
+
+    def _heads(self, lasti: int) -> list[int]:
         heads = [self.at[one.offset] for one in self._loops_around(lasti) if one.offset < lasti]
         here = bisect_right(self.offsets, lasti) - 1
         if self.ops[here] == "CALL":  # Before Python 3.12 a comprehension is a function's.
             heads.append(here)
-        return frozenset(name for head in heads for name in self._bounds(head))
+        return heads
 
-    def _bounds(self, head: int) -> Iterator[str]:
+    def _iterable(self, head: int) -> tuple[int, dis.Positions]:
+        """Where its iterator is made, and of what."""
         made = next((at for at in range(head, -1, -1) if self.ops[at] in _MAKES_ITERATOR), 0)
         between = {*self.ops[made + 1 : head]}
-        where = self._instructions[made].positions
-        if self.ops[made] not in _MAKES_ITERATOR or not between <= _BEFORE_LOOP or where is None:
-            return
+        is_known = self.ops[made] in _MAKES_ITERATOR and between <= _BEFORE_LOOP
+        return made, (self._instructions[made].positions if is_known else None) or dis.Positions()
+
+    def _bounds(self, head: int) -> Iterator[str]:
+        made, where = self._iterable(head)
         for one in self._instructions[:made]:
             if one.opname in _READS and one.positions is not None and _lies_in(one, where):
                 yield from one.argval if isinstance(one.argval, tuple) else (one.argval,)
