@@ -207,6 +207,7 @@ HABITS = [
     equal("loops/set_epoch"),
     equal("loops/several_batches"),
     refused("loops/drawn_inside"),
+    equal("loops/rolled_out_values"),
     equal("loops/tidied"),
     equal("loops/vote"),
     equal("data/augmented"),
@@ -270,6 +271,7 @@ LATE = [
         "reported_other",
         "reserve_counted",
         "results",
+        "rolled_out",
         "scheduled",
         "uncleared",
     )
