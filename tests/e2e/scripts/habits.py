@@ -176,6 +176,7 @@ HABITS = [
     refused("variables/replaced"),
     refused("variables/logged"),
     equal("variables/log_folder"),
+    refused("variables/returned_early"),
     refused("variables/history"),
     refused("variables/progress_bar"),
     refused("variables/namespace"),
