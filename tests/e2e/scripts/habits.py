@@ -177,6 +177,7 @@ HABITS = [
     refused("variables/logged"),
     equal("variables/log_folder"),
     refused("variables/returned_early"),
+    refused("variables/caught_between"),
     refused("variables/history"),
     refused("variables/progress_bar"),
     refused("variables/namespace"),

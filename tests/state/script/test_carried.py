@@ -221,6 +221,29 @@ LIVE = {
                 meter.reset()
             meter.update(x)
     """,
+    "written unless a loop is left": """
+        for x in batches:  # here
+            for one in x:
+                break
+            else:
+                meter.reset()
+            meter.update(x)
+    """,
+    "written if a decorator calls it": """
+        def seldom(function):
+            def inner(*given):
+                if given[1]:
+                    function(*given)
+            return inner
+
+        @seldom
+        def begin(meter, x):
+            meter.reset()
+
+        for x in batches:  # here
+            begin(meter, x)
+            meter.update(x)
+    """,
     "read with all others": """
         for x in batches:  # here
             print(vars(meter))

@@ -30,6 +30,7 @@ _Loop = ast.For | ast.AsyncFor | ast.While
 _BESIDE = frozenset({"threading", "concurrent", "asyncio", "multiprocessing", "queue"})
 _WHOLES = frozenset({"vars", "asdict", "astuple", "dumps", "dump", "copy", "deepcopy"})
 """Functions that read all attributes of what they are given."""
+_CACHES = frozenset({"cache", "lru_cache", "singledispatch", "singledispatchmethod"})
 _FETCHES = frozenset({"next", "__next__"})
 
 
@@ -97,6 +98,8 @@ class _Reader:
             self._returned = []
             read, written = self._block(one.node.body, _NOTHING)
             surely = written.intersection(*self._returned)
+            if self._is_wrapped(one.node):
+                surely = _NOTHING
             each.append((_renamed(read, one), _renamed(surely, one)))
         self._in_loops[name], self._returned = self._looped, returned
         self._loops, self._looped, self._anywhere = kept
@@ -105,6 +108,11 @@ class _Reader:
         written = each[0][1].intersection(*(one for _, one in each[1:]))
         self._summaries[name] = read, written
         return read, written
+
+    def _is_wrapped(self, function: Function) -> bool:
+        """Whether something else decides if it is called: a decorator of the script's, a cache."""
+        names = {_named(one) or _called(one) for one in function.decorator_list}
+        return not names.isdisjoint(self._functions.keys() | _CACHES)
 
     def _call(self, call: ast.Call, name: str, written: _Parts) -> _Summary:
         """What it reads that is not written by now, and what is then."""
@@ -205,8 +213,9 @@ class _Reader:
         if under_way and not self._loops:
             self._looped |= inside
         written = _NOTHING if under_way else begins
-        after, written = self._block(node.orelse, written)
-        return read | inside | after, written
+        after, otherwise = self._block(node.orelse, written)
+        breaks = any(isinstance(one, ast.Break) for one in walk(node))
+        return read | inside | after, written & otherwise if breaks else otherwise
 
     def _expression(self, node: ast.AST, written: _Parts) -> _Summary:
         """One statement without others inside, or an expression: reads and calls, then stores."""

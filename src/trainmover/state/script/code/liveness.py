@@ -9,7 +9,7 @@ the loop ends here.
 """
 
 import dis
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import lru_cache
@@ -29,6 +29,7 @@ _GOES_ON_ELSEWHERE = {
     "JUMP_BACKWARD",
     "JUMP_BACKWARD_NO_INTERRUPT",
 }
+_LOOPS = {"FOR_ITER", "JUMP_BACKWARD", "JUMP_BACKWARD_NO_INTERRUPT"}
 _MAKES_ITERATOR = {"GET_ITER", "GET_AITER"}
 _BEFORE_LOOP = frozenset(
     {"PRECALL", "LOAD_FAST_AND_CLEAR", "SWAP", "COPY", "BUILD_LIST", "BUILD_SET", "BUILD_MAP"}
@@ -102,6 +103,8 @@ class _Flow:
         self._bits: dict[str, int] = {}
         self._effects = [self._effect(one) for one in self._instructions]
         self.successors = [list(self._next(number)) for number in range(len(self.ops))]
+        for number, handler in self._handlers(code):
+            self.successors[number].append(handler)
         self.live_in = self._solve()
 
     def named(self, bits: int) -> frozenset[str]:
@@ -217,6 +220,25 @@ class _Flow:
             yield number + 1
         if one.opcode in _JUMPS and one.argval in self.at:
             yield self.at[one.argval]
+
+    def _handlers(self, code: CodeType) -> Iterator[tuple[int, int]]:
+        """Instructions, each with where it goes on if it raises. Not those of a `with`, which lets
+        errors pass mostly; nor of a `try` around a loop, which ends that."""
+        for entry in dis.Bytecode(code).exception_entries:  # type: ignore[attr-defined]
+            handler = self.at.get(entry.target)
+            protected = range(bisect_left(self.offsets, entry.start), len(self.ops))
+            inside = [one for one in protected if self.offsets[one] < entry.end]
+            loops = any(self.ops[one] in _LOOPS for one in inside)
+            if (
+                handler is None
+                or loops
+                or not (self._catches(handler) or "suppress" in code.co_names)
+            ):
+                continue
+            yield from ((one, handler) for one in inside)
+
+    def _catches(self, handler: int) -> bool:
+        return "WITH_EXCEPT_START" not in self.ops[handler : handler + 3]
 
     def _solve(self) -> list[int]:
         live = [0] * len(self.ops)
