@@ -44,8 +44,8 @@ def destinations(obj: HasState, structure: bytes) -> list[Tensor]:
     yet. Raises StateMismatch, naming the tensor, if the object has it in another shape or dtype, or
     if a module has it not at all.
     """
-    given, own = encode.holes(structure), _own(obj)
-    _check_fit(obj, given, {path: hole for path, (hole, _) in own.items()})
+    given = encode.holes(structure)
+    own = _fitting(obj, given)
     return [
         encode.as_local(own[hole.path][1])
         if hole.path in own
@@ -63,8 +63,8 @@ def load_bulk(obj: HasState, structure: bytes, tensors: Sequence[Tensor]) -> Non
                may be kept by the object
     Raises StateMismatch, naming the tensor, if they cannot fit.
     """
-    given, own = encode.holes(structure), _own(obj)
-    _check_fit(obj, given, {path: hole for path, (hole, _) in own.items()})
+    given = encode.holes(structure)
+    own = _fitting(obj, given)
     values = dict(zip([hole.path for hole in given], tensors, strict=True))
     if own.keys() != values.keys() or not _hands_out_its_storage(obj, own):
         _load_whole(obj, encode.join(structure, _as_own_kind(obj, given, tensors, own)))
@@ -92,6 +92,30 @@ def _own(obj: HasState) -> dict[str, tuple[Hole, Tensor]]:
             do="Use keys without dots in state_dict().",
         )
     return own
+
+
+def _fitting(obj: HasState, given: Sequence[Hole]) -> dict[str, tuple[Hole, Tensor]]:
+    """Its own, with room for what is given. A buffer may have any shape: a queue grows until it is
+    full. Raises StateMismatch if anything else is other here."""
+    own = _own(obj)
+    holes = {path: hole for path, (hole, _) in own.items()}
+    grown = _reshaped_buffers(obj, given, holes)
+    _check_fit(obj, given, holes | {hole.path: hole for hole in grown})
+    if grown and isinstance(obj, nn.Module):
+        for hole in grown:
+            path, _, name = hole.path.rpartition(".")
+            setattr(obj.get_submodule(path), name, own[hole.path][1].new_empty(hole.shape))
+        return _own(obj)
+    return own
+
+
+def _reshaped_buffers(obj: HasState, given: Sequence[Hole], own: Mapping[str, Hole]) -> list[Hole]:
+    if not isinstance(obj, nn.Module):
+        return []
+    buffers = {name for name, _ in obj.named_buffers()}
+    known = [(hole, own[hole.path]) for hole in given if hole.path in buffers & own.keys()]
+    plain = [(hole, mine) for hole, mine in known if not (hole.sharded or mine.sharded)]
+    return [hole for hole, mine in plain if hole.shape != mine.shape and hole.dtype == mine.dtype]
 
 
 def _check_fit(obj: HasState, given: Iterable[Hole], own: Mapping[str, Hole]) -> None:

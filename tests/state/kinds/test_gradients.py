@@ -72,6 +72,22 @@ def test_what_the_next_step_adds_to_is_put_back_bit_for_bit() -> None:
     assert state.kept_bytes == 3 * 4
 
 
+def test_parts_of_one_tensor_stay_its_parts() -> None:
+    """As where an optimizer updates all parameters as one."""
+    model = nn.Linear(2, 1)
+    state, whole = one_of(model), torch.zeros(3)
+    model.weight.grad, model.bias.grad = whole[:2].view(1, 2), whole[2:]
+    micro_step(model, state)
+    sent, expected = moved(state.state_dict()), whole.clone()
+    micro_step(model, state)
+    assert state.put_back() == ""
+    assert torch.equal(whole, expected)
+    backward(model)
+    state.load_state_dict(sent)
+    assert torch.equal(whole, expected)
+    assert model.bias.grad.untyped_storage().data_ptr() == whole.untyped_storage().data_ptr()
+
+
 def test_they_travel_to_another_process() -> None:
     source, joiner = nn.Linear(2, 1), nn.Linear(2, 1)
     state, there = one_of(source), one_of(joiner)

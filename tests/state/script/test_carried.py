@@ -175,6 +175,97 @@ LIVE = {
                 meter.reset()
             meter.update(x)
     """,
+    "written by a function that may return before": """
+        def begin(meter, x):
+            if not x:
+                return
+            meter.reset()
+
+        for x in batches:  # here
+            begin(meter, x)
+            meter.update(x)
+    """,
+    "written if something else holds": """
+        for x in batches:  # here
+            x and meter.reset()
+            meter.update(x)
+    """,
+    "written in a choice": """
+        for x in batches:  # here
+            meter.reset() if x else None
+            meter.update(x)
+    """,
+    "written as often as there is something": """
+        for x in batches:  # here
+            [meter.reset() for _ in x]
+            meter.update(x)
+    """,
+    "written by a lambda": """
+        for x in batches:  # here
+            do(lambda: meter.reset())
+            meter.update(x)
+    """,
+    "written in one case": """
+        for x in batches:  # here
+            match x:
+                case 0:
+                    meter.reset()
+                case 1 | 2:
+                    pass
+            meter.update(x)
+    """,
+    "written unless something is raised": """
+        for x in batches:  # here
+            with contextlib.suppress(ValueError):
+                check(x)
+                meter.reset()
+            meter.update(x)
+    """,
+    "written unless a loop is left": """
+        for x in batches:  # here
+            for one in x:
+                break
+            else:
+                meter.reset()
+            meter.update(x)
+    """,
+    "written if a decorator calls it": """
+        def seldom(function):
+            def inner(*given):
+                if given[1]:
+                    function(*given)
+            return inner
+
+        @seldom
+        def begin(meter, x):
+            meter.reset()
+
+        for x in batches:  # here
+            begin(meter, x)
+            meter.update(x)
+    """,
+    "read with all others": """
+        for x in batches:  # here
+            print(vars(meter))
+            meter.total = x
+    """,
+    "read with all others, by its class": """
+        class Told(Meter):
+            def __repr__(self):
+                return str(self.__dict__)
+
+            def set(self, value):
+                self.total = value
+
+        for x in batches:  # here
+            meter.set(x)
+    """,
+    "read by a function of its name": """
+        total_of = operator.attrgetter("total")
+        for x in batches:  # here
+            print(total_of(meter))
+            meter.total = x
+    """,
     "of what has no name": """
         for x in batches:  # here
             meters[0].reset()

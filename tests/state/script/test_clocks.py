@@ -94,6 +94,74 @@ BESIDE = {
         kept = Trainer()
         kept.run()
     """,
+    "a pair that begins so": """
+        kept = (0.0, time.time())
+        for x, y in job.batches(DATA):
+            kept = 0.9 * kept[0] + float(x.sum()), time.time()
+    """,
+    "a tensor that is summed": """
+        kept, begun = 0.0, time.time()
+        for x, y in job.batches(DATA):
+            row = torch.tensor([float(x.sum()), time.time() - begun])
+            kept = max(kept, row[0].item())
+    """,
+    "two dicts in one": """
+        kept = {"best": 0.0}
+        for x, y in job.batches(DATA):
+            kept = kept | {"best": max(kept["best"], float(x.sum())), "at": time.time()}
+    """,
+    "a dict that a function makes with it": """
+        def begun(at):
+            return {"at": at, "best": 0.0}
+        kept = begun(time.time())
+        for x, y in job.batches(DATA):
+            kept["best"] = max(kept["best"], float(x.sum()))
+    """,
+    "a list of two": """
+        kept = [0.0, 0.0]
+        for x, y in job.batches(DATA):
+            kept = [kept[0] + float(x.sum())] + [time.time()]
+    """,
+    "the least of both": """
+        kept, begun = 0.0, time.time()
+        for x, y in job.batches(DATA):
+            kept = min(kept + float(x.sum()), 1e9 - (time.time() - begun))
+    """,
+    "a named tuple": """
+        kept = collections.namedtuple("State", "best at")(0.0, 0.0)
+        for x, y in job.batches(DATA):
+            kept = kept._replace(best=max(kept.best, float(x.sum())), at=time.time())
+    """,
+    "a frozen object": """
+        @dataclasses.dataclass(frozen=True)
+        class State:
+            best: float = 0.0
+            at: float = 0.0
+        kept = State()
+        for x, y in job.batches(DATA):
+            best = max(kept.best, float(x.sum()))
+            kept = dataclasses.replace(kept, best=best, at=time.time())
+    """,
+    "an object that a function makes with it": """
+        class Log:
+            def __init__(self, folder):
+                self.folder, self.kept = folder, 0.0
+        def log_in(folder):
+            return Log(folder)
+        log = log_in(f"runs/{time.time()}")
+        for x, y in job.batches(DATA):
+            log.kept += float(x.sum())
+    """,
+    "a generator whose seed may be of the time": """
+        kept = numpy.random.default_rng(int(os.environ.get("SEED", 3)) or int(time.time()))
+        for x, y in job.batches(DATA):
+            kept.random()
+    """,
+    "what is kept by the host": """
+        kept = {socket.gethostname(): 0.0}
+        for x, y in job.batches(DATA):
+            kept[socket.gethostname()] += float(x.sum())
+    """,
     "a meter of both": """
         class Meter:
             seconds = loss = 0.0
@@ -125,6 +193,13 @@ def test_what_stands_beside_the_time_is_compared(tmp_path: Path, script: str) ->
         ("meter.update(time.time() - t, n=len(x))", {"meter"}),
         ("rows.append(f()[1])", {"rows"}),
         ("rows.append(f())", set()),
+        ("rows = rows + [f()[1]]", {"rows"}),
+        ("row = torch.tensor([loss(), f()[1]])", {"row[1]"}),
+        ("row = mean(torch.tensor([loss(), f()[1]]))", {"row[1]"}),
+        ("best = min(best, mean([loss(), f()[1]])[0])", set()),
+        ("row = [time.time()] + [time.time()]", {"row"}),
+        ("least = min(least, f()[1])", {"least"}),
+        ("of = {id(p): 1 for p in x}", set()),
         ("text = said(time.time() - t)", {"text"}),
         ("mean = said(loss, time.time() - t)", set()),
     ],
@@ -140,3 +215,35 @@ FUNCTION = textwrap.dedent("""
     def said(*values):
         return str(values)
 """)
+
+
+LOGS = {
+    "a class": """
+        class Log:
+            def __init__(self, folder, every=1):
+                self.folder = os.path.join("runs", folder)
+    """,
+    "a data class": """
+        @dataclasses.dataclass
+        class Log:
+            folder: str
+            every: int = 1
+    """,
+    "a class that a function makes": """
+        class Made:
+            def __init__(self, folder):
+                self.folder = folder
+        def Log(folder, every=1):
+            return Made(folder)
+    """,
+}
+
+
+@pytest.mark.parametrize("log", LOGS.values(), ids=LOGS)
+def test_what_an_object_is_made_with_may_tell_the_time(log: str) -> None:
+    text = textwrap.dedent(log) + 'log = Log(f"runs/{time.time()}", every=10)'
+    source = read(ast.parse(f"import time\n{text}\n"))
+    assert ".folder" in source.clocks
+    assert ".every" not in source.clocks
+    source = read(ast.parse(f"import time\n{text}\nother = Log('here')\n"))
+    assert ".folder" not in source.clocks

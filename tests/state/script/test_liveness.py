@@ -1,5 +1,6 @@
 """Which names of a frame may still be read, asked of frames that are under way."""
 
+import contextlib
 import sys
 
 from trainmover.state.script.code.liveness import live_at
@@ -42,6 +43,33 @@ def test_what_a_loop_around_goes_through_counts_while_it_runs() -> None:
     assert ["many" in live for live in lives] == [True, True, False]
     assert "parts" in lives[2]
     assert behind >= {"many", "parts"}, (many, parts)
+
+
+def test_a_name_is_live_that_is_stored_only_where_nothing_raises() -> None:
+    kept, lost = 1, 2
+    live = read_later()
+    try:
+        kept = int("x")
+        lost = 3
+    except ValueError:
+        lost = 4
+    assert live == {"kept"}, (kept, lost)
+
+
+def test_so_it_is_where_errors_are_suppressed() -> None:
+    kept = 1
+    live = read_later()
+    with contextlib.suppress(ValueError):
+        kept = int("x")
+    assert "kept" in live, kept
+
+
+def test_a_block_that_lets_errors_pass_stores_all_that_it_stores() -> None:
+    lost = 1
+    live = read_later()
+    with contextlib.nullcontext():
+        lost = 2
+    assert "lost" not in live, lost
 
 
 def test_a_call_of_next_holds_nothing_and_others_may() -> None:

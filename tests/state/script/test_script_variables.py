@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from captures import JOINER, PRELUDE, RANK, Job
+from captures import JOINER, PRELUDE, RANK, Job, run_in
 
 from trainmover.state.script import handles
 from trainmover.state.script.code.source import source_of
@@ -975,3 +975,25 @@ def test_behind_a_loop_what_its_lines_have_changed_must_be_the_source_s(
         own = run(LEFT.format(rank=rank, best=best)).own[5]
         found = source.variables.left(history, own, asked=False)
         assert [one.name for one in found] == names
+
+
+def test_an_attribute_that_cannot_be_sent_does_not_go_with_what_is_tracked(tmp_path: Path) -> None:
+    run = run_in(
+        tmp_path,
+        """
+        class Counting(torch.optim.SGD):
+            def __init__(self, layer):
+                super().__init__(layer.parameters(), lr=0.1)
+                self.layer, self.count, self.by_layer = layer, 0, {}
+            def step(self):
+                self.count += 1
+                self.by_layer[self.layer] = self.count
+        optimizer = Counting(nn.Linear(2, 1))
+        job.tracked |= {"net": optimizer.layer, "optimizer": optimizer}
+        job.variables.stored_on(optimizer)
+        for x, y in job.batches(DATA):
+            optimizer.step()
+        """,
+    )
+    found = run.variables.differences(run.theirs[11], run.own[3], at_boundary=False)
+    assert {one.name for one in found} == {"optimizer.by_layer"}

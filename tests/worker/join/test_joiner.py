@@ -2,6 +2,7 @@
 member."""
 
 from collections.abc import Callable
+from contextlib import nullcontext
 from types import SimpleNamespace
 from typing import Any
 
@@ -11,6 +12,7 @@ import torch
 from trainmover.errors import StateMismatch
 from trainmover.ids import Rank, Step
 from trainmover.protocol.messages import Row
+from trainmover.worker.data.inputs import hash_of
 from trainmover.worker.join.joiner import Joiner
 from trainmover.worker.join.journey import Journey
 from trainmover.worker.join.way import Way
@@ -48,6 +50,7 @@ class Run:
 
     def travel(self, *, passes_over: bool) -> None:
         known = {"passes_over": passes_over, "begin_step": self._arrive}
+        known["compare_inputs"] = lambda *_: None
         self.takeover.journey = self._part("journey pass_over fetch", **known)
 
     def step(self) -> list[str]:
@@ -106,6 +109,34 @@ def test_shadow_steps_are_counted_until_it_is_live() -> None:
     assert run.joiner.steps == 1
     run.member.is_shadow = False
     assert run.joiner.steps == 9
+
+
+@pytest.mark.parametrize(
+    ("number", "own", "refused"), [(5, 1.0, False), (5, 2.0, True), (0, 2.0, False)]
+)
+@pytest.mark.parametrize("passed", [0, 1])
+def test_a_step_that_follows_others_must_be_called_as_on_the_rank(
+    number: int, own: float, refused: bool, passed: int
+) -> None:
+    """Lines between the fetch and the first step have run on what that step has changed."""
+    small = SimpleNamespace(load_small=lambda _: None, small_states=dict)
+    draws = SimpleNamespace(begin_step=lambda: None, end_step=lambda: None)
+    member: Any = SimpleNamespace(calls=Step(4 - passed), draws=draws, tracked=small)
+    inputs = [number - passed, hash_of((torch.ones(2),), {})] if number else []
+    record = RankRecord(Step(5), False, Step(3), [], Moment(b"", {}), None, inputs=inputs)
+    journey = Journey(
+        member,
+        Way(Rank(1), record, Step(4)),
+        closing=False,
+        arrive=lambda: None,
+        refusal=SimpleNamespace(),  # type: ignore[arg-type]
+    )
+    for _ in range(passed):
+        journey.compare_inputs((torch.full((2,), own),), {})
+        journey.pass_over(None, set())
+    journey.compare_inputs((torch.full((2,), own),), {})
+    with pytest.raises(StateMismatch, match="other values") if refused else nullcontext():
+        journey.begin_step()
 
 
 @pytest.mark.parametrize("closing", [False, True])

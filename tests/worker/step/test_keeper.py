@@ -35,6 +35,7 @@ def record(step: int, *, now: bool = False) -> RankRecord:
         between=[b"rng at a fetch"],
         objects=[("train.py line 7", b"\x80pickled")],
         given=[Given(Step(step - 1), {"loss": 1 / 3}, b"packed")],
+        inputs=[step, 2**64 - 1],
     )
 
 

@@ -43,7 +43,7 @@ class Attributes:
             held = vars(part)
             for name in names:
                 value = held.get(name, _ABSENT)
-                if type(value) in _PLAIN or (value is not _ABSENT and _can_be_sent(value)):
+                if value is not _ABSENT and goes_along(value):
                     state[f"{number}.{name}"] = _sent(value)
         return state
 
@@ -58,6 +58,11 @@ class Attributes:
 
 _OF_TORCH = modules.TABLES | {"training", "state", "param_groups"}
 _DEQUE = "deque"
+
+
+def goes_along(value: object) -> bool:
+    """Whether an attribute with this value is sent: dicts by module are not, nor what is large."""
+    return type(value) in _PLAIN or _can_be_sent(value)
 
 
 def _can_be_sent(value: object) -> bool:

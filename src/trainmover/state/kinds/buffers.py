@@ -15,7 +15,7 @@ from trainmover.asked import Held, held_in
 from trainmover.errors import ProtocolError
 from trainmover.state import encode, tensor_bytes
 from trainmover.state.encode import as_local
-from trainmover.state.kinds.flat import Flat
+from trainmover.state.kinds.flat import Flat, shapes_in
 from trainmover.torch_internals.modules import buffers_of
 
 BUFFERS_BYTES_MAX = 4 * 1024 * 1024
@@ -70,10 +70,14 @@ class Buffers:
         return self._encoded
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Copy into the live tensors. Raises ProtocolError if they are others."""
+        """Copy into the live tensors, or into new ones where they have another shape, as a queue
+        that grows. Raises ProtocolError if they are others."""
         live = self.live()
         if not state and not live:
             return
+        if state and state["fit"] != self._flat.fit(live):
+            self._reshape(shapes_in(state["fit"], len(state["data"])))
+            live = self.live()
         if not state or state["fit"] != self._flat.fit(live):
             raise ProtocolError(
                 "A record has other buffers than the model here.",
@@ -82,3 +86,9 @@ class Buffers:
             )
         with torch.no_grad():
             self._flat.write(live, state["data"])
+
+    def _reshape(self, shapes: Mapping[str, list[int]]) -> None:
+        for name, owner, key in self._slots:
+            known = owner[key]
+            if known is not None and list(known.shape) != shapes.get(name, list(known.shape)):
+                owner[key] = known.new_empty(shapes[name])

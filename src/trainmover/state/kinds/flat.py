@@ -125,3 +125,14 @@ def unflatten(fit: bytes, data: bytes) -> Iterator[tuple[str, Tensor]]:
         size = math.prod(shape) * dtype.itemsize
         yield name, tensor_bytes.from_bytes(view[offset : offset + size], dtype, tuple(shape))
         offset += size
+
+
+def shapes_in(fit: bytes, size: int) -> dict[str, list[int]]:
+    """Of what `fit` is of, by name; {} if that would not be so many bytes."""
+    try:
+        places = msgspec.msgpack.decode(fit, type=list[_Place])
+        sizes = [math.prod(shape) * tensor_bytes.DTYPES[kind].itemsize for _, kind, shape in places]
+    except (msgspec.MsgspecError, KeyError):
+        return {}
+    fits = sum(sizes) == size and all(n >= 0 for _, _, shape in places for n in shape)
+    return {name: shape for name, _, shape in places} if fits else {}

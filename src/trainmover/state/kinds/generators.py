@@ -113,8 +113,25 @@ def _spawn_until(bits: Any, count: int) -> None:
     if missing > 0:
         bits.seed_seq.spawn(missing)
     elif missing < 0:
+        _take_back(bits, count)
+
+
+def _take_back(bits: Any, count: int) -> None:
+    """Children are only ever added to seeds, so it is given other ones, as a copy by pickle is."""
+    seeds = bits.seed_seq
+    again = numpy.random.SeedSequence(
+        seeds.entropy,
+        spawn_key=seeds.spawn_key,
+        pool_size=seeds.pool_size,
+        n_children_spawned=count,
+    )
+    try:
+        bits.__setstate__((bits.state, again))
+    except (TypeError, ValueError) as error:  # Before numpy 2.0 a copy had no seeds.
         raise StateMismatch(
-            f"A numpy generator has spawned {-missing} more than it had at the place it goes to.",
-            means="Its next ones would be others: numpy cannot take that back.",
-            do="Spawn generators before the first step, or seed each by the number of the step.",
-        )
+            f"A numpy generator has spawned {_spawned(bits) - count} more than it had at the place "
+            "it goes to.",
+            means=f"Its next ones would be others: numpy {numpy.__version__} cannot take that "
+            "back.",
+            do="Install numpy 2, or spawn generators before the first step.",
+        ) from error

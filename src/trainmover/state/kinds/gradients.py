@@ -187,13 +187,13 @@ class Gradients:
 
     def _put_one_back(self, index: int, noted: Noted | None) -> None:
         parameter, copy = self._parameters[index], self._copies.get(index)
-        now = parameter.grad
+        now, found = parameter.grad, noted and noted[0]()
         if copy is not None:
-            parameter.grad = _like(parameter, copy.clone())
+            _put(parameter, copy, found)
         elif noted is None:
             parameter.grad = None
-        elif now is None or noted[0]() is not now or version_of(now) != noted[1]:
-            parameter.grad = torch.zeros_like(parameter)
+        elif now is None or found is not now or version_of(now) != noted[1]:
+            _put(parameter, None, found)
             self._made_up.add(index)
 
     def spend(self, parameters: Iterable[Tensor]) -> None:
@@ -299,11 +299,11 @@ class Gradients:
         for index, parameter in enumerate(self._parameters):
             lie = index < len(lies) and bool(lies[index])
             if index in values:
-                parameter.grad = _like(parameter, values[index])
+                _put(parameter, values[index], parameter.grad)
             elif not lie:
                 parameter.grad = None
             elif not (large and index in self._added_to and parameter.grad is not None):
-                parameter.grad = torch.zeros_like(parameter)
+                _put(parameter, None, parameter.grad)
                 self._made_up |= {index} - zeros
         self._found = []
 
@@ -313,7 +313,7 @@ class Gradients:
         self._spent, self._updating = _NOBODY, False
         for index, value in values.items():
             parameter = self._parameters[index]
-            parameter.grad = _like(parameter, value)
+            _put(parameter, value, parameter.grad)
             self._added_to.add(index)
 
 
@@ -366,6 +366,25 @@ def _copy_of(parameter: Tensor) -> Tensor:
     """In host memory: a step takes no more of an accelerator's than without."""
     assert parameter.grad is not None
     return as_local(parameter.grad).detach().to("cpu", copy=True)
+
+
+def _put(parameter: Tensor, local: Tensor | None, into: Tensor | None) -> None:
+    """Give a parameter this gradient, or zeros: in the tensor that it had, since others may hold
+    that, or memory that it is a part of."""
+    if into is None or not _can_hold(into, local):
+        made = None if local is None else _like(parameter, local.clone())
+        parameter.grad = torch.zeros_like(parameter) if made is None else made
+        return
+    with torch.no_grad():
+        held = as_local(into)
+        held.zero_() if local is None else held.copy_(local)
+    parameter.grad = into
+
+
+def _can_hold(gradient: Tensor, local: Tensor | None) -> bool:
+    held = as_local(gradient)
+    dense = held.layout == torch.strided and held.is_contiguous()
+    return dense and (local is None or (local.layout, local.shape) == (held.layout, held.shape))
 
 
 def _like(parameter: Any, local: Tensor) -> Tensor:

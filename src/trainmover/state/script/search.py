@@ -7,6 +7,7 @@ loaders with their parts. Each once, and so many. It runs none of the script's c
 """
 
 import array
+import ast
 import functools
 import os
 import sys
@@ -32,8 +33,9 @@ import numpy
 from torch import Tensor, nn
 from torch.optim import Optimizer
 
+from trainmover.state.kinds.attributes import goes_along
 from trainmover.state.kinds.generators import is_generator
-from trainmover.state.script import handles
+from trainmover.state.script import handles, rounds
 from trainmover.state.script.code.handed import ANY
 from trainmover.state.script.code.liveness import live_at
 from trainmover.state.script.code.relied_on import worthless
@@ -64,6 +66,8 @@ NO_TYPES: frozenset[type] = frozenset()
 _SMALL, _NESTED_MAX = 64, 3
 _STATE = frozenset({"param_groups", "state"})
 """What is tracked of an optimizer; of one that is not, `Untracked` reads it."""
+ROUNDS = "rounds over "
+"""In the place of a name, of a loop."""
 _OURS = __name__.partition(".")[0]
 _CONTAINERS = (list, tuple, deque, dict, set, frozenset)
 _CONTAINER_TYPES = frozenset(_CONTAINERS)
@@ -114,7 +118,9 @@ class Layout:
     outside   slots of all others
     roots     of the objects that the search went through: in which frame, by which name
     children  the others: what held them must hold them still
-    tracked   keys of what was reached from a tracked object
+    tracked   keys of what was reached from a tracked object, and goes with it
+    carried   slots of attributes of which some go with it: see `going`
+    rounds    of what loops around the fetch go through: in which frame, the key, the expression
     sizes     of the dicts and lists that it looked through
     """
 
@@ -127,12 +133,20 @@ class Layout:
     sizes: list[tuple[Any, int]] = field(default_factory=list)
     place: Place = field(default_factory=list)
     tracked: list[str] = field(default_factory=list)
+    carried: list[Slot] = field(default_factory=list)
+    rounds: list[tuple[int, str, ast.expr]] = field(default_factory=list)
     uses: int = 0
 
 
 def now_in(slot: Slot) -> Any:
     """What it holds; ABSENT: nothing. Where each step does this, it is written out there."""
     return value_of(slot) if slot.is_asked else slot.owner.get(slot.name, ABSENT)
+
+
+def going(carried: Iterable[Slot]) -> list[str]:
+    """Keys of those of which the value, as it is now, is sent."""
+    values = [(slot.key, now_in(slot)) for slot in carried]
+    return [key for key, value in values if value is ABSENT or goes_along(value)]
 
 
 def value_of(slot: Slot) -> Any:
@@ -221,7 +235,9 @@ class Search:
         known, newest = self._layout.tracked, self._layout.outside[self._found :]
         self._found = len(self._layout.outside)
         if issubclass(type(obj), nn.Module | Optimizer):
-            known += [slot.key for slot in newest if slot.name in self._carried(slot.owner)]
+            carried = [slot for slot in newest if slot.name in self._carried(slot.owner)]
+            self._layout.carried += carried
+            known += going(carried)
             return
         if not hasattr(type(obj), "state_dict"):  # A generator: it has no other attributes.
             known += [slot.key for slot in newest]
@@ -242,7 +258,7 @@ class Search:
 
     def _leave_out(self, scope: Scope, values: Mapping[str, Any]) -> None:
         """Objects that hold nothing but the time, by whatever way they are reached."""
-        for name in scope.clocks:
+        for name in scope.apart:
             value = values.get(name)
             if self._is_own(type(value)):
                 self._seen_before(value)
@@ -273,7 +289,7 @@ class Search:
         for name in sorted(names | targets | at_end):
             if name.startswith(("__", ".")):
                 continue
-            if name in scope.clocks and not self._layout.things.moves(values.get(name)):
+            if self._tells_time(name, scope, values.get(name)):
                 continue
             slot = self._slot(name, held, name, values.get(name))
             slots.append(slot)
@@ -290,6 +306,9 @@ class Search:
             if name not in scope.clocks and type(value) in (FunctionType, MethodType, type):
                 self._go_into(value, name, 0)
         self._layout.frames.append(slots)
+        for one in rounds.at(code.co_filename, live.rounds):
+            slot = self._slot(f"{ROUNDS}{ast.unparse(one)}", None, "", None)
+            self._layout.rounds.append((number, slot.key, one))
         at = [short(code.co_filename), code.co_name, frame.f_lineno, collects]
         self._layout.place.append(at)
 
@@ -300,10 +319,9 @@ class Search:
         changed = self._source.changed | self._source.globals | self._source.by_others
         changed |= self._source.handed.keys()
         source = source_of(module.__file__ or "")
-        clocks = source.scopes[MODULE].clocks if source else set[str]()
+        scope = source.scopes[MODULE] if source else Scope()
         for name, value in sorted(values.items(), key=itemgetter(0)):
-            told_by_clock = name in clocks and not self._layout.things.moves(value)
-            if name.startswith("__") or told_by_clock:
+            if name.startswith("__") or self._tells_time(name, scope, value):
                 continue
             if type(value) is ModuleType and value not in self._modules:
                 self._hung_on(value, vars(value), name)
@@ -380,7 +398,7 @@ class Search:
 
     def _go_into(self, value: object, path: str, depth: int) -> None:
         """What may hold something of the script's, below `value`; each once."""
-        if depth >= DEPTH_MAX or self._objects >= OBJECTS_MAX or self._is_clock(path):
+        if depth >= DEPTH_MAX or self._objects >= OBJECTS_MAX or self._is_clock(path, value):
             return
         if self._seen_before(value):
             return
@@ -467,7 +485,7 @@ class Search:
         counting = self._counting(kind, held)
         for name, value in list(held.items()):
             below = f"{path}.{name}"
-            if type(name) is not str or self._is_clock(below) or self._tells_in(kind, name):
+            if type(name) is not str or self._is_clock(below, value, kind):
                 continue
             counts = name in counting or self._is_moving(value) or self._is_handed(name, value)
             of_torch = name in TABLES and isinstance(owner, nn.Module)  # `Layers` looks at those.
@@ -619,7 +637,8 @@ class Search:
         if issubclass(type(owner), Optimizer):
             stored -= _STATE
         for name in sorted(stored):
-            if not self._is_clock(f".{name}") and self._is_variable(held[name]):
+            is_clock = self._is_clock(f".{name}", held[name])
+            if not is_clock and self._is_variable(held[name]):
                 self._outside(self._slot(f"{path}.{name}", held, name, held[name]))
             self._hold(held, name, held[name], f"{path}.{name}", depth + 1)
 
@@ -668,9 +687,23 @@ class Search:
             return False
         return self._is_variable(value)
 
-    def _is_clock(self, path: str) -> bool:
+    def _tells_time(self, name: str, scope: Scope, value: object) -> bool:
+        """Whether a name holds the time, or something of the machine. Of an object that was made
+        with it, as a log in a folder of this run, that says little: it may hold anything."""
+        if name not in scope.clocks:
+            return False
+        return name in scope.apart or not self._may_keep(value)
+
+    def _is_clock(self, path: str, value: object, kind: type | None = None) -> bool:
+        """The same of an attribute, and of a part. kind: of the object that has it"""
         last = path[path.rfind(".") :] if "." in path else path
-        return last in self._source.clocks
+        if last not in self._source.clocks and not (kind and self._tells_in(kind, last[1:])):
+            return False
+        return last in self._source.apart or not self._may_keep(value)
+
+    def _may_keep(self, value: object) -> bool:
+        """Whether more than what it was made with may be in it."""
+        return self._is_own(type(value)) or self._is_moving(value)
 
     def _tells_in(self, kind: type, name: str) -> bool:
         own = [one.__name__ for one in kind.__mro__ if self._is_own(one)]

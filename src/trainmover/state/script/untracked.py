@@ -31,7 +31,15 @@ TRAINED = (nn.Module, torch.optim.Optimizer, *_SETTINGS)
 Mark = tuple[int, int]
 
 
-def _NOBODY() -> None: ...
+def _NOBODY() -> Any: ...
+
+
+def _reference_to(tracked: object) -> Callable[[], Any]:
+    """A weak one. One with slots may not be referred to so, and lives as long as it is tracked."""
+    try:
+        return weakref.ref(tracked)
+    except TypeError:
+        return lambda: tracked
 
 
 class Untracked:
@@ -42,12 +50,12 @@ class Untracked:
     ) -> None:
         self._views = views or Views()
         tracked = list(tracked)
-        self._names: dict[int, tuple[str, Callable[[], object]]] = {}
+        self._names: dict[int, tuple[str, Callable[[], Any]]] = {}
         for name, obj in tracked:
             for path, one in _all_of(name, obj):
-                self._names.setdefault(id(one), (path, _reference(one)))
+                self._names.setdefault(id(one), (path, _reference_to(one)))
         self._inside = {
-            id(one): (weakref.ref(one), weakref.ref(obj))
+            id(one): (_reference_to(one), _reference_to(obj))
             for _, obj in tracked
             if isinstance(obj, torch.optim.Optimizer)
             for one in vars(obj).values()
@@ -124,8 +132,9 @@ class Untracked:
 
     def _goes_along(self, value: object) -> bool:
         """Whether it is inside of a tracked optimizer whose `state_dict()` has all of its state."""
-        one, outer = (reference() for reference in self._inside.get(id(value), (_NOBODY, _NOBODY)))
-        if one is None or one is not value or outer is None:
+        reference, around = self._inside.get(id(value), (_NOBODY, _NOBODY))
+        one, outer = reference(), around()
+        if one is None or id(one) != id(value) or outer is None:
             return False
         if id(value) not in self._with_outer and one.param_groups is outer.param_groups:
             held = set(map(id, _tensors_in(outer.state_dict())))
@@ -153,14 +162,6 @@ class Untracked:
             whole = xxhash.xxh3_64_digest(tensor_bytes.view_bytes(local))
             known = self._hashes[id(tensor)] = weakref.ref(tensor), mark, whole
         return known[2] + (_sample(local) if local.is_cpu else b"")
-
-
-def _reference(obj: Any) -> Callable[[], object]:
-    """To a tracked object; torch 2.11 has generators that none can be made to."""
-    try:
-        return weakref.ref(obj)
-    except TypeError:
-        return lambda: obj
 
 
 def _all_of(name: str, obj: object) -> Iterator[tuple[str, Any]]:

@@ -47,6 +47,8 @@ TOTAL_VALUES_MAX = 2048
 TEXT_MAX = 64
 DEPTH_MAX = 6
 _SAMPLE = 256
+_ADDRESSES, _ALIGNED = 1 << 40, 16
+"""What id() gives is larger, and a multiple."""
 
 PLAIN = frozenset({type(None), bool, int, float, str, bytes, complex})
 """Never changed in place: the same object is the same value."""
@@ -222,14 +224,16 @@ class Fold:
         length = len(value)
         few = length <= PLAIN_ITEMS_MAX
         if few and {*map(type, value), *map(type, value.values())} <= _NATIVE:
-            return [type(value).__name__, length, *value, *value.values()]
+            keys = () if _is_by_address(value) else value
+            return [type(value).__name__, length, *keys, *value.values()]
         entries: Iterable[Any] = list(value.items()) if length <= ITEMS_MAX else ()
         if length > ITEMS_MAX:
             ends = islice(value.items(), ITEMS_MAX // 2), islice(reversed(value.items()), 128)
             entries = [entry for end in ends for entry in end]
         folded: list[Any] = [type(value).__name__, length]
+        by_address = _is_by_address(value)
         for key, entry in entries:
-            folded += (self._inside(key, depth), self._inside(entry, depth))
+            folded += ("" if by_address else self._inside(key, depth), self._inside(entry, depth))
         return folded
 
     def _unordered(self, value: Any, depth: int) -> list[Any]:
@@ -287,6 +291,12 @@ class Fold:
         return self._left >= 0
 
 
+def _is_by_address(value: Any) -> bool:
+    """Whether a dict is by `id(...)`: then what it holds counts, in its order."""
+    first = next(iter(value), None)
+    return type(first) is int and first > _ADDRESSES and first % _ALIGNED == 0
+
+
 def _fields_of(value: Any) -> dict[str, Any]:
     """Of a dataclass, without asking its own code."""
     held = held_by(value)
@@ -326,7 +336,7 @@ def _sampled(tensor: Tensor) -> Tensor:
 def _text(value: Any) -> str:
     """What a hashed value is, for people."""
     kind = type(value)
-    if kind in PLAIN:
+    if kind in PLAIN or kind is range:
         return _shortened(repr(value))
     if handles.is_one(kind):
         return handles.in_words(value)

@@ -49,14 +49,17 @@ from trainmover.state.script.code.source import (
 )
 from trainmover.state.script.layers import Layers
 from trainmover.state.script.process import line_of, settings_of
+from trainmover.state.script.rounds import Unknown, worked_out
 from trainmover.state.script.search import (
     ABSENT,
     NEVER,
     NO_TYPES,
+    ROUNDS,
     Layout,
     Place,
     Search,
     Slot,
+    going,
     handed_on,
     now_in,
     value_of,
@@ -155,6 +158,7 @@ class Variables:
         self._things = Things()  # Of the place that was captured last.
         self._begun = dict(os.environ)
         self._given: tuple[object, ...] = ()  # Plain values in the batch that came last.
+        self._rounds: dict[str, Entry] = {}  # Of loops around, by key, since that batch.
 
     # --- capture ----------------------------------------------------------------------------------
 
@@ -173,6 +177,13 @@ class Variables:
     def gave(self, batch: object) -> None:
         """The script gets this batch: its parts are no variables of the script's."""
         self._given = () if isinstance(batch, Tensor) else tuple(_plain_parts(batch, 3))
+        if self._rounds:
+            self._rounds = {}
+
+    def stand(self) -> None:
+        """State may be put where this run stands. What loops around the fetch go through was made
+        of what is there before."""
+        self.capture()
 
     def _read_all(self, frames: list[FrameType], full: bool) -> bytes:
         locals_of = [frame.f_locals for frame in frames]
@@ -188,10 +199,14 @@ class Variables:
                 self._read(slot, value, full)
             if slot.entry is not NO_VALUE:
                 found[slot.key] = slot.entry
+        if layout.rounds:
+            self._read_rounds(layout, frames, locals_of, found)
         others: list[str] = []
         if full:
             every = [slot for slots in [*layout.frames, layout.outside] for slot in slots]
             others = [slot.key for slot in every if slot.entry is NO_VALUE and not slot.missing]
+            stay = {slot.key for slot in layout.carried} - {*going(layout.carried)}
+            layout.tracked = [key for key in layout.tracked if key not in stay]
         for name, value in self.settings().items():
             found[f"{_PROCESS}\x1f\x1f0\x1f{name}"] = entry_of(value)
         _let_go(frames, locals_of)
@@ -214,6 +229,21 @@ class Variables:
                     self._read(slot, value, full)
                 if slot.entry is not NO_VALUE:
                     (at_end if slot.at_end else found)[slot.key] = slot.entry
+
+    def _read_rounds(
+        self, layout: Layout, frames: list[FrameType], locals_of: list[Any], found: dict[str, Entry]
+    ) -> None:
+        """As it was when it was first asked for at this fetch: such a loop has begun."""
+        for number, key, node in layout.rounds:
+            if key not in self._rounds:
+                try:
+                    value = worked_out(node, locals_of[number], frames[number].f_globals)
+                except Unknown:
+                    value = NO_VALUE
+                known = value is not NO_VALUE
+                self._rounds[key] = entry_of(value, things=self._things) if known else NO_VALUE
+            if self._rounds[key] is not NO_VALUE:
+                found[key] = self._rounds[key]
 
     def _read(self, slot: Slot, value: Any, full: bool) -> None:
         """Of a value that is not the very object it was, or may have changed in place. `last` and
@@ -487,7 +517,7 @@ class Variables:
         """
         if not theirs:
             return []
-        their_place, their, their_end, _, _ = _decoded(theirs)
+        their_place, their, their_end, their_tracked, _ = _decoded(theirs)
         if collecting := _collecting(their_place):
             return collecting
         own_place, mine, mine_end, tracked, others = _decoded(own)
@@ -499,7 +529,7 @@ class Variables:
         if ended:
             numbers = {key: one for key, one in their_end.items() if not isinstance(one, list)}
             found += _different(their_end if at_boundary else numbers, mine_end, given)
-        unknown = {*others, *([] if at_boundary else tracked)}
+        unknown = {*others, *(() if at_boundary else {*tracked} & {*their_tracked})}
         named = [self._difference(*one) for one in found if one[0] not in unknown]
         return list({(one.name, one.theirs, one.own): one for one in reversed(named)}.values())[
             ::-1
@@ -589,6 +619,10 @@ class Variables:
             lines = [(name, source.exchanges) for name, source, _ in sources if source.exchanges]
             if places := [*rebuilt, *lines]:
                 return places[0]  # Else a library has done it.
+        if path.startswith(ROUNDS):
+            loops = [one for layout in self._layouts.values() for one in layout.rounds]
+            begun = [node.lineno for _, key, node in loops if key.endswith(path)]
+            return os.path.basename(file), begun[0] if begun else first
         attribute, root = path.rpartition(".")[2], re.split(r"[.\[]", path)[0]
         lines = [
             (name, source.attributes.get(attribute, 0) or source.handed.get(attribute, 0))
@@ -626,6 +660,11 @@ def advice(differences: Sequence[Difference]) -> str:
         return (
             "give the model its layers, hooks and persistent buffers where it is built, before "
             "job.track(...), on every run alike"
+        )
+    if any(one.name.startswith(ROUNDS) for one in differences):
+        return (
+            "draw what a step takes in a `while` loop, which asks in each round how many there are "
+            "to be: a `for` loop asks as it begins"
         )
     return (
         "keep such values with job.values(...), counters with job.enumerate(...) in place of "

@@ -53,6 +53,7 @@ class Joiner:
         journey = self.takeover.journey
         if journey is None:
             return self.shadow.run_step(function, args, kwargs)
+        journey.compare_inputs(args, kwargs)
         if journey.passes_over:
             return journey.pass_over(*member.kinds.of(code_of(function)))
         journey.begin_step()

@@ -14,6 +14,7 @@ from trainmover.errors import StateMismatch
 from trainmover.ids import Step
 from trainmover.state import rng
 from trainmover.worker.data.batches import Batches
+from trainmover.worker.data.inputs import hash_of
 from trainmover.worker.join.refusal import Refusal
 from trainmover.worker.join.regroup import stand_with_groups
 from trainmover.worker.join.way import Silence, Way, made_up
@@ -54,6 +55,7 @@ class Journey:
         self._number = number
         self._fetched = 0  # Since its rank's place, before the first step from there.
         self._compared = False  # With its rank, behind a reserve.
+        self._others: Step | None = None  # That the rank has called with other values.
         self._rounds: WeakKeyDictionary[Batches, int] = WeakKeyDictionary()  # Of loops passed by.
 
     def begin(self) -> None:
@@ -69,9 +71,24 @@ class Journey:
         """Whether the step to come is no live one."""
         return self.way.in_loops or self._member.calls < self.way.committed
 
+    def compare_inputs(self, args: Any, kwargs: Any) -> None:
+        """A step is called with these: the rank has called it with the same, as far as is known."""
+        step, *known = self.way.record.inputs or (0,)
+        if not self.way.in_loops and step == self._member.calls + 1:
+            self._others = None if known == [hash_of(args, kwargs)] else Step(step)
+
     def begin_step(self) -> None:
         """A step that is live begins, and the run has not arrived yet: it stands where the rank
-        has drawn for it. Raises StateMismatch if it was to arrive at a fetch."""
+        has drawn for it. Raises StateMismatch if it was to arrive at a fetch, or if lines between
+        the fetch and the step have come to other values here."""
+        if self._others is not None:
+            raise StateMismatch(
+                f"Step {self._others} is called with other values here than on rank "
+                f"{self.way.rank}, made of what steps since the fetch have changed.",
+                means="This machine cannot take the rank: it would train on other values.",
+                do="Where several steps follow one fetch, keep what is made between the fetch and "
+                "the first of them with job.values(...), or make it in a step.",
+            )
         if self.way.onward is not None:
             raise StateMismatch(
                 f"The script of rank {self.way.rank} did not come to the loop where other ranks "
@@ -113,8 +130,10 @@ class Journey:
         member.draws.begin_step()
         member.draws.end_step()
         now = way.record.now
-        if member.calls == way.committed and now is not None:
-            member.tracked.load_small(now.small)
+        if now is None or member.calls not in (way.record.top_step, way.committed):
+            return
+        member.tracked.load_small(now.small)  # What others read that are passed over is there, too.
+        if member.calls == way.committed:
             way.loaded = member.tracked.small_states()
             rng.restore(now.rng)
 
@@ -173,6 +192,7 @@ class Journey:
         self._fetched = 1
         stand_with_groups(way.record)
         top = way.record.top
+        member.variables.stand()
         member.tracked.load_small(top.small)
         rng.restore(top.rng)
         if way.record.now is None and not self._ends_further:

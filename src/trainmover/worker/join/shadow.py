@@ -143,6 +143,7 @@ class Shadow:
         self.opened.end()
         self.opened.check()
         self.replayer.check()
+        self.member.variables.stand()
         rehearse(self.member.tracked)
         trace, recording = self.replayer.trace(), self.member.recording
         recording.keep(recording.kept.record, self.replayer.step_trace())

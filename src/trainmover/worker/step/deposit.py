@@ -21,6 +21,7 @@ from trainmover.state.encode import encode
 from trainmover.state.samples import Proof, Samples
 from trainmover.state.tracked import Tracked
 from trainmover.state.transfer import Offered
+from trainmover.worker.data.inputs import hash_of
 from trainmover.worker.keep.first_steps import Recording
 from trainmover.worker.keep.rounds import is_compared
 from trainmover.worker.station import Station
@@ -46,6 +47,7 @@ class Deposit:
     captured    the script's variables: at the first fetch, where a run in the sandbox stands behind
                 the recorded steps, at the last fetch but one, and at the last
     samples     of the shared state, at the newest gates
+    several     steps have followed one fetch
     """
 
     def __init__(
@@ -69,6 +71,7 @@ class Deposit:
         self.between: tuple[frozenset[str], frozenset[str]] = frozenset(), frozenset()
         self.captured = [b"", b"", b"", b""]
         self.samples = Samples(tracked)
+        self.several = False
         self._rounds_every = station.spec.fingerprint_every
         self._rank = rank
         self._standing = station.standing
@@ -108,6 +111,21 @@ class Deposit:
         stood = stood or (b"" if self._recording.is_open else record.variables)
         self.captured = [first or record.variables, stood, newest, record.variables]
         if self._buddy and not self._boundary.tainted():
+            try:
+                self._keeper.put(self.latest)
+            except PeerLost as lost:
+                self.buddy_is_gone(lost)
+
+    def begin_step(self, step: Step, args: Any, kwargs: Any) -> None:
+        """Who takes the rank in this step stands at the last fetch, runs the lines behind it again
+        on what the steps since have made, and must call this one with the same: if it is not the
+        first since then, the buddy is told with what, without waiting."""
+        record = self.latest
+        self.several = self.several or (record is not None and step > record.top_step)
+        if record is None or not self.several:
+            return
+        self.latest = replace(record, inputs=[step, hash_of(args, kwargs)])
+        if step > record.top_step and self._buddy and not self._boundary.tainted():
             try:
                 self._keeper.put(self.latest)
             except PeerLost as lost:

@@ -23,6 +23,8 @@ Record of a rank, "how to run step s on another machine":
     groups    that the rank had at the fetch to go back to: see `comm/meet/listed.py`
     objects   that other ranks have sent: see `comm/objects.py`
     given     what steps from `top_step` on have given: see `worker/step/results/given.py`
+    inputs    of the newest step that is not the first since the fetch: its number, and a hash of
+              what it was called with; [] if no fetch was followed by several
 
 A joiner goes back to the fetch, draws the same batch, passes over the steps already committed since
 (`top_step` to s - 1), takes `now`, and goes on with step s. Mostly the fetch is the last thing that
@@ -92,6 +94,7 @@ class RankRecord:
     returned: bool = False
     unproved: list[str] = field(default_factory=list)
     given: list[Given] = field(default_factory=list)
+    inputs: list[int] = field(default_factory=list)
     places: bytes = field(default=b"", compare=False)
 
     def to_bytes(self) -> bytes:
@@ -103,7 +106,8 @@ class RankRecord:
         drawn = [self.drawn, self.reserve, self.each, self.between]
         sample = None if self.sample is None else list(self.sample)
         given = [[one.step, one.values, one.result] for one in self.given] if self.given else []
-        further = [drawn, sample, self.variables, self.objects, self.returned, self.unproved, given]
+        behind = [self.returned, self.unproved, given, self.inputs]
+        further = [drawn, sample, self.variables, self.objects, *behind]
         head = [self.step, self.complete, self.top_step, msgspec.Raw(self.places)]
         return _encoder.encode([*head, top, now, self.rows, further])  # What msgpack has.
 
@@ -121,6 +125,7 @@ class RankRecord:
                 returned,
                 unproved,
                 given,
+                inputs,
             ) = further
             for row in rows:
                 row_of(row)
@@ -146,6 +151,7 @@ class RankRecord:
                 bool(returned),
                 [*map(str, unproved)],
                 [_given_of(*one) for one in given],
+                [*map(int, inputs)],
             )
         except (TypeError, ValueError, LookupError, *MALFORMED) as error:
             raise ProtocolError(f"These bytes are no rank record: {error}.") from error

@@ -28,6 +28,9 @@ _Summary = tuple[_Parts, _Parts]
 _NOTHING: _Parts = frozenset()
 _Loop = ast.For | ast.AsyncFor | ast.While
 _BESIDE = frozenset({"threading", "concurrent", "asyncio", "multiprocessing", "queue"})
+_WHOLES = frozenset({"vars", "asdict", "astuple", "dumps", "dump", "copy", "deepcopy"})
+"""Functions that read all attributes of what they are given."""
+_CACHES = frozenset({"cache", "lru_cache", "singledispatch", "singledispatchmethod"})
 _FETCHES = frozenset({"next", "__next__"})
 
 
@@ -66,6 +69,7 @@ class _Reader:
         self._under_way: set[str] = set()
         self._loops = 0  # Around what is looked at, in its function.
         self._looped: _Parts = _NOTHING
+        self._returned: list[_Parts] = []  # Written by each `return` of a function.
 
     def carried(self) -> set[str]:
         read, _ = self._block(self._tree.body, _NOTHING)
@@ -75,7 +79,7 @@ class _Reader:
                 found |= self._summary(name)[0]
         for name in self._functions.keys() - self._summaries.keys():  # They call only each other.
             found |= self._summary(name)[0]
-        return {name for _, name in found}
+        return {name for _, name in found} | _asked_as_a_whole(self._tree)
 
     # --- functions --------------------------------------------------------------------------------
 
@@ -87,19 +91,28 @@ class _Reader:
             return _NOTHING, _NOTHING
         self._under_way.add(name)
         kept = self._loops, self._looped, self._anywhere
-        self._loops, self._looped = 0, _NOTHING
+        returned, self._loops, self._looped = self._returned, 0, _NOTHING
         each: list[_Summary] = []
         for one in self._functions[name]:
             self._anywhere = kept[2] or name in self._handed_out or _yields(one.node)
+            self._returned = []
             read, written = self._block(one.node.body, _NOTHING)
-            each.append((_renamed(read, one), _renamed(written, one)))
-        self._in_loops[name] = self._looped
+            surely = written.intersection(*self._returned)
+            if self._is_wrapped(one.node):
+                surely = _NOTHING
+            each.append((_renamed(read, one), _renamed(surely, one)))
+        self._in_loops[name], self._returned = self._looped, returned
         self._loops, self._looped, self._anywhere = kept
         self._under_way.discard(name)
         read = _NOTHING.union(*(one for one, _ in each))
         written = each[0][1].intersection(*(one for _, one in each[1:]))
         self._summaries[name] = read, written
         return read, written
+
+    def _is_wrapped(self, function: Function) -> bool:
+        """Whether something else decides if it is called: a decorator of the script's, a cache."""
+        names = {_named(one) or _called(one) for one in function.decorator_list}
+        return not names.isdisjoint(self._functions.keys() | _CACHES)
 
     def _call(self, call: ast.Call, name: str, written: _Parts) -> _Summary:
         """What it reads that is not written by now, and what is then."""
@@ -155,8 +168,20 @@ class _Reader:
                     read |= more
                     if item.optional_vars is not None:
                         written = _bound(written, item.optional_vars)
-                more, written = self._block(node.body, written)
-                return read | more, written
+                more, after = self._block(node.body, written)
+                suppresses = any(_called(item.context_expr) == "suppress" for item in node.items)
+                return read | more, written & after if suppresses else after
+            case ast.Match():
+                read, written = self._expression(node.subject, written)
+                cases = [self._block(one.body, written) for one in node.cases]
+                ends = [after for _, after in cases]
+                if not any(_takes_all(one) for one in node.cases):
+                    ends.append(written)
+                return read.union(*(more for more, _ in cases)), ends[0].intersection(*ends)
+            case ast.Return():
+                read, written = self._expression(node, written)
+                self._returned.append(written)
+                return read, written
             case ast.Try():
                 read, after = self._block(node.body, written)
                 for handler in node.handlers:
@@ -188,14 +213,15 @@ class _Reader:
         if under_way and not self._loops:
             self._looped |= inside
         written = _NOTHING if under_way else begins
-        after, written = self._block(node.orelse, written)
-        return read | inside | after, written
+        after, otherwise = self._block(node.orelse, written)
+        breaks = any(isinstance(one, ast.Break) for one in walk(node))
+        return read | inside | after, written & otherwise if breaks else otherwise
 
     def _expression(self, node: ast.AST, written: _Parts) -> _Summary:
         """One statement without others inside, or an expression: reads and calls, then stores."""
         read: _Parts = _NOTHING
         stored: list[ast.AST] = []
-        for part in _evaluated(node):
+        for part, surely in _evaluated(node):
             if isinstance(part, ast.Attribute | ast.Name) and not isinstance(part.ctx, ast.Load):
                 stored.append(part)
             elif isinstance(part, ast.Attribute):
@@ -203,8 +229,8 @@ class _Reader:
                 if not one[0] or one not in written:
                     read |= {one}
             elif isinstance(part, ast.Call) and (name := _called(part)):
-                more, written = self._call(part, name, written)
-                read |= more
+                more, after = self._call(part, name, written)
+                read, written = read | more, after if surely else written & after
         for one_stored in stored:
             written = _without(written, _path(one_stored))
         parts = [_part(one) for one in stored if isinstance(one, ast.Attribute)]
@@ -356,9 +382,66 @@ def _asked_by_name(call: ast.Call) -> _Parts:
     return _NOTHING
 
 
-def _evaluated(node: ast.AST) -> Iterator[ast.AST]:
-    """What is below, inner parts before those around them, as they are evaluated."""
+def _evaluated(node: ast.AST, surely: bool = True) -> Iterator[tuple[ast.AST, bool]]:
+    """What is below, inner parts before those around them, as they are evaluated; and whether each
+    surely is: not what is behind an `and`, in a choice, in a comprehension or in a lambda."""
+    always = _always(node)
     for child in children(node):
         if not isinstance(child, ast.FunctionDef | ast.AsyncFunctionDef):
-            yield from _evaluated(child)
-    yield node
+            yield from _evaluated(child, surely and (always is None or child is always))
+    yield node, surely
+
+
+def _always(node: ast.AST) -> ast.AST | None:
+    """The only part of it that is evaluated in any case; None: all are."""
+    match node:
+        case ast.BoolOp(values=[first, *_]) | ast.IfExp(test=first):
+            return first
+        case ast.ListComp() | ast.SetComp() | ast.DictComp() | ast.GeneratorExp():
+            return node.generators[0]
+        case ast.comprehension(iter=iterable):
+            return iterable
+        case ast.Lambda(args=arguments):
+            return arguments
+    return None
+
+
+def _takes_all(case: ast.match_case) -> bool:
+    is_any = isinstance(case.pattern, ast.MatchAs) and case.pattern.pattern is None
+    return is_any and case.guard is None
+
+
+def _asked_as_a_whole(tree: ast.Module) -> set[str]:
+    """Attributes of objects of which all are asked for at once, as by vars(self), and those that
+    are asked for by operator.attrgetter."""
+    classes = [one for one in walk(tree) if isinstance(one, ast.ClassDef)]
+    asked = {one.name for one in classes if "self" in _wholes_in(one)}
+    for one in classes * 2:  # Those that derive from them, and from these.
+        if asked & {_named(base) for base in one.bases}:
+            asked.add(one.name)
+    found = set[str]()
+    for one in classes:
+        if one.name in asked:
+            found |= {attribute for owner, attribute in _stores_in(one) if owner == "self"}
+    others = _wholes_in(tree) - {"self"}
+    found |= {attribute for owner, attribute in _stores_in(tree) if owner in others}
+    getters = [one for one in walk(tree) if _called(one) == "attrgetter"]
+    named = [one for getter in getters for one in children(getter) if isinstance(one, ast.Constant)]
+    return found | {str(one.value).rpartition(".")[2] for one in named}
+
+
+def _wholes_in(node: ast.AST) -> set[str]:
+    found = set[str]()
+    for one in walk(node):
+        match one:
+            case ast.Attribute(value=owner, attr="__dict__", ctx=ast.Load()):
+                found.add(_path(owner))
+            case ast.Call(args=[owner, *_]) if _called(one) in _WHOLES:
+                found.add(_path(owner))
+    return found - {""}
+
+
+def _stores_in(node: ast.AST) -> Iterator[_Part]:
+    for one in walk(node):
+        if isinstance(one, ast.Attribute) and not isinstance(one.ctx, ast.Load):
+            yield _part(one)

@@ -2,6 +2,7 @@
 
 import ast
 from collections.abc import Iterator
+from typing import TypeGuard
 
 from trainmover.state.script.code.handed import CHANGES, PASSES_ON, SAME, VIEWS, is_change
 from trainmover.state.script.code.syntax import children, walk
@@ -235,10 +236,9 @@ def may_exchange(node: ast.AST) -> bool:
 
 def makes_object(call: ast.Call) -> bool:
     """By the custom that classes begin with a capital: what they keep of their arguments is known
-    by name only."""
-    func = call.func
-    name = func.attr if isinstance(func, ast.Attribute) else getattr(func, "id", "")
-    return name[:1].isupper()
+    by name only. So it is of `dataclasses.replace(thing, ...)` and of a named tuple's own."""
+    name = called_name(call)
+    return name[:1].isupper() or name == "_replace" or (name == "replace" and bool(call.args))
 
 
 def names_machine(name: str) -> bool:
@@ -250,6 +250,66 @@ def asks_machine(node: ast.Call | ast.Subscript) -> bool:
     keys = [node.slice] if isinstance(node, ast.Subscript) else node.args
     name = constant(keys[0]) if keys else None
     return name is not None and names_machine(name)
+
+
+def callables(tree: ast.Module) -> Iterator[tuple[str, list[str], Function | None]]:
+    """Functions and classes of which there is one of that name: with their parameters, and the
+    function that gets them. A data class has none: there they are its attributes."""
+    plain = [node for node, owner in functions(tree, "") if not owner]
+    every = [*plain, *(one for one in walk(tree) if isinstance(one, ast.ClassDef))]
+    names = [one.name for one in every]
+    for one in every:
+        if names.count(one.name) > 1:
+            continue
+        makes: Function | None = None
+        if isinstance(one, Function):
+            makes, first = one, 0
+        else:
+            found = [inner for inner in one.body if isinstance(inner, Function)]
+            makes, first = next((inner for inner in found if inner.name == "__init__"), None), 1
+        if makes is not None:
+            yield one.name, [inner.arg for inner in parameters_of(makes)][first:], makes
+        elif isinstance(one, ast.ClassDef):
+            fields = [inner.target for inner in one.body if isinstance(inner, ast.AnnAssign)]
+            yield one.name, [target.id for target in fields if isinstance(target, ast.Name)], None
+
+
+def parameters_of(function: Function) -> list[ast.arg]:
+    return [*function.args.posonlyargs, *function.args.args, *function.args.kwonlyargs]
+
+
+def arguments(call: ast.Call, parameters: list[str]) -> Iterator[tuple[str, ast.expr | None]]:
+    """What each parameter is given; None if that cannot be told."""
+    if any(isinstance(one, ast.Starred) for one in call.args) or not all(
+        one.arg for one in call.keywords
+    ):
+        yield from ((one, None) for one in parameters)
+        return
+    yield from zip(parameters, call.args, strict=False)
+    yield from ((one.arg, one.value) for one in call.keywords if one.arg in parameters)
+
+
+def given(call: ast.Call) -> list[ast.expr]:
+    return [*call.args, *(one.value for one in call.keywords)]
+
+
+def sum_of(value: ast.expr) -> list[ast.expr]:
+    """What is added up, from left to right."""
+    match value:
+        case ast.BinOp(op=ast.Add(), left=left, right=right):
+            return [*sum_of(left), *sum_of(right)]
+    return [value]
+
+
+def is_row(value: ast.expr) -> TypeGuard[ast.List | ast.Tuple]:
+    return isinstance(value, ast.List | ast.Tuple)
+
+
+def root(target: ast.expr) -> ast.expr:
+    """The container that a part is stored in; else what is stored to."""
+    while isinstance(target, ast.Subscript):
+        target = target.value
+    return target
 
 
 def stores_of(node: ast.AST) -> Iterator[tuple[ast.expr, ast.expr]]:

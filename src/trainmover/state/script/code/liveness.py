@@ -9,7 +9,7 @@ the loop ends here.
 """
 
 import dis
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import lru_cache
@@ -30,6 +30,7 @@ _GOES_ON_ELSEWHERE = {
     "JUMP_BACKWARD",
     "JUMP_BACKWARD_NO_INTERRUPT",
 }
+_LOOPS = {"FOR_ITER", "JUMP_BACKWARD", "JUMP_BACKWARD_NO_INTERRUPT"}
 _MAKES_ITERATOR = {"GET_ITER", "GET_AITER"}
 _BEFORE_LOOP = frozenset(
     {"PRECALL", "LOAD_FAST_AND_CLEAR", "SWAP", "COPY", "BUILD_LIST", "BUILD_SET", "BUILD_MAP"}
@@ -40,6 +41,10 @@ _COLLECTS = {"LIST_APPEND", "SET_ADD", "MAP_ADD"}
 _NEXT = frozenset({"next", "__next__"})
 _ENDS = {"RETURN_VALUE", "RETURN_CONST", "RAISE_VARARGS", "RERAISE"}
 _JUMPS = frozenset(dis.hasjrel) | frozenset(dis.hasjabs)
+
+
+Span = tuple[int, int, int, int]
+"""Of an expression: its first line, its last, its first column, its last."""
 
 
 @dataclass(frozen=True)
@@ -53,6 +58,7 @@ class Live:
     own_targets  of them, those of the loop that fetches with this instruction
     collects  a comprehension around holds what it has so far, where nobody sees it
     calls     a function is being called, and it is not `next`: it may hold something too
+    rounds    what the other loops around go through: where that stands in the source
     """
 
     names: frozenset[str]
@@ -61,6 +67,7 @@ class Live:
     own_targets: frozenset[str] = frozenset()
     collects: bool = False
     calls: bool = False
+    rounds: frozenset[Span] = frozenset()
 
 
 @lru_cache(maxsize=1024)
@@ -81,7 +88,7 @@ def live_at(code: CodeType, lasti: int) -> Live:
     calls = flow.ops[here].startswith("CALL") and not flow.draws_by_hand
     names |= flow.bounds_around(here)
     targets, collects = flow.targets_around(here), flow.collects_around(here)
-    return Live(names, at_end, targets, own, collects, calls)
+    return Live(names, at_end, targets, own, collects, calls, flow.rounds_around(here))
 
 
 class _Flow:
@@ -97,7 +104,10 @@ class _Flow:
         self._bits: dict[str, int] = {}
         self._effects = [self._effect(one) for one in self._instructions]
         self.successors = [list(self._next(number)) for number in range(len(self.ops))]
+        self._ways = [[*ways] for ways in self.successors]  # But for those by an exception.
         self._plain = set(self._reached(0))
+        for number, handler in self._handlers(code):
+            self.successors[number].append(handler)
         self.live_in = self._solve()
 
     def named(self, bits: int) -> frozenset[str]:
@@ -112,17 +122,32 @@ class _Flow:
     def bounds_around(self, here: int) -> frozenset[str]:
         """Names in what `for` loops and comprehensions around go through, as `many` in `for _ in
         range(many)`; but not of the loop that fetches with this very instruction."""
+        return frozenset(name for head in self._heads(here) for name in self._bounds(head))
+
+    def rounds_around(self, here: int) -> frozenset[Span]:
+        """The same, where it stands in the source."""
+        found = set[Span]()
+        for head in self._heads(here):
+            match self._iterable(head)[1]:
+                case (int() as first, int() as last, int() as begin, int() as end):
+                    found.add((first, last, begin, end))
+        return frozenset(found)
+
+    def _heads(self, here: int) -> list[int]:
         heads = [head for one in self._loops_around(here) if (head := self.at[one.offset]) != here]
         if self.ops[here] == "CALL":  # Before Python 3.12 a comprehension is a function's.
             heads.append(here)
-        return frozenset(name for head in heads for name in self._bounds(head))
+        return heads
 
-    def _bounds(self, head: int) -> Iterator[str]:
+    def _iterable(self, head: int) -> tuple[int, dis.Positions]:
+        """Where its iterator is made, and of what."""
         made = next((at for at in range(head, -1, -1) if self.ops[at] in _MAKES_ITERATOR), 0)
         between = {*self.ops[made + 1 : head]}
-        where = self._instructions[made].positions
-        if self.ops[made] not in _MAKES_ITERATOR or not between <= _BEFORE_LOOP or where is None:
-            return
+        is_known = self.ops[made] in _MAKES_ITERATOR and between <= _BEFORE_LOOP
+        return made, (self._instructions[made].positions if is_known else None) or dis.Positions()
+
+    def _bounds(self, head: int) -> Iterator[str]:
+        made, where = self._iterable(head)
         for one, then in pairwise(self._instructions[: made + 1]):
             if one.opname not in _READS | {"STORE_FAST_LOAD_FAST"}:
                 continue
@@ -150,7 +175,7 @@ class _Flow:
         known, coming = {here}, [here]
         for number in coming:
             yield number
-            new = [way for way in self.successors[number] if way not in known]
+            new = [way for way in self._ways[number] if way not in known]
             known.update(new)
             coming += new
 
@@ -219,6 +244,25 @@ class _Flow:
             yield number + 1
         if one.opcode in _JUMPS and one.argval in self.at:
             yield self.at[one.argval]
+
+    def _handlers(self, code: CodeType) -> Iterator[tuple[int, int]]:
+        """Instructions, each with where it goes on if it raises. Not those of a `with`, which lets
+        errors pass mostly; nor of a `try` around a loop, which ends that."""
+        for entry in dis.Bytecode(code).exception_entries:  # type: ignore[attr-defined]
+            handler = self.at.get(entry.target)
+            protected = range(bisect_left(self.offsets, entry.start), len(self.ops))
+            inside = [one for one in protected if self.offsets[one] < entry.end]
+            loops = any(self.ops[one] in _LOOPS for one in inside)
+            if (
+                handler is None
+                or loops
+                or not (self._catches(handler) or "suppress" in code.co_names)
+            ):
+                continue
+            yield from ((one, handler) for one in inside)
+
+    def _catches(self, handler: int) -> bool:
+        return "WITH_EXCEPT_START" not in self.ops[handler : handler + 3]
 
     def _solve(self) -> list[int]:
         live = [0] * len(self.ops)

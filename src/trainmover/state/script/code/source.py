@@ -44,6 +44,8 @@ _BUILDS = frozenset(
     | {"remove_parametrizations", "l1_unstructured", "random_unstructured", "ln_structured"}
     | {"global_unstructured", "custom_from_mask", "register_parameter", "register_buffer"}
 )
+_MIXED = (ast.Tuple, ast.List, ast.Dict, ast.Call)
+_CHOOSE = frozenset({"min", "max"})
 _FEEDS = frozenset({"update", "add", "append", "push", "record", "put", "extend", "insert"})
 Key = tuple[str, int]
 """Of a scope: its name, and the first line of its code object; a module's is 0."""
@@ -57,12 +59,14 @@ class Scope:
     """One function, or the top of a file.
 
     clocks   names in it that tell the time or the machine
+    apart    those of them that hold nothing else, whatever they are
     counts   first targets of `for` over enumerate(...): they count, whatever else they may equal
     given    targets of `for` over job.batches(...) and its kin: they follow the place that is kept
     lines    of the last store to each name
     """
 
     clocks: set[str] = field(default_factory=set)
+    apart: set[str] = field(default_factory=set)
     counts: set[str] = field(default_factory=set)
     given: set[str] = field(default_factory=set)
     lines: dict[str, int] = field(default_factory=dict)
@@ -85,6 +89,7 @@ class Source:
     globals     that functions store to
     read        names that functions read and do not store: the file's globals, and names around
     clocks      attributes and parts that tell the time or the machine: ".t0", "stats['time']"
+    apart       those of them that hold nothing else, whatever they are
     told        attributes that are given such a value, each with the classes whose methods give it
                 to their own object; "" where it is given from elsewhere
     untold      the same of other values; what they are reset to, or made with, is none
@@ -111,6 +116,7 @@ class Source:
     globals: set[str] = field(default_factory=set)
     read: set[str] = field(default_factory=set)
     clocks: set[str] = field(default_factory=set)
+    apart: set[str] = field(default_factory=set)
     told: dict[str, set[str]] = field(default_factory=dict)
     untold: dict[str, set[str]] = field(default_factory=dict)
     dynamic: int = 0
@@ -186,6 +192,7 @@ def together(sources: Iterable[Source]) -> Source:
         whole.handed |= one.handed
         whole.globals |= one.globals
         whole.clocks |= one.clocks
+        whole.apart |= one.apart
         for known, stored_by in ((whole.told, one.told), (whole.untold, one.untold)):
             for name, owners in stored_by.items():
                 known.setdefault(name, set()).update(owners)
@@ -244,6 +251,11 @@ class _Reader:
         for node, owner in self._functions:
             self._bodies.append((scope_key(node), owner, list(grammar.own(node))))
         self._once = grammar.called_once(tree)
+        self._parameters, self._made_by = dict[str, list[str]](), dict[str, Key]()
+        for name, parameters, made_by in grammar.callables(tree):
+            self._parameters[name] = parameters
+            if made_by is not None:
+                self._made_by[name] = scope_key(made_by)
         self._by_name: set[str] = set()  # Attributes that are stored to as by setattr().
         self._telling: set[str] = set()  # Functions that return the time.
         self._parts: dict[str, set[object]] = {}  # Those of which a part of the result is one.
@@ -420,6 +432,7 @@ class _Reader:
             self._derive()
             mixed, untelling = self._stored_otherwise(), self._return_otherwise()
             if mixed <= self._mixed and not untelling:
+                self._set_apart()
                 return
             self._mixed |= mixed
             self._untelling |= untelling
@@ -429,6 +442,11 @@ class _Reader:
             for scope in self.source.scopes.values():
                 scope.clocks.clear()
 
+    def _set_apart(self) -> None:
+        of = {id(scope): scope.apart for scope in self.source.scopes.values()}
+        for owner, path in self._apart:
+            of.get(owner, self.source.apart).add(path)
+
     def _derive(self) -> None:
         for _ in range(12):
             before = self._count()
@@ -437,8 +455,33 @@ class _Reader:
                 for node in nodes:
                     self._clock(node, scope, key)
                 self._fed(nodes, scope)
+            self._called_with()
             if self._count() == before:
                 return
+
+    def _called_with(self) -> None:
+        """Parameters that are given nothing but the time, as the folder of a log: of functions, and
+        of what is made of a class."""
+        told: dict[tuple[str, str], list[bool]] = {}
+        for key, _, nodes in self._bodies:
+            scope = self.source.scopes[key]
+            for node in nodes:
+                if isinstance(node, ast.Call) and isinstance(node.func, ast.Name):
+                    name = node.func.id
+                    for parameter, value in grammar.arguments(node, self._parameters.get(name, [])):
+                        told.setdefault((name, parameter), []).append(self._only(value, scope))
+        for (name, parameter), each in told.items():
+            made_by = self._made_by.get(name)
+            if all(each) and made_by is not None:
+                self._note(parameter, self.source.scopes[made_by])
+            elif all(each):
+                self._note(f".{parameter}", self.source.scopes[MODULE])
+
+    def _only(self, value: ast.expr | None, scope: Scope) -> bool:
+        """Whether it tells the time, and nothing else."""
+        if value is None or not self._tells(value, scope):
+            return False
+        return not self._parts_of(value, scope)
 
     def _stored_otherwise(self) -> set[_Path]:
         """Names and attributes that tell the time, and are given something else, too."""
@@ -453,10 +496,13 @@ class _Reader:
                     if is_made or known in self._apart or grammar.is_reset(node, value):
                         continue
                     path = known[1]
-                    tells = self._tells(value, scope, but=path) and not self._parts_of(value, scope)
+                    tells = self._tells(value, scope, but=path)
+                    tells = tells and not self._parts_of(value, scope, but=path)
                     tells = tells and not (
                         isinstance(value, ast.Call) and grammar.makes_object(value)
                     )
+                    if not tells and (whole := grammar.root(target)) is not target:
+                        found.add(_known(whole, scope))
                     if path.startswith("."):
                         stored_by = self.source.told if tells else self.source.untold
                         stored_by.setdefault(path[1:], set()).add(own)
@@ -507,6 +553,7 @@ class _Reader:
                         self._guarded(inner, scope)
 
     def _assigned(self, target: ast.expr, value: ast.expr, scope: Scope) -> None:
+        but = grammar.path(target)
         both = isinstance(target, ast.Tuple | ast.List) and isinstance(value, ast.Tuple | ast.List)
         if both and len(target.elts) == len(value.elts):  # type: ignore[attr-defined]
             for one, its in zip(target.elts, value.elts, strict=True):  # type: ignore[attr-defined]
@@ -514,14 +561,14 @@ class _Reader:
         elif isinstance(target, ast.Tuple | ast.List) and self._parts_of(value, scope):
             for one, its in grammar.pairs(target, value):
                 self._assigned(one, its, scope)
-        elif parts := self._parts_of(value, scope):
-            for part in parts if (path := grammar.path(target)) else ():
-                self._note(f"{path}[{part!r}]", scope)
+        elif parts := self._parts_of(value, scope, but):
+            for part in parts if but else ():
+                self._note(f"{but}[{part!r}]", scope)
         elif isinstance(value, ast.Call) and grammar.makes_object(value):
             for keyword in value.keywords:
                 if keyword.arg and self._tells(keyword.value, scope):
                     self.source.clocks.add(f".{keyword.arg}")
-        elif self._tells(value, scope):
+        elif self._tells(value, scope, but):
             self._mark(target, scope)
 
     def _guarded(self, target: ast.Name | ast.Attribute, scope: Scope) -> None:
@@ -569,26 +616,36 @@ class _Reader:
         waiting: list[ast.AST] = [value]
         while waiting:
             node = waiting.pop()
-            is_itself = but and isinstance(node, ast.expr) and grammar.path(node) == but
-            if not is_itself and self._is_clock(node, scope):
+            if _is(node, but) or (isinstance(node, _MIXED) and self._parts_of(node, scope, but)):
+                continue
+            if self._is_clock(node, scope):
                 return True
-            waiting += self._made_of(node, scope)
+            waiting += self._made_of(node, scope, but)
         return False
 
-    def _made_of(self, node: ast.AST, scope: Scope) -> list[ast.AST]:
+    def _made_of(self, node: ast.AST, scope: Scope, but: str) -> list[ast.AST]:
         """What a value derives from: not what only decides, nor what the script's own function is
         given beside other things."""
-        if isinstance(node, ast.IfExp):
-            return [node.body, node.orelse]
-        if isinstance(node, ast.Call) and grammar.called_name(node) in self._written:
-            given = [*node.args, *(one.value for one in node.keywords)]
-            if any(grammar.varies(one) and not self._tells(one, scope) for one in given):
+        match node:
+            case ast.IfExp(body=body, orelse=orelse):
+                return [body, orelse]
+            case ast.Subscript(value=held):  # Where it lies says nothing of what it is.
+                return [held]
+            case ast.Dict(values=values):
+                return [*values]
+            case ast.DictComp(value=held, generators=generators):
+                return [held, *generators]
+        if isinstance(node, ast.Call) and grammar.called_name(node) in self._written | _CHOOSE:
+            given = grammar.given(node)
+            others = [one for one in given if grammar.varies(one) and not _is(one, but)]
+            if not all(self._tells(one, scope) for one in others):
                 return []
         return children(node)
 
-    def _parts_of(self, value: ast.expr, scope: Scope) -> set[object]:
-        """Where only parts of a value tell the time: which of a tuple, list or dict, by number or
-        key. A loss beside the seconds that it took is none for that."""
+    def _parts_of(self, value: ast.expr, scope: Scope, but: str = "") -> set[object]:
+        """Where only parts of a value tell the time: which of a tuple, list, tensor or dict, by
+        number or key. A loss beside the seconds that it took is none for that. but: as in `_tells`
+        """
         entries: list[tuple[object, ast.expr]] = []
         match value:
             case ast.Tuple(elts=values) | ast.List(elts=values):
@@ -598,14 +655,24 @@ class _Reader:
                     (key.value if isinstance(key, ast.Constant) else None, one)
                     for key, one in zip(keys, values, strict=True)
                 ]
+            case ast.BinOp(op=ast.Add()) if any(map(grammar.is_row, rows := grammar.sum_of(value))):
+                rows = [one for one in rows if not _is(one, but)]
+                parts = (one.elts if grammar.is_row(one) else [one] for one in rows)
+                entries = list(enumerate(one for row in parts for one in row))
+            case ast.BinOp(op=ast.BitOr(), left=left, right=right):
+                return self._parts_of(left, scope, but) | self._parts_of(right, scope, but)
             case ast.Call(func=ast.Name(id="dict"), args=[*others], keywords=keywords):
                 entries = [(one.arg, one.value) for one in keywords]
                 entries += [(None, one) for one in others if not self._tells(one, scope)]
             case ast.Call() if (name := grammar.called_name(value)) not in self._telling:
-                return self._parts.get(name, set())
-        telling = {key for key, one in entries if self._tells(one, scope)}
+                if name in self._parts:
+                    return self._parts[name]
+                given = (self._parts_of(one, scope, but) for one in grammar.given(value))
+                return next(filter(None, given), set())  # A tensor of a list has the same parts.
+        telling = {key for key, one in entries if self._tells(one, scope, but)}
         others = [one for key, one in entries if key not in telling]
-        if isinstance(value, ast.Tuple | ast.List) and not any(map(grammar.varies, others)):
+        is_row = all(type(key) is int for key, _ in entries)
+        if is_row and not any(map(grammar.varies, others)):
             return set()  # All that may differ in it tells the time.
         return telling
 
@@ -642,6 +709,10 @@ class _Reader:
         if not isinstance(node, ast.Name):
             return ""
         return ".".join([self._imports.get(node.id, node.id), *reversed(parts)])
+
+
+def _is(node: ast.AST, path: str) -> bool:
+    return bool(path) and isinstance(node, ast.expr) and grammar.path(node) == path
 
 
 def _known(target: ast.expr, scope: Scope) -> _Path:

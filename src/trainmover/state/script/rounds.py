@@ -1,0 +1,140 @@
+"""What the loops around a fetch go through, worked out from what the script's names stand for.
+
+Nobody can read the iterator of `for _ in range(scale.many)`, which was made as the loop began, and
+another machine's was made of what was there. So the expression is worked out again: from constants,
+names, attributes and entries of plain containers, with what the job itself says and a few functions
+of Python's that only calculate. None of the script's code is run for it: what would need that (a
+function or a property of its own) is not known.
+"""
+
+import ast
+import operator
+from collections import ChainMap, deque
+from collections.abc import Callable, Iterator, Mapping
+from types import MemberDescriptorType, ModuleType, SimpleNamespace
+from typing import Any
+
+from trainmover.state.script.code.liveness import Span
+from trainmover.state.script.code.source import source_of
+from trainmover.state.script.code.syntax import walk
+from trainmover.state.script.things import held_by, module_of
+
+_OURS = __name__.partition(".")[0]
+_CALCULATE: dict[str, Callable[..., Any]] = {
+    one.__name__: one for one in (range, int, float, abs, round, min, max, len, bool)
+}
+_NUMBERS = (bool, int, float)
+_HOLD = (list, tuple, dict, deque, str, range)
+_OPERATORS: dict[type[ast.AST], Callable[..., Any]] = {
+    ast.Add: operator.add,
+    ast.Sub: operator.sub,
+    ast.Mult: operator.mul,
+    ast.Div: operator.truediv,
+    ast.FloorDiv: operator.floordiv,
+    ast.Mod: operator.mod,
+    ast.USub: operator.neg,
+    ast.Not: operator.not_,
+    ast.Eq: operator.eq,
+    ast.NotEq: operator.ne,
+    ast.Lt: operator.lt,
+    ast.LtE: operator.le,
+    ast.Gt: operator.gt,
+    ast.GtE: operator.ge,
+}
+
+
+class Unknown(Exception):
+    """Only the script's own code could tell."""
+
+
+def at(path: str, spans: frozenset[Span]) -> Iterator[ast.expr]:
+    """The expressions there of which more than names counts: those are variables by themselves."""
+    source = source_of(path) if spans else None
+    every = walk(source.tree) if source is not None and source.tree is not None else ()
+    for node in every:
+        if isinstance(node, ast.expr | ast.For | ast.AsyncFor) and _span_of(node) in spans:
+            iterable = _iterable_of(node)
+            if _reads_parts(iterable):
+                yield iterable
+
+
+def _iterable_of(node: ast.expr | ast.For | ast.AsyncFor) -> ast.expr:
+    """Python 3.11 has a loop as the place where its iterator is made, and all versions a
+    comprehension."""
+    match node:
+        case ast.For(iter=iterable) | ast.AsyncFor(iter=iterable):
+            return iterable
+        case ast.ListComp() | ast.SetComp() | ast.DictComp() | ast.GeneratorExp():
+            return node.generators[0].iter
+    assert isinstance(node, ast.expr)
+    return node
+
+
+def worked_out(node: ast.expr, names: Mapping[str, Any], top: Mapping[str, Any]) -> Any:
+    """names: of the frame. top: of its file. Raises Unknown.
+
+    >>> worked_out(ast.parse("range(2 if job['steps'] < 20 else 3)", mode="eval").body,
+    ...            {"job": {"steps": 40}}, {})
+    range(0, 3)
+    """
+    try:
+        return _value(node, ChainMap(dict(names), dict(top)))
+    except (ArithmeticError, LookupError, TypeError, ValueError) as error:
+        raise Unknown from error
+
+
+def _reads_parts(node: ast.expr) -> bool:
+    return any(isinstance(inner, ast.Attribute | ast.Subscript) for inner in walk(node))
+
+
+def _span_of(node: ast.expr | ast.stmt) -> Span:
+    return node.lineno, node.end_lineno or 0, node.col_offset, node.end_col_offset or 0
+
+
+def _value(node: ast.expr, names: Mapping[str, Any]) -> Any:
+    match node:
+        case ast.Constant(value=value):
+            return value
+        case ast.Name(id=name):
+            return names[name]
+        case ast.Attribute(value=owner, attr=name):
+            return _attribute(_value(owner, names), name)
+        case ast.Subscript(value=held, slice=key):
+            return _plain(_value(held, names), _HOLD)[_plain(_value(key, names), (int, str))]
+        case ast.IfExp(test=test, body=body, orelse=orelse):
+            return _value(body if _number(test, names) else orelse, names)
+        case ast.Call(func=ast.Name(id=name), args=args, keywords=[]) if name not in names:
+            return _CALCULATE[name](*(_plain(_value(one, names), _NUMBERS + _HOLD) for one in args))
+        case ast.BinOp(left=left, op=op, right=right):
+            return _OPERATORS[type(op)](_number(left, names), _number(right, names))
+        case ast.Compare(left=left, ops=[op], comparators=[right]):
+            return _OPERATORS[type(op)](_number(left, names), _number(right, names))
+        case ast.UnaryOp(op=op, operand=operand):
+            return _OPERATORS[type(op)](_number(operand, names))
+    raise Unknown
+
+
+def _number(node: ast.expr, names: Mapping[str, Any]) -> Any:
+    return _plain(_value(node, names), _NUMBERS)
+
+
+def _plain(value: Any, kinds: tuple[type, ...]) -> Any:
+    """Whose own code is Python's."""
+    if type(value) not in kinds:
+        raise Unknown
+    return value
+
+
+def _attribute(owner: object, name: str) -> Any:
+    kind = type(owner)
+    held = vars(owner) if isinstance(owner, ModuleType | SimpleNamespace) else held_by(owner)
+    if name in held:
+        return held[name]
+    if isinstance(owner, type):
+        raise Unknown
+    if module_of(kind).startswith(_OURS):
+        return getattr(owner, name)
+    found = next((vars(one)[name] for one in kind.__mro__ if name in vars(one)), Unknown)
+    if type(found) is MemberDescriptorType:
+        return found.__get__(owner)
+    return _plain(found, _NUMBERS + _HOLD)
