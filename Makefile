@@ -20,12 +20,12 @@
 #
 # torch comes first and alone: PYTHON=python3.12 chooses the interpreter, and
 # TORCH_INDEX=https://download.pytorch.org/whl/cpu the source of a CPU build where the default index
-# serves a CUDA one. WORKERS=4 lets that many tests run at once. Where there is no C++20 compiler,
+# serves a CUDA one. WORKERS=2 lets that many tests run at once. Where there is no C++20 compiler,
 # TRAINMOVER_NATIVE=0 goes without the native communicator.
 
 PYTHON ?= python3
 TORCH_INDEX ?=
-WORKERS ?= 3
+WORKERS ?= 4
 SEED ?= 1
 
 VENV := .venv
