@@ -10,20 +10,20 @@ from trainmover.simulator.coverage import Pair
 
 _OF_STATE = {
     "starting": "BetweenSteps Finished Moves Snapped Stands StepsChanged WentOn",
-    "running": "AtBoundary CheckpointFound Parked Prepared Switched WentOn",
+    "running": "AtBoundary CheckpointFound Parked Prepared Switched WentOn VaultHeld",
     "saving": "AtBoundary Attached BetweenSteps CheckpointFailed CheckpointFound Committed "
     "Fingerprinted Finished Held Left Loaded Moves Parked Prepared Recorded SandboxFailed "
     "Snapped Stands StepsChanged Switched Warm WentOn WorkerUp",
     "ending": "AtBoundary CheckpointFailed CheckpointFound CheckpointPublished Loaded Position "
     "Prepared Reached SandboxFailed Snapped Stack Switched VaultHeld Warned Wrote",
     "move bind": "AtBoundary CheckpointFailed CheckpointFound Left Moves Prepared Reached "
-    "StepsChanged",
+    "StepsChanged VaultHeld",
     "move prepare": "AtBoundary BetweenSteps CheckpointFailed CheckpointFound Left Moves Parked "
-    "Reached SandboxFailed StepsChanged",
+    "Reached SandboxFailed StepsChanged VaultHeld",
     "move pause": "BetweenSteps CheckpointFailed CheckpointFound Finished Left Moves Parked "
-    "Prepared Reached SandboxFailed StepsChanged",
+    "Prepared Reached SandboxFailed StepsChanged VaultHeld",
     "move switch": "CheckpointFailed CheckpointFound Interrupted Left Parked Prepared Reached "
-    "SandboxFailed Stack Wrote",
+    "SandboxFailed Stack Wrote VaultHeld",
     "recovery waiting": "AtBoundary BetweenSteps CheckpointFailed Committed Finished Held Loaded "
     "Moves Prepared Reached SandboxFailed StepsChanged Switched Unproven WentOn Wrote",
     "recovery drain": "CheckpointFailed CheckpointFound Finished Moves StepsChanged Unproven "
@@ -36,6 +36,6 @@ _OF_STATE = {
     "Reached Stands Switched Wrote",
     "going back switch": "CheckpointFailed CheckpointFound CheckpointPublished Examined Held "
     "Interrupted Left Parked Position Prepared Raised Reached SandboxFailed Stack Warm Warned "
-    "Wrote",
+    "Wrote VaultHeld",
 }
 SELDOM: set[Pair] = {(state, event) for state, its in _OF_STATE.items() for event in its.split()}

@@ -2,6 +2,7 @@
 
 import random
 
+from trainmover.controller.change.incidents import open_incident
 from trainmover.controller.events import AnomalyFound, SlowFound, SlowMeasured, SlowSuspected
 from trainmover.controller.state import Job
 from trainmover.ids import MachineId, Step
@@ -13,10 +14,10 @@ LONGER = (1.0, 1.05, 1.3, 1.6, 2.0)
 
 
 def anything(job: Job, chance: random.Random, step: Step, at_us: int) -> FOUND:
-    """Of a machine that has ranks."""
+    """Of a machine that has ranks. A move is measured once it is over."""
     machine, *others = chance.sample(job.seats, len(job.seats))
     moves = job.stragglers.moves
-    if moves and chance.random() < 0.5:
+    if moves and open_incident(job) is None and chance.random() < 0.5:
         longer = chance.choice(LONGER)
         return SlowMeasured(
             at_us=at_us,

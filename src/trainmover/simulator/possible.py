@@ -9,7 +9,7 @@ MOVE = ("move bind", "move prepare", "move pause", "move switch")
 RECOVERY = ("recovery waiting", "recovery drain", "recovery boundary", "recovery switch")
 BACK = ("going back boundary", "going back switch")
 JUDGED = ("recovery boundary", "recovery switch", *BACK)
-"""Every survivor has said where it stood, and every machine what it holds."""
+"""Every survivor has said where it stood, and every machine that was there what it holds."""
 AT_BOUNDARY = ("move switch", "recovery switch", "going back switch")
 """Every rank stands between two steps, or is a joiner."""
 
@@ -52,12 +52,12 @@ IMPOSSIBLE: tuple[tuple[str, tuple[str, ...], tuple[str, ...]], ...] = (
     (
         "no change is over before all that take part have said so",
         ("running",),
-        ("VaultHeld", "Position", "Loaded"),
+        ("Position", "Loaded"),
     ),
     (
         "a move begins after the first commit of all ranks in the epoch in force",
         MOVE,
-        ("VaultHeld", "Position", "Committed"),
+        ("Position", "Committed"),
     ),
     (
         "nothing is taken and nobody switches before the switchover; the one before is over",
@@ -73,7 +73,6 @@ IMPOSSIBLE: tuple[tuple[str, tuple[str, ...], tuple[str, ...]], ...] = (
         "survivors said so before they answered, and the verdict waits for all answers",
         JUDGED,
         (
-            "VaultHeld",
             "StepsChanged",
             "Fingerprinted",
             "Finished",
