@@ -152,6 +152,22 @@ BESIDE = {
         for x, y in job.batches(DATA):
             log.kept += float(x.sum())
     """,
+    "an object that scales what it is given": """
+        class Log:
+            def __init__(self, folder):
+                self.folder, self.kept = folder, 1.0
+            def add(self, value):
+                self.kept = 0.9 * self.kept + 0.1 * value
+            def now(self):
+                return self.kept
+        def log_in(folder):
+            return Log(folder)
+        def train(x, scale):
+            return float(x.sum()) * scale
+        log = log_in(f"runs/{time.time()}")
+        for x, y in job.batches(DATA):
+            log.add(train(x, log.kept) + train(x, log.now()))
+    """,
     "a generator whose seed may be of the time": """
         kept = numpy.random.default_rng(int(os.environ.get("SEED", 3)) or int(time.time()))
         for x, y in job.batches(DATA):

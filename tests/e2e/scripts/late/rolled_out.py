@@ -1,4 +1,4 @@
-"""Two passes of updates over what the policy has done since the fetch, as PPO makes them."""
+"""Two updates by what the policy has done since the fetch, as PPO makes them."""
 
 import kit
 import torch
@@ -27,8 +27,7 @@ def roll_out() -> tuple[Tensor, Tensor]:
     return x, model.module(x) + torch.randn(16, 1)
 
 
-for _ in job.range(args.steps // 4):
+for _ in job.range(args.steps // 2):
     x, then = roll_out()
-    for _ in range(2):
-        for part in torch.randperm(16).split(8):
-            update(x[part], then[part])
+    for part in torch.randperm(16).split(8):
+        update(x[part], then[part])

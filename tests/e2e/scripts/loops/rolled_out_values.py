@@ -1,4 +1,4 @@
-"""The same, and what the policy has done is kept by job.values."""
+"""Two passes of updates over what the policy has done, which is kept by job.values."""
 
 import kit
 import torch

@@ -251,6 +251,11 @@ class _Reader:
         for node, owner in self._functions:
             self._bodies.append((scope_key(node), owner, list(grammar.own(node))))
         self._once = grammar.called_once(tree)
+        self._kept = {
+            one.attr
+            for one in walk(tree)
+            if isinstance(one, ast.Attribute) and not isinstance(one.ctx, ast.Load)
+        }
         self._parameters, self._made_by = dict[str, list[str]](), dict[str, Key]()
         for name, parameters, made_by in grammar.callables(tree):
             self._parameters[name] = parameters
@@ -635,11 +640,12 @@ class _Reader:
                 return [*values]
             case ast.DictComp(value=held, generators=generators):
                 return [held, *generators]
+            case ast.Attribute(attr=name) if name in self._kept:
+                return []  # Of an object that was made with the time: it is judged by itself.
         if isinstance(node, ast.Call) and grammar.called_name(node) in self._written | _CHOOSE:
             given = grammar.given(node)
             others = [one for one in given if grammar.varies(one) and not _is(one, but)]
-            if not all(self._tells(one, scope) for one in others):
-                return []
+            return [*others] if all(self._tells(one, scope) for one in others) else []
         return children(node)
 
     def _parts_of(self, value: ast.expr, scope: Scope, but: str = "") -> set[object]:
