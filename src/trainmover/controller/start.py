@@ -131,7 +131,6 @@ def _resume(job: Job, found: Checkpoint, at_us: int) -> Decision:
         committed=found.step,
         checkpoint=found,
         checkpointed=found.step,
-        torch=found.torch,
         recorded=Facts({said.rank: said for said in found.recorded}),
         attached=Ranks(said.rank for said in found.recorded),
     ), ()
