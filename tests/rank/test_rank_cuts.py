@@ -104,8 +104,7 @@ def test_the_only_one_is_given_although_no_vault_gets_any_more() -> None:
     cuts.completed(Step(5))
     assert cuts.follow(RANK, "m4", Epoch(2)) is None, "they are for checkpoints alone"
     given = cuts.give(RANK, Step(5), "m4", Epoch(2))
-    assert isinstance(given, Put)
-    assert (given.snapshot, given.vault) == (put.snapshot, "m4")
+    assert given == Put(put.snapshot, Epoch(2), "m4", 0, 0), "no step has waited for it"
     missing = cuts.give(OTHER, Step(5), "m4", Epoch(2))
     assert isinstance(missing, Snapped)
     assert (missing.step, missing.refused) == (5, "its process does not have it")
@@ -118,6 +117,19 @@ def test_what_is_undone_goes_and_what_all_go_back_to_stays() -> None:
     took(cuts, 8)
     assert steps(cuts.back_to(Step(5))) == [8]
     assert cuts.of(RANK, Step(5)) is not None
+
+
+def test_a_new_buddy_gets_it_and_no_step_waits() -> None:
+    cuts = Cuts[Snapshot]()
+    put = took(cuts, 5)
+    cuts.completed(Step(5))
+    assert cuts.follow(RANK, "m4", Epoch(2)) == Put(put.snapshot, Epoch(2), "m4", 0, 0)
+
+
+def test_a_job_that_starts_anew_has_none_not_even_of_its_first_step() -> None:
+    cuts = Cuts[Snapshot]()
+    took(cuts, 1)
+    assert steps(cuts.clear()) == [1]
 
 
 def test_what_is_not_complete_when_members_change_goes() -> None:

@@ -27,7 +27,8 @@ def test_an_hour_is_the_longest() -> None:
 
 
 def test_after_an_hour_without_a_loss_all_is_forgotten() -> None:
-    assert lost_at(10, 3700)[3700] == 0.0
+    assert lost_at(10, 3609)[3609] == 30.0
+    assert lost_at(10, 3610)[3610] == 0.0
 
 
 def test_the_wait_passes_and_others_are_not_meant() -> None:

@@ -297,6 +297,7 @@ def test_a_standby_with_another_torch_is_not_warmed() -> None:
     job, effects = after(RUNNING, joined("m5", standby=True), up("m5", torch="1.9"))
     assert job.machines["m5"].state is MachineState.COLD
     assert job.machines["m5"].note == "it runs torch 1.9, the job's ranks run torch 2"
+    assert (job.machines["m5"].torch, job.machines["m5"].version) == ("1.9", "1")
     assert not orders(effects, m.WarmUp)
 
 
