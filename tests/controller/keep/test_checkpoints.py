@@ -33,6 +33,7 @@ from trainmover.controller.events import (
 )
 from trainmover.controller.keep.checkpoints import tend_checkpoints
 from trainmover.controller.state import MachineState, Outcome
+from trainmover.ids import Step
 from trainmover.protocol import messages as m
 
 SEATED = [("m1", 0), ("m2", 1), ("m3", 2)]
@@ -219,7 +220,17 @@ def test_without_a_checkpoint_that_is_whole_the_job_ends_and_names_the_damaged()
     found = CheckpointFound(at_us=0, epoch=job.epoch_last, checkpoint=None, damaged=["10 is bad."])
     end = ended(decide(job, found)[1])
     assert end.code == 1
+    assert "m2 was lost: link broke, and no checkpoint in /kept is whole." in end.text
     assert "10 is bad." in end.text
+
+
+def test_an_older_one_that_is_found_is_the_newest_from_then_on() -> None:
+    job, _ = without_a_cut(published())
+    assert job.checkpoint is not None
+    older = msgspec.structs.replace(job.checkpoint, step=Step(5))
+    found = CheckpointFound(at_us=0, epoch=job.epoch_last, checkpoint=older, damaged=["10 is bad."])
+    job, _ = decide(job, found)
+    assert (job.checkpoint, job.checkpointed, job.committed) == (older, 5, 5)
 
 
 def test_what_is_found_for_a_change_that_is_over_changes_nothing() -> None:
