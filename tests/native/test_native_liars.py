@@ -129,7 +129,8 @@ def tell_and_hang_up(link: RawLink, said: bytes) -> None:
     """Say it all, unless the other side hangs up first; then wait until it has."""
     with suppress(ConnectionResetError, BrokenPipeError):
         if say_while_heard(link, said):
-            link.shutdown(socket.SHUT_WR)
+            with suppress(OSError):  # It may have hung up since.
+                link.shutdown(socket.SHUT_WR)
         while link.recv(1 << 16):
             pass
 

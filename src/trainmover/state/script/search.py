@@ -326,9 +326,8 @@ class Search:
             if type(value) is ModuleType and value not in self._modules:
                 self._hung_on(value, vars(value), name)
                 continue
-            if (
-                known is not None and name not in known | changed
-            ):  # It is written before it is read.
+            is_read = known is None or name in known or name in changed
+            if not is_read:  # It is written before.
                 continue
             counts = name in changed or self._is_moving(value)
             read = source is not None and name in source.read
