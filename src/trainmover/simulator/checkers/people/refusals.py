@@ -193,8 +193,8 @@ def _is_so(job: Job, event: REQUESTS, text: str) -> None:
 
 def _could_be(job: Job, event: REQUESTS, text: str) -> None:
     for words, kinds, holds in REASONS:
-        moves = words in (name for name, its, _ in REASONS if its == MOVES)
-        absolute = words not in SOMETIMES and not (moves and isinstance(event, DrainRequested))
+        drains = kinds == MOVES and isinstance(event, DrainRequested)
+        absolute = words not in SOMETIMES and not drains
         if isinstance(event, kinds) and absolute and holds(job, event):
             raise Violation(f"{event} was done ({text!r}), and {words}")
     lost = isinstance(event, MoveRequested | HealthRequested | KillRequested | DrainRequested)

@@ -17,7 +17,7 @@ import ast
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
-from trainmover.state.script.code.syntax import children, walk
+from trainmover.state.script.code.syntax import called_name, children, last_name, walk
 
 Function = ast.FunctionDef | ast.AsyncFunctionDef
 _Part = tuple[str, str]
@@ -56,12 +56,12 @@ class _Reader:
         self._functions: dict[str, list[_Known]] = {}
         for node, is_method in _functions(tree, in_class=False):
             self._functions.setdefault(node.name, []).append(_known(node, is_method))
-        self._called = {name for node in walk(tree) if (name := _called(node))}
+        self._called = {name for node in walk(tree) if (name := called_name(node))}
         functions = {id(node.func) for node in walk(tree) if isinstance(node, ast.Call)}
         self._handed_out = {
             name
             for node in walk(tree)
-            if id(node) not in functions and (name := _named(node)) in self._functions
+            if id(node) not in functions and (name := last_name(node)) in self._functions
         }
         self._anywhere = at is None or _runs_beside(tree)  # Any loop may be under way.
         self._summaries: dict[str, _Summary] = {}
@@ -111,7 +111,7 @@ class _Reader:
 
     def _is_wrapped(self, function: Function) -> bool:
         """Whether something else decides if it is called: a decorator of the script's, a cache."""
-        names = {_named(one) or _called(one) for one in function.decorator_list}
+        names = {last_name(one) or called_name(one) for one in function.decorator_list}
         return not names.isdisjoint(self._functions.keys() | _CACHES)
 
     def _call(self, call: ast.Call, name: str, written: _Parts) -> _Summary:
@@ -169,8 +169,8 @@ class _Reader:
                     if item.optional_vars is not None:
                         written = _bound(written, item.optional_vars)
                 more, after = self._block(node.body, written)
-                suppresses = any(_called(item.context_expr) == "suppress" for item in node.items)
-                return read | more, written & after if suppresses else after
+                managers = {called_name(item.context_expr) for item in node.items}
+                return read | more, written & after if "suppress" in managers else after
             case ast.Match():
                 read, written = self._expression(node.subject, written)
                 cases = [self._block(one.body, written) for one in node.cases]
@@ -228,7 +228,7 @@ class _Reader:
                 one = _part(part)
                 if not one[0] or one not in written:
                     read |= {one}
-            elif isinstance(part, ast.Call) and (name := _called(part)):
+            elif isinstance(part, ast.Call) and (name := called_name(part)):
                 more, after = self._call(part, name, written)
                 read, written = read | more, after if surely else written & after
         for one_stored in stored:
@@ -327,7 +327,7 @@ def _known(node: Function, is_method: bool) -> _Known:
         if isinstance(one, ast.Global | ast.Nonlocal)
         for name in one.names
     }
-    static = any(_named(one) == "staticmethod" for one in node.decorator_list)
+    static = any(last_name(one) == "staticmethod" for one in node.decorator_list)
     return _Known(node, is_method and not static, plain, frozenset((stored | others) - declared))
 
 
@@ -338,17 +338,6 @@ def _functions(node: ast.AST, *, in_class: bool) -> Iterator[tuple[Function, boo
             yield from _functions(child, in_class=False)
         else:
             yield from _functions(child, in_class=isinstance(child, ast.ClassDef))
-
-
-def _called(node: ast.AST) -> str:
-    """The name by which something is called; "" if nothing is, or without a name."""
-    return _named(node.func) if isinstance(node, ast.Call) else ""
-
-
-def _named(node: ast.AST) -> str:
-    if isinstance(node, ast.Attribute):
-        return node.attr
-    return node.id if isinstance(node, ast.Name) else ""
 
 
 def _is_called_by_others(name: str) -> bool:
@@ -375,7 +364,7 @@ def _runs_beside(tree: ast.Module) -> bool:
 
 def _asked_by_name(call: ast.Call) -> _Parts:
     """As in getattr(self, "best")."""
-    if _called(call) in ("getattr", "hasattr") and call.args[1:]:
+    if called_name(call) in ("getattr", "hasattr") and call.args[1:]:
         name = call.args[1]
         if isinstance(name, ast.Constant) and isinstance(name.value, str):
             return frozenset({(_path(call.args[0]), name.value)})
@@ -417,7 +406,7 @@ def _asked_as_a_whole(tree: ast.Module) -> set[str]:
     classes = [one for one in walk(tree) if isinstance(one, ast.ClassDef)]
     asked = {one.name for one in classes if "self" in _wholes_in(one)}
     for one in classes * 2:  # Those that derive from them, and from these.
-        if asked & {_named(base) for base in one.bases}:
+        if asked & {last_name(base) for base in one.bases}:
             asked.add(one.name)
     found = set[str]()
     for one in classes:
@@ -425,7 +414,7 @@ def _asked_as_a_whole(tree: ast.Module) -> set[str]:
             found |= {attribute for owner, attribute in _stores_in(one) if owner == "self"}
     others = _wholes_in(tree) - {"self"}
     found |= {attribute for owner, attribute in _stores_in(tree) if owner in others}
-    getters = [one for one in walk(tree) if _called(one) == "attrgetter"]
+    getters = [one for one in walk(tree) if called_name(one) == "attrgetter"]
     named = [one for getter in getters for one in children(getter) if isinstance(one, ast.Constant)]
     return found | {str(one.value).rpartition(".")[2] for one in named}
 
@@ -436,7 +425,7 @@ def _wholes_in(node: ast.AST) -> set[str]:
         match one:
             case ast.Attribute(value=owner, attr="__dict__", ctx=ast.Load()):
                 found.add(_path(owner))
-            case ast.Call(args=[owner, *_]) if _called(one) in _WHOLES:
+            case ast.Call(args=[owner, *_]) if called_name(one) in _WHOLES:
                 found.add(_path(owner))
     return found - {""}
 

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from typing import TypeGuard
 
 from trainmover.state.script.code.handed import CHANGES, PASSES_ON, SAME, VIEWS, is_change
-from trainmover.state.script.code.syntax import children, walk
+from trainmover.state.script.code.syntax import called_name, children, walk
 
 _MACHINE_WORDS = ("HOST", "MACHINE", "NODE", "PID", "TMP", "TEMP", "USER", "HOME", "ADDR", "PORT")
 _BY_NAME = frozenset({"setattr", "delattr", "__setattr__", "__delattr__"})
@@ -372,7 +372,3 @@ def is_reset(node: ast.AST, value: ast.expr) -> bool:
     begins = all(makes_object(one) or called_name(one) in _EMPTY for one in made)
     others = [one for one in names if id(one) not in known]
     return begins and all(isinstance(one, ast.Name) and one.id in _EMPTY for one in others)
-
-
-def called_name(call: ast.Call) -> str:
-    return call.func.attr if isinstance(call.func, ast.Attribute) else getattr(call.func, "id", "")

@@ -9,7 +9,7 @@ Who is given a number cannot change it, so what counts of these is what may chan
 import ast
 from collections.abc import Iterator
 
-from trainmover.state.script.code.syntax import children, walk
+from trainmover.state.script.code.syntax import called_name, children, walk
 
 CHANGES = frozenset(
     {"append", "appendleft", "extend", "extendleft", "insert", "pop", "popleft", "popitem"}
@@ -151,7 +151,7 @@ def _takes(
         call = above
     if not isinstance(call, ast.Call) or call.func is node:
         return False
-    name = call.func.attr if isinstance(call.func, ast.Attribute) else getattr(call.func, "id", "")
+    name = called_name(call)
     if part:
         return is_change(name)
     return name not in _READ_BY

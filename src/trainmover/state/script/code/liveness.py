@@ -149,7 +149,7 @@ class _Flow:
     def _bounds(self, head: int) -> Iterator[str]:
         made, where = self._iterable(head)
         for one, then in pairwise(self._instructions[: made + 1]):
-            if one.opname not in _READS | {"STORE_FAST_LOAD_FAST"}:
+            if one.opname not in _READS and one.opname != "STORE_FAST_LOAD_FAST":
                 continue
             pair = isinstance(one.argval, tuple)  # It lies where the first of both does.
             if pair and _lies_in(then, where):

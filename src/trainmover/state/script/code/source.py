@@ -22,7 +22,7 @@ from trainmover.state.script.code.grammar import Function
 from trainmover.state.script.code.guarded import asks_for_shadow, read_elsewhere
 from trainmover.state.script.code.handed import CHANGES, handed
 from trainmover.state.script.code.in_force import SETTERS
-from trainmover.state.script.code.syntax import children, walk
+from trainmover.state.script.code.syntax import called_name, children, walk
 from trainmover.torch_internals.distributed.backends import PREFIX
 
 _CLOCK_MODULES = frozenset(
@@ -642,7 +642,7 @@ class _Reader:
                 return [held, *generators]
             case ast.Attribute(attr=name) if name in self._kept:
                 return []  # Of an object that was made with the time: it is judged by itself.
-        if isinstance(node, ast.Call) and grammar.called_name(node) in self._written | _CHOOSE:
+        if isinstance(node, ast.Call) and called_name(node) in self._written | _CHOOSE:
             given = grammar.given(node)
             others = [one for one in given if grammar.varies(one) and not _is(one, but)]
             return [*others] if all(self._tells(one, scope) for one in others) else []
@@ -670,7 +670,7 @@ class _Reader:
             case ast.Call(func=ast.Name(id="dict"), args=[*others], keywords=keywords):
                 entries = [(one.arg, one.value) for one in keywords]
                 entries += [(None, one) for one in others if not self._tells(one, scope)]
-            case ast.Call() if (name := grammar.called_name(value)) not in self._telling:
+            case ast.Call() if (name := called_name(value)) not in self._telling:
                 if name in self._parts:
                     return self._parts[name]
                 given = (self._parts_of(one, scope, but) for one in grammar.given(value))
@@ -701,7 +701,7 @@ class _Reader:
                 if self._dotted(container) == "os.environ":
                     return grammar.asks_machine(node)
                 if isinstance(container, ast.Call) and isinstance(node.slice, ast.Constant):
-                    return node.slice.value in self._parts.get(grammar.called_name(container), ())
+                    return node.slice.value in self._parts.get(called_name(container), ())
                 path = grammar.path(node)
                 return bool(path) and (path in scope.clocks or path in self.source.clocks)
         return False

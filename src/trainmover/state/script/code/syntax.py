@@ -26,6 +26,18 @@ def walk(node: ast.AST) -> Iterator[ast.AST]:
         waiting += reversed(children(node))
 
 
+def last_name(node: ast.AST) -> str:
+    """As `step` of `optimizer.step`; "" of what is no name and no attribute."""
+    if isinstance(node, ast.Attribute):
+        return node.attr
+    return node.id if isinstance(node, ast.Name) else ""
+
+
+def called_name(node: ast.AST) -> str:
+    """The name by which something is called; "" if nothing is, or without a name."""
+    return last_name(node.func) if isinstance(node, ast.Call) else ""
+
+
 def _children(node: ast.AST) -> Iterator[ast.AST]:
     for name in node._fields:
         part = getattr(node, name, None)
