@@ -28,6 +28,12 @@ def as_a_number(gate: Gate, number: float) -> Any:
     return loss.item()
 
 
+def as_elements(gate: Gate, number: float) -> Any:
+    loss, share = torch.tensor([number], requires_grad=True) * 2, torch.tensor([[number]])
+    gate()
+    return loss[0].detach(), loss.item(), share.flatten()
+
+
 def in_a_dict(gate: Gate, number: float) -> Any:
     loss, share = torch.tensor(number), number / 3
     errors = torch.full((3,), number)
@@ -74,6 +80,12 @@ def one_of_two(gate: Gate, number: float) -> Any:
     return loss.item() + 0 * above
 
 
+def of_two_shapes(gate: Gate, number: float) -> Any:
+    loss = torch.full((1 if number < 5 else 2,), number)
+    gate()
+    return loss.mean().item()
+
+
 class Steps:
     """Of one function. seen: what its newest gate knew, sent: what went to the buddy behind it."""
 
@@ -105,7 +117,9 @@ class Steps:
         self.foreseen.at_gate(self.function.__code__, frames)
 
 
-@pytest.mark.parametrize("function", [in_a_tensor, as_a_number, in_a_dict, further_down])
+@pytest.mark.parametrize(
+    "function", [in_a_tensor, as_a_number, as_elements, in_a_dict, further_down]
+)
 def test_what_is_in_variables_is_known_after_two_steps(function: Any) -> None:
     steps = Steps(function)
     for number in (0.125, 0.25):
@@ -142,6 +156,36 @@ def test_one_that_gives_something_else_is_learned_anew() -> None:
     for number in (6.5, 7.5, 8.5, 9.5):
         result = steps.make(number)
     assert steps.seen == packed(result)
+
+
+def test_a_variable_of_one_number_may_hold_two_later() -> None:
+    steps = Steps(of_two_shapes)
+    for number in (0.125, 0.25):
+        steps.make(number)
+    result = steps.make(5.5)
+    assert steps.seen == b""
+    assert steps.sent == packed(result)
+
+
+@pytest.fixture
+def warns_always() -> Iterator[None]:
+    torch.set_warn_always(True)
+    yield
+    torch.set_warn_always(False)
+
+
+@pytest.mark.filterwarnings("error")
+@pytest.mark.usefixtures("warns_always")
+def test_numbers_are_compared_without_a_warning() -> None:
+    def of_a_graph(gate: Gate, number: float) -> Any:
+        loss = torch.tensor(number, requires_grad=True) * 2
+        gate()
+        return loss.item()
+
+    steps = Steps(of_a_graph)
+    for number in (0.125, 0.25, 0.5):
+        steps.make(number)
+    assert steps.seen == packed(1.0)
 
 
 def test_a_step_that_is_tried_again_forgets_what_it_saw() -> None:

@@ -28,11 +28,12 @@ FUNCTIONS_MAX = 64
 class _Part:
     """One number or tensor of what a function gives.
 
+    form    its type; of a tensor of one element its shape, which a variable may have in another
     places  variables that have held it at each gate
     values  that it had, packed
     """
 
-    kind: type
+    form: type | tuple[int, ...]
     places: set[Place]
     values: set[bytes]
 
@@ -115,8 +116,8 @@ def _learn(learned: _Learned, result: Any, seen: dict[Place, Tensor | float]) ->
     parts: list[_Part] = []
     for leaf in leaves:
         places = {place for place, value in seen.items() if _is(value, leaf)}
-        parts.append(_Part(type(leaf), places, {packed(leaf)}))
-    if spec == learned.spec and [one.kind for one in parts] == [one.kind for one in learned.parts]:
+        parts.append(_Part(_form(leaf), places, {packed(leaf)}))
+    if spec == learned.spec and [one.form for one in parts] == [one.form for one in learned.parts]:
         for now, before in zip(parts, learned.parts, strict=True):
             now.places &= before.places
             now.values |= before.values
@@ -129,12 +130,10 @@ def _made(learned: _Learned, frames: dict[CodeType, FrameType]) -> bytes:
     for part in learned.parts:
         code, name = min(part.places, key=lambda place: place[1])
         value = frames[code].f_locals.get(name) if code in frames else None
-        if not _may_be_given(value):
+        part_now = _in_form(value, part.form) if _may_be_given(value) else None
+        if part_now is None:
             return b""
-        if isinstance(value, Tensor) and part.kind is not float:
-            leaves.append(value.detach())
-        else:
-            leaves.append(float(value))
+        leaves.append(part_now)
     return packed(tree_unflatten(leaves, learned.spec))
 
 
@@ -147,14 +146,31 @@ def _may_be_given(value: Any) -> TypeGuard[Tensor | float]:
 
 def _is(value: Tensor | float, leaf: Any) -> bool:
     """Whether this part may be had from that variable."""
-    if type(leaf) is float:
-        return _is_number(value) and packed(float(value)) == packed(leaf)
-    if not isinstance(leaf, Tensor) or not isinstance(value, Tensor):
-        return False
-    if leaf.numel() == 1 == value.numel():
-        return packed(value) == packed(leaf)
-    return value.data_ptr() == leaf.data_ptr() and value.shape == leaf.shape
+    form = _form(leaf)
+    if form is Tensor:
+        if not isinstance(value, Tensor) or value.shape != leaf.shape:
+            return False
+        return value.data_ptr() == int(leaf.data_ptr())
+    made = _in_form(value, form)
+    return made is not None and packed(made) == packed(leaf)
 
 
-def _is_number(value: Tensor | float) -> bool:
-    return not isinstance(value, Tensor) or value.numel() == 1
+def _form(leaf: Any) -> type | tuple[int, ...]:
+    if not isinstance(leaf, Tensor):
+        return type(leaf)
+    return tuple(leaf.shape) if leaf.numel() == 1 else Tensor
+
+
+def _in_form(value: Tensor | float, form: type | tuple[int, ...]) -> Tensor | float | None:
+    """A variable's value as a step gives it: `loss.item()` of a loss, `correct[0]` of one number.
+    None: it cannot be had of it."""
+    if not isinstance(value, Tensor):
+        return value if form is float else None
+    value = value.detach()
+    if form is Tensor:
+        return value
+    if value.numel() != 1:
+        return None
+    if isinstance(form, tuple):
+        return value.reshape(form)
+    return float(value) if form is float else None
