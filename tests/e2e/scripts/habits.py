@@ -252,6 +252,8 @@ HABITS = [
     equal("between/saved", moment=True),
     equal("between/passes", moment=True),
     equal("between/passes_inside", moment=True),
+    equal("between/best_in_pass", holds=(8, 25)),
+    equal("between/history", holds=(8, 25)),
     refused("between/continued"),
 ]
 

@@ -3,7 +3,7 @@ processes, as process groups have. Each process has its own object of that name.
 
 So a variable of the script that is a handle is compared by that name, and a joiner can be given it:
 its own object is stored where the rank has the rank's. Nothing else of a script's is ever stored to
-from outside.
+from outside, but plain values (`putting`).
 """
 
 import ctypes

@@ -89,7 +89,8 @@ class Slot:
             frame of a function
     of      the class whose dict that is: only it can be stored to
     at_end  counts only if the loop ends here
-    count   is the target of a loop, and counts if it is no part of the batch
+    target  is that of a loop around: it shows how far an iterator is
+    count   is such a target, and counts if it is no part of the batch
     last    value that `entry` is of, if that is never changed in place
     silent  types of which it has no entry, now that it was one of them
     before  entry of the last value that may change in place
@@ -100,6 +101,7 @@ class Slot:
     name: Any
     secret: bool
     at_end: bool = False
+    target: bool = False
     count: bool = False
     of: type | None = None
     is_asked: bool = False
@@ -292,6 +294,7 @@ class Search:
             if self._tells_time(name, scope, values.get(name)):
                 continue
             slot = self._slot(name, held, name, values.get(name))
+            slot.target = name in live.targets
             slots.append(slot)
             if name not in names and name in targets:
                 slot.count = name not in scope.counts

@@ -56,9 +56,12 @@ _NATIVE = frozenset({type(None), bool, int, float, str, bytes})
 _SECRET = re.compile(r"passw|passphrase|secret|credential|(?:^|_|api|auth)(?:token|key)(?:$|_)")
 _SECRETS = re.compile(r"tokens$|keys$")
 _NUMBERS = frozenset({type(None), bool, int, float})
+_COLLECTIONS = frozenset({list, tuple, set, deque})
 _encoder = msgspec.msgpack.Encoder()
+CONTENT_BYTES_MAX = 2048
 Entry = Any
-"""A plain value, or [hash, text for people]; HIDDEN in the place of a text."""
+"""A plain value, or [hash, text for people]; HIDDEN in the place of a text. Of what is small and
+holds plain values alone the content is third: see `_content_of`."""
 TRIES = 3
 _CANNOT_BE_READ = (
     *(RuntimeError, ValueError, TypeError, AttributeError, LookupError, ReferenceError, OSError),
@@ -104,7 +107,34 @@ def entry_of(
         digest = xxhash.xxh3_64_digest(repr(folded).encode())
     if type(before) is list and before[0] == digest:
         return before
-    return [digest, HIDDEN if secret else _text(value)]
+    if secret:
+        return [digest, HIDDEN]
+    content = _content_of(value, views)
+    return [digest, _text(value), content] if content else [digest, _text(value)]
+
+
+def _content_of(value: object, views: Views) -> bytes:
+    """The value itself, encoded; b"" for what is large, or may hold what others hold, too: a list
+    of numbers is its own, a list of tensors need not be. Of a deque it is that of its list."""
+    if type(value) is Tensor:
+        tells = value.is_cpu and not value.requires_grad and tensor_bytes.is_plain(value)
+        is_own = tells and value.nbytes <= CONTENT_BYTES_MAX and views.shown_by(value) is None
+        return encode(value) if is_own else b""
+    lists = [[*value], *value.values()] if type(value) is dict else [value]
+    if len(lists) > ITEMS_MAX or not all(map(_is_of_natives, lists)):
+        return b""
+    try:
+        data = encode([*value] if type(value) is deque else value)
+    except UnicodeError:  # A text that is none.
+        return b""
+    return data if len(data) <= CONTENT_BYTES_MAX else b""
+
+
+def _is_of_natives(value: object) -> bool:
+    if type(value) in _NATIVE:
+        return True
+    is_small = type(value) in _COLLECTIONS and len(value) <= ITEMS_MAX  # type: ignore[arg-type]
+    return is_small and {*map(type, value)} <= _NATIVE  # type: ignore[call-overload]
 
 
 def generator_entry(generator: Generator) -> Entry:

@@ -49,6 +49,7 @@ from trainmover.state.script.code.source import (
 )
 from trainmover.state.script.layers import Layers
 from trainmover.state.script.process import line_of, settings_of
+from trainmover.state.script.putting import keeps_elsewhere, put, stored, to_put
 from trainmover.state.script.rounds import Unknown, worked_out
 from trainmover.state.script.search import (
     ABSENT,
@@ -64,7 +65,7 @@ from trainmover.state.script.search import (
     now_in,
     value_of,
 )
-from trainmover.state.script.things import Things, module_of
+from trainmover.state.script.things import Things, held_by, module_of
 from trainmover.state.script.values import (
     NO_VALUE,
     PLAIN,
@@ -476,6 +477,38 @@ class Variables:
                 owner = frame if slot.owner is None else slot.owner
                 handles.store(owner, slot.name, own[_known(entry)])
 
+    # --- plain values -----------------------------------------------------------------------------
+
+    def put(self, theirs: bytes, own: bytes, *histories: Sequence[bytes]) -> bool:
+        """Where lines that have run since the set-up have made another plain value here than on the
+        rank, store the rank's: see `putting`. Whether anything was stored. To be called below the
+        script's frames, where both were captured.
+
+        histories: captures of this process, and of the one that the rank's state is from
+        Raises ProtocolError on malformed bytes.
+        """
+        their, their_tracked = _all_in(theirs)
+        mine, tracked = _all_in(own)
+        changed = stored(*([_all_in(one)[0] for one in history if one] for history in histories))
+        wanted = to_put(their, mine, changed - {*tracked, *their_tracked})
+        frames = self.frames(sys._getframe(1))
+        if not wanted or keeps_elsewhere(self._kept(frames), self._is_own_file):
+            return False
+        for slot, value, frame in self._values_at(frames):
+            if slot.key in wanted:
+                put(slot, frame, value, wanted[slot.key])
+        return True
+
+    def _kept(self, frames: list[FrameType]) -> Iterator[object]:
+        """What variables hold, but for what is tracked, or loads the batches."""
+        newest = self._newest
+        known = {id(one) for _, one in self._tracked()} | {*map(id, self._loaders())}
+        holders = [*(frame.f_locals for frame in frames), *map(vars, self._own_modules)]
+        if newest is not None:
+            holders += [held_by(one) for *_, one in [*newest.roots, *newest.children]]
+        for values in holders:
+            yield from (one for one in list(values.values()) if id(one) not in known)
+
     def _values_at(self, frames: list[FrameType]) -> Iterator[tuple[Slot, Any, FrameType | None]]:
         """Every variable, and the frame that has it, if one of a function has."""
         locals_of = [frame.f_locals for frame in frames]
@@ -687,6 +720,12 @@ def _decoded(
     except (msgspec.MsgspecError, TypeError, ValueError) as error:
         raise ProtocolError(f"These bytes are no variables of a script: {error}.") from error
     raise ProtocolError("These bytes are no variables of a script.")
+
+
+def _all_in(data: bytes) -> tuple[dict[str, Entry], list[str]]:
+    """Also what is read only behind the loop; and keys of what hangs on tracked state."""
+    _, found, at_end, tracked, _ = _decoded(data)
+    return at_end | found, tracked
 
 
 def _known(entry: Entry) -> Known:

@@ -9,6 +9,7 @@ import inspect
 import os
 import sys
 from collections.abc import Sequence
+from functools import partial
 from types import FrameType
 from typing import NoReturn
 
@@ -26,11 +27,15 @@ from trainmover.worker.step.keeper import RankRecord
 class Refusal:
     """Of one run in the sandbox. Main thread only.
 
-    why  it must not become the rank, whoever runs it; "" if it may
+    why      it must not become the rank, whoever runs it; "" if it may
+    stood    the script's variables where the run parked
+    history  of the source: see `Variables.begun`
     """
 
     def __init__(self, rank: Rank, variables: Variables, loops: Loops) -> None:
         self.why = ""
+        self.stood = b""
+        self.history: Sequence[bytes] = ()
         self._looked = -1  # Number of a loop.
         self._rank = rank
         self._variables = variables
@@ -50,14 +55,19 @@ class Refusal:
 
     def check(self, record: RankRecord, *, at_boundary: bool) -> None:
         """At the fetch where the rank stood. Raises StateMismatch if a variable of the script is
-        another here than there: no step must count that is made with it."""
+        another here than there, and cannot be put as it was there: no step must count that is made
+        with it."""
         self._look_between()
         self.give_groups(record)
+        theirs, own = record.variables, self._own()
         batches = self._loops.main.batches()
         ended = batches is not None and batches.at_end
-        found = self._variables.differences(
-            record.variables, self._own(), ended=ended, at_boundary=at_boundary
+        differences = partial(
+            self._variables.differences, theirs, ended=ended, at_boundary=at_boundary
         )
+        found = differences(own)
+        if found and self._variables.put(theirs, own, [self.stood, own], self.history):
+            found = differences(self._own())
         self._refuse(found)
 
     def check_begun(self, history: Sequence[bytes]) -> None:

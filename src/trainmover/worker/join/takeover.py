@@ -67,7 +67,8 @@ class Takeover:
     def stand(self) -> None:
         """The run is to stand in the sandbox: what the script's variables are there. Before it
         parks, since ranks wait for one that has."""
-        self._member.deposit.captured[1] = self._member.variables.capture()
+        stood = self._member.variables.capture()
+        self._member.deposit.captured[1] = self.shadow.refusal.stood = stood
 
     def begin(self, bound_for: Epoch) -> None:
         """The run stands in the sandbox. Returns when it is live, or about to set out for where the
@@ -135,6 +136,7 @@ class Takeover:
         if before is not None:
             taken = taken.after(before)
         member = self._member
+        self.shadow.refusal.history = taken.header["variables"]
         member.gate.undo_wanted = bool(taken.header["undo"])
         member.updates.changes.early |= bool(taken.header["early"])
         if self.way is None:

@@ -1,0 +1,227 @@
+"""Plain values that a joiner's script has made otherwise are put as the rank has them."""
+
+import runpy
+import textwrap
+import threading
+from collections import deque
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from captures import PRELUDE, Job
+
+from trainmover.state.script.putting import put, stored, to_put
+from trainmover.state.script.search import Slot
+from trainmover.state.script.values import ITEMS_MAX, entry_of, same
+
+STOOD, LOST = 0, 2
+"""Fetches: the first of the first pass, where the run parks, and that of the third."""
+
+PASSES = """
+    class Stopping:
+        seen = 0
+        def __init__(self):
+            self.waited = 0
+        def step(self, error):
+            self.waited += error > 0.5
+            Stopping.seen += 1
+    best, stopping = 0.0, Stopping()
+    def main():
+        global best
+        history, by_name, last, counts = [], {"error": [], "steps": 0}, None, collections.deque()
+        tensor, names = torch.zeros(2), set()
+        def report():
+            return last
+        for data_pass in range(3):
+            for x in job.batches(DATA[:1]):
+                step(x[0]), print(best, report(), history, by_name, counts, tensor, names)
+            error = measured(data_pass)
+            best, last = max(best, error), error
+            history.append(error)
+            by_name["error"].append(error)
+            by_name["steps"] += 1
+            counts.appendleft(error)
+            tensor += error
+            names.add(error)
+            stopping.step(error)
+    main()
+    """
+
+
+class Joiner(Job):
+    """At its third pass it gets the values that the rank had there."""
+
+    rank: Job
+
+    def fetch(self, batches: Iterator[Any]) -> Any:
+        if len(self.own) == 2 * LOST:
+            theirs, own = self.rank.theirs[2 * LOST], self.variables.capture(full=True)
+            self.before = self.variables.differences(theirs, own)
+            history = [self.rank.theirs[STOOD], theirs]
+            self.was_put = self.variables.put(theirs, own, [self.own[STOOD], own], history)
+            self.after = self.variables.differences(theirs, self.variables.capture(full=True))
+        return super().fetch(batches)
+
+
+@pytest.fixture
+def joined(tmp_path: Path) -> Callable[..., Joiner]:
+    """A rank and a joiner of one script, whose measurements are not the same."""
+    path = tmp_path / "train.py"
+
+    def run(script: str, theirs: Any, own: Any) -> Joiner:
+        path.write_text(PRELUDE + textwrap.dedent(script))
+        rank = Job(lambda file: file.startswith(str(tmp_path)))
+        joiner = Joiner(lambda file: file.startswith(str(tmp_path)))
+        joiner.rank = rank
+        for job, measured in ((rank, theirs), (joiner, own)):
+            known = {"job": job, "measured": measured, "print": lambda *_: None}
+            runpy.run_path(str(path), known, run_name="__main__")
+        return joiner
+
+    return run
+
+
+def test_what_lines_between_passes_have_made_is_put(joined: Callable[..., Joiner]) -> None:
+    """In globals, locals, cells, attributes of objects and classes, and in collections."""
+    joiner = joined(PASSES, lambda number: 0.6 + number, lambda number: 0.1 * number)
+    names = {one.name for one in joiner.before}
+    assert names == {"best", "last", "history", "by_name", "counts", "tensor", "names"} | {
+        "stopping.waited"
+    }
+    assert joiner.was_put
+    assert joiner.after == []
+
+
+def test_what_all_have_alike_is_let_alone(joined: Callable[..., Joiner]) -> None:
+    joiner = joined(PASSES, lambda number: 0.5, lambda number: 0.5)
+    assert joiner.before == []
+    assert not joiner.was_put
+
+
+def test_what_was_another_from_the_start_is_not(joined: Callable[..., Joiner]) -> None:
+    """A port, the number of a file: it is this machine's."""
+    script = """
+        def main():
+            port = measured(-1)
+            for data_pass in range(3):
+                for x in job.batches(DATA[:1]):
+                    step(x[0] + port)
+        main()
+        """
+    joiner = joined(script, lambda number: 4000, lambda number: 5000)
+    assert [one.name for one in joiner.before] == ["port"]
+    assert not joiner.was_put
+    assert joiner.after == joiner.before
+
+
+NOT_PUT = {
+    "the target of a loop": """
+        def main():
+            for value in measured(0):
+                for x in job.batches(DATA[:1]):
+                    step(x[0] + value)
+        main()
+        """,
+    "what is no plain value": """
+        def main():
+            held = [torch.zeros(2)]
+            for data_pass in range(3):
+                for x in job.batches(DATA[:1]):
+                    step(x[0] + held[0])
+                held = [torch.full((2,), float(measured(0)[data_pass]))]
+        main()
+        """,
+    "beside an object of a library": """
+        import msgspec
+        counter = msgspec.msgpack.Decoder()
+        def main():
+            best = 0
+            for data_pass in range(3):
+                for x in job.batches(DATA[:1]):
+                    step(x[0] + best)
+                best = measured(0)[data_pass]
+        main()
+        """,
+    "beside a thread": """
+        import threading
+        over = threading.Event()
+        threads = [threading.Thread(target=lambda: over.wait(), daemon=True)]
+        threads[0].start()
+        def main():
+            best = 0
+            for data_pass in range(3):
+                for x in job.batches(DATA[:1]):
+                    step(x[0] + best)
+                best = measured(0)[data_pass]
+        main()
+        over.set()
+        threads[0].join()
+        """,
+}
+
+
+@pytest.mark.parametrize("name", NOT_PUT)
+def test_what_may_show_something_else_is_refused(joined: Callable[..., Joiner], name: str) -> None:
+    joiner = joined(NOT_PUT[name], lambda number: [1, 2, 3], lambda number: [4, 5, 6])
+    assert joiner.before
+    assert joiner.after == joiner.before
+    assert threading.active_count() >= 1
+
+
+@pytest.mark.parametrize(
+    ("own", "theirs"),
+    [
+        ([1.0], [2.0, -0.0, float("nan")]),
+        ({"a": [1], "b": 2}, {"b": 3, "a": [1, 2], "c": None}),
+        ({1, 2}, {3}),
+        (deque([1], maxlen=3), deque([4, 5], maxlen=3)),
+        (torch.zeros(2), torch.tensor([1.0, float("nan")])),
+    ],
+)
+def test_a_collection_stays_the_object_that_others_hold(own: Any, theirs: Any) -> None:
+    held, other = {"x": own}, own
+    inner = own["a"] if type(own) is dict else None
+    wanted = to_put({"x": entry_of(theirs)}, {"x": entry_of(own)}, {"x"})
+    put(Slot("x", held, "x", secret=False), None, own, wanted["x"])
+    assert held["x"] is other
+    assert same(entry_of(other), entry_of(theirs))
+    assert type(own) is not dict or own["a"] is inner
+
+
+@pytest.mark.parametrize(("own", "theirs"), [(None, [1, 2]), ((1,), (1, 2)), ([1], None), (2, 2.0)])
+def test_what_is_another_object_is_stored(own: Any, theirs: Any) -> None:
+    held = {"x": own}
+    wanted = to_put({"x": entry_of(theirs)}, {"x": entry_of(own)}, {"x"})
+    put(Slot("x", held, "x", secret=False), None, own, wanted["x"])
+    assert held["x"] == theirs
+    assert type(held["x"]) is type(theirs)
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        [1.0] * (ITEMS_MAX + 1),
+        [torch.zeros(1)],
+        {"a": {"b": 1}},
+        {torch.float: 1},
+        torch.zeros(1, requires_grad=True),
+        torch.zeros(1000),
+        ["\ud800"],
+        object(),
+    ],
+)
+def test_what_is_large_or_shared_does_not_tell_its_content(value: object) -> None:
+    entry = entry_of(value)
+    assert type(entry) is not list or len(entry) == 2
+
+
+def test_a_secret_does_not_tell_its_content() -> None:
+    assert len(entry_of(["word"], secret=True)) == 2
+
+
+def test_stored_is_what_has_changed_from_one_capture_to_a_later_one() -> None:
+    first, later, last = {"a": 1, "b": 1, "c": 1}, {"a": 1, "b": 2}, {"a": 1, "b": 1, "c": 2}
+    assert stored([first, later, last]) == {"b", "c"}
+    assert stored([first], [later], []) == set()
