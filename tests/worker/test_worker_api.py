@@ -220,6 +220,8 @@ def test_an_enumerated_loop_counts_on_through_its_passes() -> None:
     batches = job.batches(range(4))
     assert [next(batches) for _ in range(2)] == [0, 1]
     assert list(job.enumerate(batches)) == [(0, 2), (1, 3)]
+    two = [job.enumerate(batches := job.batches(range(400, 404)), 300), job.enumerate(batches, 7)]
+    assert [next(counted)[0] for counted in two] == [300, 8]
     assert len(job.enumerate(range(3), passes=2)) == 6  # type: ignore[arg-type]
     with pytest.raises(UserError, match="got a zip, which is an iterator"):
         job.enumerate(zip(batches, batches, strict=True))

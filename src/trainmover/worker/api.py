@@ -226,6 +226,15 @@ class JobBatches:
         """Batches taken in all passes, by the whole life of the loop."""
         return self._batches.drawn
 
+    def count_from(self, start: int) -> None:
+        """The script gets its batches with numbers, of which the first is this one."""
+        self._batches.counts = start
+
+    @property
+    def number(self) -> int | None:
+        """Of the batch that came last, the very object that a job knows to be no variable."""
+        return self._batches.number
+
     def __next__(self) -> Any:
         if threading.get_ident() != self._thread:
             raise UserError(
@@ -253,13 +262,16 @@ class _Counted:
     def __init__(self, batches: JobBatches, start: int) -> None:
         self._batches = batches
         self._start = start - batches.drawn
+        batches.count_from(self._start)
 
     def __iter__(self) -> "_Counted":
         return self
 
     def __next__(self) -> tuple[int, Any]:
         batch = next(self._batches)
-        return self._start + self._batches.drawn - 1, batch
+        number = self._start + self._batches.drawn - 1
+        known = self._batches.number
+        return known if known == number else number, batch
 
     def __len__(self) -> int:
         return len(self._batches)

@@ -524,7 +524,7 @@ class Member:
         batch = self.draws.take(batches, state, self.calls)
         if not goes_on:
             self.updates.fetched()
-        self.variables.gave(batch)
+        self.variables.gave(batches.given(batch))
         self._calls_at_fetch = groups.calls
         return batch
 

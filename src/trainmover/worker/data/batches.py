@@ -83,6 +83,8 @@ class Batches:
     shown    what the script has in its place, and iterates over
     hash     of the batch taken last, if there is one: see `watch`
     drawn    batches taken in all passes
+    counts   from where the script counts them; None: it does not
+    number   by which the script gets the batch taken last, if it counts them
     """
 
     def __init__(self, loader: Any, passes: int | None, samples: Samples = None) -> None:
@@ -117,6 +119,8 @@ class Batches:
         self._stand_in: list[Any] = []
         self.pass_index = 0
         self.batches_taken = self.drawn = 0
+        self.counts: int | None = None
+        self.number: int | None = None
         self.finished = passes is not None and passes <= 0
 
     def watch(self, collectives: Callable[[], int | None], stored: Stored | None = None) -> None:
@@ -126,6 +130,13 @@ class Batches:
         stored: which attributes of an object the script alters
         """
         self._hashing, self._collectives, self._stored = True, collectives, stored
+
+    def given(self, batch: Any) -> Any:
+        """What the script gets with this batch, which was taken last."""
+        if self.counts is None:
+            return batch
+        self.number = self.counts + self.drawn - 1
+        return self.number, batch
 
     def __iter__(self) -> "Batches":
         return self

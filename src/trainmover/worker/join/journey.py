@@ -173,7 +173,7 @@ class Journey:
         if batches.drawn < self._rounds[batches]:
             with suppress(StopIteration):  # An empty loader: no round.
                 batch = batches.stand_in()
-                member.variables.gave(batch)
+                member.variables.gave(batches.given(batch))
                 return batch
         loop.ended = True
         raise StopIteration
@@ -242,7 +242,7 @@ class Journey:
         if to_place:
             way.check(batches, Step(member.calls + 1))
             member.draws.note(batches)
-        member.variables.gave(batch)
+        member.variables.gave(batches.given(batch))
         return batch
 
     def _stand_at_last_fetch(self, record: RankRecord) -> None:

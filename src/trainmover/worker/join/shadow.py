@@ -120,7 +120,7 @@ class Shadow:
         """The next batch of the loop just entered. No record says where that stands: ask it."""
         member = self.member
         batch = member.loops.take(batches, rng.capture(), member.calls)
-        member.variables.gave(batch)
+        member.variables.gave(batches.given(batch))
         return batch
 
     @property
