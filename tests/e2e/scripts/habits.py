@@ -156,6 +156,8 @@ HABITS = [
     refused("variables/best"),
     refused("variables/best_saved"),
     equal("variables/best_values"),
+    equal("variables/library_metric", holds=(8, 25)),
+    refused("variables/library_metric_untracked"),
     equal("variables/counted_in_forward"),
     refused("variables/global_counter"),
     refused("variables/shuffled"),

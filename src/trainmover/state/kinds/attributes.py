@@ -1,8 +1,8 @@
 """Plain attributes of modules and optimizers that no state_dict has: `self.calls += 1` in forward.
 
-Those that the script's code stores to after its set-up go with the rank, as its small state does:
-numbers, strings, small tensors, and containers of such. What cannot be sent, or is large, stays;
-it is compared with that of who takes the rank (`script/variables.py`).
+Those that the script's code, or a metric's of some library, stores to after the set-up go with the
+rank, as its small state does: numbers, strings, small tensors, and containers of such. What cannot
+be sent, or is large, stays; it is compared with that of who takes the rank (`script/variables.py`).
 """
 
 from collections import deque

@@ -7,7 +7,7 @@ value says all of itself, and so does a small collection of such, or a small ten
 where the rank had it; who compares afterwards sees that nothing else is another.
 
 A value may also be all that shows of what nobody can compare: the count of an object of some
-library, or of a thread. Where a script keeps such, nothing is put.
+library, or of a thread. Where a script keeps such, and it has changed on the way, nothing is put.
 
     stored     lines that have run since the set-up have stored to it: it is none of the machine's
                own, as a port or the number of a file
@@ -18,22 +18,24 @@ import sys
 import threading
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
+from dataclasses import dataclass
 from enum import Enum
 from types import FrameType, ModuleType
 from typing import Any
 
-from torch import Tensor
+import xxhash
+from torch import Tensor, nn
 from torch.utils.data import Dataset, Sampler
 
 from trainmover.state.encode import decode
+from trainmover.state.kinds.attributes import Attributes
 from trainmover.state.script.handles import store
+from trainmover.state.script.libraries import is_of_library, kept_in, module_of
 from trainmover.state.script.search import Slot
-from trainmover.state.script.things import BOUND, module_of
+from trainmover.state.script.things import BOUND, Things, held_by
 from trainmover.state.script.untracked import TRAINED
-from trainmover.state.script.values import PLAIN, Entry, same
+from trainmover.state.script.values import PLAIN, Entry, Fold, same
 
-_SEEN_THROUGH = frozenset({"torch", "numpy", __name__.partition(".")[0], *sys.stdlib_module_names})
-"""Packages whose objects are compared, as far as they keep anything that a step could count on."""
 _ONLY_SHOW = frozenset(
     {"tqdm", "rich", "wandb", "tensorboard", "tensorboardX", "mlflow", "loguru", "structlog"}
 )
@@ -46,6 +48,15 @@ _ADD: dict[type, Callable[[Any, Any], None]] = {
 }
 _KNOWN = (type, ModuleType, Enum, Dataset, Sampler, *TRAINED, *BOUND)
 """What has nothing of its own, or is compared elsewhere."""
+
+
+@dataclass(frozen=True)
+class Closed:
+    """An object of some library's. seen: a hash of what it holds, as far as that can be looked at;
+    b"": it cannot."""
+
+    value: object
+    seen: bytes
 
 
 def stored(*histories: Sequence[Mapping[str, Entry]]) -> set[str]:
@@ -94,6 +105,9 @@ def put(slot: Slot, frame: FrameType | None, own: object, value: object) -> None
 
 def _is_filled(own: Any, value: Any) -> bool:
     """Whether the very object could take what the other holds."""
+    if isinstance(own, nn.Module):
+        Attributes(own, kept_in).load_state_dict(value)
+        return True
     if isinstance(value, Tensor):
         fits = type(own) is Tensor and own.shape == value.shape and own.dtype == value.dtype
         if fits:
@@ -110,12 +124,40 @@ def _is_filled(own: Any, value: Any) -> bool:
     return True
 
 
-def keeps_elsewhere(kept: Iterable[object], is_own: Callable[[str], bool]) -> bool:
-    """Whether the script may keep something that nobody compares.
+def keeps_elsewhere(
+    kept: Iterable[object], before: Mapping[int, Closed], is_own: Callable[[str], bool]
+) -> bool:
+    """Whether the script may keep something that nobody compares, and that has changed.
 
-    kept: what its variables hold. is_own: whether a file is the script's
+    kept: what its variables hold. before: as `closed_in` found it where the run parked.
+    is_own: whether a file is the script's
     """
-    return any(map(_is_closed, _with_contents(kept))) or _has_threads(is_own)
+    now = closed_in(kept)
+    return _has_threads(is_own) or any(
+        not one.seen or key not in before or one.seen != before[key].seen
+        for key, one in now.items()
+    )
+
+
+def closed_in(kept: Iterable[object]) -> dict[int, Closed]:
+    """Objects of libraries' among these, by their ids."""
+    return {id(one): Closed(one, _seen_of(one)) for one in _with_contents(kept) if _is_closed(one)}
+
+
+def _seen_of(value: object) -> bytes:
+    if not held_by(value):
+        return b""
+    return xxhash.xxh3_128_digest(repr(Fold(things=_OfLibraries()).of(value)).encode())
+
+
+class _OfLibraries(Things):
+    """Sees what objects of libraries hold; of what is known elsewhere that it is there."""
+
+    def folded(self, value: object, inside: Callable[[object], Any]) -> Any:
+        if not _is_closed(value):
+            return [type(value).__name__]
+        held = [part for name, one in held_by(value).items() for part in (name, inside(one))]
+        return [type(value).__name__, *held]
 
 
 def _with_contents(kept: Iterable[object]) -> Iterator[object]:
@@ -128,13 +170,10 @@ def _with_contents(kept: Iterable[object]) -> Iterator[object]:
 
 
 def _is_closed(value: object) -> bool:
-    """Whether it is an object of some library's."""
+    """Whether it is an object of some library's, of which nobody knows what it keeps."""
     kind = type(value)
-    package = module_of(kind).partition(".")[0]
-    if package in _SEEN_THROUGH or package in _ONLY_SHOW or issubclass(kind, _KNOWN):
-        return False
-    file = getattr(sys.modules.get(package), "__file__", None)
-    return file is None or "site-packages" in file or "dist-packages" in file
+    only_shows = module_of(kind).partition(".")[0] in _ONLY_SHOW
+    return is_of_library(kind) and not only_shows and not issubclass(kind, _KNOWN)
 
 
 def _has_threads(is_own: Callable[[str], bool]) -> bool:

@@ -42,13 +42,13 @@ from trainmover.state.script.code.relied_on import worthless
 from trainmover.state.script.code.source import MODULE, Scope, Source, scope_of, source_of, tells_in
 from trainmover.state.script.crowds import Crowd, seen_of
 from trainmover.state.script.layers import Layers
+from trainmover.state.script.libraries import module_of
 from trainmover.state.script.things import (
     BOUND,
     C_DATA,
     CACHE,
     Things,
     held_by,
-    module_of,
     results_of,
 )
 from trainmover.state.script.untracked import Untracked

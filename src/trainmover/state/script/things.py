@@ -51,6 +51,7 @@ from trainmover.state.script.code.liveness import live_at
 from trainmover.state.script.code.source import scope_of
 from trainmover.state.script.crowds import Crowd
 from trainmover.state.script.layers import Layers
+from trainmover.state.script.libraries import module_of
 from trainmover.state.script.untracked import TRAINED, Untracked
 from trainmover.torch_internals import loaders
 
@@ -233,12 +234,6 @@ def _reader_of(kind: type) -> Callable[[Any, Inside], Any] | None:
     if _HASHES.fullmatch(module_of(kind)) and hasattr(kind, "hexdigest"):
         return _hashed
     return None
-
-
-def module_of(kind: type) -> str:
-    """Name of the module it says it is from; a class may say anything."""
-    name: object = kind.__module__
-    return name if type(name) is str else ""
 
 
 def _is_written_in_c(kind: type) -> bool:

@@ -19,6 +19,7 @@ from torch.optim.lr_scheduler import LRScheduler, ReduceLROnPlateau
 from trainmover.state import tensor_bytes
 from trainmover.state.encode import as_local
 from trainmover.state.kinds.zero import shard_of
+from trainmover.state.script.libraries import kept_in
 from trainmover.state.script.views import Views
 from trainmover.torch_internals.modules import parts_of, tensors_of
 from trainmover.torch_internals.tensors import version_of
@@ -64,6 +65,7 @@ class Untracked:
         self._with_outer: set[int] = set()
         self._hashes: dict[int, tuple[weakref.ref[Tensor], Mark, bytes]] = {}
         self._found: dict[int, tuple[weakref.ref[Any], bool]] = {}
+        self._kept = weakref.WeakKeyDictionary[nn.Module, list[str]]()
 
     def name_of(self, value: object) -> str:
         """By which a module or another object is tracked, or one that it wraps; "" if it is not."""
@@ -96,7 +98,10 @@ class Untracked:
         for tensor in self.tensors(value):
             digest.update(self._digest(tensor))
         kind, plain = type(value), list[Any]()
-        if issubclass(kind, torch.optim.Optimizer):
+        if issubclass(kind, nn.Module):
+            kept = (self._kept_in(part) for part in _parts(value))
+            plain = [_settings(one) for one in kept if one]
+        elif issubclass(kind, torch.optim.Optimizer):
             groups = [] if self.name_of(value) else value.param_groups  # type: ignore[attr-defined]
             plain = [_settings(group) for group in groups]  # Of one around it they are its own.
         elif issubclass(kind, _SETTINGS):
@@ -111,7 +116,7 @@ class Untracked:
         elif issubclass(kind, nn.Module):
             for part in _parts(value):
                 if not self._own_name(part):
-                    held = tensors_of(part).values()
+                    held = [*tensors_of(part).values(), *_tensors_in(self._kept_in(part))]
                     yield from (one for one in held if one is not None and not self._shows(one))
         elif issubclass(kind, torch.optim.Optimizer):
             for state in list(value.state.values()):  # type: ignore[attr-defined]
@@ -119,6 +124,12 @@ class Untracked:
                 yield from (one for one in entries if isinstance(one, Tensor))
         elif issubclass(kind, GradScaler):
             yield from (one for one in vars(value).values() if isinstance(one, Tensor))
+
+    def _kept_in(self, part: nn.Module) -> dict[str, Any]:
+        """What a metric of a library keeps in plain attributes; mostly nothing."""
+        if part not in self._kept:
+            self._kept[part] = sorted(kept_in(part))
+        return {name: vars(part).get(name) for name in self._kept[part]}
 
     def _has(self, value: object) -> bool:
         if issubclass(type(value), nn.Module):

@@ -24,12 +24,14 @@ import msgspec
 import numpy
 import torch
 import xxhash
-from torch import Tensor
+from torch import Tensor, nn
 
 from trainmover.state import tensor_bytes
 from trainmover.state.encode import as_local, encode
+from trainmover.state.kinds.attributes import Attributes
 from trainmover.state.kinds.generators import Generator, state_of
 from trainmover.state.script import handles
+from trainmover.state.script.libraries import is_of_library, kept_in
 from trainmover.state.script.things import Things, held_by, in_words
 from trainmover.state.script.views import Views
 
@@ -120,6 +122,10 @@ def _content_of(value: object, views: Views) -> bytes:
         tells = value.is_cpu and not value.requires_grad and tensor_bytes.is_plain(value)
         is_own = tells and value.nbytes <= CONTENT_BYTES_MAX and views.shown_by(value) is None
         return encode(value) if is_own else b""
+    if issubclass(type(value), nn.Module):
+        kept = Attributes(value, kept_in) if is_of_library(type(value)) else None  # type: ignore
+        data = encode(kept.state_dict()) if kept else b""
+        return data if len(data) <= CONTENT_BYTES_MAX else b""
     lists = [[*value], *value.values()] if type(value) is dict else [value]
     if len(lists) > ITEMS_MAX or not all(map(_is_of_natives, lists)):
         return b""

@@ -48,8 +48,9 @@ from trainmover.state.script.code.source import (
     together,
 )
 from trainmover.state.script.layers import Layers
+from trainmover.state.script.libraries import kept_in, module_of
 from trainmover.state.script.process import line_of, settings_of
-from trainmover.state.script.putting import keeps_elsewhere, put, stored, to_put
+from trainmover.state.script.putting import Closed, closed_in, keeps_elsewhere, put, stored, to_put
 from trainmover.state.script.rounds import Unknown, worked_out
 from trainmover.state.script.search import (
     ABSENT,
@@ -65,7 +66,7 @@ from trainmover.state.script.search import (
     now_in,
     value_of,
 )
-from trainmover.state.script.things import Things, held_by, module_of
+from trainmover.state.script.things import Things, held_by
 from trainmover.state.script.values import (
     NO_VALUE,
     PLAIN,
@@ -158,6 +159,7 @@ class Variables:
         self._views = Views()
         self._things = Things()  # Of the place that was captured last.
         self._begun = dict(os.environ)
+        self._closed: dict[int, Closed] = {}
         self._given: tuple[object, ...] = ()  # Plain values in the batch that came last.
         self._rounds: dict[str, Entry] = {}  # Of loops around, by key, since that batch.
 
@@ -396,7 +398,7 @@ class Variables:
         if self._is_own_file(file or ""):
             found |= handed_on(self._source, vars(owner))
         self._carried[id(vars(owner))] = vars(owner), found
-        return found
+        return found | kept_in(owner)
 
     def altered_on(self, owner: object) -> set[str]:
         """Attributes of an object that the script stores to after its set-up, and relies on later:
@@ -492,12 +494,17 @@ class Variables:
         changed = stored(*([_all_in(one)[0] for one in history if one] for history in histories))
         wanted = to_put(their, mine, changed - {*tracked, *their_tracked})
         frames = self.frames(sys._getframe(1))
-        if not wanted or keeps_elsewhere(self._kept(frames), self._is_own_file):
+        if not wanted or keeps_elsewhere(self._kept(frames), self._closed, self._is_own_file):
             return False
         for slot, value, frame in self._values_at(frames):
             if slot.key in wanted:
                 put(slot, frame, value, wanted[slot.key])
         return True
+
+    def note_closed(self) -> None:
+        """What of libraries' the script keeps where its run parks: see `put`."""
+        self.capture()
+        self._closed = closed_in(self._kept(self.frames(sys._getframe(1))))
 
     def _kept(self, frames: list[FrameType]) -> Iterator[object]:
         """What variables hold, but for what is tracked, or loads the batches."""
@@ -524,6 +531,7 @@ class Variables:
         """Drop every reference to what the script made."""
         self._given, self._newest, self._views, self._things = (), None, Views(), Things()
         self._outermost = None
+        self._closed = {}
         self._layouts.clear()
         self._carried.clear()
         self._own_modules.clear()

@@ -68,6 +68,7 @@ class Takeover:
         """The run is to stand in the sandbox: what the script's variables are there. Before it
         parks, since ranks wait for one that has."""
         stood = self._member.variables.capture()
+        self._member.variables.note_closed()
         self._member.deposit.captured[1] = self.shadow.refusal.stood = stood
 
     def begin(self, bound_for: Epoch) -> None:
