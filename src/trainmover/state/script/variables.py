@@ -507,14 +507,16 @@ class Variables:
         self._closed = closed_in(self._kept(self.frames(sys._getframe(1))))
 
     def _kept(self, frames: list[FrameType]) -> Iterator[object]:
-        """What variables hold, but for what is tracked, or loads the batches."""
-        newest = self._newest
+        """What variables hold, but for what is tracked, or loads the batches. Of a frame those that
+        may still be read."""
         known = {id(one) for _, one in self._tracked()} | {*map(id, self._loaders())}
-        holders = [*(frame.f_locals for frame in frames), *map(vars, self._own_modules)]
-        if newest is not None:
+        shown = [id(frame.f_globals) for frame in frames if frame.f_code.co_name == "<module>"]
+        holders = [vars(one) for one in self._own_modules if id(vars(one)) not in shown]
+        found = [value for _, value, _ in self._values_at(frames)]
+        if (newest := self._newest) is not None:
             holders += [held_by(one) for *_, one in [*newest.roots, *newest.children]]
-        for values in holders:
-            yield from (one for one in list(values.values()) if id(one) not in known)
+        found += [value for values in holders for value in list(values.values())]
+        yield from (one for one in found if id(one) not in known)
 
     def _values_at(self, frames: list[FrameType]) -> Iterator[tuple[Slot, Any, FrameType | None]]:
         """Every variable, and the frame that has it, if one of a function has."""
