@@ -435,6 +435,11 @@ def _shadow_end(ended: Ended, joiner: Joiner, *, again: bool) -> str:
             f"rank {joiner.rank} was lost behind its last step {step}, where the script makes "
             "collectives: what they gave is gone with it"
         )
+    if joiner.takeover.journey is not None:
+        return (
+            f"on its way to where rank {joiner.rank} stood the script ended: whether it goes on "
+            "behind a pass follows from values that are others there, such as an evaluation's"
+        )
     return (
         f"the script ended in the sandbox after {shadow.steps} steps, where rank "
         f"{joiner.rank} went on to a fetch behind step {shadow.recorded}"
