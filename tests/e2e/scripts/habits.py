@@ -196,7 +196,6 @@ HABITS = [
     equal("variables/layer_rates"),
     equal("loops/while_next"),
     equal("loops/infinite"),
-    equal("loops/enumerated_by_name"),
     refused("loops/cycled"),
     refused("loops/sliced"),
     refused("loops/collected"),
