@@ -54,7 +54,7 @@ from trainmover.state.script.things import (
 from trainmover.state.script.untracked import Untracked
 from trainmover.state.script.values import NO_VALUE, PLAIN, Entry, entry_of, is_secret
 from trainmover.state.script.views import Views
-from trainmover.torch_internals.modules import TABLES, global_hooks, parts_of, tensors_of
+from trainmover.torch_internals.modules import TABLES, global_hooks, hooks_of, parts_of, tensors_of
 
 SLOTS_MAX = 512
 OBJECTS_MAX = 512
@@ -368,10 +368,12 @@ class Search:
         if kind in PLAIN or issubclass(kind, ModuleType):
             return False
         if issubclass(kind, Tensor):
-            return bool(held_by(value)) or _is_trained(value)
+            return bool(held_by(value) or hooks_of(value)) or _is_trained(value)  # type: ignore[arg-type]
+        if kind is numpy.ndarray:
+            return bool(value.dtype.hasobject)  # type: ignore[attr-defined]
         if module_of(kind).startswith(_OURS) or handles.is_one(kind):
             return False
-        if kind in _CONTAINER_TYPES:
+        if self._is_container(kind):
             if depth >= _NESTED_MAX or len(value) > _SMALL:  # type: ignore[arg-type]
                 return bool(self._crowd_in(value))
             return any(self._may_hold(entry, depth + 1) for entry in _entries_of(value))
@@ -385,7 +387,7 @@ class Search:
         """Whether another object in its place may hold other variables of the script's. Others come
         and go with each step."""
         kind = type(value)
-        if kind in _CONTAINER_TYPES:
+        if self._is_container(kind):
             if depth >= _NESTED_MAX or len(value) > _SMALL:  # type: ignore[arg-type]
                 return bool(self._crowd_in(value))
             return any(self._anchors(entry, depth + 1) for entry in _entries_of(value))
@@ -402,7 +404,7 @@ class Search:
         if self._seen_before(value):
             return
         kind = type(value)
-        if kind in _CONTAINER_TYPES:
+        if self._is_container(kind):
             self._entries(value, path, depth)
         elif kind is FunctionType:
             self._function(value, path, depth)  # type: ignore[arg-type]
@@ -413,6 +415,7 @@ class Search:
             for one in results_of(value):
                 self._go_into(one, f"{path}()", depth + 1)
         elif issubclass(kind, functools.partial):
+            self._hung_on(value, held_by(value), path)
             for one in (value.func, value.args, value.keywords):  # type: ignore[attr-defined]
                 self._go_into(one, path, depth + 1)
         elif issubclass(kind, type):
@@ -421,6 +424,8 @@ class Search:
             self._module_of_torch(value, path, depth)  # type: ignore[arg-type]
         elif self._is_own(kind):
             self._attributes(value, path, depth)
+        elif issubclass(kind, Tensor):
+            self._tensor(value, path, depth)  # type: ignore[arg-type]
         else:
             self._object_of_others(value, path, depth)
 
@@ -431,11 +436,15 @@ class Search:
         if not isinstance(container, tuple | frozenset):
             self._layout.sizes.append((container, len(container)))
         named = container.items() if isinstance(container, dict) else enumerate(container)
-        for name, entry in list(named):
-            if type(name) in (str, int) and self._may_hold(entry):
-                if self._is_moving(entry) and not isinstance(container, set | frozenset):
-                    self._outside(self._slot(f"{path}[{name!r}]", container, name, entry))
-                self._go_into(entry, f"{path}[{name!r}]", depth + 1)
+        for number, (name, entry) in enumerate(list(named)):
+            if self._may_hold(entry):
+                below = f"{path}[{name!r}]" if type(name) in PLAIN else f"{path}[{number}]"
+                if isinstance(container, set | frozenset):
+                    self._part(entry, below, depth + 1)
+                    continue
+                if self._is_moving(entry):
+                    self._outside(self._slot(below, container, name, entry))
+                self._go_into(entry, below, depth + 1)
 
     def _crowd(self, container: Any, path: str, depth: int) -> None:
         """Of objects that are too many to be looked at one by one."""
@@ -477,9 +486,10 @@ class Search:
         counting = self._counting(kind, _slots_of(kind))
         for name in sorted(_slots_of(kind)):
             slot = self._slot(f"{path}.{name}", owner, name, None)
-            if name in counting or self._is_handed(name, value_of(slot)):
+            value = value_of(slot)
+            if name in counting or self._is_moving(value) or self._is_handed(name, value):
                 self._outside(slot)
-            self._go_into(value_of(slot), f"{path}.{name}", depth + 1)
+            self._go_into(value, f"{path}.{name}", depth + 1)
         self._layout.sizes.append((held, len(held)))
         counting = self._counting(kind, held)
         for name, value in list(held.items()):
@@ -494,8 +504,7 @@ class Search:
             self._hold(held, name, value, below, depth + 1)
         if self._layout.things.is_own_container(owner):
             for number, entry in enumerate(_entries_of(owner)[:_SMALL]):
-                if self._may_hold(entry):
-                    self._go_into(entry, f"{path}[{number}]", depth + 1)
+                self._part(entry, f"{path}[{number}]", depth + 1)
 
     def _class(self, kind: type, depth: int) -> None:
         """Attributes of the class itself, and what its functions keep. What it is known by does not
@@ -545,19 +554,22 @@ class Search:
             entries = kept.values() if isinstance(kept, dict) else kept
             if any(self._may_change(one) for one in entries):
                 self._outside(self._slot(f"defaults of {name}", value, default, kept))
-            for one in entries:
-                if self._may_hold(one):
-                    self._go_into(one, f"defaults of {name}", depth + 1)
+            for number, one in enumerate(entries):
+                self._part(one, f"defaults of {name}[{number}]", depth + 1)
         self._at = at
 
     def _method(self, value: Any, path: str, depth: int) -> None:
         """Its function, and what it belongs to, which nothing else may hold."""
         owner = value.__self__
         self._go_into(getattr(value, "__func__", None), path, depth)
-        if self._is_moving(owner):
-            self._outside(self._slot(path, {"self": owner}, "self", owner))
-        if self._may_hold(owner):
-            self._go_into(owner, path, depth)
+        self._part(owner, path, depth)
+
+    def _part(self, value: object, path: str, depth: int) -> None:
+        """What lies where nothing can be stored by a name."""
+        if self._is_moving(value):
+            self._outside(self._slot(path, {"self": value}, "self", value))
+        if self._may_hold(value):
+            self._go_into(value, path, depth)
 
     def _cell(self, name: str, cell: CellType, scope: Scope, depth: int) -> None:
         if id(cell) in self._seen or name in scope.clocks or name == "__class__":
@@ -590,10 +602,20 @@ class Search:
                         self._hold(held, name, one, f"{below}.{name}", depth + 1)
             self._hooks(part, below, depth)
             for name, tensor in tensors_of(part).items():
-                held = {} if tensor is None else held_by(tensor)
-                if tensor is not None and (held or self._source.by_others):
-                    self._hung_on(tensor, held, f"{below}.{name}")
+                if tensor is not None:
+                    self._tensor(tensor, f"{below}.{name}", depth)
             found += [(f"{below}.{name}", one) for name, one in parts_of(part).items()]
+
+    def _tensor(self, value: Tensor, path: str, depth: int) -> None:
+        """What the script has hung on it, and what it calls as its gradient comes."""
+        held = held_by(value)
+        if held or self._source.by_others:
+            self._hung_on(value, held, path)
+        for name, one in list(held.items()):
+            if self._is_own(type(one)):
+                self._hold(held, name, one, f"{path}.{name}", depth + 1)
+        for number, hook in enumerate(hooks_of(value)):
+            self._go_into(hook, f"{path}'s hook {number}", depth + 1)
 
     def _hooks(self, owner: object, path: str, depth: int) -> None:
         """Of a module or an optimizer: torch has each kind in a dict of its own."""
@@ -616,14 +638,27 @@ class Search:
                 self._outside(self._slot(f"{path}.{name}", held, name, one))
             own = self._is_own(kind) or kind in _FUNCTIONS
             parts = is_made_of or module_of(kind).startswith(_PARTS)
-            if own or parts or (kind in _CONTAINER_TYPES and self._holds_own(one)):
+            if own or parts or (self._is_container(kind) and self._holds_own(one)):
                 self._go_into(one, f"{path}.{name}", depth + 1)
+        for key, one in self._layout.things.inside(value):
+            self._part(one, f"{path}[{key!r}]", depth + 1)
 
-    def _holds_own(self, container: Any) -> bool:
-        if len(container) > _SMALL:
+    def _is_container(self, kind: type) -> bool:
+        """One of Python's, or of a library's made out of it; what the script makes out of one has
+        attributes, too."""
+        if kind in _CONTAINER_TYPES:
+            return True
+        return issubclass(kind, _CONTAINERS) and not self._is_own(kind)
+
+    def _holds_own(self, container: Any, depth: int = 0) -> bool:
+        if depth >= _NESTED_MAX or len(container) > _SMALL:
             return False
-        kinds = {type(one) for one in _entries_of(container)}
-        return any(self._is_own(kind) or kind is FunctionType for kind in kinds)
+        entries = _entries_of(container)
+        kinds = {*map(type, entries)}
+        if any(self._is_own(kind) or kind is FunctionType for kind in kinds):
+            return True
+        inner = {kind for kind in kinds if self._is_container(kind)}
+        return any(self._holds_own(one, depth + 1) for one in entries if type(one) in inner)
 
     def _hung_on(self, owner: object, held: dict[str, Any], path: str, depth: int = 0) -> None:
         """Attributes that the script stores on an object that is none of its own."""

@@ -169,7 +169,7 @@ class Variables:
         """
         frames = self.frames(sys._getframe(1))
         captured = self._read_all(frames, full)
-        if self._outgrown:  # Where a plain value was there is an object now: look what it holds.
+        if self._outgrown:  # There is an object that was not there before: look what it holds.
             self._layouts.clear()
             captured = self._read_all(frames, full)
         return captured
@@ -207,10 +207,17 @@ class Variables:
             others = [slot.key for slot in every if slot.entry is NO_VALUE and not slot.missing]
             stay = {slot.key for slot in layout.carried} - {*going(layout.carried)}
             layout.tracked = [key for key in layout.tracked if key not in stay]
+        self._outgrown |= self._has_news(layout)
         for name, value in self.settings().items():
             found[f"{_PROCESS}\x1f\x1f0\x1f{name}"] = entry_of(value)
         _let_go(frames, locals_of)
         return _encoder.encode([layout.place, found, at_end, layout.tracked, others])
+
+    @staticmethod
+    def _has_news(layout: Layout) -> bool:
+        """Whether a container has got an object that the search has not seen."""
+        news, layout.things.news = layout.things.news, False
+        return news and layout.uses > 1
 
     def _read_locals(
         self,
