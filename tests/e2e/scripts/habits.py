@@ -196,6 +196,8 @@ HABITS = [
     refused("variables/hooked", holds=(15, 25)),
     equal("variables/layer_rates"),
     equal("loops/while_next"),
+    refused("loops/fetched_inside"),
+    equal("loops/fetched_before"),
     equal("loops/infinite"),
     refused("loops/cycled"),
     refused("loops/sliced"),

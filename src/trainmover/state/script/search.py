@@ -38,8 +38,10 @@ from trainmover.state.kinds.generators import is_generator
 from trainmover.state.script import handles, rounds
 from trainmover.state.script.code.handed import ANY
 from trainmover.state.script.code.liveness import live_at
+from trainmover.state.script.code.operands import read_before
 from trainmover.state.script.code.relied_on import worthless
 from trainmover.state.script.code.source import MODULE, Scope, Source, scope_of, source_of, tells_in
+from trainmover.state.script.code.syntax import walk
 from trainmover.state.script.crowds import Crowd, seen_of
 from trainmover.state.script.layers import Layers
 from trainmover.state.script.things import (
@@ -66,8 +68,8 @@ NO_TYPES: frozenset[type] = frozenset()
 _SMALL, _NESTED_MAX = 64, 3
 _STATE = frozenset({"param_groups", "state"})
 """What is tracked of an optimizer; of one that is not, `Untracked` reads it."""
-ROUNDS = "rounds over "
-"""In the place of a name, of a loop."""
+ROUNDS, BEFORE = "rounds over ", "before the fetch: "
+"""In the place of a name, of a loop, and of what the statement that fetches has read by then."""
 _OURS = __name__.partition(".")[0]
 _CONTAINERS = (list, tuple, deque, dict, set, frozenset)
 _CONTAINER_TYPES = frozenset(_CONTAINERS)
@@ -120,7 +122,8 @@ class Layout:
     children  the others: what held them must hold them still
     tracked   keys of what was reached from a tracked object, and goes with it
     carried   slots of attributes of which some go with it: see `going`
-    rounds    of what loops around the fetch go through: in which frame, the key, the expression
+    rounds    of what loops around the fetch go through, and of what the statement that fetches has
+              read before: in which frame, the key, the expression
     sizes     of the dicts and lists that it looked through
     """
 
@@ -309,8 +312,19 @@ class Search:
         for one in rounds.at(code.co_filename, live.rounds):
             slot = self._slot(f"{ROUNDS}{ast.unparse(one)}", None, "", None)
             self._layout.rounds.append((number, slot.key, one))
+        for read in read_before(code.co_filename, live.call):
+            if not self._tells(read, scope):
+                slot = self._slot(f"{BEFORE}{ast.unparse(read)}", None, "", None)
+                self._layout.rounds.append((number, slot.key, read))
         at = [short(code.co_filename), code.co_name, frame.f_lineno, collects]
         self._layout.place.append(at)
+
+    def _tells(self, read: ast.expr, scope: Scope) -> bool:
+        """Whether the time is in it."""
+        names = {f".{node.attr}" for node in walk(read) if isinstance(node, ast.Attribute)}
+        return not names.isdisjoint(self._source.clocks) or any(
+            isinstance(node, ast.Name) and node.id in scope.clocks for node in walk(read)
+        )
 
     def _module(self, module: ModuleType) -> None:
         """Its globals; and what the script has hung on modules of others."""

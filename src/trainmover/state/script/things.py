@@ -9,6 +9,7 @@ Two processes that have done the same have equal ones. To look runs nothing of t
 code: types are asked, and what lies in an object, never the object itself.
 """
 
+import ast
 import asyncio
 import contextvars
 import ctypes
@@ -53,7 +54,9 @@ from torch.utils.weak import WeakIdKeyDictionary, WeakTensorKeyDictionary
 
 from trainmover.state.kinds.generators import is_generator
 from trainmover.state.script.code.liveness import live_at
+from trainmover.state.script.code.operands import read_before
 from trainmover.state.script.code.source import scope_of
+from trainmover.state.script.code.syntax import walk
 from trainmover.state.script.crowds import Crowd
 from trainmover.state.script.layers import Layers
 from trainmover.state.script.untracked import TRAINED, Untracked
@@ -375,6 +378,8 @@ def _task(value: "asyncio.Task[Any]", inside: Inside) -> Any:
 def _that_count(code: CodeType, lasti: int, values: Collection[str]) -> set[str]:
     live, scope = live_at(code, lasti), scope_of(code)
     names = live.names | live.at_end | (live.targets - scope.given)
+    read = (walk(one) for one in read_before(code.co_filename, live.call))
+    names |= {node.id for nodes in read for node in nodes if isinstance(node, ast.Name)}
     return {name for name in names | {*code.co_cellvars} if name in values} - scope.clocks
 
 

@@ -52,6 +52,7 @@ from trainmover.state.script.process import line_of, settings_of
 from trainmover.state.script.rounds import Unknown, worked_out
 from trainmover.state.script.search import (
     ABSENT,
+    BEFORE,
     NEVER,
     NO_TYPES,
     ROUNDS,
@@ -240,7 +241,8 @@ class Variables:
     def _read_rounds(
         self, layout: Layout, frames: list[FrameType], locals_of: list[Any], found: dict[str, Entry]
     ) -> None:
-        """As it was when it was first asked for at this fetch: such a loop has begun."""
+        """As it was when it was first asked for at this fetch: such a loop has begun, such a
+        statement has read it."""
         for number, key, node in layout.rounds:
             if key not in self._rounds:
                 try:
@@ -626,7 +628,7 @@ class Variables:
             lines = [(name, source.exchanges) for name, source, _ in sources if source.exchanges]
             if places := [*rebuilt, *lines]:
                 return places[0]  # Else a library has done it.
-        if path.startswith(ROUNDS):
+        if path.startswith((ROUNDS, BEFORE)):
             loops = [one for layout in self._layouts.values() for one in layout.rounds]
             begun = [node.lineno for _, key, node in loops if key.endswith(path)]
             return os.path.basename(file), begun[0] if begun else first
@@ -672,6 +674,11 @@ def advice(differences: Sequence[Difference]) -> str:
         return (
             "draw what a step takes in a `while` loop, which asks in each round how many there are "
             "to be: a `for` loop asks as it begins"
+        )
+    if any(one.name.startswith(BEFORE) for one in differences):
+        return (
+            "fetch, and call what fetches, in a line of its own: what the same statement has read "
+            "before lies where nothing can be put"
         )
     return (
         "keep such values with job.values(...), counters with job.enumerate(...) in place of "
