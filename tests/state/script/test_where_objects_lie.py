@@ -128,6 +128,34 @@ ATTRIBUTE = """
     main()
 """
 OTHERS = {
+    "a meter in one of many objects": """
+        class Holder:
+            def __init__(self):
+                self.meter = Meter()
+        def main():
+            holders = [Holder() for _ in range(70)]
+            for x, y in job.batches(DATA):
+                holders[3].meter.add(float(x.sum()))
+                step(x * holders[3].meter.total)
+        main()
+        """,
+    "chance in one of many objects": """
+        class World:
+            def __init__(self, seed):
+                self.chance = random.Random(seed)
+        def main():
+            worlds = [World(seed) for seed in range(70)]
+            for x, y in job.batches(DATA):
+                step(x * worlds[3].chance.random())
+        main()
+        """,
+    "one of many that draw": """
+        def main():
+            chances = {seed: random.Random(seed) for seed in range(70)}
+            for x, y in job.batches(DATA):
+                step(x * chances[3].random())
+        main()
+        """,
     "a default": """
         def draw(chance=random.Random(0)):
             return chance.random()

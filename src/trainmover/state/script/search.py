@@ -42,6 +42,7 @@ from trainmover.state.script.code.operands import read_before
 from trainmover.state.script.code.relied_on import worthless
 from trainmover.state.script.code.source import MODULE, Scope, Source, scope_of, source_of, tells_in
 from trainmover.state.script.code.syntax import walk
+from trainmover.state.script.crowds import DEPTH_MAX as CROWD_DEPTH_MAX
 from trainmover.state.script.crowds import Crowd, seen_of
 from trainmover.state.script.layers import Layers
 from trainmover.state.script.things import (
@@ -340,7 +341,7 @@ class Search:
             if type(value) is ModuleType and value not in self._modules:
                 self._hung_on(value, vars(value), name)
                 continue
-            is_read = known is None or name in known or name in changed
+            is_read = known is None or name in known or name in self._source.by_others
             if not is_read:  # It is written before.
                 continue
             counts = name in changed or self._is_moving(value)
@@ -470,16 +471,31 @@ class Search:
                 self._go_into(kind, kind.__name__, depth + 1)
 
     def _crowd_in(self, container: Any) -> dict[type, Collection[str]]:
-        """Classes of the script's of which a large container has objects that are stored to after
-        the set-up, with the names."""
+        """Classes of what a large container has, with the names of what counts there."""
+        seen = () if isinstance(container, set | frozenset) else seen_of(container)
+        return {kind: names for kind, names in self._counts_in(seen, 0).items() if names}
+
+    def _counts_in(self, objects: Iterable[object], depth: int) -> dict[type, set[str]]:
+        """By class: what is stored to after the set-up, and what holds generators of random
+        numbers, or objects of which something counts."""
         found: dict[type, set[str]] = {}
-        for one in () if isinstance(container, set | frozenset) else seen_of(container):
+        below: list[tuple[type, str, object]] = []
+        for one in objects:
             kind = type(one)
-            if self._is_own(kind) and not issubclass(kind, nn.Module):
+            if is_generator(one):
+                found[kind] = {"state"}
+            elif self._is_own(kind) and not issubclass(kind, nn.Module):
                 known = found.setdefault(kind, self._stored_by(kind))
                 known |= self._source.by_others & held_by(one).keys()
-        named = {kind: self._that_count(kind, names) for kind, names in found.items()}
-        return {kind: names for kind, names in named.items() if names}
+                below += [(kind, name, value) for name, value in held_by(one).items()]
+        found = {kind: self._that_count(kind, names) for kind, names in found.items()}
+        inner: dict[type, set[str]] = {}
+        if below and depth < CROWD_DEPTH_MAX:
+            inner = self._counts_in([value for _, _, value in below], depth + 1)
+        for kind, name, value in below:
+            if inner.get(type(value)) and f".{name}" not in self._source.clocks:
+                found[kind].add(name)
+        return inner | found
 
     def _stored_by(self, kind: type) -> set[str]:
         """By methods of its own; and by others, as far as the class knows of it."""
