@@ -208,17 +208,13 @@ class Variables:
             others = [slot.key for slot in every if slot.entry is NO_VALUE and not slot.missing]
             stay = {slot.key for slot in layout.carried} - {*going(layout.carried)}
             layout.tracked = [key for key in layout.tracked if key not in stay]
-        self._outgrown |= self._has_news(layout)
+        things = layout.things  # A container may have got an object that the search has not seen.
+        self._outgrown |= things.news and layout.uses > 1
+        things.news = False
         for name, value in self.settings().items():
             found[f"{_PROCESS}\x1f\x1f0\x1f{name}"] = entry_of(value)
         _let_go(frames, locals_of)
         return _encoder.encode([layout.place, found, at_end, layout.tracked, others])
-
-    @staticmethod
-    def _has_news(layout: Layout) -> bool:
-        """Whether a container has got an object that the search has not seen."""
-        news, layout.things.news = layout.things.news, False
-        return news and layout.uses > 1
 
     def _read_locals(
         self,
