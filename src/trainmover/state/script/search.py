@@ -711,6 +711,8 @@ class Search:
     def _slot(self, path: str, owner: Any, name: Any, value: object) -> Slot:
         file, function, first = self._at
         key = f"{file}\x1f{function}\x1f{first}\x1f{path}"
+        if any(value is obj for _, obj in self._tracked):
+            self._layout.tracked.append(key)
         is_dict = issubclass(type(owner), dict | NoneType | MappingProxyType)
         return Slot(key, owner, name, is_secret(path, value), is_asked=not is_dict)
 

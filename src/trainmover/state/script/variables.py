@@ -534,7 +534,8 @@ class Variables:
         if ended:
             numbers = {key: one for key, one in their_end.items() if not isinstance(one, list)}
             found += _different(their_end if at_boundary else numbers, mine_end, given)
-        unknown = {*others, *(() if at_boundary else {*tracked} & {*their_tracked})}
+        going = {key for key in their_tracked if key in tracked or key not in mine}
+        unknown = {*others, *(() if at_boundary else going)}
         named = [self._difference(*one) for one in found if one[0] not in unknown]
         return list({(one.name, one.theirs, one.own): one for one in reversed(named)}.values())[
             ::-1
