@@ -5,6 +5,7 @@ from collections.abc import Callable
 from typing import Any
 
 from torch import Tensor, nn
+from torch._C import TensorBase
 from torch.nn.modules import module
 from torch.optim import optimizer
 
@@ -34,6 +35,14 @@ _HOOKS: list[tuple[Any, tuple[str, ...]]] = [
     ),
     (optimizer, ("_global_optimizer_pre_hooks", "_global_optimizer_post_hooks")),
 ]
+
+
+_OF_TENSORS = [vars(TensorBase)[n] for n in ("_backward_hooks", "_post_accumulate_grad_hooks")]
+
+
+def hooks_of(tensor: Tensor) -> list[Any]:
+    """What is called as its gradient comes."""
+    return [hook for kind in _OF_TENSORS for hook in (kind.__get__(tensor) or {}).values()]
 
 
 def tensors_of(part: nn.Module) -> dict[str, Tensor | None]:

@@ -94,7 +94,15 @@ _ASYNC = ("asyncOp",)
 
 IN_MEMORY: Names = {
     "torch": ("_foreach_copy_",),
-    "torch.Tensor": ("_cdata", "_indices", "_nnz", "_values", "_version"),
+    "torch.Tensor": (
+        "_backward_hooks",
+        "_cdata",
+        "_indices",
+        "_nnz",
+        "_post_accumulate_grad_hooks",
+        "_values",
+        "_version",
+    ),
     "torch._C": (
         "TensorBase",
         "_clear_DTensor_sharding_propagator_cache",

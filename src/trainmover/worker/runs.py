@@ -438,7 +438,8 @@ def _shadow_end(ended: Ended, joiner: Joiner, *, again: bool) -> str:
     if joiner.takeover.journey is not None:
         return (
             f"on its way to where rank {joiner.rank} stood the script ended: whether it goes on "
-            "behind a pass follows from values that are others there, such as an evaluation's"
+            "behind a pass follows from values that are others there, such as an evaluation's: "
+            "leave its loops only where `job.is_shadow` is false"
         )
     return (
         f"the script ended in the sandbox after {shadow.steps} steps, where rank "

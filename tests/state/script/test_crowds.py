@@ -85,3 +85,19 @@ def test_of_too_many_some_are_read_and_none_is_put_back(monkeypatch: pytest.Monk
     assert crowd(1, 2, 3, 4).read(inside) == [4, 1, 3]
     assert len(crowd(1, 2, 3).entries() or []) == 3
     assert crowd(1, 2, 3, 4).entries() is None
+
+
+def test_what_lies_in_an_object_of_an_object_is_not_put_back() -> None:
+    """So a step that has changed it is not run again in place."""
+
+    class Inner:
+        def __init__(self) -> None:
+            self.weight = 1.0
+
+    class Outer:
+        def __init__(self) -> None:
+            self.inner = Inner()
+
+    crowd = Crowd([Outer()], {Outer: {"inner"}, Inner: {"weight"}}, vars)
+    assert crowd.read(repr) == [1, 1.0]
+    assert crowd.entries() is None

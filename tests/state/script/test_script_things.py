@@ -1063,6 +1063,19 @@ INNOCENT = {
                 values.best = 1.0
         main()
         """,
+    "a container that is tracked, and is longer by now": """
+        class Meter:
+            total = 0.0
+        class Meters(collections.OrderedDict):
+            def state_dict(self):
+                return {name: {"total": one.total} for name, one in self.items()}
+            def load_state_dict(self, state):
+                raise AssertionError
+        meters = Meters()
+        job.tracked["meters"] = meters
+        for x, y in job.batches(DATA):
+            meters.setdefault(f"of {len(job.own) // 4}", Meter()).total += x.sum().item()
+        """,
     "frozen teacher": """
         def main():
             teacher = nn.Linear(200, 200).eval()

@@ -420,6 +420,15 @@ INNOCENT = {
             if len(job.theirs) % 4 == 0:
                 job.variables._layouts.clear()
         """,
+    "top-level name of a batch that a function gives to what it changes": """
+        def collate(rows):
+            x = rows.clone()
+            x[:1] += 1
+            return x
+        x, y = DATA[0]
+        for x, y in job.batches(DATA):
+            step(collate(x))
+        """,
     "comprehension beside the loop": """
         def main():
             for x, y in job.batches(DATA):

@@ -138,4 +138,6 @@ def _attribute(owner: object, name: str) -> Any:
     found = next((vars(one)[name] for one in kind.__mro__ if name in vars(one)), Unknown)
     if type(found) is MemberDescriptorType:
         return found.__get__(owner)
+    if kind in _HOLD and callable(found):
+        return owner  # Its method is called on what it has by then.
     return _plain(found, _NUMBERS + _HOLD)

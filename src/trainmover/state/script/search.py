@@ -38,8 +38,11 @@ from trainmover.state.kinds.generators import is_generator
 from trainmover.state.script import handles, rounds
 from trainmover.state.script.code.handed import ANY
 from trainmover.state.script.code.liveness import live_at
+from trainmover.state.script.code.operands import read_before
 from trainmover.state.script.code.relied_on import worthless
 from trainmover.state.script.code.source import MODULE, Scope, Source, scope_of, source_of, tells_in
+from trainmover.state.script.code.syntax import walk
+from trainmover.state.script.crowds import DEPTH_MAX as CROWD_DEPTH_MAX
 from trainmover.state.script.crowds import Crowd, seen_of
 from trainmover.state.script.layers import Layers
 from trainmover.state.script.libraries import module_of
@@ -54,7 +57,7 @@ from trainmover.state.script.things import (
 from trainmover.state.script.untracked import Untracked
 from trainmover.state.script.values import NO_VALUE, PLAIN, Entry, entry_of, is_secret
 from trainmover.state.script.views import Views
-from trainmover.torch_internals.modules import TABLES, global_hooks, parts_of, tensors_of
+from trainmover.torch_internals.modules import TABLES, global_hooks, hooks_of, parts_of, tensors_of
 
 SLOTS_MAX = 512
 OBJECTS_MAX = 512
@@ -66,8 +69,8 @@ NO_TYPES: frozenset[type] = frozenset()
 _SMALL, _NESTED_MAX = 64, 3
 _STATE = frozenset({"param_groups", "state"})
 """What is tracked of an optimizer; of one that is not, `Untracked` reads it."""
-ROUNDS = "rounds over "
-"""In the place of a name, of a loop."""
+ROUNDS, BEFORE = "rounds over ", "before the fetch: "
+"""In the place of a name, of a loop, and of what the statement that fetches has read by then."""
 _OURS = __name__.partition(".")[0]
 _CONTAINERS = (list, tuple, deque, dict, set, frozenset)
 _CONTAINER_TYPES = frozenset(_CONTAINERS)
@@ -122,7 +125,8 @@ class Layout:
     children  the others: what held them must hold them still
     tracked   keys of what was reached from a tracked object, and goes with it
     carried   slots of attributes of which some go with it: see `going`
-    rounds    of what loops around the fetch go through: in which frame, the key, the expression
+    rounds    of what loops around the fetch go through, and of what the statement that fetches has
+              read before: in which frame, the key, the expression
     sizes     of the dicts and lists that it looked through
     """
 
@@ -312,8 +316,19 @@ class Search:
         for one in rounds.at(code.co_filename, live.rounds):
             slot = self._slot(f"{ROUNDS}{ast.unparse(one)}", None, "", None)
             self._layout.rounds.append((number, slot.key, one))
+        for read in read_before(code.co_filename, live.call):
+            if not self._tells(read, scope):
+                slot = self._slot(f"{BEFORE}{ast.unparse(read)}", None, "", None)
+                self._layout.rounds.append((number, slot.key, read))
         at = [short(code.co_filename), code.co_name, frame.f_lineno, collects]
         self._layout.place.append(at)
+
+    def _tells(self, read: ast.expr, scope: Scope) -> bool:
+        """Whether the time is in it."""
+        names = {f".{node.attr}" for node in walk(read) if isinstance(node, ast.Attribute)}
+        return not names.isdisjoint(self._source.clocks) or any(
+            isinstance(node, ast.Name) and node.id in scope.clocks for node in walk(read)
+        )
 
     def _module(self, module: ModuleType) -> None:
         """Its globals; and what the script has hung on modules of others."""
@@ -329,7 +344,7 @@ class Search:
             if type(value) is ModuleType and value not in self._modules:
                 self._hung_on(value, vars(value), name)
                 continue
-            is_read = known is None or name in known or name in changed
+            is_read = known is None or name in known or name in self._source.by_others
             if not is_read:  # It is written before.
                 continue
             counts = name in changed or self._is_moving(value)
@@ -371,10 +386,12 @@ class Search:
         if kind in PLAIN or issubclass(kind, ModuleType):
             return False
         if issubclass(kind, Tensor):
-            return bool(held_by(value)) or _is_trained(value)
+            return bool(held_by(value) or hooks_of(value)) or _is_trained(value)  # type: ignore[arg-type]
+        if kind is numpy.ndarray:
+            return bool(value.dtype.hasobject)  # type: ignore[attr-defined]
         if module_of(kind).startswith(_OURS) or handles.is_one(kind):
             return False
-        if kind in _CONTAINER_TYPES:
+        if self._is_container(kind):
             if depth >= _NESTED_MAX or len(value) > _SMALL:  # type: ignore[arg-type]
                 return bool(self._crowd_in(value))
             return any(self._may_hold(entry, depth + 1) for entry in _entries_of(value))
@@ -388,7 +405,7 @@ class Search:
         """Whether another object in its place may hold other variables of the script's. Others come
         and go with each step."""
         kind = type(value)
-        if kind in _CONTAINER_TYPES:
+        if self._is_container(kind):
             if depth >= _NESTED_MAX or len(value) > _SMALL:  # type: ignore[arg-type]
                 return bool(self._crowd_in(value))
             return any(self._anchors(entry, depth + 1) for entry in _entries_of(value))
@@ -405,7 +422,7 @@ class Search:
         if self._seen_before(value):
             return
         kind = type(value)
-        if kind in _CONTAINER_TYPES:
+        if self._is_container(kind):
             self._entries(value, path, depth)
         elif kind is FunctionType:
             self._function(value, path, depth)  # type: ignore[arg-type]
@@ -416,6 +433,7 @@ class Search:
             for one in results_of(value):
                 self._go_into(one, f"{path}()", depth + 1)
         elif issubclass(kind, functools.partial):
+            self._hung_on(value, held_by(value), path)
             for one in (value.func, value.args, value.keywords):  # type: ignore[attr-defined]
                 self._go_into(one, path, depth + 1)
         elif issubclass(kind, type):
@@ -424,6 +442,8 @@ class Search:
             self._module_of_torch(value, path, depth)  # type: ignore[arg-type]
         elif self._is_own(kind):
             self._attributes(value, path, depth)
+        elif issubclass(kind, Tensor):
+            self._tensor(value, path, depth)  # type: ignore[arg-type]
         else:
             self._object_of_others(value, path, depth)
 
@@ -434,11 +454,15 @@ class Search:
         if not isinstance(container, tuple | frozenset):
             self._layout.sizes.append((container, len(container)))
         named = container.items() if isinstance(container, dict) else enumerate(container)
-        for name, entry in list(named):
-            if type(name) in (str, int) and self._may_hold(entry):
-                if self._is_moving(entry) and not isinstance(container, set | frozenset):
-                    self._outside(self._slot(f"{path}[{name!r}]", container, name, entry))
-                self._go_into(entry, f"{path}[{name!r}]", depth + 1)
+        for number, (name, entry) in enumerate(list(named)):
+            if self._may_hold(entry):
+                below = f"{path}[{name!r}]" if type(name) in PLAIN else f"{path}[{number}]"
+                if isinstance(container, set | frozenset):
+                    self._part(entry, below, depth + 1)
+                    continue
+                if self._is_moving(entry):
+                    self._outside(self._slot(below, container, name, entry))
+                self._go_into(entry, below, depth + 1)
 
     def _crowd(self, container: Any, path: str, depth: int) -> None:
         """Of objects that are too many to be looked at one by one."""
@@ -450,16 +474,31 @@ class Search:
                 self._go_into(kind, kind.__name__, depth + 1)
 
     def _crowd_in(self, container: Any) -> dict[type, Collection[str]]:
-        """Classes of the script's of which a large container has objects that are stored to after
-        the set-up, with the names."""
+        """Classes of what a large container has, with the names of what counts there."""
+        seen = () if isinstance(container, set | frozenset) else seen_of(container)
+        return {kind: names for kind, names in self._counts_in(seen, 0).items() if names}
+
+    def _counts_in(self, objects: Iterable[object], depth: int) -> dict[type, set[str]]:
+        """By class: what is stored to after the set-up, and what holds generators of random
+        numbers, or objects of which something counts."""
         found: dict[type, set[str]] = {}
-        for one in () if isinstance(container, set | frozenset) else seen_of(container):
+        below: list[tuple[type, str, object]] = []
+        for one in objects:
             kind = type(one)
-            if self._is_own(kind) and not issubclass(kind, nn.Module):
+            if is_generator(one):
+                found[kind] = {"state"}
+            elif self._is_own(kind) and not issubclass(kind, nn.Module):
                 known = found.setdefault(kind, self._stored_by(kind))
                 known |= self._source.by_others & held_by(one).keys()
-        named = {kind: self._that_count(kind, names) for kind, names in found.items()}
-        return {kind: names for kind, names in named.items() if names}
+                below += [(kind, name, value) for name, value in held_by(one).items()]
+        found = {kind: self._that_count(kind, names) for kind, names in found.items()}
+        inner: dict[type, set[str]] = {}
+        if below and depth < CROWD_DEPTH_MAX:
+            inner = self._counts_in([value for _, _, value in below], depth + 1)
+        for kind, name, value in below:
+            if inner.get(type(value)) and f".{name}" not in self._source.clocks:
+                found[kind].add(name)
+        return inner | found
 
     def _stored_by(self, kind: type) -> set[str]:
         """By methods of its own; and by others, as far as the class knows of it."""
@@ -480,9 +519,10 @@ class Search:
         counting = self._counting(kind, _slots_of(kind))
         for name in sorted(_slots_of(kind)):
             slot = self._slot(f"{path}.{name}", owner, name, None)
-            if name in counting or self._is_handed(name, value_of(slot)):
+            value = value_of(slot)
+            if name in counting or self._is_moving(value) or self._is_handed(name, value):
                 self._outside(slot)
-            self._go_into(value_of(slot), f"{path}.{name}", depth + 1)
+            self._go_into(value, f"{path}.{name}", depth + 1)
         self._layout.sizes.append((held, len(held)))
         counting = self._counting(kind, held)
         for name, value in list(held.items()):
@@ -497,8 +537,7 @@ class Search:
             self._hold(held, name, value, below, depth + 1)
         if self._layout.things.is_own_container(owner):
             for number, entry in enumerate(_entries_of(owner)[:_SMALL]):
-                if self._may_hold(entry):
-                    self._go_into(entry, f"{path}[{number}]", depth + 1)
+                self._part(entry, f"{path}[{number}]", depth + 1)
 
     def _class(self, kind: type, depth: int) -> None:
         """Attributes of the class itself, and what its functions keep. What it is known by does not
@@ -548,19 +587,22 @@ class Search:
             entries = kept.values() if isinstance(kept, dict) else kept
             if any(self._may_change(one) for one in entries):
                 self._outside(self._slot(f"defaults of {name}", value, default, kept))
-            for one in entries:
-                if self._may_hold(one):
-                    self._go_into(one, f"defaults of {name}", depth + 1)
+            for number, one in enumerate(entries):
+                self._part(one, f"defaults of {name}[{number}]", depth + 1)
         self._at = at
 
     def _method(self, value: Any, path: str, depth: int) -> None:
         """Its function, and what it belongs to, which nothing else may hold."""
         owner = value.__self__
         self._go_into(getattr(value, "__func__", None), path, depth)
-        if self._is_moving(owner):
-            self._outside(self._slot(path, {"self": owner}, "self", owner))
-        if self._may_hold(owner):
-            self._go_into(owner, path, depth)
+        self._part(owner, path, depth)
+
+    def _part(self, value: object, path: str, depth: int) -> None:
+        """What lies where nothing can be stored by a name."""
+        if self._is_moving(value):
+            self._outside(self._slot(path, {"self": value}, "self", value))
+        if self._may_hold(value):
+            self._go_into(value, path, depth)
 
     def _cell(self, name: str, cell: CellType, scope: Scope, depth: int) -> None:
         if id(cell) in self._seen or name in scope.clocks or name == "__class__":
@@ -593,10 +635,20 @@ class Search:
                         self._hold(held, name, one, f"{below}.{name}", depth + 1)
             self._hooks(part, below, depth)
             for name, tensor in tensors_of(part).items():
-                held = {} if tensor is None else held_by(tensor)
-                if tensor is not None and (held or self._source.by_others):
-                    self._hung_on(tensor, held, f"{below}.{name}")
+                if tensor is not None:
+                    self._tensor(tensor, f"{below}.{name}", depth)
             found += [(f"{below}.{name}", one) for name, one in parts_of(part).items()]
+
+    def _tensor(self, value: Tensor, path: str, depth: int) -> None:
+        """What the script has hung on it, and what it calls as its gradient comes."""
+        held = held_by(value)
+        if held or self._source.by_others:
+            self._hung_on(value, held, path)
+        for name, one in list(held.items()):
+            if self._is_own(type(one)):
+                self._hold(held, name, one, f"{path}.{name}", depth + 1)
+        for number, hook in enumerate(hooks_of(value)):
+            self._go_into(hook, f"{path}'s hook {number}", depth + 1)
 
     def _hooks(self, owner: object, path: str, depth: int) -> None:
         """Of a module or an optimizer: torch has each kind in a dict of its own."""
@@ -619,14 +671,27 @@ class Search:
                 self._outside(self._slot(f"{path}.{name}", held, name, one))
             own = self._is_own(kind) or kind in _FUNCTIONS
             parts = is_made_of or module_of(kind).startswith(_PARTS)
-            if own or parts or (kind in _CONTAINER_TYPES and self._holds_own(one)):
+            if own or parts or (self._is_container(kind) and self._holds_own(one)):
                 self._go_into(one, f"{path}.{name}", depth + 1)
+        for key, one in self._layout.things.inside(value):
+            self._part(one, f"{path}[{key!r}]", depth + 1)
 
-    def _holds_own(self, container: Any) -> bool:
-        if len(container) > _SMALL:
+    def _is_container(self, kind: type) -> bool:
+        """One of Python's, or of a library's made out of it; what the script makes out of one has
+        attributes, too."""
+        if kind in _CONTAINER_TYPES:
+            return True
+        return issubclass(kind, _CONTAINERS) and not self._is_own(kind)
+
+    def _holds_own(self, container: Any, depth: int = 0) -> bool:
+        if depth >= _NESTED_MAX or len(container) > _SMALL:
             return False
-        kinds = {type(one) for one in _entries_of(container)}
-        return any(self._is_own(kind) or kind is FunctionType for kind in kinds)
+        entries = _entries_of(container)
+        kinds = {*map(type, entries)}
+        if any(self._is_own(kind) or kind is FunctionType for kind in kinds):
+            return True
+        inner = {kind for kind in kinds if self._is_container(kind)}
+        return any(self._holds_own(one, depth + 1) for one in entries if type(one) in inner)
 
     def _hung_on(self, owner: object, held: dict[str, Any], path: str, depth: int = 0) -> None:
         """Attributes that the script stores on an object that is none of its own."""
@@ -649,6 +714,8 @@ class Search:
     def _slot(self, path: str, owner: Any, name: Any, value: object) -> Slot:
         file, function, first = self._at
         key = f"{file}\x1f{function}\x1f{first}\x1f{path}"
+        if any(value is obj for _, obj in self._tracked):
+            self._layout.tracked.append(key)
         is_dict = issubclass(type(owner), dict | NoneType | MappingProxyType)
         return Slot(key, owner, name, is_secret(path, value), is_asked=not is_dict)
 

@@ -9,6 +9,8 @@ Two processes that have done the same have equal ones. To look runs nothing of t
 code: types are asked, and what lies in an object, never the object itself.
 """
 
+import ast
+import asyncio
 import contextvars
 import ctypes
 import functools
@@ -34,21 +36,27 @@ from types import (
     AsyncGeneratorType,
     BuiltinMethodType,
     CodeType,
+    CoroutineType,
     FrameType,
     FunctionType,
     GeneratorType,
     GetSetDescriptorType,
+    MemberDescriptorType,
     MethodType,
     MethodWrapperType,
 )
 from typing import Any
 
 import numpy
+from torch import Tensor
 from torch.quasirandom import SobolEngine
 from torch.utils.weak import WeakIdKeyDictionary, WeakTensorKeyDictionary
 
+from trainmover.state.kinds.generators import is_generator
 from trainmover.state.script.code.liveness import live_at
+from trainmover.state.script.code.operands import read_before
 from trainmover.state.script.code.source import scope_of
+from trainmover.state.script.code.syntax import walk
 from trainmover.state.script.crowds import Crowd
 from trainmover.state.script.layers import Layers
 from trainmover.state.script.libraries import module_of
@@ -57,6 +65,10 @@ from trainmover.torch_internals import loaders
 
 Inside = Callable[[object], Any]
 """Folds what a thing holds."""
+CANNOT_BE_READ = (
+    *(RuntimeError, ValueError, TypeError, AttributeError, LookupError, ReferenceError, OSError),
+)
+"""What may be raised where a thing is looked at that others change meanwhile."""
 _PLAIN = frozenset({type(None), bool, int, float, str, bytes, complex})
 _OPTIMIZED, _WRITE_THROUGH = 0x1, sys.version_info >= (3, 13)
 
@@ -73,6 +85,8 @@ _MADE_OF_OTHERS: tuple[type, ...] = (
 )
 BOUND = frozenset({MethodType, BuiltinMethodType, MethodWrapperType, type(numpy.random.rand)})
 CACHE = type(functools.lru_cache(len))
+_MEMORY = (Tensor, numpy.ndarray)
+_HOLDERS = frozenset({FunctionType, MethodType, functools.partial})
 _TABLES = (dict, OrderedDict)
 _CONTAINERS = (dict, list, tuple, deque, set, frozenset)
 _COMPRESSORS = (type(zlib.compressobj()), type(zlib.decompressobj()))
@@ -92,6 +106,7 @@ class Things:
 
     is_own   whether an object of that type is of the script's own code
     leaves   names of attributes that are looked at otherwise: they are stored to, or tell the time
+    news     whether one was folded that may hold variables and had not been before
     kinds    that nothing but `folded` knows, as far as is known
     still    no object of which ever moves, as far as is known
     """
@@ -109,7 +124,9 @@ class Things:
         self._names = _NameOf()
         self.kinds: set[type] = set()
         self.still: set[type] = set()
+        self.news = False
         self._made: dict[int, tuple[weakref.ref[Any], list[Any]]] = {}
+        self._unreferred: set[type] = set()
 
     def moves(self, value: object) -> bool:
         """Whether it must be read again each time, though it is the very object that it was."""
@@ -134,15 +151,31 @@ class Things:
             return [_name(kind), known, self.untracked.folded(value, inside), made_with]
         reader = self._readers[kind]
         if reader is not None:
+            if kind in _HOLDERS:
+                self._known_made(value)
             return [self._names[kind], reader(value, inside)]
         if self._is_own(kind):
             held = _contained(value, inside) if issubclass(kind, _CONTAINERS) else None
             return [self._names[kind], self._known_made(value), held]
+        if is_generator(value):
+            self._known_made(value)
         return None
+
+    def inside(self, value: object) -> list[tuple[object, object]]:
+        """What it is told by, if it is a thing: what lies in it, each with a name that is the same
+        in all processes."""
+        found: list[object] = []
+        reader = self._readers[type(value)]
+        if reader is not None:
+            with suppress(*CANNOT_BE_READ):
+                reader(value, found.append)
+        if type(value) is numpy.ndarray and value.dtype.hasobject:
+            found.append(value.reshape(-1).tolist())
+        return [part for one in found for part in _parts_of(one)]
 
     def is_own_container(self, value: object) -> bool:
         """Whether it is of a class of the script's own made out of a container."""
-        return self._is_own(type(value)) and issubclass(type(value), list | dict | set | deque)
+        return self._is_own(type(value)) and issubclass(type(value), _CONTAINERS)
 
     def _known_made(self, value: object) -> list[Any]:
         """As it was when it was first seen: who changes it later shows in variables of their own.
@@ -151,10 +184,24 @@ class Things:
         reference, made_with = self._made.get(key, (None, None))
         if reference is None or reference() is not value:
             made_with = self._made_with(value)
-            with suppress(TypeError):  # One with slots may not be referred to.
+            try:
                 gone = functools.partial(_forget, self._made, key)
                 self._made[key] = weakref.ref(value, gone), made_with
+                self.news = self.news or self._may_keep(value)
+            except TypeError:  # One with slots may not be referred to: its class is known then.
+                self.news |= type(value) not in self._unreferred
+                self._unreferred.add(type(value))
         return made_with or []
+
+    def _may_keep(self, value: object) -> bool:
+        """Whether variables may be in it: not in a record that only its constructor writes."""
+        kind, held = type(value), held_by(value)
+        if not self._is_own(kind) or issubclass(kind, _CONTAINERS) or not held:
+            return True
+        if not all(issubclass(type(one), (*_PLAIN, *_MEMORY)) for one in held.values()):
+            return True
+        known = {name for one in kind.__mro__ for name in vars(one)} | held.keys()
+        return any(map(self._leaves, known))
 
     def _made_with(self, value: object) -> list[Any]:
         """Plain attributes that only its constructor stores to."""
@@ -163,6 +210,15 @@ class Things:
             for name, held in sorted(held_by(value).items(), key=_key)
             if type(held) in _PLAIN and name[:1] != "_" and not self._leaves(name)
         ]
+
+
+def _parts_of(value: Any) -> list[tuple[object, object]]:
+    """Its entries if it is a dict or a list, which may be made for this look only; else itself."""
+    if type(value) is list:
+        return list(enumerate(value))
+    if type(value) is not dict:
+        return [(0, value)]
+    return [(n if type(n) in _PLAIN else i, one) for i, (n, one) in enumerate(value.items())]
 
 
 def in_words(value: object) -> str:
@@ -185,10 +241,10 @@ def held_by(value: object) -> dict[str, Any]:
 
 
 @lru_cache(maxsize=1024)
-def _dict_slot(kind: type) -> GetSetDescriptorType | None:
+def _dict_slot(kind: type) -> GetSetDescriptorType | MemberDescriptorType | None:
     """Python's own: a property of that name may do anything."""
     found = next((vars(one)["__dict__"] for one in kind.__mro__ if "__dict__" in vars(one)), None)
-    return found if isinstance(found, GetSetDescriptorType) else None
+    return found if isinstance(found, GetSetDescriptorType | MemberDescriptorType) else None
 
 
 def locals_of(frame: FrameType) -> dict[str, Any]:
@@ -303,9 +359,22 @@ def _resumed(frame: FrameType | None, code: CodeType, inside: Inside, *, runs: b
     return [*head, frame.f_lasti, inside({name: values[name] for name in sorted(names)})]
 
 
+def _coroutine(value: "CoroutineType[Any, Any, Any]", inside: Inside) -> Any:
+    """And those that it waits for."""
+    told = _resumed(value.cr_frame, value.cr_code, inside, runs=value.cr_running)
+    waits = type(value.cr_await) in (CoroutineType, GeneratorType)
+    return [told, inside(value.cr_await) if waits else None]
+
+
+def _task(value: "asyncio.Task[Any]", inside: Inside) -> Any:
+    return inside(asyncio.Task.get_coro(value))
+
+
 def _that_count(code: CodeType, lasti: int, values: Collection[str]) -> set[str]:
     live, scope = live_at(code, lasti), scope_of(code)
     names = live.names | live.at_end | (live.targets - scope.given)
+    read = (walk(one) for one in read_before(code.co_filename, live.call))
+    names |= {node.id for nodes in read for node in nodes if isinstance(node, ast.Name)}
     return {name for name in names | {*code.co_cellvars} if name in values} - scope.clocks
 
 
@@ -475,6 +544,8 @@ _MOVING_BY_KIND: _Readers = {
     numpy.random.SeedSequence: _sequence,
     SobolEngine: _drawn,
     GeneratorType: _generator,
+    CoroutineType: _coroutine,
+    asyncio.Task: _task,
     **dict.fromkeys(_PLACED, _placed),
     **dict.fromkeys(_MADE_OF_OTHERS, _others),
     contextvars.ContextVar: _variable,

@@ -32,7 +32,7 @@ from trainmover.state.kinds.attributes import Attributes
 from trainmover.state.kinds.generators import Generator, state_of
 from trainmover.state.script import handles
 from trainmover.state.script.libraries import is_of_library, kept_in
-from trainmover.state.script.things import Things, held_by, in_words
+from trainmover.state.script.things import CANNOT_BE_READ, Things, held_by, in_words
 from trainmover.state.script.views import Views
 
 ITEMS_MAX = 256
@@ -65,9 +65,6 @@ Entry = Any
 """A plain value, or [hash, text for people]; HIDDEN in the place of a text. Of what is small and
 holds plain values alone the content is third: see `_content_of`."""
 TRIES = 3
-_CANNOT_BE_READ = (
-    *(RuntimeError, ValueError, TypeError, AttributeError, LookupError, ReferenceError, OSError),
-)
 
 NO_VIEWS, NO_THINGS = Views(), Things()
 NO_VALUE: Any = object()
@@ -165,7 +162,7 @@ def _folded(value: object, views: Views, things: Things) -> Any:
     for _ in range(TRIES):
         try:
             return Fold(views, things).of(value)
-        except _CANNOT_BE_READ:
+        except CANNOT_BE_READ:
             continue
     return NO_VALUE
 

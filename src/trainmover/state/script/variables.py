@@ -54,6 +54,7 @@ from trainmover.state.script.putting import Closed, closed_in, keeps_elsewhere, 
 from trainmover.state.script.rounds import Unknown, worked_out
 from trainmover.state.script.search import (
     ABSENT,
+    BEFORE,
     NEVER,
     NO_TYPES,
     ROUNDS,
@@ -172,7 +173,7 @@ class Variables:
         """
         frames = self.frames(sys._getframe(1))
         captured = self._read_all(frames, full)
-        if self._outgrown:  # Where a plain value was there is an object now: look what it holds.
+        if self._outgrown:  # There is an object that was not there before: look what it holds.
             self._layouts.clear()
             captured = self._read_all(frames, full)
         return captured
@@ -210,6 +211,9 @@ class Variables:
             others = [slot.key for slot in every if slot.entry is NO_VALUE and not slot.missing]
             stay = {slot.key for slot in layout.carried} - {*going(layout.carried)}
             layout.tracked = [key for key in layout.tracked if key not in stay]
+        things = layout.things  # A container may have got an object that the search has not seen.
+        self._outgrown |= things.news and layout.uses > 1
+        things.news = False
         for name, value in self.settings().items():
             found[f"{_PROCESS}\x1f\x1f0\x1f{name}"] = entry_of(value)
         _let_go(frames, locals_of)
@@ -236,7 +240,8 @@ class Variables:
     def _read_rounds(
         self, layout: Layout, frames: list[FrameType], locals_of: list[Any], found: dict[str, Entry]
     ) -> None:
-        """As it was when it was first asked for at this fetch: such a loop has begun."""
+        """As it was when it was first asked for at this fetch: such a loop has begun, such a
+        statement has read it."""
         for number, key, node in layout.rounds:
             if key not in self._rounds:
                 try:
@@ -572,7 +577,8 @@ class Variables:
         if ended:
             numbers = {key: one for key, one in their_end.items() if not isinstance(one, list)}
             found += _different(their_end if at_boundary else numbers, mine_end, given)
-        unknown = {*others, *(() if at_boundary else {*tracked} & {*their_tracked})}
+        going = {key for key in their_tracked if key in tracked or key not in mine}
+        unknown = {*others, *(() if at_boundary else going)}
         named = [self._difference(*one) for one in found if one[0] not in unknown]
         return list({(one.name, one.theirs, one.own): one for one in reversed(named)}.values())[
             ::-1
@@ -662,7 +668,7 @@ class Variables:
             lines = [(name, source.exchanges) for name, source, _ in sources if source.exchanges]
             if places := [*rebuilt, *lines]:
                 return places[0]  # Else a library has done it.
-        if path.startswith(ROUNDS):
+        if path.startswith((ROUNDS, BEFORE)):
             loops = [one for layout in self._layouts.values() for one in layout.rounds]
             begun = [node.lineno for _, key, node in loops if key.endswith(path)]
             return os.path.basename(file), begun[0] if begun else first
@@ -708,6 +714,11 @@ def advice(differences: Sequence[Difference]) -> str:
         return (
             "draw what a step takes in a `while` loop, which asks in each round how many there are "
             "to be: a `for` loop asks as it begins"
+        )
+    if any(one.name.startswith(BEFORE) for one in differences):
+        return (
+            "fetch, and call what fetches, in a line of its own: what the same statement has read "
+            "before lies where nothing can be put"
         )
     return (
         "keep such values with job.values(...), counters with job.enumerate(...) in place of "

@@ -59,6 +59,7 @@ class Live:
     collects  a comprehension around holds what it has so far, where nobody sees it
     calls     a function is being called, and it is not `next`: it may hold something too
     rounds    what the other loops around go through: where that stands in the source
+    call      what is under way, if that is no loop: where it stands
     """
 
     names: frozenset[str]
@@ -68,6 +69,7 @@ class Live:
     collects: bool = False
     calls: bool = False
     rounds: frozenset[Span] = frozenset()
+    call: Span | None = None
 
 
 @lru_cache(maxsize=1024)
@@ -88,7 +90,8 @@ def live_at(code: CodeType, lasti: int) -> Live:
     calls = flow.ops[here].startswith("CALL") and not flow.draws_by_hand
     names |= flow.bounds_around(here)
     targets, collects = flow.targets_around(here), flow.collects_around(here)
-    return Live(names, at_end, targets, own, collects, calls, flow.rounds_around(here))
+    call = None if is_for else flow.span(here)
+    return Live(names, at_end, targets, own, collects, calls, flow.rounds_around(here), call)
 
 
 class _Flow:
@@ -126,12 +129,11 @@ class _Flow:
 
     def rounds_around(self, here: int) -> frozenset[Span]:
         """The same, where it stands in the source."""
-        found = set[Span]()
-        for head in self._heads(here):
-            match self._iterable(head)[1]:
-                case (int() as first, int() as last, int() as begin, int() as end):
-                    found.add((first, last, begin, end))
-        return frozenset(found)
+        spans = {_span_of(self._iterable(head)[1]) for head in self._heads(here)}
+        return frozenset(one for one in spans if one is not None)
+
+    def span(self, here: int) -> Span | None:
+        return _span_of(self._instructions[here].positions)
 
     def _heads(self, here: int) -> list[int]:
         heads = [head for one in self._loops_around(here) if (head := self.at[one.offset]) != here]
@@ -278,6 +280,13 @@ class _Flow:
                 if now != live[number]:
                     live[number], changed = now, True
         return live
+
+
+def _span_of(where: dis.Positions | None) -> Span | None:
+    match where:
+        case (int() as first, int() as last, int() as begin, int() as end):
+            return first, last, begin, end
+    return None
 
 
 def _lies_in(one: dis.Instruction, where: dis.Positions) -> bool:

@@ -415,7 +415,8 @@ class _Reader:
         for node, _ in self._functions:
             names = [part for part in grammar.own(node) if isinstance(part, ast.Name)]
             loaded = {name.id for name in names if isinstance(name.ctx, ast.Load)}
-            own = self.source.scopes[scope_key(node)].lines.keys() - self.source.globals
+            own = {name.id for name in names if isinstance(name.ctx, ast.Store)}
+            own -= self.source.globals
             self.source.read |= loaded - own - {one.arg for one in walk(node.args)
                                                 if isinstance(one, ast.arg)}  # fmt: skip
         for inner in walk(self._tree):

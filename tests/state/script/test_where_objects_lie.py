@@ -1,0 +1,294 @@
+"""Objects of the script's own, and generators of random numbers, in all that may hold one: there
+from the beginning, or put in while it trains."""
+
+from collections.abc import Callable
+from pathlib import Path
+from textwrap import dedent
+
+import captures
+import pytest
+from captures import Job
+
+from trainmover.state.script.search import Search
+
+MADE = """
+    import asyncio, contextlib, contextvars, enum, functools, queue, random, typing, weakref
+    class Meter:
+        def __init__(self):
+            self.total = 0.0
+        def add(self, value):
+            self.total += value
+    class Slim:
+        __slots__ = ("total",)
+        def __init__(self):
+            self.total = 0.0
+        def add(self, value):
+            self.total += value
+    class Table(dict):
+        def __missing__(self, name):
+            self[name] = Meter()
+            return self[name]
+    class Pair(typing.NamedTuple):
+        loss: object
+        norm: object
+    class Row(tuple):
+        pass
+    class Name(enum.Enum):
+        LOSS = 1
+    class Registry(type):
+        def __init__(cls, *rest):
+            super().__init__(*rest)
+            cls.made = {}
+    class Hub(metaclass=Registry):
+        @classmethod
+        def get(cls):
+            if "hub" not in cls.made:
+                cls.made["hub"] = Meter()
+            return cls.made["hub"]
+    kept = Meter()
+"""
+FROM_THE_BEGINNING = {
+    "a dict by a tuple": ("{('loss', 1): Meter()}", "held['loss', 1]"),
+    "a dict by a member of an enum": ("{Name.LOSS: Meter()}", "held[Name.LOSS]"),
+    "a dict by nothing": ("{1.5: Meter(), None: Meter()}", "held[None]"),
+    "an ordered dict": ("collections.OrderedDict(a=Meter())", "held['a']"),
+    "a dict with a default": ("collections.defaultdict(Meter, a=Meter())", "held['a']"),
+    "a counter": ("collections.Counter(a=Meter())", "held['a']"),
+    "a chain of dicts": ("collections.ChainMap({'a': Meter()})", "held['a']"),
+    "a dict that cannot be written": ("types.MappingProxyType({'a': Meter()})", "held['a']"),
+    "a dict of references": ("weakref.WeakValueDictionary(a=kept)", "held['a']"),
+    "a reference": ("weakref.ref(kept)", "held()"),
+    "a tuple with names": ("Pair(Meter(), Meter())", "held.loss"),
+    "a tuple of one's own": ("Row((Meter(),))", "held[0]"),
+    "an array": ("numpy.array([Meter()], dtype=object)", "held[0]"),
+    "a namespace": ("types.SimpleNamespace(meter=Meter())", "held.meter"),
+    "an error": ("ValueError(Meter())", "held.args[0]"),
+    "a generator": ("(one for _ in range(50) for one in [kept])", "next(held)"),
+    "a stack of contexts": (
+        "contextlib.ExitStack()\nheld.callback(Meter().add)",
+        "held._exit_callbacks[0][1].__wrapped__.__self__",
+    ),
+}
+LATER = {
+    "a dict": ("{}", "held.setdefault('a', Meter())"),
+    "a dict in a dict": ("{'meters': {}}", "held['meters'].setdefault('a', Meter())"),
+    "a list": ("[]", "(held.append(Meter()) if not held else None, held[0])[1]"),
+    "a dict that had something": ("{'a': 1}", "held.setdefault('b', Meter())"),
+    "a dict with a default": ("collections.defaultdict(Meter)", "held['a']"),
+    "a dict of one's own": ("Table()", "held['a']"),
+    "a dict of a library": ("collections.UserDict()", "held.setdefault('a', Meter())"),
+    "a namespace": ("types.SimpleNamespace(all={})", "held.all.setdefault('a', Meter())"),
+    "a class, by its metaclass": ("Hub", "held.get()"),
+    "objects with slots": ("{}", "held.setdefault('a', Slim())"),
+}
+DRAWS = {
+    "a dict by a tuple": ("{('a', 1): random.Random(0)}", "held['a', 1]"),
+    "a set": ("{random.Random(0)}", "next(iter(held))"),
+    "a tuple with names": ("Pair(random.Random(0), 1)", "held.loss"),
+    "a dict of a library": ("collections.UserDict(a=random.Random(0))", "held['a']"),
+    "an array": ("numpy.array([random.Random(0)], dtype=object)", "held[0]"),
+    "an object with slots": ("Slim()\nheld.total = random.Random(0)", "held.total"),
+    "a dict, later": ("{}", "held.setdefault('a', random.Random(0))"),
+    "a list, later": (
+        "[]",
+        "(held.append(random.Random(0)) if not held else None, held[0])[1]",
+    ),
+}
+USED = """
+    def main():
+        held = {made}
+        for x, y in job.batches(DATA):
+            one = {one}
+            one.add(float(x.sum()))
+            step(x * one.total)
+            del one
+    main()
+"""
+DRAWN = """
+    def main():
+        held = {made}
+        for x, y in job.batches(DATA):
+            step(x * {one}.random())
+    main()
+"""
+ATTRIBUTE = """
+    class Logger:
+        def __init__(self):
+            held = {made}
+            self.held = held
+        def log(self, value):
+            held = self.held
+            one = {one}
+            one.add(value)
+            return one.total
+    def main():
+        logger = Logger()
+        for x, y in job.batches(DATA):
+            step(x * logger.log(float(x.sum())))
+    main()
+"""
+OTHERS = {
+    "a meter in one of many objects": """
+        class Holder:
+            def __init__(self):
+                self.meter = Meter()
+        def main():
+            holders = [Holder() for _ in range(70)]
+            for x, y in job.batches(DATA):
+                holders[3].meter.add(float(x.sum()))
+                step(x * holders[3].meter.total)
+        main()
+        """,
+    "chance in one of many objects": """
+        class World:
+            def __init__(self, seed):
+                self.chance = random.Random(seed)
+        def main():
+            worlds = [World(seed) for seed in range(70)]
+            for x, y in job.batches(DATA):
+                step(x * worlds[3].chance.random())
+        main()
+        """,
+    "one of many that draw": """
+        def main():
+            chances = {seed: random.Random(seed) for seed in range(70)}
+            for x, y in job.batches(DATA):
+                step(x * chances[3].random())
+        main()
+        """,
+    "a default": """
+        def draw(chance=random.Random(0)):
+            return chance.random()
+        def main():
+            for x, y in job.batches(DATA):
+                step(x * draw())
+        main()
+        """,
+    "an attribute of a partial": """
+        def main():
+            draw = functools.partial(print)
+            draw.count = 0
+            for x, y in job.batches(DATA):
+                draw.count += 1
+                step(x * draw.count)
+        main()
+        """,
+    "a hook of a parameter": """
+        class Damped(Meter):
+            def __call__(self, gradient):
+                self.add(1.0)
+                return gradient / self.total
+        def main():
+            net = nn.Linear(2, 1)
+            job.tracked["net"] = net
+            net.weight.register_hook(Damped())
+            for x, y in job.batches(DATA):
+                net(x).sum().backward()
+        main()
+        """,
+    "a hook behind a parameter's gradient": """
+        class Counted(Meter):
+            def __call__(self, parameter):
+                self.add(1.0)
+                parameter.grad /= self.total
+        def main():
+            net = nn.Linear(2, 1)
+            job.tracked["net"] = net
+            net.weight.register_post_accumulate_grad_hook(Counted())
+            for x, y in job.batches(DATA):
+                net(x).sum().backward()
+        main()
+        """,
+    "an attribute of a parameter": """
+        def main():
+            net = nn.Linear(2, 1)
+            job.tracked["net"] = net
+            net.weight.meter = Meter()
+            for x, y in job.batches(DATA):
+                net.weight.meter.add(float(x.sum()))
+                step(x * net.weight.meter.total)
+        main()
+        """,
+    "a coroutine": """
+        class Next:
+            def __init__(self, value):
+                self.value = value
+            def __await__(self):
+                yield self.value
+        async def count():
+            done = 0
+            while True:
+                done += 1
+                await Next(done)
+        def main():
+            counted = count()
+            for x, y in job.batches(DATA):
+                step(x * counted.send(None))
+        main()
+        """,
+    "another task": """
+        async def smooth(given, smoothed):
+            mean = 0.0
+            while True:
+                value = await given.get()
+                mean = 0.9 * mean + value
+                smoothed.put_nowait(mean)
+        async def main():
+            given, smoothed = asyncio.Queue(), asyncio.Queue()
+            task = asyncio.create_task(smooth(given, smoothed))
+            for x, y in job.batches(DATA):
+                given.put_nowait(float(x.sum()))
+                step(x * await smoothed.get())
+            task.cancel()
+        asyncio.run(main())
+        """,
+}
+
+
+def made(places: dict[str, tuple[str, str]], script: str) -> dict[str, str]:
+    indented = {
+        name: (made.replace("\n", "\n" + 8 * " "), one) for name, (made, one) in places.items()
+    }
+    return {name: script.format(made=text, one=one) for name, (text, one) in indented.items()}
+
+
+SCRIPTS = {
+    **{f"{name}, from the beginning": s for name, s in made(FROM_THE_BEGINNING, USED).items()},
+    **{f"{name}, later": s for name, s in made(LATER, USED).items()},
+    **{f"{name} in an attribute, later": s for name, s in made(LATER, ATTRIBUTE).items()},
+    **{f"chance in {name}": s for name, s in made(DRAWS, DRAWN).items()},
+    **OTHERS,
+}
+
+
+@pytest.mark.parametrize("place", SCRIPTS)
+def test_what_is_kept_there_is_named(run: Callable[[str], Job], place: str) -> None:
+    found = run(dedent(MADE) + dedent(SCRIPTS[place])).differences()
+    assert found, "nothing is found"
+    assert all(one.file == "train.py" and one.line > 0 for one in found), found
+
+
+RING = """
+    class Seen:
+        def __init__(self, value):
+            self.value = value
+    def main():
+        meters = collections.defaultdict(list)
+        last = collections.deque(maxlen=3)
+        for x, y in job.batches(DATA):
+            meters["loss"].append(float(x.sum()))
+            {keeps}
+            step(x)
+    main()
+"""
+
+
+@pytest.mark.parametrize("keeps", ["pass", "last.append(Seen(y))"])
+def test_it_is_searched_anew_only_for_objects_that_are_new(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, keeps: str
+) -> None:
+    found: list[object] = []
+    layout = Search.layout
+    monkeypatch.setattr(Search, "layout", lambda *given: found.append(given) or layout(*given))
+    captures.run_in(tmp_path, RING.format(keeps=keeps))
+    assert len(found) <= 4, "each time the deque is longer"
