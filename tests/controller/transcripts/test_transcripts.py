@@ -1,4 +1,4 @@
-"""Whole incidents, told beside what they come to: `*.txt`, in the form that `tests.transcript` has."""
+"""Whole incidents, told beside what they come to: `*.txt`, as `tests.transcript` has it."""
 
 from pathlib import Path
 

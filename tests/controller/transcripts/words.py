@@ -37,8 +37,8 @@ def ranks(
 
 def stands(rank: int, where: str = "call", calls: int = 5, epoch: int = 1) -> messages.Stands:
     return messages.Stands(
-        rank=rank, epoch=epoch, step=8, where=where, counts={"gate": calls}, place="train.py line 33",
-        call="the gate" if where == "call" else "", still_ms=700, deadline_ms=600,
+        rank=rank, epoch=epoch, step=8, where=where, counts={"gate": calls},
+        place="train.py line 33", call="the gate" if where == "call" else "", still_ms=700, deadline_ms=600,
     )  # fmt: skip
 
 
