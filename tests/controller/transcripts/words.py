@@ -8,7 +8,6 @@ from typing import Any
 import jobs
 import msgspec
 
-from tests.controller.policies import paces
 from tests.transcript import changes, in_a_line, shown
 from trainmover.controller import Job, effects, events
 from trainmover.controller.effects import Answer, Effect, End, Fence, Send
@@ -38,7 +37,8 @@ def ranks(
 def stands(rank: int, where: str = "call", calls: int = 5, epoch: int = 1) -> messages.Stands:
     return messages.Stands(
         rank=rank, epoch=epoch, step=8, where=where, counts={"gate": calls},
-        place="train.py line 33", call="the gate" if where == "call" else "", still_ms=700, deadline_ms=600,
+        call="the gate" if where == "call" else "", place="train.py line 33", still_ms=700,
+        deadline_ms=600,
     )  # fmt: skip
 
 
@@ -73,9 +73,10 @@ CHECKPOINT = messages.Checkpoint(
     ],
 )  # fmt: skip
 
+
 OURS = [wants, agent, ranks, stands, snapped, wrote, fingerprint, replace]
 WORDS: dict[str, Any] = {
-    **vars(messages), **vars(events), **vars(effects), **vars(jobs), **vars(paces),
+    **vars(messages), **vars(events), **vars(effects), **vars(jobs),
     **{one.__name__: one for one in OURS}, "CHECKPOINT": CHECKPOINT,
 }  # fmt: skip
 
@@ -86,7 +87,7 @@ SAID = {"code", "ended_because"}
 """The end of the job says these."""
 
 
-def happens(job: Any, line: str) -> tuple[Any, Iterator[str]]:
+def happens(job: Job, line: str) -> tuple[Job, Iterator[str]]:
     """A line is an event, or several."""
     after, what = jobs.after(job, *eval(f"({line},)", WORDS))
     return after, _follows(job, after, what)
