@@ -11,6 +11,9 @@ import msgspec
 from tests.transcript import changes, in_a_line, shown
 from trainmover.controller import Job, effects, events
 from trainmover.controller.effects import Answer, Effect, End, Fence, Send
+from trainmover.controller.policies.stragglers.known import Effect as Slow
+from trainmover.controller.policies.stragglers.known import SlowMove, Stragglers
+from trainmover.controller.state import Cordon, Incident, Kind, Outcome
 from trainmover.controller.values import replace
 from trainmover.protocol import messages
 
@@ -55,12 +58,56 @@ def wrote(machine: str, rank: int, epoch: int, step: int, **more: Any) -> events
     return jobs.said(machine, fact)
 
 
-def fingerprint(rank: int, step: int, **state: int) -> messages.Fingerprinted:
+def fingerprint(rank: int, step: int, epoch: int = 1, **state: int) -> messages.Fingerprinted:
     """Of shared state: name -> hash."""
     return messages.Fingerprinted(
-        rank=rank, epoch=1, step=step, layout="/".join(state), paths=[*state],
+        rank=rank, epoch=epoch, step=step, layout="/".join(state), paths=[*state],
         sections=[len(state), 0, 0], shared=struct.pack(f"<{len(state)}Q", *state.values()),
+        read=100 + rank, took_us=10 * rank,
     )  # fmt: skip
+
+
+def slow_before(slot: int, *came_to: str) -> Stragglers:
+    """One move after the other away from it, with the numbers 7, 8, ..."""
+    moves = [
+        SlowMove(slot, f"m{9 - at}", "m2", 7 + at, 130.0, 100.0, effect=Slow(effect))
+        for at, effect in enumerate(came_to or ["in vain"])
+    ]
+    return Stragglers(moves=tuple(moves))
+
+
+def suspecting(job: Job, machine: str) -> Any:
+    """Its machines, of which this one is not trusted."""
+    its = replace(job.machines[machine], suspect="its memory is in doubt")
+    return job.machines.having(machine, its)
+
+
+def past() -> tuple[Incident, ...]:
+    """Recoveries and a move that are over: each with what it has cost, and what has travelled."""
+    return tuple(
+        Incident(
+            number, kind, "m1", joiner, (0,), "lost", rung, 1, outcome=outcome, downtime_ms=ms,
+            marks={"detect": 0, "bind": 30_000, "state": 50_000, "first_step": 900_000},
+            certificates=(proof(number),),
+        )
+        for number, (kind, rung, joiner, outcome, ms) in enumerate(
+            [
+                (Kind.RECOVERY, 1, "m9", Outcome.DONE, 900.0),
+                (Kind.RECOVERY, 1, "m1", Outcome.DONE, 500.0),
+                (Kind.RECOVERY, 1, None, Outcome.DONE, 70.0),
+                (Kind.RECOVERY, 2, "m9", Outcome.DONE, 5000.0),
+                (Kind.RECOVERY, 1, "m9", Outcome.FAILED, 8000.0),
+                (Kind.MOVE, 0, "m9", Outcome.DONE, 300.0),
+            ],
+            start=1,
+        )
+    )  # fmt: skip
+
+
+def proof(number: int) -> messages.Certificate:
+    return msgspec.structs.replace(
+        jobs.certificate(0), bytes=1000 * number, held=500, state_ms=10.0
+    )
 
 
 CHECKPOINT = messages.Checkpoint(
@@ -74,10 +121,22 @@ CHECKPOINT = messages.Checkpoint(
 )  # fmt: skip
 
 
-OURS = [wants, agent, ranks, stands, snapped, wrote, fingerprint, replace]
+OURS = [
+    wants,
+    agent,
+    ranks,
+    stands,
+    snapped,
+    wrote,
+    fingerprint,
+    replace,
+    slow_before,
+    suspecting,
+    past,
+]
 WORDS: dict[str, Any] = {
     **vars(messages), **vars(events), **vars(effects), **vars(jobs),
-    **{one.__name__: one for one in OURS}, "CHECKPOINT": CHECKPOINT,
+    **{one.__name__: one for one in OURS}, "CHECKPOINT": CHECKPOINT, "Cordon": Cordon,
 }  # fmt: skip
 
 # --- what follows ---------------------------------------------------------------------------------
