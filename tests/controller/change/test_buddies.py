@@ -108,3 +108,11 @@ def test_a_standby_keeps_nothing_where_two_machines_live() -> None:
 
 def test_who_has_lost_its_machine_has_nobody_keep_for_it() -> None:
     assert set(buddies(without_machines(running(standbys=0), ["m2"]))) == {0, 2}
+
+
+def test_who_has_lost_its_machine_keeps_no_further_copy() -> None:
+    job = running(machines=4, standbys=0)
+    job = replace(job, spec=msgspec.structs.replace(job.spec, snapshot_copies=2))
+    assert further_keepers(job, job.seats) == {0: "m3", 1: "m4", 2: "m1", 3: "m2"}
+    left = without_machines(job, ["m2"])
+    assert further_keepers(left, job.seats) == {0: "m4", 2: "m1", 3: "m3"}
