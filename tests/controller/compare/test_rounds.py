@@ -13,6 +13,7 @@ from test_replicas import fact
 from tests.transcript import changes, check, titles
 from trainmover.controller.compare import comparison
 from trainmover.controller.compare.known import Comparison
+from trainmover.controller.compare.parting import FEW
 
 EVERY = titles(Path(__file__).parent)
 
@@ -33,7 +34,7 @@ def of(known: Comparison, step: int, ranks: str, *, epoch: int = 1) -> Compariso
 
 
 def _happens(it: Comparison, line: str) -> tuple[Any, Iterator[str]]:
-    after = eval(line, {**vars(comparison), "of": of, "it": it})
+    after = eval(line, {**vars(comparison), "of": of, "FEW": FEW, "it": it})
     return after, changes(it, after, but={"layouts", "step", "read", "took_us"})
 
 

@@ -1,6 +1,7 @@
 """What a loss would cost, from what was measured."""
 
 from dataclasses import replace
+from typing import Any
 
 import msgspec
 import pytest
@@ -12,6 +13,7 @@ from jobs import (
     committed,
     failed,
     joined,
+    past,
     running,
     said,
     up,
@@ -26,7 +28,8 @@ from trainmover.controller.standby.attest import (
     STATE_BYTES_PER_MS,
     predicted_ms,
 )
-from trainmover.controller.state import MachineState
+from trainmover.controller.state import Attestation, MachineState
+from trainmover.ids import Slot
 from trainmover.protocol import messages as m
 
 HELD_BYTES = 1000
@@ -101,3 +104,26 @@ def test_state_that_took_no_time_that_could_be_measured_is_no_measure() -> None:
 
 def replace_bytes(given: m.Certificate, count: int) -> m.Certificate:
     return msgspec.structs.replace(given, bytes=count)
+
+
+@pytest.mark.parametrize(
+    ("changes", "other_held", "ms"),
+    [
+        ({}, False, 450 + 6500 / 350),
+        ({}, True, 450 + 6500 / 350 + 20),
+        ({"held": None}, False, 450 + 6500 / 350 + 20),
+        ({"once": "it binds a port"}, False, 450 + 6500 / 350),
+        ({"once": "it binds a port"}, True, 450 + 6500 / 350 + 20 + START_MS),
+        ({"attests": {}}, False, None),
+        ({"attests": {0: Attestation(0, failed="no")}}, False, None),
+        ({"held": None, "attests": {0: Attestation(0, warm_ms=7)}}, False, 450 + 6500 / 350 + 7),
+    ],
+)
+def test_what_past_recoveries_and_their_state_have_taken_is_what_the_next_would(
+    changes: dict[str, Any], other_held: bool, ms: float | None
+) -> None:
+    """Of those in place and done: 850, 450 and 20 ms beside binding and state; six states at 350
+    bytes a millisecond, the newest of 6,000 bytes and 500 that were there."""
+    job = replace(RUNNING, incidents=past()[:6])
+    machine = replace(RUNNING.machines["m4"], **changes)
+    assert predicted_ms(job, machine, Slot(0), other_held=other_held) == pytest.approx(ms)

@@ -13,7 +13,7 @@ from trainmover.controller import Job, effects, events
 from trainmover.controller.effects import Answer, Effect, End, Fence, Send
 from trainmover.controller.policies.stragglers.known import Effect as Slow
 from trainmover.controller.policies.stragglers.known import SlowMove, Stragglers
-from trainmover.controller.state import Cordon, Incident, Kind, Outcome
+from trainmover.controller.state import Cordon
 from trainmover.controller.values import replace
 from trainmover.protocol import messages
 
@@ -82,34 +82,6 @@ def suspecting(job: Job, machine: str) -> Any:
     return job.machines.having(machine, its)
 
 
-def past() -> tuple[Incident, ...]:
-    """Recoveries and a move that are over: each with what it has cost, and what has travelled."""
-    return tuple(
-        Incident(
-            number, kind, "m1", joiner, (0,), "lost", rung, 1, outcome=outcome, downtime_ms=ms,
-            marks={"detect": 0, "bind": 30_000, "state": 50_000, "first_step": 900_000},
-            certificates=(proof(number),),
-        )
-        for number, (kind, rung, joiner, outcome, ms) in enumerate(
-            [
-                (Kind.RECOVERY, 1, "m9", Outcome.DONE, 900.0),
-                (Kind.RECOVERY, 1, "m1", Outcome.DONE, 500.0),
-                (Kind.RECOVERY, 1, None, Outcome.DONE, 70.0),
-                (Kind.RECOVERY, 2, "m9", Outcome.DONE, 5000.0),
-                (Kind.RECOVERY, 1, "m9", Outcome.FAILED, 8000.0),
-                (Kind.MOVE, 0, "m9", Outcome.DONE, 300.0),
-            ],
-            start=1,
-        )
-    )  # fmt: skip
-
-
-def proof(number: int) -> messages.Certificate:
-    return msgspec.structs.replace(
-        jobs.certificate(0), bytes=1000 * number, held=500, state_ms=10.0
-    )
-
-
 CHECKPOINT = messages.Checkpoint(
     folder="/kept", run_id="before", step=10, epoch=3, argv=["train.py"], module=False, script="",
     machines=2, nproc=1, torch="2", trainmover="1", python="",
@@ -132,7 +104,6 @@ OURS = [
     replace,
     slow_before,
     suspecting,
-    past,
 ]
 WORDS: dict[str, Any] = {
     **vars(messages), **vars(events), **vars(effects), **vars(jobs),
