@@ -26,6 +26,7 @@ from trainmover.controller.standby.attest import (
     FIXED_MS,
     START_MS,
     STATE_BYTES_PER_MS,
+    attest_held,
     predicted_ms,
 )
 from trainmover.controller.state import Attestation, MachineState
@@ -127,3 +128,35 @@ def test_what_past_recoveries_and_their_state_have_taken_is_what_the_next_would(
     job = replace(RUNNING, incidents=past()[:6])
     machine = replace(RUNNING.machines["m4"], **changes)
     assert predicted_ms(job, machine, Slot(0), other_held=other_held) == pytest.approx(ms)
+
+
+@pytest.mark.parametrize(
+    ("before", "said", "after"),
+    [
+        (None, [], Attestation(5, run_ms=20, held_bytes=2000, device_bytes=20)),
+        (
+            Attestation(1, run_ms=30, held_bytes=7, device_bytes=3),
+            [0],
+            Attestation(5, run_ms=30, held_bytes=2007, device_bytes=23),
+        ),
+        (
+            Attestation(1, run_ms=30, held_bytes=7, device_bytes=3, stale=True),
+            [],
+            Attestation(5, run_ms=20, held_bytes=2000, device_bytes=20),
+        ),
+        (
+            Attestation(1, 40, 30, 7, 3, stale=True),
+            [],
+            Attestation(5, 40, 20, 7, 3),
+        ),
+    ],
+)
+def test_what_a_held_run_takes_counts_where_no_run_was_before(
+    before: Attestation | None, said: list[int], after: Attestation
+) -> None:
+    """said: workers of the machine that have held theirs already."""
+    attests = {} if before is None else {Slot(0): before}
+    job = with_machine(RUNNING, "m4", attests=attests, said=frozenset(said))
+    fact = m.Held(rank=0, trace="t", run_ms=20, held_bytes=2000, device_bytes=20)
+    job = attest_held(job, "m4", Slot(0), fact, 5)
+    assert job.machines["m4"].attests == {0: after}

@@ -143,7 +143,7 @@ class Ways:
         seen = sum(len(way.flags) for way in self._ways.values())
         found: dict[Pair, int] = {}
         for pair, way in self._ways.items():
-            if way.flags and way.flags[-1]:
+            if way.flags[-1]:
                 least = LASTS_US // max(int(self._usual[-1]), 1)
                 flags = [*reversed(way.flags)]
                 steps = OVER if way.told is not None else slow_for(flags, slow_of_all, seen, least)
