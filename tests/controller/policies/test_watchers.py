@@ -58,17 +58,16 @@ def unwatched(job: Job) -> Job:
     return replace(job, spec=msgspec.structs.replace(job.spec, anomalies="off"))
 
 
-def lost_often(machine: str, times: int) -> Job:
-    """So many incidents have begun on it, and one on another, in the first seconds."""
-    job = jobs.running(machines=5, standbys=1)
-    known = [incident(number, machine) for number in range(times)] + [incident(times, "m1")]
-    return replace(job, incidents=tuple(known))
+def lost_often(machine: str, times: int, *, others: int = 1, machines: int = 5) -> Job:
+    """So many incidents have begun on it, and some on another; many more were no machine's."""
+    job = jobs.running(machines=machines, standbys=1)
+    whose = [machine] * times + ["m1"] * others
+    known = [_incident(name) for name in (*whose, *[None] * 9)]
+    return replace(job, incidents=(*known, *[_incident("m3", Kind.MOVE)] * 9))
 
 
-def incident(number: int, machine: str, kind: Kind = Kind.RECOVERY) -> Incident:
-    return Incident(
-        number, kind, machine, None, (), "link broke", 1, 2, marks={"detect": number * 1000}
-    )
+def _incident(machine: str | None, kind: Kind = Kind.RECOVERY) -> Incident:
+    return Incident(1, kind, machine, None, (), "link broke", 1, 2, marks={"detect": 1})
 
 
 WORDS: dict[str, Any] = {
