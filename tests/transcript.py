@@ -27,7 +27,7 @@ GONE = object()
 
 Happens = Callable[[Any, str], tuple[Any, Iterable[str]]]
 """What `it` is after a line, and what was done meanwhile."""
-Path_ = tuple[str, ...]
+Where = tuple[str, ...]
 
 
 def titles(folder: Path) -> list[tuple[Path, str]]:
@@ -86,7 +86,7 @@ def changes(
     each: of these every one they hold is a line of its own; but: of these nothing is said
     """
 
-    def whose(difference: tuple[Path_, str]) -> Path_:
+    def whose(difference: tuple[Where, str]) -> Where:
         path, _ = difference
         return path[: 2 if path[0] in each else len(path) > 1]
 
@@ -97,7 +97,7 @@ def changes(
         yield f"{'.'.join(owner) or 'it'}: {words}"
 
 
-def _differences(before: Any, after: Any, path: Path_) -> Iterator[tuple[Path_, str]]:
+def _differences(before: Any, after: Any, path: Where) -> Iterator[tuple[Where, str]]:
     """Every place below a value where another one stands."""
     if before is after or before == after:
         return
@@ -130,8 +130,14 @@ def in_a_line(text: str) -> str:
     return " / ".join(text.split("\n"))
 
 
+SHORT: dict[type, Callable[[Any], str]] = {}
+"""How values of some types are shown, where the fields of one would hide what is told."""
+
+
 def shown(value: Any) -> str:
     """Fields that have their default are left out."""
+    if type(value) in SHORT:
+        return SHORT[type(value)](value)
     match value:
         case Enum():
             return str(value.value)

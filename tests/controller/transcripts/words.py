@@ -8,12 +8,12 @@ from typing import Any
 import jobs
 import msgspec
 
-from tests.transcript import changes, in_a_line, shown
+from tests.transcript import SHORT, changes, in_a_line, shown
 from trainmover.controller import Job, effects, events
 from trainmover.controller.effects import Answer, Effect, End, Fence, Send
 from trainmover.controller.policies.stragglers.known import Effect as Slow
 from trainmover.controller.policies.stragglers.known import SlowMove, Stragglers
-from trainmover.controller.state import Cordon
+from trainmover.controller.state import Cordon, Option
 from trainmover.controller.values import replace
 from trainmover.protocol import messages
 
@@ -93,18 +93,9 @@ CHECKPOINT = messages.Checkpoint(
 )  # fmt: skip
 
 
-OURS = [
-    wants,
-    agent,
-    ranks,
-    stands,
-    snapped,
-    wrote,
-    fingerprint,
-    replace,
-    slow_before,
-    suspecting,
-]
+OURS = (
+    wants, agent, ranks, stands, snapped, wrote, fingerprint, replace, slow_before, suspecting,
+)  # fmt: skip
 WORDS: dict[str, Any] = {
     **vars(messages), **vars(events), **vars(effects), **vars(jobs),
     **{one.__name__: one for one in OURS}, "CHECKPOINT": CHECKPOINT, "Cordon": Cordon,
@@ -112,6 +103,15 @@ WORDS: dict[str, Any] = {
 
 # --- what follows ---------------------------------------------------------------------------------
 
+SHORT |= {
+    messages.Source: lambda its: f"{its.rank} at {its.address}",
+    messages.Stored: lambda its: " ".join(
+        [str(its.rank), "in", *its.vaults, *filter(None, (its.file, its.compiled))]
+    ),
+    Option: lambda its: (
+        f"{its.name}: {its.why}" if its.ms is None else f"{its.name}: {its.ms:g} ms, {its.why}"
+    ),
+}
 EACH = {"machines", "incidents"}
 SAID = {"code", "ended_because"}
 """The end of the job says these."""
