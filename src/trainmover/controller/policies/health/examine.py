@@ -161,10 +161,13 @@ def keeps_out(job: Job, machine: MachineId) -> bool:
 
 
 def _given_free(job: Job, machine: MachineId) -> Job:
-    """Unless somebody else keeps it out."""
+    """Unless somebody else keeps it out, or it seems about to fail."""
     known = job.cordoned.get(machine)
     if known is None or not known.health:
         return job
+    if known.failing:
+        out = Cordon(known.at_us, "about to fail", failing=True, spared=True)
+        return with_cordon(job, machine, out)
     return without_cordon(job, machine)
 
 
