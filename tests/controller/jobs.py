@@ -342,6 +342,7 @@ def past() -> tuple[Incident, ...]:
                 (Kind.RECOVERY, 1, "m9", Outcome.FAILED, 8000.0),
                 (Kind.MOVE, 0, "m9", Outcome.DONE, 300.0),
                 (Kind.MOVE, 0, "m9", Outcome.FAILED, 9000.0),
+                (Kind.RECOVERY, 1, "m9", Outcome.DONE, None),
             ],
             start=1,
         )

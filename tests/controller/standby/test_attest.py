@@ -110,22 +110,22 @@ def replace_bytes(given: m.Certificate, count: int) -> m.Certificate:
 @pytest.mark.parametrize(
     ("changes", "other_held", "ms"),
     [
-        ({}, False, 450 + 6500 / 350),
-        ({}, True, 450 + 6500 / 350 + 20),
-        ({"held": None}, False, 450 + 6500 / 350 + 20),
-        ({"once": "it binds a port"}, False, 450 + 6500 / 350),
-        ({"once": "it binds a port"}, True, 450 + 6500 / 350 + 20 + START_MS),
+        ({}, False, 450 + 8500 / 450),
+        ({}, True, 450 + 8500 / 450 + 20),
+        ({"held": None}, False, 450 + 8500 / 450 + 20),
+        ({"once": "it binds a port"}, False, 450 + 8500 / 450),
+        ({"once": "it binds a port"}, True, 450 + 8500 / 450 + 20 + START_MS),
         ({"attests": {}}, False, None),
         ({"attests": {0: Attestation(0, failed="no")}}, False, None),
-        ({"held": None, "attests": {0: Attestation(0, warm_ms=7)}}, False, 450 + 6500 / 350 + 7),
+        ({"held": None, "attests": {0: Attestation(0, warm_ms=7)}}, False, 450 + 8500 / 450 + 7),
     ],
 )
 def test_what_past_recoveries_and_their_state_have_taken_is_what_the_next_would(
     changes: dict[str, Any], other_held: bool, ms: float | None
 ) -> None:
-    """Of those in place and done: 850, 450 and 20 ms beside binding and state; six states at 350
-    bytes a millisecond, the newest of 6,000 bytes and 500 that were there."""
-    job = replace(RUNNING, incidents=past()[:6])
+    """Of those in place and done: 850, 450 and 20 ms beside binding and state; eight states at 450
+    bytes a millisecond, the newest of 8,000 bytes and 500 that were there."""
+    job = replace(RUNNING, incidents=past())
     machine = replace(RUNNING.machines["m4"], **changes)
     assert predicted_ms(job, machine, Slot(0), other_held=other_held) == pytest.approx(ms)
 
