@@ -22,6 +22,7 @@ SEED = "TRAINMOVER_TEST_SEED"
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--comm", help="communicator of the end-to-end tests: native or gloo")
+    parser.addoption("--rewrite", action="store_true", help="transcripts are written anew")
     parser.addoption("--all-turns", action="store_true", help="those of other commits too")
 
 

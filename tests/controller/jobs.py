@@ -8,6 +8,8 @@ loss of m2.
 import itertools
 from typing import Any, TypeVar
 
+import msgspec
+
 from trainmover.controller import Job, decide
 from trainmover.controller.effects import Answer, Effect, End, Send
 from trainmover.controller.events import (
@@ -21,7 +23,7 @@ from trainmover.controller.events import (
     MoveRequested,
     WorkerSaid,
 )
-from trainmover.controller.state import MachineState, Phase
+from trainmover.controller.state import Incident, Kind, MachineState, Outcome, Phase
 from trainmover.protocol import messages as m
 
 K = TypeVar("K", bound=m.Order)
@@ -321,3 +323,31 @@ def moved(job: Job) -> Job:
         *(switched(name, rank, epoch) for rank, name in enumerate(seats)),
         *(committed(name, rank, epoch, step + 1) for rank, name in enumerate(seats)),
     )[0]
+
+
+def past() -> tuple[Incident, ...]:
+    """Recoveries and a move that are over: each with what it has cost, and what has travelled."""
+    return tuple(
+        Incident(
+            number, kind, "m1", joiner, (0,), "lost", rung, 1, outcome=outcome, downtime_ms=ms,
+            marks={"detect": 0, "bind": 30_000, "state": 50_000, "first_step": 900_000},
+            certificates=(proof(number),),
+        )
+        for number, (kind, rung, joiner, outcome, ms) in enumerate(
+            [
+                (Kind.RECOVERY, 1, "m9", Outcome.DONE, 900.0),
+                (Kind.RECOVERY, 1, "m1", Outcome.DONE, 500.0),
+                (Kind.RECOVERY, 1, None, Outcome.DONE, 70.0),
+                (Kind.RECOVERY, 2, "m9", Outcome.DONE, 5000.0),
+                (Kind.RECOVERY, 1, "m9", Outcome.FAILED, 8000.0),
+                (Kind.MOVE, 0, "m9", Outcome.DONE, 300.0),
+                (Kind.MOVE, 0, "m9", Outcome.FAILED, 9000.0),
+                (Kind.RECOVERY, 1, "m9", Outcome.DONE, None),
+            ],
+            start=1,
+        )
+    )  # fmt: skip
+
+
+def proof(number: int) -> m.Certificate:
+    return msgspec.structs.replace(certificate(0), bytes=1000 * number, held=500, state_ms=10.0)

@@ -62,6 +62,7 @@ def test_ranks_are_a_set(some: list[int], more: list[int]) -> None:
     assert ({*more} <= ranks) == (set(more) <= set(some))
     assert [rank in ranks for rank in range(201)] == [rank in set(some) for rank in range(201)]
     assert -1 not in ranks
+    assert ranks != 5
 
 
 def test_one_more_of_many_costs_what_one_more_of_few_does() -> None:

@@ -327,9 +327,7 @@ def _agent_said(job: Job, event: AgentSaid) -> Decision:
 def _workers_said(job: Job, event: WorkersSaid) -> Decision:
     """One after the other; what follows from all of it is settled once."""
     effects: tuple[Effect, ...] = ()
-    for fact in event.facts:
-        if event.machine not in job.machines or job.phase is Phase.ENDED:
-            break
+    for fact in event.facts if event.machine in job.machines else ():
         local_rank = fact.rank % job.spec.nproc
         job, more = _said(job, event.machine, local_rank, fact, event.at_us)
         effects += more

@@ -29,13 +29,13 @@ from trainmover.protocol.messages import Checkpoint, RunRank, StartWorkers
 
 def gather(job: Job, at_us: int) -> Decision:
     """Once enough machines have their workers up, seat them and run, or go on from a checkpoint."""
+    if job.machines.count(MachineState.IDLE) < job.spec.machines:
+        return job, ()  # The usual case, while a thousand machines come.
     if job.phase is Phase.GATHERING:
         seats = _first_seats(job)
         if seats is None:
             return _too_few_alike(job)
         job = replace(job, seats=seats)
-    if job.machines.count(MachineState.IDLE) < len(job.seats):
-        return job, ()  # The usual case, while a thousand machines come.
     if any(job.machines[machine].state is not MachineState.IDLE for machine in job.seats):
         return job, ()
     job = replace(job, torch=job.torch or job.machines[job.seats[0]].torch)
@@ -52,12 +52,12 @@ def gather(job: Job, at_us: int) -> Decision:
             machine,
             RunRank(
                 epoch=epoch,
-                slot=slot,
-                buddies=_of_slot(job, slot, kept_by),
-                further=_of_slot(job, slot, further),
+                slot=Slot(slot),
+                buddies=_of_slot(job, Slot(slot), kept_by),
+                further=_of_slot(job, Slot(slot), further),
             ),
         )
-        for slot, machine in zip(map(Slot, range(len(job.seats))), job.seats, strict=True)
+        for slot, machine in enumerate(job.seats)
     )
     job = with_keepers(job, keeper, one_more)
     for machine in job.seats:
@@ -139,8 +139,6 @@ def _resume(job: Job, found: Checkpoint, at_us: int) -> Decision:
 def _first_seats(job: Job) -> tuple[MachineId, ...] | None:
     """Machines that hold ranks from the start; standbys only in the place of early losses, or where
     a torn journal has lost who was there: whoever was in the job before comes back as a standby."""
-    if job.machines.count(MachineState.IDLE) < job.spec.machines:
-        return None  # The usual case, while a thousand machines come.
     free = [m for m in job.machines.values() if not _is_spared(job, m) and not _is_other(job, m)]
     by_wish = sorted(free, key=lambda m: (m.standby, m.place))
     chosen = by_wish[: job.spec.machines]
@@ -170,11 +168,12 @@ def _is_other(job: Job, machine: Machine) -> bool:
 
 def _too_few_alike(job: Job) -> Decision:
     """Nothing to wait for, if standbys of another torch are all that could still take part."""
-    if not job.lost_early or job.machines.count(MachineState.IDLE) < job.spec.machines:
-        return job, ()  # The usual case, while a thousand machines come.
+    if not job.lost_early:
+        return job, ()  # Those that are to begin come yet, however many standbys have.
     others = [machine for machine in job.machines.values() if _is_other(job, machine)]
-    left = job.spec.machines + job.spec.standbys - job.lost_early - len(others)
-    if not others or left >= job.spec.machines:
+    to_come = job.spec.machines + job.spec.standbys - job.lost_early
+    left = max(to_come, len(job.machines)) - len(others)
+    if left >= job.spec.machines:
         return job, ()
     named = ", ".join(f"{machine.id} (torch {machine.torch})" for machine in others)
     return end(

@@ -11,7 +11,7 @@ from trainmover.controller import Job
 from trainmover.controller.change.buddies import further_keepers, keepers, vaults_of, with_keepers
 from trainmover.controller.change.seats import without_machines
 from trainmover.controller.standby.places import Places
-from trainmover.controller.state import Machines
+from trainmover.controller.state import Cordon, Machines
 from trainmover.protocol import messages as m
 
 
@@ -108,3 +108,17 @@ def test_a_standby_keeps_nothing_where_two_machines_live() -> None:
 
 def test_who_has_lost_its_machine_has_nobody_keep_for_it() -> None:
     assert set(buddies(without_machines(running(standbys=0), ["m2"]))) == {0, 2}
+
+
+def test_who_has_lost_its_machine_keeps_no_further_copy() -> None:
+    job = running(machines=4, standbys=0)
+    job = replace(job, spec=msgspec.structs.replace(job.spec, snapshot_copies=2))
+    assert further_keepers(job, job.seats) == {0: "m3", 1: "m4", 2: "m1", 3: "m2"}
+    left = without_machines(job, ["m2"])
+    assert further_keepers(left, job.seats) == {0: "m4", 2: "m1", 3: "m3"}
+
+
+def test_a_standby_that_is_cordoned_keeps_records_only_if_there_is_no_other() -> None:
+    for standbys, keeper in ((1, "vault-m2"), (2, "vault-m3")):
+        job = running(machines=1, standbys=standbys)
+        assert buddies(replace(job, cordoned={"m2": Cordon(0)})) == {0: keeper}

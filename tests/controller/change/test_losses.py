@@ -27,9 +27,11 @@ from test_scale import job_of
 
 from trainmover.controller import Job, decide
 from trainmover.controller.change.interruption import RETRIES_MAX
+from trainmover.controller.change.seats import with_machine
 from trainmover.controller.effects import End, Fence
 from trainmover.controller.events import WorkerSaid
-from trainmover.controller.state import Machines, Outcome, Phase, Stage
+from trainmover.controller.state import Machines, MachineState, Outcome, Phase, Stage
+from trainmover.ids import Slot
 from trainmover.protocol import messages as m
 
 
@@ -204,3 +206,22 @@ def test_a_machine_that_comes_may_take_what_is_missing() -> None:
     job, _ = after(job, joined("m9", standby=True), up("m9"))
     assert job.change is not None
     assert job.change.joiners == {0: "m5", 1: "m9"}
+
+
+KEPT = set(MachineState) - {
+    MachineState.STARTING, MachineState.DOWN, MachineState.COLD, MachineState.ACTIVE,
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("state", MachineState)
+def test_a_joiner_that_has_its_processes_keeps_its_slot_in_the_next_epoch(
+    state: MachineState,
+) -> None:
+    """Others, that are as ready as can be, get it where the joiner has to begin anew."""
+    job, _ = after(running(standbys=3), lost("m2"))
+    assert job.change is not None
+    (joiner,) = job.change.joiners.values()
+    job, _ = after(with_machine(job, joiner, state=state), lost("m3"))
+    assert job.change is not None
+    assert (job.change.joiners[Slot(1)] == joiner) == (state in KEPT)
+    assert job.change.joiners.keys() == {1, 2}

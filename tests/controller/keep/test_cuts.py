@@ -232,3 +232,11 @@ def test_who_had_the_second_copy_and_becomes_the_buddy_has_one_copy() -> None:
         job, _ = after(job, snapped("m1", 0, **given))  # type: ignore[arg-type]
         assert job.cut is not None
         assert (job.cut.vaults[0], job.cut.further) == (given["vault"], further)  # type: ignore[index]
+
+
+@pytest.mark.parametrize(
+    ("cost_us", "step_us", "every"),
+    [(500, 0, 5), (500, 1, 50_000), (0, 100, 1), (100, 1000, 10), (101, 1000, 11)],
+)
+def test_an_interval_makes_a_cut_cost_its_share(cost_us: int, step_us: int, every: int) -> None:
+    assert interval(cost_us, step_us) == every

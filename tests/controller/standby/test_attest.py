@@ -1,6 +1,7 @@
 """What a loss would cost, from what was measured."""
 
 from dataclasses import replace
+from typing import Any
 
 import msgspec
 import pytest
@@ -12,6 +13,7 @@ from jobs import (
     committed,
     failed,
     joined,
+    past,
     running,
     said,
     up,
@@ -24,9 +26,11 @@ from trainmover.controller.standby.attest import (
     FIXED_MS,
     START_MS,
     STATE_BYTES_PER_MS,
+    attest_held,
     predicted_ms,
 )
-from trainmover.controller.state import MachineState
+from trainmover.controller.state import Attestation, MachineState
+from trainmover.ids import Slot
 from trainmover.protocol import messages as m
 
 HELD_BYTES = 1000
@@ -101,3 +105,58 @@ def test_state_that_took_no_time_that_could_be_measured_is_no_measure() -> None:
 
 def replace_bytes(given: m.Certificate, count: int) -> m.Certificate:
     return msgspec.structs.replace(given, bytes=count)
+
+
+@pytest.mark.parametrize(
+    ("changes", "other_held", "ms"),
+    [
+        ({}, False, 450 + 8500 / 450),
+        ({}, True, 450 + 8500 / 450 + 20),
+        ({"held": None}, False, 450 + 8500 / 450 + 20),
+        ({"once": "it binds a port"}, False, 450 + 8500 / 450),
+        ({"once": "it binds a port"}, True, 450 + 8500 / 450 + 20 + START_MS),
+        ({"attests": {}}, False, None),
+        ({"attests": {0: Attestation(0, failed="no")}}, False, None),
+        ({"held": None, "attests": {0: Attestation(0, warm_ms=7)}}, False, 450 + 8500 / 450 + 7),
+    ],
+)
+def test_what_past_recoveries_and_their_state_have_taken_is_what_the_next_would(
+    changes: dict[str, Any], other_held: bool, ms: float | None
+) -> None:
+    """Of those in place and done: 850, 450 and 20 ms beside binding and state; eight states at 450
+    bytes a millisecond, the newest of 8,000 bytes and 500 that were there."""
+    job = replace(RUNNING, incidents=past())
+    machine = replace(RUNNING.machines["m4"], **changes)
+    assert predicted_ms(job, machine, Slot(0), other_held=other_held) == pytest.approx(ms)
+
+
+@pytest.mark.parametrize(
+    ("before", "said", "after"),
+    [
+        (None, [], Attestation(5, run_ms=20, held_bytes=2000, device_bytes=20)),
+        (
+            Attestation(1, run_ms=30, held_bytes=7, device_bytes=3),
+            [0],
+            Attestation(5, run_ms=30, held_bytes=2007, device_bytes=23),
+        ),
+        (
+            Attestation(1, run_ms=30, held_bytes=7, device_bytes=3, stale=True),
+            [],
+            Attestation(5, run_ms=20, held_bytes=2000, device_bytes=20),
+        ),
+        (
+            Attestation(1, 40, 30, 7, 3, stale=True),
+            [],
+            Attestation(5, 40, 20, 7, 3),
+        ),
+    ],
+)
+def test_what_a_held_run_takes_counts_where_no_run_was_before(
+    before: Attestation | None, said: list[int], after: Attestation
+) -> None:
+    """said: workers of the machine that have held theirs already."""
+    attests = {} if before is None else {Slot(0): before}
+    job = with_machine(RUNNING, "m4", attests=attests, said=frozenset(said))
+    fact = m.Held(rank=0, trace="t", run_ms=20, held_bytes=2000, device_bytes=20)
+    job = attest_held(job, "m4", Slot(0), fact, 5)
+    assert job.machines["m4"].attests == {0: after}

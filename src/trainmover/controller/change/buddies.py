@@ -84,7 +84,7 @@ def _by_turns(job: Job, machines: list[MachineId]) -> list[MachineId]:
 def _keepers_in(job: Job, ring: list[MachineId]) -> dict[MachineId, MachineId]:
     domains = [job.machines[name].domain for name in ring]
     if len(set(domains)) == 1:
-        return dict(zip(ring, [*ring[1:], *ring[:1]], strict=True))
+        return {name: ring[(place + 1) % len(ring)] for place, name in enumerate(ring)}
     keeper: dict[MachineId, MachineId] = {}
     for place, name in enumerate(ring):
         behind = (at % len(ring) for at in range(place + 1, place + len(ring)))

@@ -14,7 +14,7 @@ from collections.abc import Callable, Collection, Mapping
 from trainmover.controller.change.incidents import lately
 from trainmover.controller.compare.roles import representatives
 from trainmover.controller.keep.cuts import cut_at_hand
-from trainmover.controller.state import Incident, Job, Kind, MachineState, Option, Outcome
+from trainmover.controller.state import Incident, Job, Kind, Option, Outcome
 from trainmover.ids import MachineId, Slot
 
 RETRY, STANDBY = "run the step again", "replace the machine"
@@ -81,7 +81,7 @@ def _standby(job: Job, joiners: Mapping[Slot, MachineId], slots: list[Slot]) -> 
 def _run_ms(job: Job, slot: Slot, name: MachineId) -> float | None:
     """What it must run before it can take the slot: nothing, if it holds that run."""
     machine = job.machines[name]
-    if machine.state is MachineState.WARM and machine.held == slot:
+    if machine.held == slot:
         return 0.0
     attest = machine.attests.get(representatives(job).get(slot, slot))
     return None if attest is None else float(attest.run_ms or attest.warm_ms) or None

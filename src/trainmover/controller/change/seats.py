@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 from typing import Any
 
-from trainmover.controller.state import Change, Cordon, Job, Kind, Machine, MachineState, Stage
+from trainmover.controller.state import Change, Cordon, Job, Kind, Machine, Stage
 from trainmover.controller.state import slots as seated
 from trainmover.controller.values import kept_for, replace
 from trainmover.ids import MachineId, Rank, Slot, Step
@@ -125,9 +125,7 @@ def parked(job: Job, change: Change) -> bool:
     """Whether every joiner's workers have run the script and wait. The last ones are asked first:
     while all go back it is asked at every event, and the first ones have mostly said so."""
     return all(
-        job.machines[name].state is MachineState.BOUND
-        and len(job.machines[name].said) == job.spec.nproc
-        for name in reversed(change.joiners.values())
+        len(job.machines[name].said) == job.spec.nproc for name in reversed(change.joiners.values())
     )
 
 

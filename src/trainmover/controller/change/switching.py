@@ -107,8 +107,8 @@ def _to_each(job: Job, order: Switch, after: tuple[MachineId, ...]) -> Decision:
     one_more = further_keepers(job, after)
     further = vaults_of(job, one_more)
     slots: dict[MachineId, set[int]] = {}
-    for slot, names in enumerate(zip(after, job.seats, strict=True)):
-        for name in names:
+    for seats in (after, job.seats):
+        for slot, name in enumerate(seats):
             if name in job.machines:
                 slots.setdefault(name, set()).add(slot)
     return with_keepers(job, keeper, one_more), tuple(

@@ -98,17 +98,17 @@ def _now_diverged(
 def _compared(comparison: Comparison, said: dict[Rank, Fingerprinted]) -> Comparison:
     before, step = comparison.held, next(iter(said.values())).step
     since = min(comparison.step, step)
-    told = [_told(section, comparison.layouts, said) for section in range(len(before))]
-    now = [watched(*each) for each in zip(before, told, strict=True)]
+    sections = range(len(before))
+    told = [_told(at, comparison.layouts, said) for at in sections]
+    now = [*map(watched, before, told)]
     trusted = sorted(said.keys() - comparison.diverged)
-    votes_ = [votes(b, {r: n[r] for r in trusted}) for b, n in zip(before, now, strict=True)]
+    votes_ = [votes(before[at], {rank: now[at][rank] for rank in trusted}) for at in sections]
     new = divergences(votes_, comparison.families, comparison.joined, step=step, since=since)
     diverged = comparison.diverged | {rank for one in new if one.shared for rank in one.diverged}
     good = [
-        ought(*each, comparison.families, diverged)
-        for each in zip(before, now, votes_, strict=True)
+        ought(before[at], now[at], votes_[at], comparison.families, diverged) for at in sections
     ]
-    held = tuple(refined(*each) for each in zip(before, told, good, strict=True))
+    held = tuple(map(refined, before, told, good))
     still = frozenset(rank for rank in diverged if now[SHARED][rank] != good[SHARED][rank])
     comparison = _now_diverged(comparison, still, since=since, until=step)
     return replace(

@@ -148,4 +148,5 @@ def _end(job: Job, why_not: str) -> Decision:
         assert found is not None
         means = f"The job has ended with a checkpoint of step {found.step}."
     do = "--resume goes on from it" if found is not None else "Start it again from the beginning"
-    return end(job, 1, f"{job.stopping.why}.\n{means}\n{do}, once there are machines.")
+    text = f"{job.stopping.why}.\n{means}\n{do}, once there are machines."
+    return end(job, job.stopping.code, text)

@@ -28,7 +28,7 @@ def stop(job: Job, event: StopRequested) -> Decision:
 
 
 def _can_save(job: Job, event: StopRequested) -> bool:
-    trains = job.phase is Phase.RUNNING and job.change is None and not job.finished
+    trains = job.change is None and not job.finished
     in_time = job.stopping is None and event.until_us > event.at_us
     return in_time and trains and job.all_recorded and bool(job.spec.checkpoint)
 

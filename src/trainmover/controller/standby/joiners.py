@@ -39,7 +39,7 @@ def joiners_after_loss(
     slots, taken = list(slots), list(taken)
     joiners = joiners_there_are(job, slots, taken)
     left = [slot for slot in slots if slot not in joiners]
-    if not left or not any(cordon.spared for cordon in job.cordoned.values()):
+    if not left:
         return joiners
     kept_out = {name: cordon for name, cordon in job.cordoned.items() if not cordon.spared}
     job = replace(job, cordoned=kept_out)

@@ -100,7 +100,7 @@ def _is_at(job: Job, machine: Machine, rank: Rank) -> bool:
         case MachineState.WARM:
             return rank_is_of(job, rank, machine.held)
         case MachineState.BOUND:
-            return job.change is None or rank_is_of(job, rank, _slot_to_take(job, machine.id))
+            return rank_is_of(job, rank, _slot_to_take(job, machine.id))
         case MachineState.LEAVING:
             return True  # It had failed before it was told to leave: no `Left` follows.
         case _:

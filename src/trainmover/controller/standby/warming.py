@@ -236,4 +236,4 @@ def _once_more(job: Job, machine: Machine) -> Decision:
 
 def rank_is_of(job: Job, rank: Rank, slot: Slot | None) -> bool:
     """Whether a fact about `rank` is about the work on `slot`."""
-    return slot is not None and rank // job.spec.nproc == slot
+    return rank // job.spec.nproc == slot

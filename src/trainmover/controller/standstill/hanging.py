@@ -86,7 +86,8 @@ def judge(job: Job, at_us: int) -> Decision:
     hanging = job.hanging
     late = [_place_of(job, rank) for rank in late_ranks(job, at_us)]
     late += [_Place(*place) for place in late_leavers(job, at_us)]
-    if not (hanging.stands or hanging.disturbed or hanging.condemned or hanging.probing or late):
+    about = (hanging.stands, hanging.disturbed, hanging.condemned, hanging.probing, late)
+    if not any(about):
         return job, ()
     job = _of_this_epoch(job)
     if hanging.condemned:
@@ -103,7 +104,7 @@ def judge(job: Job, at_us: int) -> Decision:
         return _condemn(job, late, at_us)
     if spare := _spares_stopped(job, at_us):
         return _condemn_all(job, spare)
-    if job.phase is Phase.ENDING or not _may_compare(job):
+    if not _may_compare(job):
         return job, ()
     if hanging.probing is not None:
         job, to_go = conclude(job, at_us)
@@ -129,8 +130,6 @@ def judge(job: Job, at_us: int) -> Decision:
 def _of_this_epoch(job: Job) -> Job:
     """Without what ranks said in an older one."""
     stands = {r: one for r, one in job.hanging.stands.items() if one.fact.epoch == job.epoch}
-    if len(stands) == len(job.hanging.stands):
-        return job
     return replace(job, hanging=replace(job.hanging, stands=stands))
 
 
@@ -176,15 +175,16 @@ def _held_by_change(job: Job, at_us: int) -> set[Rank]:
     Those that have said so; of others it is not known, since they may be in a collective, or as
     slow as the one that stands. If they were that slow they would stand themselves a little later.
     """
-    change = job.change
-    if change is None or not holds_all(job):
+    if not holds_all(job):
         return set()
+    change = job.change
+    assert change is not None
     standing = _standing(job)
     surely = (
         at_us - one.since_us >= SURELY * 1000 * one.fact.deadline_ms for one in standing.values()
     )
     if all(surely):
-        return {Rank(rank) for rank in range(job.spec.world_size)} - set(standing)
+        return {Rank(rank) for rank in range(job.spec.world_size)}
     here = change.positions if change.stage is Stage.DRAIN else change.at_boundary
     return {*here, *_parked(job, change)}
 

@@ -9,7 +9,7 @@ have come out of the script they cannot begin anew, and nobody else is bound in 
 """
 
 from trainmover.controller.change.seats import survivors
-from trainmover.controller.state import Change, Job, Kind, MachineState, Stage
+from trainmover.controller.state import Change, Job, MachineState, Stage
 from trainmover.ids import MachineId, Rank, Slot
 
 LOOK_US = 200_000
@@ -53,8 +53,8 @@ def _has_process(job: Job, rank: Rank) -> bool:
 
 
 def _waits(change: Change) -> bool:
-    recovers = change.kind is Kind.RECOVERY and change.stage is Stage.BOUNDARY
-    return recovers and change.since_us > 0
+    """All come to their boundary, or leave their script."""
+    return change.stage is Stage.BOUNDARY and change.since_us > 0
 
 
 def _awaited(job: Job, change: Change) -> list[Rank]:

@@ -34,7 +34,7 @@ def suspects(
     found = {rank for rank, one in busy.items() if any(_ahead(w, one) for w in wait.values())}
     if wait or waiting:
         found |= set(silent)
-    if not found and len({*stands, *waiting}) >= ranks and len(busy) < ranks:
+    if not found and len({*stands, *waiting}) >= ranks:
         found = set(busy)  # Messages are not counted: all but these wait.
     return sorted(found) if 2 * len(found) <= ranks else []
 

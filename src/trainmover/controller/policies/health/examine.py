@@ -115,7 +115,8 @@ def _judged(job: Job, machine: MachineId, one: Examination, at_us: int) -> Decis
         if one.failed:
             stays = job.spec.health == "act"
             do = "It takes no ranks." if stays else f"Keep it out: trainmover cordon {machine}"
-            text = f"{machine} is not fit: {one.failed}.\n{in_words(one.figures)}\n{do}"
+            what = (f"{machine} is not fit: {one.failed}.", in_words(one.figures), do)
+            text = "\n".join(filter(None, what))
         effects = (Answer(one.request, ok=not one.failed, text=text),)
     job = _with(job, machine, replace(one, request=""))
     if job.spec.health != "act":
@@ -160,10 +161,13 @@ def keeps_out(job: Job, machine: MachineId) -> bool:
 
 
 def _given_free(job: Job, machine: MachineId) -> Job:
-    """Unless somebody else keeps it out."""
+    """Unless somebody else keeps it out, or it seems about to fail."""
     known = job.cordoned.get(machine)
     if known is None or not known.health:
         return job
+    if known.failing:
+        out = Cordon(known.at_us, "about to fail", failing=True, spared=True)
+        return with_cordon(job, machine, out)
     return without_cordon(job, machine)
 
 

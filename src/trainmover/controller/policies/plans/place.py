@@ -76,8 +76,7 @@ def advance_placement(job: Job, plan: Placement, at_us: int) -> Decision:
 
 def _wanted(job: Job, seats: tuple[MachineId, ...]) -> dict[Slot, MachineId]:
     """Slots that are not where they are to be, and where that is."""
-    pairs = zip(job.seats, seats, strict=True)
-    return {Slot(slot): to for slot, (now, to) in enumerate(pairs) if now != to}
+    return {Slot(slot): to for slot, to in enumerate(seats) if to != job.seats[slot]}
 
 
 def _others(job: Job, seats: tuple[MachineId, ...]) -> list[MachineId]:

@@ -34,7 +34,7 @@ def roll_of(job: Job, event: RollRequested) -> Roll | str:
     names = [MachineId(name) for name in event.machines] or [*job.machines]
     seated = slots(job)
     in_order = sorted(names, key=lambda name: (name in seated, job.machines[name].place))
-    if any(name in seated for name in names) and not spare(job):
+    if not spare(job):
         return (
             "There is no standby to take ranks.\nNothing was done.\n"
             "Add one: trainmover add, or trainmover agent on another host."

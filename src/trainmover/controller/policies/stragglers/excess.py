@@ -110,8 +110,6 @@ def may_be_slow(newest_first: Sequence[bool], slow_of_all: int, all_seen: int) -
 
 def is_no_chance(slow: int, count: int, likely: float) -> bool:
     """Whether so many of `count` steps are hardly ever slow, each being so by that chance."""
-    if slow <= count * likely:
-        return False
     return tail(slow, count, min(likely, 0.999)) < CHANCE
 
 

@@ -70,6 +70,11 @@ class _Way:
     def is_over(self) -> bool:
         return 2 * sum(islice(reversed(self.flags), OVER)) <= OVER
 
+    def let_go(self) -> None:
+        """What was told of it is over, and no reason to tell of it again."""
+        self.told, self.again = None, AGAIN
+        self.flags = deque([False] * len(self.flags), maxlen=HISTORY)
+
     @property
     def is_idle(self) -> bool:
         return not any(self.mutual)
@@ -133,12 +138,12 @@ class Ways:
         slow itself in so many of the last steps; then nothing is said of its ways."""
         for way in self._ways.values():
             if way.told is not None and way.is_over:
-                way.told, way.again = None, AGAIN
+                way.let_go()
         slow_of_all = sum(sum(way.flags) for way in self._ways.values())
         seen = sum(len(way.flags) for way in self._ways.values())
         found: dict[Pair, int] = {}
         for pair, way in self._ways.items():
-            if way.flags and way.flags[-1]:
+            if way.flags[-1]:
                 least = LASTS_US // max(int(self._usual[-1]), 1)
                 flags = [*reversed(way.flags)]
                 steps = OVER if way.told is not None else slow_for(flags, slow_of_all, seen, least)
