@@ -190,15 +190,17 @@ class Pace:
     def _add(self, role: _Role, told: dict[Rank, Took]) -> None:
         if len(role.ranks) > 1:
             self._compare(role, told)
-        self._note_median(role, statistics.median(took.own_us for took in told.values()))
+        # Of two the quicker one: that the other is slow is not everybody's slowness.
+        self._note_median(role, statistics.median_low(took.own_us for took in told.values()))
 
     def _judge(self, job: Job, role: _Role, step: Step, at_us: int) -> list[Judged]:
         """What follows from the step that was added last; nothing while members change."""
         if not _at_rest(job):
             return []
         found: list[Judged] = []
-        for rank in role.late:
+        for rank in role.late:  # Before one is found, and all of its machine are told with it.
             self._note_over(rank)
+        for rank in role.late:
             if not found:
                 found += self._slow(job, role, rank, step, at_us)
         if not found:
