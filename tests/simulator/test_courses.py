@@ -3,10 +3,9 @@
 import pytest
 from planting import planted
 
-from trainmover.simulator.courses import COURSES, wrong_in
+from trainmover.simulator.courses import wrong_in
 
-SEEDS = 40
-"""Of each course."""
+SEEDS = 160
 
 BUGS = {
     "who was slow is slow for ever": (
@@ -44,19 +43,48 @@ BUGS = {
         "if incident.kind is not Kind.RECOVERY or incident.machine is None:",
         "if incident.machine is None:",
     ),
+    "who has diverged is a source once more when all go back to before": (
+        "controller.compare.comparison",
+        "if doubt.until is not None and step <= doubt.until",
+        "if doubt.until is None and step <= doubt.until",
+    ),
+    "a script that trains ranks apart is taken for a flipped bit": (
+        "controller.compare.parting",
+        "return found.alike and count <= FEW and differ < len(held)",
+        "return found.alike and differ < len(held)",
+    ),
+    "a row that a machine may take with it is out of the record": (
+        "rank.told",
+        "while len(self._told) > TOLD_KEPT and not self._is_kept(now_ns, unheard=unheard):",
+        "while len(self._told) > TOLD_KEPT:",
+    ),
+    "a snapshot that is void on one rank stays on the others": (
+        "rank.cuts",
+        "return self._drop(at for at in self.held if at > self.complete)\n\n    def spoiled",
+        "return []\n\n    def spoiled",
+    ),
+    "what came before a large number of facts is forgotten": (
+        "controller.facts",
+        "new._large, new._newer = {**self._large, **newer}, {}",
+        "new._large, new._newer = {**newer}, {}",
+    ),
+    "a machine that is lost again and again waits no longer than before": (
+        "controller.standby.flapping",
+        "FIRST_S * 2.0 ** min(len(losses) - 2, 30)",
+        "FIRST_S * 2.0 ** min(len(losses) - 2, 0)",
+    ),
 }
 
 
-@pytest.mark.parametrize("course", range(len(COURSES)))
-def test_nothing_else_is_said_than_is_so(course: int) -> None:
-    for seed in range(course, SEEDS * len(COURSES), len(COURSES)):
+def test_nothing_else_is_said_than_is_so() -> None:
+    for seed in range(SEEDS):
         assert not wrong_in(seed), f"seed {seed}"
 
 
 @pytest.mark.parametrize("what", BUGS)
 def test_a_planted_bug_is_found(what: str) -> None:
     with planted(*BUGS[what]):
-        assert any(_found(seed) for seed in range(SEEDS * len(COURSES)))
+        assert any(_found(seed) for seed in range(SEEDS))
 
 
 def _found(seed: int) -> bool:
