@@ -8,7 +8,7 @@ from how that was made, and it says this and nothing else.
 import random
 from collections.abc import Callable
 
-from trainmover.simulator.courses import beats, cuts, fleet, rounds, rows, values
+from trainmover.simulator.courses import beats, cuts, fleet, rounds, rows, standstill, values
 from trainmover.simulator.happenings import Violation
 
 COURSES: dict[str, Callable[[random.Random], None]] = {
@@ -18,6 +18,7 @@ COURSES: dict[str, Callable[[random.Random], None]] = {
     "rows": rows.play,
     "cuts": cuts.play,
     "values": values.play,
+    "standstill": standstill.play,
 }
 SELDOM = {"fleet": 3, "beats": 2}
 """One seed in so many has that course: they take longer."""
