@@ -73,6 +73,41 @@ BUGS = {
         "FIRST_S * 2.0 ** min(len(losses) - 2, 30)",
         "FIRST_S * 2.0 ** min(len(losses) - 2, 0)",
     ),
+    "a machine that is to get fresh processes is forgotten": (
+        "controller.policies.plans.roll",
+        "return job, renewed + moving",
+        "return job, moving",
+    ),
+    "of a ring of slots all are put on standbys": (
+        "controller.policies.plans.place",
+        "if slot in path:",
+        "if slot is not None:",
+    ),
+    "two machines are counted for each that is lost early": (
+        "controller.start",
+        "job = replace(job, lost_early=job.lost_early + 1)",
+        "job = replace(job, lost_early=job.lost_early + 2)",
+    ),
+    "a job begins again once more often than it may": (
+        "controller.start",
+        "    if job.restarts > job.spec.restarts_max:\n        return end(\n",
+        "    if job.restarts > job.spec.restarts_max + 1:\n        return end(\n",
+    ),
+    "what was retried is measured by what was replaced": (
+        "controller.change.options",
+        "lambda one: one.rung == 1 and one.joiner is None",
+        "lambda one: one.rung == 1 and one.joiner is not None",
+    ),
+    "ranks that were moved in vain are moved again": (
+        "controller.policies.stragglers.answer",
+        "return any(move.effect is Effect.VAIN for move in moves)",
+        "return any(move.effect is Effect.WORSE for move in moves)",
+    ),
+    "a machine goes for a way that was gone for a moment": (
+        "controller.standstill.probing",
+        "twice = missing & job.hanging.missing",
+        "twice = missing",
+    ),
 }
 
 

@@ -8,7 +8,19 @@ from how that was made, and it says this and nothing else.
 import random
 from collections.abc import Callable
 
-from trainmover.simulator.courses import beats, cuts, fleet, rounds, rows, standstill, values
+from trainmover.simulator.courses import (
+    beats,
+    beginnings,
+    cuts,
+    fleet,
+    losses,
+    plans,
+    rounds,
+    rows,
+    standstill,
+    stragglers,
+    values,
+)
 from trainmover.simulator.happenings import Violation
 
 COURSES: dict[str, Callable[[random.Random], None]] = {
@@ -19,8 +31,12 @@ COURSES: dict[str, Callable[[random.Random], None]] = {
     "cuts": cuts.play,
     "values": values.play,
     "standstill": standstill.play,
+    "plans": plans.play,
+    "beginnings": beginnings.play,
+    "losses": losses.play,
+    "stragglers": stragglers.play,
 }
-SELDOM = {"fleet": 3, "beats": 2}
+SELDOM = {"fleet": 4, "beats": 2, "rows": 2}
 """One seed in so many has that course: they take longer."""
 
 

@@ -9,6 +9,8 @@ machine's fault.
 import random
 from itertools import permutations
 
+from trainmover.controller.events import Lost, MachinesLost, MoveRequested
+from trainmover.controller.state import Phase, Stage
 from trainmover.ids import Epoch, MachineId, Rank, Step
 from trainmover.protocol import messages as m
 from trainmover.simulator.courses.trained import SECOND_US, Trained
@@ -192,6 +194,106 @@ def _again(chance: random.Random) -> None:
         job.told.clear()
 
 
+def _before(chance: random.Random) -> None:
+    """A process is stopped before the job begins: after ten seconds others begin."""
+    job = _of(chance, begins=False)
+    name, gone = job.names[:2]
+    lost = Lost(machine=gone, why="its link has ended", heard_us=job.now_us)
+    job.hear(MachinesLost(at_us=job.now_us, lost=[lost]))
+    if job.job.phase is not Phase.STARTING:
+        raise Violation(f"{gone} is lost before the first steps are known: {job.job.phase}")
+    job.told.clear()
+    state = chance.choice(("stopped", "deaf"))
+    job.agent_says(name, m.WorkerState(local_rank=0, pid=777, state=state))
+    job.passes(SPARE_US - 1)
+    _nobody(job, "it is stopped for less than ten seconds")
+    job.passes(1)
+    goes = [name] if state == "stopped" else []
+    if job.fenced() != goes or (name in job.job.machines) is bool(goes):
+        raise Violation(f"{name} is {state} before the job begins, and {job.fenced()} are given up")
+
+
+def _at_the_end(chance: random.Random) -> None:
+    """All scripts are over; a process that is stopped then leaves no more, as one that has left
+    need not."""
+    job = _of(chance)
+    for rank in job.ranks:
+        job.rank_says(
+            rank, m.Finished(rank=Rank(rank), step=Step(4), code=0, digest="d", attached=True)
+        )
+    rank = chance.choice([*job.ranks])
+    name, local = job.at(rank)
+    gone = chance.random() < 0.5 and job.nproc == 1
+    if gone:
+        job.agent_says(name, m.WorkerExited(local_rank=local, pid=job.pid(name, local), code=0))
+    job.told.clear()
+    job.agent_says(name, m.WorkerState(local_rank=local, pid=job.pid(name, local), state="stopped"))
+    job.passes(STOPPED_US)
+    if gone:
+        _nobody(job, "it has left")
+    else:
+        _is_ended(job, [rank], "after its last step")
+
+
+def _in_a_move(chance: random.Random) -> None:
+    """All stand at the boundary but for one, which stands in its script; or for another that is not
+    seen to stand: then it takes twice as long."""
+    job = _of(chance)
+    one, other = chance.sample([*job.ranks], 2)
+    both = chance.random() < 0.5
+    job.mute = {one, other} if both else {one}
+    move = MoveRequested(at_us=job.now_us, request="m", machine=chance.choice(job.job.seats))
+    job.hear(move)
+    job.settles()
+    if job.job.change is None or job.job.change.stage is not Stage.PAUSE:
+        raise Violation(f"ranks {job.mute} are not there yet: {job.job.change}")
+    job.told.clear()
+    where = chance.choice(("script", "fetch", "call"))
+    _stands(job, one, where, 7)
+    if where == "call":
+        job.passes(SECOND_US)
+        _nobody(job, f"rank {one} waits for others")
+        return
+    if both:
+        _nobody(job, f"rank {other} may be as slow")
+        job.passes(SECOND_US // 2 - 1)
+        _nobody(job, f"rank {other} may be as slow")
+        job.passes(1)
+    _is_ended(job, [one], f"in step {STEP}")
+
+
+def _all(chance: random.Random) -> None:
+    """All wait in one call for ten seconds, or ten deadlines, and every way works: the step is
+    tried again, once."""
+    job = _of(chance)
+    long_ms = max(ALL_US // 1000, 10 * DEADLINE_MS)
+    first = chance.choice([*job.ranks])
+    for rank in job.ranks:
+        _stands(job, rank, "call", 8, still_ms=2500 if rank == first else 1500)
+    job.told.clear()
+    job.passes((long_ms - 1500) * 1000 - 1)
+    if job.job.change is not None:
+        raise Violation(f"all stand for less than {long_ms} ms: {job.job.change}")
+    job.passes(1)
+    while job.job.change is None and job.orders(m.Probe):
+        _answer(job, job.orders(m.Probe), set(), None)
+        job.told.clear()
+        job.passes(1)
+    change, one = job.job.change, job.job.incidents[-1] if job.job.incidents else None
+    if change is None or one is None or one.machine is not None or job.fenced():
+        raise Violation(f"all have stood for {long_ms} ms: {change}, {one}")
+    words = f"all ranks stood still in step {STEP} for {(long_ms + 1000) / 1000:.1f} s"
+    if words not in one.cause or "all_reduce" not in one.cause:
+        raise Violation(f"{one.cause!r} is to say {words!r}")
+    job.settles()
+    job.told.clear()
+    for rank in job.ranks:
+        _stands(job, rank, "call", 8, still_ms=long_ms + 5)
+    job.passes(SECOND_US)
+    if job.job.change is not None:
+        raise Violation(f"step {STEP} was tried again for standing already: {job.job.change}")
+
+
 # --- ways between machines ------------------------------------------------------------------------
 
 
@@ -283,11 +385,18 @@ def _goes(job: Trained, how: str, gone: set[Way], worst: MachineId, peer: Machin
 def _of(chance: random.Random, **more: object) -> Trained:
     nproc = chance.choice((1, 1, 2))
     machines = chance.choice((2, 4)) if nproc == 2 else chance.choice((3, 4, 5))
+    begins = more.pop("begins", True)
     job = Trained(chance, machines=machines, standbys=2, nproc=nproc, wait_s=60, **more)
-    job.trains()
+    if begins:
+        job.trains()
     return job
+
+
+STANDSTILLS = (
+    _busy, _busy, _late, _stopped, _again, _before, _at_the_end, _in_a_move, _all, _ways, _ways,
+)  # fmt: skip
 
 
 def play(chance: random.Random) -> None:
     """One standstill."""
-    chance.choice((_busy, _late, _stopped, _again, _ways, _ways))(chance)
+    chance.choice(STANDSTILLS)(chance)
