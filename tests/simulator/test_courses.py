@@ -5,7 +5,7 @@ from planting import planted
 
 from trainmover.simulator.courses import wrong_in
 
-SEEDS = 160
+SEEDS = 120
 
 BUGS = {
     "who was slow is slow for ever": (
@@ -107,6 +107,21 @@ BUGS = {
         "controller.standstill.probing",
         "twice = missing & job.hanging.missing",
         "twice = missing",
+    ),
+    "what an examination before has told counts": (
+        "controller.policies.health.examine",
+        "if known is None or known.told or known.number != fact.number:",
+        "if known is None or known.told:",
+    ),
+    "a vault without room, and ranks that go on to keep snapshots": (
+        "controller.keep.cuts",
+        "    return job, effects + more\n\n\ndef _held_by",
+        "    return job, more\n\n\ndef _held_by",
+    ),
+    "a standby is tried again at every beat": (
+        "controller.standby.warming",
+        "min(TRY_AGAIN_US << machine.tries, TRY_AGAIN_US_MAX)",
+        "min(TRY_AGAIN_US >> machine.tries, TRY_AGAIN_US_MAX)",
     ),
 }
 

@@ -13,8 +13,11 @@ from trainmover.simulator.courses import (
     beginnings,
     cuts,
     fleet,
+    health,
+    keeping,
     losses,
     plans,
+    readiness,
     rounds,
     rows,
     standstill,
@@ -35,6 +38,9 @@ COURSES: dict[str, Callable[[random.Random], None]] = {
     "beginnings": beginnings.play,
     "losses": losses.play,
     "stragglers": stragglers.play,
+    "health": health.play,
+    "keeping": keeping.play,
+    "readiness": readiness.play,
 }
 SELDOM = {"fleet": 4, "beats": 2, "rows": 2}
 """One seed in so many has that course: they take longer."""

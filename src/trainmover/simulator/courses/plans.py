@@ -34,6 +34,7 @@ def _of(chance: random.Random) -> Trained:
         chance, machines=machines, standbys=standbys, nproc=chance.choice((1, 1, 2)), wait_s=60
     )
     job.trains()
+    job.log.clear()
     return job
 
 

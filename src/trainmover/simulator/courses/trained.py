@@ -26,6 +26,8 @@ class Trained:
     gap_us  from the last step before a change to the first after it, of rank 0: the longest
     commits_first  there is such a step; mute: ranks that do not come to their boundary
     length  steps that the script is believed to make; 0: nobody knows
+    alike   all ranks hold the same state
+    stages  how many programs, slot by slot; unfit: machine and program that it cannot run
     """
 
     def __init__(self, chance: random.Random, **knobs: Any) -> None:
@@ -40,6 +42,9 @@ class Trained:
         self.commits_first = True
         self.mute: set[int] = set()
         self.length = 0
+        self.alike = True
+        self.stages = 1
+        self.unfit: set[tuple[MachineId, str]] = set()
         self.job = Job(spec)
         self.names = [MachineId(f"m{n + 1}") for n in range(spec.machines + spec.standbys)]
         self.nproc = spec.nproc
@@ -55,6 +60,7 @@ class Trained:
             )
         for name in self.names:
             self.comes_up(name)
+        self.told = [one for one in self.told if not _starts(one)]
 
     def comes_up(self, name: MachineId) -> None:
         for local in range(self.nproc):
@@ -69,6 +75,10 @@ class Trained:
     def pid(self, name: MachineId, local: int) -> int:
         """Of the first process there."""
         return 100 * self.names.index(name) + local + 1
+
+    def trace(self, rank: int) -> str:
+        """What the script does there."""
+        return f"t{rank // self.nproc % self.stages}"
 
     def at(self, rank: int) -> tuple[MachineId, int]:
         """Where it was at first."""
@@ -89,13 +99,15 @@ class Trained:
             self.rank_says(rank, said)
         for rank in self.ranks:
             said_of = m.Recorded(
-                rank=Rank(rank), step=Step(3), trace="t", digest="d", bytes=1, length=self.length
+                rank=Rank(rank),
+                step=Step(3),
+                trace=self.trace(rank),
+                digest="d" if self.alike else f"d{rank}",
+                bytes=1,
+                length=self.length,
             )
             self.rank_says(rank, said_of)
-        for name in self.names:
-            self._gets_ready(name)
-        self.told.clear()
-        self.log.clear()
+        self.settles()
 
     def _gets_ready(self, name: MachineId) -> None:
         for state in (MachineState.WARMING, MachineState.HOLDING):
@@ -103,12 +115,15 @@ class Trained:
             if one.state is not state or one.work is None:
                 continue
             for local, rank in enumerate(self.job.spec.ranks(one.work)):
+                if (name, self.trace(rank)) in self.unfit:
+                    self.says(name, local, m.SandboxFailed(rank=rank, reason="it raised"))
+                    continue
                 ready: m.WorkerFact = m.Held(
-                    rank=rank, trace="t", run_ms=20, held_bytes=2000, device_bytes=0
+                    rank=rank, trace=self.trace(rank), run_ms=20, held_bytes=2000, device_bytes=0
                 )
                 if state is MachineState.WARMING:
                     ready = m.Warm(
-                        rank=rank, shadow_steps=3, trace="t", warm_ms=50, held_bytes=9,
+                        rank=rank, shadow_steps=3, trace=self.trace(rank), warm_ms=50, held_bytes=9,
                         device_bytes=0,
                     )  # fmt: skip
                 self.says(name, local, ready)
@@ -159,7 +174,7 @@ class Trained:
                 self._gets_ready(name)
             case m.Bind(epoch=epoch, slot=slot):
                 for rank in self.job.spec.ranks(slot):
-                    parked = m.Parked(rank=rank, epoch=epoch, trace="t", bind_ms=1)
+                    parked = m.Parked(rank=rank, epoch=epoch, trace=self.trace(rank), bind_ms=1)
                     self.says(name, rank % self.nproc, parked)
             case m.Prepare(epoch=epoch):
                 for rank in self._ranks_of(name):
@@ -231,3 +246,8 @@ class Trained:
 
     def end(self) -> End | None:
         return next((effect for effect in self.told if isinstance(effect, End)), None)
+
+
+def _starts(effect: Effect) -> bool:
+    """Whether it is an order to start processes: they are up."""
+    return isinstance(effect, Send) and isinstance(effect.order, m.StartWorkers)
