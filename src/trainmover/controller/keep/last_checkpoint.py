@@ -26,6 +26,7 @@ from trainmover.controller.events import (
 )
 from trainmover.controller.keep.checkpoints import write_anew
 from trainmover.controller.keep.cuts import cut_at_hand
+from trainmover.controller.keep.stopping import end_stopped
 from trainmover.controller.standby.joiners import no_standby
 from trainmover.controller.standby.places import Places
 from trainmover.controller.standstill.stuck import Hanging
@@ -49,9 +50,12 @@ _HAS_PROCESSES = (MachineState.ACTIVE, MachineState.LEAVING, MachineState.BOUND)
 
 
 def nobody_left(job: Job, cause: str, needed: int, at_us: int, *, waited_s: int = 0) -> Decision:
-    """What the job was told to do where a slot cannot be filled: end, or save first."""
+    """What the job was told to do where a slot cannot be filled: end, or save first. One that is
+    being stopped ends as one does whose machines can be replaced."""
+    if job.stopping is not None:
+        return end_stopped(job, job.stopping)
     text = no_standby(job, cause, needed, waited_s=waited_s)
-    if job.spec.no_standby != "checkpoint" or job.stopping is not None:
+    if job.spec.no_standby != "checkpoint":
         return end(job, 1, text)
     why = text.split("\n")[0]
     stopping = Stopping(1, why, at_us + SAVE_US, job.checkpointed, alone=True)

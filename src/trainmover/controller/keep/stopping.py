@@ -42,6 +42,11 @@ def end_if_stopped(job: Job, at_us: int) -> Decision:
     tried = job.checkpointed > stopping.after
     if not tried and not job.vacant() and at_us < stopping.until_us:
         return job, ()
+    return end_stopped(job, stopping)
+
+
+def end_stopped(job: Job, stopping: Stopping) -> Decision:
+    """As it was told to, and with what is left of it."""
     return end(job, stopping.code, f"{stopping.why}.\n{_kept(job, stopping)}")
 
 

@@ -20,6 +20,7 @@ from trainmover.simulator.courses import (
     readiness,
     rounds,
     rows,
+    saving,
     standstill,
     stragglers,
     values,
@@ -41,6 +42,7 @@ COURSES: dict[str, Callable[[random.Random], None]] = {
     "health": health.play,
     "keeping": keeping.play,
     "readiness": readiness.play,
+    "saving": saving.play,
 }
 SELDOM = {"fleet": 4, "beats": 2, "rows": 2}
 """One seed in so many has that course: they take longer."""
