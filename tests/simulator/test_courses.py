@@ -147,6 +147,18 @@ BUGS = {
         "min(TRY_AGAIN_US << machine.tries, TRY_AGAIN_US_MAX)",
         "min(TRY_AGAIN_US >> machine.tries, TRY_AGAIN_US_MAX)",
     ),
+    "a rank that waits for a verdict follows an older one": (
+        "ranks",
+        "rank.standing",
+        "out = self.pending and verdict is not None and verdict.epoch == self.ordered",
+        "out = self.pending and verdict is not None and verdict.epoch <= self.ordered",
+    ),
+    "what a job that is stopped waits for is any checkpoint": (
+        "saving",
+        "controller.keep.stopping",
+        "tried = job.checkpointed > stopping.after",
+        "tried = job.checkpointed >= stopping.after",
+    ),
 }
 
 

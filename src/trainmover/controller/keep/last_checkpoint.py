@@ -26,7 +26,6 @@ from trainmover.controller.events import (
 )
 from trainmover.controller.keep.checkpoints import write_anew
 from trainmover.controller.keep.cuts import cut_at_hand
-from trainmover.controller.keep.stopping import end_stopped
 from trainmover.controller.standby.joiners import no_standby
 from trainmover.controller.standby.places import Places
 from trainmover.controller.standstill.stuck import Hanging
@@ -61,6 +60,19 @@ def nobody_left(job: Job, cause: str, needed: int, at_us: int, *, waited_s: int 
     stopping = Stopping(1, why, at_us + SAVE_US, job.checkpointed, alone=True)
     job = replace(job, phase=Phase.ENDING, stopping=stopping, change=None, hanging=Hanging())
     return write_anew(job)
+
+
+def end_stopped(job: Job, stopping: Stopping) -> Decision:
+    """As it was told to, and with what is left of it."""
+    return end(job, stopping.code, f"{stopping.why}.\n{_kept(job, stopping)}")
+
+
+def _kept(job: Job, stopping: Stopping) -> str:
+    found = job.checkpoint
+    if found is None:
+        return "No checkpoint of it could be written in time.\nThe next run begins anew."
+    late = "" if found.step > stopping.after else "No newer checkpoint could be written in time. "
+    return f"{late}The checkpoint of step {found.step} is there.\n--resume goes on from it."
 
 
 def matters(event: EVENTS) -> bool:

@@ -17,6 +17,7 @@ from trainmover.simulator.courses import (
     keeping,
     losses,
     plans,
+    ranks,
     readiness,
     rounds,
     rows,
@@ -43,6 +44,7 @@ COURSES: dict[str, Callable[[random.Random], None]] = {
     "keeping": keeping.play,
     "readiness": readiness.play,
     "saving": saving.play,
+    "ranks": ranks.play,
 }
 SELDOM = {"fleet": 4, "beats": 2, "rows": 2}
 """One seed in so many has that course: they take longer."""
