@@ -12,8 +12,8 @@ BUGS = {
     "who was slow is slow for ever": (
         "fleet",
         "controller.policies.stragglers.pace",
-        "if seen.told is not None and not seen.mostly_slow(OVER):",
-        "if seen.told is None and not seen.mostly_slow(OVER):",
+        "if seen.told is not None and seen.since >= OVER and not seen.mostly_slow(OVER):",
+        "if seen.told is None and seen.since >= OVER and not seen.mostly_slow(OVER):",
     ),
     "a rank is compared with itself, too": (
         "fleet",

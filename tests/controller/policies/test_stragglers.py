@@ -13,6 +13,7 @@ from paces import Law, Told, even, job_of, slow
 from trainmover.controller import Job, decide
 from trainmover.controller.change.options import LEAVE, STANDBY, way_of
 from trainmover.controller.events import SlowFound, SlowMeasured, SlowSuspected
+from trainmover.controller.facts import Facts
 from trainmover.controller.policies.stragglers.answer import PAUSE_MS, evidence, outcome_text
 from trainmover.controller.policies.stragglers.known import Effect, SlowMove
 from trainmover.controller.policies.stragglers.pace import MEASURED, SETTLES, Pace, Sample, medians
@@ -157,6 +158,13 @@ def test_ranks_of_one_machine_that_are_slow_together_are_one_finding() -> None:
 def test_ranks_of_one_machine_that_are_slow_together_stay_known_to_be() -> None:
     both: Law = lambda rank, step: 100 * (2 if rank in (2, 3) else 1.0)  # noqa: E731
     told = Told(job_of("watch", nproc=2), sigma=0).steps(100, even()).steps(50, both)
+    assert [event.machine for event in told.events if isinstance(event, SlowFound)] == ["m2"]
+    each = job_of("watch", nproc=2)
+    roles = {
+        rank: msgspec.structs.replace(its, trace=f"t{rank % 2}")
+        for rank, its in each.recorded.items()
+    }
+    told = Told(replace(each, recorded=Facts(roles)), sigma=0).steps(100, even()).steps(50, both)
     assert [event.machine for event in told.events if isinstance(event, SlowFound)] == ["m2"]
 
 

@@ -71,7 +71,10 @@ class Fleet:
             stragglers="act" if self.acts else "watch",
         )
         self.ranks = [Rank(rank) for rank in range(self.slots * self.nproc)]
+        self.apart = self.nproc > 1 and chance.random() < 0.5  # Each of a machine has its own.
         self.role = {rank: rank // self.nproc % stages for rank in self.ranks}
+        if self.apart:
+            self.role = {rank: 2 * its + rank % 2 for rank, its in self.role.items()}
         recorded = {
             rank: Recorded(rank=rank, step=Step(3), trace=f"p{self.role[rank]}", digest="", bytes=1)
             for rank in self.ranks
@@ -194,7 +197,7 @@ class Fleet:
             slow = trouble.kind in ("machine", "rank")
             if not slow or event.machine != self.job.seats[trouble.slot] or not self.acts:
                 raise Violation(f"{event}: {trouble}")
-            if event.step != self.step or trouble.told or trouble.suspected > 1:
+            if event.step != self.step or trouble.told or trouble.suspected > 1 + self.apart:
                 raise Violation(f"{event} after {count} steps: {trouble}")
             if self.nproc == 1 and count != SUSPICIOUS and not trouble.begins:
                 raise Violation(f"{event} after {count} steps")
@@ -205,10 +208,11 @@ class Fleet:
         return next(row for row in ROWS if row >= LASTS_US // usual_us)
 
     def _is_found(self, event: SlowFound, trouble: Trouble, count: int) -> None:
-        exact = (self.nproc == 1 and not trouble.begins) or trouble.kind == "everybody"
+        alone = self.nproc == 1 or self.apart
+        exact = (alone and not trouble.begins) or trouble.kind == "everybody"
         if trouble.kind in WAYS:
             exact = trouble.kind == "network" and self.first_way is trouble
-        rank = Rank(trouble.slot * self.nproc)
+        rank = self._of_whom(event, trouble)
         own_us, usual_us = round(self._usual_us(rank) * self._slower(rank)), self._usual_us(rank)
         if trouble.kind in WAYS:
             usual_us = round(median(self.own[self.step].values()))
@@ -235,6 +239,14 @@ class Fleet:
         if said != truth:
             raise Violation(f"{event}; in truth it is {truth}")
         self._is_about(event, trouble)
+
+    def _of_whom(self, event: SlowFound, trouble: Trouble) -> Rank:
+        """Whose time is said, of those that are slow there."""
+        first = Rank(trouble.slot * self.nproc)
+        if trouble.kind != "machine" or not self.apart:
+            return first
+        is_his = lambda rank: round(self.own[self.step][rank] / 1000, 3) == event.own_ms  # noqa: E731
+        return next(filter(is_his, event.ranks), first)
 
     def _farthest(self, trouble: Trouble) -> int:
         return max(trouble.peers, key=lambda peer: max(peer, trouble.slot))
@@ -266,7 +278,7 @@ class Fleet:
         busier = 0.75 if trouble.kind == "rank" else 0.0
         if abs(event.busier - busier) > 0.01:
             raise Violation(f"{event} is busier by {busier}")
-        self._shows(event, event.ranks[0])
+        self._shows(event, self._of_whom(event, trouble))
 
     def _shows(self, event: SlowFound, rank: Rank) -> None:
         """The steps it took since it is slow, and as many before as are shown."""

@@ -10,6 +10,7 @@ from trainmover.controller.events import (
     CordonRequested,
     DrainRequested,
     Lost,
+    MachineJoined,
     MachinesLost,
     MoveRequested,
     PlaceRequested,
@@ -19,19 +20,25 @@ from trainmover.controller.events import (
 )
 from trainmover.controller.policies.plans.known import Standing
 from trainmover.controller.state import Kind, MachineState, Outcome
-from trainmover.ids import MachineId
+from trainmover.ids import MachineId, Rank
 from trainmover.protocol import messages as m
-from trainmover.simulator.courses.trained import Trained
+from trainmover.simulator.courses.trained import SECOND_US, Trained
 from trainmover.simulator.happenings import Violation
 
+HOUR_US = 3600 * SECOND_US
 LONG = 40
 """Seconds, by which all of it is done."""
 
 
-def _of(chance: random.Random) -> Trained:
+def _of(chance: random.Random, **more: object) -> Trained:
     machines, standbys = chance.choice(((2, 1), (3, 1), (3, 2), (4, 2), (4, 3)))
     job = Trained(
-        chance, machines=machines, standbys=standbys, nproc=chance.choice((1, 1, 2)), wait_s=60
+        chance,
+        machines=machines,
+        standbys=standbys,
+        nproc=chance.choice((1, 1, 2)),
+        wait_s=60,
+        **more,
     )
     job.trains()
     job.log.clear()
@@ -242,6 +249,51 @@ def _move(chance: random.Random) -> None:
         raise Violation(f"{name} is to be a standby again: {job.job.machines[name]}")
 
 
+def _taken_away(chance: random.Random) -> None:
+    """Machines say that they will be: their ranks go, all at once or whose time is over first; and
+    nothing is done where that is only watched."""
+    acts = chance.random() < 0.8
+    job = _of(chance, notices="act" if acts else "watch")
+    before = [*job.job.seats]
+    spares = len(job.names) - len(before)
+    names = chance.sample(before, chance.randint(1, 2))
+    times = dict(zip(names, chance.sample((30, 90, 300), len(names)), strict=True))
+    link = m.Interrupted(rank=Rank(0), epoch=job.job.epoch, reason="reset by peer")
+    job.says(before[0], 0, link)  # While members change they wait for their turn.
+    for name, left_s in times.items():
+        job.agent_says(name, m.Leaving(left_ms=1000 * left_s))
+    begun_us = job.now_us
+    job.rests(3)
+    if not acts:
+        if job.job.cordoned or _left(job):
+            raise Violation(f"it was to be watched only: {job.job.cordoned}")
+        return
+    ends = {name: cordon.until_us - begun_us for name, cordon in job.job.cordoned.items()}
+    if ends != {name: left_s * SECOND_US for name, left_s in times.items()}:
+        raise Violation(f"they will be taken away in {times}, and known is {ends}")
+    soonest = sorted(names, key=lambda name: times[name])
+    goes = soonest if len(names) <= spares else soonest[:spares]
+    if _left(job) != Counter(map(str, goes)):
+        raise Violation(f"{goes} were to go, of {times}: {_left(job)}")
+    one = next(one for one in job.job.incidents if one.kind is Kind.MOVE)
+    words = f"{', '.join(goes)} will be taken away, in {times[goes[0]]} s"
+    if not one.cause.startswith(words):
+        raise Violation(f"{one.cause!r} is to say {words!r}")
+    name = goes[0]
+    lost = Lost(machine=name, why="it is", heard_us=job.now_us)
+    job.hear(MachinesLost(at_us=job.now_us, lost=[lost]))
+    job.now_us += HOUR_US
+    back = MachineJoined(at_us=job.now_us, machine=name, standby=True, vault=f"{name}:2", host="h")
+    job.hear(back)
+    if name in job.job.cordoned:
+        raise Violation(f"another {name} has come, and is kept out: {job.job.cordoned}")
+
+
+ASKED = (
+    _roll, _roll, _rolls_badly, _place, _place, _drain, _move, _taken_away, _taken_away,
+)  # fmt: skip
+
+
 def play(chance: random.Random) -> None:
     """One of them."""
-    chance.choice((_roll, _roll, _rolls_badly, _place, _place, _drain, _move))(chance)
+    chance.choice(ASKED)(chance)

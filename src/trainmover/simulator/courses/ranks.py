@@ -56,6 +56,10 @@ class Course:
             raise Violation("all were in the gate, and it does not commit")
         self.step = step
         self.stands()
+        if late := not cut and self.chance.random() < 0.3:  # They agree after it.
+            self.rank.agree_on_cut(Step(step - 1))
+            self.rank.agree_on_cut(step)
+        cut |= late
         taken = [self.rank.cut_here(), self.rank.cut_here()]
         if taken != [step if cut else 0, 0]:
             raise Violation(f"a snapshot after step {step}: {cut}, and it takes {taken}")

@@ -74,7 +74,8 @@ class Sample:
 
 
 class _Seen:
-    """Of one rank, on one machine. told: the step at which it is told again; None: never was."""
+    """Of one rank, on one machine. told: the step at which it is told again; None: never was.
+    since: steps that it has made since it was told first, with others of its machine maybe."""
 
     def __init__(self, machine: MachineId) -> None:
         self.machine = machine
@@ -82,6 +83,7 @@ class _Seen:
         self.samples: deque[Sample] = deque(maxlen=HISTORY)
         self.slow = 0
         self.told: int | None = None
+        self.since = 0
         self.again = AGAIN
 
     def add(self, sample: Sample) -> tuple[int, int]:
@@ -89,6 +91,7 @@ class _Seen:
         if self.settles:
             self.settles -= 1
             return 0, 0
+        self.since += 1
         full = len(self.samples) == HISTORY
         lost = full and self.samples[0].slow
         self.samples.append(sample)
@@ -198,9 +201,8 @@ class Pace:
         if not _at_rest(job):
             return []
         found: list[Judged] = []
-        for rank in role.late:  # Before one is found, and all of its machine are told with it.
-            self._note_over(rank)
         for rank in role.late:
+            self._note_over(rank)
             if not found:
                 found += self._slow(job, role, rank, step, at_us)
         if not found:
@@ -213,7 +215,7 @@ class Pace:
 
     def _note_over(self, rank: Rank) -> None:
         seen = self._seen[rank]
-        if seen.told is not None and not seen.mostly_slow(OVER):
+        if seen.told is not None and seen.since >= OVER and not seen.mostly_slow(OVER):
             seen.clear()
 
     def _slow(self, job: Job, role: _Role, rank: Rank, step: Step, at_us: int) -> list[SlowFound]:
@@ -275,6 +277,7 @@ class Pace:
 
     def _tell(self, role: _Role, seen: _Seen, step: Step) -> None:
         self._uncount(role, seen)
+        seen.since = seen.since if seen.told is not None else 0
         seen.told = step + seen.again
         seen.again = min(2 * seen.again, AGAIN_MAX)
 
