@@ -87,7 +87,9 @@ def test_a_second_stop_is_at_once() -> None:
 def test_a_loss_meanwhile_ends_it_with_the_code_of_the_stop() -> None:
     assert ended(decide(STOPPING, lost("m2"))[1]).code == 143
     alone, _ = decide(STOPPING, lost("m4"))
-    assert ended(decide(alone, lost("m2"))[1]).code == 143
+    end = ended(decide(alone, lost("m2"))[1])
+    assert (end.code, end.text) == (143, ended(decide(STOPPING, lost("m2"))[1]).text)
+    assert "stopped by SIGTERM" in end.text
 
 
 def test_a_link_that_breaks_meanwhile_is_mended_and_the_checkpoint_made() -> None:

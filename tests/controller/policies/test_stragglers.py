@@ -13,6 +13,7 @@ from paces import Law, Told, even, job_of, slow
 from trainmover.controller import Job, decide
 from trainmover.controller.change.options import LEAVE, STANDBY, way_of
 from trainmover.controller.events import SlowFound, SlowMeasured, SlowSuspected
+from trainmover.controller.facts import Facts
 from trainmover.controller.policies.stragglers.answer import PAUSE_MS, evidence, outcome_text
 from trainmover.controller.policies.stragglers.known import Effect, SlowMove
 from trainmover.controller.policies.stragglers.pace import MEASURED, SETTLES, Pace, Sample, medians
@@ -154,6 +155,19 @@ def test_ranks_of_one_machine_that_are_slow_together_are_one_finding() -> None:
     assert (found.kind, found.machine, found.ranks) == ("machine", "m2", [2, 3])
 
 
+def test_ranks_of_one_machine_that_are_slow_together_stay_known_to_be() -> None:
+    both: Law = lambda rank, step: 100 * (2 if rank in (2, 3) else 1.0)  # noqa: E731
+    told = Told(job_of("watch", nproc=2), sigma=0).steps(100, even()).steps(50, both)
+    assert [event.machine for event in told.events if isinstance(event, SlowFound)] == ["m2"]
+    each = job_of("watch", nproc=2)
+    roles = {
+        rank: msgspec.structs.replace(its, trace=f"t{rank % 2}")
+        for rank, its in each.recorded.items()
+    }
+    told = Told(replace(each, recorded=Facts(roles)), sigma=0).steps(100, even()).steps(50, both)
+    assert [event.machine for event in told.events if isinstance(event, SlowFound)] == ["m2"]
+
+
 def test_one_that_is_slow_now_and_then_is_not_named_beside_one_that_is() -> None:
     law: Law = lambda rank, step: 100 * (1.2 if rank == 2 or (rank == 3 and step % 3 == 0) else 1.0)  # noqa: E731
     told = Told(job_of("watch", nproc=2)).steps(30, even()).steps(12, law)
@@ -261,6 +275,11 @@ def test_two_machines_are_both_found() -> None:
 
 def test_of_two_ranks_the_slow_one_is_found() -> None:
     told = Told(job_of("watch", machines=2)).steps(50, even()).steps(20, slow(1))
+    assert [event.machine for event in told.events if isinstance(event, SlowFound)] == ["m2"]
+
+
+def test_of_two_ranks_one_is_not_everybody() -> None:
+    told = Told(job_of("watch", machines=2)).steps(200, even()).steps(45, slow(1, 1.5))
     assert [event.machine for event in told.events if isinstance(event, SlowFound)] == ["m2"]
 
 

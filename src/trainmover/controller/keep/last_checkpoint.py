@@ -49,14 +49,30 @@ _HAS_PROCESSES = (MachineState.ACTIVE, MachineState.LEAVING, MachineState.BOUND)
 
 
 def nobody_left(job: Job, cause: str, needed: int, at_us: int, *, waited_s: int = 0) -> Decision:
-    """What the job was told to do where a slot cannot be filled: end, or save first."""
+    """What the job was told to do where a slot cannot be filled: end, or save first. One that is
+    being stopped ends as one does whose machines can be replaced."""
+    if job.stopping is not None:
+        return end_stopped(job, job.stopping)
     text = no_standby(job, cause, needed, waited_s=waited_s)
-    if job.spec.no_standby != "checkpoint" or job.stopping is not None:
+    if job.spec.no_standby != "checkpoint":
         return end(job, 1, text)
     why = text.split("\n")[0]
     stopping = Stopping(1, why, at_us + SAVE_US, job.checkpointed, alone=True)
     job = replace(job, phase=Phase.ENDING, stopping=stopping, change=None, hanging=Hanging())
     return write_anew(job)
+
+
+def end_stopped(job: Job, stopping: Stopping) -> Decision:
+    """As it was told to, and with what is left of it."""
+    return end(job, stopping.code, f"{stopping.why}.\n{_kept(job, stopping)}")
+
+
+def _kept(job: Job, stopping: Stopping) -> str:
+    found = job.checkpoint
+    if found is None:
+        return "No checkpoint of it could be written in time.\nThe next run begins anew."
+    late = "" if found.step > stopping.after else "No newer checkpoint could be written in time. "
+    return f"{late}The checkpoint of step {found.step} is there.\n--resume goes on from it."
 
 
 def matters(event: EVENTS) -> bool:

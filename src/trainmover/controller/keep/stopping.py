@@ -8,6 +8,7 @@ StopRequested -> KeepSnapshots(now) to all   a cut at the next gate that all ran
 from trainmover.controller.effects import Decision, Send, end
 from trainmover.controller.events import StopRequested
 from trainmover.controller.keep.checkpoints import cannot_be
+from trainmover.controller.keep.last_checkpoint import end_stopped
 from trainmover.controller.state import Job, Phase, Stopping
 from trainmover.controller.values import replace
 from trainmover.ids import Step
@@ -42,12 +43,4 @@ def end_if_stopped(job: Job, at_us: int) -> Decision:
     tried = job.checkpointed > stopping.after
     if not tried and not job.vacant() and at_us < stopping.until_us:
         return job, ()
-    return end(job, stopping.code, f"{stopping.why}.\n{_kept(job, stopping)}")
-
-
-def _kept(job: Job, stopping: Stopping) -> str:
-    found = job.checkpoint
-    if found is None:
-        return "No checkpoint of it could be written in time.\nThe next run begins anew."
-    late = "" if found.step > stopping.after else "No newer checkpoint could be written in time. "
-    return f"{late}The checkpoint of step {found.step} is there.\n--resume goes on from it."
+    return end_stopped(job, stopping)

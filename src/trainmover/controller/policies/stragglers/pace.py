@@ -74,7 +74,8 @@ class Sample:
 
 
 class _Seen:
-    """Of one rank, on one machine. told: the step at which it is told again; None: never was."""
+    """Of one rank, on one machine. told: the step at which it is told again; None: never was.
+    since: steps that it has made since it was told first, with others of its machine maybe."""
 
     def __init__(self, machine: MachineId) -> None:
         self.machine = machine
@@ -82,6 +83,7 @@ class _Seen:
         self.samples: deque[Sample] = deque(maxlen=HISTORY)
         self.slow = 0
         self.told: int | None = None
+        self.since = 0
         self.again = AGAIN
 
     def add(self, sample: Sample) -> tuple[int, int]:
@@ -89,6 +91,7 @@ class _Seen:
         if self.settles:
             self.settles -= 1
             return 0, 0
+        self.since += 1
         full = len(self.samples) == HISTORY
         lost = full and self.samples[0].slow
         self.samples.append(sample)
@@ -190,7 +193,8 @@ class Pace:
     def _add(self, role: _Role, told: dict[Rank, Took]) -> None:
         if len(role.ranks) > 1:
             self._compare(role, told)
-        self._note_median(role, statistics.median(took.own_us for took in told.values()))
+        # Of two the quicker one: that the other is slow is not everybody's slowness.
+        self._note_median(role, statistics.median_low(took.own_us for took in told.values()))
 
     def _judge(self, job: Job, role: _Role, step: Step, at_us: int) -> list[Judged]:
         """What follows from the step that was added last; nothing while members change."""
@@ -211,7 +215,7 @@ class Pace:
 
     def _note_over(self, rank: Rank) -> None:
         seen = self._seen[rank]
-        if seen.told is not None and not seen.mostly_slow(OVER):
+        if seen.told is not None and seen.since >= OVER and not seen.mostly_slow(OVER):
             seen.clear()
 
     def _slow(self, job: Job, role: _Role, rank: Rank, step: Step, at_us: int) -> list[SlowFound]:
@@ -273,6 +277,7 @@ class Pace:
 
     def _tell(self, role: _Role, seen: _Seen, step: Step) -> None:
         self._uncount(role, seen)
+        seen.since = seen.since if seen.told is not None else 0
         seen.told = step + seen.again
         seen.again = min(2 * seen.again, AGAIN_MAX)
 

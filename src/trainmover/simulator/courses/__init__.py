@@ -1,0 +1,61 @@
+"""Parts of what decides, each alone on a course of which the truth is known.
+
+A world has room for minutes, and for few of the histories that a part can have. On a course one
+part is told what it would be told in hours of some job, made by the seed; what it is to say follows
+from how that was made, and it says this and nothing else.
+"""
+
+import random
+from collections.abc import Callable
+
+from trainmover.simulator.courses import (
+    beats,
+    beginnings,
+    cuts,
+    fleet,
+    health,
+    keeping,
+    losses,
+    plans,
+    ranks,
+    readiness,
+    rounds,
+    rows,
+    saving,
+    standstill,
+    stragglers,
+    values,
+)
+from trainmover.simulator.happenings import Violation
+
+COURSES: dict[str, Callable[[random.Random], None]] = {
+    "fleet": fleet.play,
+    "beats": beats.play,
+    "rounds": rounds.play,
+    "rows": rows.play,
+    "cuts": cuts.play,
+    "values": values.play,
+    "standstill": standstill.play,
+    "plans": plans.play,
+    "beginnings": beginnings.play,
+    "losses": losses.play,
+    "stragglers": stragglers.play,
+    "health": health.play,
+    "keeping": keeping.play,
+    "readiness": readiness.play,
+    "saving": saving.play,
+    "ranks": ranks.play,
+}
+SELDOM = {"fleet": 4, "beats": 2, "rows": 2}
+"""One seed in so many has that course: they take longer."""
+
+
+def wrong_in(seed: int, only: str = "") -> str:
+    """What is wrong on the courses of this seed, or on that one; "" if all is well."""
+    for name, play in COURSES.items():
+        if name == only or (not only and seed % SELDOM.get(name, 1) == 0):
+            try:
+                play(random.Random(f"{name} {seed}"))
+            except Violation as violation:
+                return f"{name}: {violation.what}"
+    return ""

@@ -1,0 +1,170 @@
+"""Machines that are examined, of which is known who is sick: who takes ranks, and what is said."""
+
+import random
+
+from trainmover.controller.effects import Answer
+from trainmover.controller.events import (
+    CordonRequested,
+    HealthRequested,
+    Lost,
+    MachineJoined,
+    MachinesLost,
+)
+from trainmover.controller.state import Phase
+from trainmover.ids import MachineId
+from trainmover.protocol import messages as m
+from trainmover.simulator.courses.trained import Trained
+from trainmover.simulator.happenings import Violation
+
+SICK = "its memory reads other bits than were written"
+WAITS = "its health is not known yet"
+PEERS = 3
+
+
+class Course:
+    """due: machine -> the number of the examination that it has yet to answer."""
+
+    def __init__(self, chance: random.Random, policy: str) -> None:
+        self.chance, self.policy = chance, policy
+        self.job = Trained(chance, machines=3, standbys=2, wait_s=60, health=policy)
+        self.due: dict[MachineId, int] = {}
+        self.joined = [*self.job.names]
+        self.number = 0
+        self.ordered()
+
+    def ordered(self) -> list[MachineId]:
+        """Who is to be examined now, with whom; all are numbered one by one."""
+        found = self.job.orders(m.Examine)
+        for name, order in found:
+            self.number += 1
+            if order.number != self.number or name in order.peers or len(order.peers) > PEERS:
+                raise Violation(f"{name} is to be examined as number {self.number}: {order}")
+            if any(self.job.job.machines[peer].vault != at for peer, at in order.peers.items()):
+                raise Violation(f"{name} is to measure the way to {order.peers}")
+            self.due[name] = order.number
+        self.job.told.clear()
+        return [name for name, _ in found]
+
+    def answer(self, name: MachineId, *, sick: bool = False) -> None:
+        """First with what it measured before, which counts for nothing."""
+        number, before = self.due.pop(name), self.job.job
+        old = m.Examined(number=number - 1, figures={}, failed="" if sick else SICK)
+        self.job.agent_says(name, old)
+        if self.job.job != before or self.job.told:
+            raise Violation(f"{name} answers what was asked before {number}, and that counts")
+        self.job.agent_says(
+            name,
+            m.Examined(number=number, figures={"memory GB/s": 20.0}, failed=SICK if sick else ""),
+        )
+
+    def is_kept_out(self, name: MachineId, reason: str) -> None:
+        cordon = self.job.job.cordoned.get(name)
+        known = cordon.reason if cordon is not None else ""
+        if known != reason:
+            raise Violation(f"{name} is to be kept out for {reason!r}, and is for {known!r}")
+
+    def last_answer(self) -> Answer | None:
+        return next((one for one in reversed(self.job.told) if isinstance(one, Answer)), None)
+
+
+def _all_begin(chance: random.Random) -> None:
+    """The job waits for all; who is sick has no ranks, as long as there are enough others."""
+    course = Course(chance, "act")
+    job = course.job
+    if [*course.due] != job.names or job.job.phase is not Phase.GATHERING:
+        raise Violation(f"all are examined before any begins: {course.due}, {job.job.phase}")
+    sick = chance.sample(job.names, chance.randint(0, 3))
+    order = chance.sample(job.names, len(job.names))
+    for name in order:
+        if job.job.phase is not Phase.GATHERING:
+            raise Violation(f"{name} has yet to answer, and the job is {job.job.phase}")
+        course.answer(name, sick=name in sick)
+    fit = [name for name in job.names if name not in sick]
+    end = job.end()
+    if len(fit) < 3:
+        if end is None or end.code != 1 or "not fit" not in end.text:
+            raise Violation(f"{sick} are sick, and {fit} are too few: {end}")
+        return
+    regular = [name for name in job.names[:3] if name in fit]
+    begins = sorted(regular + [n for n in fit if n not in regular][: 3 - len(regular)])
+    if end is not None or [*job.job.seats] != begins:
+        raise Violation(f"{sick} are sick, {begins} were to begin: {job.job.seats}, {end}")
+    for name in job.names:
+        course.is_kept_out(name, f"not fit: {SICK}" if name in sick else "")
+
+
+def _one_joins(chance: random.Random) -> None:
+    """Later: nobody takes ranks before it is known to be fit, but where that is only watched."""
+    policy = chance.choice(("act", "watch", "off"))
+    course = Course(chance, policy)
+    for name in [*course.due]:
+        course.answer(name)
+    job = course.job
+    job.trains()
+    new = MachineId("m9")
+    job.names.append(new)
+    if chance.random() < 0.3:
+        job.hear(CordonRequested(at_us=job.now_us, request="c", machine=job.names[3]))
+    joined = MachineJoined(at_us=job.now_us, machine=new, standby=True, vault="m9:1", host="h9")
+    job.hear(joined)
+    if course.ordered() != ([] if policy == "off" else [new]):
+        raise Violation(f"{new} joins, {policy}: {course.due}")
+    course.is_kept_out(new, WAITS if policy == "act" else "")
+    if policy == "off":
+        return
+    if chance.random() < 0.3:
+        lost = Lost(machine=new, why="its link has ended", heard_us=job.now_us)
+        job.hear(MachinesLost(at_us=job.now_us, lost=[lost]))
+        course.is_kept_out(new, "")
+        if new in job.job.health.of or job.job.health.untold:
+            raise Violation(f"{new} is gone, and its health is waited for: {job.job.health}")
+        return
+    sick = chance.random() < 0.5
+    course.answer(new, sick=sick)
+    course.is_kept_out(new, f"not fit: {SICK}" if sick and policy == "act" else "")
+
+
+def _somebody_asks(chance: random.Random) -> None:
+    """He is answered once it is known, or at once if it cannot be."""
+    policy = chance.choice(("act", "watch", "off"))
+    course = Course(chance, policy)
+    for name in [*course.due]:
+        course.answer(name)
+    job = course.job
+    job.trains()
+    name, seated = job.names[4], job.names[0]
+    for machine, words in ((seated, f"{seated} has ranks"), (MachineId("m77"), "m77")):
+        job.told.clear()
+        job.hear(HealthRequested(at_us=job.now_us, request="no", machine=machine))
+        said = course.last_answer()
+        if said is None or said.ok or words not in said.text or course.ordered():
+            raise Violation(f"{machine} cannot be examined: {said}")
+    job.hear(HealthRequested(at_us=job.now_us, request="yes", machine=name))
+    if course.last_answer() is not None or course.ordered() != [name]:
+        raise Violation(f"{name} is to be examined for somebody: {job.told}")
+    job.hear(HealthRequested(at_us=job.now_us, request="more", machine=name))
+    said = course.last_answer()
+    if said is None or said.ok or "is being examined" not in said.text:
+        raise Violation(f"{name} is being examined: {said}")
+    job.told.clear()
+    how = chance.choice(("fit", "sick", "lost"))
+    if how == "lost":
+        lost = Lost(machine=name, why="its link has ended", heard_us=job.now_us)
+        job.hear(MachinesLost(at_us=job.now_us, lost=[lost]))
+    else:
+        course.answer(name, sick=how == "sick")
+    said = course.last_answer()
+    words = {"fit": f"{name} is fit: ", "sick": f"{name} is not fit: {SICK}", "lost": "was lost"}[
+        how
+    ]
+    if said is None or (said.request, said.ok) != ("yes", how == "fit") or words not in said.text:
+        raise Violation(f"{name} is {how}, and it is said {said}")
+    out = how == "sick" and policy == "act"
+    course.is_kept_out(name, f"not fit: {SICK}" if out else "")
+    if how == "sick" and ("It takes no ranks." in said.text) is not out:
+        raise Violation(f"{name} is {how}, {policy}: {said.text!r}")
+
+
+def play(chance: random.Random) -> None:
+    """One of them."""
+    chance.choice((_all_begin, _one_joins, _somebody_asks))(chance)

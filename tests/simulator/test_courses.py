@@ -1,0 +1,181 @@
+"""Parts of what decides say what is so, on hundreds of courses; a bug of one line is found."""
+
+import pytest
+from planting import planted
+
+from trainmover.simulator.courses import wrong_in
+
+SEEDS = 120
+
+# The course that finds it, and where the bug is planted.
+BUGS = {
+    "who was slow is slow for ever": (
+        "fleet",
+        "controller.policies.stragglers.pace",
+        "if seen.told is not None and seen.since >= OVER and not seen.mostly_slow(OVER):",
+        "if seen.told is None and seen.since >= OVER and not seen.mostly_slow(OVER):",
+    ),
+    "a rank is compared with itself, too": (
+        "fleet",
+        "controller.policies.stragglers.excess",
+        "lower = self._after_lower if value < self._after_lower else self._lower",
+        "lower = self._lower",
+    ),
+    "a slow machine is told at every step": (
+        "fleet",
+        "controller.policies.stragglers.pace",
+        "seen.told = step + seen.again",
+        "seen.told = step",
+    ),
+    "machines are said to wait for each other where one waits": (
+        "fleet",
+        "controller.policies.stragglers.ways",
+        "if one < other and (other, one) in waits",
+        "if one < other",
+    ),
+    "a controller that was busy accuses all": (
+        "beats",
+        "controller.policies.anomalies.late",
+        "return max(usual + DEVIATIONS * spread, LEAST_S)",
+        "return max(DEVIATIONS * spread, LEAST_S)",
+    ),
+    "memory that comes and goes is said to be full soon": (
+        "beats",
+        "controller.policies.anomalies.filling",
+        "falls = min(most, least)",
+        "falls = max(most, least)",
+    ),
+    "planned moves count as incidents of a machine": (
+        "beats",
+        "controller.policies.anomalies.repeats",
+        "if incident.kind is not Kind.RECOVERY or incident.machine is None:",
+        "if incident.machine is None:",
+    ),
+    "who has diverged is a source once more when all go back to before": (
+        "rounds",
+        "controller.compare.comparison",
+        "if doubt.until is not None and step <= doubt.until",
+        "if doubt.until is None and step <= doubt.until",
+    ),
+    "a script that trains ranks apart is taken for a flipped bit": (
+        "rounds",
+        "controller.compare.parting",
+        "return found.alike and count <= FEW and differ < len(held)",
+        "return found.alike and differ < len(held)",
+    ),
+    "a row that a machine may take with it is out of the record": (
+        "rows",
+        "rank.told",
+        "while len(self._told) > TOLD_KEPT and not self._is_kept(now_ns, unheard=unheard):",
+        "while len(self._told) > TOLD_KEPT:",
+    ),
+    "a snapshot that is void on one rank stays on the others": (
+        "cuts",
+        "rank.cuts",
+        "return self._drop(at for at in self.held if at > self.complete)\n\n    def spoiled",
+        "return []\n\n    def spoiled",
+    ),
+    "what came before a large number of facts is forgotten": (
+        "values",
+        "controller.facts",
+        "new._large, new._newer = {**self._large, **newer}, {}",
+        "new._large, new._newer = {**newer}, {}",
+    ),
+    "a machine that is lost again and again waits no longer than before": (
+        "values",
+        "controller.standby.flapping",
+        "FIRST_S * 2.0 ** min(len(losses) - 2, 30)",
+        "FIRST_S * 2.0 ** min(len(losses) - 2, 0)",
+    ),
+    "a machine that is to get fresh processes is forgotten": (
+        "plans",
+        "controller.policies.plans.roll",
+        "return job, renewed + moving",
+        "return job, moving",
+    ),
+    "of a ring of slots all are put on standbys": (
+        "plans",
+        "controller.policies.plans.place",
+        "if slot in path:",
+        "if slot is not None:",
+    ),
+    "two machines are counted for each that is lost early": (
+        "beginnings",
+        "controller.start",
+        "job = replace(job, lost_early=job.lost_early + 1)",
+        "job = replace(job, lost_early=job.lost_early + 2)",
+    ),
+    "a job begins again once more often than it may": (
+        "beginnings",
+        "controller.start",
+        "    if job.restarts > job.spec.restarts_max:\n        return end(\n",
+        "    if job.restarts > job.spec.restarts_max + 1:\n        return end(\n",
+    ),
+    "what was retried is measured by what was replaced": (
+        "losses",
+        "controller.change.options",
+        "lambda one: one.rung == 1 and one.joiner is None",
+        "lambda one: one.rung == 1 and one.joiner is not None",
+    ),
+    "ranks that were moved in vain are moved again": (
+        "stragglers",
+        "controller.policies.stragglers.answer",
+        "return any(move.effect is Effect.VAIN for move in moves)",
+        "return any(move.effect is Effect.WORSE for move in moves)",
+    ),
+    "a machine goes for a way that was gone for a moment": (
+        "standstill",
+        "controller.standstill.probing",
+        "twice = missing & job.hanging.missing",
+        "twice = missing",
+    ),
+    "what an examination before has told counts": (
+        "health",
+        "controller.policies.health.examine",
+        "if known is None or known.told or known.number != fact.number:",
+        "if known is None or known.told:",
+    ),
+    "a vault without room, and ranks that go on to keep snapshots": (
+        "keeping",
+        "controller.keep.cuts",
+        "    return job, effects + more\n\n\ndef _held_by",
+        "    return job, more\n\n\ndef _held_by",
+    ),
+    "a standby is tried again at every beat": (
+        "readiness",
+        "controller.standby.warming",
+        "min(TRY_AGAIN_US << machine.tries, TRY_AGAIN_US_MAX)",
+        "min(TRY_AGAIN_US >> machine.tries, TRY_AGAIN_US_MAX)",
+    ),
+    "a rank that waits for a verdict follows an older one": (
+        "ranks",
+        "rank.standing",
+        "out = self.pending and verdict is not None and verdict.epoch == self.ordered",
+        "out = self.pending and verdict is not None and verdict.epoch <= self.ordered",
+    ),
+    "what a job that is stopped waits for is any checkpoint": (
+        "saving",
+        "controller.keep.stopping",
+        "tried = job.checkpointed > stopping.after",
+        "tried = job.checkpointed >= stopping.after",
+    ),
+}
+
+
+def test_nothing_else_is_said_than_is_so() -> None:
+    for seed in range(SEEDS):
+        assert not wrong_in(seed), f"seed {seed}"
+
+
+@pytest.mark.parametrize("what", BUGS)
+def test_a_planted_bug_is_found(what: str) -> None:
+    course, *bug = BUGS[what]
+    with planted(*bug):
+        assert any(_found(seed, course) for seed in range(SEEDS))
+
+
+def _found(seed: int, course: str) -> bool:
+    try:
+        return bool(wrong_in(seed, course))
+    except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError):
+        return True
