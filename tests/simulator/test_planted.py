@@ -237,8 +237,8 @@ BUGS = {
     ),
     "a job ends while a machine is there that is only slow": (
         "controller.standby.joiners",
-        "if not left or not any(",
-        "if left or not any(",
+        "    if not left:\n        return joiners\n",
+        "    if left:\n        return joiners\n",
         "straggle,death",
     ),
     "a slow machine takes ranks again though a standby is there": (
@@ -512,7 +512,7 @@ BUGS = {
     ),
     "a roll is refused though there are standbys": (
         "controller.policies.plans.roll",
-        "if any(name in seated for name in names) and not spare(job):",
+        "if not spare(job):",
         "if any(name in seated for name in names):",
         "roll",
     ),
