@@ -26,8 +26,11 @@ def train_step(x: Tensor, y: Tensor, penalty: Tensor) -> None:
 
 
 def held_out() -> float:
+    model.eval()
     with torch.no_grad():
-        return kit.error(model, held_x, held_y).item()
+        error = kit.error(model, held_x, held_y).item()
+    model.train()
+    return error
 
 
 def main() -> None:
