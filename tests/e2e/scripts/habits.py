@@ -178,6 +178,7 @@ HABITS = [
     refused("variables/timer_meter"),
     refused("variables/timed_loss"),
     refused("variables/averaged_with_time"),
+    refused("variables/timed_pair"),
     refused("variables/replaced"),
     refused("variables/logged"),
     equal("variables/log_folder"),

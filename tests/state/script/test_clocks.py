@@ -55,6 +55,18 @@ BESIDE = {
         for x, y in job.batches(DATA):
             kept["best"] = max(kept["best"], float(x.sum()))
     """,
+    "a mean and when it was, from the beginning": """
+        kept = (1.0, time.time())
+        for x, y in job.batches(DATA):
+            loss = float((x * kept[0]).sum())
+            kept = (0.9 * kept[0] + 0.1 * loss, time.time())
+    """,
+    "the same in a list": """
+        kept = [1.0, time.time()]
+        for x, y in job.batches(DATA):
+            loss = float((x * kept[0]).sum())
+            kept = [0.9 * kept[0] + 0.1 * loss, time.time()]
+    """,
     "the best and when it was": """
         kept = (0.0, 0.0)
         for x, y in job.batches(DATA):

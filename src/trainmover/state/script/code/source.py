@@ -266,6 +266,7 @@ class _Reader:
         self._parts: dict[str, set[object]] = {}  # Those of which a part of the result is one.
         self._untelling = {"get", "pop", "popleft", "popitem", "setdefault"}  # Containers' own.
         self._mixed: set[_Path] = set()  # Names and attributes that only sometimes do.
+        self._rows_tell = True  # Also those that have constants beside the time.
         self._apart: set[_Path] = set()  # Those that are left out whatever they are given.
         self._read_elsewhere = read_elsewhere(tree)
 
@@ -434,6 +435,7 @@ class _Reader:
     def clocks(self) -> None:
         """Until nothing new is found: what derives from a clock makes others derive from it. What
         is given other values too is none, and nothing derives from it."""
+        self._mixed |= self._beside()
         while True:
             self._derive()
             mixed, untelling = self._stored_otherwise(), self._return_otherwise()
@@ -442,11 +444,31 @@ class _Reader:
                 return
             self._mixed |= mixed
             self._untelling |= untelling
-            self.source.clocks.clear()
-            self._telling.clear()
-            self._parts.clear()
-            for scope in self.source.scopes.values():
-                scope.clocks.clear()
+            self._forget()
+
+    def _beside(self) -> set[_Path]:
+        """Names that are given rows of the time and of what varies, whatever else they are given:
+        `last = (1.0, now())` tells the time only if `last = (loss, now())` stands nowhere."""
+        self._rows_tell = False
+        self._derive()
+        self._rows_tell = True
+        found = set[_Path]()
+        for key, _, nodes in self._bodies:
+            scope = self.source.scopes[key]
+            for node in nodes:
+                for target, value in grammar.stores_of(node):
+                    path = grammar.path(target)
+                    if path and grammar.is_row(value) and self._parts_of(value, scope, path):
+                        found.add(_known(target, scope))
+        self._forget()
+        return found
+
+    def _forget(self) -> None:
+        self.source.clocks.clear()
+        self._telling.clear()
+        self._parts.clear()
+        for scope in self.source.scopes.values():
+            scope.clocks.clear()
 
     def _set_apart(self) -> None:
         of = {id(scope): scope.apart for scope in self.source.scopes.values()}
@@ -679,7 +701,7 @@ class _Reader:
         telling = {key for key, one in entries if self._tells(one, scope, but)}
         others = [one for key, one in entries if key not in telling]
         is_row = all(type(key) is int for key, _ in entries)
-        if is_row and not any(map(grammar.varies, others)):
+        if is_row and self._rows_tell and not any(map(grammar.varies, others)):
             return set()  # All that may differ in it tells the time.
         return telling
 
