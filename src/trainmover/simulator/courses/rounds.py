@@ -73,7 +73,7 @@ class Rounds:
     def __post_init__(self) -> None:
         self.members = {one.name: [*one.together] for one in self.families}
 
-    def _hash(self, rank: Rank, tensor: str) -> int:
+    def _hash_of(self, rank: Rank, tensor: str) -> int:
         family = self.family(rank).name
         at = self.step if tensor in CHANGES else 0
         place = [name for section in SECTIONS for name in section].index(tensor)
@@ -82,7 +82,7 @@ class Rounds:
         return known + FLAW * flaw
 
     def _told(self, rank: Rank, section: tuple[str, ...]) -> bytes:
-        return struct.pack(f"<{len(section)}Q", *(self._hash(rank, one) for one in section))
+        return struct.pack(f"<{len(section)}Q", *(self._hash_of(rank, one) for one in section))
 
     def spoil(self, rank: Rank, *tensors: str) -> None:
         for tensor in tensors:

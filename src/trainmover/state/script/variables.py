@@ -765,14 +765,21 @@ def _is_given(theirs: Entry, own: object, given: Container[Known]) -> bool:
 def _different(
     theirs: Mapping[str, Entry], mine: Mapping[str, Entry], given: Container[Known] = ()
 ) -> Iterator[tuple[str, str, str]]:
-    """What the rank has and this process has not, or has otherwise; but for what it is given."""
+    """What the rank has and this process has not, or has otherwise; but for what it is given, and
+    for what a statement has read before a fetch that is not this one."""
     for key, entry in theirs.items():
+        if key not in mine and _path_of(key).startswith(BEFORE):
+            continue
         if _is_given(entry, mine.get(key, NO_VALUE), given) and key in mine:
             continue
         if key not in mine:
             yield key, shown(entry), "not set"
         elif not same(entry, mine[key]):
             yield key, shown(entry), shown(mine[key])
+
+
+def _path_of(key: str) -> str:
+    return key.rpartition("\x1f")[2]
 
 
 def _as_in(found: Mapping[str, Entry], key: str, entry: Entry) -> bool:
