@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import numpy
 import pytest
 import torch
 from captures import PRELUDE, Job
@@ -271,7 +272,10 @@ def test_what_may_show_something_else_is_refused(joined: Callable[..., Joiner], 
         ({"a": [1], "b": 2}, {"b": 3, "a": [1, 2], "c": None}),
         ({1, 2}, {3}),
         (deque([1], maxlen=3), deque([4, 5], maxlen=3)),
+        ([numpy.float32(1)], [numpy.float32(2), numpy.float64(3)]),
         (torch.zeros(2), torch.tensor([1.0, float("nan")])),
+        (numpy.zeros(2), numpy.array([1.0, float("nan")])),
+        (torch.zeros(()), torch.tensor(2.0)),
     ],
 )
 def test_a_collection_stays_the_object_that_others_hold(own: Any, theirs: Any) -> None:
@@ -284,13 +288,32 @@ def test_a_collection_stays_the_object_that_others_hold(own: Any, theirs: Any) -
     assert type(own) is not dict or own["a"] is inner
 
 
-@pytest.mark.parametrize(("own", "theirs"), [(None, [1, 2]), ((1,), (1, 2)), ([1], None), (2, 2.0)])
+@pytest.mark.parametrize(
+    ("own", "theirs"),
+    [
+        (None, [1, 2]),
+        ((1,), (1, 2)),
+        ([1], None),
+        (2, 2.0),
+        (1.0, numpy.float64(2)),
+        (numpy.zeros(2), numpy.zeros(3)),
+    ],
+)
 def test_what_is_another_object_is_stored(own: Any, theirs: Any) -> None:
     held = {"x": own}
     wanted = to_put({"x": entry_of(theirs)}, {"x": entry_of(own)}, {"x"})
     put(Slot("x", held, "x", secret=False), None, own, wanted["x"])
-    assert held["x"] == theirs
+    assert same(entry_of(held["x"]), entry_of(theirs))
     assert type(held["x"]) is type(theirs)
+
+
+def test_an_array_that_cannot_be_written_to_is_left_as_it_is() -> None:
+    own = numpy.zeros(2)
+    own.flags.writeable = False
+    held = {"x": own}
+    put(Slot("x", held, "x", secret=False), None, own, numpy.ones(2))
+    assert own.sum() == 0
+    assert held["x"].sum() == 2
 
 
 @pytest.mark.parametrize(

@@ -23,6 +23,7 @@ from enum import Enum
 from types import FrameType, ModuleType
 from typing import Any
 
+import numpy
 import xxhash
 from torch import Tensor, nn
 from torch.utils.data import Dataset, Sampler
@@ -39,6 +40,8 @@ from trainmover.state.script.values import PLAIN, Entry, Fold, same
 _ONLY_SHOW = frozenset(
     {"tqdm", "rich", "wandb", "tensorboard", "tensorboardX", "mlflow", "loguru", "structlog"}
 )
+"""Packages whose objects show what they are given, and give nothing of it back."""
+_ARRAYS = (Tensor, numpy.ndarray)
 _STORELESS = (list, tuple)
 _ADD: dict[type, Callable[[Any, Any], None]] = {
     list: list.extend,
@@ -105,13 +108,14 @@ def put(slot: Slot, frame: FrameType | None, own: object, value: object) -> None
 
 def _is_filled(own: Any, value: Any) -> bool:
     """Whether the very object could take what the other holds."""
-    if isinstance(own, nn.Module):
+    if isinstance(own, nn.Module) and isinstance(value, dict):
         Attributes(own, kept_in).load_state_dict(value)
         return True
-    if isinstance(value, Tensor):
-        fits = type(own) is Tensor and own.shape == value.shape and own.dtype == value.dtype
+    if type(value) in _ARRAYS:
+        fits = type(own) is type(value) and own.shape == value.shape and own.dtype == value.dtype
+        fits = fits and (isinstance(own, Tensor) or own.flags.writeable)
         if fits:
-            own.detach().copy_(value)
+            (own.detach() if isinstance(own, Tensor) else own)[...] = value
         return fits
     if type(value) is not (list if type(own) is deque else type(own)):
         return False

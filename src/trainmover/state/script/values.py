@@ -115,10 +115,8 @@ def entry_of(
 def _content_of(value: object, views: Views) -> bytes:
     """The value itself, encoded; b"" for what is large, or may hold what others hold, too: a list
     of numbers is its own, a list of tensors need not be. Of a deque it is that of its list."""
-    if type(value) is Tensor:
-        tells = value.is_cpu and not value.requires_grad and tensor_bytes.is_plain(value)
-        is_own = tells and value.nbytes <= CONTENT_BYTES_MAX and views.shown_by(value) is None
-        return encode(value) if is_own else b""
+    if type(value) in (Tensor, numpy.ndarray):
+        return encode(value) if _tells_all(value, views) else b""
     if issubclass(type(value), nn.Module):
         kept = Attributes(value, kept_in) if is_of_library(type(value)) else None  # type: ignore
         data = encode(kept.state_dict()) if kept else b""
@@ -133,11 +131,25 @@ def _content_of(value: object, views: Views) -> bytes:
     return data if len(data) <= CONTENT_BYTES_MAX else b""
 
 
+def _tells_all(value: Any, views: Views) -> bool:
+    """Whether a tensor or array is small, and its memory is its own."""
+    if value.nbytes > CONTENT_BYTES_MAX or views.shown_by(value) is not None:
+        return False
+    if not isinstance(value, Tensor):
+        return not value.dtype.hasobject
+    return value.is_cpu and not value.requires_grad and tensor_bytes.is_plain(value)
+
+
 def _is_of_natives(value: object) -> bool:
-    if type(value) in _NATIVE:
+    if _is_native(type(value)):
         return True
     is_small = type(value) in _COLLECTIONS and len(value) <= ITEMS_MAX  # type: ignore[arg-type]
-    return is_small and {*map(type, value)} <= _NATIVE  # type: ignore[call-overload]
+    return is_small and all(map(_is_native, {*map(type, value)}))  # type: ignore[call-overload]
+
+
+def _is_native(kind: type) -> bool:
+    """Whether its objects never change: numpy's numbers among them."""
+    return kind in _NATIVE or issubclass(kind, numpy.number | numpy.bool_)
 
 
 def generator_entry(generator: Generator) -> Entry:
