@@ -22,6 +22,8 @@ def test_a_role_is_recorded_by_two_ranks_and_serves_all(undisturbed) -> None:
     async def scenario(live: Live) -> None:
         for number, machine in enumerate(("m2", "m3"), start=1):
             await live.warm(1)
+            if number > 1:  # The rate has changed for the first time: all know by then who does.
+                await live.until(lambda: live.step() > 12)
             live.handle.kill(machine)
             await live.incidents_done(number)
 

@@ -325,6 +325,7 @@ def test_an_array_that_cannot_be_written_to_is_left_as_it_is() -> None:
         {torch.float: 1},
         torch.zeros(1, requires_grad=True),
         torch.zeros(1000),
+        torch.eye(2).to_sparse(),
         ["\ud800"],
         object(),
     ],

@@ -133,11 +133,11 @@ def _content_of(value: object, views: Views) -> bytes:
 
 def _tells_all(value: Any, views: Views) -> bool:
     """Whether a tensor or array is small, and its memory is its own."""
-    if value.nbytes > CONTENT_BYTES_MAX or views.shown_by(value) is not None:
-        return False
-    if not isinstance(value, Tensor):
-        return not value.dtype.hasobject
-    return value.is_cpu and not value.requires_grad and tensor_bytes.is_plain(value)
+    if isinstance(value, Tensor):
+        tells = value.is_cpu and not value.requires_grad and tensor_bytes.is_plain(value)
+    else:
+        tells = not value.dtype.hasobject
+    return tells and value.nbytes <= CONTENT_BYTES_MAX and views.shown_by(value) is None
 
 
 def _is_of_natives(value: object) -> bool:
