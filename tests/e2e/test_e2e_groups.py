@@ -87,3 +87,11 @@ def test_a_group_that_a_variable_holds_survives_one_incident_after_another(name:
     slot = habit.machines - 1
     faults = arms.Fault(arms.Place.GATE, slot, 9), arms.Fault(None, slot, 20, delay_s=0.05)
     assert arms.judge(habit, *faults) == (arms.Verdict.EQUAL, "")
+
+
+@pytest.mark.parametrize("slot", [0, 2])
+def test_a_rank_is_lost_as_groups_are_made_first_and_its_source_is_in_none(slot: int) -> None:
+    """The others have made theirs meanwhile: what a group is to them it need not be to the rank."""
+    [habit] = [habit for habit in HABITS if habit.name == "between/new_pairs"]
+    fault = arms.Fault(arms.Place.PASSED, slot, 5)
+    assert arms.judge(habit, fault) == (arms.Verdict.EQUAL, "")

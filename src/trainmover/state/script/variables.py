@@ -98,6 +98,8 @@ _encoder = msgspec.msgpack.Encoder()
 _decoder = msgspec.msgpack.Decoder()
 Known = bytes | int | None
 """What the entries of one handle have in common, in all processes."""
+Apart = Callable[[Known, Known], bool]
+"""Of two handles that are known: whether they are what one line gives to each of two ranks."""
 
 
 @dataclass(frozen=True)
@@ -115,6 +117,10 @@ class Difference:
         if self.theirs == self.own:
             return f"`{self.name}` ({where}) is another on the rank than here"
         return f"`{self.name}` ({where}) is {self.theirs} on the rank and {self.own} here"
+
+
+def never_apart(theirs: Known, own: Known) -> bool:
+    return False
 
 
 def all_loaded() -> list[ModuleType]:
@@ -599,7 +605,9 @@ class Variables:
         common = {key: entry for key, entry in later.items() if key in then and key not in tracked}
         return [self._difference(*one) for one in _different(common, then, given)]
 
-    def begun(self, history: Sequence[bytes], own: bytes) -> list[Difference]:
+    def begun(
+        self, history: Sequence[bytes], own: bytes, apart: Apart = never_apart
+    ) -> list[Difference]:
         """What the source's last step has changed from what it was at first, or where a run in the
         sandbox stands, or from what it is here, and is another here: that step was passed over
         here, and what it did on the lost rank nobody knows. What has changed since, and is no
@@ -608,6 +616,7 @@ class Variables:
         history  captures of the source: at its first fetch, behind its shadow steps or those that
                  were recorded, at the fetch for its last step, and now
         own      a full capture, now
+        apart    of a handle there and one here: they are what one line gives to each of two ranks
         """
         if not all(history):
             return []
@@ -620,16 +629,23 @@ class Variables:
             if not _as_in(before, key, now[key])
             and any(_as_in(one, key, before.get(key, NO_VALUE)) for one in (first, stood, mine))
         }
-        unknown = {*tracked, *others}
+        unknown = {*tracked, *others, *_parted(news, mine, apart)}
         found = [one for one in _different(news, mine) if one[0] not in unknown]
         return [self._difference(*one) for one in found]
 
-    def left(self, history: Sequence[bytes], own: bytes, *, asked: bool) -> list[Difference]:
+    def left(
+        self,
+        history: Sequence[bytes],
+        own: bytes,
+        apart: Apart = never_apart,
+        *,
+        asked: bool,
+    ) -> list[Difference]:
         """What the source has changed since it fetched for its last step, and is another here: the
         lines were run here too, on what could be had. What is each rank's own and stays is not
         looked at. Raises ProtocolError on malformed bytes.
 
-        history  as in `begun`
+        history, apart  as in `begun`
         asked    what is new counts as well: others were asked for values on the way
         """
         if not all(history):
@@ -641,7 +657,7 @@ class Variables:
             if (key in before or asked) and not _as_in(before, key, entry)
         }
         _, mine, _, tracked, others = _decoded(own)
-        unknown = {*tracked, *others}
+        unknown = {*tracked, *others, *_parted(news, mine, apart)}
         found = [one for one in _different(news, mine) if one[0] not in unknown]
         return [self._difference(*one) for one in found]
 
@@ -752,6 +768,15 @@ def _all_in(data: bytes) -> tuple[dict[str, Entry], list[str]]:
 def _known(entry: Entry) -> Known:
     """By what the handle is known whose entry this is; else nothing that is known."""
     return entry if type(entry) is int else known_as(entry)
+
+
+def _parted(theirs: Mapping[str, Entry], mine: Mapping[str, Entry], apart: Apart) -> Iterator[str]:
+    """Of what is in both, the handles that are each rank's own."""
+    for key in theirs.keys() & mine.keys():
+        if NO_VALUE not in (theirs[key], mine[key]) and apart(
+            _known(theirs[key]), _known(mine[key])
+        ):
+            yield key
 
 
 def _is_given(theirs: Entry, own: object, given: Container[Known]) -> bool:

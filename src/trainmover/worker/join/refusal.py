@@ -16,7 +16,14 @@ from typing import NoReturn
 from trainmover.errors import StateMismatch
 from trainmover.ids import Rank
 from trainmover.state.script.between import keeping
-from trainmover.state.script.variables import Difference, Variables, advice, sentence
+from trainmover.state.script.variables import (
+    Apart,
+    Difference,
+    Variables,
+    advice,
+    never_apart,
+    sentence,
+)
 from trainmover.worker.data.loops import Loops
 from trainmover.worker.join.lookout import Foresight
 from trainmover.worker.join.regroup import own_groups
@@ -29,13 +36,14 @@ class Refusal:
 
     why      it must not become the rank, whoever runs it; "" if it may
     stood    the script's variables where the run parked
-    history  of the source: see `Variables.begun`
+    history, apart  of the source: see `Variables.begun`
     """
 
     def __init__(self, rank: Rank, variables: Variables, loops: Loops) -> None:
         self.why = ""
         self.stood = b""
         self.history: Sequence[bytes] = ()
+        self.apart: Apart = never_apart
         self._looked = -1  # Number of a loop.
         self._rank = rank
         self._variables = variables
@@ -70,19 +78,20 @@ class Refusal:
             found = differences(self._own())
         self._refuse(found)
 
-    def check_begun(self, history: Sequence[bytes]) -> None:
+    def check_begun(self) -> None:
         """Behind a step that the rank has committed and that was passed over here. Raises
         StateMismatch if it was the first on the source to change a variable: see
         `Variables.begun`."""
-        self._refuse(self._variables.begun(history, self._own()))
+        self._refuse(self._variables.begun(self.history, self._own(), self.apart))
 
-    def check_left(self, history: Sequence[bytes], *, asked: bool) -> None:
+    def check_left(self, *, asked: bool) -> None:
         """Behind a loop that the source has left, where it stands now. Raises StateMismatch if the
         lines since its last step have made something else of a variable there.
 
         asked: they have made collectives, whose values nobody has here
         """
-        self._refuse(self._variables.left(history, self._own(), asked=asked))
+        own = self._own()
+        self._refuse(self._variables.left(self.history, own, self.apart, asked=asked))
 
     def _own(self) -> bytes:
         return self._variables.capture(full=True)

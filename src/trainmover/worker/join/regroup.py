@@ -15,7 +15,7 @@ from trainmover.comm.meet.places import places_in_order
 from trainmover.comm.shim import ShimGroup
 from trainmover.state.script import handles
 from trainmover.state.script.values import handle_entry, known_as
-from trainmover.state.script.variables import Known
+from trainmover.state.script.variables import Apart, Known
 from trainmover.worker.step.keeper import RankRecord
 
 _OUTSIDE = int(dist.GroupMember.NON_GROUP_MEMBER)
@@ -42,6 +42,28 @@ def groups_of(record: RankRecord) -> set[Known]:
     """What it will have where the record begins."""
     listed = listed_in(record.groups)
     return {_OUTSIDE, *map(_known_by, places_in_order(one.ranks for one in listed))}
+
+
+def parted_groups(rank: int, source: int, record: RankRecord | None) -> Apart:
+    """Tells what torch gives to each of two ranks, by one line, for a group that only one is in.
+
+    record  of `source`
+    """
+    theirs = _told(record.groups) if record is not None else {}
+
+    def apart(there: Known, here: Known) -> bool:
+        mine = _told(groups.roster.listed())
+        there_only = there == _OUTSIDE or rank not in theirs.get(there, (rank,))
+        here_only = here == _OUTSIDE or source not in mine.get(here, (source,))
+        return there_only and here_only
+
+    return apart
+
+
+def _told(kept: bytes) -> dict[Known, tuple[int, ...]]:
+    """Members of each group, by what variables know it as."""
+    ranks = [one.ranks for one in listed_in(kept)]
+    return {_known_by(place): ranks[n] for n, place in enumerate(places_in_order(ranks))}
 
 
 def _known_by(place: str) -> Known:

@@ -17,7 +17,7 @@ from trainmover.state.transfer import Direct
 from trainmover.worker.join.early import Early
 from trainmover.worker.join.going_back import NoneWhole, take_back
 from trainmover.worker.join.journey import Journey
-from trainmover.worker.join.regroup import stand_with_groups
+from trainmover.worker.join.regroup import parted_groups, stand_with_groups
 from trainmover.worker.join.shadow import Shadow
 from trainmover.worker.join.tail import Tail
 from trainmover.worker.join.taken import Taken, Unlike, take
@@ -137,7 +137,9 @@ class Takeover:
         if before is not None:
             taken = taken.after(before)
         member = self._member
-        self.shadow.refusal.history = taken.header["variables"]
+        refusal = self.shadow.refusal
+        refusal.history = taken.header["variables"]
+        refusal.apart = parted_groups(self._rank, taken.source, _source_in(taken))
         member.gate.undo_wanted = bool(taken.header["undo"])
         member.updates.changes.early |= bool(taken.header["early"])
         if self.way is None:
@@ -162,15 +164,15 @@ class Takeover:
         member.tracked.load_small(small)
         member.deposit.stand_beside(taken.header, small)
         ends = order.closing or member.over
-        refusal, history = self.shadow.refusal, taken.header["variables"]
+        refusal = self.shadow.refusal
         if not ends and way.onward is not None:
             refusal.give_groups(way.onward)
-            refusal.check_left(history, asked=self._asked)
-            refusal.check_begun(history)
+            refusal.check_left(asked=self._asked)
+            refusal.check_begun()
         elif not ends and (way.record.now is None or way.record.complete):
             refusal.check(way.record, at_boundary=True)
         elif not ends:
-            refusal.check_begun(history)
+            refusal.check_begun()
         if order.closing and not member.over:
             gate = way.record.now or way.record.top
             self.tail = Tail(order.committed, member.tracked, gate.small)
@@ -260,8 +262,7 @@ class Takeover:
         member.deposit.samples.go_on_from(taken.samples)
         member.calls = Step(record.top_step - 1)
         member.ledger.take_over(record.rows, committed)
-        source = RankRecord.from_bytes(taken.header["record"]) if taken.header["record"] else None
-        return Way(self._rank, record, committed, source)
+        return Way(self._rank, record, committed, _source_in(taken))
 
     def _set_out(self, way: Way, order: Switch) -> None:
         self.journey = Journey(
@@ -313,3 +314,8 @@ class Takeover:
         except TrainmoverError as error:
             text = f"{error.happened} (before the pause of a move)"
             self._say(Warned(rank=self._rank, text=text))
+
+
+def _source_in(taken: Taken) -> RankRecord | None:
+    """Record of the rank that state was taken from; None: it has none."""
+    return RankRecord.from_bytes(taken.header["record"]) if taken.header["record"] else None
