@@ -3,7 +3,7 @@
 import contextlib
 import math
 import struct
-from collections import Counter, OrderedDict, defaultdict
+from collections import Counter, OrderedDict, defaultdict, deque
 from collections.abc import Callable
 from typing import Any
 
@@ -36,6 +36,7 @@ values = st.recursive(
         | st.tuples(inner, inner)
         | st.dictionaries(keys, inner, max_size=4)
         | st.dictionaries(st.text(), inner, max_size=4).map(OrderedDict)
+        | st.builds(deque, st.lists(inner, max_size=4), st.none() | st.integers(0, 5))
     ),
     max_leaves=20,
 )
@@ -55,6 +56,8 @@ def same(a: Any, b: Any) -> bool:
             return struct.pack("d", a) == struct.pack("d", b)
         case complex():
             return same(a.real, b.real) and same(a.imag, b.imag)
+        case deque():
+            return a.maxlen == b.maxlen and same([*a], [*b])
         case list() | tuple():
             return len(a) == len(b) and all(map(same, a, b))
         case dict():

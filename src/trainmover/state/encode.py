@@ -10,7 +10,7 @@ in their own type: a tuple stays a tuple, -0.0 stays -0.0, a dict keeps its orde
 """
 
 import re
-from collections import Counter, OrderedDict, defaultdict
+from collections import Counter, OrderedDict, defaultdict, deque
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -30,6 +30,7 @@ from trainmover.torch_internals.tensors import arrived, coordinates_of, values_o
 # Extension codes are part of the wire format: never renumber, only append.
 _INT, _COMPLEX, _TUPLE, _SET, _FROZENSET, _DICT, _ORDERED, _DEFAULT, _COUNTER = range(9)
 _TENSOR, _SIZE, _DTYPE, _ARRAY, _SCALAR, _HOLE, _DEVICE, _BYTEARRAY, _SPARSE = range(9, 18)
+_DEQUE = 18
 
 _DEFAULT_FACTORIES: dict[str, Callable[[], Any] | None] = {
     "int": int,
@@ -309,6 +310,7 @@ _WRITERS: dict[type, Callable[[_Writer, Any, Path], object]] = {
     list: _Writer.items,
     dict: _Writer.mapping,
     tuple: lambda w, v, path: w.ext(_TUPLE, w.items(v, path)),
+    deque: lambda w, v, path: w.ext(_DEQUE, [v.maxlen, w.items(v, path)]),
     complex: lambda w, v, path: w.ext(_COMPLEX, [v.real, v.imag]),
     bytearray: lambda w, v, path: w.ext(_BYTEARRAY, bytes(v)),
     set: _Writer.unordered,
@@ -450,6 +452,7 @@ _READERS: dict[int, Callable[[Any], object]] = {
     _INT: lambda body: int.from_bytes(_expect(bytes, body), "little", signed=True),
     _COMPLEX: lambda body: complex(_expect(float, body[0]), _expect(float, body[1])),
     _TUPLE: lambda body: tuple(_expect(list, body)),
+    _DEQUE: lambda body: deque(_expect(list, body[1]), body[0]),
     _SET: lambda body: set(_expect(list, body)),
     _FROZENSET: lambda body: frozenset(_expect(list, body)),
     _DICT: lambda body: dict(_expect(list, body)),

@@ -12,6 +12,8 @@ import numpy
 import pytest
 import torch
 from captures import PRELUDE, Job
+from hypothesis import given
+from hypothesis import strategies as st
 
 from trainmover.state.script.libraries import is_of_library, kept_in
 from trainmover.state.script.putting import put, stored, to_put
@@ -33,12 +35,13 @@ PASSES = """
     def main():
         global best
         history, by_name, last, counts = [], {"error": [], "steps": 0}, None, collections.deque()
+        recent = {"error": collections.deque(maxlen=2)}
         tensor, names = torch.zeros(2), set()
         def report():
             return last
         for data_pass in range(3):
             for x in job.batches(DATA[:1]):
-                step(x[0]), print(best, report(), history, by_name, counts, tensor, names)
+                step(x[0]), print(best, report(), history, by_name, counts, tensor, names, recent)
             error = measured(data_pass)
             best, last = max(best, error), error
             history.append(error)
@@ -46,7 +49,7 @@ PASSES = """
             by_name["steps"] += 1
             counts.appendleft(error)
             tensor += error
-            names.add(error)
+            names.add(error), recent["error"].append(error)
             stopping.step(error)
     main()
     """
@@ -129,7 +132,8 @@ def test_what_lines_between_passes_have_made_is_put(joined: Callable[..., Joiner
     joiner = joined(PASSES, lambda number: 0.6 + number, lambda number: 0.1 * number)
     names = {one.name for one in joiner.before}
     assert names == {"best", "last", "history", "by_name", "counts", "tensor", "names"} | {
-        "stopping.waited"
+        "recent",
+        "stopping.waited",
     }
     assert joiner.was_put
     assert joiner.after == []
@@ -271,6 +275,7 @@ def test_what_may_show_something_else_is_refused(joined: Callable[..., Joiner], 
         ([1.0], [2.0, -0.0, float("nan")]),
         ({"a": [1], "b": 2}, {"b": 3, "a": [1, 2], "c": None}),
         ({1, 2}, {3}),
+        ({"a": deque([1])}, {"a": deque([2, 3]), "b": deque(maxlen=2)}),
         (deque([1], maxlen=3), deque([4, 5], maxlen=3)),
         ([numpy.float32(1)], [numpy.float32(2), numpy.float64(3)]),
         (torch.zeros(2), torch.tensor([1.0, float("nan")])),
@@ -305,6 +310,29 @@ def test_what_is_another_object_is_stored(own: Any, theirs: Any) -> None:
     put(Slot("x", held, "x", secret=False), None, own, wanted["x"])
     assert same(entry_of(held["x"]), entry_of(theirs))
     assert type(held["x"]) is type(theirs)
+
+
+values = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text() | st.binary()
+    | st.builds(numpy.float32),
+    lambda inner: (
+        st.lists(inner, max_size=3)
+        | st.lists(inner, max_size=3).map(tuple)
+        | st.lists(inner, max_size=3).map(deque)
+        | st.dictionaries(st.text(max_size=3) | st.integers(), inner, max_size=3)
+        | st.sets(st.integers() | st.text(), max_size=3)
+    ),
+    max_leaves=8,
+)  # fmt: skip
+
+
+@given(values)
+def test_what_has_a_content_can_be_made_of_it_and_nothing_raises(value: Any) -> None:
+    entry = entry_of(value)
+    if type(entry) is list and len(entry) > 2:
+        made = to_put({"x": entry}, {"x": "another"}, {"x"})["x"]
+        assert type(made) is type(value)
+        assert same(entry_of(made), entry)
 
 
 def test_an_array_that_cannot_be_written_to_is_left_as_it_is() -> None:

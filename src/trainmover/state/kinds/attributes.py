@@ -9,6 +9,7 @@ from collections import deque
 from collections.abc import Callable, Collection
 from typing import Any
 
+import numpy
 import torch
 from torch import Tensor, nn
 
@@ -37,14 +38,14 @@ class Attributes:
         return bool(self._parts)
 
     def state_dict(self) -> dict[str, Any]:
-        """By number of the module and name; a deque as what it is made of."""
+        """By number of the module and name."""
         state = {}
         for number, part, names in self._parts:
             held = vars(part)
             for name in names:
                 value = held.get(name, _ABSENT)
                 if value is not _ABSENT and goes_along(value):
-                    state[f"{number}.{name}"] = _sent(value)
+                    state[f"{number}.{name}"] = value
         return state
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
@@ -53,11 +54,10 @@ class Attributes:
         for key, value in state.items():
             number, _, name = key.partition(".")
             if (part := parts.get(int(number))) is not None:
-                put_attribute(part, name, _taken(value))
+                put_attribute(part, name, value)
 
 
 _OF_TORCH = modules.TABLES | {"training", "state", "param_groups"}
-_DEQUE = "deque"
 
 
 def goes_along(value: object) -> bool:
@@ -73,38 +73,44 @@ def _can_be_sent(value: object) -> bool:
         fits = fits and not hasattr(value, "to_local")
         return fits and not value.requires_grad
     try:
-        return len(encode.encode(_sent(value))) <= ATTRIBUTE_BYTES_MAX
+        return len(encode.encode(value)) <= ATTRIBUTE_BYTES_MAX
     except UserError:
         return False
 
 
-def _sent(value: Any) -> Any:
-    if type(value) is deque:
-        return (_DEQUE, value.maxlen, list(value))
-    return value
-
-
-def _taken(value: Any) -> Any:
-    if type(value) is tuple and len(value) == 3 and value[0] == _DEQUE:
-        return deque(value[2], value[1])
-    return value
-
-
 def put_attribute(part: object, name: str, value: Any) -> None:
-    """Containers and tensors that are there get the content."""
-    held = vars(part).get(name, _ABSENT)
-    if type(held) is type(value) and isinstance(held, dict | set):
-        held.clear()
-        held.update(value)
-    elif type(held) is type(value) and isinstance(held, list | deque):
-        held.clear()
-        held.extend(value)
-    elif isinstance(held, Tensor) and isinstance(value, Tensor) and _fits(held, value):
-        with torch.no_grad():
-            held.copy_(value)
-    else:
+    """Have it hold this; see `filled`."""
+    if not filled(vars(part).get(name, _ABSENT), value):
         setattr(part, name, value)
 
 
-def _fits(held: Tensor, value: Tensor) -> bool:
-    return held.shape == value.shape and held.dtype == value.dtype and not held.requires_grad
+def filled(held: Any, value: Any) -> bool:
+    """Whether what is there could take the content of `value`, as collections and tensors of the
+    same form do: so whoever else holds it sees it too."""
+    if held is value or type(held) is not type(value):
+        return held is value
+    if isinstance(held, dict | set):
+        held.clear()
+        held.update(value)
+    elif isinstance(held, list | deque):
+        held.clear()
+        held.extend(value)
+    elif isinstance(held, Tensor | numpy.ndarray):
+        return _tensor_filled(held, value)
+    else:
+        return False
+    return True
+
+
+def _tensor_filled(held: Any, value: Any) -> bool:
+    if held.shape != value.shape or held.dtype != value.dtype:
+        return False
+    if isinstance(held, numpy.ndarray):
+        if held.flags.writeable:
+            held[...] = value
+        return bool(held.flags.writeable)
+    if held.requires_grad:
+        return False
+    with torch.no_grad():
+        held.copy_(value)
+    return True

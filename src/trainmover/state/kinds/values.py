@@ -1,10 +1,10 @@
 """Plain attributes of an object of the script, kept as one small object with a state."""
 
-from collections import deque
 from typing import Any
 
 from trainmover.errors import StateMismatch, UserError
 from trainmover.state import encode
+from trainmover.state.kinds.attributes import filled
 
 
 class Attributes:
@@ -21,11 +21,7 @@ class Attributes:
             _check(owner, name)
 
     def state_dict(self) -> dict[str, Any]:
-        state = {}
-        for name in self.names:
-            value = getattr(self.owner, name)
-            state[name] = list(value) if isinstance(value, deque) else value
-        return state
+        return {name: getattr(self.owner, name) for name in self.names}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         if state.keys() != set(self.names):
@@ -36,24 +32,8 @@ class Attributes:
                 do="Call job.values with the same names wherever the script runs.",
             )
         for name, value in state.items():
-            self._put(name, value)
-
-    def _put(self, name: str, value: Any) -> None:
-        now = getattr(self.owner, name)
-        if isinstance(now, deque):
-            now.clear()
-            now.extend(value)
-        elif type(now) is list and type(value) is list:
-            now[:] = value
-        elif isinstance(now, dict | set) and type(now) is type(value):
-            now.clear()
-            now.update(value)
-        else:
-            setattr(self.owner, name, value)
-
-
-def _plain(value: Any) -> Any:
-    return list(value) if isinstance(value, deque) else value
+            if not filled(getattr(self.owner, name), value):
+                setattr(self.owner, name, value)
 
 
 def _check(owner: object, name: str) -> None:
@@ -66,7 +46,7 @@ def _check(owner: object, name: str) -> None:
         )
     value = getattr(owner, name)
     try:
-        encode.encode(_plain(value))
+        encode.encode(value)
         setattr(owner, name, value)
     except (UserError, AttributeError, TypeError) as error:
         why = error.happened if isinstance(error, UserError) else str(error)

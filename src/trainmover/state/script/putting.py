@@ -16,20 +16,18 @@ library, or of a thread. Where a script keeps such, and it has changed on the wa
 
 import sys
 import threading
-from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
 from enum import Enum
 from types import FrameType, ModuleType
 from typing import Any
 
-import numpy
 import xxhash
-from torch import Tensor, nn
+from torch import nn
 from torch.utils.data import Dataset, Sampler
 
 from trainmover.state.encode import decode
-from trainmover.state.kinds.attributes import Attributes
+from trainmover.state.kinds.attributes import Attributes, filled
 from trainmover.state.script.handles import store
 from trainmover.state.script.libraries import is_of_library, kept_in, module_of
 from trainmover.state.script.search import Slot
@@ -41,14 +39,7 @@ _ONLY_SHOW = frozenset(
     {"tqdm", "rich", "wandb", "tensorboard", "tensorboardX", "mlflow", "loguru", "structlog"}
 )
 """Packages whose objects show what they are given, and give nothing of it back."""
-_ARRAYS = (Tensor, numpy.ndarray)
 _STORELESS = (list, tuple)
-_ADD: dict[type, Callable[[Any, Any], None]] = {
-    list: list.extend,
-    deque: deque.extend,
-    set: set.update,
-    dict: dict.update,
-}
 _KNOWN = (type, ModuleType, Enum, Dataset, Sampler, *TRAINED, *BOUND)
 """What has nothing of its own, or is compared elsewhere."""
 
@@ -111,21 +102,12 @@ def _is_filled(own: Any, value: Any) -> bool:
     if isinstance(own, nn.Module) and isinstance(value, dict):
         Attributes(own, kept_in).load_state_dict(value)
         return True
-    if type(value) in _ARRAYS:
-        fits = type(own) is type(value) and own.shape == value.shape and own.dtype == value.dtype
-        fits = fits and (isinstance(own, Tensor) or own.flags.writeable)
-        if fits:
-            (own.detach() if isinstance(own, Tensor) else own)[...] = value
-        return fits
-    if type(value) is not (list if type(own) is deque else type(own)):
-        return False
-    if isinstance(value, dict):
-        value = {k: own[k] if _is_filled(own.get(k), one) else one for k, one in value.items()}
-    if type(own) not in _ADD:
-        return False
-    own.clear()
-    _ADD[type(own)](own, value)
-    return True
+    if type(own) is dict and type(value) is dict:
+        value = {
+            key: own[key] if key in own and _is_filled(own[key], one) else one
+            for key, one in value.items()
+        }
+    return filled(own, value)
 
 
 def keeps_elsewhere(

@@ -26,6 +26,7 @@ import torch
 import xxhash
 from torch import Tensor, nn
 
+from trainmover.errors import UserError
 from trainmover.state import tensor_bytes
 from trainmover.state.encode import as_local, encode
 from trainmover.state.kinds.attributes import Attributes
@@ -114,7 +115,7 @@ def entry_of(
 
 def _content_of(value: object, views: Views) -> bytes:
     """The value itself, encoded; b"" for what is large, or may hold what others hold, too: a list
-    of numbers is its own, a list of tensors need not be. Of a deque it is that of its list."""
+    of numbers is its own, a list of tensors need not be."""
     if type(value) in (Tensor, numpy.ndarray):
         return encode(value) if _tells_all(value, views) else b""
     if issubclass(type(value), nn.Module):
@@ -125,8 +126,8 @@ def _content_of(value: object, views: Views) -> bytes:
     if len(lists) > ITEMS_MAX or not all(map(_is_of_natives, lists)):
         return b""
     try:
-        data = encode([*value] if type(value) is deque else value)
-    except UnicodeError:  # A text that is none.
+        data = encode(value)
+    except (UnicodeError, UserError):  # A text that is none, or numbers of a kind of their own.
         return b""
     return data if len(data) <= CONTENT_BYTES_MAX else b""
 

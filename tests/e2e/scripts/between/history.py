@@ -37,16 +37,16 @@ def held_out() -> Any:
 
 
 def main() -> None:
-    newest, penalty = deque[float](maxlen=2), torch.tensor(1e-4)
+    newest, penalty = {"error": deque[float](maxlen=2)}, torch.tensor(1e-4)
     while job.steps < args.steps:
         for x, y in kit.until(job, args, job.batches(kit.loader(job, kit.dataset(96)))):
             train_step(x, y, penalty)
         error = held_out()
         history["error"].append(error)
-        newest.append(error)
+        newest["error"].append(error)
         penalty = torch.maximum(penalty, torch.tensor(error / 1000))
         history["penalty"].append(penalty.item())
-        optimizer.param_groups[0]["lr"] = 1e-2 * sum(newest) / len(newest) / max(history["error"])
+        optimizer.param_groups[0]["lr"] = 1e-2 * max(newest["error"]) / max(history["error"])
         kit.say(job, f"{len(history['error'])} {error:.9g} {penalty:.9g}")
     kit.say(job, f"{history}")
 
