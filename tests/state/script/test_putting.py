@@ -16,9 +16,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from trainmover.state.script.libraries import is_of_library, kept_in
-from trainmover.state.script.putting import put, stored, to_put
+from trainmover.state.script.putting import closed_in, put, stored, to_put
 from trainmover.state.script.search import Slot
-from trainmover.state.script.values import ITEMS_MAX, entry_of, same
+from trainmover.state.script.values import ITEMS_MAX, Fold, entry_of, same
 
 STOOD, LOST = 0, 2
 """Fetches: the first of the first pass, where the run parks, and that of the third."""
@@ -333,6 +333,22 @@ def test_what_has_a_content_can_be_made_of_it_and_nothing_raises(value: Any) -> 
         made = to_put({"x": entry}, {"x": "another"}, {"x"})["x"]
         assert type(made) is type(value)
         assert same(entry_of(made), entry)
+
+
+def test_what_a_library_keeps_harms_nobody_who_looks(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Texts that are none, and what another thread changes meanwhile."""
+    value = type("Writer", (), {"__module__": "a_library"})()
+    value.held = "\ud800"
+    [one] = closed_in([{"writer": value}, 1]).values()
+    assert one.value is value
+    assert one.seen
+
+    def changing(fold: Fold, value: object) -> Any:
+        raise RuntimeError("dictionary changed size during iteration")
+
+    monkeypatch.setattr(Fold, "of", changing)
+    [one] = closed_in([{"writer": value}, 1]).values()
+    assert not one.seen
 
 
 def test_an_array_that_cannot_be_written_to_is_left_as_it_is() -> None:

@@ -16,9 +16,10 @@ library, or of a thread. Where a script keeps such, and it has changed on the wa
 
 import sys
 import threading
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
+from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass
 from enum import Enum
+from functools import partial
 from types import FrameType, ModuleType
 from typing import Any
 
@@ -33,7 +34,7 @@ from trainmover.state.script.libraries import is_of_library, kept_in, module_of
 from trainmover.state.script.search import Slot
 from trainmover.state.script.things import BOUND, Things, held_by
 from trainmover.state.script.untracked import TRAINED
-from trainmover.state.script.values import PLAIN, Entry, Fold, same
+from trainmover.state.script.values import NO_VALUE, PLAIN, Entry, Fold, could_be_read, same
 
 _ONLY_SHOW = frozenset(
     {"tqdm", "rich", "wandb", "tensorboard", "tensorboardX", "mlflow", "loguru", "structlog"}
@@ -127,13 +128,15 @@ def keeps_elsewhere(
 
 def closed_in(kept: Iterable[object]) -> dict[int, Closed]:
     """Objects of libraries' among these, by their ids."""
-    return {id(one): Closed(one, _seen_of(one)) for one in _with_contents(kept) if _is_closed(one)}
+    held = (one for value in kept for one in [value, *could_be_read(partial(_content, value), [])])
+    return {id(one): Closed(one, _seen_of(one)) for one in held if _is_closed(one)}
 
 
 def _seen_of(value: object) -> bytes:
-    if not held_by(value):
+    folded = could_be_read(lambda: Fold(things=_OfLibraries()).of(value), NO_VALUE)
+    if folded is NO_VALUE or not held_by(value):
         return b""
-    return xxhash.xxh3_128_digest(repr(Fold(things=_OfLibraries()).of(value)).encode())
+    return xxhash.xxh3_128_digest(repr(folded).encode("utf8", "surrogatepass"))
 
 
 class _OfLibraries(Things):
@@ -146,13 +149,10 @@ class _OfLibraries(Things):
         return [type(value).__name__, *held]
 
 
-def _with_contents(kept: Iterable[object]) -> Iterator[object]:
-    for value in kept:
-        yield value
-        if type(value) is dict:
-            yield from value.values()
-        elif type(value) is list or type(value) is tuple or type(value) is set:
-            yield from value
+def _content(value: Any) -> list[Any]:
+    if type(value) is dict:
+        return [*value.values()]
+    return [*value] if type(value) in (list, tuple, set) else []
 
 
 def _is_closed(value: object) -> bool:

@@ -13,12 +13,13 @@ import types
 from argparse import Namespace
 from collections import Counter, OrderedDict, defaultdict, deque
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from decimal import Decimal
 from enum import Enum
 from fractions import Fraction
 from itertools import islice
 from pathlib import PurePath
-from typing import Any
+from typing import Any, TypeVar
 
 import msgspec
 import numpy
@@ -62,6 +63,7 @@ _NUMBERS = frozenset({type(None), bool, int, float})
 _COLLECTIONS = frozenset({list, tuple, set, deque})
 _encoder = msgspec.msgpack.Encoder()
 CONTENT_BYTES_MAX = 2048
+T = TypeVar("T")
 Entry = Any
 """A plain value, or [hash, text for people]; HIDDEN in the place of a text. Of what is small and
 holds plain values alone the content is third: see `_content_of`."""
@@ -109,7 +111,7 @@ def entry_of(
         return before
     if secret:
         return [digest, HIDDEN]
-    content = _content_of(value, views)
+    content = could_be_read(lambda: _content_of(value, views), b"")
     return [digest, _text(value), content] if content else [digest, _text(value)]
 
 
@@ -178,6 +180,14 @@ def _folded(value: object, views: Views, things: Things) -> Any:
         except CANNOT_BE_READ:
             continue
     return NO_VALUE
+
+
+def could_be_read(read: Callable[[], T], otherwise: T) -> T:
+    """What `read` gives, where nothing stands in the way; see `_folded`."""
+    for _ in range(TRIES):
+        with suppress(*CANNOT_BE_READ):
+            return read()
+    return otherwise
 
 
 def same(one: Entry, other: Entry) -> bool:
