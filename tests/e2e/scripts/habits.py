@@ -159,6 +159,8 @@ HABITS = [
     equal("variables/best_values"),
     equal("variables/library_metric", holds=(8, 25)),
     refused("variables/library_metric_untracked"),
+    equal("variables/library_accumulation", holds=(9, 25)),
+    refused("variables/library_accumulation_untracked", holds=(9, 25), ready_s=4),
     equal("variables/counted_in_forward"),
     refused("variables/global_counter"),
     refused("variables/shuffled"),

@@ -1,7 +1,8 @@
 """Objects of the script's own, and generators of random numbers, in all that may hold one: there
 from the beginning, or put in while it trains."""
 
-from collections.abc import Callable
+import sys
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from textwrap import dedent
 
@@ -292,3 +293,91 @@ def test_it_is_searched_anew_only_for_objects_that_are_new(
     monkeypatch.setattr(Search, "layout", lambda *given: found.append(given) or layout(*given))
     captures.run_in(tmp_path, RING.format(keeps=keeps))
     assert len(found) <= 4, "each time the deque is longer"
+
+
+LIBRARY = """
+import time
+from collections import deque
+
+class Counts:
+    def __init__(self):
+        self.count, self.every, self.recent, self.began = 0, 2, deque(maxlen=2), None
+    def use(self):
+        self.count += 1
+    def keep(self, value):
+        self.recent.append(value)
+    def look(self):
+        return self.count, self.recent, self.every
+    def start(self):
+        self.began = time.time()
+
+class Slim:
+    __slots__ = ("count",)
+    def __init__(self):
+        self.count = 0
+    def use(self):
+        self.count += 1
+
+class Settings(dict):
+    __getattr__ = dict.__getitem__
+    __setattr__ = dict.__setitem__
+
+class History(list):
+    pass
+"""
+USES = """
+    from a_library import *
+    class Owner:
+        pass
+    def main():
+        by_name, owner = dict(), Owner()
+        {place} = {made}
+        for number, (x, y) in enumerate(job.batches(DATA)):
+            step(x), print({place})
+            {used}
+    main()
+"""
+PLACES = ["held", "owner.held", "by_name['held']"]
+COUNTED = {
+    "a count": ("Counts()", "{held}.use()", "count"),
+    "a deque": ("Counts()", "{held}.keep(number)", "recent"),
+    "a count in a slot": ("Slim()", "{held}.use()", "count"),
+    "a dict by attributes": ("Settings()", "{held}.seen = number", ""),
+    "a list of a class": ("History()", "{held}.append(number)", ""),
+}
+
+
+@pytest.fixture
+def library(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    folder = tmp_path / "site-packages"
+    folder.mkdir()
+    (folder / "a_library.py").write_text(LIBRARY)
+    monkeypatch.syspath_prepend(folder)
+    yield
+    sys.modules.pop("a_library", None)
+
+
+def counted(tmp_path: Path, place: str, made: str, used: str) -> list[str]:
+    """Names of what is found, the loop's own count apart."""
+    script = tmp_path / "script"
+    script.mkdir()
+    used = used.format(held=place)
+    job = captures.run_in(script, USES.format(place=place, made=made, used=used))
+    return [one.name for one in job.differences() if one.name != "number"]
+
+
+@pytest.mark.usefixtures("library")
+@pytest.mark.parametrize("place", PLACES)
+@pytest.mark.parametrize("name", COUNTED)
+def test_what_a_library_counts_is_named(tmp_path: Path, place: str, name: str) -> None:
+    made, used, attribute = COUNTED[name]
+    [found] = counted(tmp_path, place, made, used)
+    assert found.startswith(place.partition("[")[0])
+    assert found.endswith(attribute)
+
+
+@pytest.mark.usefixtures("library")
+@pytest.mark.parametrize("used", ["{held}.start()", "{held}.look()"])
+def test_what_it_does_not_count_is_not(tmp_path: Path, used: str) -> None:
+    """The time, and what only its constructor stores."""
+    assert counted(tmp_path, "held", "Counts()", used) == []

@@ -5,17 +5,22 @@ knows: tensors, and lists of them, that its methods store to. The library's sour
 """
 
 import sys
+from functools import lru_cache
 
 import torch
 from torch import Tensor, nn
 
 from trainmover.state.kinds.attributes import goes_along
-from trainmover.state.script.code.source import source_of
+from trainmover.state.script.code.source import Source, source_of
 from trainmover.torch_internals.modules import tensors_of
 
 _SEEN_THROUGH = frozenset({"torch", "numpy", __name__.partition(".")[0], *sys.stdlib_module_names})
 """Packages whose objects are compared, as far as they keep anything that a step could count on."""
 
+_ONLY_SHOW = frozenset(
+    {"tqdm", "rich", "wandb", "tensorboard", "tensorboardX", "mlflow", "loguru", "structlog"}
+)
+"""Packages whose objects show what they are given, and give nothing of it back."""
 _OF_THE_PLACE = (torch.device, torch.dtype)
 
 
@@ -43,13 +48,34 @@ def kept_in(owner: object) -> set[str]:
     keeps = any(type(value) in (Tensor, list) for value in held.values())
     if not keeps or nn.Parameter in map(type, tensors_of(owner).values()):  # type: ignore[arg-type]
         return set()
-    found = set[str]()
+    found = set(stored_in(type(owner)))  # type: ignore[arg-type]
     for kind in filter(is_of_library, type(owner).__mro__):
-        source = source_of(getattr(sys.modules.get(module_of(kind)), "__file__", None) or "")
-        if source is not None:
-            found |= source.by_class.get(kind.__name__, set())
-            found |= {name for name in held if source.dynamic and name[:1] != "_"}
+        source = _source_of(kind)
+        if source is not None and source.dynamic:
+            found |= {name for name in held if name[:1] != "_"}
     known = {name: held[name] for name in found & held.keys()}
     return {
         name for name, one in known.items() if type(one) not in _OF_THE_PLACE and goes_along(one)
     }
+
+
+def only_shows(kind: type) -> bool:
+    """Whether it is of a library whose objects show what they are given: bars, logs, reports."""
+    return module_of(kind).partition(".")[0] in _ONLY_SHOW
+
+
+@lru_cache(maxsize=1024)
+def stored_in(kind: type) -> frozenset[str]:
+    """Attributes that methods of a library's class store to as it is used, as its source says; not
+    what tells the time."""
+    found = set[str]()
+    for one in filter(is_of_library, kind.__mro__):
+        source = _source_of(one)
+        if source is not None:
+            stored = source.by_class.get(one.__name__, set())
+            found |= {name for name in stored if f".{name}" not in source.clocks}
+    return frozenset(found)
+
+
+def _source_of(kind: type) -> Source | None:
+    return source_of(getattr(sys.modules.get(module_of(kind)), "__file__", None) or "")

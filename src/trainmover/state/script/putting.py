@@ -18,31 +18,22 @@ import sys
 import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass
-from enum import Enum
 from functools import partial
-from types import FrameType, ModuleType
+from types import FrameType
 from typing import Any
 
 import xxhash
 from torch import nn
-from torch.utils.data import Dataset, Sampler
 
 from trainmover.state.encode import decode
 from trainmover.state.kinds.attributes import Attributes, filled
 from trainmover.state.script.handles import store
-from trainmover.state.script.libraries import is_of_library, kept_in, module_of
+from trainmover.state.script.libraries import kept_in
 from trainmover.state.script.search import Slot
-from trainmover.state.script.things import BOUND, Things, held_by
-from trainmover.state.script.untracked import TRAINED
-from trainmover.state.script.values import NO_VALUE, PLAIN, Entry, Fold, could_be_read, same
+from trainmover.state.script.things import Things, held_by, is_closed
+from trainmover.state.script.values import PLAIN, Entry, Fold, could_be_read, same
 
-_ONLY_SHOW = frozenset(
-    {"tqdm", "rich", "wandb", "tensorboard", "tensorboardX", "mlflow", "loguru", "structlog"}
-)
-"""Packages whose objects show what they are given, and give nothing of it back."""
 _STORELESS = (list, tuple)
-_KNOWN = (type, ModuleType, Enum, Dataset, Sampler, *TRAINED, *BOUND)
-"""What has nothing of its own, or is compared elsewhere."""
 
 
 @dataclass(frozen=True)
@@ -129,21 +120,21 @@ def keeps_elsewhere(
 def closed_in(kept: Iterable[object]) -> dict[int, Closed]:
     """Objects of libraries' among these, by their ids."""
     held = (one for value in kept for one in [value, *could_be_read(partial(_content, value), [])])
-    return {id(one): Closed(one, _seen_of(one)) for one in held if _is_closed(one)}
+    return {id(one): Closed(one, _seen_of(one)) for one in held if is_closed(type(one))}
 
 
 def _seen_of(value: object) -> bytes:
-    folded = could_be_read(lambda: Fold(things=_OfLibraries()).of(value), NO_VALUE)
-    if folded is NO_VALUE or not held_by(value):
+    seen = could_be_read(lambda: repr(Fold(things=_OfLibraries()).of(value)), "")
+    if not seen or not held_by(value):
         return b""
-    return xxhash.xxh3_128_digest(repr(folded).encode("utf8", "surrogatepass"))
+    return xxhash.xxh3_128_digest(seen.encode("utf8", "surrogatepass"))
 
 
 class _OfLibraries(Things):
     """Sees what objects of libraries hold; of what is known elsewhere that it is there."""
 
     def folded(self, value: object, inside: Callable[[object], Any]) -> Any:
-        if not _is_closed(value):
+        if not is_closed(type(value)):
             return [type(value).__name__]
         held = [part for name, one in held_by(value).items() for part in (name, inside(one))]
         return [type(value).__name__, *held]
@@ -153,13 +144,6 @@ def _content(value: Any) -> list[Any]:
     if type(value) is dict:
         return [*value.values()]
     return [*value] if type(value) in (list, tuple, set) else []
-
-
-def _is_closed(value: object) -> bool:
-    """Whether it is an object of some library's, of which nobody knows what it keeps."""
-    kind = type(value)
-    only_shows = module_of(kind).partition(".")[0] in _ONLY_SHOW
-    return is_of_library(kind) and not only_shows and not issubclass(kind, _KNOWN)
 
 
 def _has_threads(is_own: Callable[[str], bool]) -> bool:

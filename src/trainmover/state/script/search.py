@@ -45,13 +45,14 @@ from trainmover.state.script.code.syntax import walk
 from trainmover.state.script.crowds import DEPTH_MAX as CROWD_DEPTH_MAX
 from trainmover.state.script.crowds import Crowd, seen_of
 from trainmover.state.script.layers import Layers
-from trainmover.state.script.libraries import module_of
+from trainmover.state.script.libraries import module_of, stored_in
 from trainmover.state.script.things import (
     BOUND,
     C_DATA,
     CACHE,
     Things,
     held_by,
+    is_closed,
     results_of,
 )
 from trainmover.state.script.untracked import Untracked
@@ -399,7 +400,7 @@ class Search:
             return True
         if self._is_own(kind) or issubclass(kind, type) or self._is_moving(value):
             return True
-        return bool(held_by(value))
+        return bool(held_by(value)) or _keeps(kind)
 
     def _anchors(self, value: object, depth: int = 0) -> bool:
         """Whether another object in its place may hold other variables of the script's. Others come
@@ -409,7 +410,9 @@ class Search:
             if depth >= _NESTED_MAX or len(value) > _SMALL:  # type: ignore[arg-type]
                 return bool(self._crowd_in(value))
             return any(self._anchors(entry, depth + 1) for entry in _entries_of(value))
-        return kind in _FUNCTIONS or issubclass(kind, nn.Module) or self._is_own(kind)
+        if kind in _FUNCTIONS or issubclass(kind, nn.Module) or self._is_own(kind):
+            return True
+        return _keeps(kind)
 
     def _is_moving(self, value: object) -> bool:
         """Whether it changes with no store to what holds it, and is no container."""
@@ -662,9 +665,10 @@ class Search:
         the script's that it has."""
         held = held_by(value)
         self._hung_on(value, held, path)
+        self._kept_by_library(value, held, path)
         self._hooks(value, path, depth)
         self._objects += 1
-        is_made_of = module_of(type(value)).startswith(_PARTS)
+        is_made_of = module_of(type(value)).startswith((*_PARTS, _OURS))
         for name, one in list(held.items()):
             kind = type(one)
             if is_generator(one) or issubclass(kind, C_DATA):
@@ -675,6 +679,14 @@ class Search:
                 self._go_into(one, f"{path}.{name}", depth + 1)
         for key, one in self._layout.things.inside(value):
             self._part(one, f"{path}[{key!r}]", depth + 1)
+
+    def _kept_by_library(self, owner: object, held: dict[str, Any], path: str) -> None:
+        """Plain values in which an object of a library's keeps how it was used: calls counted."""
+        kind: Any = type(owner)
+        for name in sorted(stored_in(kind) & {*held, *_slots_of(kind)}) if _keeps(kind) else ():
+            slot = self._slot(f"{path}.{name}", held if name in held else owner, name, None)
+            if self._is_variable(now_in(slot)):
+                self._outside(slot)
 
     def _is_container(self, kind: type) -> bool:
         """One of Python's, or of a library's made out of it; what the script makes out of one has
@@ -861,6 +873,11 @@ def _function_in(value: object) -> object | None:
     if kind is property:
         return value.fget  # type: ignore[attr-defined, no-any-return]
     return value if kind is FunctionType else None
+
+
+def _keeps(kind: Any) -> bool:
+    """Whether an object of a library's keeps how it was used."""
+    return is_closed(kind) and bool(stored_in(kind))
 
 
 def _slots_of(kind: type) -> set[str]:

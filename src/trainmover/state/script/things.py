@@ -31,6 +31,7 @@ from collections import ChainMap, OrderedDict, UserDict, UserList, UserString, d
 from collections.abc import Callable, Collection
 from concurrent.futures import Future
 from contextlib import suppress
+from enum import Enum
 from functools import lru_cache
 from types import (
     AsyncGeneratorType,
@@ -44,12 +45,14 @@ from types import (
     MemberDescriptorType,
     MethodType,
     MethodWrapperType,
+    ModuleType,
 )
 from typing import Any
 
 import numpy
 from torch import Tensor
 from torch.quasirandom import SobolEngine
+from torch.utils.data import Dataset, Sampler
 from torch.utils.weak import WeakIdKeyDictionary, WeakTensorKeyDictionary
 
 from trainmover.state.kinds.generators import is_generator
@@ -59,7 +62,7 @@ from trainmover.state.script.code.source import scope_of
 from trainmover.state.script.code.syntax import walk
 from trainmover.state.script.crowds import Crowd
 from trainmover.state.script.layers import Layers
-from trainmover.state.script.libraries import module_of
+from trainmover.state.script.libraries import is_of_library, module_of, only_shows
 from trainmover.state.script.untracked import TRAINED, Untracked
 from trainmover.torch_internals import loaders
 
@@ -84,6 +87,8 @@ _MADE_OF_OTHERS: tuple[type, ...] = (
     *(one for one in vars(itertools).values() if isinstance(one, type)),
 )
 BOUND = frozenset({MethodType, BuiltinMethodType, MethodWrapperType, type(numpy.random.rand)})
+_KNOWN = (type, ModuleType, Enum, Dataset, Sampler, *TRAINED, *BOUND)
+"""What has nothing of its own, or is compared elsewhere."""
 CACHE = type(functools.lru_cache(len))
 _MEMORY = (Tensor, numpy.ndarray)
 _HOLDERS = frozenset({FunctionType, MethodType, functools.partial})
@@ -157,6 +162,8 @@ class Things:
         if self._is_own(kind):
             held = _contained(value, inside) if issubclass(kind, _CONTAINERS) else None
             return [self._names[kind], self._known_made(value), held]
+        if issubclass(kind, _CONTAINERS) and is_closed(kind):
+            return [self._names[kind], _contained(value, inside)]
         if is_generator(value):
             self._known_made(value)
         return None
@@ -229,6 +236,11 @@ def in_words(value: object) -> str:
     if issubclass(kind, type):
         return f"the class {_name(value)}"  # type: ignore[arg-type]
     return f"a {kind.__name__}"
+
+
+def is_closed(kind: type) -> bool:
+    """Whether its objects are some library's, of which nobody knows all that they keep."""
+    return is_of_library(kind) and not only_shows(kind) and not issubclass(kind, _KNOWN)
 
 
 def held_by(value: object) -> dict[str, Any]:

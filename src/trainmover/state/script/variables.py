@@ -67,7 +67,7 @@ from trainmover.state.script.search import (
     now_in,
     value_of,
 )
-from trainmover.state.script.things import Things, held_by
+from trainmover.state.script.things import Things, held_by, is_closed
 from trainmover.state.script.values import (
     NO_VALUE,
     PLAIN,
@@ -525,7 +525,8 @@ class Variables:
         holders = [vars(one) for one in self._own_modules if id(vars(one)) not in shown]
         found = [value for _, value, _ in self._values_at(frames)]
         if (newest := self._newest) is not None:
-            holders += [held_by(one) for *_, one in [*newest.roots, *newest.children]]
+            within = [one for *_, one in [*newest.roots, *newest.children]]
+            holders += [held_by(one) for one in within if not is_closed(type(one))]
         found += [value for values in holders for value in list(values.values())]
         yield from (one for one in found if id(one) not in known)
 
