@@ -1,0 +1,241 @@
+"""Recoveries, stage by stage, in which more breaks: where ranks stood says which step was the last;
+who has to do something next is told so once all of before is done, and nobody else is.
+"""
+
+import random
+
+import msgspec
+
+from trainmover.controller.state import MachineState, Outcome
+from trainmover.ids import Epoch, MachineId, Rank, Step
+from trainmover.protocol import messages as m
+from trainmover.simulator.courses.broken import Breach, Broken
+from trainmover.simulator.courses.staged import MS, Said
+from trainmover.simulator.happenings import Violation
+
+MIXES = ("some past", "all in", "some not")
+"""Ranks are past a step's gate, or in it, or still compute it."""
+
+
+class Course(Broken):
+    """It is mended. mixes: where ranks may have stood."""
+
+    mixes: tuple[str, ...] = MIXES
+
+    def mends(self) -> None:
+        stages = {
+            "drain": self.drains, "boundary": self.comes_to_boundary, "switch": self.switches,
+            "commit": self._commits,
+        }  # fmt: skip
+        names, at = [*stages], 0
+        while at < len(names):
+            breach = self.trouble(names[at]) if self.troubles else None
+            if breach is not None and self.chance.random() < 0.4:
+                self.troubles -= 1
+                stages[names[at]](but=self.chance.randint(1, 3))
+                if names[at] == "commit":
+                    self._all_go()
+                self.breaks(breach)
+                at = 0
+                continue
+            stages[names[at]]()
+            at += 1
+
+    def drains(self, *, but: int = 0) -> None:
+        """Where ranks stood says what is decided, and nothing is before all have said it."""
+        job = self.job
+        positions, verdict = self.mix()
+        self.held = self.records(verdict)
+        job.hears_all(self.stood(positions), "where ranks stood", but=but)
+        if but:
+            return
+        order = m.Verdict(epoch=job.epoch, committed=verdict)
+        job.follows(dict.fromkeys(self.stays.values(), order), f"{positions}, {self.held}")
+        self.verdict, one = verdict, self.one
+        held = {
+            rank: sorted({s for its in self.held.values() for s in its.get(rank, [])})
+            for rank in job.ranks_of([*self.joiners])
+        }
+        if (one.step, one.positions, one.held) != (verdict, positions, held):
+            raise Violation(f"step {verdict}, {positions}, {held}: {one}")
+        if job.job.committed != verdict:
+            raise Violation(f"step {verdict} is committed: {job.job.committed}")
+        job.is_marked(one, "drain")
+
+    def stood(self, positions: dict[Rank, m.Position]) -> list[Said]:
+        epoch = self.job.epoch
+        return [
+            *((self.seats[r // self.nproc], r % self.nproc, its) for r, its in positions.items()),
+            *((n, None, m.VaultHeld(epoch=epoch, records=its)) for n, its in self.held.items()),
+        ]
+
+    def mix(self) -> tuple[dict[Rank, m.Position], Step]:
+        """Where those who stay stood, and the last step that was made then."""
+        job, chance = self.job, self.chance
+        ranks, k = job.ranks_of([*self.stays]), Step(self.base + 1)
+        in_gate, made, computes = (k - 1, k), (k, 0), (k - 1, 0)
+        if self.verdict is not None:
+            undone = [made, in_gate] if self.verdict == k else [computes]
+            stood, verdict = {rank: chance.choice(undone) for rank in ranks}, self.verdict
+        elif (how := chance.choice(self.mixes)) == "all in":
+            safe = chance.random() < 0.5 or not self.joiners
+            stood, verdict = dict.fromkeys(ranks, in_gate), Step(k if safe else k - 1)
+        else:
+            some = computes if how == "some not" else made
+            stood = {rank: chance.choice((in_gate, some)) for rank in ranks}
+            stood[chance.choice(ranks)] = some
+            verdict = k if how == "some past" else Step(k - 1)
+        return {
+            r: m.Position(rank=r, epoch=job.epoch, committed=Step(c), gate=Step(g))
+            for r, (c, g) in stood.items()
+        }, verdict
+
+    def records(self, verdict: Step) -> dict[MachineId, dict[Rank, list[Step]]]:
+        """For the step behind it, of each rank that is gone, with one machine or several."""
+        alive = [*self.job.job.machines]
+        held: dict[MachineId, dict[Rank, list[Step]]] = {name: {} for name in alive}
+        for rank in self.job.ranks:
+            first = Step(verdict + 1)
+            with_it = self.chance.sample(alive, self.chance.randint(1, len(alive)))
+            for name in with_it:
+                held[name][Rank(rank)] = [Step(first - 1), first]
+            without = [name for name in alive if name not in with_it]
+            for name in without[:1]:
+                held[name][Rank(rank)] = [Step(first - 1)]
+        return held
+
+    def comes_to_boundary(self, *, but: int = 0) -> None:
+        job = self.job
+        heard = job.hears_all(self.there(), "the boundary", but=but)
+        self.parked |= {(name, fact.rank) for name, _, fact in heard if isinstance(fact, m.Parked)}
+        if but:
+            return
+        orders = {name: order for name, order in job.orders(m.Switch)}
+        job.follows(orders, "all are at the boundary")
+        if {*orders} != {*self.joiners.values(), *self.seats.values()} & {*job.job.machines}:
+            raise Violation(f"{self.seats}, {self.joiners} are to switch: {orders}")
+        for name, order in orders.items():
+            self._is_right(name, order)
+        job.is_marked(self.one, "bind")
+
+    def there(self) -> list[Said]:
+        """What is yet to be said for all to be at the boundary."""
+        parks = [s for s in self.job.park(self.joiners) if (s[0], s[2].rank) not in self.parked]
+        return [*self.job.each(self.stays, m.AtBoundary, committed=self.verdict), *parks]
+
+    def _is_right(self, name: MachineId, order: m.Switch) -> None:
+        job, verdict = self.job, self.verdict
+        assert verdict is not None
+        moved = job.ranks_of([*self.joiners])
+        said = (
+            order.epoch,
+            order.committed,
+            order.closing,
+            order.back,
+            order.files,
+            order.diverged,
+        )
+        if said != (job.epoch, verdict, False, False, {}, []):
+            raise Violation(f"{name} is told {order}; the last step is {verdict}")
+        stay = job.ranks_of([*self.stays])
+        truth = {m.Source(rank, job.address(rank)) for rank in stay}
+        if {*order.sources} != {*moved} or any({*its} != truth for its in order.sources.values()):
+            raise Violation(f"{moved} are had from {truth}: {order.sources}")
+        self.sources = {rank: [one.rank for one in its] for rank, its in order.sources.items()}
+        vaults = {
+            rank: {f"{n}:1" for n, its in self.held.items() if verdict + 1 in its.get(rank, [])}
+            for rank in moved
+        }
+        if {rank: {*its} for rank, its in order.records.items()} != vaults:
+            raise Violation(f"records of step {verdict + 1} are in {vaults}: {order.records}")
+        after = {**self.seats, **self.joiners}
+        its = job.ranks_of([slot for slot in after if name in (after[slot], self.seats[slot])])
+        if {*order.buddies} != {*its}:
+            raise Violation(f"{name} has ranks {its}, and is told of {order.buddies}")
+        for rank, vault in order.buddies.items():
+            if vault not in {f"{n}:1" for s, n in after.items() if s != rank // self.nproc}:
+                raise Violation(f"{after} keep for each other, {name} is told {order.buddies}")
+
+    def switches(self, *, but: int = 0) -> None:
+        job = self.job
+        loads = job.load(self.joiners, {rank: its[0] for rank, its in self.sources.items()})
+        for at, said in enumerate(loads):
+            if but and at >= len(loads) - but:
+                break
+            job.hears(said)
+            job.follows({}, f"{said} is all that was said")
+        if but:
+            return
+        if loads:
+            job.is_marked(self.one, "state")
+        if [*self.one.certificates] != [fact.certificate for _, _, fact in loads]:
+            raise Violation(f"{loads} were had: {self.one.certificates}")
+        after = {**self.seats, **self.joiners}
+        job.hears_all(job.each(after, m.Switched), "the switch")
+        job.follows(dict.fromkeys(after.values(), m.Go(epoch=job.epoch)), "all have switched")
+        job.is_marked(self.one, "switchover")
+        self._all_go()
+
+    def _all_go(self) -> None:
+        job, after = self.job, {**self.seats, **self.joiners}
+        known = job.job
+        if [*known.seats] != [*after.values()] or known.epoch != job.epoch or known.change:
+            raise Violation(f"{after} have ranks in epoch {job.epoch}: {known.seats}")
+        if any(known.machines[n].state is not MachineState.ACTIVE for n in after.values()):
+            raise Violation(f"{after} train: {known.machines}")
+        self.seats, self.joiners, self.parked = after, {}, set()
+        if self.verdict is not None:
+            self.base, self.verdict = self.verdict, None
+
+    def _commits(self, *, but: int = 0) -> None:
+        """It is over with the first step of the last rank, and cost what the slowest says."""
+        job, step = self.job, Step(self.base + 1)
+        gaps = {rank: self.chance.randrange(150, 900) * MS for rank in job.ranks}
+        row = m.Row(step=step, at_us=0, values={})
+        facts: list[Said] = [
+            (
+                self.seats[rank // self.nproc],
+                rank % self.nproc,
+                m.Committed(
+                    rank=Rank(rank), epoch=job.epoch, rows=[row], first=True, gap_us=gap,
+                    median_us=100 * MS,
+                ),
+            )
+            for rank, gap in gaps.items()
+        ]  # fmt: skip
+        number, facts = self.one.number, self.chance.sample(facts, len(facts))
+        for at, said in enumerate(facts[: len(facts) - but]):
+            if self.one.outcome is not Outcome.OPEN:
+                raise Violation(f"{facts[at:]} have yet to make a step: {self.one}")
+            late = msgspec.structs.replace(said[2], epoch=Epoch(job.epoch - 1), gap_us=10**9)
+            job.hears((said[0], said[1], late))
+            job.hears(said)
+            self.cost_ms = max(self.cost_ms, said[2].gap_us / MS - 100)
+            self.base = step
+        if but:
+            return
+        one = next(i for i in job.job.incidents if i.number == number)
+        if (one.outcome, one.downtime_ms, one.step_ms) != (Outcome.DONE, self.cost_ms, 100.0):
+            raise Violation(f"{self.cost_ms} ms were lost: {one}")
+        job.is_marked(one, "first_step")
+        if job.job.committed != step or job.job.retries:
+            raise Violation(f"step {step} is made: {job.job.committed}, {job.job.retries}")
+
+
+def _breaks_and_mends(chance: random.Random) -> None:
+    """Several times, and more breaks meanwhile."""
+    course = Course(chance)
+    for _ in range(chance.randint(1, 2)):
+        words, spare = f"w{course.job.now_us}", len(course.spare)
+        seats = [*course.seats.values()]
+        how = chance.choice(("loss", "loss", "crash", "link")) if spare else "link"
+        most = {"loss": min(2, spare, len(seats) - 1), "crash": 1, "link": 0}[how]
+        names = sorted(chance.sample(seats, chance.randint(1, most)) if most else [])
+        course.breaks(Breach(how, names, words))
+        course.mends()
+        course.job.settles()
+
+
+def play(chance: random.Random) -> None:
+    """One job."""
+    _breaks_and_mends(chance)
