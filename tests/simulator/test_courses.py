@@ -225,6 +225,30 @@ BUGS = {
         "redone = newest(job) - job.cut.step",
         "redone = 0",
     ),
+    "a checkpoint that is damaged is read again": (
+        "resuming",
+        "controller.change.from_disk",
+        "return replace(job, unusable=job.unusable | {fact.unusable})",
+        "return job",
+    ),
+    "all go on before it is known from where": (
+        "resuming",
+        "controller.change.from_disk",
+        "if change is None or not change.disk or change.epoch != event.epoch:",
+        "if change is None or not change.disk:",
+    ),
+    "who has left is waited for": (
+        "endings",
+        "controller.change.seats",
+        "        if rank not in job.exited\n",
+        "",
+    ),
+    "the place of a machine that is through is taken": (
+        "endings",
+        "controller.state",
+        "if self._is_empty(machine) and self._is_needed(Slot(slot))",
+        "if self._is_empty(machine)",
+    ),
     "what a job that is stopped waits for is any checkpoint": (
         "saving",
         "controller.keep.stopping",

@@ -106,6 +106,15 @@ class Broken:
             pid = job.job.machines[name].pids[0]
             fact = m.WorkerExited(local_rank=0, pid=pid, code=1, note=breach.words)
             job.hear(AgentSaid(at_us=job.now_us, machine=name, fact=fact))
+        elif breach.how == "raise":
+            (name,) = breach.names
+            slot = next(slot for slot, one in self.seats.items() if one == name)
+            rank = self.chance.choice(job.ranks_of([slot]))
+            raised = m.Raised(
+                rank=rank, step=Step(self.base + 1), error=breach.words, traceback="line 3",
+                misled=job.job.change is None,
+            )  # fmt: skip
+            job.says(name, rank % self.nproc, raised)
         elif breach.how == "link":
             change = job.job.change
             now = job.job.epoch if change is None else change.epoch
@@ -194,11 +203,13 @@ class Broken:
             ways += [("loss", [name]) for name in self.joiners.values()]
             if len(self.stays) > 1:
                 ways += [("loss", [chance.choice([*self.stays.values()])])] * 2
+        if stage in ("drain", "commit") and len(self.stays) > 1:
+            ways += [("raise", [chance.choice([*self.stays.values()])])]
         if stage in ("switch", "commit"):
             ways += [("link", [])]
         if stage == "switch":
             ways += [("store", [])]
-        ways = [(how, its) for how, its in ways if how != "crash" or self.spare]
+        ways = [(how, its) for how, its in ways if how not in ("crash", "raise") or self.spare]
         if not ways:
             return None
         how, names = chance.choice(ways)

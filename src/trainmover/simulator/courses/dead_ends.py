@@ -111,6 +111,42 @@ def _none_alike(chance: random.Random) -> None:
     course.job.ends(why)
 
 
+def _unproven(chance: random.Random) -> None:
+    """Those who should hold the same do not: most of them are believed, if nothing stands against
+    it; else nobody is."""
+    course = _broken(chance)
+    job, number = course.job, course.one.number
+    course.drains()
+    course.comes_to_boundary()
+    stay = job.ranks_of([*course.stays])
+    rank = chance.choice([*course.sources])
+    other = chance.sample(stay, chance.randint(1, max(1, len(stay) // 2)))
+    against = [chance.choice(stay)] if chance.random() < 0.3 else []
+    most = [one for one in stay if one not in other]
+    believed = len(most) > len(other) and not {*against} & {*most}
+    said = m.Unproven(
+        rank=rank, epoch=job.epoch, unlike=against,
+        holders={one: "b" if one in other else "a" for one in stay},
+    )  # fmt: skip
+    epoch, name = job.epoch, course.joiners[rank // course.nproc]
+    job.hears_all([(name, rank % course.nproc, said)], "the switch")
+    orders = dict.fromkeys(job.job.machines, m.Interrupt(epoch=job.epoch))
+    job.follows({**orders}, f"{said}")
+    one = course.one
+    if (job.epoch, one.number, one.epoch, one.certificates) != (epoch + 1, number, job.epoch, ()):
+        raise Violation(f"the same incident goes on in epoch {epoch + 1}: {one}")
+    course.doubted = frozenset(other)
+    if believed:
+        course.drains()
+        course.comes_to_boundary()
+        return
+    positions, verdict = course.mix()
+    course.held = course.records(verdict)
+    job.hears_all(course.stood(positions), "where ranks stood")
+    job.ends("ranks that held the state of rank")
+    job.ends("have parted since")
+
+
 def _wrong_state(chance: random.Random) -> None:
     course = _broken(chance)
     course.drains()
@@ -285,6 +321,8 @@ WAYS = (
     _is_behind,
     _none_alike,
     _wrong_state,
+    _unproven,
+    _unproven,
     _again_and_again,
     _same_step,
     _misled,

@@ -5,6 +5,7 @@ import random
 from statistics import median
 
 from trainmover.controller.change import options
+from trainmover.controller.effects import Closed
 from trainmover.controller.events import AgentSaid, Lost, MachineJoined, MachinesLost, MoveRequested
 from trainmover.controller.state import Incident, MachineState, Outcome, Phase
 from trainmover.ids import MachineId, Step
@@ -14,6 +15,8 @@ from trainmover.simulator.happenings import Violation
 
 MEDIAN_MS, WARM_MS, RUN_MS = 100.0, 50.0, 20.0
 WAIT_S = 30
+KEPT, FEW = 8, 4
+"""Incidents that a job knows whole, and certificates of those before."""
 
 
 class Course:
@@ -159,6 +162,32 @@ def _one_after_the_other(chance: random.Random) -> None:
         course.goes(chance.choice(("link", "loss", "crash", "move")))
 
 
+def _long_ago(chance: random.Random) -> None:
+    """Of what is long over the job keeps what still decides something; the whole of it is told
+    once."""
+    course = Course(chance)
+    count = chance.randint(KEPT + 1, KEPT + 4)
+    for _ in range(count):
+        course.goes(chance.choice(("link", "loss")))
+    known = course.job.job
+    told = [one.incident for one in course.job.log if isinstance(one, Closed)]
+    numbers = [one.number for one in (*told, *known.incidents)]
+    if numbers != [*range(1, count + 1)] or len(known.incidents) != KEPT:
+        raise Violation(f"{count} are over: told are {told}, left {known.incidents}")
+    if len(known.briefs) != len(told):
+        raise Violation(f"of {told} the job knows {known.briefs}")
+    for short, whole in zip(known.briefs, told, strict=True):
+        for name in ("number", "kind", "rung", "joiner", "cause", "outcome", "marks", "failed"):
+            if getattr(short, name) != getattr(whole, name):
+                raise Violation(f"{name} of {whole} still counts: {short}")
+        if short.downtime_ms != whole.downtime_ms or short.machine != whole.machine:
+            raise Violation(f"what {whole} has cost still counts: {short}")
+        if short.positions or short.held or short.options or len(short.ranks) > 1:
+            raise Violation(f"what all ranks have said for {whole} counts no more: {short}")
+        if whole.certificates and short.certificates != whole.certificates[-FEW:]:
+            raise Violation(f"that state was moved is known: {short}")
+
+
 def _nobody_is_left(chance: random.Random) -> None:
     """No standby: the job waits as long as it may, or ends at once."""
     wait_s = chance.choice((0, WAIT_S))
@@ -232,4 +261,5 @@ def _ends(job: Trained, words: str) -> None:
 
 def play(chance: random.Random) -> None:
     """One job."""
-    chance.choice((_one_after_the_other, _one_after_the_other, _nobody_is_left, _thrice))(chance)
+    often = _one_after_the_other
+    chance.choice((often, often, often, _nobody_is_left, _thrice, _long_ago))(chance)

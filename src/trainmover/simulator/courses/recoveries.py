@@ -18,9 +18,10 @@ MIXES = ("some past", "all in", "some not")
 
 
 class Course(Broken):
-    """It is mended. mixes: where ranks may have stood."""
+    """It is mended. mixes: where ranks may have stood; doubted: of whom nothing is taken."""
 
     mixes: tuple[str, ...] = MIXES
+    doubted: frozenset[Rank] = frozenset()
 
     def mends(self) -> None:
         stages = {
@@ -127,6 +128,8 @@ class Course(Broken):
         job, verdict = self.job, self.verdict
         assert verdict is not None
         moved = job.ranks_of([*self.joiners])
+        if order.snapshot_every != (job.job.spec.snapshot_every or 0):
+            raise Violation(f"all keep snapshots every so many steps: {order}")
         said = (
             order.epoch,
             order.committed,
@@ -137,7 +140,7 @@ class Course(Broken):
         )
         if said != (job.epoch, verdict, False, False, {}, []):
             raise Violation(f"{name} is told {order}; the last step is {verdict}")
-        stay = job.ranks_of([*self.stays])
+        stay = [rank for rank in job.ranks_of([*self.stays]) if rank not in self.doubted]
         truth = {m.Source(rank, job.address(rank)) for rank in stay}
         if {*order.sources} != {*moved} or any({*its} != truth for its in order.sources.values()):
             raise Violation(f"{moved} are had from {truth}: {order.sources}")
@@ -152,9 +155,21 @@ class Course(Broken):
         its = job.ranks_of([slot for slot in after if name in (after[slot], self.seats[slot])])
         if {*order.buddies} != {*its}:
             raise Violation(f"{name} has ranks {its}, and is told of {order.buddies}")
+        keep = {*after.values()} if len(after) > 1 else {*job.job.machines}
         for rank, vault in order.buddies.items():
-            if vault not in {f"{n}:1" for s, n in after.items() if s != rank // self.nproc}:
+            if vault not in {f"{one}:1" for one in keep if one != after[rank // self.nproc]}:
                 raise Violation(f"{after} keep for each other, {name} is told {order.buddies}")
+        self._are_further(name, order, after)
+
+    def _are_further(self, name: MachineId, order: m.Switch, after: dict[int, MachineId]) -> None:
+        """One more copy, where that is asked for and there is somebody else to keep it."""
+        twice = self.job.job.spec.snapshot_copies > 1 and len(after) > 2
+        if {*order.further} != ({*order.buddies} if twice else set()):
+            raise Violation(f"{name} is told of other keepers, {twice}: {order}")
+        for rank, vault in order.further.items():
+            others = {*after.values()} - {after[rank // self.nproc]}
+            if vault == order.buddies[rank] or vault not in {f"{one}:1" for one in others}:
+                raise Violation(f"{vault} keeps one more copy of rank {rank}: {order}")
 
     def switches(self, *, but: int = 0) -> None:
         job = self.job
@@ -173,6 +188,10 @@ class Course(Broken):
         after = {**self.seats, **self.joiners}
         job.hears_all(job.each(after, m.Switched), "the switch")
         job.follows(dict.fromkeys(after.values(), m.Go(epoch=job.epoch)), "all have switched")
+        keep = {name for name, order in job.orders(m.KeepSnapshots) if order.now}
+        needed = job.job.snapshot_every and self.joiners
+        if keep != ({*after.values()} if needed else set()):
+            raise Violation(f"{self.joiners} have no snapshots, {needed}: {job.told}")
         job.is_marked(self.one, "switchover")
         self._all_go()
 
@@ -224,7 +243,9 @@ class Course(Broken):
 
 def _breaks_and_mends(chance: random.Random) -> None:
     """Several times, and more breaks meanwhile."""
-    course = Course(chance)
+    course = Course(
+        chance, snapshot_every=chance.choice((0, 5)), snapshot_copies=chance.choice((1, 2))
+    )
     for _ in range(chance.randint(1, 2)):
         words, spare = f"w{course.job.now_us}", len(course.spare)
         seats = [*course.seats.values()]
@@ -236,6 +257,16 @@ def _breaks_and_mends(chance: random.Random) -> None:
         course.job.settles()
 
 
+def _the_keeper_is_lost(chance: random.Random) -> None:
+    """A standby, which has the records of a job of one machine: its ranks would wait for it."""
+    course = Course(chance, sizes=((1, 2),), snapshot_every=0)
+    ((keeper,),) = course.job.job.keepers.values()
+    course.breaks(Breach("loss", [keeper], "it is gone"))
+    course.troubles = 0
+    course.mends()
+
+
 def play(chance: random.Random) -> None:
     """One job."""
-    _breaks_and_mends(chance)
+    often = _breaks_and_mends
+    chance.choice((often, often, often, often, _the_keeper_is_lost))(chance)
