@@ -249,6 +249,30 @@ BUGS = {
         "if self._is_empty(machine) and self._is_needed(Slot(slot))",
         "if self._is_empty(machine)",
     ),
+    "of what is long over nothing is told": (
+        "losses",
+        "controller.change.past",
+        "return job, tuple(map(Closed, over))",
+        "return job, ()",
+    ),
+    "a process that was replaced is heard of once more, and counts": (
+        "restarts",
+        "controller.start",
+        "gone=frozenset(current.pids.values())",
+        "gone=frozenset()",
+    ),
+    "a machine that is lost while all begin again is one more restart": (
+        "restarts",
+        "controller.start",
+        "again = job.phase is Phase.STARTING",
+        "again = job.phase is Phase.GATHERING",
+    ),
+    "ranks begin with another torch than the others": (
+        "restarts",
+        "controller.start",
+        "if others := [name for name in job.seats if other_torch(job, job.machines[name])]:",
+        "if others := [name for name in job.seats if not job.machines[name].torch]:",
+    ),
     "what a job that is stopped waits for is any checkpoint": (
         "saving",
         "controller.keep.stopping",
