@@ -25,7 +25,8 @@ class Breach:
 
 class Broken:
     """seats: slot -> machine that trains; joiners: slot -> machine that takes it; parked: those
-    that have said so. base: the last step that all have made. verdict: what was decided since."""
+    that have said so. base: the last step that all have made. verdict: what was decided since;
+    failing: the step that did not come through. tries: in a row, since the last step."""
 
     def __init__(
         self,
@@ -51,7 +52,8 @@ class Broken:
         self.base = self.job.step
         self.verdict: Step | None = None
         self.troubles = chance.choice((0, 1, 1, 2))
-        self.cost_ms = 0.0
+        self.cost_ms, self.tries = 0.0, 0
+        self.failing: Step | None = None
         self.held: dict[MachineId, dict[Rank, list[Step]]] = {}
         self.sources: dict[Rank, list[Rank]] = {}
 
@@ -75,6 +77,7 @@ class Broken:
         they still live."""
         job, names = self.job, breach.names
         before, had, epoch = job.job.incidents, dict(self.joiners), job.epoch
+        at_rest = job.job.change is None
         job.goes_on()
         self.happens(breach)
         gone = [name for name in names if name not in job.job.machines]
@@ -92,6 +95,9 @@ class Broken:
         if fenced != gone:
             raise Violation(f"{breach}: {gone} are shut out, {fenced}")
         self._is_noted(breach, before, gone)
+        self.tries += not gone and (at_rest or self.one.machine is None)
+        if job.job.retries != self.tries:
+            raise Violation(f"{self.tries} attempts in a row: {job.job.retries}")
 
     def happens(self, breach: Breach) -> None:
         job = self.job
@@ -177,6 +183,10 @@ class Broken:
         said = (one.number, one.kind, one.outcome, one.rung, one.epoch, one.ranks, one.lost)
         truth = (number, Kind.RECOVERY, Outcome.OPEN, 1, job.epoch, ranks, tuple(gone))
         words = breach.words in one.cause or breach.how == "store"
+        if gone:
+            verb = "was" if len(gone) == 1 else "were"
+            names = " and ".join([*filter(None, [", ".join(gone[:-1])]), gone[-1]])
+            words = one.cause == f"{names} {verb} lost: {breach.words}"
         if said != truth or one.marks != marks or not words:
             raise Violation(f"{breach}: {truth}, {marks}; noted is {one}")
         about: list[MachineId | None] = [*breach.names] or [None]

@@ -26,7 +26,6 @@ class Course:
             chance, machines=machines, standbys=standbys, nproc=self.nproc, restarts_max=9,
             snapshot_copies=chance.choice((1, 2)),
         )  # fmt: skip
-        self.job.to_do = []
         self.seats = dict(enumerate(self.job.names[:machines]))
         self.pids: dict[MachineId, int] = {}
         self.restarts = 0

@@ -49,7 +49,6 @@ class Course:
             resume=None if begun else self.found,
         )  # fmt: skip
         self.job.alike = False
-        self.job.to_do = []
         if begun:
             self.job.step = Step(self.found.step + chance.randint(0, 9))
             self.job.begins()

@@ -1,6 +1,7 @@
 """A job whose machines do what they are told one after the other, in any order; it hears of it
 twice, or late, or from who has no say."""
 
+import random
 from typing import Any
 
 import msgspec
@@ -24,11 +25,18 @@ ANYBODYS = m.VaultHeld | m.Committed
 
 class Staged(Trained):
     """`told` is what follows from the last that was heard; to_do: what machines were told before.
-    Vaults are `NAME:1`."""
+    Vaults are `NAME:1`. said_us: when what was last heard of all that was waited for."""
+
+    def __init__(self, chance: random.Random, **knobs: Any) -> None:
+        self.to_do: list[Effect] = []
+        self.said_us: dict[type[Any], int] = {}
+        super().__init__(chance, **knobs)
 
     def begins(self) -> None:
-        self.to_do: list[Effect] = []
         self.trains()
+        runs = [one.order.run for one in self.log if _is_in_sandbox(one)]  # type: ignore[union-attr]
+        if len({*runs}) < len(runs):
+            raise Violation(f"each run has a number of its own: {self.log}")
         self.goes_on()
 
     def goes_on(self) -> None:
@@ -64,6 +72,7 @@ class Staged(Trained):
         first, last = facts[: max(0, len(facts) - max(but, 1))], facts[-1]
         for one in first:
             self._nothing_follows(one, what)
+            self.said_us[type(one[2])] = self.now_us
             if self.chance.random() < 0.1:
                 self._nothing_follows(one, f"{what}, twice")
         if wrong := self._without_say(last):
@@ -71,6 +80,7 @@ class Staged(Trained):
         if but:
             return first
         self.hears(last)
+        self.said_us[type(last[2])] = self.now_us
         return facts
 
     def _nothing_follows(self, said: Said, what: str) -> None:
@@ -160,6 +170,10 @@ class Staged(Trained):
         """Where its state is had from, as long as it is with who has the seat."""
         slot, local = divmod(rank, self.nproc)
         return f"{self.job.seats[slot]}/{local}"
+
+
+def _is_in_sandbox(one: Effect) -> bool:
+    return isinstance(one, Send) and isinstance(one.order, m.WarmUp | m.Hold)
 
 
 def _is_run(one: Effect, name: MachineId) -> bool:
