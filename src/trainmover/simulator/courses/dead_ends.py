@@ -264,17 +264,21 @@ def _begin_anew(course: Course, why: str, newest: int) -> None:
 
 
 def _waited_for(chance: random.Random) -> None:
-    """Two are lost, and there is one standby: the job waits for another as long as it may, which
-    does not begin anew with what is lost meanwhile."""
-    course = Course(chance, sizes=((4, 1), (3, 1)))
+    """Two are lost, and there is one standby, or none: the job waits for others as long as it may,
+    which does not begin anew with what is lost meanwhile."""
+    course = Course(chance, sizes=((4, 1), (3, 1), (4, 0)))
+    able = len(course.spare)
     job, seats = course.job, [*course.seats.values()]
     names = sorted(chance.sample(seats, 2))
     begun_us = job.now_us = job.now_us + MS
     lost = [Lost(machine=name, why="it is", heard_us=job.now_us) for name in names]
     job.hear(MachinesLost(at_us=job.now_us, lost=lost))
     change = job.job.change
-    if change is None or len(change.joiners) != 1 or len(change.missing) != 1:
-        raise Violation(f"{names} are lost, one can join: {change}")
+    if change is None or (len(change.joiners), len(change.missing)) != (able, 2 - able):
+        raise Violation(f"{names} are lost, {able} can join: {change}")
+    ranks = job.ranks_of([slot for slot, name in course.seats.items() if name in names])
+    if [*course.one.ranks] != ranks or (course.one.joiner is None) is not (able == 0):
+        raise Violation(f"{ranks} are lost, {able} can join: {course.one}")
     if len(seats) > 3 and chance.random() < 0.5:
         more = next(name for name in seats if name not in names)
         job.now_us += 10 * SECOND_US
@@ -282,8 +286,8 @@ def _waited_for(chance: random.Random) -> None:
         job.hear(MachinesLost(at_us=job.now_us, lost=[gone]))
         names.append(more)
     change = job.job.change
-    if change is None or len(change.missing) != len(names) - 1:
-        raise Violation(f"{names} are lost, one can join: {change}")
+    if change is None or len(change.missing) != len(names) - able:
+        raise Violation(f"{names} are lost, {able} can join: {change}")
     until_us = begun_us + WAIT_S * SECOND_US
     if chance.random() < 0.5:
         job.now_us = until_us - 1
@@ -293,11 +297,11 @@ def _waited_for(chance: random.Random) -> None:
         job.now_us = until_us
         job.told.clear()
         job.hear(Tick(at_us=job.now_us))
-        machines = f"{len(names) - 1} machine{'s' * (len(names) > 2)} must be replaced"
-        job.ends(f"{machines} and ")
+        machines = f"{len(names) - able} machine{'s' * (len(names) - able > 1)}"
+        job.ends(f"{machines} must be replaced and ")
         job.ends(f"none has come in {WAIT_S} s")
         return
-    for number in range(len(names) - 1):
+    for number in range(len(names) - able):
         name = MachineId(f"m{70 + number}")
         job.names.append(name)
         job.told.clear()
@@ -311,7 +315,8 @@ def _waited_for(chance: random.Random) -> None:
             raise Violation(f"{name} has come, and takes no ranks: {change}")
         if m.Interrupt(epoch=job.epoch) not in [order for _, order in job.orders(m.Interrupt)]:
             raise Violation(f"{name} is not told of epoch {job.epoch}: {job.told}")
-    if change is None or change.missing or course.one.joiner not in change.joiners.values():
+    joins = {} if change is None else change.joiners
+    if len(joins) != len(names) or course.one.joiner not in joins.values():
         raise Violation(f"all are there: {change}, {course.one}")
 
 

@@ -18,15 +18,15 @@ FOLDER = "/kept"
 class Course:
     """kept: slot -> machine in whose vault its snapshots are, too; gone: slot that is vacant."""
 
-    def __init__(self, chance: random.Random, *, folder: str = "", restarts_max: int = 3) -> None:
+    def __init__(self, chance: random.Random, *, alike: bool = False) -> None:
         self.chance = chance
         machines, standbys = chance.choice(((2, 1), (3, 2), (4, 2)))
         self.nproc = chance.choice((1, 1, 2))
         self.job = Staged(
             chance, machines=machines, standbys=standbys, nproc=self.nproc, wait_s=60,
-            snapshot_every=EVERY, checkpoint=folder, restarts_max=restarts_max,
+            snapshot_every=EVERY,
         )  # fmt: skip
-        self.job.alike = False
+        self.job.alike = alike
         self.job.begins()
         self.seats = dict(enumerate(self.job.job.seats))
         self.kept = {slot: self.seats[(slot + 1) % machines] for slot in self.seats}
@@ -78,11 +78,12 @@ class Course:
         where = job.each(stays, m.Position, committed=self.made, gate=Step(0))
         job.hears_all([*vaults, *where], "where ranks stood")
 
-    def all_go_back(self, why: str) -> None:
+    def all_go_back(self, why: str, beyond: tuple[MachineId, ...] = ()) -> None:
         """Who trains leaves its run, whose snapshot is nowhere else gives it to its own vault, and
-        all join, in a new epoch."""
+        all join, in a new epoch. beyond: who was to join, and may have gone further already."""
         job, change = self.job, self.job.job.change
         trains = {name for name in self.seats.values() if name in job.job.machines}
+        self.leaving = trains | {*beyond}
         epoch = job.epoch
         if change is None or not change.back or change.stage is not Stage.BOUNDARY:
             raise Violation(f"all go back: {change}")
@@ -92,8 +93,8 @@ class Course:
         ):
             raise Violation(f"all join, where they are: {change.joiners}")
         leave = {name: order.epoch for name, order in job.orders(m.Leave)}
-        if leave != dict.fromkeys(trains, epoch - 1):
-            raise Violation(f"{trains} leave epoch {epoch - 1}: {leave}")
+        if leave != dict.fromkeys(self.leaving, epoch - 1):
+            raise Violation(f"{self.leaving} leave epoch {epoch - 1}: {leave}")
         given = {name: (o.step, o.vaults) for name, o in job.orders(m.GiveSnapshots)}
         truth = {
             name: (CUT, dict.fromkeys(job.ranks_of([slot]), f"{name}:1"))
@@ -114,9 +115,9 @@ class Course:
         job = self.job
         for slot, name in self.chance.sample([*self.after.items()], len(self.after)):
             job.goes_on()
-            if name not in self.seats.values():
+            if name not in self.leaving:
                 continue
-            if self.kept[slot] not in job.job.machines:
+            if self.kept[slot] not in job.job.machines and name == self.seats[slot]:
                 for rank in job.ranks_of([slot]):
                     job.hears((name, rank % self.nproc, self.snapped(rank, f"{name}:1")))
             for local in range(self.nproc):
@@ -201,6 +202,31 @@ def _to_the_cut(chance: random.Random) -> None:
         raise Violation(f"all who run the script may have stayed behind it: {left}, {change}")
 
 
+def _beyond(chance: random.Random) -> None:
+    """Those who held the same have parted, as a joiner finds that was told their step already."""
+    course = Course(chance, alike=True)
+    job = course.job
+    course.has_cut()
+    slot = chance.choice([*course.seats])
+    course.loses([course.seats[slot]])
+    course.drains()
+    change = job.job.change
+    assert change is not None
+    joiner = next(iter(change.joiners.values()))
+    stays = {at: name for at, name in course.seats.items() if at != slot}
+    there = job.each(stays, m.AtBoundary, committed=course.made)
+    job.hears_all([*there, *job.park({slot: joiner})], "the boundary")
+    rank = Rank(slot * course.nproc)
+    holders = {one: f"{one}" for one in job.ranks_of([*stays])}
+    said = m.Unproven(rank=rank, epoch=job.epoch, holders=holders, unlike=[*holders])
+    job.hears((joiner, 0, said))
+    course.drains()
+    course.all_go_back("have parted since", (joiner,))
+    course.leave()
+    course.is_right(course.park())
+    course.switch()
+
+
 def _two_are_lost(chance: random.Random) -> None:
     """A machine, and the one that kept what it had."""
     course = Course(chance)
@@ -223,4 +249,4 @@ def _two_are_lost(chance: random.Random) -> None:
 
 def play(chance: random.Random) -> None:
     """One of them."""
-    chance.choice((_to_the_cut, _to_the_cut, _to_the_cut, _two_are_lost))(chance)
+    chance.choice((_to_the_cut, _to_the_cut, _beyond, _two_are_lost))(chance)

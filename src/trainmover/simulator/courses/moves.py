@@ -6,9 +6,15 @@ import random
 from collections import Counter
 
 from trainmover.controller.effects import Answer
-from trainmover.controller.events import CordonRequested, MoveRequested, StoreMoved
-from trainmover.controller.state import Kind, Outcome, Stage
-from trainmover.ids import Rank, Slot, Step
+from trainmover.controller.events import (
+    CordonRequested,
+    Lost,
+    MachinesLost,
+    MoveRequested,
+    StoreMoved,
+)
+from trainmover.controller.state import Kind, MachineState, Outcome, Stage
+from trainmover.ids import MachineId, Rank, Slot, Step
 from trainmover.protocol import messages as m
 from trainmover.simulator.courses.moving import STAGES, Moving
 from trainmover.simulator.courses.trained import Trained
@@ -91,6 +97,14 @@ def _cancelled(chance: random.Random) -> None:
         job.hears((name, rank % job.nproc, fact))
         why = f"phase 1 failed on rank {rank} (no port)"
         move.is_cancelled(why, Outcome.FAILED, set())
+    if how == "ends":
+        return
+    job.settles()
+    free = {name: job.job.machines[name].state for name in job.job.machines}
+    if any(
+        free.get(one, MachineState.WARM) is not MachineState.WARM for one in move.joins.values()
+    ):
+        raise Violation(f"{move.joins} stand by again: {free}")
 
 
 def _overtaken(chance: random.Random) -> None:
@@ -105,13 +119,27 @@ def _overtaken(chance: random.Random) -> None:
     job, switches = move.job, move.at == "switch"
     slot = chance.choice([*move.seats])
     name = move.seats[slot]
-    if (len(move.seats) == 1 and slot in move.leaves) or chance.random() < 0.3:
+    gone: list[MachineId] = []
+    vacant: set[int] = set()
+    alone = len(move.seats) == 1 and slot in move.leaves
+    more = len(job.names) > len(move.after) + len(move.joins)
+    if switches and chance.random() < 0.3:
+        rank = chance.choice(job.ranks_of([*move.joins]))
+        unproven = m.Unproven(rank=rank, epoch=job.epoch, holders={})
+        job.hears((move.after[rank // job.nproc], rank % job.nproc, unproven))
+        why = f"{move.one.machine} could not be moved: its replicas have parted"
+    elif alone or chance.random() < 0.3:
         now = job.epoch if switches else job.job.epoch
         rank = job.ranks_of([slot])[0]
         said = m.Interrupted(rank=rank, epoch=now, reason="reset by peer")
         job.hears((move.after[slot] if switches else name, rank % job.nproc, said))
-        why, vacant = f"rank {rank} lost a link (reset by peer)", set[int]()
+        why = f"rank {rank} lost a link (reset by peer)"
+    elif more and chance.random() < 0.4:
+        gone = [chance.choice([*move.joins.values()]), name]
+        move.loses(*gone)
+        why, vacant = f"{gone[0]} and {name} were lost: its link has ended", {slot}
     else:
+        gone = [name]
         move.loses(name)
         why, vacant = f"{name} was lost: its link has ended", {slot}
     move.is_answered(f"The move was overtaken: {why}.\nThe job recovers", ok=False)
@@ -122,19 +150,19 @@ def _overtaken(chance: random.Random) -> None:
         raise Violation(f"{why}, and there is {new}, {change}")
     if {*change.joiners} != vacant or new.number != move.one.number + 1:
         raise Violation(f"{why}: {vacant} are vacant, {change}")
-    _goes_on(move, slot if vacant else None)
+    _goes_on(move, vacant, gone)
 
 
-def _goes_on(move: Moving, slot: int | None) -> None:
-    """Who was to take that slot does, and is not bound again; other joiners are let go."""
+def _goes_on(move: Moving, vacant: set[int], gone: list[MachineId]) -> None:
+    """Who was to take a slot that is vacant does, and is not bound again; others are let go."""
     job, change = move.job, move.job.job.change
     assert change is not None
-    kept = {} if slot is None else {s: n for s, n in move.joins.items() if s == slot}
+    kept = {s: n for s, n in move.joins.items() if s in vacant and n not in gone}
     if any(change.joiners.get(Slot(s)) != name for s, name in kept.items()):
         raise Violation(f"{kept} were about to join: {change.joiners}")
     if again := [name for name, _ in job.orders(m.Bind) if name in kept.values()]:
         raise Violation(f"{again} are bound already")
-    let_go = {name for s, name in move.joins.items() if s not in kept}
+    let_go = {name for s, name in move.joins.items() if s not in kept} - {*gone}
     if {name for name, _ in job.orders(m.Leave)} != let_go:
         raise Violation(f"{let_go} are let go: {job.orders(m.Leave)}")
     told = [name for name, order in job.orders(m.Interrupt) if order.epoch == job.epoch]
@@ -179,6 +207,9 @@ def _refused(chance: random.Random) -> None:
     if how == "early":
         young = Trained(chance, machines=2, standbys=1)
         _says_no(young, "m1", "the first steps are not recorded yet")
+        lost = Lost(machine=MachineId("m2"), why="it is gone", heard_us=young.now_us)
+        young.hear(MachinesLost(at_us=young.now_us, lost=[lost]))
+        _says_no(young, "m1", "The job is starting: nothing was moved.")
         return
     move = Moving(chance)
     job = move.job

@@ -236,18 +236,25 @@ class Moving:
             raise Violation(f"{why}, {outcome}: {self.one}, {job.job.change}")
         if [*job.job.seats] != [*self.seats.values()] or job.job.phase is not Phase.RUNNING:
             raise Violation(f"all train on: {job.job.seats}, {job.job.phase}")
+        known = {name: job.job.machines[name].state for name in orders if name not in gone}
+        left = {name for name, state in known.items() if state is MachineState.LEAVING}
+        if left != {*self.joins.values()} - gone:
+            raise Violation(f"{self.joins} leave what they have begun: {known}")
 
     def says_some(self) -> None:
         facts = self.facts()
         self.said = self.job.hears_all(facts, self.at, but=self.chance.randint(1, len(facts)))
 
-    def loses(self, name: MachineId) -> None:
+    def loses(self, *names: MachineId) -> None:
         job = self.job
         job.goes_on()
-        lost = Lost(machine=name, why="its link has ended", heard_us=job.now_us - 700)
-        job.hear(MachinesLost(at_us=job.now_us, lost=[lost]))
-        if [one.machine for one in job.told if isinstance(one, Fence)] != [name]:
-            raise Violation(f"{name} is to be shut out: {job.told}")
+        lost = [
+            Lost(machine=name, why="its link has ended", heard_us=job.now_us - 700)
+            for name in names
+        ]
+        job.hear(MachinesLost(at_us=job.now_us, lost=lost))
+        if [one.machine for one in job.told if isinstance(one, Fence)] != [*names]:
+            raise Violation(f"{names} are to be shut out: {job.told}")
 
 
 def _is_other(one: object) -> bool:
