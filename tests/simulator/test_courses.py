@@ -273,6 +273,18 @@ BUGS = {
         "if others := [name for name in job.seats if other_torch(job, job.machines[name])]:",
         "if others := [name for name in job.seats if not job.machines[name].torch]:",
     ),
+    "machines of one rack stand next to each other": (
+        "buddies",
+        "controller.change.buddies",
+        "name: (turn, domain)",
+        "name: (domain, turn)",
+    ),
+    "one more copy is in the rack of the first": (
+        "buddies",
+        "controller.change.buddies",
+        "return domain == own, domain == its",
+        "return domain == own, domain != its",
+    ),
     "what a job that is stopped waits for is any checkpoint": (
         "saving",
         "controller.keep.stopping",

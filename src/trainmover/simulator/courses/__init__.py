@@ -11,6 +11,7 @@ from collections.abc import Callable
 from trainmover.simulator.courses import (
     beats,
     beginnings,
+    buddies,
     cuts,
     dead_ends,
     endings,
@@ -53,6 +54,7 @@ COURSES: dict[str, Callable[[random.Random], None]] = {
     "resuming": resuming.play,
     "endings": endings.play,
     "restarts": restarts.play,
+    "buddies": buddies.play,
     "stragglers": stragglers.play,
     "health": health.play,
     "keeping": keeping.play,

@@ -193,11 +193,16 @@ def _same_step(chance: random.Random) -> None:
         course.drains()
         course.comes_to_boundary()
         course.switches()
-    causes = []
+    told = []
+    first_us = 0
     for turn in range(3):
         name = chance.choice([*course.seats.values()])
         course.breaks(Breach("crash", [name], f"turn {turn}"))
-        causes.append(course.one.cause)
+        one, now_us = course.one, course.job.now_us
+        first_us = first_us or now_us
+        when = f"{(now_us - first_us) / 1e6:.1f} s later" if turn else "first"
+        told.append(f"  incident {one.number}, {when} on {name}: {one.cause}\n")
+        course.job.now_us += chance.randrange(1, 90) * SECOND_US
         if turn == 2:
             break
         course.drains()
@@ -208,8 +213,7 @@ def _same_step(chance: random.Random) -> None:
     course.held = course.records(verdict)
     course.job.hears_all(course.stood(positions), "where ranks stood")
     course.job.ends(f"Step {course.base + 1} has failed 3 times:")
-    for cause in causes:
-        course.job.ends(cause)
+    course.job.ends("".join(told))
 
 
 def _misled(chance: random.Random) -> None:
