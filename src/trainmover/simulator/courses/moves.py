@@ -33,14 +33,19 @@ def _done(chance: random.Random) -> None:
     move.is_over()
 
 
-def _store_moves(move: Moving) -> None:
-    """Who has begun to meet begins anew, under a number that is new."""
-    job, epoch = move.job, move.job.epoch
+def _store_is_another(move: Moving) -> None:
+    job = move.job
     job.goes_on()
     job.hear(StoreMoved(at_us=job.now_us, address="other:1"))
     told = job.orders(m.StoreAt)
     if [name for name, _ in told] != sorted(job.job.machines) or told[0][1].address != "other:1":
         raise Violation(f"all are told where the store is: {told}")
+
+
+def _store_moves(move: Moving) -> None:
+    """Who has begun to meet begins anew, under a number that is new."""
+    job, epoch = move.job, move.job.epoch
+    _store_is_another(move)
     if move.at == "prepare":
         move.said = []
         if job.epoch != epoch + 1 or move.one.epoch != job.epoch:
@@ -67,6 +72,28 @@ def _runs_begin_again(move: Moving) -> None:
     if bound != {name: slot for slot, name in move.joins.items() if name in again}:
         raise Violation(f"{again} begin their run anew: {bound}")
     move.said = [one for one in move.said if one[0] not in again]
+
+
+def _store_moves_later(chance: random.Random) -> None:
+    """Runs that several processes of a machine make side by side begin anew, and so does who leaves
+    one; not he who has trained, and has what others may need."""
+    move = Moving(chance)
+    job, has_cut = move.job, chance.random() < 0.5
+    for rank in job.ranks if has_cut else ():
+        said = m.Snapped(
+            rank=Rank(rank), epoch=job.job.epoch, step=move.step, vault="m1:1", bytes=7,
+            cost_us=10, step_us=100_000,
+        )  # fmt: skip
+        job.rank_says(rank, said)
+    move.begins()
+    move.goes()
+    runs = {name for name, _ in (*job.orders(m.WarmUp), *job.orders(m.Hold))}
+    leave = {*move.leaves.values()} - {*job.job.cordoned}  # Who is drained is left alone.
+    again = runs | (set() if has_cut else leave)
+    _store_is_another(move)
+    started = {name for name, _ in job.orders(m.StartWorkers)}
+    if started != (again if job.nproc > 1 else set()):
+        raise Violation(f"{again} begin anew, {job.nproc} on each: {started}")
 
 
 def _cancelled(chance: random.Random) -> None:
@@ -249,6 +276,11 @@ def _says_no(job: Trained, name: str, words: str) -> None:
         raise Violation(f"{name} cannot be moved, and there follows {job.told}")
 
 
+WAYS = (
+    _done, _done, _store_moves_later, _cancelled, _overtaken, _overtaken, _ends, _refused,
+)  # fmt: skip
+
+
 def play(chance: random.Random) -> None:
     """One move."""
-    chance.choice((_done, _done, _cancelled, _overtaken, _overtaken, _ends, _refused))(chance)
+    chance.choice(WAYS)(chance)

@@ -113,9 +113,8 @@ def _from_before(chance: random.Random) -> None:
     truth = (Kind.RECOVERY, 3, found.step, None, (), job.epoch, Outcome.OPEN)
     if said != truth or f"after step {found.step} of run before" not in one.cause:
         raise Violation(f"{truth}: {one}")
-    if {one.marks["heard"], one.marks["detect"]} != {
-        job.now_us
-    } or known.phase is not Phase.RUNNING:
+    marks = (one.marks["heard"], one.marks["detect"])
+    if marks != (job.now_us, job.now_us) or known.phase is not Phase.RUNNING:
         raise Violation(f"it goes on since {job.now_us}: {one}, {known.phase}")
     steps = (known.committed, known.checkpointed, known.checkpoint, job.epoch)
     if steps != (found.step, found.step, found, found.epoch + 1) or not known.all_recorded:
