@@ -191,8 +191,7 @@ def _note_incident(
     marks = {"heard": heard_us, "detect": at_us}
     ranks = tuple(rank for slot in sorted({*joiners, *missing}) for rank in job.spec.ranks(slot))
     joiner = next(iter(joiners.values()), None)
-    unexplained = current is not None and current.machine is None and current.rung == 1
-    if current is not None and current.kind is Kind.RECOVERY and unexplained:
+    if current is not None and current.machine is None and current.rung == 1:
         marks["heard"] = min(heard_us, current.marks["heard"])
         marks["detect"] = current.marks["detect"]
         explained = {
