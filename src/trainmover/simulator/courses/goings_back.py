@@ -4,6 +4,7 @@ ranks, wherever each still is; or the job ends where one is nowhere.
 
 import random
 
+from trainmover.controller.change import options
 from trainmover.controller.events import Lost, MachinesLost
 from trainmover.controller.state import Incident, MachineState, Outcome, Stage
 from trainmover.ids import MachineId, Rank, Step
@@ -169,6 +170,8 @@ class Course:
             job.hears((name, local, fact))
         if self.one.outcome is not Outcome.DONE:
             raise Violation(f"all have made a step: {self.one}")
+        if options.way_of(self.one) != options.BACK:
+            raise Violation(f"all went back: {options.way_of(self.one)}")
 
 
 def _to_the_cut(chance: random.Random) -> None:

@@ -6,6 +6,7 @@ import random
 
 import msgspec
 
+from trainmover.controller.change import options
 from trainmover.controller.effects import FindCheckpoint
 from trainmover.controller.events import CheckpointFound, CheckpointPublished, Lost, MachinesLost
 from trainmover.controller.state import Incident, Kind, Outcome, Phase
@@ -97,6 +98,8 @@ class Course:
             job.hears(said)
         if self.one.outcome is not Outcome.DONE or job.job.committed != step:
             raise Violation(f"step {step} is made: {self.one}, {job.job.committed}")
+        if options.way_of(self.one) != options.AGAIN:
+            raise Violation(f"all have started again: {options.way_of(self.one)}")
 
 
 def _from_before(chance: random.Random) -> None:
