@@ -3,7 +3,13 @@
 from collections.abc import Iterable
 
 from trainmover.controller.change.buddies import further_keepers, keepers, vaults_of, with_keepers
-from trainmover.controller.change.incidents import amend, next_number, open_incident, with_incident
+from trainmover.controller.change.incidents import (
+    amend,
+    in_new_epoch,
+    next_number,
+    open_incident,
+    with_incident,
+)
 from trainmover.controller.change.seats import other_torch, with_machine
 from trainmover.controller.compare.known import Comparison
 from trainmover.controller.effects import Decision, Effect, Send, end
@@ -279,9 +285,7 @@ def start_again(
         used = f"The job has used its {job.spec.restarts_max} restarts (--max-restarts)."
         return end(job, 1, f"{why}.\n{used}")
     epoch = Epoch(job.epoch_last + 2)
-    job = amend(
-        job, number, rung=3, why_rung=why, epoch=epoch, step=Step(0), redone=redone, certificates=()
-    )
+    job = in_new_epoch(job, number, epoch, rung=3, why_rung=why, step=Step(0), redone=redone)
     return _start_all(_anew(job, joiners), job.machines)
 
 

@@ -5,7 +5,7 @@ sandbox has a place of its own there. So training goes on; but who has not met a
 never will in the old store, and they must begin anew in the new one, under a number that is new.
 """
 
-from trainmover.controller.change.incidents import amend, incident
+from trainmover.controller.change.incidents import in_new_epoch, incident
 from trainmover.controller.change.interruption import interrupt
 from trainmover.controller.change.seats import seats_after, with_machine
 from trainmover.controller.effects import Decision, Send
@@ -72,7 +72,7 @@ def _prepare_again(job: Job) -> Decision:
     change = job.change
     assert change is not None
     epoch = Epoch(job.epoch_last + 1)
-    job = amend(job, change.incident, epoch=epoch)
+    job = in_new_epoch(job, change.incident, epoch)
     job = replace(job, epoch_last=epoch)
     job = replace(job, change=replace(change, epoch=epoch, prepared=Ranks()))
     order = Prepare(epoch=epoch)

@@ -51,7 +51,15 @@ def test_nobody_keeps_its_own_record_if_anybody_else_lives() -> None:
 
 @pytest.mark.parametrize(
     ("racks", "most"),
-    [("aaaabbbb", 1), ("abababab", 1), ("aabbcc", 1), ("abc", 1), ("aaab", 3), ("aaabb", 2)],
+    [
+        ("aaaabbbb", 1),
+        ("abababab", 1),
+        ("aabbcc", 1),
+        ("abc", 1),
+        ("aaab", 3),
+        ("aaabb", 2),
+        ("abba", 1),
+    ],
 )
 def test_the_buddy_is_in_another_rack_and_keeps_for_few(racks: str, most: int) -> None:
     keeper = keepers(in_racks(racks), in_racks(racks).seats)

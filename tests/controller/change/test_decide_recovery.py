@@ -226,6 +226,25 @@ def test_a_broken_link_is_retried_with_the_same_machines() -> None:
     assert kinds(effects) == [("m1", "Go"), ("m2", "Go"), ("m3", "Go")]
 
 
+def test_a_link_that_breaks_once_more_is_mended_with_the_first_steps_after_that() -> None:
+    job, _ = decide(RUNNING, interrupted("m1", 0, 1))
+    for epoch, made in ((2, (0,)), (3, (1, 2))):
+        job, _ = after(
+            job,
+            *(position(name, r, epoch, 5 + epoch) for r, name in enumerate(SEATS)),
+            *(vault(f"m{i}", epoch) for i in range(1, 5)),
+            *(at_boundary(name, r, epoch, 5 + epoch) for r, name in enumerate(SEATS)),
+            *(switched(name, r, epoch) for r, name in enumerate(SEATS)),
+            *(committed(SEATS[r], r, epoch, 6 + epoch) for r in made),
+        )
+        if epoch == 2:
+            job, _ = decide(job, interrupted("m2", 1, 2))
+    (incident,) = job.incidents
+    assert incident.outcome is Outcome.OPEN
+    job, _ = decide(job, committed("m1", 0, 3, 9))
+    assert job.incidents[0].outcome is Outcome.DONE
+
+
 def test_more_reports_of_the_same_broken_link_are_no_news() -> None:
     job, _ = decide(RUNNING, interrupted("m1", 0, 1))
     assert decide(job, interrupted("m3", 2, 1)) == (job, ())

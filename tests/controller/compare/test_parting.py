@@ -109,9 +109,9 @@ def _of_the_recovery(job: Job, epoch: int) -> list[object]:
     stay = [("m1", 0), ("m3", 2), ("m4", 3)]
     return [
         *([lost("m2")] if epoch == 2 else []),
-        *(position(name, rank, epoch) for name, rank in stay),
-        *(vault(name, epoch, {1: [8]}) for name in ("m1", "m3", "m4", "m5")),
-        *(at_boundary(name, rank, epoch) for name, rank in stay),
+        *(position(name, rank, epoch, at_us=99 * epoch) for name, rank in stay),
+        *(vault(name, epoch, {1: [8]}, at_us=99 * epoch) for name in ("m1", "m3", "m4", "m5")),
+        *(at_boundary(name, rank, epoch, at_us=100 * epoch) for name, rank in stay),
         *([parked("m5", 1, epoch)] if epoch == 2 else []),
     ]
 
@@ -130,6 +130,7 @@ def test_of_three_holders_the_majority_is_believed_and_the_recovery_goes_on_with
     job, effects = after(job, *_of_the_recovery(job, job.epoch_last))  # type: ignore[arg-type]
     switch = orders(effects, m.Switch)["m5"]
     assert {source.rank for source in switch.sources[1]} == {2, 3}
+    assert job.incidents[0].marks["verdict"] == 300, "of the last time that all came"
     assert held_once(job) == [0]
 
 

@@ -2,8 +2,9 @@
 
 Machines stand in a ring, and each has the next one keep its own. Those of one failure domain (a
 rack, or else a host) may be lost together, so they stand in the ring by turns: the first of each
-domain, then the second of each. Where one domain is larger than the others together, the rest of it
-look further round the ring for one elsewhere, so that some machine keeps for several.
+domain, then the second of each, in the same order. Where one domain is larger than the others
+together, the rest of it look further round the ring for one elsewhere, so that some machine keeps
+for several.
 """
 
 from trainmover.controller.state import Job
@@ -73,12 +74,14 @@ def with_keepers(job: Job, keeper: dict[Slot, MachineId], further: dict[Slot, Ma
 
 def _by_turns(job: Job, machines: list[MachineId]) -> list[MachineId]:
     in_domain: dict[str, list[MachineId]] = {}
-    turn: dict[MachineId, int] = {}
     for name in machines:
-        here = in_domain.setdefault(job.machines[name].domain, [])
-        turn[name] = len(here)
-        here.append(name)
-    return sorted(machines, key=turn.__getitem__)
+        in_domain.setdefault(job.machines[name].domain, []).append(name)
+    turns = {
+        name: (turn, domain)
+        for domain, here in enumerate(in_domain.values())
+        for turn, name in enumerate(here)
+    }
+    return sorted(machines, key=turns.__getitem__)
 
 
 def _keepers_in(job: Job, ring: list[MachineId]) -> dict[MachineId, MachineId]:

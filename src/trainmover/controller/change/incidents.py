@@ -2,8 +2,10 @@
 
 from typing import Any
 
+from trainmover.controller.facts import Ranks
 from trainmover.controller.state import Incident, Job, Outcome
 from trainmover.controller.values import kept_for, replace
+from trainmover.ids import Epoch
 from trainmover.protocol.messages import Committed
 
 
@@ -21,6 +23,11 @@ def amend(job: Job, number: int, **changes: Any) -> Job:
             for incident in job.incidents
         ),
     )
+
+
+def in_new_epoch(job: Job, number: int, epoch: Epoch, **changes: Any) -> Job:
+    """The incident goes on in that epoch: what ranks have said in the one before is void."""
+    return amend(job, number, epoch=epoch, certificates=(), committed_first=Ranks(), **changes)
 
 
 def incident(job: Job, number: int) -> Incident:

@@ -6,6 +6,7 @@ kept. `recovery` goes on from here.
 
 from trainmover.controller.change.incidents import (
     amend,
+    in_new_epoch,
     incident,
     next_number,
     open_incident,
@@ -105,7 +106,7 @@ def _open_epoch(
     epoch = Epoch(job.epoch_last + 1)
     current = open_incident(job)
     if goes_on and current is not None:
-        job, number = amend(job, current.number, epoch=epoch, certificates=()), current.number
+        job, number = in_new_epoch(job, current.number, epoch), current.number
     else:
         who = (machine, lost)
         job, number = _note_incident(job, cause, joiners, missing, who, epoch, at_us, heard_us)
@@ -190,8 +191,7 @@ def _note_incident(
     marks = {"heard": heard_us, "detect": at_us}
     ranks = tuple(rank for slot in sorted({*joiners, *missing}) for rank in job.spec.ranks(slot))
     joiner = next(iter(joiners.values()), None)
-    unexplained = current is not None and current.machine is None and current.rung == 1
-    if current is not None and current.kind is Kind.RECOVERY and unexplained:
+    if current is not None and current.machine is None and current.rung == 1:
         marks["heard"] = min(heard_us, current.marks["heard"])
         marks["detect"] = current.marks["detect"]
         explained = {
@@ -202,7 +202,8 @@ def _note_incident(
             "cause": cause,
             "options": options(job, joiners, missing),
         }
-        return amend(job, current.number, epoch=epoch, marks=marks, **explained), current.number
+        job = in_new_epoch(job, current.number, epoch, marks=marks, **explained)
+        return job, current.number
     if current is not None:
         overtaken = current.kind is Kind.MOVE and job.change is not None
         outcome = Outcome.CANCELLED if overtaken else Outcome.FAILED

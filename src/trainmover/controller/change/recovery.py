@@ -118,12 +118,12 @@ def _switch_when_ready(job: Job, at_us: int) -> Decision:
     if too_few(job, change, len(change.at_boundary)):
         return job, ()
     stay = survivors(job, change)
-    if (
-        set(stay) <= set(change.at_boundary)
-        and "verdict" not in incident(job, change.incident).marks
-    ):
+    if not set(stay) <= set(change.at_boundary):
+        return job, ()
+    marks = incident(job, change.incident).marks
+    if marks.get("verdict", -1) < marks.get("drain", 0):
         job = mark(job, change.incident, "verdict", at_us)
-    if not set(stay) <= set(change.at_boundary) or not parked(job, change):
+    if not parked(job, change):
         return job, ()
     job = mark(job, change.incident, "bind", at_us)
     if change.back:

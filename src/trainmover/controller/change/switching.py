@@ -15,7 +15,7 @@ from trainmover.controller.change.buddies import (
     vaults_of,
     with_keepers,
 )
-from trainmover.controller.change.incidents import amend, incident, mark
+from trainmover.controller.change.incidents import in_new_epoch, incident, mark
 from trainmover.controller.change.seats import (
     address_of,
     holders,
@@ -57,7 +57,7 @@ def begin_back(job: Job, joiners: dict[Slot, MachineId], **where: Any) -> Job:
         positions=change.positions,
         **where,
     )
-    job = amend(job, change.incident, epoch=epoch)
+    job = in_new_epoch(job, change.incident, epoch)
     return replace(
         job, epoch_last=epoch, change=back, snapped=Facts(), finished=Facts(), exited=Ranks()
     )

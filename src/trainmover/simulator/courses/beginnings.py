@@ -4,7 +4,7 @@ and with which words and which exit status it ends where it cannot."""
 import random
 
 from trainmover.controller.decide import decide
-from trainmover.controller.effects import Effect, End, Send
+from trainmover.controller.effects import Effect, End, Fence, Send
 from trainmover.controller.events import (
     EVENTS,
     AgentSaid,
@@ -55,9 +55,16 @@ class Gathering:
                 )
             )  # fmt: skip
 
-    def lose(self, name: MachineId) -> None:
-        lost = Lost(machine=name, why="its link has ended", heard_us=self.now_us - 5)
-        self.hear(MachinesLost(at_us=self.now_us, lost=[lost]))
+    def lose(self, *names: MachineId) -> None:
+        """All at once."""
+        lost = [
+            Lost(machine=name, why="its link has ended", heard_us=self.now_us - 5) for name in names
+        ]
+        self.told = [one for one in self.told if not isinstance(one, Fence)]
+        self.hear(MachinesLost(at_us=self.now_us, lost=lost))
+        fenced = [one.machine for one in self.told if isinstance(one, Fence)]
+        if fenced != [*names]:
+            raise Violation(f"{names} are to be shut out: {fenced}")
 
     def come_up(self, names: list[MachineId]) -> None:
         each = [(name, local) for name in names for local in range(self.nproc)]
@@ -90,9 +97,12 @@ def _gathers(chance: random.Random) -> None:
         cordoned = [chance.choice(it.regular)]
     for name in cordoned:
         it.hear(CordonRequested(at_us=it.now_us, request="c", machine=name))
-    for number, name in enumerate(gone, 1):
-        if it.end() is None:
-            it.lose(name)
+    first = chance.randint(0, len(gone))
+    together = [gone[:first], *([name] for name in gone[first:])]
+    number = 0
+    for names in filter(None, together):
+        number += len(names)
+        it.lose(*names)
         if (it.end() is not None) is not (number > it.standbys):
             raise Violation(f"{number} of {it.standbys} more than needed are lost: {it.end()}")
     end = it.end()

@@ -5,29 +5,46 @@ import random
 from statistics import median
 
 from trainmover.controller.change import options
+from trainmover.controller.effects import Closed
 from trainmover.controller.events import AgentSaid, Lost, MachineJoined, MachinesLost, MoveRequested
-from trainmover.controller.state import Incident, MachineState, Outcome, Phase
-from trainmover.ids import MachineId, Step
+from trainmover.controller.state import Incident, MachineState, Option, Outcome, Phase
+from trainmover.ids import MachineId, Rank, Step
 from trainmover.protocol import messages as m
 from trainmover.simulator.courses.trained import SECOND_US, Trained
 from trainmover.simulator.happenings import Violation
 
 MEDIAN_MS, WARM_MS, RUN_MS = 100.0, 50.0, 20.0
 WAIT_S = 30
+CUT, EVERY = Step(4), 5
+KEPT, FEW = 8, 4
+"""Incidents that a job knows whole, and certificates of those before."""
 
 
 class Course:
-    """cost: way -> what it has cost each time."""
+    """cost: way -> what it has cost each time. cut: all have taken snapshots; known: where they
+    still are."""
 
     def __init__(self, chance: random.Random) -> None:
         self.chance = chance
         machines, standbys = chance.choice(((2, 1), (3, 2), (4, 3)))
         self.nproc = chance.choice((1, 1, 2))
         self.wait_s = chance.choice((0, WAIT_S))
+        self.known = True
+        self.cut, self.stops = chance.random() < 0.5, chance.random() < 0.5
         self.job = Trained(
-            chance, machines=machines, standbys=standbys, nproc=self.nproc, wait_s=self.wait_s
-        )
+            chance, machines=machines, standbys=standbys, nproc=self.nproc, wait_s=self.wait_s,
+            snapshot_every=EVERY if self.cut else 0,
+            no_standby="checkpoint" if self.stops else "end",
+        )  # fmt: skip
         self.job.trains()
+        for rank in self.job.ranks if self.cut else ():
+            slot = (rank // self.nproc + 1) % machines
+            snapped = m.Snapped(
+                rank=Rank(rank), epoch=self.job.job.epoch, step=CUT, vault=f"m{slot + 1}:1",
+                bytes=7, cost_us=10, step_us=100_000,
+            )  # fmt: skip
+            self.job.rank_says(rank, snapped)
+        self.job.settles()
         self.cost: dict[str, list[float]] = {}
 
     def goes(self, way: str) -> None:
@@ -45,6 +62,7 @@ class Course:
         known = {one: median(its) for one, its in self.cost.items()}
         self._happens(way, name, slot)
         one = job.job.incidents[-1]
+        self._may_go_back({option.name: option for option in one.options}, way)
         job.settles()
         job.rests(1)
         one = next(i for i in job.job.incidents if i.number == one.number)
@@ -138,8 +156,19 @@ class Course:
             raise Violation(f"{way} of {name}: {process}")
         if wait.ms != (1000.0 * self.wait_s or None):
             raise Violation(f"{self.wait_s} s may be waited: {wait}")
-        if said[options.BACK].ms is not None or said[options.STOP].ms is not None:
-            raise Violation(f"there is no snapshot: {one.options}")
+
+    def _may_go_back(self, said: dict[str, Option], way: str) -> None:
+        """To a cut of which nothing has gone since, where there is one; and end with it."""
+        known, self.known = self.known, self.known and (way == "link" or not self.cut)
+        if not said or not known:
+            return
+        back, stop = said[options.BACK], said.get(options.STOP)
+        ms = EVERY * MEDIAN_MS if self.cut and any(self.cost.values()) else None
+        words = f"of step {CUT}; up to {EVERY} steps" if self.cut else "there is none at hand"
+        if back.ms != ms or words not in back.why:
+            raise Violation(f"{ms} ms, {words!r}: {back}")
+        if stop is not None and (stop.ms != (ms if self.stops else None) or not stop.why):
+            raise Violation(f"it may end with what it has, {self.stops}, {ms} ms: {stop}")
 
     def _returns(self, name: MachineId) -> None:
         """Whoever was lost comes back as a standby."""
@@ -157,6 +186,32 @@ def _one_after_the_other(chance: random.Random) -> None:
     course = Course(chance)
     for _ in range(chance.randint(2, 7)):
         course.goes(chance.choice(("link", "loss", "crash", "move")))
+
+
+def _long_ago(chance: random.Random) -> None:
+    """Of what is long over the job keeps what still decides something; the whole of it is told
+    once."""
+    course = Course(chance)
+    count = chance.randint(KEPT + 1, KEPT + 4)
+    for _ in range(count):
+        course.goes(chance.choice(("link", "loss")))
+    known = course.job.job
+    told = [one.incident for one in course.job.log if isinstance(one, Closed)]
+    numbers = [one.number for one in (*told, *known.incidents)]
+    if numbers != [*range(1, count + 1)] or len(known.incidents) != KEPT:
+        raise Violation(f"{count} are over: told are {told}, left {known.incidents}")
+    if len(known.briefs) != len(told):
+        raise Violation(f"of {told} the job knows {known.briefs}")
+    for short, whole in zip(known.briefs, told, strict=True):
+        for name in ("number", "kind", "rung", "joiner", "cause", "outcome", "marks", "failed"):
+            if getattr(short, name) != getattr(whole, name):
+                raise Violation(f"{name} of {whole} still counts: {short}")
+        if short.downtime_ms != whole.downtime_ms or short.machine != whole.machine:
+            raise Violation(f"what {whole} has cost still counts: {short}")
+        if short.positions or short.held or short.options or len(short.ranks) > 1:
+            raise Violation(f"what all ranks have said for {whole} counts no more: {short}")
+        if whole.certificates and short.certificates != whole.certificates[-FEW:]:
+            raise Violation(f"that state was moved is known: {short}")
 
 
 def _nobody_is_left(chance: random.Random) -> None:
@@ -232,4 +287,5 @@ def _ends(job: Trained, words: str) -> None:
 
 def play(chance: random.Random) -> None:
     """One job."""
-    chance.choice((_one_after_the_other, _one_after_the_other, _nobody_is_left, _thrice))(chance)
+    often = _one_after_the_other
+    chance.choice((often, often, often, _nobody_is_left, _thrice, _long_ago))(chance)
