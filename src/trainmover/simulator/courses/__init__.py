@@ -9,19 +9,24 @@ import random
 from collections.abc import Callable
 
 from trainmover.simulator.courses import (
+    asked,
     beats,
     beginnings,
+    chosen,
     cuts,
     fleet,
     health,
+    hearsay,
     keeping,
     losses,
     plans,
+    processes,
     ranks,
     readiness,
     rounds,
     rows,
     saving,
+    signs,
     standstill,
     stragglers,
     values,
@@ -45,6 +50,11 @@ COURSES: dict[str, Callable[[random.Random], None]] = {
     "readiness": readiness.play,
     "saving": saving.play,
     "ranks": ranks.play,
+    "processes": processes.play,
+    "asked": asked.play,
+    "chosen": chosen.play,
+    "signs": signs.play,
+    "hearsay": hearsay.play,
 }
 SELDOM = {"fleet": 4, "beats": 2, "rows": 2}
 """One seed in so many has that course: they take longer."""

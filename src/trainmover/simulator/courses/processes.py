@@ -1,0 +1,347 @@
+"""Standbys in whose processes something is the matter: what they are told to run again and where,
+when they are left alone, what is known of each, and what its joining is said to cost."""
+
+import random
+from collections import Counter
+from statistics import median
+
+from trainmover.controller.effects import Answer, Send
+from trainmover.controller.events import Lost, MachinesLost, MoveRequested
+from trainmover.controller.standby.attest import predicted_ms
+from trainmover.controller.state import Kind, Machine, MachineState, Outcome
+from trainmover.ids import MachineId, Rank, Slot, Step
+from trainmover.protocol import messages as m
+from trainmover.simulator.courses.remembering import RAISED, TWICE, Processes, Proof
+from trainmover.simulator.courses.trained import SECOND_US
+from trainmover.simulator.happenings import Violation
+
+BYTES_PER_MS, FIXED_MS, START_MS = 500_000, 200.0, 4000.0
+CRASHES = 3
+LITTLE_MS = 0.001
+
+
+class Course:
+    """cost_ms: of each recovery that is through, all but the ways of the state."""
+
+    def __init__(self, chance: random.Random, **knobs: object) -> None:
+        machines, standbys = chance.choice(((2, 1), (2, 2), (3, 2), (4, 3)))
+        self.chance = chance
+        self.job = Processes(
+            chance, machines=machines, standbys=standbys, nproc=chance.choice((1, 2)), wait_s=60,
+            **knobs,
+        )  # fmt: skip
+        self.job.stages = chance.choice([one for one in (1, 2) if one <= machines])
+        self.kinds = [*range(self.job.stages)]
+        self.cost_ms: list[float] = []
+
+    @property
+    def spares(self) -> list[Machine]:
+        seats = self.job.job.seats
+        return [one for one in self.job.job.machines.values() if one.id not in seats]
+
+    def started(self) -> Counter[MachineId]:
+        """Who got fresh processes, since this was asked last."""
+        sent = [one for one in self.job.log if isinstance(one, Send)]
+        self.job.log = []
+        return Counter(one.machine for one in sent if isinstance(one.order, m.StartWorkers))
+
+    def ran(self, names: list[MachineId]) -> list[Send]:
+        """What these were told to run, since this was asked last."""
+        sent = [one for one in self.job.log if isinstance(one, Send) and one.machine in names]
+        self.job.log = []
+        return [one for one in sent if isinstance(one.order, m.WarmUp | m.Hold | m.StartWorkers)]
+
+    def steps_change(self, slot: int) -> None:
+        """As the first rank there says."""
+        job = self.job
+        job.old |= {*job.held}
+        rank = Rank(slot * job.nproc)
+        said = m.StepsChanged(rank=rank, step=Step(9), trace="other", compiled=f"{job.now_us}")
+        job.says(job.job.seats[slot], 0, said)
+
+    def lose(self, slot: int) -> MachineId:
+        job = self.job
+        name = job.job.seats[slot]
+        if job.job.change is None:
+            job.step = Step(job.step + 3)
+        lost = Lost(machine=name, why="its link has ended", heard_us=job.now_us)
+        job.hear(MachinesLost(at_us=job.now_us, lost=[lost]))
+        return name
+
+    def is_recovered(self) -> None:
+        """And all of that is over."""
+        job = self.job
+        job.gap_us = 1000 * self.chance.randrange(110, 900)
+        before = job.now_us
+        job.settles()
+        one = job.job.incidents[-1]
+        if one.outcome is not Outcome.DONE or job.job.change is not None:
+            raise Violation(f"it is to be over: {one}, {job.job.change}")
+        state_ms = (job.now_us - before) / 1000
+        self.cost_ms.append(max(job.gap_us / 1000 - 100.0 - state_ms, 0.0))
+
+    def are_ready(self) -> None:
+        """All that can hold runs, of as many slots as they can; and it is known what they have
+        proven."""
+        held = []
+        for one in self.spares:
+            if one.state is MachineState.COLD:
+                continue
+            if one.state is not MachineState.WARM or one.held is None:
+                raise Violation(f"{one.id} is to hold a run: {one}")
+            if (one.held, one.run) != self.job.held.get(one.id) or one.id in self.job.old:
+                raise Violation(f"{one.id} holds {self.job.held}, it is said {one}")
+            self.is_known(one)
+            if not one.once:
+                held.append(one.held)
+        if len({*held}) < min(len(held), len(self.job.job.seats)) and not self.job.unfit:
+            raise Violation(f"{held} are held, and could be of more slots")
+
+    def is_known(self, one: Machine) -> None:
+        for kind in self.kinds:
+            proof = self.job.proofs.get((one.id, kind))
+            said = one.attests.get(Slot(kind))
+            known = None
+            if said is not None and said.failed:
+                known = Proof(failed=True)
+            elif said is not None:
+                known = Proof(said.warm_ms, said.run_ms, said.held_bytes, said.device_bytes)
+            if known != proof:
+                raise Violation(f"{one.id} has proven {proof} as {kind}, known is {said}")
+            for other_held in (False, True):
+                self._is_foretold(one, kind, proof, other_held=other_held)
+        ranks = {
+            k: [r for r in self.job.ranks if r // self.job.nproc % self.job.stages == k]
+            for k in self.kinds
+        }
+        cannot = [
+            f"cannot be rank {', '.join(map(str, ranks[kind]))}: {self.job.why[one.id]}"
+            for kind in self.kinds
+            if self.job.proofs.get((one.id, kind), Proof()).failed
+        ]
+        words = [TWICE] * (one.id in self.job.known) + cannot
+        if any(word not in one.note for word in words) or bool(words) is not bool(one.note):
+            raise Violation(f"{words} is the matter with {one.id}: {one.note!r}")
+
+    def _is_foretold(
+        self, one: Machine, kind: int, proof: Proof | None, *, other_held: bool
+    ) -> None:
+        said = predicted_ms(self.job.job, one, Slot(kind), other_held=other_held)
+        if proof is None or proof.failed:
+            if said is not None:
+                raise Violation(f"{one.id} cannot be {kind}, and that would cost {said} ms")
+            return
+        holds = not other_held and one.held is not None and one.held % self.job.stages == kind
+        run = proof.warm_ms if proof.run_ms is None else proof.run_ms
+        fresh = START_MS if one.id in self.job.known else 0.0
+        travelled = self.job.travelled
+        state_ms = proof.held_bytes / BYTES_PER_MS
+        if travelled:
+            rate = sum(c.bytes for c in travelled) / sum(c.state_ms for c in travelled)
+            state_ms = (travelled[-1].bytes + travelled[-1].held) * self.job.nproc / rate
+        fixed_ms = median(self.cost_ms) if self.cost_ms else FIXED_MS
+        truth = (0.0 if holds else fresh + run) + state_ms + fixed_ms
+        if said is None or abs(said - truth) > LITTLE_MS:
+            raise Violation(f"{one.id} as {kind} would cost {truth} ms, and it is said {said}")
+
+
+def _well(chance: random.Random) -> None:
+    """Processes say how long their runs took, and what they hold; losses follow."""
+    course = Course(chance)
+    job = course.job
+    job.trains()
+    course.are_ready()
+    for _ in range(len(course.spares)):
+        job.now_us += SECOND_US
+        course.lose(chance.randrange(len(job.job.seats)))
+        course.is_recovered()
+        course.are_ready()
+
+
+def _once(chance: random.Random) -> None:
+    """The script runs once in a process: then each run gets fresh ones, and only the one that is
+    held is made beforehand."""
+    course = Course(chance)
+    job = course.job
+    job.once = {*job.names} if chance.random() < 0.5 else {chance.choice(job.names)}
+    job.runs.update(job.job.seats)
+    job.trains()
+    ones = [one.id for one in course.spares if one.id in job.once]
+    if job.known != {*ones} or course.started() != Counter(ones):
+        raise Violation(f"{ones} can make one run for each process, and known is {job.known}")
+    course.are_ready()
+    if not ones:
+        return
+    _changed(course)
+    slot = chance.randrange(len(job.job.seats))
+    holds = [one.id for one in course.spares if one.held == slot]
+    before = {*job.known}
+    course.lose(slot)
+    course.is_recovered()
+    course.are_ready()
+    taker = job.job.seats[slot]
+    started = course.started()
+    if holds and taker not in holds:
+        raise Violation(f"{holds} hold slot {slot}, {taker} takes it")
+    if started[taker] != (taker not in holds and taker in before):
+        raise Violation(f"{taker} takes slot {slot}, held by {holds}; fresh are {started}")
+
+
+def _changed(course: Course) -> None:
+    """Steps are others: what is held is of no use, and is run again by all."""
+    job = course.job
+    course.started()
+    course.steps_change(0)
+    job.settles()
+    fresh = {one.id for one in course.spares if one.id in job.known}
+    if course.started() != Counter(fresh) or job.old:
+        raise Violation(f"{fresh} are to get fresh processes, {job.old} still hold old runs")
+    course.are_ready()
+
+
+def _crash(chance: random.Random) -> None:
+    """Processes die of a run: so often, then it is enough."""
+    course = Course(chance)
+    job = course.job
+    name = chance.choice(job.names[len(job.job.seats) :])
+    count = chance.randint(1, CRASHES)
+    job.crash[name] = count
+    job.trains()
+    one = job.job.machines[name]
+    fresh = count if count < CRASHES else CRASHES - 1
+    if course.started() != Counter({name: fresh}):
+        raise Violation(f"processes of {name} have died {count} times")
+    if job.job.change is not None or job.job.incidents:
+        raise Violation(f"{name} has no ranks, and all stand: {job.job.change}")
+    course.are_ready()
+    if count < CRASHES:
+        if one.state is not MachineState.WARM:
+            raise Violation(f"processes of {name} have died {count} times: {one}")
+        return
+    if one.state is not MachineState.COLD or f"crashed {CRASHES} times" not in one.note:
+        raise Violation(f"processes of {name} have died {count} times: {one}")
+    job.passes(1)
+    job.passes(60 * SECOND_US)
+    job.crash[name] = chance.choice((0, 1))
+    cold = bool(job.crash[name])
+    job.settles()
+    if course.started() != Counter([name]):
+        raise Violation(f"{name} is to be tried again, once")
+    if (job.job.machines[name].state is MachineState.COLD) is not cold:
+        raise Violation(f"{name} is tried again, dies: {cold}: {job.job.machines[name]}")
+
+
+def _unfit(chance: random.Random) -> None:
+    """One cannot be slots of a kind. A process that has run the script before is believed to be the
+    matter, until a fresh one has failed as well."""
+    course = Course(chance)
+    job = course.job
+    name, bad = chance.choice(job.names[len(job.job.seats) :]), chance.choice(course.kinds)
+    job.unfit = {(name, f"t{bad}")}
+    if chance.random() < 0.7:
+        job.blames = {name}
+    job.trains()
+    one = job.job.machines[name]
+    fit = [kind for kind in course.kinds if kind != bad]
+    if one.once or (one.state is MachineState.COLD) is not (not fit):
+        raise Violation(f"{name} can be {fit} and not {bad}, and is {one}")
+    course.are_ready()
+    if not fit:
+        return
+    slot = next(at for at, _ in enumerate(job.job.seats) if at % job.stages == bad)
+    others = [one.id for one in course.spares if one.id != name]
+    course.lose(slot)
+    change = job.job.change
+    joiner = change.joiners.get(Slot(slot)) if change is not None else None
+    if others and joiner not in others:
+        raise Violation(f"{name} cannot be slot {slot}, {others} can, {joiner} is to take it")
+
+
+def _meanwhile(chance: random.Random) -> None:
+    """Ranks make other steps, or another machine is lost, while a slot is on its way: nobody is
+    told to run anything but who joins, and nobody joins with an old run."""
+    course = Course(chance)
+    job = course.job
+    if chance.random() < 0.4:
+        job.once = {*job.names}
+        job.runs.update(job.job.seats)
+    job.trains()
+    slots = chance.sample(range(len(job.job.seats)), 2)
+    course.started()
+    first = course.lose(slots[0])
+    stays = job.job.seats[slots[1]]
+    job.mute = {*job.ranks}
+    job.settles()
+    joiner = job.job.change.joiners[Slot(slots[0])] if job.job.change is not None else first
+    if chance.random() < 0.8:
+        course.steps_change(slots[1])
+        job.settles()
+    two = len(job.names) - len(job.job.seats) > 1 and len(job.job.seats) > 2
+    two = two and chance.random() < 0.6
+    if two:
+        course.lose(slots[1])
+    idle = [one.id for one in course.spares if one.id != joiner] if not two else []
+    if told := course.ran(idle):
+        raise Violation(f"{slots} are on their way, and {told} are told to run something")
+    job.mute = set()
+    change = job.job.change
+    for rank in job.ranks if change is not None else ():
+        seat = job.job.seats[rank // job.nproc]
+        if change is not None and seat in job.job.machines:
+            there = m.AtBoundary(rank=Rank(rank), epoch=change.epoch, committed=job.step)
+            job.says(seat, rank % job.nproc, there)
+    course.is_recovered()
+    if two is (stays in job.job.seats) or first in job.job.seats:
+        raise Violation(f"{slots} are to have other machines: {job.job.seats}")
+    job.rests(1)
+    course.are_ready()
+
+
+def _cannot_join(chance: random.Random) -> None:
+    """A standby that was ready turns out not to be: another takes the ranks, or they stay."""
+    course = Course(chance)
+    job = course.job
+    job.trains()
+    job.gap_us, job.step = 400_000, Step(9)
+    slot = chance.randrange(len(job.job.seats))
+    before = [*job.job.seats]
+    ready = [one.id for one in course.spares]
+    holds = [one.id for one in course.spares if one.held == slot]
+    bad = [chance.choice(holds)] if holds else ready
+    how = chance.choice(("raises", "exits", "other trace"))
+    job.refuses = dict.fromkeys(bad, how)
+    move = chance.random() < 0.5
+    if move:
+        job.hear(MoveRequested(at_us=job.now_us, request="m", machine=before[slot]))
+    else:
+        course.lose(slot)
+    job.rests(1)
+    words = {"raises": RAISED, "exits": "signal 11", "other trace": "made other collectives"}[how]
+    others = [name for name in ready if name not in bad]
+    if move:
+        said = [one for one in job.log if isinstance(one, Answer)]
+        if len(said) != 1 or said[0].ok or words not in said[0].text or [*job.job.seats] != before:
+            raise Violation(f"{bad} cannot take slot {slot}, it is said {said}")
+        if any(one.kind is not Kind.MOVE for one in job.job.incidents):
+            raise Violation(f"nothing was lost: {job.job.incidents}")
+    elif how != "exits" and (others and job.job.seats[slot] not in others):
+        raise Violation(f"{bad} cannot take slot {slot}, {others} can: {job.job.seats}")
+    elif (
+        how != "exits"
+        and not others
+        and (job.job.change is None or slot not in job.job.change.missing)
+    ):
+        raise Violation(f"nobody can take slot {slot}: {job.job.change}")
+    sent = [one for one in job.log if isinstance(one, Send)]
+    tried = {one.machine for one in sent if isinstance(one.order, m.Bind)}
+    for name in tried.intersection(bad) if how != "exits" else ():
+        one = job.job.machines[name]
+        if one.state is not MachineState.COLD or words not in one.note:
+            raise Violation(f"{name} could not join: {one}")
+
+
+def play(chance: random.Random) -> None:
+    """One of them."""
+    chance.choice(
+        (_well, _well, _once, _once, _crash, _cannot_join, _unfit, _meanwhile, _meanwhile)
+    )(chance)
