@@ -221,6 +221,10 @@ def _is_waited_for(job: Asked, name: MachineId, *, asked: bool) -> None:
             raise Violation(f"{name} is on its way for somebody else: {said}")
         return
     before = job.job.incidents
+    others = {"machines": job.chance.choice(([job.job.seats[1]], [name, job.job.seats[1]]))}
+    said = job.ask(DrainRequested, **others)
+    if said is None or said.ok or "a move is running" not in said.text:
+        raise Violation(f"{name} is on its way, and {others} are to go: {said}")
     if job.ask(DrainRequested, machines=[name]) is not None:
         raise Violation(f"{name} is on its way: {job.told}")
     if len(job.job.incidents) != len(before):

@@ -1,6 +1,7 @@
 """Machines that are examined, of which is known who is sick: who takes ranks, and what is said."""
 
 import random
+from statistics import median
 
 from trainmover.controller.effects import Answer
 from trainmover.controller.events import (
@@ -22,13 +23,15 @@ PEERS = 3
 
 
 class Course:
-    """due: machine -> the number of the examination that it has yet to answer."""
+    """due: machine -> the number of the examination that it has yet to answer. joined: in order, of
+    whom so many are examined as the job begins."""
 
-    def __init__(self, chance: random.Random, policy: str) -> None:
+    def __init__(self, chance: random.Random, policy: str, standbys: int = 2) -> None:
         self.chance, self.policy = chance, policy
-        self.job = Trained(chance, machines=3, standbys=2, wait_s=60, health=policy)
+        self.job = Trained(chance, machines=3, standbys=standbys, wait_s=60, health=policy)
         self.due: dict[MachineId, int] = {}
         self.joined = [*self.job.names]
+        self.begin = 0 if policy == "off" else len(self.joined)
         self.number = 0
         self.ordered()
 
@@ -37,25 +40,37 @@ class Course:
         found = self.job.orders(m.Examine)
         for name, order in found:
             self.number += 1
-            if order.number != self.number or name in order.peers or len(order.peers) > PEERS:
+            if order.number != self.number:
                 raise Violation(f"{name} is to be examined as number {self.number}: {order}")
-            if any(self.job.job.machines[peer].vault != at for peer, at in order.peers.items()):
-                raise Violation(f"{name} is to measure the way to {order.peers}")
+            by_then = self.joined[: self.number] if self.number <= self.begin else self.joined
+            newest = {peer: f"{peer}:1" for peer in by_then[-PEERS:] if peer != name}
+            if order.peers != newest:
+                raise Violation(f"{name} is to measure the way to {newest}: {order}")
             self.due[name] = order.number
         self.job.told.clear()
         return [name for name, _ in found]
 
-    def answer(self, name: MachineId, *, sick: bool = False) -> None:
-        """First with what it measured before, which counts for nothing."""
+    def answer(
+        self,
+        name: MachineId,
+        *,
+        sick: bool = False,
+        figures: dict[str, float] | None = None,
+        off_ms: float = 0.0,
+    ) -> None:
+        """First with what it measured before, which counts for nothing. off_ms: of its clock."""
         number, before = self.due.pop(name), self.job.job
         old = m.Examined(number=number - 1, figures={}, failed="" if sick else SICK)
         self.job.agent_says(name, old)
         if self.job.job != before or self.job.told:
             raise Violation(f"{name} answers what was asked before {number}, and that counts")
-        self.job.agent_says(
-            name,
-            m.Examined(number=number, figures={"memory GB/s": 20.0}, failed=SICK if sick else ""),
+        told = m.Examined(
+            number=number,
+            figures={"memory GB/s": 20.0} if figures is None else figures,
+            failed=SICK if sick else "",
+            clock_us=self.job.now_us + round(1000 * off_ms) if figures else 0,
         )
+        self.job.agent_says(name, told)
 
     def is_kept_out(self, name: MachineId, reason: str) -> None:
         cordon = self.job.job.cordoned.get(name)
@@ -103,6 +118,7 @@ def _one_joins(chance: random.Random) -> None:
     job.trains()
     new = MachineId("m9")
     job.names.append(new)
+    course.joined.append(new)
     if chance.random() < 0.3:
         job.hear(CordonRequested(at_us=job.now_us, request="c", machine=job.names[3]))
     joined = MachineJoined(at_us=job.now_us, machine=new, standby=True, vault="m9:1", host="h9")
@@ -165,6 +181,69 @@ def _somebody_asks(chance: random.Random) -> None:
         raise Violation(f"{name} is {how}, {policy}: {said.text!r}")
 
 
+RATES = {
+    "memory_gb_s": ("its memory", "GB/s", 20.0),
+    "disk_mb_s": ("its disk", "MB/s", 500.0),
+    "network_mb_s": ("its network", "MB/s", 900.0),
+    "gpu_tflop_s": ("its slowest GPU", "TFLOP/s", 80.0),
+}
+LEAST_KNOWN = 4
+
+
+def _one_is_slow(chance: random.Random) -> None:
+    """Beside the others, if there are enough of them, and by so much that it matters."""
+    course = Course(chance, "act", standbys=chance.choice((0, 1, 2, 4)))
+    job = course.job
+    odd = chance.choice(job.names)
+    name = chance.choice([*RATES])
+    part = chance.choice((0.5, 0.6, 0.8, 0.9, 2.0))
+    off_ms = chance.choice((0.0, 0.0, 400.0, 2000.0, -3000.0))
+    told: dict[MachineId, dict[str, float]] = {}
+    for machine in chance.sample(job.names, len(job.names)):
+        figures = {one: its[2] * chance.uniform(0.99, 1.01) for one, its in RATES.items()}
+        figures["of another version"] = chance.uniform(0.0, 1000.0)
+        if machine == odd:
+            figures[name] = RATES[name][2] * part
+        told[machine] = figures
+        course.answer(machine, figures=figures, off_ms=off_ms if machine == odd else 0.0)
+    known = len(job.names) >= LEAST_KNOWN
+    of, unit, _ = RATES[name]
+    values = [figures[name] for figures in told.values()]
+    wrong = ""
+    if known and part < 0.7:
+        has, of_all = f"{told[odd][name]:.3g} {unit}", f"{len(values)} machines"
+        wrong = f"{of} has {has}, and the median of {of_all} is {median(values):.3g}"
+    elif known and abs(off_ms) > 1000:
+        wrong = f"its clock is {abs(off_ms) / 1000:.1f} s off those of others"
+    for machine in job.names:
+        gone = machine not in job.job.machines
+        course.is_kept_out(machine, f"not fit: {wrong}" if machine == odd and wrong else "")
+        if gone:
+            raise Violation(f"{machine} is slow, and is gone")
+    enough = len(job.names) - bool(wrong) >= 3
+    if (job.end() is None) is not enough or (wrong and odd in job.job.seats):
+        raise Violation(f"{odd} is not fit, {wrong!r}: {job.end()}, {job.job.seats}")
+    if enough and odd not in job.job.seats:
+        _is_said(course, odd, told[odd])
+
+
+def _is_said(course: Course, name: MachineId, figures: dict[str, float]) -> None:
+    """Whoever asks is told all that was measured."""
+    job = course.job
+    job.trains()
+    job.told.clear()
+    job.hear(HealthRequested(at_us=job.now_us, request="all", machine=name))
+    course.ordered()
+    usual = {one: its[2] for one, its in RATES.items()}
+    course.answer(name, figures=usual, off_ms=7.0)
+    said = course.last_answer()
+    words = [f"{of} {usual[one]:.3g} {unit}" for one, (of, unit, _) in RATES.items()]
+    truth = ", ".join([*words, "its clock 7 ms off"])
+    if said is None or not said.ok or said.text != f"{name} is fit: {truth}":
+        raise Violation(f"{name} had {figures}, and has {truth!r}; it is said {said}")
+    course.is_kept_out(name, "")
+
+
 def play(chance: random.Random) -> None:
     """One of them."""
-    chance.choice((_all_begin, _one_joins, _somebody_asks))(chance)
+    chance.choice((_all_begin, _one_joins, _somebody_asks, _one_is_slow))(chance)

@@ -5,13 +5,13 @@ import random
 from collections import Counter
 from statistics import median
 
-from trainmover.controller.effects import Answer, Send
-from trainmover.controller.events import Lost, MachinesLost, MoveRequested
+from trainmover.controller.effects import Send
+from trainmover.controller.events import Lost, MachinesLost
 from trainmover.controller.standby.attest import predicted_ms
-from trainmover.controller.state import Kind, Machine, MachineState, Outcome
+from trainmover.controller.state import Machine, MachineState, Outcome
 from trainmover.ids import MachineId, Rank, Slot, Step
 from trainmover.protocol import messages as m
-from trainmover.simulator.courses.remembering import RAISED, TWICE, Processes, Proof
+from trainmover.simulator.courses.remembering import TWICE, Processes, Proof
 from trainmover.simulator.courses.trained import SECOND_US
 from trainmover.simulator.happenings import Violation
 
@@ -83,7 +83,7 @@ class Course:
     def are_ready(self) -> None:
         """All that can hold runs, of as many slots as they can; and it is known what they have
         proven."""
-        held = []
+        held, failed = [], any(proof.failed for proof in self.job.proofs.values())
         for one in self.spares:
             if one.state is MachineState.COLD:
                 continue
@@ -94,7 +94,7 @@ class Course:
             self.is_known(one)
             if not one.once:
                 held.append(one.held)
-        if len({*held}) < min(len(held), len(self.job.job.seats)) and not self.job.unfit:
+        if len({*held}) < min(len(held), len(self.job.job.seats)) and not failed:
             raise Violation(f"{held} are held, and could be of more slots")
 
     def is_known(self, one: Machine) -> None:
@@ -257,91 +257,6 @@ def _unfit(chance: random.Random) -> None:
         raise Violation(f"{name} cannot be slot {slot}, {others} can, {joiner} is to take it")
 
 
-def _meanwhile(chance: random.Random) -> None:
-    """Ranks make other steps, or another machine is lost, while a slot is on its way: nobody is
-    told to run anything but who joins, and nobody joins with an old run."""
-    course = Course(chance)
-    job = course.job
-    if chance.random() < 0.4:
-        job.once = {*job.names}
-        job.runs.update(job.job.seats)
-    job.trains()
-    slots = chance.sample(range(len(job.job.seats)), 2)
-    course.started()
-    first = course.lose(slots[0])
-    stays = job.job.seats[slots[1]]
-    job.mute = {*job.ranks}
-    job.settles()
-    joiner = job.job.change.joiners[Slot(slots[0])] if job.job.change is not None else first
-    if chance.random() < 0.8:
-        course.steps_change(slots[1])
-        job.settles()
-    two = len(job.names) - len(job.job.seats) > 1 and len(job.job.seats) > 2
-    two = two and chance.random() < 0.6
-    if two:
-        course.lose(slots[1])
-    idle = [one.id for one in course.spares if one.id != joiner] if not two else []
-    if told := course.ran(idle):
-        raise Violation(f"{slots} are on their way, and {told} are told to run something")
-    job.mute = set()
-    change = job.job.change
-    for rank in job.ranks if change is not None else ():
-        seat = job.job.seats[rank // job.nproc]
-        if change is not None and seat in job.job.machines:
-            there = m.AtBoundary(rank=Rank(rank), epoch=change.epoch, committed=job.step)
-            job.says(seat, rank % job.nproc, there)
-    course.is_recovered()
-    if two is (stays in job.job.seats) or first in job.job.seats:
-        raise Violation(f"{slots} are to have other machines: {job.job.seats}")
-    job.rests(1)
-    course.are_ready()
-
-
-def _cannot_join(chance: random.Random) -> None:
-    """A standby that was ready turns out not to be: another takes the ranks, or they stay."""
-    course = Course(chance)
-    job = course.job
-    job.trains()
-    job.gap_us, job.step = 400_000, Step(9)
-    slot = chance.randrange(len(job.job.seats))
-    before = [*job.job.seats]
-    ready = [one.id for one in course.spares]
-    holds = [one.id for one in course.spares if one.held == slot]
-    bad = [chance.choice(holds)] if holds else ready
-    how = chance.choice(("raises", "exits", "other trace"))
-    job.refuses = dict.fromkeys(bad, how)
-    move = chance.random() < 0.5
-    if move:
-        job.hear(MoveRequested(at_us=job.now_us, request="m", machine=before[slot]))
-    else:
-        course.lose(slot)
-    job.rests(1)
-    words = {"raises": RAISED, "exits": "signal 11", "other trace": "made other collectives"}[how]
-    others = [name for name in ready if name not in bad]
-    if move:
-        said = [one for one in job.log if isinstance(one, Answer)]
-        if len(said) != 1 or said[0].ok or words not in said[0].text or [*job.job.seats] != before:
-            raise Violation(f"{bad} cannot take slot {slot}, it is said {said}")
-        if any(one.kind is not Kind.MOVE for one in job.job.incidents):
-            raise Violation(f"nothing was lost: {job.job.incidents}")
-    elif how != "exits" and (others and job.job.seats[slot] not in others):
-        raise Violation(f"{bad} cannot take slot {slot}, {others} can: {job.job.seats}")
-    elif (
-        how != "exits"
-        and not others
-        and (job.job.change is None or slot not in job.job.change.missing)
-    ):
-        raise Violation(f"nobody can take slot {slot}: {job.job.change}")
-    sent = [one for one in job.log if isinstance(one, Send)]
-    tried = {one.machine for one in sent if isinstance(one.order, m.Bind)}
-    for name in tried.intersection(bad) if how != "exits" else ():
-        one = job.job.machines[name]
-        if one.state is not MachineState.COLD or words not in one.note:
-            raise Violation(f"{name} could not join: {one}")
-
-
 def play(chance: random.Random) -> None:
     """One of them."""
-    chance.choice(
-        (_well, _well, _once, _once, _crash, _cannot_join, _unfit, _meanwhile, _meanwhile)
-    )(chance)
+    chance.choice((_well, _well, _once, _once, _crash, _unfit))(chance)
