@@ -13,8 +13,6 @@ from trainmover.controller.events import (
     CordonRequested,
     DrainRequested,
     KillRequested,
-    Lost,
-    MachinesLost,
     MoveRequested,
     PlaceRequested,
     PlanSteered,
@@ -23,7 +21,7 @@ from trainmover.controller.events import (
 )
 from trainmover.controller.policies.plans.known import Roll, Standing
 from trainmover.controller.state import Kind, MachineState, Outcome
-from trainmover.ids import MachineId
+from trainmover.ids import MachineId, Step
 from trainmover.protocol import messages as m
 from trainmover.simulator.courses.remembering import RAISED, Processes
 from trainmover.simulator.courses.trained import SECOND_US
@@ -53,7 +51,8 @@ class Asked(Processes):
 
     @property
     def spares(self) -> list[MachineId]:
-        return [name for name in self.names if name not in self.job.seats]
+        seats = self.job.seats
+        return [name for name in self.names if name in self.job.machines and name not in seats]
 
     def ask(self, kind: Any, **more: Any) -> Answer | None:
         """And what is answered at once."""
@@ -76,10 +75,6 @@ class Asked(Processes):
         said = self.ask(kind, **more)
         if said is None or not said.ok or words not in said.text:
             raise Violation(f"{kind.__name__} {more} can be, {words!r}: {said}")
-
-    def lose(self, name: MachineId) -> None:
-        lost = Lost(machine=name, why="it is", heard_us=self.now_us)
-        self.hear(MachinesLost(at_us=self.now_us, lost=[lost]))
 
     def last_answer(self) -> Answer | None:
         said = [one for one in (*self.log, *self.told) if isinstance(one, Answer)]
@@ -157,6 +152,10 @@ def _are_kept_out(job: Asked, name: MachineId) -> None:
     if heard != killed_us:
         raise Violation(f"{seats[0]} was killed at {killed_us}, heard of at {heard}")
     job.is_granted(f"{seats[0]} is cordoned", CordonRequested, machine=seats[0], reason="gone")
+    both = [seats[0], name]
+    words = f"{seats[0]} and {name} are cordoned: they take no ranks"
+    if name not in job.job.change.joiners.values():  # type: ignore[union-attr]
+        job.is_granted(words, DrainRequested, machines=both)
 
 
 def _none_left(chance: random.Random) -> None:
@@ -183,6 +182,9 @@ def _in_time(chance: random.Random) -> None:
     job = Asked(chance)
     took: list[float] = []
     for turn in range(chance.randint(1, 3)):
+        if len(job.spares) > 1 and chance.random() < 0.5:
+            job.bind_us = 30 * SECOND_US
+            _comes_to_nothing(job)
         job.bind_us = SECOND_US * chance.randrange(2, 9)
         name = job.job.seats[0]
         begun_us = job.now_us
@@ -211,6 +213,22 @@ def _in_time(chance: random.Random) -> None:
     if one.cause != truth or one.machine != name:
         raise Violation(f"{truth!r} is so, and it is said {one.cause!r}")
     _is_waited_for(job, name, asked="was asked" in cause)
+
+
+def _comes_to_nothing(job: Asked) -> None:
+    """A recovery, or a move that is no more: neither says how long moves take."""
+    job.step = Step(job.step + 3)
+    if job.chance.random() < 0.5:
+        job.lose(job.job.seats[1])
+    else:
+        job.ask(MoveRequested, machine=job.job.seats[1])
+        change = job.job.change
+        assert change is not None
+        joiner = next(iter(change.joiners.values()))
+        job.is_granted("that it is taking now it takes", CordonRequested, machine=joiner)
+        job.now_us += 50 * SECOND_US
+        job.lose(joiner)
+    job.rests(1)
 
 
 def _is_waited_for(job: Asked, name: MachineId, *, asked: bool) -> None:

@@ -181,6 +181,27 @@ def _other_torch(chance: random.Random) -> None:
         raise Violation(f"{new} runs torch {torch}: {one}")
 
 
+def _never_a_standby(chance: random.Random) -> None:
+    """With another torch it is told to run nothing, also later; and nobody else is troubled."""
+    job = _of(chance)
+    new = MachineId("m9")
+    _joins(job, new)
+    job.told.clear()
+    for local in range(job.nproc):
+        up = m.WorkerUp(pid=9000 + local, address=f"{new}/{local}", torch="3", version="7")
+        job.says(new, local, up)
+    for _ in range(3):
+        one = job.job.machines[new]
+        if one.state is not MachineState.COLD or "it runs torch 3, the job's" not in one.note:
+            raise Violation(f"{new} runs another torch: {one}")
+        job.settles()
+        job.passes(3600 * SECOND_US)
+    if told := [one for one in job.log if isinstance(one, Send) and one.machine == new]:
+        raise Violation(f"{new} is of no use, and is told {told}")
+    if job.job.change is not None or job.job.incidents:
+        raise Violation(f"{new} is of no use, and all stand: {job.job.change}")
+
+
 def _before_the_script(chance: random.Random) -> None:
     """A process ends before any has begun: that is the end; of a standby's there are others."""
     spec = m.JobSpec(run_id="comes", argv=[], machines=2, standbys=1)
@@ -211,6 +232,6 @@ def play(chance: random.Random) -> None:
     """One of them."""
     ways = (
         _one_comes, _one_comes, _several_go, _several_go, _controller_returns, _other_torch,
-        _before_the_script,
+        _never_a_standby, _before_the_script,
     )  # fmt: skip
     chance.choice(ways)(chance)

@@ -6,7 +6,7 @@ from collections import Counter
 from statistics import median
 
 from trainmover.controller.effects import Send
-from trainmover.controller.events import Lost, MachinesLost
+from trainmover.controller.events import SlowSuspected
 from trainmover.controller.standby.attest import predicted_ms
 from trainmover.controller.state import Machine, MachineState, Outcome
 from trainmover.ids import MachineId, Rank, Slot, Step
@@ -64,9 +64,15 @@ class Course:
         name = job.job.seats[slot]
         if job.job.change is None:
             job.step = Step(job.step + 3)
-        lost = Lost(machine=name, why="its link has ended", heard_us=job.now_us)
-        job.hear(MachinesLost(at_us=job.now_us, lost=[lost]))
+        job.lose(name)
         return name
+
+    def is_slow(self, slot: Slot) -> None:
+        """It is suspected to be."""
+        job = self.job
+        seat = job.job.seats[slot]
+        job.told.clear()
+        job.hear(SlowSuspected(at_us=job.now_us, epoch=job.job.epoch, machine=seat, step=job.step))
 
     def is_recovered(self) -> None:
         """And all of that is over."""
@@ -257,6 +263,78 @@ def _unfit(chance: random.Random) -> None:
         raise Violation(f"{name} cannot be slot {slot}, {others} can, {joiner} is to take it")
 
 
+def _will_be_needed(chance: random.Random) -> None:
+    """A slot's machine may be slow: its run is held instead of another's, by who can and has rested
+    from the last time."""
+    course = Course(chance, stragglers=chance.choice(("act", "act", "watch")))
+    job = course.job
+    if chance.random() < 0.2:
+        job.once = {job.names[-1]}
+    job.trains()
+    held = {one.held for one in course.spares}
+    free = [slot for slot in map(Slot, range(len(job.job.seats))) if slot not in held]
+    slots = chance.sample(free, min(2, len(free))) or [Slot(0)]
+    told: list[tuple[MachineId, Slot]] = []
+    for slot in slots:
+        ready = [one for one in reversed(course.spares) if one.id not in job.known]
+        able = [one for one in ready if (one.id, slot % job.stages) in job.proofs]
+        acts = job.job.spec.stragglers == "act" and slot in free and able and not told
+        course.is_slow(slot)
+        ran = job.orders(m.Hold)
+        if [(name, order.slot) for name, order in ran] != ([(able[0].id, slot)] if acts else []):
+            raise Violation(f"slot {slot} may be slow, {able} can be it: {ran}, told {told}")
+        told += [(name, order.slot) for name, order in ran]
+        job.settles()
+    if not told or len(slots) < 2:
+        return
+    rests_ms = 10 * job.longest(told[0][0])
+    for wait_ms, due in ((rests_ms - 1, False), (1, True)):
+        job.now_us += 1000 * wait_ms
+        course.is_slow(slots[1])
+        if len(course.spares) == 1 and bool(job.orders(m.Hold)) is not due:
+            raise Violation(f"it has rested {wait_ms} of {rests_ms} ms: {job.told}")
+    job.settles()
+    course.are_ready()
+
+
+def _troubled(chance: random.Random) -> None:
+    """Whose machine has failed most is the slot that is held; none is, while the script ends."""
+    course = Course(chance)
+    job = course.job
+    job.trains()
+    for name in job.names[len(job.job.seats) :]:
+        job.lose(name)
+    job.settles()
+    troubles: Counter[int] = Counter()
+    for _ in range(chance.randint(1, 3)):
+        slot = chance.randrange(len(job.job.seats))
+        name = job.job.seats[slot]
+        pid = job.job.machines[name].pids[0]
+        job.now_us, job.step = job.now_us + SECOND_US, Step(job.step + 3)
+        job.agent_says(name, m.WorkerExited(local_rank=0, pid=pid, code=-11))
+        course.is_recovered()
+        troubles[slot] += 1
+        if job.job.seats[slot] != name:
+            raise Violation(f"there is no other than {name} for slot {slot}: {job.job.seats}")
+    ends = chance.random() < 0.3
+    if ends:
+        rank = Rank(job.ranks[-1])
+        done = m.Finished(rank=rank, step=Step(job.step + 1), code=0, digest="d", attached=True)
+        job.says(job.job.seats[-1], rank % job.nproc, done)
+    job.log.clear()
+    for number in (8, 9):
+        job.joins(MachineId(f"m{number}"))
+    job.settles()
+    if ends:
+        if course.started() != Counter([MachineId("m8"), MachineId("m9")]) or job.held:
+            raise Violation(f"the script ends, and {job.held} are held")
+        return
+    order = sorted(range(len(job.job.seats)), key=lambda slot: (-troubles[slot], slot))
+    if [one.held for one in course.spares] != order[:2]:
+        raise Violation(f"{troubles} were lost: {course.spares} hold other than {order[:2]}")
+    course.are_ready()
+
+
 def play(chance: random.Random) -> None:
     """One of them."""
-    chance.choice((_well, _well, _once, _once, _crash, _unfit))(chance)
+    chance.choice((_well, _well, _once, _once, _crash, _unfit, _will_be_needed, _troubled))(chance)

@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 
 from trainmover.controller.effects import Send
-from trainmover.controller.events import EVENTS
+from trainmover.controller.events import EVENTS, Lost, MachineJoined, MachinesLost
 from trainmover.controller.state import MachineState
 from trainmover.ids import MachineId, Rank, Slot
 from trainmover.protocol import messages as m
@@ -68,6 +68,19 @@ class Processes(Trained):
                 if isinstance(one, Send) and one.machine in self.job.machines:
                     self._obeys(one.machine, one.order)
                 self.told = rest + self.told
+
+    def lose(self, name: MachineId) -> None:
+        self.held.pop(name, None)
+        lost = Lost(machine=name, why="its link has ended", heard_us=self.now_us)
+        self.hear(MachinesLost(at_us=self.now_us, lost=[lost]))
+
+    def joins(self, name: MachineId) -> None:
+        """As a standby."""
+        self.names.append(name)
+        vault = f"{name}:1"
+        self.hear(
+            MachineJoined(at_us=self.now_us, machine=name, standby=True, vault=vault, host=name)
+        )
 
     def hear(self, event: EVENTS) -> None:
         before = len(self.told)

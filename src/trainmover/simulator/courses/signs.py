@@ -14,7 +14,7 @@ from trainmover.controller.events import (
 )
 from trainmover.controller.policies.anomalies.known import Finding
 from trainmover.controller.state import Kind
-from trainmover.ids import MachineId
+from trainmover.ids import MachineId, Rank
 from trainmover.protocol import messages as m
 from trainmover.simulator.courses.trained import SECOND_US, Trained
 from trainmover.simulator.happenings import Violation
@@ -211,6 +211,40 @@ def _people(course: Course) -> None:
     course.are_known()
 
 
+def _two_reasons(chance: random.Random) -> None:
+    """One seems about to fail, others will be taken away: all go, the one first; and what people
+    have said of a machine before is what is said of it."""
+    job = Trained(chance, machines=4, standbys=chance.choice((1, 2, 4)), wait_s=60, anomalies="act")
+    job.trains()
+    fails, *go = chance.sample(job.job.seats, 3)
+    left_s = dict(zip(go, chance.sample((40, 90, 300), 2), strict=True))
+    people = chance.random() < 0.4
+    if people:
+        job.hear(CordonRequested(at_us=job.now_us, request="c", machine=fails, reason="dust"))
+    link = m.Interrupted(rank=Rank(0), epoch=job.job.epoch, reason="reset by peer")
+    job.says(job.job.seats[0], 0, link)  # While members change they wait for their turn.
+    said: list[tuple[MachineId, m.AgentFact]] = [(fails, m.Sign(symptom="gpu", line="Xid 79"))]
+    said += [(name, m.Leaving(left_ms=1000 * its)) for name, its in left_s.items()]
+    for name, fact in chance.sample(said, 3):
+        job.agent_says(name, fact)
+    spares, begun_us = len(job.names) - 4, job.now_us
+    job.rests(1)
+    moves = [one for one in job.job.incidents if one.kind is Kind.MOVE]
+    soonest = sorted(go, key=lambda name: left_s[name])
+    why = f"{fails} is {'dust' if people else 'about to fail: a GPU is broken: Xid 79'}"
+    words = f"{', '.join(soonest)} will be taken away, in {left_s[soonest[0]]} s; {why}"
+    if spares < 3:
+        words = why
+    if not moves or moves[0].cause != words or moves[0].marks["begun"] != begun_us:
+        raise Violation(f"{words!r} is so, {spares} are free: {moves[:1]}")
+    order = [fails, *soonest] if spares >= 3 else [fails]
+    if [moves[0].machine, *(one for one, _ in moves[0].further)] != order:
+        raise Violation(f"{order} are to go: {moves[0]}")
+    stays = [fails, *soonest][spares:]
+    if [name for name in stays if name not in job.job.seats]:
+        raise Violation(f"{spares} can take ranks, and {stays} stay: {job.job.seats}")
+
+
 def _many(chance: random.Random) -> None:
     """The newest are kept."""
     job = Trained(chance, machines=2, standbys=1, anomalies="watch")
@@ -228,4 +262,4 @@ def _many(chance: random.Random) -> None:
 
 def play(chance: random.Random) -> None:
     """One of them."""
-    chance.choice((_signs, _signs, _signs, _signs, _signs, _many))(chance)
+    chance.choice((_signs, _signs, _signs, _two_reasons, _two_reasons, _many))(chance)
