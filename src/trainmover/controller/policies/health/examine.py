@@ -137,8 +137,6 @@ def _judged(job: Job, machine: MachineId, one: Examination, at_us: int) -> Decis
 def forget_lost(job: Job, at_us: int) -> Decision:
     """Machines that are gone: who has asked about one is told, and nobody waits for it."""
     gone = {name: one for name, one in job.health.of.items() if name not in job.machines}
-    if not gone:
-        return job, ()
     answers = tuple(
         Answer(one.request, ok=False, text=f"{name} was lost.\nThe job goes on.\nSee its logs.")
         for name, one in gone.items()
