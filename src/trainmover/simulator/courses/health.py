@@ -28,7 +28,9 @@ class Course:
 
     def __init__(self, chance: random.Random, policy: str, standbys: int = 2) -> None:
         self.chance, self.policy = chance, policy
-        self.job = Trained(chance, machines=3, standbys=standbys, wait_s=60, health=policy)
+        self.job = Trained(
+            chance, machines=3, standbys=standbys, wait_s=60, health=policy, anomalies="act"
+        )
         self.due: dict[MachineId, int] = {}
         self.joined = [*self.job.names]
         self.begin = 0 if policy == "off" else len(self.joined)
@@ -72,6 +74,10 @@ class Course:
         )
         self.job.agent_says(name, told)
 
+    def lose(self, name: MachineId) -> None:
+        lost = Lost(machine=name, why="its link has ended", heard_us=self.job.now_us)
+        self.job.hear(MachinesLost(at_us=self.job.now_us, lost=[lost]))
+
     def is_kept_out(self, name: MachineId, reason: str) -> None:
         cordon = self.job.job.cordoned.get(name)
         known = cordon.reason if cordon is not None else ""
@@ -90,14 +96,20 @@ def _all_begin(chance: random.Random) -> None:
         raise Violation(f"all are examined before any begins: {course.due}, {job.job.phase}")
     sick = chance.sample(job.names, chance.randint(0, 3))
     order = chance.sample(job.names, len(job.names))
+    gone = order[-1] if chance.random() < 0.4 else ""
+    sick = [name for name in sick if name != gone]
     for name in order:
         if job.job.phase is not Phase.GATHERING:
             raise Violation(f"{name} has yet to answer, and the job is {job.job.phase}")
-        course.answer(name, sick=name in sick)
-    fit = [name for name in job.names if name not in sick]
+        if name == gone:
+            course.lose(name)
+        else:
+            course.answer(name, sick=name in sick)
+    fit = [name for name in job.names if name not in sick and name != gone]
     end = job.end()
     if len(fit) < 3:
-        if end is None or end.code != 1 or "not fit" not in end.text:
+        words = ("not fit", "was lost before the job began")
+        if end is None or end.code != 1 or not any(word in end.text for word in words):
             raise Violation(f"{sick} are sick, and {fit} are too few: {end}")
         return
     regular = [name for name in job.names[:3] if name in fit]
@@ -129,8 +141,7 @@ def _one_joins(chance: random.Random) -> None:
     if policy == "off":
         return
     if chance.random() < 0.3:
-        lost = Lost(machine=new, why="its link has ended", heard_us=job.now_us)
-        job.hear(MachinesLost(at_us=job.now_us, lost=[lost]))
+        course.lose(new)
         course.is_kept_out(new, "")
         if new in job.job.health.of or job.job.health.untold:
             raise Violation(f"{new} is gone, and its health is waited for: {job.job.health}")
@@ -165,8 +176,7 @@ def _somebody_asks(chance: random.Random) -> None:
     job.told.clear()
     how = chance.choice(("fit", "sick", "lost"))
     if how == "lost":
-        lost = Lost(machine=name, why="its link has ended", heard_us=job.now_us)
-        job.hear(MachinesLost(at_us=job.now_us, lost=[lost]))
+        course.lose(name)
     else:
         course.answer(name, sick=how == "sick")
     said = course.last_answer()
@@ -244,6 +254,39 @@ def _is_said(course: Course, name: MachineId, figures: dict[str, float]) -> None
     course.is_kept_out(name, "")
 
 
+def _also_otherwise(chance: random.Random) -> None:
+    """It seems about to fail, or people keep it out, and it is examined: the one is no matter of
+    the other. That it was sick is over where another of that name has come."""
+    course = Course(chance, "act")
+    for name in [*course.due]:
+        course.answer(name)
+    job = course.job
+    job.trains()
+    name = job.names[4]
+    people = chance.random() < 0.4
+    fails = chance.random() < 0.6
+    if fails:
+        job.agent_says(name, m.Sign(symptom="gpu", line="Xid 79"))
+    if people:
+        job.hear(CordonRequested(at_us=job.now_us, request="c", machine=name, reason="dust"))
+    before = "dust" if people else "about to fail: a GPU is broken: Xid 79" if fails else ""
+    for sick in chance.sample((True, False, True), 3):
+        job.hear(HealthRequested(at_us=job.now_us, request="h", machine=name))
+        course.ordered()
+        course.answer(name, sick=sick)
+        if not people:
+            before = f"not fit: {SICK}" if sick else before
+            before = before.replace(f"not fit: {SICK}", "about to fail" if fails else "", not sick)
+        course.is_kept_out(name, before)
+        cordon = job.job.cordoned.get(name)
+        known = (cordon.failing, cordon.spared) if cordon is not None else (False, False)
+        if known != (fails, fails and not people and not sick):
+            raise Violation(f"{name} fails: {fails}, sick: {sick}, people: {people}: {cordon}")
+    course.lose(name)
+    job.hear(MachineJoined(at_us=job.now_us, machine=name, standby=True, vault="v", host="h"))
+    course.is_kept_out(name, before if people or (fails and not sick) else WAITS)
+
+
 def play(chance: random.Random) -> None:
     """One of them."""
-    chance.choice((_all_begin, _one_joins, _somebody_asks, _one_is_slow))(chance)
+    chance.choice((_all_begin, _one_joins, _somebody_asks, _one_is_slow, _also_otherwise))(chance)
