@@ -192,11 +192,11 @@ BUGS = {
     "who holds the run of a slot takes another": (
         "chosen",
         "controller.standby.joiners",
-        "for slot in sorted(slots, key=lambda slot: (slot not in held, slot)):",
+        "for slot in sorted(slots, key=lambda slot: (slot not in free.by_held, slot)):",
         "for slot in sorted(slots):",
     ),
     "a record that another refers to is not told of": (
-        "chosen",
+        "records",
         "controller.standby.places",
         "wanted += [base for base in bases if base is not None and base not in records]",
         "wanted += []",

@@ -1,5 +1,5 @@
 """Machines in all states, with all that can speak against them: who is to take slots that are
-empty, what is said where nobody can, and where those look for records who run the script alone."""
+empty, and what is said where nobody can."""
 
 import random
 
@@ -8,21 +8,24 @@ from trainmover.controller.facts import Facts
 from trainmover.controller.standby.joiners import (
     can_be_spared,
     choose_joiners,
+    everybody,
     joiners_after_loss,
     joiners_there_are,
     kept_out_text,
     no_standby,
     unable_to_stand_by,
 )
-from trainmover.controller.standby.places import VAULTS_MAX, Places
 from trainmover.controller.state import (
     Attestation,
+    Change,
     Cordon,
     Job,
+    Kind,
     Machine,
     Machines,
     MachineState,
     Phase,
+    Stage,
 )
 from trainmover.controller.values import replace
 from trainmover.ids import Epoch, MachineId, Rank, Slot, Step
@@ -37,8 +40,8 @@ COLD = "it cannot"
 
 
 class Course:
-    """gone: slots whose machines are lost; down: whose processes are. why_not: what speaks against
-    a standby, in words; "" if nothing does."""
+    """gone: slots whose machines are lost; down: whose processes are; through: who need no machine,
+    since their ranks were through with the script. empty: slots that do."""
 
     def __init__(self, chance: random.Random) -> None:
         self.chance = chance
@@ -54,8 +57,9 @@ class Course:
         lost = [
             Slot(slot) for slot in chance.sample(range(count), chance.randint(1, count // 2 + 1))
         ]
-        self.down = {slot for slot in lost if chance.random() < 0.3}
+        self.down = {slot for slot in lost if chance.random() < 0.4}
         self.gone = {*lost} - self.down
+        self.through = {slot for slot in self.down if chance.random() < 0.3}
         self.cordoned: dict[MachineId, Cordon] = {}
         machines = {
             name: Machine(name, False, f"{name}:1", name, state=MachineState.ACTIVE, torch="2")
@@ -66,6 +70,8 @@ class Course:
             machines[seats[slot]] = replace(machines[seats[slot]], state=MachineState.DOWN)
             if chance.random() < 0.3:
                 self.cordoned[seats[slot]] = Cordon(0, "dust")
+            elif chance.random() < 0.3:
+                machines[seats[slot]] = replace(machines[seats[slot]], suspect="its bits flip")
         machines |= {name: self._spare(name, count) for name in self.spares}
         shuffled = chance.sample([*machines], len(machines))
         self.job = Job(
@@ -74,7 +80,10 @@ class Course:
             cordoned=self.cordoned,
         )  # fmt: skip
         self.job = replace(self.job, recorded=Facts(self._recorded()))
-        self.empty = sorted(lost)
+        through = {rank: (Step(9), "d") for slot in self.through for rank in spec.ranks(slot)}
+        self.job = replace(self.job, finished=Facts(through))
+        self.down -= self.through
+        self.empty = sorted({*lost} - self.through)
 
     def _recorded(self) -> dict[Rank, m.Recorded]:
         """Some refer to the record of another rank, or leave out what another's has."""
@@ -103,7 +112,9 @@ class Course:
             for kind in range(self.stages)
             if chance.random() < 0.7
         }
-        note = COLD if state is MachineState.COLD else ""
+        if held is not None:
+            attests[Slot(held % self.stages)] = Attestation(0)
+        note = COLD if state is MachineState.COLD else chance.choice(("", "cannot be rank 7"))
         one = Machine(
             name, True, f"{name}:1", name, state=state, torch="2", attests=attests, note=note,
             held=held if chance.random() < 0.7 else None,
@@ -152,14 +163,12 @@ def _joins(chance: random.Random) -> None:
     course = Course(chance)
     job, empty = course.job, course.empty
     taken = {MachineId(name) for name in chance.sample(course.spares, chance.randint(0, 1))}
-    joiners = joiners_there_are(job, chance.sample(empty, len(empty)), taken)
+    joiners = joiners_there_are(job, iter(chance.sample(empty, len(empty))), taken)
     able = [one for one in course.able() if one.id not in taken]
     _are_the_readiest(course, joiners, able)
     enough = len(joiners) == len(empty)
-    if choose_joiners(job, empty, taken) != (joiners if enough else None):
-        raise Violation(
-            f"{empty} are empty, {joiners} there are: {choose_joiners(job, empty, taken)}"
-        )
+    if (chosen := choose_joiners(job, iter(empty), taken)) != (joiners if enough else None):
+        raise Violation(f"{empty} are empty, {joiners} there are: {chosen}")
     more = joiners_after_loss(job, iter(empty), iter(taken))
     spared = [one for one in course.able(spared=True) if one.id not in taken]
     if any(more.get(slot) != name for slot, name in joiners.items()):
@@ -173,12 +182,15 @@ def _joins(chance: random.Random) -> None:
 
 
 def _are_the_readiest(course: Course, joiners: dict[Slot, MachineId], able: list[Machine]) -> None:
-    job, own = course.job, {slot for slot in course.down}
-    others = {slot: name for slot, name in joiners.items() if name != job.seats[slot]}
-    if not {*others.values()} <= {one.id for one in able}:
-        downs = {job.seats[slot] for slot in own} - {*course.cordoned}
-        if not {*others.values()} <= {one.id for one in able} | downs:
-            raise Violation(f"{able} may take ranks, and {others} do")
+    job = course.job
+    own = {slot: job.seats[slot] for slot in course.down}
+    others = {slot: name for slot, name in joiners.items() if name != own.get(slot)}
+    downs = {name for name in own.values() if name not in course.cordoned}
+    if not {*others.values()} <= {one.id for one in able} | downs:
+        raise Violation(f"{able} may take ranks, and {others} do")
+    idle_own = [slot for slot in own if own[slot] not in joiners.values()]
+    if left := [slot for slot in idle_own if slot not in joiners]:
+        raise Violation(f"{left} have their own machines, and nobody takes them: {joiners}")
     if len({*joiners.values()}) < len(joiners):
         raise Violation(f"one takes two slots: {joiners}")
     idle = [one for one in able if one.id not in joiners.values()]
@@ -237,11 +249,41 @@ def _is_said(chance: random.Random) -> None:
         f"{needed} machine{'s' if needed > 1 else ''} must be replaced",
         f"and {have} standby is left" if have == 1 else f"and {have} standbys are left",
         *([] if knows else [f"{name} cannot: {COLD}" for name in cold]),
+        said,
         "More standbys would not help" if cold and have >= needed else "Start it again with more",
     ]
     if any(word not in text for word in truth) or (knows and "cannot: " in text):
         raise Violation(f"{truth} is so, and it is said {text!r}")
     _can_be_spared(course)
+
+
+def _all_go_back(chance: random.Random) -> None:
+    """Each slot has a machine then, also those of ranks that were through; or there are too few."""
+    course = Course(chance)
+    job, able = course.job, [one.id for one in course.able(spared=True)]
+    some = dict(zip(course.empty, able, strict=False))
+    lost = [name for slot, name in enumerate(job.seats) if slot in course.through]
+    job = without_machines(job, lost)
+    change = Change(
+        kind=Kind.RECOVERY, epoch=Epoch(2), stage=Stage.BOUNDARY, incident=1, joiners=some,
+        leavers={},
+    )  # fmt: skip
+    found = everybody(job, change)
+    own = {Slot(slot): name for slot, name in enumerate(job.seats) if name in job.machines}
+    known = own | some
+    left = [slot for slot in map(Slot, range(len(job.seats))) if slot not in known]
+    free = [name for name in able if name not in some.values()]
+    free += [
+        job.seats[s] for s in course.down.intersection(some) if job.seats[s] not in job.cordoned
+    ]
+    if found is None:
+        if len(free) >= len(left):
+            raise Violation(f"{left} have no machine, {free} are free, and nobody is found")
+        return
+    if any(found[slot] != name for slot, name in known.items()) or len(found) != len(job.seats):
+        raise Violation(f"{known} have slots, and all are {found}")
+    if len({*found.values()}) < len(found) or not {found[slot] for slot in left} <= {*free}:
+        raise Violation(f"{left} are left, {free} are free: {found}")
 
 
 def _can_be_spared(course: Course) -> None:
@@ -255,85 +297,6 @@ def _can_be_spared(course: Course) -> None:
                 raise Violation(f"{empty} would be empty, {name} can be spared: {not all_taken}")
 
 
-def _records(chance: random.Random) -> None:
-    """Each record is looked for where it was put, then with those that may have it, too."""
-    course = Course(chance)
-    job = course.job
-    here = [name for name in job.seats if name in job.machines]
-    keepers = {
-        Slot(slot): tuple(chance.sample([*job.machines, MachineId("m99")], 2))
-        for slot in range(len(job.seats))
-        if chance.random() < 0.8
-    }
-    job = replace(job, keepers=keepers)
-    written = {
-        rank: m.Written(file=f"{rank}.record", bytes=1, digest="d")
-        for rank in job.recorded
-        if chance.random() < 0.5
-    }
-    if chance.random() < 0.5:
-        job = replace(job, checkpoint=_checkpoint(job, written))
-    else:
-        written = {}
-    slot = Slot(chance.randrange(len(job.seats)))
-    records = Places(job).of(slot)
-    wanted, due = {*job.spec.ranks(slot)}, [*job.spec.ranks(slot)]
-    while due:
-        rank = due.pop()
-        own = [stored.rank for stored in records.get(rank, [])]
-        _serve(course, job, rank, own)
-        for one in own:
-            base = job.recorded[one].base
-            if base is not None and base not in wanted:
-                wanted.add(base)
-                due.append(base)
-    if [*records] != sorted(wanted):
-        raise Violation(f"slot {slot} needs {wanted}, told is {[*records]}")
-    for stored in (one for several in records.values() for one in several):
-        _is_where(job, stored, here, written)
-
-
-def _serve(course: Course, job: Job, rank: Rank, own: list[Rank]) -> None:
-    first = job.recorded[rank].record_of
-    first = rank if first is None else first
-    others = [
-        other
-        for other, said in job.recorded.items()
-        if said.record_of is None and course.role(other) == course.role(rank)
-        and other // course.nproc != first // course.nproc
-    ]  # fmt: skip
-    if own[:1] != [first] or len(own) != min(len(others), 1) + 1 or not {*own[1:]} <= {*others}:
-        raise Violation(f"{first} serves rank {rank}, or {others}; told is {own}")
-
-
-def _is_where(
-    job: Job, stored: m.Stored, here: list[MachineId], written: dict[Rank, m.Written]
-) -> None:
-    slot = Slot(stored.rank // job.spec.nproc)
-    vaults = {one.vault: name for name, one in job.machines.items()}
-    said = [vaults[vault] for vault in stored.vaults]
-    kept = [name for name in job.keepers.get(slot, ()) if name in job.machines]
-    ring = [*job.seats[slot + 1 :], *job.seats[: slot + 1]]
-    behind = [name for name in ring if name in job.machines][:VAULTS_MAX]
-    spare = [name for name in job.machines if name not in job.seats]
-    spare.sort(key=lambda name: int(name[1:]))
-    truth = [*dict.fromkeys([*kept, *behind, *spare[:VAULTS_MAX]])]
-    if said != truth:
-        raise Violation(f"records of {stored.rank} are with {truth}, told is {said}")
-    file = f"/kept/{stored.rank}.record" if stored.rank in written else ""
-    if stored.file != file or stored.compiled != file.replace("record", "compiled"):
-        raise Violation(f"the record of {stored.rank} is in {file!r}: {stored}")
-
-
-def _checkpoint(job: Job, written: dict[Rank, m.Written]) -> m.Checkpoint:
-    compiled = {rank: m.Written(file=f"{rank}.compiled", bytes=1, digest="d") for rank in written}
-    return m.Checkpoint(
-        folder="/kept", run_id="chosen", step=Step(9), epoch=Epoch(1), argv=[], module=False,
-        script="", machines=len(job.seats), nproc=job.spec.nproc, torch="2", trainmover="1",
-        python="3", states={}, records=written, compiled=compiled, recorded=[],
-    )  # fmt: skip
-
-
 def play(chance: random.Random) -> None:
     """One of them."""
-    chance.choice((_joins, _joins, _joins, _is_said, _records))(chance)
+    chance.choice((_joins, _joins, _joins, _is_said, _all_go_back))(chance)
