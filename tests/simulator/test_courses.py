@@ -238,7 +238,7 @@ BUGS = {
         "",
     ),
     "a machine is compared with itself alone": (
-        "health",
+        "figures",
         "controller.policies.health.figures",
         "if len(told) >= LEAST_KNOWN}",
         "if len(told) >= 1}",

@@ -1,15 +1,16 @@
 """Machines that are examined, of which is known who is sick: who takes ranks, and what is said."""
 
 import random
-from statistics import median
 
-from trainmover.controller.effects import Answer
+from trainmover.controller.effects import Answer, End
 from trainmover.controller.events import (
     CordonRequested,
     HealthRequested,
     Lost,
     MachineJoined,
     MachinesLost,
+    MoveRequested,
+    UncordonRequested,
 )
 from trainmover.controller.state import Phase
 from trainmover.ids import MachineId
@@ -26,9 +27,15 @@ class Course:
     """due: machine -> the number of the examination that it has yet to answer. joined: in order, of
     whom so many are examined as the job begins."""
 
-    def __init__(self, chance: random.Random, policy: str, standbys: int = 2) -> None:
+    def __init__(
+        self,
+        chance: random.Random,
+        policy: str,
+        standbys: int = 2,
+        kind: type[Trained] = Trained,
+    ) -> None:
         self.chance, self.policy = chance, policy
-        self.job = Trained(
+        self.job = kind(
             chance, machines=3, standbys=standbys, wait_s=60, health=policy, anomalies="act"
         )
         self.due: dict[MachineId, int] = {}
@@ -36,6 +43,8 @@ class Course:
         self.begin = 0 if policy == "off" else len(self.joined)
         self.number = 0
         self.ordered()
+        if (self.job.job.phase is Phase.GATHERING) is not (policy == "act"):
+            raise Violation(f"all have come, {policy}: {self.job.job.phase}")
 
     def ordered(self) -> list[MachineId]:
         """Who is to be examined now, with whom; all are numbered one by one."""
@@ -45,7 +54,10 @@ class Course:
             if order.number != self.number:
                 raise Violation(f"{name} is to be examined as number {self.number}: {order}")
             by_then = self.joined[: self.number] if self.number <= self.begin else self.joined
-            newest = {peer: f"{peer}:1" for peer in by_then[-PEERS:] if peer != name}
+            here = self.job.job.machines
+            newest = {
+                peer: here[peer].vault for peer in by_then[-PEERS:] if peer != name and peer in here
+            }
             if order.peers != newest:
                 raise Violation(f"{name} is to measure the way to {newest}: {order}")
             self.due[name] = order.number
@@ -73,10 +85,22 @@ class Course:
             clock_us=self.job.now_us + round(1000 * off_ms) if figures else 0,
         )
         self.job.agent_says(name, told)
+        before = self.job.job
+        self.job.agent_says(name, m.Examined(number=number, figures={}, failed="it is late"))
+        if self.job.job != before:
+            raise Violation(f"{name} answers twice, and that counts")
 
     def lose(self, name: MachineId) -> None:
         lost = Lost(machine=name, why="its link has ended", heard_us=self.job.now_us)
         self.job.hear(MachinesLost(at_us=self.job.now_us, lost=[lost]))
+
+    def is_refused(self, name: MachineId, words: str) -> None:
+        told = len(self.job.told)
+        self.job.hear(HealthRequested(at_us=self.job.now_us, request="no", machine=name))
+        said = self.last_answer()
+        if said is None or said.ok or words not in said.text or len(self.job.told) > told + 1:
+            raise Violation(f"{name} cannot be examined: {said}")
+        self.job.told.pop()
 
     def is_kept_out(self, name: MachineId, reason: str) -> None:
         cordon = self.job.job.cordoned.get(name)
@@ -94,6 +118,9 @@ def _all_begin(chance: random.Random) -> None:
     job = course.job
     if [*course.due] != job.names or job.job.phase is not Phase.GATHERING:
         raise Violation(f"all are examined before any begins: {course.due}, {job.job.phase}")
+    for name in job.names:
+        course.is_kept_out(name, "")
+    course.is_refused(job.names[4], "is gathering")
     sick = chance.sample(job.names, chance.randint(0, 3))
     order = chance.sample(job.names, len(job.names))
     gone = order[-1] if chance.random() < 0.4 else ""
@@ -107,6 +134,8 @@ def _all_begin(chance: random.Random) -> None:
             course.answer(name, sick=name in sick)
     fit = [name for name in job.names if name not in sick and name != gone]
     end = job.end()
+    if len([one for one in job.told if isinstance(one, End)]) > 1:
+        raise Violation(f"the job ends more than once: {job.told}")
     if len(fit) < 3:
         words = ("not fit", "was lost before the job began")
         if end is None or end.code != 1 or not any(word in end.text for word in words):
@@ -133,12 +162,18 @@ def _one_joins(chance: random.Random) -> None:
     course.joined.append(new)
     if chance.random() < 0.3:
         job.hear(CordonRequested(at_us=job.now_us, request="c", machine=job.names[3]))
+    if chance.random() < 0.3:
+        course.lose(job.names[4])
     joined = MachineJoined(at_us=job.now_us, machine=new, standby=True, vault="m9:1", host="h9")
     job.hear(joined)
     if course.ordered() != ([] if policy == "off" else [new]):
         raise Violation(f"{new} joins, {policy}: {course.due}")
     course.is_kept_out(new, WAITS if policy == "act" else "")
     if policy == "off":
+        before = job.job
+        job.agent_says(new, m.Examined(number=1, figures={}, failed=SICK))
+        if job.job != before:
+            raise Violation(f"nobody has asked {new} for what it says")
         return
     if chance.random() < 0.3:
         course.lose(new)
@@ -160,12 +195,8 @@ def _somebody_asks(chance: random.Random) -> None:
     job = course.job
     job.trains()
     name, seated = job.names[4], job.names[0]
-    for machine, words in ((seated, f"{seated} has ranks"), (MachineId("m77"), "m77")):
-        job.told.clear()
-        job.hear(HealthRequested(at_us=job.now_us, request="no", machine=machine))
-        said = course.last_answer()
-        if said is None or said.ok or words not in said.text or course.ordered():
-            raise Violation(f"{machine} cannot be examined: {said}")
+    course.is_refused(seated, f"{seated} has ranks")
+    course.is_refused(MachineId("m77"), "m77")
     job.hear(HealthRequested(at_us=job.now_us, request="yes", machine=name))
     if course.last_answer() is not None or course.ordered() != [name]:
         raise Violation(f"{name} is to be examined for somebody: {job.told}")
@@ -189,69 +220,67 @@ def _somebody_asks(chance: random.Random) -> None:
     course.is_kept_out(name, f"not fit: {SICK}" if out else "")
     if how == "sick" and ("It takes no ranks." in said.text) is not out:
         raise Violation(f"{name} is {how}, {policy}: {said.text!r}")
+    if how == "lost":
+        return
+    job.told.clear()
+    course.lose(name)
+    if course.last_answer() is not None:
+        raise Violation(f"{name} is lost, and nobody waits for it: {job.told}")
+    job.settles()
+    job.hear(MoveRequested(at_us=job.now_us, request="m", machine=seated))
+    course.is_refused(job.names[3], f"{job.names[3]} has ranks")
 
 
-RATES = {
-    "memory_gb_s": ("its memory", "GB/s", 20.0),
-    "disk_mb_s": ("its disk", "MB/s", 500.0),
-    "network_mb_s": ("its network", "MB/s", 900.0),
-    "gpu_tflop_s": ("its slowest GPU", "TFLOP/s", 80.0),
-}
-LEAST_KNOWN = 4
-
-
-def _one_is_slow(chance: random.Random) -> None:
-    """Beside the others, if there are enough of them, and by so much that it matters."""
-    course = Course(chance, "act", standbys=chance.choice((0, 1, 2, 4)))
-    job = course.job
-    odd = chance.choice(job.names)
-    name = chance.choice([*RATES])
-    part = chance.choice((0.5, 0.6, 0.8, 0.9, 2.0))
-    off_ms = chance.choice((0.0, 0.0, 400.0, 2000.0, -3000.0))
-    told: dict[MachineId, dict[str, float]] = {}
-    for machine in chance.sample(job.names, len(job.names)):
-        figures = {one: its[2] * chance.uniform(0.99, 1.01) for one, its in RATES.items()}
-        figures["of another version"] = chance.uniform(0.0, 1000.0)
-        if machine == odd:
-            figures[name] = RATES[name][2] * part
-        told[machine] = figures
-        course.answer(machine, figures=figures, off_ms=off_ms if machine == odd else 0.0)
-    known = len(job.names) >= LEAST_KNOWN
-    of, unit, _ = RATES[name]
-    values = [figures[name] for figures in told.values()]
-    wrong = ""
-    if known and part < 0.7:
-        has, of_all = f"{told[odd][name]:.3g} {unit}", f"{len(values)} machines"
-        wrong = f"{of} has {has}, and the median of {of_all} is {median(values):.3g}"
-    elif known and abs(off_ms) > 1000:
-        wrong = f"its clock is {abs(off_ms) / 1000:.1f} s off those of others"
-    for machine in job.names:
-        gone = machine not in job.job.machines
-        course.is_kept_out(machine, f"not fit: {wrong}" if machine == odd and wrong else "")
-        if gone:
-            raise Violation(f"{machine} is slow, and is gone")
-    enough = len(job.names) - bool(wrong) >= 3
-    if (job.end() is None) is not enough or (wrong and odd in job.job.seats):
-        raise Violation(f"{odd} is not fit, {wrong!r}: {job.end()}, {job.job.seats}")
-    if enough and odd not in job.job.seats:
-        _is_said(course, odd, told[odd])
-
-
-def _is_said(course: Course, name: MachineId, figures: dict[str, float]) -> None:
-    """Whoever asks is told all that was measured."""
+def _several_at_once(chance: random.Random) -> None:
+    """Each is judged as it answers; and whom people let in stays in, whoever is judged then."""
+    course = Course(chance, "act")
+    for name in [*course.due]:
+        course.answer(name)
     job = course.job
     job.trains()
-    job.told.clear()
-    job.hear(HealthRequested(at_us=job.now_us, request="all", machine=name))
-    course.ordered()
-    usual = {one: its[2] for one, its in RATES.items()}
-    course.answer(name, figures=usual, off_ms=7.0)
+    first, then = chance.sample(job.names[3:], 2)
+    for name in (first, then):
+        job.told.clear()
+        job.hear(HealthRequested(at_us=job.now_us, request=name, machine=name))
+        course.ordered()
+    course.answer(first, sick=True)
     said = course.last_answer()
-    words = [f"{of} {usual[one]:.3g} {unit}" for one, (of, unit, _) in RATES.items()]
-    truth = ", ".join([*words, "its clock 7 ms off"])
-    if said is None or not said.ok or said.text != f"{name} is fit: {truth}":
-        raise Violation(f"{name} had {figures}, and has {truth!r}; it is said {said}")
-    course.is_kept_out(name, "")
+    if said is None or said.request != first or said.ok:
+        raise Violation(f"{first} is sick, and {then} is yet to answer: {said}")
+    course.is_kept_out(first, f"not fit: {SICK}")
+    job.hear(UncordonRequested(at_us=job.now_us, request="u", machine=first))
+    job.told.clear()
+    sick = chance.random() < 0.5
+    course.answer(then, sick=sick)
+    answers = [one for one in job.told if isinstance(one, Answer)]
+    if [one.request for one in answers] != [then] or answers[0].ok is sick:
+        raise Violation(f"{then} is sick: {sick}, and it is said {answers}")
+    course.is_kept_out(first, "")
+    course.is_kept_out(then, f"not fit: {SICK}" if sick else "")
+
+
+class Slow(Trained):
+    """Its processes come up later."""
+
+    def comes_up(self, name: MachineId) -> None:
+        """Not yet."""
+
+
+def _sick_and_lost(chance: random.Random) -> None:
+    """Who is not fit, and is lost then, is one that the job has to do without."""
+    course = Course(chance, "act", kind=Slow)
+    job = course.job
+    sick, other, *rest = chance.sample(job.names, 5)
+    for name in job.names:
+        course.answer(name, sick=name == sick)
+    for name in chance.sample((sick, other), 2):
+        course.lose(name)
+    if job.end() is not None:
+        raise Violation(f"{rest} are left of {job.names}: {job.end()}")
+    for name in rest:
+        Trained.comes_up(job, name)
+    if [*job.job.seats] != sorted(rest) or job.job.phase is not Phase.RUNNING:
+        raise Violation(f"{rest} are to begin: {job.job.seats}, {job.job.phase}")
 
 
 def _also_otherwise(chance: random.Random) -> None:
@@ -284,9 +313,14 @@ def _also_otherwise(chance: random.Random) -> None:
             raise Violation(f"{name} fails: {fails}, sick: {sick}, people: {people}: {cordon}")
     course.lose(name)
     job.hear(MachineJoined(at_us=job.now_us, machine=name, standby=True, vault="v", host="h"))
+    course.joined.remove(name)
+    course.joined.append(name)
+    course.ordered()
     course.is_kept_out(name, before if people or (fails and not sick) else WAITS)
 
 
 def play(chance: random.Random) -> None:
     """One of them."""
-    chance.choice((_all_begin, _one_joins, _somebody_asks, _one_is_slow, _also_otherwise))(chance)
+    chance.choice(
+        (_all_begin, _one_joins, _somebody_asks, _several_at_once, _sick_and_lost, _also_otherwise)
+    )(chance)
