@@ -93,7 +93,7 @@ def judge_examined(job: Job, at_us: int) -> Decision:
     """All that can be judged now. Where the job waits for its begin all are, at once."""
     if waits_for_health(job):
         return job, ()
-    norms = norms_of([one.figures for one in job.health.of.values() if one.told])
+    norms = norms_of([one.figures for one in job.health.of.values()])
     effects: tuple[Effect, ...] = ()
     for machine, one in job.health.of.items():
         if one.told and not one.judged and job.phase is not Phase.ENDED:
