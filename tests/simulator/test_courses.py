@@ -184,7 +184,7 @@ BUGS = {
         "return True",
     ),
     "a plan that goes on keeps the move that came to nothing": (
-        "asked",
+        "stops",
         "controller.policies.plans.steering",
         'plan = replace(plan, standing=Standing.GOING, why="", incident=0)',
         'plan = replace(plan, standing=Standing.GOING, why="")',

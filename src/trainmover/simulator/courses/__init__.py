@@ -32,6 +32,7 @@ from trainmover.simulator.courses import (
     saving,
     signs,
     standstill,
+    stops,
     stragglers,
     values,
 )
@@ -58,6 +59,7 @@ COURSES: dict[str, Callable[[random.Random], None]] = {
     "processes": processes.play,
     "joining": joining.play,
     "asked": asked.play,
+    "stops": stops.play,
     "chosen": chosen.play,
     "records": records.play,
     "signs": signs.play,

@@ -1,9 +1,7 @@
-"""What people ask that cannot be: they are told why, and nothing is done; and plans that come upon
-something: they stop and say why, and go on when they are told to, with what is left to do.
-"""
+"""What people ask that cannot be: they are told why, and nothing is done; and what they ask with a
+deadline, or while it is done already."""
 
 import random
-from collections import Counter
 from statistics import median
 from typing import Any
 
@@ -19,15 +17,12 @@ from trainmover.controller.events import (
     RollRequested,
     UncordonRequested,
 )
-from trainmover.controller.policies.plans.known import Roll, Standing
-from trainmover.controller.state import Kind, MachineState, Outcome
+from trainmover.controller.state import Outcome
 from trainmover.ids import MachineId, Step
 from trainmover.protocol import messages as m
-from trainmover.simulator.courses.remembering import RAISED, Processes
+from trainmover.simulator.courses.remembering import Processes
 from trainmover.simulator.courses.trained import SECOND_US
 from trainmover.simulator.happenings import Violation
-
-LONG = 30
 
 
 class Asked(Processes):
@@ -79,26 +74,6 @@ class Asked(Processes):
     def last_answer(self) -> Answer | None:
         said = [one for one in (*self.log, *self.told) if isinstance(one, Answer)]
         return said[-1] if said else None
-
-    def stands(self, standing: Standing, why: str = "") -> None:
-        plan = self.job.plan
-        if plan is None or plan.standing is not standing or why not in plan.why:
-            raise Violation(f"the plan is to be {standing}, {why!r}: {plan}")
-
-    def goes_on(self) -> None:
-        """As long as it does."""
-        for _ in range(LONG):
-            self.rests(1)
-            if self.job.plan is None or self.job.plan.standing is not Standing.GOING:
-                return
-
-    def given_up(self) -> Counter[str]:
-        """How often each machine has given up its ranks in moves that are over."""
-        moves = [one for one in self.job.incidents if one.kind is Kind.MOVE]
-        done = [one for one in moves if one.outcome is Outcome.DONE]
-        return Counter(
-            str(name) for one in done for name in (one.machine, *(a for a, _ in one.further))
-        )
 
 
 def _named_badly(chance: random.Random) -> None:
@@ -152,10 +127,13 @@ def _are_kept_out(job: Asked, name: MachineId) -> None:
     if heard != killed_us:
         raise Violation(f"{seats[0]} was killed at {killed_us}, heard of at {heard}")
     job.is_granted(f"{seats[0]} is cordoned", CordonRequested, machine=seats[0], reason="gone")
-    both = [seats[0], name]
-    words = f"{seats[0]} and {name} are cordoned: they take no ranks"
-    if name not in job.job.change.joiners.values():  # type: ignore[union-attr]
-        job.is_granted(words, DrainRequested, machines=both)
+    said = job.ask(DrainRequested, machines=[seats[0]])
+    if said is None or said.ok:
+        raise Violation(f"{seats[0]} is gone, and others take its ranks: {said}")
+    job.rests(1)
+    if job.spares:
+        words = f"{seats[0]} and {job.spares[0]} are cordoned: they take no ranks"
+        job.is_granted(words, DrainRequested, machines=[seats[0], job.spares[0]])
 
 
 def _none_left(chance: random.Random) -> None:
@@ -226,6 +204,9 @@ def _comes_to_nothing(job: Asked) -> None:
         assert change is not None
         joiner = next(iter(change.joiners.values()))
         job.is_granted("that it is taking now it takes", CordonRequested, machine=joiner)
+        other = job.job.seats[0]
+        job.is_granted("that it has it keeps", CordonRequested, machine=other)
+        job.ask(UncordonRequested, machine=other)
         job.now_us += 50 * SECOND_US
         job.lose(joiner)
     job.rests(1)
@@ -247,6 +228,14 @@ def _is_waited_for(job: Asked, name: MachineId, *, asked: bool) -> None:
         raise Violation(f"{name} is on its way: {job.told}")
     if len(job.job.incidents) != len(before):
         raise Violation(f"{name} is on its way, and another move begins: {job.job.incidents}")
+    if job.chance.random() < 0.3:
+        change = job.job.change
+        joiner = next(iter(change.joiners.values())) if change is not None else name
+        job.lose(joiner)
+        said = job.last_answer()
+        if said is None or said.ok or f"{name} was not moved" not in said.text:
+            raise Violation(f"{joiner} is lost, which was to take {name}'s ranks: {said}")
+        return
     job.rests(2)
     said = job.last_answer()
     if said is None or not said.ok or said.request != f"q{job.number}" or name in job.job.seats:
@@ -256,120 +245,6 @@ def _is_waited_for(job: Asked, name: MachineId, *, asked: bool) -> None:
     job.is_granted(words, DrainRequested, machines=[other])
 
 
-def _roll_stops(chance: random.Random) -> None:
-    """It comes upon something, stops, and goes on without what is gone."""
-    job = Asked(chance)
-    hold = chance.random() < 0.3
-    names, seated = [*job.names], [*job.job.seats]
-    order = [*job.spares, *seated]
-    words = f"Roll 1 begins: {', '.join(order)}, in this order, 1 at a time"
-    job.is_granted(words, RollRequested, reason="disks", hold=hold)
-    job.is_refused("Roll 1 is going on", RollRequested)
-    job.is_refused("Roll 1 is going on", PlaceRequested, seats=[*reversed(seated)])
-    job.is_refused("Roll 1 is going", PlanSteered, going=True)
-    how = chance.choice(("lost", "refuses", "stopped", "stopped"))
-    job.partly(chance.randrange(12))
-    left = job.job.plan.left if isinstance(job.job.plan, Roll) else ()
-    if not left:
-        return
-    match how:
-        case "lost":
-            gone = chance.choice(left)
-            job.lose(gone)
-            if hold:
-                _let_in(job)
-            job.rests(1)
-            job.stands(Standing.STOPPED, f"{gone} was lost")
-            names.remove(gone)
-            job.names.remove(gone)
-        case "refuses":
-            job.refuses = dict.fromkeys(job.names, "raises")
-            if hold:
-                _let_in(job)
-            _until_stopped(job, hold=hold)
-            job.stands(Standing.STOPPED, RAISED)
-            return
-        case "stopped":
-            job.is_granted("Roll 1 has stopped", PlanSteered, going=False, reason="lunch")
-            job.stands(Standing.STOPPED, "lunch")
-            job.is_refused("Roll 1 is stopped", PlanSteered, going=False)
-    before = job.given_up()
-    job.rests(2)
-    if how == "stopped" and job.given_up() - before - Counter(map(str, job.spares)):
-        raise Violation(f"the roll is stopped, and goes on: {job.given_up()}")
-    job.is_granted("Roll 1 goes on", PlanSteered, going=True)
-    _until_stopped(job, hold=hold)
-    if not job.spares:
-        job.stands(Standing.STOPPED, "no standby can take the ranks of")
-        return
-    job.stands(Standing.DONE)
-    plan = job.job.plan
-    if plan is None or plan.why or plan.number != 1 or plan.cause != "roll 1: disks":
-        raise Violation(f"the roll is over: {plan}")
-    missed = [name for name in names if name in seated and not job.given_up()[name]]
-    if missed or (how == "stopped" and max(job.given_up().values()) > 1):
-        raise Violation(f"{missed} of {names} have not had their turn: {job.given_up()}")
-    job.is_refused("Roll 1 is done", PlanSteered, going=True)
-
-
-def _let_in(job: Asked) -> None:
-    for name in [*job.job.cordoned]:
-        if name not in job.job.seats:
-            job.ask(UncordonRequested, machine=name)
-
-
-def _until_stopped(job: Asked, *, hold: bool) -> None:
-    for _ in range(LONG):
-        job.rests(1)
-        if hold:
-            _let_in(job)
-        if job.job.plan is None or job.job.plan.standing is not Standing.GOING:
-            return
-
-
-def _placement_stops(chance: random.Random) -> None:
-    """Who was to take a slot is lost, or kept out, before it could."""
-    job = Asked(chance)
-    before, to = [*job.job.seats], job.spares[0]
-    ring = len(job.spares) > 1 and chance.random() < 0.5 and len(before) > 2
-    seats = [to, *before[1:]] if not ring else [to, before[2], before[1], *before[3:]]
-    words = f"Placement 1 begins: slot 0 to {to}, "
-    if chance.random() < 0.5:
-        job.refuses = {to: "raises"}
-    job.is_granted(words, PlaceRequested, seats=seats, reason="racks")
-    if not job.refuses:
-        job.goes_on()
-        job.stands(Standing.DONE)
-        if [*job.job.seats] != seats or any(
-            "placement 1: racks" not in one.cause for one in job.job.incidents
-        ):
-            raise Violation(f"{seats} were to have ranks: {job.job.seats}")
-        other = [before[0], *seats[1:]]
-        job.is_granted("Placement 2 begins", PlaceRequested, seats=other)
-        return
-    job.goes_on()
-    job.stands(Standing.STOPPED, "its last move came to nothing: ")
-    job.is_granted("Placement 1 goes on", PlanSteered, going=True)
-    job.goes_on()
-    job.stands(Standing.STOPPED, f"{to} can take no ranks: ")
-    if [*job.job.seats] != before or job.job.machines[to].state is not MachineState.COLD:
-        raise Violation(f"{to} could not come: {job.job.seats}")
-    job.lose(to)
-    job.rests(1)
-    job.is_granted("Placement 1 goes on", PlanSteered, going=True)
-    job.goes_on()
-    job.stands(Standing.STOPPED, f"{to} was lost")
-
-
 def play(chance: random.Random) -> None:
     """One of them."""
-    ways = (
-        _named_badly,
-        _none_left,
-        _in_time,
-        _in_time,
-        _roll_stops,
-        _roll_stops,
-        _placement_stops,
-    )
-    chance.choice(ways)(chance)
+    chance.choice((_named_badly, _none_left, _in_time, _in_time))(chance)

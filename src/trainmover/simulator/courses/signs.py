@@ -80,7 +80,9 @@ class Course:
             return "it takes no ranks already"
         if self.policy != "act":
             return "nothing is done; --anomalies act would give its ranks to a standby"
-        if len(self.out) >= max(1, len(self.job.job.machines) // ONE_IN):
+        if len(self.out.intersection(self.job.job.machines)) >= max(
+            1, len(self.job.job.machines) // ONE_IN
+        ):
             return "nothing is done: so many machines at once are hardly what is broken"
         return "its ranks go to a standby" if name in self.was_seated else "it takes no ranks"
 
@@ -89,6 +91,13 @@ class Course:
         chance, job = self.chance, self.job
         name = chance.choice([*job.job.machines])
         self.was_seated = [*job.job.seats]
+        last = self.seen[-1] if self.seen else None
+        if last is not None and last.sign in GRAVE and chance.random() < 0.4:
+            if last.name in job.job.machines:
+                self.says(last.name, last.sign, "Xid 79", 2)
+                text = f"{GRAVE[last.sign]}: Xid 79"
+                self.is_seen(last.name, last.sign, text, grave=True, times=2)
+            return
         way = chance.choice(("grave", "grave", "few", "many", "slow", "found", "unknown", "gone"))
         match way:
             case "grave":
@@ -134,9 +143,11 @@ class Course:
         job.now_us += 2 * MINUTE_US
         self.says(name, sign, "CE", 5)
         self.are_known()
-        self.says(name, sign, "CE 7", 3)
-        text = f"12 lines more than 1 a minute; the newest: {OFTEN[sign]}: CE 7"
-        self.is_seen(name, sign, text, grave=True, times=3)
+        more = self.chance.randint(1, 3)
+        self.says(name, sign, "CE 7", more)
+        lines = TOO_MANY - 1 + more
+        text = f"{lines} lines more than 1 a minute; the newest: {OFTEN[sign]}: CE 7"
+        self.is_seen(name, sign, text, grave=True, times=more)
         job.now_us += HOUR_US
 
     def are_known(self) -> None:
@@ -151,6 +162,9 @@ class Course:
         cordons = {name: one.reason for name, one in self.job.job.cordoned.items()}
         if cordons != self.kept:
             raise Violation(f"{self.kept} are to be kept out, and {cordons} are")
+        spared = {name for name, one in self.job.job.cordoned.items() if one.spared}
+        if spared != {name for name, why in self.kept.items() if why.startswith("about to fail")}:
+            raise Violation(f"a policy keeps out some of {self.kept}, and as it is said {spared}")
         failing = {name for name, one in self.job.job.cordoned.items() if one.failing}
         if failing != self.out:
             raise Violation(f"{self.out} are about to fail, and {failing} are believed to be")
@@ -183,6 +197,8 @@ def _signs(chance: random.Random) -> None:
         course.are_known()
         course.are_moved()
     _people(course)
+    course.happens()
+    course.are_known()
 
 
 def _people(course: Course) -> None:
@@ -214,7 +230,8 @@ def _people(course: Course) -> None:
 def _two_reasons(chance: random.Random) -> None:
     """One seems about to fail, others will be taken away: all go, the one first; and what people
     have said of a machine before is what is said of it."""
-    job = Trained(chance, machines=4, standbys=chance.choice((1, 2, 4)), wait_s=60, anomalies="act")
+    spares = chance.choice((1, 2, 5))
+    job = Trained(chance, machines=4, standbys=spares, wait_s=60, anomalies="act")
     job.trains()
     fails, *go = chance.sample(job.job.seats, 3)
     left_s = dict(zip(go, chance.sample((40, 90, 300), 2), strict=True))
@@ -225,9 +242,19 @@ def _two_reasons(chance: random.Random) -> None:
     job.says(job.job.seats[0], 0, link)  # While members change they wait for their turn.
     said: list[tuple[MachineId, m.AgentFact]] = [(fails, m.Sign(symptom="gpu", line="Xid 79"))]
     said += [(name, m.Leaving(left_ms=1000 * its)) for name, its in left_s.items()]
-    for name, fact in chance.sample(said, 3):
+    also = job.names[-1] if spares > 4 else go[0]  # It may have no ranks to give up.
+    dusty = CordonRequested(at_us=job.now_us, request="d", machine=also, reason="dust")
+    if chance.random() < 0.5:
+        job.hear(dusty)
+    if spares > 4:
+        said.append((also, m.Leaving(left_ms=20_000)))
+    before = job.job.cordoned.get(also)
+    for name, fact in chance.sample(said, len(said)):
         job.agent_says(name, fact)
-    spares, begun_us = len(job.names) - 4, job.now_us
+    reason = "it will be taken away" if before is None else "dust"
+    if job.job.cordoned[also].reason != reason:
+        raise Violation(f"{also} is kept out, {reason!r}: {job.job.cordoned[also]}")
+    begun_us = job.now_us
     job.rests(1)
     moves = [one for one in job.job.incidents if one.kind is Kind.MOVE]
     soonest = sorted(go, key=lambda name: left_s[name])
