@@ -4,7 +4,10 @@ is left to do."""
 import random
 from collections import Counter
 
+from trainmover.controller.change.seats import with_machine
+from trainmover.controller.effects import Send
 from trainmover.controller.events import (
+    CordonRequested,
     PlaceRequested,
     PlanSteered,
     RollRequested,
@@ -12,6 +15,9 @@ from trainmover.controller.events import (
 )
 from trainmover.controller.policies.plans.known import Roll, Standing
 from trainmover.controller.state import Kind, MachineState, Outcome
+from trainmover.controller.values import replace
+from trainmover.ids import MachineId, Rank
+from trainmover.protocol import messages as m
 from trainmover.simulator.courses.asked import Asked
 from trainmover.simulator.courses.remembering import RAISED
 from trainmover.simulator.happenings import Violation
@@ -89,7 +95,7 @@ def _roll_stops(chance: random.Random) -> None:
     if not job.spares:
         job.stands(Standing.STOPPED, "no standby can take the ranks of")
         return
-    job.stands(Standing.DONE)
+    _is_over(job, names)
     plan = job.job.plan
     if plan is None or plan.why or plan.number != 1 or plan.cause != "roll 1: disks":
         raise Violation(f"the roll is over: {plan}")
@@ -97,6 +103,116 @@ def _roll_stops(chance: random.Random) -> None:
     if missed or (how == "stopped" and max(job.given_up().values()) > 1):
         raise Violation(f"{missed} of {names} have not had their turn: {job.given_up()}")
     job.is_refused("Roll 1 is done", PlanSteered, going=True)
+
+
+def _is_over(job: Planned, names: list[MachineId]) -> None:
+    """And each of these has had its turn, and is a standby again, or has ranks."""
+    job.stands(Standing.DONE)
+    plan = job.job.plan
+    assert isinstance(plan, Roll)
+    if sorted(plan.over) != sorted(names) or plan.left or plan.away:
+        raise Violation(f"{names} were to have their turn: {plan}")
+
+
+def _no_standby_any_more(chance: random.Random) -> None:
+    """In fresh processes one turns out to be no standby; mended, it has its turn again."""
+    job = Planned(chance)
+    bad = chance.choice(job.spares)
+    job.unfit = {(bad, "t0")}
+    job.ask(RollRequested, machines=[bad, job.job.seats[0]])
+    names = [bad, job.job.seats[0]]
+    job.goes_on()
+    job.stands(Standing.STOPPED, f"{bad} is no standby any more: ")
+    for _ in range(chance.randint(0, 1)):
+        job.is_granted("Roll 1 goes on", PlanSteered, going=True)
+        job.goes_on()
+        job.stands(Standing.STOPPED, f"{bad} is no standby any more: ")
+    job.unfit = set()
+    job.is_granted("Roll 1 goes on", PlanSteered, going=True)
+    job.log.clear()
+    job.goes_on()
+    _is_over(job, names)
+    fresh = [one.machine for one in job.log if isinstance(one, Send) and _starts(one)]
+    if Counter(fresh) != Counter(names) or job.given_up() != Counter([str(names[1])]):
+        raise Violation(f"{names} have their turns: {fresh} start anew, {job.given_up()} moved")
+
+
+def _starts(one: Send) -> bool:
+    return isinstance(one.order, m.StartWorkers)
+
+
+def _away(chance: random.Random) -> None:
+    """Whose turn it is is lost, or kept out by somebody; where that is what a roll is for it is no
+    matter."""
+    job = Planned(chance)
+    hold, name = chance.random() < 0.5, job.spares[0]
+    dusty = chance.choice((name, job.job.seats[-1]))
+    if hold:
+        job.ask(CordonRequested, machine=dusty, reason="dust")
+    names = [*job.names] if len(job.spares) > 1 else [name]
+    job.ask(RollRequested, machines=names, hold=hold, reason="disks")
+    plan = job.job.plan
+    if not isinstance(plan, Roll) or plan.away != (name,):
+        raise Violation(f"{name} is the first: {plan}")
+    truth = "dust" if dusty == name else "roll 1: disks"
+    if hold and job.job.cordoned[name].reason != truth:
+        raise Violation(f"{name} is kept out, {truth!r}: {job.job.cordoned}")
+    if not hold and name in job.job.cordoned:
+        raise Violation(f"{name} is to be no more than renewed: {job.job.cordoned}")
+    lost = chance.random() < 0.5
+    if lost:
+        job.lose(name)
+        job.rests(1)
+    elif not hold:
+        job.ask(CordonRequested, machine=name)
+    if lost and not hold:
+        job.stands(Standing.STOPPED, f"{name} was lost")
+        job.is_granted("Roll 1 goes on", PlanSteered, going=True)
+        names.remove(name)
+    for _ in range(LONG):
+        job.rests(1)
+        _let_in(job)
+    _is_over(job, names)
+
+
+def _all_at_once(chance: random.Random) -> None:
+    """Standbys that are to take slots are on their way to be ready: they are waited for, and all is
+    one change; who can be none is not."""
+    job = Planned(chance)
+    before, spares = [*job.job.seats], job.spares
+    never = chance.choice(("", "torch", "suspect"))
+    if never:
+        odd = spares[-1]
+        suspect = {"suspect": "its bits flip", "state": MachineState.LEAVING, "held": None}
+        more = {"torch": "3"} if never == "torch" else suspect
+        job.job = with_machine(replace(job.job, torch="2"), odd, **more)
+        why = f"{odd} can take no ranks: "
+        job.is_refused(why, PlaceRequested, seats=[odd, *before[1:]])
+        if len(spares) == 1:
+            ring = [before[1], before[0], *before[2:]]
+            job.is_refused("no other standby", PlaceRequested, seats=ring)
+            if never == "suspect":
+                job.ask(RollRequested, machines=[before[0]])
+                job.stands(Standing.STOPPED, f"no standby can take the ranks of {before[0]}")
+            return
+        spares = spares[:-1]
+    said = m.StepsChanged(rank=Rank(0), step=job.step, trace="other", compiled="g")
+    job.old |= {*job.held}
+    job.says(before[0], 0, said)
+    count = min(len(spares), len(before))
+    rolls = chance.random() < 0.5
+    seats = [*spares[:count], *before[count:]]
+    if rolls:
+        job.ask(RollRequested, machines=before[:count], at_once=count)
+    else:
+        job.ask(PlaceRequested, seats=seats)
+    job.goes_on()
+    job.stands(Standing.DONE)
+    moves = [one for one in job.job.incidents if one.kind is Kind.MOVE]
+    if job.given_up() != Counter(map(str, before[:count])):
+        raise Violation(f"{before[:count]} were to give up their ranks: {moves}")
+    if not rolls and (len(moves) != 1 or [*job.job.seats] != seats):
+        raise Violation(f"{spares[:count]} were to take ranks at once: {moves}, {job.job.seats}")
 
 
 def _let_in(job: Planned) -> None:
@@ -150,4 +266,8 @@ def _placement_stops(chance: random.Random) -> None:
 
 def play(chance: random.Random) -> None:
     """One of them."""
-    chance.choice((_roll_stops, _roll_stops, _placement_stops))(chance)
+    ways = (
+        _roll_stops, _roll_stops, _placement_stops, _no_standby_any_more, _away, _away,
+        _all_at_once,
+    )  # fmt: skip
+    chance.choice(ways)(chance)
