@@ -85,6 +85,9 @@ class Processes(Trained):
     def hear(self, event: EVENTS) -> None:
         before = len(self.told)
         super().hear(event)
+        for name, machine in self.job.machines.items():
+            if machine.held is not None and machine.state is not MachineState.WARM:
+                raise Violation(f"{name} holds a run, and is {machine.state}")
         change = self.job.change
         busy = {*self.job.seats} | {*(change.joiners.values() if change is not None else ())}
         for one in self.told[before:]:
