@@ -157,6 +157,40 @@ def _breaks(chance: random.Random) -> None:
     course.are_ready()
 
 
+def _fails_as_another(chance: random.Random) -> None:
+    """Who is to join is still at a run as a slot of another kind, and fails it: that is no matter;
+    as one of the same kind it is."""
+    course = Course(chance)
+    job = course.job
+    if job.stages < 2 or len(course.spares) > 1:
+        return
+    job.trains()
+    job.gap_us = 400_000
+    spare = course.spares[0].id
+    course.steps_change(0)
+    ((_, order),) = job.orders(m.WarmUp)
+    job.told.clear()
+    job.newest, job.runs[spare] = order.run, job.runs[spare] + 1
+    job.held.clear()
+    slot = Slot(chance.randrange(2))
+    course.lose(slot)
+    same = slot == order.slot
+    job.refuses = {spare: "raises"} if same else {}
+    job.why[spare] = RAISED
+    job.proofs[spare, order.slot] = Proof(failed=True)
+    local = chance.randrange(job.nproc)
+    rank = job.job.spec.ranks(order.slot)[local]
+    if job.nproc > 1:
+        job.amid.add(spare)
+    job.says(spare, local, m.SandboxFailed(rank=rank, reason=RAISED))
+    job.settles()
+    change = job.job.change
+    if same and (change is None or change.missing != {slot}):
+        raise Violation(f"{spare} cannot be slot {slot}, and nobody else is there: {change}")
+    if not same and (change is not None or job.job.seats[slot] != spare):
+        raise Violation(f"{spare} can be slot {slot}: {change}, {job.job.seats}")
+
+
 def _two_were_to_move(chance: random.Random) -> None:
     """One of two that are to join cannot: neither does, and the other is a standby as before, if
     it could have."""
@@ -173,14 +207,15 @@ def _two_were_to_move(chance: random.Random) -> None:
     if len(joiners) != 2 or job.job.change is None:
         raise Violation(f"{names} are to be drained: {joiners} join, {job.job.change}")
     both = chance.random() < 0.5
-    job.refuses = dict.fromkeys(joiners if both else joiners[:1], "raises")
+    one = chance.choice(joiners)
+    job.refuses = dict.fromkeys(joiners if both else [one], "raises")
     job.rests(1)
     said = [one for one in job.log if isinstance(one, Answer)]
     if len(said) != 1 or said[0].ok or RAISED not in said[0].text or [*job.job.seats] != before:
-        raise Violation(f"{joiners[0]} cannot join: {said}, {job.job.seats}")
+        raise Violation(f"{job.refuses} cannot join: {said}, {job.job.seats}")
     last = job.job.incidents[-1]
     if last.outcome is not Outcome.CANCELLED or RAISED not in last.note:
-        raise Violation(f"{joiners[0]} cannot join: {last}")
+        raise Violation(f"{job.refuses} cannot join: {last}")
     for name in joiners:
         cold = job.job.machines[name].state is MachineState.COLD
         if cold is not (name in job.refuses):
@@ -190,5 +225,8 @@ def _two_were_to_move(chance: random.Random) -> None:
 
 def play(chance: random.Random) -> None:
     """One of them."""
-    ways = (_meanwhile, _meanwhile, _cannot_join, _leaves, _leaves, _breaks, _two_were_to_move)
+    ways = (
+        _meanwhile, _meanwhile, _cannot_join, _leaves, _leaves, _breaks, _two_were_to_move,
+        _fails_as_another, _fails_as_another,
+    )  # fmt: skip
     chance.choice(ways)(chance)

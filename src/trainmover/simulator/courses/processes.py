@@ -254,6 +254,9 @@ def _unfit(chance: random.Random) -> None:
     course.are_ready()
     if not fit:
         return
+    fresh = Counter([name] * (job.nproc > 1))
+    if not job.blames and course.started() != fresh:
+        raise Violation(f"{name} cannot be {bad}: {fresh} are to get fresh processes, for others")
     slot = next(at for at, _ in enumerate(job.job.seats) if at % job.stages == bad)
     others = [one.id for one in course.spares if one.id != name]
     course.lose(slot)

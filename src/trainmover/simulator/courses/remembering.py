@@ -40,6 +40,7 @@ class Processes(Trained):
     refuses  machines that cannot join, and how they find out
     runs     that the present processes of a machine have made, which holds `held`: slot and run
     newest   number of the newest run
+    amid     machines of which one process has failed, and others go on with the run
     old      machines that hold a run of steps that nobody makes any more
     """
 
@@ -54,6 +55,7 @@ class Processes(Trained):
         self.held: dict[MachineId, tuple[Slot, int]] = {}
         self.newest = 0
         self.old: set[MachineId] = set()
+        self.amid: set[MachineId] = set()
         self.proofs: dict[tuple[MachineId, int], Proof] = {}
         self.travelled: list[m.Certificate] = []
         super().__init__(chance, **knobs)
@@ -103,6 +105,7 @@ class Processes(Trained):
                 self.runs[name] = 0
                 self.held.pop(name, None)
                 self.old.discard(name)
+                self.amid.discard(name)
                 if name not in self.known:
                     self._forgets(name)
                 super()._obeys(name, order)
@@ -136,6 +139,8 @@ class Processes(Trained):
             raise Violation(f"{name} has proven {self.proofs}, {self.newest} were made: {order}")
         if {*order.records} != {*self.job.spec.ranks(order.slot)}:
             raise Violation(f"{name} is told of other records than it needs: {order}")
+        if name in self.amid:
+            raise Violation(f"processes of {name} are in the middle of a run: {order}")
         self.newest = order.run
         self.runs[name] += 1
         self.held.pop(name, None)
@@ -155,6 +160,8 @@ class Processes(Trained):
         return True
 
     def _fails(self, name: MachineId, slot: Slot, *, again: bool = False) -> None:
+        if self.nproc > 1:
+            self.amid.add(name)
         local = self.chance.randrange(self.nproc)
         rank = self.job.spec.ranks(slot)[local]
         reason = TWICE if again else RAISED
@@ -181,6 +188,8 @@ class Processes(Trained):
         else:
             self.known.discard(name)
             self.proofs[name, slot % self.stages] = Proof(failed=True)
+        if self.nproc > 1:
+            self.amid.add(name)
         if again or self.chance.random() < 0.5:
             self.why[name] = RAISED
             self._fails(name, slot, again=again)
