@@ -107,12 +107,17 @@ def _several_go(chance: random.Random) -> None:
     heard_us = killed_us if killed is not None else min(heard.values())
     if one.marks != {"heard": heard_us, "detect": job.now_us}:
         raise Violation(f"{gone} were heard at {heard}, {killed} was killed: {one.marks}")
+    by_why: dict[str, list[MachineId]] = {}
     for name in gone:
-        says = f"{why[name]}, as its owner had said" if name in noticed else why[name]
-        after = one.cause.split(name, 1)[-1]
-        if f"lost: {says}" not in after or (name not in noticed and after.count(says + ", as") > 1):
-            raise Violation(f"{name} was lost, {says}: {one.cause!r}")
-    if "m77" in one.cause or one.lost != tuple(gone):
+        known = ", as its owner had said" if name in noticed else ""
+        by_why.setdefault(why[name] + known, []).append(name)
+    truth = "; ".join(
+        f"{' and '.join(names)} {'were' if len(names) > 1 else 'was'} lost: {its}"
+        for its, names in by_why.items()
+    )
+    if one.cause != truth:
+        raise Violation(f"{truth!r} is so, and it is said {one.cause!r}")
+    if one.lost != tuple(gone):
         raise Violation(f"{gone} were lost: {one}")
     job.settles()
     job.rests(1)

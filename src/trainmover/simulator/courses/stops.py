@@ -86,10 +86,10 @@ def _roll_stops(chance: random.Random) -> None:
             job.is_granted("Roll 1 has stopped", PlanSteered, going=False, reason="lunch")
             job.stands(Standing.STOPPED, "lunch")
             job.is_refused("Roll 1 is stopped", PlanSteered, going=False)
-    before = job.given_up()
+    before = len(job.job.incidents)
     job.rests(2)
-    if how == "stopped" and job.given_up() - before - Counter(map(str, job.spares)):
-        raise Violation(f"the roll is stopped, and goes on: {job.given_up()}")
+    if len(job.job.incidents) != before:
+        raise Violation(f"the roll is stopped, and goes on: {job.job.incidents}")
     job.is_granted("Roll 1 goes on", PlanSteered, going=True)
     _until_stopped(job, hold=hold)
     if not job.spares:
