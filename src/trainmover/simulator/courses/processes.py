@@ -244,18 +244,21 @@ def _unfit(chance: random.Random) -> None:
     job = course.job
     name, bad = chance.choice(job.names[len(job.job.seats) :]), chance.choice(course.kinds)
     job.unfit = {(name, f"t{bad}")}
-    if chance.random() < 0.7:
-        job.blames = {name}
+    job.blames = {name} if chance.random() < 0.7 else set()
+    if not job.blames and chance.random() < 0.5:
+        job.once = {name}
     job.trains()
     one = job.job.machines[name]
     fit = [kind for kind in course.kinds if kind != bad]
-    if one.once or (one.state is MachineState.COLD) is not (not fit):
+    if bool(one.once) is not (name in job.known) or (one.state is MachineState.COLD) is not (
+        not fit
+    ):
         raise Violation(f"{name} can be {fit} and not {bad}, and is {one}")
     course.are_ready()
     if not fit:
         return
     fresh = Counter([name] * (job.nproc > 1))
-    if not job.blames and course.started() != fresh:
+    if not job.blames and not job.once and course.started() != fresh:
         raise Violation(f"{name} cannot be {bad}: {fresh} are to get fresh processes, for others")
     slot = next(at for at, _ in enumerate(job.job.seats) if at % job.stages == bad)
     others = [one.id for one in course.spares if one.id != name]
