@@ -291,6 +291,90 @@ BUGS = {
         "tried = job.checkpointed > stopping.after",
         "tried = job.checkpointed >= stopping.after",
     ),
+    "a process that can run the script once is told to do so again": (
+        "joining",
+        "controller.standby.standbys",
+        "then = MachineState.DOWN if current.once else MachineState.IDLE",
+        "then = MachineState.IDLE",
+    ),
+    "a run of steps that nobody makes any more is bound": (
+        "joining",
+        "controller.standby.warming",
+        "if machine.state is not MachineState.HOLDING and machine.held is None:",
+        "if machine.state is not MachineState.HOLDING:",
+    ),
+    "memory of one process is taken for that of all": (
+        "processes",
+        "controller.standby.attest",
+        "held_bytes=before.held_bytes + fact.held_bytes,",
+        "held_bytes=fact.held_bytes,",
+    ),
+    "a drain waits for a move of other machines": (
+        "asked",
+        "controller.policies.maintenance.drain",
+        "return set(change.leavers.values()) == set(names)",
+        "return True",
+    ),
+    "a plan that goes on keeps the move that came to nothing": (
+        "stops",
+        "controller.policies.plans.steering",
+        'plan = replace(plan, standing=Standing.GOING, why="", incident=0)',
+        'plan = replace(plan, standing=Standing.GOING, why="")',
+    ),
+    "who holds the run of a slot takes another": (
+        "chosen",
+        "controller.standby.joiners",
+        "for slot in sorted(slots, key=lambda slot: (slot not in free.by_held, slot)):",
+        "for slot in sorted(slots):",
+    ),
+    "a record that another refers to is not told of": (
+        "records",
+        "controller.standby.places",
+        "wanted += [base for base in bases if base is not None and base not in records]",
+        "wanted += []",
+    ),
+    "lines of one machine count for another": (
+        "signs",
+        "controller.policies.anomalies.told",
+        "at = machine, fact.symptom",
+        'at = MachineId("m1"), fact.symptom',
+    ),
+    "half of the machines may be taken out at once": (
+        "signs",
+        "controller.policies.anomalies.answer",
+        "len(job.machines) // PART",
+        "len(job.machines) // 2",
+    ),
+    "what a process says counts after it has ended": (
+        "hearsay",
+        "controller.decide",
+        "if local_rank not in job.machines[machine].workers:",
+        "if False:",
+    ),
+    "a rank's steps are changed by another machine": (
+        "hearsay",
+        "controller.decide",
+        "case StepsChanged() if job.rank_of(machine, local_rank) == fact.rank:",
+        "case StepsChanged():",
+    ),
+    "a machine that comes during a recovery is not told of it": (
+        "comings",
+        "controller.machines",
+        "if change is None or change.kind is not Kind.RECOVERY:",
+        "if True:",
+    ),
+    "numbers that a torn journal has lost are given out again": (
+        "comings",
+        "controller.machines",
+        "epoch_last=Epoch(job.epoch_last + passed),",
+        "",
+    ),
+    "a machine is compared with itself alone": (
+        "figures",
+        "controller.policies.health.figures",
+        "if len(told) >= LEAST_KNOWN}",
+        "if len(told) >= 1}",
+    ),
 }
 
 

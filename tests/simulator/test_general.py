@@ -46,7 +46,7 @@ BUGS = {
     ),
     "who holds the run of a slot takes it last": (
         "controller.standby.joiners",
-        ("        not _holds(machine, slot),", "        _holds(machine, slot),"),
+        ("        machine.held != slot,", "        machine.held == slot,"),
         "the readiest is",
         "move",
     ),

@@ -237,8 +237,8 @@ BUGS = {
     ),
     "a job ends while a machine is there that is only slow": (
         "controller.standby.joiners",
-        "    if not left:\n        return joiners\n",
-        "    if left:\n        return joiners\n",
+        "    left = [slot for slot in slots if slot not in joiners]\n",
+        "    left: list[Slot] = []\n",
         "straggle,death",
     ),
     "a slow machine takes ranks again though a standby is there": (
@@ -518,7 +518,7 @@ BUGS = {
     ),
     "a slot is taken by any that is warm, not by who holds its run": (
         "controller.standby.joiners",
-        "        not _holds(machine, slot),\n",
+        "        machine.held != slot,\n",
         "        False,\n",
     ),
     "a job begins on more machines than were lost and are not its own": (

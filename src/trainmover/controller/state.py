@@ -135,9 +135,9 @@ class Machine:
     outdated: bool = False
     attests: dict[Slot, Attestation] = field(default_factory=dict)
 
-    def proven(self, first: Slot) -> bool:
+    def proven(self, first: Slot | None) -> bool:
         """Whether it has shown, not too long ago, that it can take slots of this kind."""
-        attest = self.attests.get(first)
+        attest = self.attests.get(first) if first is not None else None
         return attest is not None and not attest.failed and not attest.stale
 
     def why_unfit(self, first: Slot | None) -> str:

@@ -66,7 +66,7 @@ def one_by_one(job: Job, slots: list[Slot]) -> dict[Slot, MachineId]:
         for name, one in job.machines.items()
         if name not in job.seats and one.state in _PREFERENCE
     }
-    held = {one.held for one in free.values() if one.state is MachineState.WARM}
+    held = {one.held for name, one in free.items() if name not in job.cordoned}
     joiners = {}
     for slot in sorted(slots, key=lambda slot: (slot not in held, slot)):
         able = [one for name, one in free.items() if name not in job.cordoned]
@@ -91,6 +91,7 @@ def test_many_joiners_are_those_that_one_after_the_other_would_be(
     job = running(machines=6, standbys=len(spares))
     for number, (state, held, unfit, cordoned) in enumerate(spares):
         name = MachineId(f"m{number + 7}")
+        held = held if state is MachineState.WARM else None
         attests = {Slot(0): Attestation(0, failed="it differs" if unfit else "")}
         job = with_machine(job, name, state=state, held=held, attests=attests)
         job = replace(job, cordoned={**job.cordoned, name: Cordon(0)} if cordoned else job.cordoned)

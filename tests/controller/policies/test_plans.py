@@ -203,6 +203,12 @@ def test_it_stops_at_a_machine_that_is_no_standby_any_more() -> None:
     assert job.roll is not None
     assert job.roll.standing is Standing.STOPPED
     assert "m3 is no standby any more" in job.roll.why
+    job, effects = decide(job, steer(going=True))
+    assert [one.machine for one in effects if isinstance(one, Send) and _starts(one)] == ["m3"]
+    job = played(job)
+    assert job.roll is not None
+    assert job.roll.standing is Standing.DONE
+    assert job.machines["m3"].state is MachineState.WARM
 
 
 def test_it_stops_where_no_standby_can_take_ranks() -> None:

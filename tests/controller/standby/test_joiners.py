@@ -6,7 +6,7 @@ from trainmover.controller import Job
 from trainmover.controller.change.seats import with_machine
 from trainmover.controller.standby.joiners import choose_joiners, representatives
 from trainmover.controller.standby.warming import ATTEST_AGAIN_US, attest_again
-from trainmover.controller.state import Attestation, MachineState, Phase
+from trainmover.controller.state import Attestation, Cordon, MachineState, Phase
 from trainmover.controller.values import replace
 
 WITH_M5 = after(RUNNING, joined("m5", standby=True), up("m5"))[0]
@@ -28,6 +28,15 @@ def test_one_that_rests_is_as_warm_as_what_it_has_proven() -> None:
     assert choose_joiners(resting(TWO, failed=True, stale=False), [1], taken=()) == {1: "m4"}
     unknown = with_machine(proven, "m5", attests={})
     assert choose_joiners(unknown, [1], taken=()) == {1: "m4"}
+
+
+def test_a_run_that_is_held_by_who_is_kept_out_takes_no_other_away_from_its_slot() -> None:
+    job = after(WITH_M5, joined("m6", standby=True), up("m6"))[0]
+    job = with_machine(job, "m6", state=MachineState.WARM, held=0)
+    job = replace(job, cordoned={"m6": Cordon(1)})
+    job = with_machine(job, "m4", state=MachineState.WARM, held=1)
+    job = with_machine(job, "m5", state=MachineState.WARMING, held=None)
+    assert choose_joiners(job, [0, 1], taken=()) == {0: "m5", 1: "m4"}
 
 
 def test_one_whose_bits_were_wrong_gets_no_ranks_again() -> None:

@@ -39,8 +39,6 @@ def joiners_after_loss(
     slots, taken = list(slots), list(taken)
     joiners = joiners_there_are(job, slots, taken)
     left = [slot for slot in slots if slot not in joiners]
-    if not left:
-        return joiners
     kept_out = {name: cordon for name, cordon in job.cordoned.items() if not cordon.spared}
     job = replace(job, cordoned=kept_out)
     return joiners | joiners_there_are(job, left, [*taken, *joiners.values()])
@@ -68,9 +66,8 @@ def joiners_there_are(
     free = _Free(may_join, job.cordoned)
     first_of = representatives(job)
     joiners: dict[Slot, MachineId] = {}
-    held = {machine.held for machine in free.all.values() if machine.state is MachineState.WARM}
-    for slot in sorted(slots, key=lambda slot: (slot not in held, slot)):
-        first, its_own = first_of.get(slot), job.seats[slot] if slot < len(job.seats) else None
+    for slot in sorted(slots, key=lambda slot: (slot not in free.by_held, slot)):
+        first, its_own = first_of.get(slot), job.seats[slot]
         able = free.best(slot, first)
         if its_own in free.all:
             able.append(free.all[its_own])
@@ -90,10 +87,10 @@ class _Free:
     def __init__(self, machines: Iterable[Machine], cordoned: Collection[MachineId]) -> None:
         self.all = {machine.id: machine for machine in machines}
         self._for_others = [m for m in self.all.values() if m.id not in cordoned]
-        self._by_held: dict[Slot, list[Machine]] = {}
+        self.by_held: dict[Slot, list[Machine]] = {}
         for machine in self._for_others:
             if machine.held is not None:
-                self._by_held.setdefault(machine.held, []).append(machine)
+                self.by_held.setdefault(machine.held, []).append(machine)
         self._in_order: dict[Slot | None, list[Machine]] = {}
 
     def best(self, slot: Slot, first: Slot | None) -> list[Machine]:
@@ -108,11 +105,7 @@ class _Free:
             self._in_order[first] = order
         while order and order[-1].id not in self.all:
             order.pop()
-        return [m for m in (*self._by_held.get(slot, ()), *order[-1:]) if m.id in self.all]
-
-
-def _holds(machine: Machine, slot: Slot) -> bool:
-    return machine.state is MachineState.WARM and machine.held == slot
+        return [m for m in (*self.by_held.get(slot, ()), *order[-1:]) if m.id in self.all]
 
 
 def _readiness(
@@ -120,14 +113,13 @@ def _readiness(
 ) -> tuple[bool, bool, int, bool, tuple[str, int, str]]:
     """Lowest first. One that rests between two warm-ups and has proven the kind is warm for it."""
     state = machine.state
-    if state is MachineState.IDLE and first is not None and machine.proven(first):
+    if state is MachineState.IDLE and machine.proven(first):
         state = MachineState.WARM
-    other_held = machine.held is not None and machine.held != slot
     return (
         bool(machine.why_unfit(first)),
-        not _holds(machine, slot),
+        machine.held != slot,
         _PREFERENCE.index(state),
-        other_held,  # Its run is better kept for the slot it is of.
+        machine.held is not None,  # Its run is better kept for the slot it is of.
         machine.place,
     )
 
@@ -168,7 +160,7 @@ def _why_kept_out(job: Job, machine: Machine) -> str:
 
 def unable_to_stand_by(job: Job) -> list[Machine]:
     """Machines without ranks that have found out that they can take none; their notes say why."""
-    cold = [m for m in spare(job) if m.state is MachineState.COLD and m.note]
+    cold = [m for m in spare(job) if m.state is MachineState.COLD]
     return [machine for machine in cold if not _why_kept_out(job, machine)]
 
 

@@ -35,26 +35,20 @@ class Places:
             rank = wanted.pop()
             serving = self._serving(rank)
             records[rank] = [self._stored(other) for other in serving]
-            bases = (self._base(other) for other in serving)
+            bases = (self._job.recorded[other].base for other in serving)
             wanted += [base for base in bases if base is not None and base not in records]
         return dict(sorted(records.items()))
 
-    def _base(self, rank: Rank) -> Rank | None:
-        said = self._job.recorded.get(rank)
-        return said.base if said is not None else None
-
     def _serving(self, rank: Rank) -> list[Rank]:
         """Whose record serves `rank`: two, kept for different machines, if there are two."""
-        said = self._job.recorded.get(rank)
-        if said is None:
-            return [rank]
+        recorded = self._job.recorded
+        said = recorded[rank]
         first = rank if said.record_of is None else said.record_of
         nproc = self._job.spec.nproc
         others = (
             other
             for other in map(Rank, range(self._job.spec.world_size))
-            if (its := self._job.recorded.get(other)) is not None
-            and its.record_of is None
+            if (its := recorded[other]).record_of is None
             and (its.signature, its.trace) == (said.signature, said.trace)
             and other // nproc != first // nproc
         )

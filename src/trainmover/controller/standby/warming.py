@@ -222,16 +222,16 @@ def try_cold_again(job: Job, at_us: int) -> Decision:
         if machine.cold_us is None:
             job = with_machine(job, machine.id, cold_us=at_us)
         elif at_us - machine.cold_us >= min(TRY_AGAIN_US << machine.tries, TRY_AGAIN_US_MAX):
-            job, orders = _once_more(job, machine)
+            job = with_machine(job, machine.id, tries=machine.tries + 1)
+            job, orders = start_anew(job, machine.id)
             effects += orders
     return job, effects
 
 
-def _once_more(job: Job, machine: Machine) -> Decision:
-    """What it has failed is forgotten; one more crash and it is cold again."""
-    again: dict[str, Any] = {"cold_us": None, "tries": machine.tries + 1, "attests": {}}
-    again["crashes"] = min(machine.crashes, SANDBOX_CRASHES_MAX - 1)
-    return start_workers(with_machine(job, machine.id, **again), machine.id)
+def start_anew(job: Job, name: MachineId) -> Decision:
+    """Fresh processes. What it has failed is forgotten; one more crash and it is cold again."""
+    crashes = min(job.machines[name].crashes, SANDBOX_CRASHES_MAX - 1)
+    return start_workers(with_machine(job, name, cold_us=None, attests={}, crashes=crashes), name)
 
 
 def rank_is_of(job: Job, rank: Rank, slot: Slot | None) -> bool:

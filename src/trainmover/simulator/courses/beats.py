@@ -31,7 +31,7 @@ class Beats:
 
     def __init__(self, chance: random.Random, how: str) -> None:
         self.chance, self.how = chance, how
-        count = chance.choice((2, 3)) if how == "late" and chance.random() < 0.3 else 8
+        count = chance.choice((2, 3, 4)) if how == "late" and chance.random() < 0.3 else 8
         self.few = count < MACHINES_MIN
         names = [MachineId(f"m{number}") for number in range(1, count + 1)]
         spec = JobSpec(run_id="beats", argv=[], machines=count)

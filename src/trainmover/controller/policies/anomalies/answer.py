@@ -22,7 +22,7 @@ PART = 4
 
 def anomaly_found(job: Job, event: AnomalyFound) -> Decision:
     """One of the detectors beside the job has found something."""
-    if event.machine not in job.machines or job.spec.anomalies == "off":
+    if job.spec.anomalies == "off":
         return job, ()
     seen = Finding(event.at_us, event.machine, event.sign, event.text, event.grave)
     return found(job, seen), ()

@@ -46,10 +46,9 @@ class Drift:
 
     def _begin(self, figure: float) -> None:
         self._first.append(figure)
-        if len(self._first) == FIRST:
-            self._usual = statistics.median(self._first)
-            off = statistics.median(abs(one - self._usual) for one in self._first)
-            self._spread = max(MAD_TO_SIGMA * off, LEAST_SPREAD)
+        self._usual = statistics.median(self._first)
+        off = statistics.median(abs(one - self._usual) for one in self._first)
+        self._spread = max(MAD_TO_SIGMA * off, LEAST_SPREAD)
 
     def _look(self, figure: float) -> float | None:
         self._last.append(figure)

@@ -93,7 +93,7 @@ def judge_examined(job: Job, at_us: int) -> Decision:
     """All that can be judged now. Where the job waits for its begin all are, at once."""
     if waits_for_health(job):
         return job, ()
-    norms = norms_of([one.figures for one in job.health.of.values() if one.told])
+    norms = norms_of([one.figures for one in job.health.of.values()])
     effects: tuple[Effect, ...] = ()
     for machine, one in job.health.of.items():
         if one.told and not one.judged and job.phase is not Phase.ENDED:
@@ -137,8 +137,6 @@ def _judged(job: Job, machine: MachineId, one: Examination, at_us: int) -> Decis
 def forget_lost(job: Job, at_us: int) -> Decision:
     """Machines that are gone: who has asked about one is told, and nobody waits for it."""
     gone = {name: one for name, one in job.health.of.items() if name not in job.machines}
-    if not gone:
-        return job, ()
     answers = tuple(
         Answer(one.request, ok=False, text=f"{name} was lost.\nThe job goes on.\nSee its logs.")
         for name, one in gone.items()

@@ -14,7 +14,7 @@ def may_be_late(job: Job, left_us: int) -> str:
     takes_ms = usual_ms(job)
     if takes_ms is None or 1000 * takes_ms <= left_us:
         return ""
-    left_s = max(left_us, 0) / 1e6
+    left_s = left_us / 1e6
     moves = f"moves of this job take {takes_ms / 1000:.1f} s, and {left_s:.1f} s are left"
     return f"it may come too late: {moves}"
 
@@ -24,6 +24,6 @@ def usual_ms(job: Job) -> float | None:
     known = [
         (max(one.marks.values()) - one.marks["begun"]) / 1000
         for one in lately(job)
-        if one.kind is Kind.MOVE and one.outcome is Outcome.DONE and "begun" in one.marks
+        if one.kind is Kind.MOVE and one.outcome is Outcome.DONE
     ]
     return statistics.median(known) if known else None

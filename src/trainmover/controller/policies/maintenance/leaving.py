@@ -62,5 +62,5 @@ def _with_ranks(job: Job) -> Iterator[MachineId]:
     any moment comes before all."""
     known = sorted(job.cordoned.items(), key=lambda item: item[1].until_us)
     for name, cordon in known:
-        if (cordon.until_us or cordon.failing) and name in job.seats and name in job.machines:
+        if (cordon.until_us or cordon.failing) and name in job.seats:
             yield name

@@ -16,7 +16,7 @@ from trainmover.controller.events import RollRequested
 from trainmover.controller.policies.plans.known import Roll
 from trainmover.controller.policies.plans.progress import done, moved, next_number, stopped
 from trainmover.controller.policies.plans.standbys import coming, ready
-from trainmover.controller.start import start_workers
+from trainmover.controller.standby.warming import start_anew
 from trainmover.controller.state import Cordon, Job, MachineState, Outcome, slots, with_plan
 from trainmover.controller.values import replace
 from trainmover.ids import MachineId
@@ -97,7 +97,9 @@ def _problem(job: Job, roll: Roll) -> str:
             move = found(job, roll.incident)
             failed = move is not None and move.outcome is not Outcome.DONE
             return f"{name} has ranks" + (f": {move.note}" if move is not None and failed else "")
-        if machine is not None and machine.state is MachineState.COLD and name not in job.cordoned:
+        fresh = roll.hold or name in roll.renewed  # Else it gets fresh processes yet.
+        cold = machine is not None and machine.state is MachineState.COLD
+        if machine is not None and cold and fresh and name not in job.cordoned:
             return f"{name} is no standby any more: {machine.note}"
     return ""
 
@@ -109,7 +111,7 @@ def _renew(job: Job) -> Decision:
     effects: tuple[Effect, ...] = ()
     for name in () if roll.hold else roll.away:
         if name not in roll.renewed and job.machines[name].state is not MachineState.LEAVING:
-            job, started = start_workers(job, name)
+            job, started = start_anew(job, name)
             roll = replace(roll, renewed=(*roll.renewed, name))
             effects += started
     return with_plan(job, roll), effects
