@@ -123,11 +123,65 @@ BUGS = {
         "return any(move.effect is Effect.VAIN for move in moves)",
         "return any(move.effect is Effect.WORSE for move in moves)",
     ),
-    "a machine goes for a way that was gone for a moment": (
+    "a process that cannot be killed is waited for": (
         "standstill",
+        "controller.standstill.hanging",
+        "if at_us - one.judged_us >= END_US:",
+        "if at_us - one.judged_us >= 2 * END_US:",
+    ),
+    "a machine goes for a way that was gone for a moment": (
+        "ways",
         "controller.standstill.probing",
         "twice = missing & job.hanging.missing",
         "twice = missing",
+    ),
+    "a way that was gone an hour ago is gone twice": (
+        "ways",
+        "controller.standstill.probing",
+        "missing = job.hanging.missing if lately else frozenset()",
+        "missing = job.hanging.missing",
+    ),
+    "a rank that goes round has as long as the most patient one": (
+        "lateness",
+        "controller.standstill.lateness",
+        "late = (rank for rank in _awaited(job, change) if 0 < patience.get(rank, 0) <= waited_ms)",
+        "late = (rank for rank in patience if waited_ms >= max(patience.values()))",
+    ),
+    "who has left in time is ended for not leaving": (
+        "lateness",
+        "controller.standstill.lateness",
+        "if local not in job.machines[name].said and local in job.machines[name].pids",
+        "if local in job.machines[name].pids",
+    ),
+    "a rank is blamed before the new one is seen to wait": (
+        "lateness",
+        "controller.standstill.hanging",
+        "return joiner.said if joiner.state is MachineState.BOUND else frozenset()",
+        "return frozenset(range(job.spec.nproc))",
+    ),
+    "what a lost rank held is written by the first rank alone": (
+        "last",
+        "controller.keep.last_checkpoint",
+        "writer=writers[index % len(writers)],",
+        "writer=writers[0],",
+    ),
+    "a rank that is another process now writes its own snapshot": (
+        "last",
+        "controller.keep.last_checkpoint",
+        "if rank in cut.workers and address_of(job, job.seats, rank) == cut.workers[rank]",
+        "if rank in cut.workers",
+    ),
+    "a joiner that is to leave waits for its rank": (
+        "ranks",
+        "rank.standing",
+        "if self.leave >= bound_for or self.exit:",
+        "if self.exit:",
+    ),
+    "a snapshot of the rank that a process had before is that of its new one": (
+        "cuts",
+        "rank.cuts",
+        "return held if held is not None and held.rank == rank else None",
+        "return held",
     ),
     "what an examination before has told counts": (
         "health",

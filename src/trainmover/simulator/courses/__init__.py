@@ -15,6 +15,8 @@ from trainmover.simulator.courses import (
     fleet,
     health,
     keeping,
+    last,
+    lateness,
     losses,
     plans,
     ranks,
@@ -25,6 +27,7 @@ from trainmover.simulator.courses import (
     standstill,
     stragglers,
     values,
+    ways,
 )
 from trainmover.simulator.happenings import Violation
 
@@ -45,6 +48,9 @@ COURSES: dict[str, Callable[[random.Random], None]] = {
     "readiness": readiness.play,
     "saving": saving.play,
     "ranks": ranks.play,
+    "ways": ways.play,
+    "last": last.play,
+    "lateness": lateness.play,
 }
 SELDOM = {"fleet": 4, "beats": 2, "rows": 2}
 """One seed in so many has that course: they take longer."""
