@@ -171,6 +171,30 @@ BUGS = {
         "if rank in cut.workers and address_of(job, job.seats, rank) == cut.workers[rank]",
         "if rank in cut.workers",
     ),
+    "a machine that nothing speaks against is in doubt": (
+        "parted",
+        "controller.compare.replacing",
+        "return bool(divergence.diverged) and divergence.kind is Parted.CORRUPTION",
+        "return bool(divergence.diverged)",
+    ),
+    "a rank is moved though nobody has what it ought to hold": (
+        "parted",
+        "controller.compare.replacing",
+        "if tries < TRIES_MAX and _can_be_mended(job, rank):",
+        "if tries < TRIES_MAX:",
+    ),
+    "those who hold what most do are not believed": (
+        "parted",
+        "controller.compare.replicas",
+        "family = [rank for rank in fact.holders if rank not in most]",
+        "family = [rank for rank in fact.holders if rank in most]",
+    ),
+    "a process is ended while first steps compile": (
+        "standstill",
+        "controller.standstill.hanging",
+        "return job.all_recorded and not job.finished and not switches",
+        "return not job.finished and not switches",
+    ),
     "a joiner that is to leave waits for its rank": (
         "ranks",
         "rank.standing",

@@ -18,6 +18,7 @@ from trainmover.simulator.courses import (
     last,
     lateness,
     losses,
+    parted,
     plans,
     ranks,
     readiness,
@@ -51,6 +52,7 @@ COURSES: dict[str, Callable[[random.Random], None]] = {
     "ways": ways.play,
     "last": last.play,
     "lateness": lateness.play,
+    "parted": parted.play,
 }
 SELDOM = {"fleet": 4, "beats": 2, "rows": 2}
 """One seed in so many has that course: they take longer."""

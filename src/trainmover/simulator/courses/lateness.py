@@ -16,20 +16,22 @@ from trainmover.controller.events import (
 from trainmover.controller.state import Stage
 from trainmover.ids import MachineId, Rank, Step
 from trainmover.protocol import messages as m
-from trainmover.simulator.courses.trained import SECOND_US, Trained
+from trainmover.simulator.courses.standstill import LOOKS_US, Watched
+from trainmover.simulator.courses.trained import SECOND_US
 from trainmover.simulator.happenings import Violation
 
 LEAVES_US, END_US, DEAF_US = 20 * SECOND_US, 2 * SECOND_US, 10 * SECOND_US
-LOOKS_US, MINUTE_US = 200_000, 60 * SECOND_US
+MINUTE_US = 60 * SECOND_US
 DEADLINE_MS = 1000
 CUT = 6
 
 
-class Job(Trained):
+class Job(Watched):
     """
     patience  rank -> milliseconds that it may take to its boundary, as it says; 0: any number
     silent    ranks that do not say where they stand; going: those that do not come out of the
-              script; raw: those that do not come up to the place where a joiner waits
+              script; raw: those that do not come up to the place where a joiner waits; apart:
+              those that do not switch
     """
 
     def __init__(self, chance: random.Random, **knobs: object) -> None:
@@ -37,6 +39,7 @@ class Job(Trained):
         self.silent: set[int] = set()
         self.going: set[int] = set()
         self.raw: set[int] = set()
+        self.apart: set[int] = set()
         nproc = chance.choice((1, 1, 2))
         known: dict[str, object] = {
             "machines": chance.choice((2, 3, 4)),
@@ -46,19 +49,13 @@ class Job(Trained):
         }
         super().__init__(chance, **{**known, **knobs})
 
-    def passes(self, us: int) -> None:
-        """Whoever keeps the time looks when something may follow from it."""
-        due = tick_due(self.job, self.now_us + us - LOOKS_US, self.now_us + us)
-        before = len(self.told)
-        super().passes(us)
-        if len(self.told) > before and not due:
-            raise Violation(f"nobody had to look, and from the time follows {self.told[before:]}")
-
     def says(self, name: MachineId, local: int, fact: object) -> None:
         match fact:
             case m.Position(rank=rank) if rank in self.silent:
                 return
             case m.AtBoundary(rank=rank) if rank in self.mute:
+                return
+            case m.Switched(rank=rank) if rank in self.apart:
                 return
             case m.Parked(rank=rank) if rank in self.raw:
                 return
@@ -133,11 +130,12 @@ def _goes_round(chance: random.Random) -> None:
         _cut(job)
     ranks = [*job.ranks]
     late = sorted(chance.sample(ranks, chance.randint(1, len(ranks))))
-    soon, later = chance.choice(((300, 900), (2_000, 60_000)))
+    soon, later = chance.choice(((1, 900), (300, 900), (2_000, 60_000)))
     job.patience = {rank: chance.choice((soon, later, 0)) for rank in ranks}
     gone = chance.choice(job.names[: len(job.job.seats)]) if back or chance.random() < 0.3 else None
     if back:
         job.going = {*late}
+        job.raw = {*ranks} - {*late}
     else:
         job.mute = {*late}
     if gone is None:
@@ -230,7 +228,7 @@ def _stands_meanwhile(chance: random.Random) -> None:
     if gone is None:
         job.breaks()
     else:
-        job.lose(gone)
+        _goes(job, gone)
     job.settles()
     if job.job.change is None or job.job.change.stage is not stage:
         raise Violation(f"rank {one} is awaited: {job.job.change}")
@@ -246,6 +244,33 @@ def _stands_meanwhile(chance: random.Random) -> None:
         job.nobody(f"{sees} is seen to wait")
         job.passes(1)
     job.is_ended([one], "its script" if where == "script" else "fetching a batch")
+
+
+def _goes(job: Job, name: MachineId) -> None:
+    """The machine, or a process on it; where its ranks stood counts no more."""
+    local = job.chance.randrange(job.nproc)
+    if job.chance.random() < 0.5:
+        _stands(job, job.nproc * job.names.index(name) + local, "script")
+    if job.chance.random() < 0.5:
+        job.lose(name)
+    else:
+        exited = m.WorkerExited(local_rank=local, pid=job.pid(name, local), code=-9)
+        job.agent_says(name, exited)
+
+
+def _stands_at_the_switch(chance: random.Random) -> None:
+    """There ranks wait for the runtime, and for each other's machines."""
+    job = Job(chance)
+    job.trains()
+    one = chance.choice([*job.ranks])
+    job.apart.add(one)
+    job.breaks()
+    job.settles()
+    if job.job.change is None or job.job.change.stage is not Stage.SWITCH:
+        raise Violation(f"rank {one} has yet to switch: {job.job.change}")
+    _stands(job, one, chance.choice(("script", "fetch")))
+    job.passes(5 * SECOND_US)
+    job.nobody("it may take long to meet")
 
 
 def _stands(job: Job, rank: int, where: str) -> None:
@@ -305,7 +330,7 @@ def _is_well(chance: random.Random) -> None:
 
 STORIES = (
     _goes_round, _goes_round, _does_not_leave, _stands_meanwhile, _stands_meanwhile,
-    _executes_nothing, _is_well,
+    _executes_nothing, _is_well, _stands_at_the_switch,
 )  # fmt: skip
 
 

@@ -144,17 +144,21 @@ class Rounds:
         self.is_known()
 
     def _in_vain(self) -> None:
-        """One that is interrupted, or of which what is told is no whole number of hashes."""
+        """One that is interrupted, or of which what is told is no whole number of hashes, or of
+        other than three sections."""
         self.step += 1
         facts = self.facts()
         before = self.job.comparison.step
-        match self.chance.randrange(3):
+        match self.chance.randrange(4):
             case 0:
                 facts.pop()
             case 1:
                 facts[0] = _changed(facts[0], rest=facts[0].rest + b"12345678")
             case 2:
                 facts[0] = _changed(facts[0], rest=facts[0].rest[:-1])
+            case 3:
+                at = next((i for i, fact in enumerate(facts) if fact.like is not None), 0)
+                facts[at] = _in_odd_sections(facts[at], self.chance)
         for fact in facts:
             self._tell(fact)
         if self.job.comparison.step != before:
@@ -271,6 +275,17 @@ class Rounds:
 def _of_before(fact: Fingerprinted) -> Fingerprinted:
     """What was told in an epoch that is over."""
     return _changed(fact, epoch=Epoch(fact.epoch - 1), rest=bytes(len(fact.rest)))
+
+
+def _in_odd_sections(fact: Fingerprinted, chance: random.Random) -> Fingerprinted:
+    """With a hash for each of them, as there should be."""
+    sections = chance.choice(([8], [6, 3, -1], [5, 2, 0, 1], [5, 2, 2]))
+    rest = sum(sections) - sections[0]
+    paths = [f"odd {n}" for n in range(8)]
+    return _changed(
+        fact, layout=f"odd {sections}", paths=paths, sections=sections, like=None,
+        shared=bytes(8 * sections[0]), rest=bytes(8 * rest),
+    )  # fmt: skip
 
 
 def _changed(fact: Fingerprinted, **its: object) -> Fingerprinted:

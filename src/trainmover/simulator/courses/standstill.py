@@ -6,7 +6,8 @@ of all; who is stopped is after a second, whoever waits.
 
 import random
 
-from trainmover.controller.events import Lost, MachinesLost, MoveRequested
+from trainmover.controller.clock import tick_due
+from trainmover.controller.events import Lost, MachinesLost, MoveRequested, StopRequested
 from trainmover.controller.state import Phase, Stage
 from trainmover.ids import Epoch, MachineId, Rank, Step
 from trainmover.protocol import messages as m
@@ -16,11 +17,31 @@ from trainmover.simulator.happenings import Violation
 DEADLINE_MS = 1000
 STOPPED_US, SPARE_US, END_US = SECOND_US, 10 * SECOND_US, 2 * SECOND_US
 LATELY_US = 600 * SECOND_US
+LOOKS_US = 200_000
 STEP = 12
 
 
+class Watched(Trained):
+    """With somebody who keeps the time: he looks when something may follow from it."""
+
+    def passes(self, us: int) -> None:
+        due = tick_due(self.job, self.now_us + us - LOOKS_US, self.now_us + us)
+        before = len(self.told)
+        super().passes(us)
+        if len(self.told) > before and not due:
+            raise Violation(f"nobody had to look, and from the time follows {self.told[before:]}")
+
+
 def stands(
-    job: Trained, rank: int, where: str, count: int, *, still_ms: int = 1500, step: int = STEP
+    job: Trained,
+    rank: int,
+    where: str,
+    count: int,
+    *,
+    still_ms: int = 1500,
+    step: int = STEP,
+    deadline_ms: int = DEADLINE_MS,
+    call: str = "all_reduce",
 ) -> None:
     fact = m.Stands(
         rank=Rank(rank),
@@ -29,8 +50,8 @@ def stands(
         where=where,
         counts={"w": count, "v": 3, f"own {rank}": rank},  # Of some groups all, or one, are.
         still_ms=still_ms,
-        deadline_ms=DEADLINE_MS,
-        call="all_reduce" if where == "call" else "",
+        deadline_ms=deadline_ms,
+        call=call if where == "call" else "",
         place="train.py line 7" if where == "script" else "",
     )
     job.rank_says(rank, fact)
@@ -60,8 +81,9 @@ def _is_ended(job: Trained, ranks: list[int], *words: str) -> None:
 
 
 def nobody(job: Trained, why: str) -> None:
-    if (ended := _ended(job)) or job.fenced():
-        raise Violation(f"{why}, and {ended} are to end")
+    gone = job.fenced()
+    if (ended := _ended(job)) or gone:
+        raise Violation(f"{why}, and {ended} are to end, {gone} to go")
 
 
 # --- who keeps the others waiting ----------------------------------------------------------------
@@ -94,8 +116,23 @@ def _busy(chance: random.Random) -> None:
     expected = busy if waiting and 2 * len(busy) <= len(ranks) else []
     if not job.job.spec.watch:
         expected = []
+    if not expected and (asked := job.orders(m.Probe)):
+        raise Violation(f"ranks {busy} wait for nobody, and ways are asked for: {asked}")
     place = "fetching a batch" if where == "fetch" else "its script at train.py line 7"
     _is_ended(job, expected, f"in step {STEP} for 2.5 s", place)
+
+
+def _is_ahead(chance: random.Random) -> None:
+    """Who has begun what the others wait in keeps nobody waiting as long as somebody has not; where
+    all others wait it is a message of his, which nobody counts."""
+    job = begun(chance)
+    behind, ahead, *others = chance.sample([*job.ranks], len(job.ranks))
+    for rank in others:
+        stands(job, rank, "call", 8)
+    stands(job, ahead, "script", chance.choice((8, 9)))
+    early = chance.random() < 0.5
+    stands(job, behind, "call" if early else "script", 7)
+    _is_ended(job, [ahead] if early else [behind])
 
 
 def _late(chance: random.Random) -> None:
@@ -133,63 +170,120 @@ def _stopped(chance: random.Random) -> None:
         job.agent_says(name, m.WorkerState(local_rank=local, pid=pid + 50, state=state))
         job.passes(2 * STOPPED_US)
         nobody(job, "another process was stopped")
-    said = m.WorkerState(local_rank=local, pid=pid, state=state, since_ms=since_ms)
-    job.agent_says(name, said)
+    ranks, stood_s = [rank], 0.0
+    if chance.random() < 0.3:
+        stands(job, rank, "script", 7)
+        stood_s = 1.5 - since_ms / 1000
+    elif state != "deaf" and chance.random() < 0.3:
+        ranks += [next(one for one in job.ranks if job.at(one)[0] != name)]
+    for one in ranks:
+        here, at = job.at(one)
+        said = m.WorkerState(local_rank=at, pid=job.pid(here, at), state=state, since_ms=since_ms)
+        job.agent_says(here, said)
     job.passes(STOPPED_US - since_ms * 1000 - 1)
     nobody(job, "it is stopped for less than a second")
-    if chance.random() < 0.3:
+    if chance.random() < 0.3 and len(ranks) == 1:
         job.agent_says(name, m.WorkerState(local_rank=local, pid=pid, state=""))
         job.passes(5 * STOPPED_US)
         nobody(job, "it goes on")
         return
-    job.passes(1)
-    if state == "deaf":
+    if ends := chance.random() < 0.1:
+        job.now_us += 1
+        job.hear(StopRequested(at_us=job.now_us, code=1, why="enough"))
+    else:
+        job.passes(1)
+    if state == "deaf" or ends:
         nobody(job, "nobody waits for it")
+        job.passes(SPARE_US)
+        nobody(job, "nobody waits for it")
+        if ends:
+            return
+        stood_s += SPARE_US / SECOND_US
         stands(job, next(one for one in job.ranks if one != rank), "call", 8)
-    _is_ended(job, [rank], "for 1.0 s")
+    step = f" in step {STEP}" if stood_s else ""
+    _is_ended(job, ranks, f"{step} for {1 + stood_s:.1f} s: its process")
     if chance.random() < 0.5:
         job.passes(END_US - 1)
         nobody(job, "it has yet to end")
         job.passes(1)
-        if job.fenced() != [name]:
+        if job.fenced() != [min(job.at(one)[0] for one in ranks)]:
             raise Violation(f"{name} did not end its process, and {job.fenced()} are given up")
         return
-    stack = m.Stack(local_rank=local, pid=pid, text="in wait")
-    job.agent_says(name, stack)
-    job.agent_says(name, m.WorkerExited(local_rank=local, pid=pid, code=-9))
+    _tells_its_stack(job, name, local)
     incident = job.job.incidents[-1]
     if incident.machine != name or incident.stacks != {rank: "in wait"} or job.fenced():
         raise Violation(f"{name} has ended its process: {incident}, {job.fenced()}")
 
 
+def _tells_its_stack(job: Trained, name: MachineId, local: int) -> None:
+    """And ends; of other processes it is of no account where they stand."""
+    for other in job.names[: len(job.job.seats)]:
+        for pid in (job.pid(other, local), job.pid(other, local) + 50):
+            is_it = (other, pid) == (name, job.pid(name, local))
+            text = "in wait" if is_it else "elsewhere"
+            if other == name or other not in job.job.hanging.condemned:
+                job.agent_says(other, m.Stack(local_rank=local, pid=pid, text=text))
+    job.agent_says(name, m.WorkerExited(local_rank=local, pid=job.pid(name, local), code=-9))
+
+
 def _again(chance: random.Random) -> None:
     """A standby is stopped: after ten seconds it is ended; the second time in ten minutes it
-    goes."""
+    goes, whoever else was meanwhile. One that only does not answer is not waited for."""
     job = begun(chance)
-    name = job.names[-1]
-    after_us = chance.choice((LATELY_US // 2, LATELY_US + SECOND_US))
-    pid = job.pid(name, 0)
-    for turn in range(2):
-        job.agent_says(name, m.WorkerState(local_rank=0, pid=pid, state="stopped"))
-        job.passes(SPARE_US - 1)
-        nobody(job, "a standby is stopped for less than ten seconds")
-        job.passes(1)
-        ended = _ended(job)
-        if [*ended] != [name] or "has no rank" not in ended[name].why:
-            raise Violation(f"{name} is stopped, and {ended} are to end")
-        job.agent_says(name, m.WorkerExited(local_rank=0, pid=pid, code=-9))
-        goes = turn == 1 and after_us < LATELY_US
-        if (name in job.fenced()) is not goes:
-            raise Violation(f"{name} was stopped again after {after_us} us: {job.fenced()}")
-        if goes:
-            return
-        job.passes(after_us - SPARE_US)
-        job.told.clear()
-        pid += 10_000
-        for local in range(job.nproc):
-            up = m.WorkerUp(pid=pid + local, address=f"{name}/{local}", torch="2", version="1")
-            job.says(name, local, up)
-        job.told.clear()
+    name, other = job.names[-1], job.names[-2]
+    if chance.random() < 0.2:
+        job.agent_says(name, m.WorkerState(local_rank=0, pid=job.pid(name, 0), state="deaf"))
+        job.passes(2 * SPARE_US)
+        nobody(job, "nobody waits for a standby")
+        return
+    after_us = chance.choice((LATELY_US // 2, LATELY_US, LATELY_US + SECOND_US))
+    _spare_is_ended(job, name, goes=False)
+    begun_us = job.now_us
+    if chance.random() < 0.5:
+        _spare_is_ended(job, other, goes=False)
+    job.passes(after_us - SPARE_US - (job.now_us - begun_us))
+    _spare_is_ended(job, name, goes=after_us < LATELY_US)
+
+
+def _spare_is_ended(job: Trained, name: MachineId, *, goes: bool) -> None:
+    """Of what is heard late of the process nothing follows."""
+    pid = job.job.machines[name].pids[0]
+    job.told.clear()
+    job.agent_says(name, m.WorkerState(local_rank=0, pid=pid, state="stopped"))
+    job.passes(SPARE_US - 1)
+    nobody(job, "a standby is stopped for less than ten seconds")
+    job.passes(1)
+    ended = _ended(job)
+    if [*ended] != [name] or "has no rank" not in ended[name].why:
+        raise Violation(f"{name} is stopped, and {ended} are to end")
+    job.agent_says(name, m.WorkerExited(local_rank=0, pid=pid, code=-9))
+    if (name in job.fenced()) is not goes:
+        raise Violation(f"{name} was stopped, and again: {goes}; {job.fenced()} are given up")
+    if goes:
+        return
+    job.agent_says(name, m.WorkerState(local_rank=0, pid=pid, state="stopped"))
+    job.started += 1
+    job.comes_up(name)
+    job.told.clear()
+
+
+def _may_take_long(chance: random.Random) -> None:
+    """First steps, and the last ones: who is in his script is not late, whoever waits."""
+    first = chance.random() < 0.5
+    job = begun(chance, begins=not first)
+    one, *others = chance.sample([*job.ranks], len(job.ranks))
+    if first:
+        for rank in job.ranks:
+            job.rank_says(rank, m.Attached(rank=Rank(rank)))
+    else:
+        rank = others.pop()
+        done = m.Finished(rank=Rank(rank), step=Step(4), code=0, digest="d", attached=True)
+        job.rank_says(rank, done)
+    for rank in others:
+        stands(job, rank, "call", 8)
+    stands(job, one, "script", 7)
+    job.passes(SECOND_US)
+    nobody(job, f"{'first' if first else 'last'} steps may take long")
 
 
 def _before(chance: random.Random) -> None:
@@ -215,6 +309,7 @@ def _at_the_end(chance: random.Random) -> None:
     """All scripts are over; a process that is stopped then leaves no more, as one that has left
     need not."""
     job = begun(chance)
+    stands(job, chance.choice([*job.ranks]), "script", 7)
     for rank in job.ranks:
         job.rank_says(
             rank, m.Finished(rank=Rank(rank), step=Step(4), code=0, digest="d", attached=True)
@@ -264,14 +359,15 @@ def begun(chance: random.Random, **more: object) -> Trained:
     nproc = chance.choice((1, 1, 2))
     machines = chance.choice((2, 4)) if nproc == 2 else chance.choice((3, 4, 5))
     begins = more.pop("begins", True)
-    job = Trained(chance, machines=machines, standbys=2, nproc=nproc, wait_s=60, **more)
+    job = Watched(chance, machines=machines, standbys=2, nproc=nproc, wait_s=60, **more)
     if begins:
         job.trains()
     return job
 
 
 STANDSTILLS = (
-    _busy, _busy, _late, _stopped, _again, _before, _at_the_end, _in_a_move,
+    _busy, _busy, _late, _stopped, _stopped, _again, _before, _at_the_end,
+    _in_a_move, _may_take_long, _is_ahead,
 )  # fmt: skip
 
 
