@@ -195,6 +195,18 @@ BUGS = {
         "return job.all_recorded and not job.finished and not switches",
         "return not job.finished and not switches",
     ),
+    "a snapshot is given to a vault though another one has it": (
+        "back",
+        "controller.keep.cuts",
+        "if cut.workers.get(rank) in here and not (cut.vaults.get(rank) or cut.further.get(rank))",
+        "if cut.workers.get(rank) in here and not cut.vaults.get(rank)",
+    ),
+    "a snapshot that no vault has taken is waited for": (
+        "back",
+        "controller.keep.cuts",
+        "workers={r: its for r, its in cut.workers.items() if r != rank}",
+        "workers=cut.workers",
+    ),
     "a joiner that is to leave waits for its rank": (
         "ranks",
         "rank.standing",

@@ -34,7 +34,7 @@ Ways = frozenset[tuple[MachineId, MachineId]]
 
 
 def all_stand(job: Job, standing: list[Standstill], at_us: int, *, long: bool) -> Decision:
-    """Ask who reaches whom, unless they were asked lately; or retry, if they have stood for long."""
+    """Ask who reaches whom, but not again at once; or retry, if they have stood for long."""
     longest = min(standing, key=lambda one: one.since_us)
     step = max(one.fact.step for one in standing)
     still_s = (at_us - longest.since_us) / 1e6

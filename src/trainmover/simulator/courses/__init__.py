@@ -9,6 +9,7 @@ import random
 from collections.abc import Callable
 
 from trainmover.simulator.courses import (
+    back,
     beats,
     beginnings,
     cuts,
@@ -53,6 +54,7 @@ COURSES: dict[str, Callable[[random.Random], None]] = {
     "last": last.play,
     "lateness": lateness.play,
     "parted": parted.play,
+    "back": back.play,
 }
 SELDOM = {"fleet": 4, "beats": 2, "rows": 2}
 """One seed in so many has that course: they take longer."""

@@ -18,15 +18,14 @@ from trainmover.controller.events import (
     CordonRequested,
     DrainRequested,
     KillRequested,
-    Lost,
     MachineJoined,
-    MachinesLost,
     StopRequested,
     StoreMoved,
 )
 from trainmover.controller.state import Phase
 from trainmover.ids import Epoch, MachineId, Rank, Step
 from trainmover.protocol import messages as m
+from trainmover.simulator.courses.remains import Remains
 from trainmover.simulator.courses.trained import SECOND_US, Trained
 from trainmover.simulator.happenings import Violation
 
@@ -36,53 +35,25 @@ CUT, NEWER = 12, 17
 WAIT_S = 20
 
 
-class Course:
+class Course(Remains):
     """
-    keeps    rank -> machines in whose vaults its snapshot of the newest cut is, the first one first
-    process  rank -> where the process is that has taken it
-    step     of that cut; 0: there is none
     newest   step of the newest checkpoint; 0: there is none
-    gone     machines; down: those, and others whose processes are
     begun    epochs of what was to be written; begun_us: since when anything was
     """
 
     def __init__(self, chance: random.Random) -> None:
-        self.chance = chance
         self.wait_s = chance.choice((0, 0, WAIT_S))
-        self.job = Trained(
+        job = Trained(
             chance, machines=chance.choice((2, 3, 4)), standbys=1, nproc=chance.choice((1, 2)),
             snapshot_every=5, checkpoint=FOLDER, checkpoint_every=10, no_standby="checkpoint",
             wait_s=self.wait_s,
         )  # fmt: skip
-        self.job.trains()
-        self.keeps: dict[int, list[MachineId]] = {}
-        self.process: dict[int, MachineId] = {}
-        self.step = self.newest = self.epoch = self.begun_us = 0
+        super().__init__(job)
+        self.newest = self.epoch = self.begun_us = 0
         self.begun: list[Epoch] = []
         self.cause = ""
-        self.gone: set[MachineId] = set()
-        self.down: set[MachineId] = set()
-        self.spare = self.job.names[-1]
 
     # --- before -----------------------------------------------------------------------------------
-
-    def cut(self, step: int) -> None:
-        """In the vault of the machine behind, and maybe in one more."""
-        job, seats = self.job, self.job.job.seats
-        more = self.chance.choice(("", "next", "spare"))
-        for rank in job.ranks:
-            slot = rank // job.nproc
-            first = seats[(slot + 1) % len(seats)]
-            further = {"": None, "next": seats[(slot + 2) % len(seats)], "spare": self.spare}[more]
-            name, local = job.at(rank)
-            said = m.Snapped(
-                rank=Rank(rank), epoch=job.job.epoch, step=Step(step), vault=f"{first}:1", bytes=7,
-                cost_us=10, step_us=100_000, further=f"{further}:1" if further else "",
-            )  # fmt: skip
-            job.says(name, local, said)
-            self.keeps[rank] = [first, *([further] if further not in (None, first) else [])]
-            self.process[rank] = name
-        self.step = step
 
     def saves(self) -> None:
         """The cut becomes a checkpoint, as ever."""
@@ -111,45 +82,15 @@ class Course:
 
     # --- what is so -------------------------------------------------------------------------------
 
-    @property
-    def live(self) -> list[MachineId]:
-        """Those with ranks whose processes are there."""
-        return [name for name in self.job.job.seats if name not in self.down]
-
-    def _own(self, rank: int) -> bool:
-        """Whether its own process is there, and has taken it."""
-        name = self.job.job.seats[rank // self.job.nproc]
-        return name == self.process.get(rank) and name not in self.down
-
-    def _kept(self, rank: int) -> list[MachineId]:
-        return [name for name in self.keeps[rank] if name not in self.gone]
-
     def _why_not(self) -> str:
         """Why there can be no checkpoint of the newest cut; "" if there can be."""
         if not self.step:
             return "there was no snapshot of all ranks yet"
-        if any(not self._kept(r) and self.process[r] in self.down for r in self.job.ranks):
+        if self.nowhere():
             return f"not every rank's snapshot of step {self.step} is left"
         return "" if self.live else "no process of the job is left that could write it"
 
     # --- what is heard ----------------------------------------------------------------------------
-
-    def lose(self, names: Iterable[MachineId]) -> None:
-        job, names = self.job, list(names)
-        job.told.clear()
-        lost = [Lost(machine=name, why="it is dark", heard_us=job.now_us) for name in names]
-        self.gone |= {*names}
-        self.down |= {*names}
-        job.hear(MachinesLost(at_us=job.now_us, lost=lost))
-        if {*job.fenced()} != {*names}:
-            raise Violation(f"{names} are lost, and shut out are {job.fenced()}")
-
-    def ends_process(self, name: MachineId, local: int = 0) -> int:
-        """Which one."""
-        pid = self.job.pid(name, local)
-        self.job.agent_says(name, m.WorkerExited(local_rank=local, pid=pid, code=-9))
-        self.down |= {name} & {*self.job.job.seats}
-        return pid
 
     def is_begun(self) -> bool:
         """What is to be written is told to all that have processes; False: the job has ended."""
@@ -184,7 +125,7 @@ class Course:
 
     def _is_dealt_out(self, foreign: list[m.Foreign]) -> None:
         job = self.job
-        others = [rank for rank in job.ranks if not self._own(rank)]
+        others = [rank for rank in job.ranks if not self.own(rank)]
         if [one.rank for one in foreign] != others:
             raise Violation(f"others are to write {others}: {foreign}")
         writers = Counter(int(one.writer) for one in foreign)
@@ -193,7 +134,7 @@ class Course:
             raise Violation(f"{able} are there, and {writers} write those of others")
         for one in foreign:
             rank, local = int(one.rank), one.rank % job.nproc
-            vaults = [f"{name}:1" for name in self._kept(rank)]
+            vaults = [f"{name}:1" for name in self.kept(rank)]
             holds = self.process[rank]
             processes = [] if holds in self.down else [f"{holds}/{local}"]
             if (one.vaults, one.processes) != (vaults, processes):

@@ -240,20 +240,36 @@ class Rounds:
         self.is_known()
 
     def all_go_back(self, step: int) -> None:
-        """To what was kept after that one: who was wrong then is so again."""
-        for rank, until in self.mended.items():
-            if self.since[rank] < step <= until:
+        """To what was kept after that one: who was wrong then is so again, and who was not is seen
+        to be right in the next round."""
+        right = {rank for rank in self.diverged if step <= self.since[rank]}
+        for rank, until in [*self.mended.items()]:
+            if step <= self.since[rank]:
+                del self.mended[rank]
+            elif step <= until:
                 self.diverged.add(rank)
                 self.number += 1
                 self.flaws[rank, MOVING[0]] = self.number
         back = gone_back(self.job.comparison, Step(step))
         self.job = replace(self.job, comparison=back, epoch=Epoch(self.job.epoch + 1))
         self.is_known()
+        self.diverged -= right
+        self.flaws = {at: flaw for at, flaw in self.flaws.items() if at[0] not in right}
+
+    def average(self) -> None:
+        """Those who have parted come to hold the same, and part again: they are nothing to each
+        other any more."""
+        flaws = {at: flaw for at, flaw in self.flaws.items() if at[0] not in self.diverged}
+        kept = dict(self.flaws)
+        self.flaws = {at: flaw for at, flaw in kept.items() if at not in flaws}
+        self.round()
+        self.flaws = kept
+        self.round()
 
     def differs(self, rank: Rank) -> None:
         """As one is to be taken over its replicas say other digests: most are believed."""
         family = self.family(rank)
-        if len(family.together) < 4:
+        if len(family.together) < 4 or rank not in family.together:
             return
         odd = next(one for one in reversed(family.together) if one != rank)
         holders = {r: "odd" if r == odd else "most" for r in family.together if r != rank}
@@ -329,8 +345,11 @@ def play(chance: random.Random) -> None:
             break
         _happens(rounds, chance.choice(right))
     rounds.round()
+    if rounds.flaws and chance.random() < 0.5:
+        rounds.average()
     if chance.random() < 0.5 and not rounds.diverged and not rounds.flaws:
-        rounds.differs(chance.choice(rounds.ranks))
+        for rank in chance.sample(rounds.ranks, min(2, len(rounds.ranks))):
+            rounds.differs(rank)
 
 
 def _happens(rounds: Rounds, rank: Rank) -> None:
@@ -348,6 +367,9 @@ def _happens(rounds: Rounds, rank: Rank) -> None:
             tensors = (STILL, MOVING[0])
         case 5:
             rounds.takes_over(rank, rank)
+            holders = rounds.family(rank).together
+            if (other := chance.choice(rounds.ranks)) not in holders or len(holders) > 2:
+                rounds.takes_over(other, other)
             rounds.flips(rank, tensors, joined=True)
             return
         case 6:
@@ -358,6 +380,11 @@ def _happens(rounds: Rounds, rank: Rank) -> None:
         return
     others = [r for r in rounds.family(rank).together if r not in rounds.diverged]
     rounds.round()
+    if chance.random() < 0.3:
+        rounds.all_go_back(chance.choice((rounds.since[rank], rounds.since[rank] + 1, rounds.step)))
+        rounds.round()
+        if rank not in rounds.diverged:
+            return
     rounds.takes_over(rank, chance.choice(others))
     rounds.round()
     if chance.random() < 0.5:
