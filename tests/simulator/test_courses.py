@@ -207,6 +207,30 @@ BUGS = {
         "workers={r: its for r, its in cut.workers.items() if r != rank}",
         "workers=cut.workers",
     ),
+    "a job that is stopped while members change waits for a checkpoint": (
+        "saving",
+        "controller.keep.stopping",
+        "trains = job.change is None and not job.finished",
+        "trains = not job.finished",
+    ),
+    "a cut is written though a process of it is no member any more": (
+        "saving",
+        "controller.keep.checkpoints",
+        "address_of(job, job.seats, rank) == worker for rank, worker in cut.workers.items()",
+        "address_of(job, job.seats, rank) != 0 for rank, worker in cut.workers.items()",
+    ),
+    "of a moved machine's ranks the quickest is measured": (
+        "fleet",
+        "controller.policies.stragglers.pace",
+        "own_us, usual_us, busier = max(each, key=lambda of: of[0] - of[1])",
+        "own_us, usual_us, busier = min(each, key=lambda of: of[0] - of[1])",
+    ),
+    "what was told of a step that was cut short is told of its second try": (
+        "fleet",
+        "controller.policies.stragglers.pace",
+        "role.pending.clear()",
+        "role.pending",
+    ),
     "a joiner that is to leave waits for its rank": (
         "ranks",
         "rank.standing",

@@ -5,7 +5,7 @@ import random
 
 from trainmover.controller.effects import End, Send
 from trainmover.controller.state import Outcome, Stage
-from trainmover.ids import MachineId, Rank, Step
+from trainmover.ids import MachineId, Rank, Slot, Step
 from trainmover.protocol import messages as m
 from trainmover.simulator.courses.remains import FULL, Remains
 from trainmover.simulator.courses.trained import Trained
@@ -125,12 +125,12 @@ def _goes_on(course: Course) -> None:
         raise Violation(f"all have gone back: {job.job.incidents[-1]}")
 
 
-def _all_park(course: Course, joiners: dict[int, MachineId]) -> None:
+def _all_park(course: Course, joiners: dict[Slot, MachineId]) -> None:
     job = course.job
     assert job.job.change is not None
     epoch = job.job.change.epoch
     for slot, name in joiners.items():
-        for rank in job.job.spec.ranks(slot):  # type: ignore[arg-type]
+        for rank in job.job.spec.ranks(slot):
             parked = m.Parked(rank=rank, epoch=epoch, trace=job.trace(rank), bind_ms=1)
             job.says(name, rank % job.nproc, parked)
     job.settles()
