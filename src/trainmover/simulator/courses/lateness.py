@@ -175,7 +175,7 @@ def _cut(job: Job) -> None:
 
 def _does_not_leave(chance: random.Random) -> None:
     """Who has just given up its ranks is to take others, and does not come out of the script."""
-    job = Job(chance)
+    job = Job(chance, nproc=chance.choice((1, 2, 2)))
     job.trains()
     leaver, other = chance.sample(job.job.seats, 2)
     slot, ranks = job.names.index(other), job.job.spec.ranks(job.job.slot_of(leaver) or 0)  # type: ignore[arg-type]
@@ -193,7 +193,7 @@ def _does_not_leave(chance: random.Random) -> None:
         raise Violation(f"only {leaver} is left to take slot {slot}: {change}")
     job.passes(LEAVES_US - 1)
     job.nobody(f"{leaver} may take {LEAVES_US} us")
-    if chance.random() < 0.3:
+    if chance.random() < 0.5:
         left, job.going = job.going, set()
         for rank in left:
             job.says(leaver, rank % job.nproc, m.Left())
@@ -329,8 +329,8 @@ def _is_well(chance: random.Random) -> None:
 
 
 STORIES = (
-    _goes_round, _goes_round, _does_not_leave, _stands_meanwhile, _stands_meanwhile,
-    _executes_nothing, _is_well, _stands_at_the_switch,
+    _goes_round, _goes_round, _does_not_leave, _does_not_leave, _stands_meanwhile,
+    _stands_meanwhile, _executes_nothing, _is_well, _stands_at_the_switch,
 )  # fmt: skip
 
 

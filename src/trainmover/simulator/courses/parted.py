@@ -105,7 +105,7 @@ class Job(Trained):
 
 def _flips(job: Job) -> int:
     """A bit of one rank, in one tensor or in few; the rank."""
-    rank = job.chance.choice([*job.ranks])
+    rank: int = job.chance.choice([*job.ranks])
     job.rests(1)
     job.round()
     job.settles()
