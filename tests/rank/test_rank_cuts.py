@@ -208,6 +208,18 @@ def test_a_new_buddy_gets_what_is_complete_unless_it_has_it() -> None:
     assert cuts.follow(RANK, "v", Epoch(2), "w") is not None, "there is to be one more copy"
 
 
+def test_a_vault_that_had_it_before_all_went_back_gets_the_new_one() -> None:
+    cuts: Cuts[Snapshot] = Cuts()
+    cuts.given(took(cuts, 5, vault="v1"), "", 1)
+    cuts.completed(Step(5))
+    cuts.back_to(Step(3))
+    cuts.given(took(cuts, 5, vault="v2"), "it is full", 1)
+    cuts.completed(Step(5))
+    put = cuts.follow(RANK, "v1", Epoch(4))
+    assert put is not None
+    assert put.vault == "v1"
+
+
 def test_before_a_cut_is_complete_none_is_given_to_a_new_buddy() -> None:
     cuts = Cuts[Snapshot]()
     took(cuts, 1)

@@ -90,16 +90,12 @@ class Cuts(Generic[Held]):
         """What to raise at the gate of `step`."""
         if self._is_spoiled:
             return VOID
-        wanted = self.every or self._checkpoint_every or self.asked
-        if wanted and self._asked_since is None:
+        if self._asked_since is None:
             self._asked_since = step
         if any(held > self.complete for held in self.held):
             return BUSY  # Wanted or not: others may have heard of it that want the next one.
-        if not wanted:
-            return 0
-        held = [at for at, snapshot in self.held.items() if snapshot.rank == rank]
-        last = max(held, default=Step(0))
-        due = self.every and (not held or step - last >= self.every)
+        last = self.complete if self.of(rank, self.complete) is not None else Step(0)
+        due = self.every and (not last or step - last >= self.every)
         return WANTED if due or self.asked or self._is_past_multiple(step, last) else 0
 
     def _is_past_multiple(self, step: Step, last: int) -> bool:
@@ -217,6 +213,8 @@ class Cuts(Generic[Held]):
         in other snapshots."""
         self.complete = min(self.complete, step)
         self._asked_since = None
+        if self._given is not None and self._given[0] > step:
+            self._given = None
         return self._drop(at for at in self.held if at > self.complete)
 
     def clear(self) -> list[Held]:

@@ -34,7 +34,7 @@ Ways = frozenset[tuple[MachineId, MachineId]]
 
 
 def all_stand(job: Job, standing: list[Standstill], at_us: int, *, long: bool) -> Decision:
-    """Ask who reaches whom; or retry, if they have stood for long."""
+    """Ask who reaches whom, but not again at once; or retry, if they have stood for long."""
     longest = min(standing, key=lambda one: one.since_us)
     step = max(one.fact.step for one in standing)
     still_s = (at_us - longest.since_us) / 1e6
@@ -43,7 +43,7 @@ def all_stand(job: Job, standing: list[Standstill], at_us: int, *, long: bool) -
     if long and job.hanging.retried != step:
         job = replace(job, hanging=replace(job.hanging, retried=step))
         return interrupt(job, cause, machine=None, at_us=at_us, heard_us=longest.since_us)
-    if job.hanging.probing is not None or at_us - job.hanging.asked_us < ASK_AGAIN_US:
+    if at_us - job.hanging.asked_us < ASK_AGAIN_US:
         return job, ()
     number = job.hanging.probes + 1
     standbys = [name for name, one in job.machines.items() if one.state in _STANDBYS]

@@ -10,6 +10,7 @@ from collections.abc import Callable
 
 from trainmover.simulator.courses import (
     asked,
+    back,
     beats,
     beginnings,
     buddies,
@@ -25,8 +26,11 @@ from trainmover.simulator.courses import (
     hearsay,
     joining,
     keeping,
+    last,
+    lateness,
     losses,
     moves,
+    parted,
     plans,
     processes,
     ranks,
@@ -43,6 +47,7 @@ from trainmover.simulator.courses import (
     stops,
     stragglers,
     values,
+    ways,
 )
 from trainmover.simulator.happenings import Violation
 
@@ -81,6 +86,11 @@ COURSES: dict[str, Callable[[random.Random], None]] = {
     "signs": signs.play,
     "comings": comings.play,
     "hearsay": hearsay.play,
+    "ways": ways.play,
+    "last": last.play,
+    "lateness": lateness.play,
+    "parted": parted.play,
+    "back": back.play,
 }
 SELDOM = {"fleet": 4, "beats": 2, "rows": 2}
 """One seed in so many has that course: they take longer."""

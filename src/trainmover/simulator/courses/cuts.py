@@ -9,6 +9,7 @@ import random
 from dataclasses import dataclass
 
 from trainmover.ids import Epoch, Rank, Step
+from trainmover.protocol import messages as m
 from trainmover.rank.cuts import BUSY, VOID, WANTED, Cuts, Put
 from trainmover.simulator.happenings import Violation
 
@@ -22,31 +23,41 @@ class Shot:
 
 
 class Course:
-    """taken: step of the newest that is not complete; 0: there is none. complete: of the newest
-    that is. last: of the newest that was taken; 0: none since all began anew. wants: one is asked
-    for."""
+    """
+    taken     step of the newest that is not complete; 0: there is none
+    complete  of the newest that is; kept: that one, while processes hold it
+    turned    so many processes further is each rank now than it was then
+    last      of the newest that was taken of these ranks; 0: none was
+    wants     one is asked for
+    """
 
     def __init__(self, chance: random.Random) -> None:
         self.chance = chance
-        self.every, self.multiple = chance.choice(((5, 0), (7, 0), (0, 6), (5, 4), (0, 0)))
+        self.every, self.multiple = chance.choice(((5, 0), (7, 0), (0, 6), (0, 1), (5, 4), (0, 0)))
         self.ranks = [Rank(rank) for rank in range(chance.choice((1, 3)))]
         self.cuts: list[Cuts[Shot]] = [Cuts(self.multiple) for _ in self.ranks]
-        self.own = self.every == 0 and self.multiple > 0 and chance.random() < 0.3
+        self.alone = self.every == 0 and self.multiple > 0 and chance.random() < 0.3
         for one in self.cuts:
             if self.every:
                 one.keep(self.every, now=False)
-            if self.own:
+            if self.alone:
                 one.keep_own()
-        self.step = self.taken = self.complete = self.last = self.written = 0
+        self.step = self.chance.choice((0, 0, 5, 12))  # Where a job that is resumed begins.
+        self.taken = self.complete = self.kept = self.turned = self.last = 0
         self.since: int | None = None
         self.wants = False
         self.epoch = Epoch(1)
-        self.own_comes = self.own
+        self.own_comes = self.alone
+
+    @property
+    def own(self) -> int:
+        """Step of what processes hold of the ranks that they have now; 0: nothing."""
+        return 0 if self.turned else self.kept
 
     @property
     def gives(self) -> bool:
         """Whether vaults are to have any: not where they are for checkpoints alone."""
-        return bool(self.every or self.own or not self.multiple)
+        return bool(self.every or self.alone or not self.multiple)
 
     def gate(self) -> None:
         """All pass it, and take one if it is due."""
@@ -54,7 +65,7 @@ class Course:
         flags = [
             one.flag(rank, Step(self.step)) for one, rank in zip(self.cuts, self.ranks, strict=True)
         ]
-        if (self.every or self.multiple or self.wants) and self.since is None:
+        if self.since is None:
             self.since = self.step
         expected = BUSY if self.taken else WANTED if self._is_due() else 0
         if {*flags} != {expected}:
@@ -88,7 +99,7 @@ class Course:
         self.wants = self.own_comes = False
 
     def _is_given(self, one: Cuts[Shot], put: Put[Shot]) -> None:
-        one.further = self.chance.choice(("", VAULT, OTHER))
+        one.further = self.chance.choice((one.further, "", VAULT, OTHER))
         refused = "it is full" if self.chance.random() < 0.2 else ""
         fact, more = one.given(put, refused, 77)
         if fact is None or (fact.refused, fact.bytes, fact.step) != (refused, 77, self.step):
@@ -105,7 +116,7 @@ class Course:
 
     def holds(self) -> None:
         """Each the newest complete one, and one that is on its way."""
-        held = {step for step in (self.complete, self.taken) if step}
+        held = {step for step in (self.kept, self.taken) if step}
         for one in self.cuts:
             if {*one.held} != held or one.complete != self.complete:
                 raise Violation(f"at step {self.step} {held} are held, and here {[*one.held]}")
@@ -113,7 +124,8 @@ class Course:
     def completes(self) -> None:
         if not self.taken:
             return
-        self.complete, self.taken = self.taken, 0
+        self.complete = self.kept = self.taken
+        self.taken = self.turned = 0
         for one, rank in zip(self.cuts, self.ranks, strict=True):
             one.completed(Step(self.complete))
             one.further = ""
@@ -131,11 +143,19 @@ class Course:
             one.given(put, "", 1)
             if one.follow(rank, "v3", self.epoch) is not None:
                 raise Violation("the same buddy is to have the same once more")
+            put = one.follow(rank, "v3", self.epoch, OTHER)
+            more = one.given(put, "", 1)[1] if put is not None else None
+            if more is None or more.further != OTHER:
+                raise Violation(f"one copy more is to be at {OTHER}: {put}, {more}")
+            one.further = ""
         there, none = (one.give(rank, Step(at), "v4", self.epoch) for at in (self.complete, 10**6))
         if there != Put(Shot(rank, self.complete), self.epoch, "v4", 0, 0):
             raise Violation(f"what is held of step {self.complete} is given: {there}")
-        told = (none.refused != "", none.step, none.bytes) if not isinstance(none, Put) else None
-        if told != (True, 10**6, 0):
+        told = m.Snapped(
+            rank=rank, epoch=self.epoch, step=Step(10**6), vault="", bytes=0, cost_us=0, step_us=0,
+            refused="its process does not have it",
+        )  # fmt: skip
+        if none != told:
             raise Violation(f"what is not held is given: {none}")
         if one.of(Rank(rank + 1), Step(self.complete)) is not None:
             raise Violation("what is held of one rank is another's")
@@ -151,6 +171,9 @@ class Course:
         shot = one.of(rank, Step(self.taken))
         if shot is None or not one.spoiled(shot) or one.spoiled(shot):
             raise Violation(f"what was taken at {self.taken} is spoiled once")
+        if self.chance.random() < 0.3:
+            self.change()  # All that is on its way is void anyhow.
+            return
         self.step += 1
         flags = [
             cuts.flag(rank, Step(self.step))
@@ -160,16 +183,27 @@ class Course:
             raise Violation(f"one is spoiled, and the flags are {flags}")
         for cuts in self.cuts:
             cuts.agreed(VOID)
-        self.taken, self.last, self.wants = 0, self.complete, True
+        self.taken, self.last, self.wants = 0, self.own, True
         self.holds()
 
     def change(self) -> None:
         """Members do: what is not complete goes."""
         self.epoch = Epoch(self.epoch + 1)
+        if self.every:
+            self.every = self.chance.choice((5, 7))
         for one in self.cuts:
             one.changed(self.every)
-        self.taken, self.last = 0, self.complete
+        self.taken, self.last = 0, self.own
         self.holds()
+        for one, rank in zip(self.cuts, self.ranks, strict=True):
+            if not self.own and one.follow(rank, "v3", self.epoch, one.further) is not None:
+                raise Violation(f"nothing is held of rank {rank}, and another buddy is to have it")
+
+    def exchange(self) -> None:
+        """Each process has another rank from now on, and what it holds is of the one before."""
+        self.cuts.append(self.cuts.pop(0))
+        self.turned = (self.turned + 1) % len(self.cuts)
+        self.change()
 
     def goes_back(self) -> None:
         """To the newest that is complete, or to one before it, from a disk."""
@@ -178,32 +212,35 @@ class Course:
         for one in self.cuts:
             one.back_to(Step(step))
         if step < self.complete:
-            if any(one.held for one in self.cuts):
-                raise Violation(f"all is as after step {step}, and what came later is held")
+            self.complete, self.kept, self.last = step, 0, 0
+        self.step, self.since = step, None
+        self.holds()
+        if self.chance.random() < 0.3:
             self.anew()
-        else:
-            self.step, self.since = step, None
 
     def anew(self) -> None:
         for one in self.cuts:
             one.clear()
+            if one.every or one.held:
+                raise Violation(f"the job begins anew, and {one.every}, {one.held} are left")
             self._begins(one)
-        self.step = self.taken = self.complete = self.last = 0
-        self.since, self.own_comes = None, self.own
+        self.step = self.taken = self.complete = self.kept = self.last = 0
+        self.since, self.own_comes = None, self.alone
         self.wants = False
         self.holds()
 
     def _begins(self, one: Cuts[Shot]) -> None:
         one.asked = False
         one.keep(self.every, now=False)
-        self.own_comes = self.own
-        if self.own:
+        self.own_comes = self.alone
+        if self.alone:
             one.keep_own()
 
     def asks(self) -> None:
         """One is wanted at the next gate, whatever is due."""
         for one in self.cuts:
             one.keep(self.every, now=True)
+            one.keep(self.every, now=False)
         self.wants = True
 
 
@@ -220,6 +257,7 @@ def play(chance: random.Random) -> None:
                 course.completes,
                 course.spoils,
                 course.change,
+                course.exchange,
                 course.goes_back,
                 course.anew,
                 course.asks,

@@ -34,6 +34,7 @@ KINDS = (
     "machine", "machine", "late", "rank", "network", "hub", "everybody", "hovers", "one way",
 )  # fmt: skip
 WAYS = {"network", "hub"}
+LITTLE = 1.05
 QUIET = ("hovers", "one way")
 """Of these nothing is to be said."""
 
@@ -41,7 +42,8 @@ QUIET = ("hovers", "one way")
 @dataclass
 class Trouble:
     """kind: as it is to be said; since: the first step of it; by: so many times as long, or so much
-    of a step that two wait for each other."""
+    of a step that two wait for each other. behind: after a move a rank that takes a little longer
+    than others, but is not slow."""
 
     kind: str
     slot: int
@@ -53,10 +55,12 @@ class Trouble:
     suspected: int = 0
     measured: int = 0
     begins: bool = False
+    behind: int | None = None
 
 
 class Fleet:
     def __init__(self, chance: random.Random) -> None:
+        """over: ranks that were slow, and are so no more."""
         self.chance = chance
         self.nproc = chance.choice((1, 1, 1, 2))
         stages = chance.choice((1, 1, 2))
@@ -94,6 +98,7 @@ class Fleet:
         self.heeds = 0
         self.first_way: Trouble | None = None
         self.joined = 0
+        self.over: set[Rank] = set()
 
     # --- what is so -----------------------------------------------------------------------------
 
@@ -101,6 +106,8 @@ class Fleet:
         trouble = self.trouble
         if trouble is None:
             return 1.0
+        if rank == trouble.behind:
+            return LITTLE
         here = trouble.slot == rank // self.nproc
         match trouble.kind:
             case "machine" | "hovers" if here:
@@ -284,6 +291,8 @@ class Fleet:
         """The steps it took since it is slow, and as many before as are shown."""
         own = [self.own[step][rank] / 1000 for step in range(SETTLES + 1, self.step + 1)]
         mine, before = own[-event.steps :], own[: -event.steps]
+        if rank in self.over:  # Of what was before that nothing is kept.
+            before = before[-max(len(event.before), 1) :]
         if event.since != mine[-SHOWN:] or event.before != before[-SHOWN:]:
             raise Violation(f"{event} shows other steps than were made: {mine}, {before[-SHOWN:]}")
 
@@ -293,6 +302,9 @@ class Fleet:
         """Somebody else takes the slot that is in trouble."""
         trouble, self.joined = self.trouble, self.joined + 1
         assert trouble is not None
+        last = {self.role[rank]: rank for rank in self.ranks}.values()
+        for rank in {*self.ranks} - {*last}:  # A step is cut short, and made again.
+            self.pace.take(self.job, self.job.epoch, [(rank, self._longer(self.step + 1))], 0)
         joiner = MachineId(f"j{self.joined}")
         seats = list(self.job.seats)
         leaver, seats[trouble.slot] = seats[trouble.slot], joiner
@@ -313,6 +325,8 @@ class Fleet:
             stragglers=Stragglers(moves=moves),
         )  # fmt: skip
         trouble.since, trouble.kind, trouble.peers = self.step + 1, "moved", ()
+        if self.chance.random() < 0.6:
+            trouble.behind = trouble.slot * self.nproc + self.chance.randrange(self.nproc)
         self.go(SETTLES + MEASURED + 20)
         if trouble.measured != counts:
             raise Violation(f"{move} {why_not}: it was measured {trouble.measured} times")
@@ -322,14 +336,15 @@ class Fleet:
         if trouble is None or trouble.kind != "moved":
             raise Violation(f"nothing was moved: {event}")
         trouble.measured += 1
-        rank = Rank(trouble.slot * self.nproc)
+        rank = Rank(trouble.slot * self.nproc if trouble.behind is None else trouble.behind)
         usual_us = self._usual_us(rank)
+        own_us = usual_us * self._slower(rank)
         if move.kind == "network":
-            usual_us = round(median(self.own[self.step].values()))
-        ms = round(usual_us / 1000, 3)
+            own_us = usual_us = round(median(self.own[self.step].values()))
+        own_ms, usual_ms = round(own_us / 1000, 3), round(usual_us / 1000, 3)
         said = (event.incident, event.own_ms, event.usual_ms, event.steps, event.busier)
-        if said != (move.incident, ms, ms, MEASURED, 0.0):
-            raise Violation(f"{event}: {move} takes {ms} ms")
+        if said != (move.incident, own_ms, usual_ms, MEASURED, 0.0):
+            raise Violation(f"{event}: {move} takes {own_ms} ms of {usual_ms}")
         count = self.step - trouble.since + 1
         if count != SETTLES + MEASURED:
             raise Violation(f"{event} after {count} steps")
@@ -410,6 +425,7 @@ class Fleet:
             raise Violation(f"{trouble} was never suspected")
         if kind in ("machine", "network", "hub") and self.chance.random() < 0.5:
             self.move()
+        self.over |= {rank for rank in self.ranks if self._slower(rank) > 1.0}
         self.trouble = None
         self.go(self.chance.choice((30, 60)))
 

@@ -50,8 +50,10 @@ class Course:
             raise Violation("nothing is ordered, and it enters no gate")
         self.stands(step)
         if self.chance.random() < 0.05 and step > 1:
-            _raises(UserError, lambda: self._passes(step, newest=step + 1))
-            _raises(UserError, lambda: self._passes(step, oldest=step - 1))
+            words = f"Rank {RANK} is in step {step}, another in step"
+            for at in ({"newest": step + 1}, {"oldest": step - 1}):
+                other = next(iter(at.values()))
+                _raises(UserError, lambda at=at: self._passes(step, **at), f"{words} {other}.")  # type: ignore[misc]
         if not self._passes(step, pause=pause, cut=cut):
             raise Violation("all were in the gate, and it does not commit")
         self.step = step
@@ -188,6 +190,31 @@ class Course:
         self.rank.obey(m.Verdict(epoch=Epoch(self.ordered), committed=Step(self.step)))
         self._switches(self.ordered)
 
+    def gives_up(self) -> None:
+        """Its ranks go to another machine: it gives its state, or nobody wants that of it."""
+        epoch = self.next
+        self.rank.obey(m.PauseAt(epoch=Epoch(epoch)))
+        self.gate(pause=epoch)
+        self.rank.obey(m.Leave(epoch=Epoch(epoch - 1)))
+        if self.rank.next_switch(Epoch(epoch)) is not NOT_YET or self.rank.leaves(Epoch(epoch)):
+            raise Violation("what it was told to leave is over")
+        if self.chance.random() < 0.5:
+            self.rank.obey(_switch(epoch, self.step))
+            self.rank.connected(Epoch(epoch))
+            if self.rank.in_force(Epoch(epoch)) is not NOT_YET:
+                raise Violation("what it was told to leave is over")
+        self.rank.obey(m.Leave(epoch=Epoch(epoch)))
+        if not self.rank.leaves(Epoch(epoch)) or self.rank.leaves(Epoch(epoch + 1)):
+            raise Violation(f"it is to leave {epoch}, and no later one")
+        if self.rank.goes_back:
+            raise Violation(f"it is to leave {epoch}, and no step is undone")
+        if overtaken := self.chance.random() < 0.3:
+            self.interrupt(epoch + 1)
+        _raises(Unwind, lambda: self.rank.next_switch(Epoch(epoch)))
+        _raises(Unwind, lambda: self.rank.in_force(Epoch(epoch)))
+        self.rank.end_run()
+        self._joins(epoch + overtaken)
+
     def leaves(self) -> None:
         """It lives elsewhere now, or all go back: its run is over, and another may begin."""
         epoch = self.next
@@ -203,14 +230,22 @@ class Course:
             _raises(Unwind, lambda: self.rank.target(RANK, drains=True, pausing=False))
         else:
             self.rank.obey(m.Exit())
-            _raises(Unwind, lambda: self.rank.in_force(Epoch(epoch)))
-            if self.rank.after_the_end() is not False:
-                raise Violation("it is to exit, and waits")
+            self.is_over(epoch)
             self.rank.exit = False
         self.rank.end_run()
         if self.rank.position(RANK, 9) is not None or self.rank.gate or self.rank.finished:
             raise Violation("its run is over, and it says where it stands")
         self._joins(epoch)
+
+    def is_over(self, epoch: int) -> None:
+        """Whatever it waits for."""
+        _raises(Unwind, lambda: self.rank.judged(RANK, Step(self.step + 1)))
+        _raises(Unwind, lambda: self.rank.target(RANK, drains=False, pausing=False))
+        _raises(Unwind, lambda: self.rank.next_switch(Epoch(epoch)))
+        _raises(Unwind, lambda: self.rank.in_force(Epoch(epoch)))
+        _raises(Unwind, lambda: self.rank.next_to_join(Epoch(epoch), Epoch(self.epoch)))
+        if self.rank.after_the_end() is not False:
+            raise Violation("it is to exit, and waits")
 
     def _joins(self, before: int) -> None:
         """As another rank, with its state."""
@@ -221,6 +256,10 @@ class Course:
 
         if join() is not NOT_YET:
             raise Violation("nobody has said what it is to take")
+        if self.chance.random() < 0.3:
+            self.rank.obey(m.Leave(epoch=Epoch(epoch)))
+            _raises(Unwind, join)
+            epoch, before = epoch + 1, before + 1
         self.rank.obey(_switch(before, 7))
         if join() is not NOT_YET:
             raise Violation("it joins in an epoch that is over")
@@ -246,10 +285,12 @@ def _switch(epoch: int, committed: int) -> m.Switch:
     )
 
 
-def _raises(error: type[BaseException], act: Callable[[], object]) -> None:
+def _raises(error: type[BaseException], act: Callable[[], object], words: str = "") -> None:
     try:
         act()
-    except error:
+    except error as raised:
+        if words not in str(raised):
+            raise Violation(f"{raised} is to say {words!r}") from None
         return
     raise Violation(f"{error.__name__} was to be raised")
 
@@ -269,7 +310,14 @@ def _goes(course: Course, chance: random.Random) -> None:
         for _ in range(chance.randrange(4)):
             course.gate(cut=chance.random() < 0.3)
         chance.choice(
-            (course.recovery, course.recovery, course.move, course.wrong, course.leaves)
+            (
+                course.recovery,
+                course.recovery,
+                course.move,
+                course.wrong,
+                course.leaves,
+                course.gives_up,
+            )
         )()
     course.gate()
     if course.rank.finish() != course.step or not course.rank.finished:

@@ -11,6 +11,7 @@ from trainmover.controller.events import (
     Lost,
     MachineJoined,
     MachinesLost,
+    MoveRequested,
     StopRequested,
 )
 from trainmover.controller.state import Phase
@@ -29,10 +30,11 @@ class Course:
 
     def __init__(self, chance: random.Random, *, folder: str = FOLDER, **knobs: object) -> None:
         self.chance = chance
-        self.job = Trained(
-            chance, machines=3, standbys=chance.choice((0, 1)), nproc=chance.choice((1, 2)),
-            snapshot_every=5, checkpoint=folder, checkpoint_every=EVERY, **knobs,
-        )  # fmt: skip
+        known: dict[str, object] = {
+            "machines": 3, "standbys": chance.choice((0, 1)), "nproc": chance.choice((1, 2)),
+            "snapshot_every": 5, "checkpoint": folder, "checkpoint_every": EVERY,
+        }  # fmt: skip
+        self.job = Trained(chance, **{**known, **knobs})
         self.job.alike = False
         self.job.trains()
         self.newest = 0
@@ -45,9 +47,12 @@ class Course:
         self.job.told.clear()
         return [order for _, order in orders[:1]]
 
+    def place(self, rank: int) -> tuple[MachineId, int]:
+        return self.job.job.seats[rank // self.job.nproc], rank % self.job.nproc
+
     def cut(self, step: int) -> None:
         for rank in self.job.ranks:
-            name, local = self.job.at(rank)
+            name, local = self.place(rank)
             said = m.Snapped(
                 rank=Rank(rank), epoch=self.job.job.epoch, step=Step(step), vault=f"{name}:1",
                 bytes=7, cost_us=10, step_us=100_000,
@@ -73,9 +78,11 @@ class Course:
             if any(isinstance(one, Publish) for one in self.job.told):
                 raise Violation(f"ranks {ranks[at:]} have yet to write step {step}")
             if self.chance.random() < 0.2:
-                self.job.rank_says(rank, self._wrote(rank, step, epoch=self.job.job.epoch - 1))
+                self.job.says(
+                    *self.place(rank), self._wrote(rank, step, epoch=self.job.job.epoch - 1)
+                )
             why = "the disk is full" if rank == refused else ""
-            self.job.rank_says(rank, self._wrote(rank, step, refused=why))
+            self.job.says(*self.place(rank), self._wrote(rank, step, refused=why))
             if rank == refused:
                 return None
         published = [one.checkpoint for one in self.job.told if isinstance(one, Publish)]
@@ -155,6 +162,34 @@ def _one_after_the_other(chance: random.Random) -> None:
     assert checkpoint is not None
     course.publish(checkpoint)
     course.begins(27, due=False)
+    if chance.random() < 0.5:
+        done = m.Finished(rank=Rank(0), step=Step(31), code=0, digest="d", attached=True)
+        course.job.rank_says(0, done)
+        course.begins(31, due=False)
+
+
+def _broken_off(chance: random.Random) -> None:
+    """Members change: what some have written goes, and what others have by now in the place of the
+    newest cut is none; the next one is written."""
+    course = Course(chance, standbys=1)
+    job = course.job
+    job.settles()
+    course.begins(12, due=True)
+    job.says(*course.place(0), course._wrote(0, 12))
+    course.begins(21, due=False)
+    job.hear(MoveRequested(at_us=job.now_us, request="m", machine=chance.choice(job.job.seats)))
+    job.step = Step(22)
+    job.log.clear()
+    job.settles()
+    gone = [(one.step, one.epoch) for one in job.log if isinstance(one, GiveUpCheckpoint)]
+    if gone != [(12, job.job.epoch - 1)] or job.job.writing is not None:
+        raise Violation(f"what was written of step 12 is to go: {gone}, {job.job.writing}")
+    if any(isinstance(getattr(one, "order", None), m.WriteCheckpoint) for one in job.log):
+        raise Violation("one process of step 21 is no member any more, and that is written")
+    course.begins(25, due=True)
+    checkpoint = course.write(25)
+    assert checkpoint is not None
+    course.publish(checkpoint)
 
 
 def _stopped(chance: random.Random) -> None:
@@ -167,29 +202,33 @@ def _stopped(chance: random.Random) -> None:
         checkpoint = course.write(12)
         assert checkpoint is not None
         course.publish(checkpoint)
+        course.begins(15, due=False)
     waits_us = chance.choice((0, 5 * SECOND_US))
-    until_us = job.now_us + waits_us if waits_us else 0
+    until_us = job.now_us + waits_us if waits_us or chance.random() < 0.5 else 0
+    trains = _is_under_way(course) if chance.random() < 0.2 else True
     stop = StopRequested(
         at_us=job.now_us, code=INTERRUPTED, why="somebody has interrupted it", until_us=until_us
     )
     job.told.clear()
     job.hear(stop)
-    if not waits_us or not folder:
+    if not waits_us or not folder or not trains:
         _has_ended(course, "somebody has interrupted it")
         return
+    if job.orders(m.WriteCheckpoint):
+        raise Violation(f"what was there before is no news: {job.told}")
     asked = job.orders(m.KeepSnapshots)
     if [name for name, _ in asked] != [*job.job.seats] or any(not o.now for _, o in asked):
         raise Violation(f"a snapshot is wanted now: {asked}")
     if job.end() is not None:
         raise Violation(f"it may wait {waits_us} us, and has ended: {job.end()}")
     kept = f"The checkpoint of step {course.newest} is there." if course.newest else "begins anew"
-    match chance.choice(("saves", "saves", "late", "fails", "lost", "again")):
+    match chance.choice(("saves", "saves", "late", "fails", "lost", "again", "over")):
         case "saves":
-            course.begins(13, due=True)
-            checkpoint = course.write(13)
+            course.begins(18, due=True)
+            checkpoint = course.write(18)
             assert checkpoint is not None
             course.publish(checkpoint)
-            _has_ended(course, "The checkpoint of step 13 is there.\n--resume goes on from it.")
+            _has_ended(course, "The checkpoint of step 18 is there.\n--resume goes on from it.")
         case "late":
             job.passes(waits_us - 1)
             if job.end() is not None:
@@ -197,8 +236,8 @@ def _stopped(chance: random.Random) -> None:
             job.passes(1)
             _has_ended(course, kept)
         case "fails":
-            course.begins(13, due=True)
-            course.write(13, refused=0)
+            course.begins(18, due=True)
+            course.write(18, refused=0)
             _has_ended(course, kept)
         case "lost":
             gone = Lost(machine=job.names[1], why="its link has ended", heard_us=job.now_us)
@@ -207,6 +246,28 @@ def _stopped(chance: random.Random) -> None:
         case "again":
             job.hear(stop)
             _has_ended(course, "somebody has interrupted it")
+        case "over":
+            for rank in job.ranks:
+                _finishes(course, rank)
+            job.passes(waits_us)
+            if job.end() is not None:
+                raise Violation(f"all scripts are over, and processes have yet to end: {job.end()}")
+
+
+def _finishes(course: Course, rank: int) -> None:
+    done = m.Finished(rank=Rank(rank), step=Step(14), code=0, digest="d", attached=True)
+    course.job.says(*course.place(rank), done)
+
+
+def _is_under_way(course: Course) -> bool:
+    """Members change, or the script of one rank is over: there is no next step of all."""
+    job = course.job
+    if course.chance.random() < 0.5:
+        cut = m.Interrupted(rank=Rank(0), epoch=job.job.epoch, reason="reset by peer")
+        job.says(*course.place(0), cut)
+    else:
+        _finishes(course, 0)
+    return False
 
 
 def _has_ended(course: Course, words: str, *, code: int = INTERRUPTED) -> None:
@@ -272,4 +333,4 @@ def _joins(job: Trained, name: MachineId) -> None:
 
 def play(chance: random.Random) -> None:
     """One of them."""
-    chance.choice((_one_after_the_other, _stopped, _stopped, _from_disk))(chance)
+    chance.choice((_one_after_the_other, _broken_off, _stopped, _stopped, _from_disk))(chance)
