@@ -8,47 +8,41 @@ from how that was made, and it says this and nothing else.
 import random
 from collections.abc import Callable
 
-from trainmover.simulator.courses import (
-    asked,
-    back,
-    beats,
+from trainmover.simulator.courses.change import (
     beginnings,
     buddies,
-    chosen,
-    comings,
-    cuts,
     dead_ends,
     endings,
-    figures,
-    fleet,
     goings_back,
-    health,
-    hearsay,
-    joining,
-    keeping,
-    last,
-    lateness,
     losses,
     moves,
-    parted,
-    plans,
-    processes,
-    ranks,
-    readiness,
-    records,
     recoveries,
     restarts,
     resuming,
-    rounds,
-    rows,
-    saving,
+)
+from trainmover.simulator.courses.compare import parted, rounds
+from trainmover.simulator.courses.facts import hearsay, ranks, rows, values
+from trainmover.simulator.courses.keep import back, cuts, keeping, last, saving
+from trainmover.simulator.courses.policies import (
+    asked,
+    beats,
+    figures,
+    fleet,
+    health,
+    plans,
     signs,
-    standstill,
     stops,
     stragglers,
-    values,
-    ways,
 )
+from trainmover.simulator.courses.standby import (
+    chosen,
+    comings,
+    joining,
+    processes,
+    readiness,
+    records,
+)
+from trainmover.simulator.courses.standstill import lateness, watched, ways
 from trainmover.simulator.happenings import Violation
 
 COURSES: dict[str, Callable[[random.Random], None]] = {
@@ -58,7 +52,7 @@ COURSES: dict[str, Callable[[random.Random], None]] = {
     "rows": rows.play,
     "cuts": cuts.play,
     "values": values.play,
-    "standstill": standstill.play,
+    "standstill": watched.play,
     "plans": plans.play,
     "beginnings": beginnings.play,
     "losses": losses.play,

@@ -10,7 +10,7 @@ from trainmover.controller.facts import Facts
 from trainmover.controller.state import Job, Phase
 from trainmover.ids import Epoch, MachineId, Rank, Step
 from trainmover.protocol.messages import JobSpec, Recorded
-from trainmover.simulator.courses.replicas import MOVING, STILL, Family, Rounds
+from trainmover.simulator.courses.compare.replicas import MOVING, STILL, Family, Rounds
 
 
 def _begun(chance: random.Random) -> Rounds:

@@ -16,7 +16,7 @@ from trainmover.controller.events import (
 from trainmover.controller.state import Kind, MachineState, Outcome, Stage
 from trainmover.ids import MachineId, Rank, Slot, Step
 from trainmover.protocol import messages as m
-from trainmover.simulator.courses.moving import STAGES, Moving
+from trainmover.simulator.courses.change.moving import STAGES, Moving
 from trainmover.simulator.courses.trained import Trained
 from trainmover.simulator.happenings import Violation
 

@@ -11,7 +11,7 @@ from itertools import permutations
 from trainmover.controller.events import CordonRequested
 from trainmover.ids import MachineId, Rank
 from trainmover.protocol import messages as m
-from trainmover.simulator.courses.standstill import STEP, Watched, begun, nobody, stands
+from trainmover.simulator.courses.standstill.watched import STEP, Watched, begun, nobody, stands
 from trainmover.simulator.courses.trained import SECOND_US, Trained
 from trainmover.simulator.happenings import Violation
 

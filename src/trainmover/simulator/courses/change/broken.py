@@ -10,7 +10,7 @@ from trainmover.controller.events import AgentSaid, Lost, MachinesLost, StoreMov
 from trainmover.controller.state import Incident, Kind, Outcome, Stage
 from trainmover.ids import MachineId, Rank, Step
 from trainmover.protocol import messages as m
-from trainmover.simulator.courses.staged import Staged
+from trainmover.simulator.courses.change.staged import Staged
 from trainmover.simulator.happenings import Violation
 
 

@@ -11,9 +11,9 @@ from trainmover.controller.events import Lost, MachineJoined, MachinesLost, Tick
 from trainmover.controller.state import Outcome, Phase
 from trainmover.ids import MachineId, Rank, Step
 from trainmover.protocol import messages as m
-from trainmover.simulator.courses.broken import Breach
-from trainmover.simulator.courses.recoveries import Course
-from trainmover.simulator.courses.staged import MS
+from trainmover.simulator.courses.change.broken import Breach
+from trainmover.simulator.courses.change.recoveries import Course
+from trainmover.simulator.courses.change.staged import MS
 from trainmover.simulator.courses.trained import SECOND_US
 from trainmover.simulator.happenings import Violation
 

@@ -18,8 +18,8 @@ from trainmover.controller.state import Kind, MachineState, Outcome
 from trainmover.controller.values import replace
 from trainmover.ids import MachineId, Rank
 from trainmover.protocol import messages as m
-from trainmover.simulator.courses.asked import Asked
-from trainmover.simulator.courses.remembering import RAISED
+from trainmover.simulator.courses.policies.asked import Asked
+from trainmover.simulator.courses.standby.remembering import RAISED
 from trainmover.simulator.happenings import Violation
 
 LONG = 30

@@ -20,7 +20,7 @@ from trainmover.controller.events import (
 from trainmover.controller.state import Outcome
 from trainmover.ids import MachineId, Step
 from trainmover.protocol import messages as m
-from trainmover.simulator.courses.remembering import Processes
+from trainmover.simulator.courses.standby.remembering import Processes
 from trainmover.simulator.courses.trained import SECOND_US
 from trainmover.simulator.happenings import Violation
 

@@ -7,7 +7,7 @@ from trainmover.controller.effects import End, Send
 from trainmover.controller.state import Outcome, Stage
 from trainmover.ids import MachineId, Rank, Slot, Step
 from trainmover.protocol import messages as m
-from trainmover.simulator.courses.remains import FULL, Remains
+from trainmover.simulator.courses.keep.remains import FULL, Remains
 from trainmover.simulator.courses.trained import Trained
 from trainmover.simulator.happenings import Violation
 

@@ -9,8 +9,8 @@ import msgspec
 from trainmover.controller.state import MachineState, Outcome
 from trainmover.ids import Epoch, MachineId, Rank, Step
 from trainmover.protocol import messages as m
-from trainmover.simulator.courses.broken import Breach, Broken
-from trainmover.simulator.courses.staged import MS, Said
+from trainmover.simulator.courses.change.broken import Breach, Broken
+from trainmover.simulator.courses.change.staged import MS, Said
 from trainmover.simulator.happenings import Violation
 
 MIXES = ("some past", "all in", "some not")

@@ -11,7 +11,7 @@ from trainmover.controller.standby.attest import predicted_ms
 from trainmover.controller.state import Machine, MachineState, Outcome
 from trainmover.ids import MachineId, Rank, Slot, Step
 from trainmover.protocol import messages as m
-from trainmover.simulator.courses.remembering import TWICE, Processes, Proof
+from trainmover.simulator.courses.standby.remembering import TWICE, Processes, Proof
 from trainmover.simulator.courses.trained import SECOND_US
 from trainmover.simulator.happenings import Violation
 

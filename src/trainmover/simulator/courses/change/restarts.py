@@ -9,7 +9,7 @@ from trainmover.controller.events import AgentSaid, Lost, MachinesLost
 from trainmover.controller.state import Incident, MachineState, Outcome, Phase
 from trainmover.ids import MachineId, Rank
 from trainmover.protocol import messages as m
-from trainmover.simulator.courses.staged import Staged
+from trainmover.simulator.courses.change.staged import Staged
 from trainmover.simulator.happenings import Violation
 
 

@@ -7,7 +7,7 @@ from trainmover.controller.events import DrainRequested, Lost, MachinesLost, Mov
 from trainmover.controller.state import Incident, Kind, MachineState, Outcome, Phase
 from trainmover.ids import MachineId, Rank, Step
 from trainmover.protocol import messages as m
-from trainmover.simulator.courses.staged import MEMBERSHIP, MS, Said, Staged
+from trainmover.simulator.courses.change.staged import MEMBERSHIP, MS, Said, Staged
 from trainmover.simulator.happenings import Violation
 
 STAGES = ("bind", "prepare", "pause", "switch")

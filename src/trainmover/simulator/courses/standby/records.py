@@ -8,7 +8,7 @@ from trainmover.controller.state import Job
 from trainmover.controller.values import replace
 from trainmover.ids import Epoch, MachineId, Rank, Slot, Step
 from trainmover.protocol import messages as m
-from trainmover.simulator.courses.chosen import Course
+from trainmover.simulator.courses.standby.chosen import Course
 from trainmover.simulator.happenings import Violation
 
 

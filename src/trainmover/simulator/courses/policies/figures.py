@@ -6,7 +6,7 @@ from statistics import median
 
 from trainmover.controller.events import HealthRequested
 from trainmover.ids import MachineId
-from trainmover.simulator.courses.health import Course
+from trainmover.simulator.courses.policies.health import Course
 from trainmover.simulator.happenings import Violation
 
 RATES = {

@@ -12,7 +12,7 @@ from trainmover.controller.events import CheckpointFound, CheckpointPublished, L
 from trainmover.controller.state import Incident, Kind, Outcome, Phase
 from trainmover.ids import Epoch, Rank, Step
 from trainmover.protocol import messages as m
-from trainmover.simulator.courses.staged import Said, Staged
+from trainmover.simulator.courses.change.staged import Said, Staged
 from trainmover.simulator.happenings import Violation
 
 FOLDER = "/kept"

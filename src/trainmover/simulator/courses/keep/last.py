@@ -25,7 +25,7 @@ from trainmover.controller.events import (
 from trainmover.controller.state import Phase
 from trainmover.ids import Epoch, MachineId, Rank, Step
 from trainmover.protocol import messages as m
-from trainmover.simulator.courses.remains import Remains
+from trainmover.simulator.courses.keep.remains import Remains
 from trainmover.simulator.courses.trained import SECOND_US, Trained
 from trainmover.simulator.happenings import Violation
 

@@ -9,8 +9,8 @@ from trainmover.controller.events import DrainRequested, MoveRequested
 from trainmover.controller.state import Kind, MachineState, Outcome
 from trainmover.ids import Rank, Slot, Step
 from trainmover.protocol import messages as m
-from trainmover.simulator.courses.processes import Course
-from trainmover.simulator.courses.remembering import RAISED, Proof
+from trainmover.simulator.courses.standby.processes import Course
+from trainmover.simulator.courses.standby.remembering import RAISED, Proof
 from trainmover.simulator.happenings import Violation
 
 SUSPECT = "its bits flip"

@@ -9,7 +9,7 @@ from trainmover.controller.events import Lost, MachinesLost
 from trainmover.controller.state import Incident, Outcome, Phase
 from trainmover.ids import MachineId, Rank, Step
 from trainmover.protocol import messages as m
-from trainmover.simulator.courses.staged import Said, Staged
+from trainmover.simulator.courses.change.staged import Said, Staged
 from trainmover.simulator.happenings import Violation
 
 LAST = Step(9)

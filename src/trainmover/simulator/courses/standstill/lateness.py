@@ -16,7 +16,7 @@ from trainmover.controller.events import (
 from trainmover.controller.state import Stage
 from trainmover.ids import MachineId, Rank, Step
 from trainmover.protocol import messages as m
-from trainmover.simulator.courses.standstill import LOOKS_US, Watched
+from trainmover.simulator.courses.standstill.watched import LOOKS_US, Watched
 from trainmover.simulator.courses.trained import SECOND_US
 from trainmover.simulator.happenings import Violation
 

@@ -1,0 +1,1 @@
+"""Courses of losses, moves, ends and beginnings."""

@@ -1,0 +1,1 @@
+"""Courses of replicas that part."""

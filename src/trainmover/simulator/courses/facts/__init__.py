@@ -1,0 +1,1 @@
+"""Courses of what is told, and of ranks."""

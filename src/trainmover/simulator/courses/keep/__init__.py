@@ -1,0 +1,1 @@
+"""Courses of snapshots and checkpoints."""

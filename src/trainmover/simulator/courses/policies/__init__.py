@@ -1,0 +1,1 @@
+"""Courses of what is done unasked, or by a plan."""

@@ -1,0 +1,1 @@
+"""Courses of machines that hold no ranks yet."""

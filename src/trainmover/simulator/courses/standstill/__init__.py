@@ -1,0 +1,1 @@
+"""Courses of ranks that do not go on."""
