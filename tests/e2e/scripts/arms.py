@@ -44,8 +44,8 @@ PLAIN = str(Path(__file__).with_name("plain.py"))
 SAID = "said: "
 ENDS, AS_PLAIN = "ends with", "as plain"
 PACE_S = 0.004
-STUCK_S = 30
-"""For anything to happen."""
+STUCK_S, STANDS_S = 30, 8
+"""For anything to happen; for an incident to end, before a later fault's step is in the way."""
 COMES_S, LOOKS_EVERY_S = 10, 0.01
 """For all ranks to come to the step of a fault: else all faults might hit one step."""
 LINES_LOST = 10
@@ -170,8 +170,7 @@ def disturbed(habit: Habit, *faults: Fault) -> Arm:
                 await _let_it_be_refused(live, habit, Path(folder))
             for count, fault in enumerate(faults, 1):
                 await _disturb(live, fault, habit, Path(folder), seen)
-                _let_go_on(live, faults, Path(folder))
-                await live.incidents_done(count)
+                await _until_over(live, count, faults, Path(folder))
                 (Path(folder) / "slow").unlink(missing_ok=True)
 
         holds = [str(SEEN)] * habit.refused + [str(fault.hold) for fault in faults]
@@ -233,12 +232,20 @@ async def _disturb(live: Live, fault: Fault, habit: Habit, orders: Path, seen: A
         live.signal_worker(live.job.seats[fault.another])
 
 
-def _let_go_on(live: Live, faults: Sequence[Fault], orders: Path) -> None:
-    """Ranks may stand behind the step of a later fault by now, where a slow move has brought them:
-    nothing that this one began would end there."""
-    for later in faults:
-        if later.hold <= live.step():
-            (orders / f"go-{later.hold}").touch()
+async def _until_over(live: Live, count: int, faults: Sequence[Fault], orders: Path) -> None:
+    """Ranks may stand behind the step of a later fault by now, where a slow move or a late signal
+    has let them come: nothing that this fault began would end there."""
+    _let_go_on([later for later in faults if later.hold <= live.step()], orders)
+    with contextlib.suppress(TimeoutError):
+        await asyncio.wait_for(live.incidents_done(count), STANDS_S)
+        return
+    _let_go_on(faults, orders)  # The newest step need not be known yet.
+    await live.incidents_done(count)
+
+
+def _let_go_on(faults: Sequence[Fault], orders: Path) -> None:
+    for fault in faults:
+        (orders / f"go-{fault.hold}").touch()
 
 
 async def _until_ready(live: Live, habit: Habit) -> None:
