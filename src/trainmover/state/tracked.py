@@ -11,6 +11,7 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.nn.parameter import is_lazy
 
 from trainmover.errors import ProtocolError, StateMismatch, UserError
 from trainmover.state import encode
@@ -30,6 +31,7 @@ from trainmover.state.kinds.zero import shard_of
 from trainmover.state.moments import IN_BYTES, Moment
 from trainmover.state.placing import Leaves, bulk_leaves, destinations, load_bulk
 from trainmover.state.signature import signature_of
+from trainmover.torch_internals.modules import tensors_of
 
 __all__ = ["HasState", "Leaves", "Tracked", "bulk_leaves", "destinations", "load_bulk"]
 
@@ -104,6 +106,21 @@ class Tracked:
         others = {path: item for path, item in self._parts.items() if item.owner != name}
         self._parts = others | {item.path: item for item in found}
         self._look()
+
+    def check_formed(self) -> None:
+        """Raises UserError for a parameter or buffer that only the first forward makes."""
+        for name, obj in self._objects.items():
+            named = obj.named_modules() if isinstance(obj, nn.Module) else ()
+            for path, part in named:
+                held = tensors_of(part).items()
+                if lazy := [own for own, one in held if one is not None and is_lazy(one)]:
+                    raise UserError(
+                        f"`{'.'.join(filter(None, (name, path, lazy[0])))}` of a "
+                        f"{type(part).__name__} has no shape yet.",
+                        means="No other machine could have it: the first forward makes it.",
+                        do="Run the model once before the first batch is fetched, as "
+                        "DistributedDataParallel asks for, too.",
+                    )
 
     def clear(self) -> None:
         """Drop every object."""

@@ -712,6 +712,15 @@ KEPT = {
                 loss.beta = 1 / (1 + number)
         main()
         """,
+    "layer that is made by a late forward": """
+        def main():
+            head = nn.LazyLinear(2)
+            for x, y in job.batches(DATA):
+                if x[0] == 7:
+                    head(x)
+                print(head)
+        main()
+        """,
     "hook that is taken out": """
         def main():
             net = nn.Linear(2, 1)

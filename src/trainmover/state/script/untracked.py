@@ -14,6 +14,7 @@ import torch
 import xxhash
 from torch import Tensor, nn
 from torch.amp.grad_scaler import GradScaler
+from torch.nn.parameter import is_lazy
 from torch.optim.lr_scheduler import LRScheduler, ReduceLROnPlateau
 
 from trainmover.state import tensor_bytes
@@ -109,15 +110,16 @@ class Untracked:
         return [digest.digest(), inside(plain)]
 
     def tensors(self, value: object) -> Iterator[Tensor]:
-        """Of its tensors those that nobody tracks."""
+        """Of its tensors those that nobody tracks; not those that the first forward makes."""
         kind = type(value)
         if issubclass(kind, nn.Parameter):
-            yield value  # type: ignore[misc]
+            yield from () if is_lazy(value) else (value,)  # type: ignore[misc, arg-type]
         elif issubclass(kind, nn.Module):
             for part in _parts(value):
                 if not self._own_name(part):
                     held = [*tensors_of(part).values(), *_tensors_in(self._kept_in(part))]
-                    yield from (one for one in held if one is not None and not self._shows(one))
+                    known = (one for one in held if one is not None and not is_lazy(one))
+                    yield from (one for one in known if not self._shows(one))
         elif issubclass(kind, torch.optim.Optimizer):
             for state in list(value.state.values()):  # type: ignore[attr-defined]
                 entries = state.values() if isinstance(state, dict) else ()
@@ -133,9 +135,11 @@ class Untracked:
 
     def _has(self, value: object) -> bool:
         if issubclass(type(value), nn.Module):
-            return next(self.tensors(value), None) is not None
+            held = (one for part in _parts(value) for one in tensors_of(part).values())
+            lazy = any(one is not None and is_lazy(one) for one in held)
+            return lazy or next(self.tensors(value), None) is not None
         if issubclass(type(value), nn.Parameter):
-            return not self._shows(value)  # type: ignore[arg-type]
+            return is_lazy(value) or not self._shows(value)  # type: ignore[arg-type]
         if issubclass(type(value), torch.optim.Optimizer) and not self._own_name(value):
             wrapped = [one for one in vars(value).values() if self._own_name(one)]
             return not any(_is_part(one, value) for one in wrapped)  # type: ignore[arg-type]
