@@ -82,7 +82,7 @@ class Tracked:
         """Keep `obj` under `name`; a second add under the same name replaces the first.
 
         Of a ZeroRedundancyOptimizer the shard that is here; of a generator of random numbers its
-        state. Raises UserError if it lacks the two methods.
+        state. Raises UserError if it lacks the two methods, or has no shape yet.
         """
         if isinstance(obj, Generator):
             obj = KeptGenerator(name, obj)
@@ -93,6 +93,8 @@ class Tracked:
                 means="It would be lost when this rank moves to another machine.",
                 do="Give it both methods, or track the object that holds it.",
             )
+        if isinstance(obj, nn.Module):
+            _check_formed(name, obj)
         self._bulk.discard(name)
         self._sized.discard(name)
         shard = shard_of(obj)
@@ -106,21 +108,6 @@ class Tracked:
         others = {path: item for path, item in self._parts.items() if item.owner != name}
         self._parts = others | {item.path: item for item in found}
         self._look()
-
-    def check_formed(self) -> None:
-        """Raises UserError for a parameter or buffer that only the first forward makes."""
-        for name, obj in self._objects.items():
-            named = obj.named_modules() if isinstance(obj, nn.Module) else ()
-            for path, part in named:
-                held = tensors_of(part).items()
-                if lazy := [own for own, one in held if one is not None and is_lazy(one)]:
-                    raise UserError(
-                        f"`{'.'.join(filter(None, (name, path, lazy[0])))}` of a "
-                        f"{type(part).__name__} has no shape yet.",
-                        means="No other machine could have it: the first forward makes it.",
-                        do="Run the model once before the first batch is fetched, as "
-                        "DistributedDataParallel asks for, too.",
-                    )
 
     def clear(self) -> None:
         """Drop every object."""
@@ -343,6 +330,20 @@ class Tracked:
                 do="Call job.track with the same names wherever the script runs.",
             )
         return obj
+
+
+def _check_formed(name: str, module: nn.Module) -> None:
+    """Raises UserError for a parameter or buffer that only the first forward makes."""
+    for path, part in module.named_modules():
+        held = tensors_of(part).items()
+        lazy = [own for own, one in held if one is not None and is_lazy(one)]
+        if lazy:
+            where = ".".join(filter(None, (name, path, lazy[0])))
+            raise UserError(
+                f"`{where}` of a {type(part).__name__} has no shape yet.",
+                means="It could not be kept: the first forward makes it.",
+                do="Run the model once before job.track, as DistributedDataParallel asks for, too.",
+            )
 
 
 def _is_large(state: object) -> bool:

@@ -465,8 +465,7 @@ class Member:
     # --- data -------------------------------------------------------------------------------------
 
     def begin_loop(self, batches: Batches) -> None:
-        """A loop over data begins. Raises UserError if what is tracked has no shape yet."""
-        self.tracked.check_formed()
+        """A loop over data begins."""
         self._groups_made = None  # Between two loops a joiner comes by, on its way.
         batches.watch(self._collectives, self.variables.altered_on)
         self.loops.begin(batches)
