@@ -90,7 +90,7 @@ class PlainTables:
         """An end behind each table: no entry may go from one to the next."""
         now: list[Any] = []
         for table in self._tables:
-            now += table
+            now += table.keys()  # TorchScript's are no dicts.
             now += table.values()
             now.append(_END)
         return now

@@ -8,8 +8,9 @@ from torch.amp.grad_scaler import GradScaler
 
 
 def stages_of(scaler: GradScaler) -> dict[int, dict[str, Any]]:
-    """By optimizer, whether its gradients are unscaled and it has stepped. Live."""
-    return scaler._per_optimizer_states
+    """By optimizer, whether its gradients are unscaled and it has stepped. Live, of one that
+    scales; one that is not enabled has none."""
+    return scaler._per_optimizer_states if scaler.is_enabled() else {}
 
 
 def is_zero(obj: object) -> bool:

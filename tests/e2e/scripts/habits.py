@@ -142,6 +142,7 @@ HABITS = [
     equal("layouts/static_graph"),
     equal("layouts/late_model", holds=(9, 15)),
     equal("layouts/late_static", holds=(16, 25)),
+    equal("layouts/scripted", holds=(7, 25)),
     refused("layouts/static_too_late", holds=(34, 36), ready_s=3),
     equal("layouts/unused"),
     equal("layouts/joined"),

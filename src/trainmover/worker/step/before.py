@@ -76,7 +76,7 @@ class Buffers:
         if are(owners, self._owners) and self._held.same():
             return
         self._owners, self._held = owners, held_in(owners)
-        self._slots = [(owner, name) for owner in owners for name in owner]
+        self._slots = [(owner, name) for owner in owners for name, _ in owner.items()]
         self._live = [owner[name] for owner, name in self._slots]
         known = [one for one in self._live if one is not None]
         self._tensors = [one for one in known if one.layout == torch.strided]
@@ -114,7 +114,8 @@ class BuffersCopy:
                     for tensor, part in zip(group, parts, strict=True):
                         tensor.copy_(part.view(tensor.shape))
         for owner in self.owners:
-            owner.clear()
+            if isinstance(owner, dict):  # TorchScript's cannot get others.
+                owner.clear()
         for (owner, name), live in zip(self.slots, self.live, strict=True):
             owner[name] = live
 
