@@ -29,9 +29,12 @@ def dtype_name(dtype: torch.dtype) -> str:
 
 
 def is_plain(tensor: Tensor) -> bool:
-    """Whether the tensor is nothing but shape, dtype and bytes (no sparse, quantized, meta...)."""
+    """Whether the tensor is nothing but shape, dtype and bytes (no sparse, nested, meta...)."""
     return (
-        tensor.layout == torch.strided and tensor.device.type != "meta" and tensor.dtype in _NAMES
+        tensor.layout == torch.strided
+        and tensor.device.type != "meta"
+        and tensor.dtype in _NAMES
+        and not tensor.is_nested
     )
 
 

@@ -67,3 +67,13 @@ def test_a_large_batch_with_other_strides_is_hashed_without_a_copy_of_it_all() -
     other = batch.clone()
     other[0] += 1
     assert BatchHash(batch).differs_from(whole(other))
+
+
+def test_tensors_of_several_lengths_in_one_are_read() -> None:
+    def nested(*parts: list[float]) -> BatchHash:
+        return BatchHash(torch.nested.nested_tensor([torch.tensor(part) for part in parts]))
+
+    pair = nested([1.0, 2.0], [3.0]).pair
+    assert not nested([1.0, 2.0], [3.0]).differs_from(pair)
+    assert nested([1.0], [2.0, 3.0]).differs_from(pair)
+    assert nested([1.0, 2.0], [4.0]).differs_from(pair)

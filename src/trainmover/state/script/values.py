@@ -118,20 +118,21 @@ def entry_of(
 def _content_of(value: object, views: Views) -> bytes:
     """The value itself, encoded; b"" for what is large, or may hold what others hold, too: a list
     of numbers is its own, a list of tensors need not be."""
+    try:
+        data = _encoded(value, views)
+    except (UnicodeError, UserError):  # A text that is none, or an array of a kind of its own.
+        return b""
+    return data if len(data) <= CONTENT_BYTES_MAX else b""
+
+
+def _encoded(value: object, views: Views) -> bytes:
     if type(value) in (Tensor, numpy.ndarray):
         return encode(value) if _tells_all(value, views) else b""
     if issubclass(type(value), nn.Module):
         kept = Attributes(value, kept_in) if is_of_library(type(value)) else None  # type: ignore
-        data = encode(kept.state_dict()) if kept else b""
-        return data if len(data) <= CONTENT_BYTES_MAX else b""
+        return encode(kept.state_dict()) if kept else b""
     lists = [[*value], *value.values()] if type(value) is dict else [value]
-    if len(lists) > ITEMS_MAX or not all(map(_is_of_natives, lists)):
-        return b""
-    try:
-        data = encode(value)
-    except (UnicodeError, UserError):  # A text that is none, or numbers of a kind of their own.
-        return b""
-    return data if len(data) <= CONTENT_BYTES_MAX else b""
+    return encode(value) if len(lists) <= ITEMS_MAX and all(map(_is_of_natives, lists)) else b""
 
 
 def _tells_all(value: Any, views: Views) -> bool:

@@ -35,7 +35,8 @@ class BatchHash:
     """
 
     def __init__(self, batch: Any, *, whole: bool = True) -> None:
-        leaves = [batch] if type(batch) is Tensor else list(_leaves(batch, 0))
+        is_leaf = type(batch) is Tensor and not batch.is_nested
+        leaves = [batch] if is_leaf else list(_leaves(batch, 0))
         tensors = [leaf for leaf in leaves if isinstance(leaf, Tensor)]
         self.quick, size = _quick(leaves)
         self._whole: Future[int] | None = None
@@ -87,7 +88,7 @@ _hasher = _Hasher()
 def _leaves(value: Any, depth: int) -> Iterator[Tensor | bytes]:
     """Its tensors, and all else as bytes that are the same in every process."""
     if isinstance(value, Tensor):
-        yield value
+        yield from value.unbind() if value.is_nested else (value,)
     elif value is None or isinstance(value, str | bytes | int | float | complex):
         yield repr(value).encode(errors="surrogatepass")
     elif isinstance(value, numpy.ndarray | numpy.generic):
