@@ -220,8 +220,8 @@ class Mapped:
     def __init__(self, **inside: Any) -> None:
         self.inside = inside
 
-    def __iter__(self) -> Any:
-        return iter(self.inside)
+    def keys(self) -> Any:
+        return self.inside.keys()
 
     def values(self) -> Any:
         return self.inside.values()

@@ -16,6 +16,10 @@ from trainmover.torch_internals.distributed import ddp
 KINDS: list[dict[str, bool]] = [{}, {"static_graph": True}, {"gradient_as_bucket_view": True}]
 
 
+KEPT: list[object] = []
+"""Groups: who lets go of one waits for its threads to end, while these may wait for Python."""
+
+
 @pytest.fixture(autouse=True)
 def group(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """One of one, in which every rebuild is known."""
@@ -27,6 +31,7 @@ def group(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
         port = free.getsockname()[1]
     store = dist.TCPStore("127.0.0.1", port, 1, is_master=True, timeout=timedelta(seconds=30))
     dist.init_process_group("gloo", store=store, rank=0, world_size=1)
+    KEPT.append(dist.group.WORLD)
     yield
     dist.destroy_process_group()
 

@@ -36,7 +36,6 @@ OTHERS = {
     "_finished": "torchdata",
     "_getframe": "sys",
     "_group_actions": "argparse",
-    "_hash": "collections.abc.Set",
     "_index_sampler_state": "torchdata",
     "_iterator_finished": "torchdata",
     "_lru_list_elem": "functools",

@@ -14,6 +14,9 @@ from trainmover.state import encode
 from trainmover.state.kinds import modes
 from trainmover.state.kinds.modes import Modes
 
+KEPT: list[object] = []
+"""Groups: who lets go of one waits for its threads to end, while these may wait for Python."""
+
 
 @pytest.fixture
 def wrapper(monkeypatch: pytest.MonkeyPatch) -> Iterator[DistributedDataParallel]:
@@ -26,6 +29,7 @@ def wrapper(monkeypatch: pytest.MonkeyPatch) -> Iterator[DistributedDataParallel
         port = free.getsockname()[1]
     store = dist.TCPStore("127.0.0.1", port, 1, is_master=True, timeout=timedelta(seconds=30))
     dist.init_process_group("gloo", store=store, rank=0, world_size=1)
+    KEPT.append(dist.group.WORLD)
     try:
         yield DistributedDataParallel(nn.Sequential(nn.Linear(2, 2), nn.Dropout()))
     finally:
@@ -103,7 +107,7 @@ def test_a_wrapper_of_a_static_graph_is_named_until_it_knows_it(
 ) -> None:
     assert Modes(wrapper).learning() == []
     static = DistributedDataParallel(nn.Linear(2, 2), static_graph=True)
-    assert Modes(static).learning() == ["test_modes.py line 105"]
+    assert Modes(static).learning() == ["test_modes.py line 109"]
     for _ in range(2):
         static(torch.ones(3, 2)).sum().backward()
     assert Modes(static).learning() == []
