@@ -11,6 +11,7 @@ import pytest
 from captures import Job
 
 from trainmover.state.script.search import Search
+from trainmover.state.script.things import is_closed
 
 MADE = """
     import asyncio, contextlib, contextvars, enum, functools, queue, random, typing, weakref
@@ -374,6 +375,12 @@ def test_what_a_library_counts_is_named(tmp_path: Path, place: str, name: str) -
     [found] = counted(tmp_path, place, made, used)
     assert found.startswith(place.partition("[")[0])
     assert found.endswith(attribute)
+
+
+@pytest.mark.parametrize("module", ["tqdm.std", "wandb.sdk.wandb_run", "a_library.loggers.csv"])
+def test_what_only_shows_keeps_nothing_that_counts(module: str) -> None:
+    assert is_closed(type("Counts", (), {"__module__": "a_library.counts"}))
+    assert not is_closed(type("Counts", (), {"__module__": module}))
 
 
 @pytest.mark.usefixtures("library")

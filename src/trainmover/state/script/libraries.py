@@ -18,7 +18,12 @@ _SEEN_THROUGH = frozenset({"torch", "numpy", __name__.partition(".")[0], *sys.st
 """Packages whose objects are compared, as far as they keep anything that a step could count on."""
 
 _ONLY_SHOW = frozenset(
-    {"tqdm", "rich", "wandb", "tensorboard", "tensorboardX", "mlflow", "loguru", "structlog"}
+    {
+        *("tqdm", "rich", "alive_progress", "progressbar", "enlighten"),
+        *("wandb", "tensorboard", "tensorboardX", "mlflow", "neptune", "comet_ml", "clearml"),
+        *("aim", "swanlab", "dvclive", "visdom", "codecarbon", "prometheus_client", "matplotlib"),
+        *("loguru", "structlog", "absl"),
+    }
 )
 """Packages whose objects show what they are given, and give nothing of it back."""
 _OF_THE_PLACE = (torch.device, torch.dtype)
@@ -60,8 +65,9 @@ def kept_in(owner: object) -> set[str]:
 
 
 def only_shows(kind: type) -> bool:
-    """Whether it is of a library whose objects show what they are given: bars, logs, reports."""
-    return module_of(kind).partition(".")[0] in _ONLY_SHOW
+    """Whether its objects show what they are given: bars, reports, the loggers of any library."""
+    package, *inside = module_of(kind).split(".")
+    return package in _ONLY_SHOW or any(part.startswith("logg") for part in inside)
 
 
 @lru_cache(maxsize=1024)
