@@ -21,7 +21,10 @@ class Attributes:
             _check(owner, name)
 
     def state_dict(self) -> dict[str, Any]:
-        return {name: getattr(self.owner, name) for name in self.names}
+        state = {}
+        for name in self.names:  # Asked for at every step: a comprehension is one more call.
+            state[name] = getattr(self.owner, name)
+        return state
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         if state.keys() != set(self.names):
