@@ -388,3 +388,17 @@ def test_what_only_shows_keeps_nothing_that_counts(module: str) -> None:
 def test_what_it_does_not_count_is_not(tmp_path: Path, used: str) -> None:
     """The time, and what only its constructor stores."""
     assert counted(tmp_path, "held", "Counts()", used) == []
+
+
+LOADED = """
+    from torchdata.stateful_dataloader import StatefulDataLoader
+    def main():
+        loader, held = StatefulDataLoader(range(40)), []
+        for x in job.batches(loader):
+            step(x), print(loader, held)
+    main()
+"""
+
+
+def test_where_a_loader_of_a_library_stands_is_known_otherwise(run: Callable[[str], Job]) -> None:
+    assert run(LOADED).differences() == []

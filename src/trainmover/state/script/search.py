@@ -681,8 +681,11 @@ class Search:
             self._part(one, f"{path}[{key!r}]", depth + 1)
 
     def _kept_by_library(self, owner: object, held: dict[str, Any], path: str) -> None:
-        """Plain values in which an object of a library's keeps how it was used: calls counted."""
+        """Plain values in which an object of a library's keeps how it was used: calls counted. What
+        gives the batches has given those that come before."""
         kind: Any = type(owner)
+        if any(owner is one for one in self._loaders):
+            return
         for name in sorted(stored_in(kind) & {*held, *_slots_of(kind)}) if _keeps(kind) else ():
             slot = self._slot(f"{path}.{name}", held if name in held else owner, name, None)
             if self._is_variable(now_in(slot)):
@@ -876,8 +879,9 @@ def _function_in(value: object) -> object | None:
 
 
 def _keeps(kind: Any) -> bool:
-    """Whether an object of a library's keeps how it was used."""
-    return is_closed(kind) and bool(stored_in(kind))
+    """Whether an object of a library's keeps how it was used. Where loaders stand is known."""
+    is_part = module_of(kind).startswith(_PARTS)
+    return not is_part and is_closed(kind) and bool(stored_in(kind))
 
 
 def _slots_of(kind: type) -> set[str]:
