@@ -1,10 +1,14 @@
 """Scripts run with a job that captures their variables at each fetch, as a rank and as a joiner."""
 
 import runpy
+import sys
 import textwrap
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
+
+import pytest
 
 from trainmover.state.script.variables import Difference, Variables
 
@@ -59,6 +63,19 @@ def run_in(folder: Path, script: str) -> Job:
     job = Job(lambda file: file.startswith(str(folder)))
     runpy.run_path(str(path), {"job": job}, run_name="__main__")
     return job
+
+
+@contextmanager
+def installed(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, name: str, text: str
+) -> Iterator[None]:
+    """A library of one module, which scripts can import."""
+    packages = folder / "site-packages"
+    packages.mkdir()
+    (packages / f"{name}.py").write_text(text)
+    monkeypatch.syspath_prepend(packages)
+    yield
+    sys.modules.pop(name, None)
 
 
 PRELUDE = """\

@@ -1,7 +1,6 @@
 """Plain values that a joiner's script has made otherwise are put as the rank has them."""
 
 import runpy
-import sys
 import textwrap
 from collections import deque
 from collections.abc import Callable, Iterator
@@ -11,7 +10,7 @@ from typing import Any
 import numpy
 import pytest
 import torch
-from captures import PRELUDE, Job
+from captures import PRELUDE, Job, installed
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -98,12 +97,8 @@ class Mean(torch.nn.Module):
 @pytest.fixture
 def library(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """`toy_library`, which is installed."""
-    folder = tmp_path / "site-packages"
-    folder.mkdir()
-    (folder / "toy_library.py").write_text(TOY_LIBRARY)
-    monkeypatch.syspath_prepend(folder)
-    yield
-    sys.modules.pop("toy_library", None)
+    with installed(tmp_path, monkeypatch, "toy_library", TOY_LIBRARY):
+        yield
 
 
 @pytest.fixture

@@ -1,7 +1,6 @@
 """Objects of the script's own, and generators of random numbers, in all that may hold one: there
 from the beginning, or put in while it trains."""
 
-import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from textwrap import dedent
@@ -350,12 +349,8 @@ COUNTED = {
 
 @pytest.fixture
 def library(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    folder = tmp_path / "site-packages"
-    folder.mkdir()
-    (folder / "a_library.py").write_text(LIBRARY)
-    monkeypatch.syspath_prepend(folder)
-    yield
-    sys.modules.pop("a_library", None)
+    with captures.installed(tmp_path, monkeypatch, "a_library", LIBRARY):
+        yield
 
 
 def counted(tmp_path: Path, place: str, made: str, used: str) -> list[str]:

@@ -52,10 +52,9 @@ def parted_groups(rank: int, source: int, record: RankRecord | None) -> Apart:
     theirs = _told(record.groups) if record is not None else {}
 
     def apart(there: Known, here: Known) -> bool:
-        mine = _told(groups.roster.listed())
-        there_only = there == _OUTSIDE or rank not in theirs.get(there, (rank,))
-        here_only = here == _OUTSIDE or source not in mine.get(here, (source,))
-        return there_only and here_only
+        if there != _OUTSIDE and rank in theirs.get(there, (rank,)):
+            return False
+        return here == _OUTSIDE or source not in _told(groups.roster.listed()).get(here, (source,))
 
     return apart
 

@@ -46,6 +46,13 @@ class Course:
         if (self.job.job.phase is Phase.GATHERING) is not (policy == "act"):
             raise Violation(f"all have come, {policy}: {self.job.job.phase}")
 
+    def trains(self) -> Trained:
+        """All are fit, and the job begins."""
+        for name in [*self.due]:
+            self.answer(name)
+        self.job.trains()
+        return self.job
+
     def ordered(self) -> list[MachineId]:
         """Who is to be examined now, with whom; all are numbered one by one."""
         found = self.job.orders(m.Examine)
@@ -153,10 +160,7 @@ def _one_joins(chance: random.Random) -> None:
     """Later: nobody takes ranks before it is known to be fit, but where that is only watched."""
     policy = chance.choice(("act", "watch", "off"))
     course = Course(chance, policy)
-    for name in [*course.due]:
-        course.answer(name)
-    job = course.job
-    job.trains()
+    job = course.trains()
     new = MachineId("m9")
     job.names.append(new)
     course.joined.append(new)
@@ -190,10 +194,7 @@ def _somebody_asks(chance: random.Random) -> None:
     """He is answered once it is known, or at once if it cannot be."""
     policy = chance.choice(("act", "watch", "off"))
     course = Course(chance, policy)
-    for name in [*course.due]:
-        course.answer(name)
-    job = course.job
-    job.trains()
+    job = course.trains()
     name, seated = job.names[4], job.names[0]
     course.is_refused(seated, f"{seated} has ranks")
     course.is_refused(MachineId("m77"), "m77")
@@ -234,10 +235,7 @@ def _somebody_asks(chance: random.Random) -> None:
 def _several_at_once(chance: random.Random) -> None:
     """Each is judged as it answers; and whom people let in stays in, whoever is judged then."""
     course = Course(chance, "act")
-    for name in [*course.due]:
-        course.answer(name)
-    job = course.job
-    job.trains()
+    job = course.trains()
     first, then = chance.sample(job.names[3:], 2)
     for name in (first, then):
         job.told.clear()
@@ -287,10 +285,7 @@ def _also_otherwise(chance: random.Random) -> None:
     """It seems about to fail, or people keep it out, and it is examined: the one is no matter of
     the other. That it was sick is over where another of that name has come."""
     course = Course(chance, "act")
-    for name in [*course.due]:
-        course.answer(name)
-    job = course.job
-    job.trains()
+    job = course.trains()
     name = job.names[4]
     people = chance.random() < 0.4
     fails = chance.random() < 0.6
