@@ -3,7 +3,7 @@
 `pip install -e .` puts src on the path by a plain .pth file and builds the extension into
 src/trainmover, from the build folder that `make` goes on with. So every way to start Python finds
 the same extension, PYTHONPATH keeps its meaning, and a rebuild is a rebuild of what changed. It has
-the synchronisation points that tests ask for (native/src/points.hpp); a wheel has none.
+the synchronisation points that tests ask for (native/src/base/points.hpp); a wheel has none.
 
     python native/backend.py    build the extension of the present sources; fails where that fails
 

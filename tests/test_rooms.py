@@ -4,6 +4,7 @@ A room is a folder of src/trainmover, or a file that lies there. ARCHITECTURE.md
 """
 
 import ast
+import re
 import subprocess
 import sys
 from collections.abc import Callable, Iterable, Iterator
@@ -131,6 +132,19 @@ OWN_PROCESS = {"server/store.py"}
 
 FILES = sorted(PACKAGE.rglob("*.py"))
 
+NATIVE = PACKAGE.parents[1] / "native/src"
+NATIVE_FLOORS = [
+    "base",
+    "crypto",
+    "links",
+    "session",
+    "collectives",
+    "endpoint",
+    "python",
+    "binding",
+]
+"""Folders of the native library, each of which includes nothing of those behind it."""
+
 
 def room_of(path: Path) -> str:
     return path.relative_to(PACKAGE).parts[0].removesuffix(".py")
@@ -244,6 +258,16 @@ def test_the_map_has_no_circle() -> None:
         ready = {room for room in left if MAY_IMPORT[room] <= done}
         assert ready, f"these import each other in a circle: {sorted(left)}"
         done |= ready
+
+
+def test_folders_of_the_native_library_include_one_way() -> None:
+    wrong = {}
+    for path in NATIVE.rglob("*.[ch]pp"):
+        floor = NATIVE_FLOORS.index(path.relative_to(NATIVE).parts[0])
+        included = re.findall(r'#include "(\w+)/', path.read_text())
+        if above := {one for one in included if NATIVE_FLOORS.index(one) > floor}:
+            wrong[path.relative_to(NATIVE).as_posix()] = above
+    assert wrong == {}
 
 
 CHAIN_MAX = 11

@@ -76,8 +76,8 @@ def calling(plan: Plan) -> Found:
             times[ours] = team.run(costs, ours, plan.among(20, 300))[0]
     here = median_us(times[True])
     table = [f"A call costs its caller {here:.1f} us."]
-    calls = "tests/comm/test_nccl_calls.py" if plan.stands_in else "tests/gpu/test_gpu_calls.py"
-    claims = [Claim("tests of calls that fail", float(not tests_pass(calls)), "", 0.0)]
+    calls = "comm/nccl/test_nccl_calls.py" if plan.stands_in else "gpu/test_gpu_calls.py"
+    claims = [Claim("tests of calls that fail", float(not tests_pass(f"tests/{calls}")), "", 0.0)]
     if False in times:
         there = median_us(times[False])
         table[0] += f" ProcessGroupNCCL's costs {there:.1f} us."

@@ -9,7 +9,7 @@
 #include <span>
 #include <type_traits>
 
-#include "types.hpp"
+#include "base/types.hpp"
 
 namespace naive {
 

@@ -9,10 +9,10 @@
 #include <thread>
 #include <vector>
 
-#include "collectives.hpp"
-#include "endpoint.hpp"
-#include "group.hpp"
-#include "trouble.hpp"
+#include "base/trouble.hpp"
+#include "collectives/collectives.hpp"
+#include "endpoint/endpoint.hpp"
+#include "endpoint/group.hpp"
 
 inline constexpr std::int64_t kSecond = 1'000'000'000;
 

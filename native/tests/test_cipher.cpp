@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "check.hpp"
-#include "cipher.hpp"
+#include "crypto/cipher.hpp"
 #include "team.hpp"
 
 namespace {

@@ -5,8 +5,8 @@
 #include <cstring>
 #include <random>
 
+#include "base/sockets.hpp"
 #include "check.hpp"
-#include "sockets.hpp"
 #include "team.hpp"
 
 namespace {

@@ -7,11 +7,11 @@
 #include <random>
 #include <thread>
 
+#include "base/points.hpp"
+#include "base/sockets.hpp"
 #include "check.hpp"
-#include "points.hpp"
-#include "sockets.hpp"
+#include "session/topology.hpp"
 #include "team.hpp"
-#include "topology.hpp"
 
 namespace {
 

@@ -6,8 +6,8 @@
 #include <vector>
 
 #include "check.hpp"
-#include "plan.hpp"
-#include "reduce.hpp"
+#include "collectives/reduce.hpp"
+#include "session/plan.hpp"
 #include "team.hpp"
 
 namespace {

@@ -1,6 +1,6 @@
 // The arithmetic of collectives, for every number of seats that may ever come: no cut of nothing, no
 // loop without an end, trees that reach everybody once.
-#include "plan.hpp"
+#include "session/plan.hpp"
 
 #include <set>
 #include <vector>

@@ -8,8 +8,8 @@
 #include <vector>
 
 #include "check.hpp"
+#include "collectives/reduce.hpp"
 #include "naive.hpp"
-#include "reduce.hpp"
 
 #ifdef __SSE__
 #include <xmmintrin.h>

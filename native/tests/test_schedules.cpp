@@ -25,10 +25,10 @@
 #include <random>
 #include <span>
 
+#include "base/points.hpp"
+#include "base/sockets.hpp"
 #include "check.hpp"
-#include "points.hpp"
-#include "reduce.hpp"
-#include "sockets.hpp"
+#include "collectives/reduce.hpp"
 #include "team.hpp"
 
 namespace {

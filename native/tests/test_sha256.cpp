@@ -4,7 +4,7 @@
 #include <string_view>
 
 #include "check.hpp"
-#include "sha256.hpp"
+#include "crypto/sha256.hpp"
 
 namespace {
 

@@ -3,7 +3,7 @@
 #include <vector>
 
 #include "check.hpp"
-#include "siphash.hpp"
+#include "crypto/siphash.hpp"
 
 namespace {
 

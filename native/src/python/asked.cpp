@@ -1,4 +1,4 @@
-#include "asked.hpp"
+#include "python/asked.hpp"
 
 #include <cstring>
 

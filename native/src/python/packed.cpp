@@ -1,4 +1,4 @@
-#include "packed.hpp"
+#include "python/packed.hpp"
 
 #include <bit>
 #include <concepts>

@@ -1,4 +1,4 @@
-#include "stored.hpp"
+#include "python/stored.hpp"
 
 #include <algorithm>
 #include <utility>

@@ -1,4 +1,4 @@
-#include "tables.hpp"
+#include "python/tables.hpp"
 
 #include <algorithm>
 

@@ -1,0 +1,117 @@
+// What a step asks of many objects at once (`asked.py`); not for Python's stable ABI.
+#ifndef Py_LIMITED_API
+#include <utility>
+#include <vector>
+
+#include "binding/defined.hpp"
+#include "binding/given.hpp"
+#include "python/asked.hpp"
+#include "python/packed.hpp"
+#include "python/stored.hpp"
+#include "python/tables.hpp"
+#include "python/words.hpp"
+
+namespace tmc {
+
+using namespace nb::literals;
+
+namespace {
+
+nb::object given_by_python(PyObject* result) {
+    if (result == nullptr) throw nb::python_error();
+    return nb::steal<nb::object>(result);
+}
+
+bool truth(int answer) {
+    if (answer < 0) throw nb::python_error();
+    return answer != 0;
+}
+
+}  // namespace
+
+void define_asked(nb::module_& m) {
+    nb::class_<Answers>(m, "Answers")
+        .def("__init__",
+             [](Answers* self, const nb::args& questions) {
+                 std::vector<Question> all;
+                 for (const auto question : questions) all.emplace_back(question.ptr());
+                 new (self) Answers(std::move(all));
+             },
+             nb::keep_alive<1, 2>())
+        .def("note",
+             [](Answers& a, nb::handle objects) {
+                 if (!a.note(objects.ptr())) throw nb::python_error();
+             },
+             nb::arg("objects"))
+        .def("same", [](const Answers& a, nb::handle objects) { return truth(a.same(objects.ptr())); },
+             nb::arg("objects"))
+        .def("noted", [](const Answers& a, std::size_t question) {
+            return given_by_python(a.noted(question));
+        }, nb::arg("question"));
+    nb::class_<Pieces>(m, "Pieces")
+        .def("__init__",
+             [](Pieces* self, const Pointers& addresses, const Counts& sizes) {
+                 std::vector<std::pair<const std::byte*, std::size_t>> pieces;
+                 if (addresses.size() != sizes.size()) throw Bad("a piece of memory is an address and a size");
+                 for (std::size_t at = 0; at < sizes.size(); ++at)
+                     pieces.emplace_back(bytes_at(addresses[at]), sizes[at]);
+                 new (self) Pieces(std::move(pieces));
+             },
+             nb::arg("addresses"), nb::arg("sizes"))
+        .def("read", [](Pieces& p) { return given_by_python(p.read()); });
+    nb::class_<Stored>(m, "Stored")
+        .def("__init__", [](Stored* self, const nb::str& name) { new (self) Stored(name.ptr()); },
+             nb::arg("name"))
+        .def("note",
+             [](Stored& s, nb::handle objects) {
+                 if (!s.note(objects.ptr())) throw nb::python_error();
+             },
+             nb::arg("objects"))
+        .def("same", [](Stored& s, nb::handle objects) { return truth(s.same(objects.ptr())); },
+             nb::arg("objects"));
+    nb::class_<Tables>(m, "Tables")
+        .def("__init__",
+             [](Tables* self, nb::handle tables) {
+                 new (self) Tables(tables.ptr());
+                 if (self->is_made()) return;
+                 self->~Tables();
+                 throw nb::python_error();
+             },
+             nb::arg("tables"))
+        .def("same", [](const Tables& t) { return truth(t.same()); });
+    nb::class_<Words>(m, "Words")
+        .def("__init__",
+             [](Words* self, const Pointers& leads, const Counts& places, const Counts& compared, bool counts) {
+                 if (places.size() != 5 || compared.size() != 2) throw Bad("words lie at five places");
+                 new (self) Words(leads, {places[0], places[1], places[2], places[3], places[4], compared[0],
+                                          compared[1], counts});
+             },
+             nb::arg("leads"), nb::arg("places"), nb::arg("compared"), nb::arg("counts"))
+        .def("note", &Words::note)
+        .def("same", &Words::same)
+        .def("addresses", [](const Words& w) { return w.addresses(); })
+        .def("versions", [](const Words& w) { return w.versions(); })
+        .def("parts", [](const Words& w) {
+            nb::list result;
+            for (std::size_t at = 0; at < w.parts().size(); at += w.part_bytes())
+                result.append(nb::bytes(w.parts().data() + at, w.part_bytes()));
+            return result;
+        });
+    m.def("stands_for", [](nb::handle type, nb::handle object, std::uint64_t address) {
+        return stands_for(type.ptr(), object.ptr(), address);
+    }, "type"_a, "object"_a, "address"_a);
+    m.def("are", [](nb::handle objects, nb::handle others) {
+        return truth(are(objects.ptr(), others.ptr()));
+    }, "objects"_a, "others"_a);
+    m.def("given", [](nb::handle question, nb::handle objects) {
+        return given_by_python(given(Question(question.ptr()), objects.ptr()));
+    }, "question"_a, "objects"_a);
+    m.def("packed", [](nb::handle value, int tuple_code) -> nb::object {
+        PyObject* result = packed(value.ptr(), tuple_code);
+        if (result == nullptr && PyErr_Occurred() == nullptr) return nb::none();
+        return given_by_python(result);
+    }, "value"_a.none(), "tuple_code"_a);
+}
+
+}  // namespace tmc
+#endif

@@ -1,0 +1,2 @@
+#define TMC_ISA avx2
+#include "collectives/kernels/body.hpp"

@@ -1,0 +1,2 @@
+#define TMC_ISA avx512
+#include "collectives/kernels/body.hpp"

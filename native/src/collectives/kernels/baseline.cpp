@@ -1,0 +1,2 @@
+#define TMC_ISA baseline
+#include "collectives/kernels/body.hpp"

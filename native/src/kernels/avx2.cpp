@@ -1,2 +1,0 @@
-#define TMC_ISA avx2
-#include "body.hpp"

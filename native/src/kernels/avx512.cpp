@@ -1,2 +1,0 @@
-#define TMC_ISA avx512
-#include "body.hpp"

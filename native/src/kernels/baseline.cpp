@@ -1,2 +1,0 @@
-#define TMC_ISA baseline
-#include "body.hpp"
