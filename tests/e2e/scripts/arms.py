@@ -210,7 +210,10 @@ async def _let_it_be_refused(live: Live, habit: Habit, orders: Path) -> None:
 
 
 async def _disturb(live: Live, fault: Fault, habit: Habit, orders: Path, seen: Arm) -> None:
-    for wait in (_until_ready(live, habit), _until_held(habit, fault, orders)):
+    waits = [_until_ready(live, habit), _until_held(habit, fault, orders)]
+    if habit.alone:
+        waits.append(asyncio.wait_for(live.until(lambda: live.job.cut is not None), COMES_S))
+    for wait in waits:
         with contextlib.suppress(TimeoutError):
             await wait
     with contextlib.suppress(TimeoutError):  # A standby may have begun anew meanwhile.

@@ -54,7 +54,11 @@ def run_seed(seed: int) -> dict[str, Any]:
         script.write_text(composed.source)
         script.with_name("kit.py").symlink_to(Path(__file__).with_name("kit.py").resolve())
         habit = Habit(
-            str(script.with_suffix("")), machines=machines, nproc=nproc, moment=composed.has_moment
+            str(script.with_suffix("")),
+            machines=machines,
+            nproc=nproc,
+            moment=composed.has_moment,
+            alone=composed.alone,
         )
         with quiet() as shown:
             verdict, why = arms.judge(habit, *faults)

@@ -19,6 +19,7 @@ class Habit:
     moment   it calls `kit.moment`, where a rank can die between two steps
     holds    steps after one of which it is disturbed: once three updates, and so much as a standby
              must see, are made
+    alone    of some state each rank is the only holder: without a cut it is lost with its rank
     alike    two runs of it have the same numbers; else a rank's row of each step must be its first
     ready_s  for a standby to hold a run: about a second on a quiet machine, if nothing is compiled
     """
@@ -29,6 +30,7 @@ class Habit:
     nproc: int = 1
     moment: bool = False
     holds: tuple[int, int] = (5, 25)
+    alone: bool = False
     alike: bool = True
     ready_s: int = 25
 
@@ -125,7 +127,7 @@ HABITS = [
     equal("updates/gan"),
     equal("updates/gan_in_turn"),
     equal("updates/several"),
-    equal("updates/zero"),
+    equal("updates/zero", alone=True),
     equal("updates/thawed"),
     equal("updates/per_pass"),
     equal("updates/skipped"),
@@ -133,9 +135,9 @@ HABITS = [
     equal("updates/caught"),
     equal("updates/optimizer_attribute"),
     equal("updates/lookahead"),
-    equal("layouts/fsdp2"),
-    equal("layouts/fsdp2_decayed"),
-    equal("layouts/fsdp2_evaluated", moment=True),
+    equal("layouts/fsdp2", alone=True),
+    equal("layouts/fsdp2_decayed", alone=True),
+    equal("layouts/fsdp2_evaluated", moment=True, alone=True),
     equal("layouts/tensor", nproc=2),
     equal("layouts/pipeline"),
     equal("layouts/parting", holds=(15, 26)),
