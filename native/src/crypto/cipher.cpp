@@ -15,14 +15,14 @@ constexpr int kSetIvLength = 0x9;
 constexpr int kGetTag = 0x10;
 constexpr int kSetTag = 0x11;
 constexpr int kX25519 = 1034;
-constexpr std::size_t kNonceBytes = 12;
+constexpr std::size_t kIvBytes = 12;
 
-using Nonce = std::array<unsigned char, kNonceBytes>;
+using Iv = std::array<unsigned char, kIvBytes>;
 
-Nonce nonce_of(std::uint64_t number) noexcept {
-    Nonce nonce{};
-    std::memcpy(nonce.data() + 4, &number, sizeof number);
-    return nonce;
+Iv iv_of(std::uint64_t number) noexcept {
+    Iv iv{};
+    std::memcpy(iv.data() + 4, &number, sizeof number);
+    return iv;
 }
 
 const unsigned char* plain(const std::byte* at) noexcept {
@@ -103,7 +103,7 @@ Cipher::Cipher(std::shared_ptr<const Libcrypto> library, const CipherKey& key, U
     const int sealing = use == Use::seal ? 1 : 0;
     const bool good = context_ != nullptr &&
                       f.init(context_, f.aes_256_gcm(), nullptr, nullptr, nullptr, sealing) == 1 &&
-                      f.control(context_, kSetIvLength, kNonceBytes, nullptr) == 1 &&
+                      f.control(context_, kSetIvLength, kIvBytes, nullptr) == 1 &&
                       f.init(context_, nullptr, nullptr, plain(key.data()), nullptr, sealing) == 1;
     if (good) return;
     f.context_free(context_);
@@ -115,9 +115,9 @@ Cipher::~Cipher() { library_->functions().context_free(context_); }
 bool Cipher::seal(std::uint64_t number, std::span<const std::byte> head,
                   std::span<const std::byte> payload, std::byte* to) noexcept {
     const auto& f = library_->functions();
-    const auto nonce = nonce_of(number);
+    const auto iv = iv_of(number);
     int written = 0;
-    return f.init(context_, nullptr, nullptr, nullptr, nonce.data(), 1) == 1 &&
+    return f.init(context_, nullptr, nullptr, nullptr, iv.data(), 1) == 1 &&
            f.update(context_, nullptr, &written, plain(head.data()), static_cast<int>(head.size())) == 1 &&
            f.update(context_, plain(to), &written, plain(payload.data()),
                     static_cast<int>(payload.size())) == 1 &&
@@ -128,12 +128,12 @@ bool Cipher::seal(std::uint64_t number, std::span<const std::byte> head,
 bool Cipher::open(std::uint64_t number, std::span<const std::byte> head, std::span<std::byte> payload,
                   std::span<const std::byte, kSealBytes> seal) noexcept {
     const auto& f = library_->functions();
-    const auto nonce = nonce_of(number);
+    const auto iv = iv_of(number);
     unsigned char nothing[kSealBytes];
     int written = 0;
     std::array<std::byte, kSealBytes> tag;
     std::memcpy(tag.data(), seal.data(), tag.size());
-    return f.init(context_, nullptr, nullptr, nullptr, nonce.data(), 0) == 1 &&
+    return f.init(context_, nullptr, nullptr, nullptr, iv.data(), 0) == 1 &&
            f.control(context_, kSetTag, kSealBytes, tag.data()) == 1 &&
            f.update(context_, nullptr, &written, plain(head.data()), static_cast<int>(head.size())) == 1 &&
            f.update(context_, plain(payload.data()), &written, plain(payload.data()),
