@@ -29,7 +29,9 @@ def equal(names: str) -> Callable[[Plan], Found]:
     """C1, C2: those scripts moved, and killed in every place of a step, bit for bit."""
 
     def part(plan: Plan) -> Found:
-        path = "tests/e2e/test_e2e_nccl.py" if plan.stands_in else "tests/gpu/test_gpu_jobs.py"
+        path = (
+            "tests/e2e/groups/test_e2e_nccl.py" if plan.stands_in else "tests/gpu/test_gpu_jobs.py"
+        )
         failed = not tests_pass(path, "-k", names)
         return Found([Claim(f"{names}: tests that fail", float(failed), "", 0.0)])
 

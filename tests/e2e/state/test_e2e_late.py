@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-sys.path.insert(0, str(Path(__file__).with_name("scripts")))
+sys.path.insert(0, str(Path(__file__).parents[1] / "scripts"))
 
 import arms
 from arms import Fault, Place, Verdict

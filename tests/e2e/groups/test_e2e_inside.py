@@ -7,7 +7,7 @@ from harness import Live, Outcomes, run
 
 from trainmover.controller.state import MachineState, Outcome
 
-SCRIPT = str(Path(__file__).parent / "bad" / "inside.py")
+SCRIPT = str(Path(__file__).parents[1] / "bad" / "inside.py")
 pytestmark = pytest.mark.soak
 
 

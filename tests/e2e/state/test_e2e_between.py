@@ -7,7 +7,7 @@ from harness import Live, assert_equal_runs, run
 
 pytestmark = pytest.mark.turns(8)
 
-BETWEEN = str(Path(__file__).with_name("scripts") / "between.py")
+BETWEEN = str(Path(__file__).parents[1] / "scripts" / "between.py")
 
 
 @pytest.mark.parametrize(

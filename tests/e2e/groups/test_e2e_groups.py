@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-sys.path.insert(0, str(Path(__file__).with_name("scripts")))
+sys.path.insert(0, str(Path(__file__).parents[1] / "scripts"))
 
 import arms
 from habits import HABITS
@@ -19,7 +19,7 @@ from trainmover.controller.state import Outcome
 
 pytestmark = pytest.mark.turns(8)
 
-SCRIPT = str(Path(__file__).parent / "scripts" / "groups_made.py")
+SCRIPT = str(Path(__file__).parents[1] / "scripts" / "groups_made.py")
 STEPS = 120
 
 

@@ -10,7 +10,7 @@ from harness import Live, Outcomes, Scenario, assert_equal_runs, run
 
 pytestmark = pytest.mark.turns(8)
 
-FOLDER = Path(__file__).with_name("parallel")
+FOLDER = Path(__file__).parents[1] / "parallel"
 SHARDED, EVALUATED = str(FOLDER / "sharded.py"), str(FOLDER / "evaluated.py")
 STEPS, PACE = 100, 0.03
 Undisturbed = Callable[..., Outcomes]

@@ -10,7 +10,7 @@ from trainmover.controller.state import MachineState, Outcome
 
 pytestmark = pytest.mark.turns(8)
 
-SCRIPT = str(Path(__file__).with_name("variables.py"))
+SCRIPT = str(Path(__file__).parents[1] / "variables.py")
 
 
 def refused(keep: str, tmp_path: Path) -> Outcomes:

@@ -12,7 +12,7 @@ from trainmover.controller.change.incidents import lately
 
 pytestmark = pytest.mark.turns(8)
 
-EXAMPLES = Path(__file__).parents[2] / "examples"
+EXAMPLES = Path(__file__).parents[3] / "examples"
 LENGTH = {"gpt.py": ["--steps", "600"], "classifier.py": ["--passes", "60"]}
 ROUNDS = 12
 

@@ -13,7 +13,7 @@ from trainmover.controller.change.incidents import lately
 
 pytestmark = pytest.mark.turns(8)
 
-FOLDER = Path(__file__).with_name("parallel")
+FOLDER = Path(__file__).parents[1] / "parallel"
 STEPS, PACE = 80, 0.2
 ROUNDS, SOAK_STEPS = 12, 1500
 Undisturbed = Callable[..., Outcomes]

@@ -7,7 +7,7 @@ from harness import assert_equal_runs, run
 
 pytestmark = pytest.mark.turns(8)
 
-UPDATES = str(Path(__file__).with_name("updates.py"))
+UPDATES = str(Path(__file__).parents[1] / "updates.py")
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ from harness import Live, Outcomes, assert_equal_runs, run
 
 pytestmark = pytest.mark.turns(8)
 
-PARTING = str(Path(__file__).with_name("scripts") / "parting.py")
+PARTING = str(Path(__file__).parents[1] / "scripts" / "parting.py")
 ARGUMENTS = ["--steps", "60"]
 
 

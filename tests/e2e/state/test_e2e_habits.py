@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-sys.path.insert(0, str(Path(__file__).with_name("scripts")))
+sys.path.insert(0, str(Path(__file__).parents[1] / "scripts"))
 
 import arms
 import compose

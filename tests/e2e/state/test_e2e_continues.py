@@ -7,7 +7,7 @@ from harness import Live, run
 
 pytestmark = pytest.mark.turns(8)
 
-CONTINUES = str(Path(__file__).with_name("scripts") / "continues.py")
+CONTINUES = str(Path(__file__).parents[1] / "scripts" / "continues.py")
 
 
 def test_the_file_is_named_before_any_incident(tmp_path: Path) -> None:

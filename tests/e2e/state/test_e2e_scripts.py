@@ -14,7 +14,7 @@ from trainmover.controller.state import Kind
 
 pytestmark = pytest.mark.turns(8)
 
-SCRIPT = str(Path(__file__).parent / "bad" / "script.py")
+SCRIPT = str(Path(__file__).parents[1] / "bad" / "script.py")
 Wait = Callable[[Live], Awaitable[None]]
 
 

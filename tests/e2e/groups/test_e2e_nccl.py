@@ -15,7 +15,7 @@ from harness import Live, Outcomes, assert_equal_runs, run
 from trainmover.communicators import NCCL
 
 pytestmark = pytest.mark.turns(14)
-SCRIPTS = Path(__file__).with_name("parallel")
+SCRIPTS = Path(__file__).parents[1] / "parallel"
 OVER = ["--backend", "nccl"]
 PLACES = (
     "m1:compute:12:kill,m2:gate:20:sleep=0.3,m2:gate:20:kill,m3:passed:28:kill,m4:updated:36:kill"

@@ -11,7 +11,7 @@ from trainmover.launch.late import start_late
 pytestmark = pytest.mark.turns(8)
 
 PACED = ["--pace", "0.03"]
-COMPILED = str(Path(__file__).with_name("parallel") / "compiled.py")
+COMPILED = str(Path(__file__).parents[1] / "parallel" / "compiled.py")
 
 
 def test_when_steps_become_others_standbys_prove_again_what_they_can(undisturbed, tmp_path) -> None:

@@ -7,7 +7,7 @@ from harness import Live, assert_equal_runs, run
 
 pytestmark = pytest.mark.turns(8)
 
-SCRIPT = str(Path(__file__).parent / "scripts" / "drawing.py")
+SCRIPT = str(Path(__file__).parents[1] / "scripts" / "drawing.py")
 HABITS = [
     "own_generators",
     pytest.param("stateful_processes", marks=pytest.mark.soak),  # Its standby takes long.

@@ -10,8 +10,8 @@ from trainmover.journal.samples import data_passes
 
 pytestmark = pytest.mark.turns(8)
 
-DATA = str(Path(__file__).with_name("data.py"))
-SHARDED = str(Path(__file__).parent / "parallel" / "sharded.py")
+DATA = str(Path(__file__).parents[1] / "data.py")
+SHARDED = str(Path(__file__).parents[1] / "parallel" / "sharded.py")
 
 
 async def move_and_lose(live: Live) -> None:

@@ -7,7 +7,7 @@ from harness import Live, assert_equal_runs, run
 
 pytestmark = pytest.mark.turns(8)
 
-BESIDE = str(Path(__file__).with_name("scripts") / "beside.py")
+BESIDE = str(Path(__file__).parents[1] / "scripts" / "beside.py")
 
 
 @pytest.mark.parametrize("habit", ["powersgd", "feedback", "buffer"])

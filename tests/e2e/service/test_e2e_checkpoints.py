@@ -12,7 +12,7 @@ from trainmover.server.checkpoints.check import manifests
 
 pytestmark = pytest.mark.turns(8)
 
-SHARDED = str(Path(__file__).parent / "parallel" / "sharded.py")
+SHARDED = str(Path(__file__).parents[1] / "parallel" / "sharded.py")
 
 
 async def stop_after_40(live: Live) -> None:

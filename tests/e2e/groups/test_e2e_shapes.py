@@ -7,7 +7,7 @@ from harness import assert_equal_runs, run
 
 pytestmark = pytest.mark.turns(8)
 
-SHAPES = str(Path(__file__).with_name("shapes.py"))
+SHAPES = str(Path(__file__).parents[1] / "shapes.py")
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ from harness import Live, Outcomes, assert_equal_runs, run
 
 pytestmark = pytest.mark.turns(8)
 
-SCRIPT = str(Path(__file__).with_name("scripts") / "ending.py")
+SCRIPT = str(Path(__file__).parents[1] / "scripts" / "ending.py")
 STEPS = 40
 
 

@@ -20,7 +20,7 @@ from trainmover.ids import Rank
 
 pytestmark = pytest.mark.turns(14)
 
-FOLDER = Path(__file__).with_name("parallel")
+FOLDER = Path(__file__).parents[1] / "parallel"
 STEPS, PACE, EVERY = 60, 0.1, 4
 Undisturbed = Callable[..., Outcomes]
 LAYOUTS = {
