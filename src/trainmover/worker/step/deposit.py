@@ -7,7 +7,6 @@ snapshots   the same state, from time to time, for when all ranks go back
 
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import replace
 from typing import Any
 
 import torch
@@ -124,7 +123,7 @@ class Deposit:
         self.several = self.several or (record is not None and step > record.top_step)
         if record is None or not self.several:
             return
-        self.latest = replace(record, inputs=[step, hash_of(args, kwargs)])
+        self.latest = record.but(inputs=[step, hash_of(args, kwargs)])
         if step > record.top_step and self._buddy and not self._boundary.tainted():
             try:
                 self._keeper.put(self.latest)
@@ -166,8 +165,7 @@ class Deposit:
         given = lately(given, self.latest.top_step, before=step) if given else []
         if result:
             given.append(Given(step, committing.values, result))
-        self.latest = replace(
-            self.latest,
+        self.latest = self.latest.but(
             step=Step(step + 1),
             complete=False,
             returned=returned,
@@ -188,7 +186,7 @@ class Deposit:
         record, state = self.latest, rng.capture()
         self.behind.drew = record is None or record.now is None or record.now.rng != state
         if record is not None and (self.behind.drew or self.behind.unproved):
-            self.latest = replace(record, returned=True, now=Moment(state, small))
+            self.latest = record.but(returned=True, now=Moment(state, small))
             self._keep_safe(self.latest)
         return changed
 

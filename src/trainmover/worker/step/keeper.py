@@ -97,6 +97,10 @@ class RankRecord:
     inputs: list[int] = field(default_factory=list)
     places: bytes = field(default=b"", compare=False)
 
+    def but(self, **others: Any) -> "RankRecord":
+        """A copy in which these are others, in less time than `dataclasses.replace` takes."""
+        return RankRecord(**self.__dict__ | others)
+
     def to_bytes(self) -> bytes:
         """For the vault and the wire."""
         now = None if self.now is None else _since(self.top, self.now)
