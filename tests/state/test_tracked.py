@@ -221,6 +221,21 @@ def test_only_objects_with_state_can_be_tracked(obj: object) -> None:
         Tracked().add("thing", obj)
 
 
+def test_state_that_ranks_must_read_together_is_refused() -> None:
+    calls: list[str] = []
+
+    class Gathered(Average):
+        def state_dict(self) -> dict[str, Any]:
+            calls.append("all_gather")
+            return super().state_dict()
+
+    tracked = Tracked(calls=lambda: len(calls))
+    tracked.add("average", Average(1.0))
+    tracked.add("gathered", Gathered(1.0))
+    with pytest.raises(UserError, match=r"`gathered` cannot be tracked: .* makes collectives"):
+        tracked.small_states()
+
+
 def test_state_that_cannot_be_sent_is_named() -> None:
     parameter = nn.Parameter(torch.ones(1))
     tracked = Tracked()

@@ -353,12 +353,15 @@ def library(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
         yield
 
 
-def counted(tmp_path: Path, place: str, made: str, used: str) -> list[str]:
+def counted(
+    tmp_path: Path, place: str, made: str, used: str, library: str = "a_library"
+) -> list[str]:
     """Names of what is found, the loop's own count apart."""
     script = tmp_path / "script"
     script.mkdir()
     used = used.format(held=place)
-    job = captures.run_in(script, USES.format(place=place, made=made, used=used))
+    uses = USES.replace("a_library", library)
+    job = captures.run_in(script, uses.format(place=place, made=made, used=used))
     return [one.name for one in job.differences() if one.name != "number"]
 
 
@@ -376,6 +379,19 @@ def test_what_a_library_counts_is_named(tmp_path: Path, place: str, name: str) -
 def test_what_only_shows_keeps_nothing_that_counts(module: str) -> None:
     assert is_closed(type("Counts", (), {"__module__": "a_library.counts"}))
     assert not is_closed(type("Counts", (), {"__module__": module}))
+
+
+@pytest.mark.parametrize("place", PLACES)
+@pytest.mark.parametrize(
+    ("asked", "found"), [("{held}.recent", []), ("{held}.count", ["count"])], ids=["not", "asked"]
+)
+def test_what_a_bar_counts_is_compared_where_the_script_asks_for_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, place: str, asked: str, found: list[str]
+) -> None:
+    used = f"{{held}}.use(), print({asked})"
+    with captures.installed(tmp_path, monkeypatch, "enlighten", LIBRARY):
+        names = counted(tmp_path, place, "Counts()", used, "enlighten")
+    assert [name.rpartition(".")[2] for name in names] == found
 
 
 @pytest.mark.usefixtures("library")

@@ -45,7 +45,7 @@ from trainmover.state.script.code.syntax import walk
 from trainmover.state.script.crowds import DEPTH_MAX as CROWD_DEPTH_MAX
 from trainmover.state.script.crowds import Crowd, seen_of
 from trainmover.state.script.layers import Layers
-from trainmover.state.script.libraries import module_of, stored_in
+from trainmover.state.script.libraries import module_of, only_shows, stored_in
 from trainmover.state.script.things import (
     BOUND,
     C_DATA,
@@ -400,7 +400,7 @@ class Search:
             return True
         if self._is_own(kind) or issubclass(kind, type) or self._is_moving(value):
             return True
-        return bool(held_by(value)) or _keeps(kind)
+        return bool(held_by(value)) or bool(self._counted_by(kind))
 
     def _anchors(self, value: object, depth: int = 0) -> bool:
         """Whether another object in its place may hold other variables of the script's. Others come
@@ -412,7 +412,7 @@ class Search:
             return any(self._anchors(entry, depth + 1) for entry in _entries_of(value))
         if kind in _FUNCTIONS or issubclass(kind, nn.Module) or self._is_own(kind):
             return True
-        return _keeps(kind)
+        return bool(self._counted_by(kind))
 
     def _is_moving(self, value: object) -> bool:
         """Whether it changes with no store to what holds it, and is no container."""
@@ -686,10 +686,19 @@ class Search:
         kind: Any = type(owner)
         if any(owner is one for one in self._loaders):
             return
-        for name in sorted(stored_in(kind) & {*held, *_slots_of(kind)}) if _keeps(kind) else ():
+        for name in sorted(self._counted_by(kind) & {*held, *_slots_of(kind)}):
             slot = self._slot(f"{path}.{name}", held if name in held else owner, name, None)
             if self._is_variable(now_in(slot)):
                 self._outside(slot)
+
+    def _counted_by(self, kind: type) -> Set[str]:
+        """Attributes in which an object of a library's keeps how it was used; of what only shows
+        it, those that the script asks for. Where loaders stand is known."""
+        if module_of(kind).startswith(_PARTS):
+            return frozenset()
+        if only_shows(kind):
+            return stored_in(kind) & self._source.asked
+        return stored_in(kind) if is_closed(kind) else frozenset()
 
     def _is_container(self, kind: type) -> bool:
         """One of Python's, or of a library's made out of it; what the script makes out of one has
@@ -848,7 +857,7 @@ class OwnTypes:
 
 def _flattened(state: Any, depth: int) -> list[tuple[Any, Any]]:
     """Names and values of a state_dict(), and of dicts in it."""
-    if type(state) is not dict:
+    if not issubclass(type(state), dict):
         return []
     inner = [one for value in state.values() if depth for one in _flattened(value, depth - 1)]
     return [*state.items(), *inner]
@@ -876,12 +885,6 @@ def _function_in(value: object) -> object | None:
     if kind is property:
         return value.fget  # type: ignore[attr-defined, no-any-return]
     return value if kind is FunctionType else None
-
-
-def _keeps(kind: Any) -> bool:
-    """Whether an object of a library's keeps how it was used. Where loaders stand is known."""
-    is_part = module_of(kind).startswith(_PARTS)
-    return not is_part and is_closed(kind) and bool(stored_in(kind))
 
 
 def _slots_of(kind: type) -> set[str]:
