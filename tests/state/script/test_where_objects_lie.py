@@ -324,6 +324,23 @@ class Settings(dict):
 
 class History(list):
     pass
+
+class Node:
+    def __init__(self, value):
+        self.put(value)
+    def put(self, value):
+        self._value = value
+
+class Config:
+    def __init__(self, **content):
+        self.__dict__["_content"] = {}
+        for name, value in content.items():
+            setattr(self, name, value)
+    def __getattr__(self, name):
+        one = self._content[name]
+        return one._value if type(one) is Node else one
+    def __setattr__(self, name, value):
+        self._content[name] = value if type(value) is Config else Node(value)
 """
 USES = """
     from a_library import *
@@ -344,6 +361,12 @@ COUNTED = {
     "a count in a slot": ("Slim()", "{held}.use()", "count"),
     "a dict by attributes": ("Settings()", "{held}.seen = number", ""),
     "a list of a class": ("History()", "{held}.append(number)", ""),
+    "a table of objects": ("Config()", "{held}.seen = number", "seen._value"),
+    "tables of tables": (
+        "Config(a=Config(seen=0, rest=0))",
+        "{held}.a.seen = number",
+        "a.seen._value",
+    ),
 }
 
 

@@ -665,7 +665,7 @@ class Search:
         the script's that it has."""
         held = held_by(value)
         self._hung_on(value, held, path)
-        self._kept_by_library(value, held, path)
+        self._kept_by_library(value, held, path, depth)
         self._hooks(value, path, depth)
         self._objects += 1
         is_made_of = module_of(type(value)).startswith((*_PARTS, _OURS))
@@ -680,7 +680,7 @@ class Search:
         for key, one in self._layout.things.inside(value):
             self._part(one, f"{path}[{key!r}]", depth + 1)
 
-    def _kept_by_library(self, owner: object, held: dict[str, Any], path: str) -> None:
+    def _kept_by_library(self, owner: object, held: dict[str, Any], path: str, depth: int) -> None:
         """Plain values in which an object of a library's keeps how it was used: calls counted. What
         gives the batches has given those that come before."""
         kind: Any = type(owner)
@@ -690,6 +690,19 @@ class Search:
             slot = self._slot(f"{path}.{name}", held if name in held else owner, name, None)
             if self._is_variable(now_in(slot)):
                 self._outside(slot)
+            self._taken_in(now_in(slot), path, depth)
+
+    def _taken_in(self, table: object, path: str, depth: int) -> None:
+        """What the script stores to by names that a library's object has in a table of its own,
+        each in an object: `config.lr = 0.1`. And what lies in tables below."""
+        if type(table) is not dict or len(table) > _SMALL:
+            return
+        self._layout.sizes.append((table, len(table)))
+        for name, one in list(table.items()):
+            counted = self._counted_by(type(one))
+            holds = any(type(held_by(one).get(below)) is dict for below in counted)
+            if counted and (holds or name in self._source.by_others):
+                self._hold(table, name, one, f"{path}.{name}", depth + 1)
 
     def _counted_by(self, kind: type) -> Set[str]:
         """Attributes in which an object of a library's keeps how it was used; of what only shows
